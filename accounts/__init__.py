@@ -1,0 +1,1 @@
+"""Who you are: wallet sign-in, users, API keys and their page."""

@@ -1,0 +1,78 @@
+"""Strict readers of environment variables: a value that is not understood stops the start, with its name in the message."""
+
+import os
+import secrets
+from pathlib import Path
+
+from django.core.exceptions import ImproperlyConfigured
+
+_BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+def env_str(name: str, default: str) -> str:
+    return os.environ.get(name, default)
+
+
+def env_bool(name: str, *, default: bool) -> bool:
+    value = os.environ.get(name)
+    if value is None:
+        return default
+    try:
+        return _BOOLEANS[value.lower()]
+    except KeyError:
+        raise ImproperlyConfigured(f"{name} must be one of {', '.join(_BOOLEANS)}, not {value!r}.") from None
+
+
+def env_int(name: str, default: int, *, minimum: int = 0) -> int:
+    value = os.environ.get(name)
+    if value is None:
+        return default
+    try:
+        number = int(value)
+    except ValueError:
+        raise ImproperlyConfigured(f"{name} must be a whole number, not {value!r}.") from None
+    if number < minimum:
+        raise ImproperlyConfigured(f"{name} must be at least {minimum}, not {number}.")
+    return number
+
+
+def env_list(name: str, default: str = "") -> list[str]:
+    return [item.strip() for item in os.environ.get(name, default).split(",") if item.strip()]
+
+
+def env_secret(name: str, generated: Path) -> str:
+    """The secret in `NAME`, else in the file that `NAME_FILE` names, else in `generated`, made at the first start.
+
+    A generated secret is a file of its own with mode 0600, so that an installation works before anything is
+    configured and never shares a secret with another one.
+    """
+    if value := os.environ.get(name):
+        return value
+    if path := os.environ.get(f"{name}_FILE"):
+        try:
+            value = Path(path).read_text().strip()
+        except OSError as error:
+            raise ImproperlyConfigured(f"{name}_FILE can't be read: {error.strerror}.") from None
+        if not value:
+            raise ImproperlyConfigured(f"{name}_FILE names an empty file.")
+        return value
+    return _generated_secret(name, generated)
+
+
+def _generated_secret(name: str, path: Path) -> str:
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Written whole under another name and then linked: of two processes that start at once, one wins and both read
+        # the same secret, and a process killed in between leaves no half-written file behind.
+        draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+        draft.touch(mode=0o600)
+        draft.write_text(secrets.token_urlsafe(64))
+        try:
+            os.link(draft, path)
+        except FileExistsError:
+            pass
+        finally:
+            draft.unlink()
+    if not (value := path.read_text().strip()):
+        raise ImproperlyConfigured(f"The generated file for {name} is empty: {path}.")
+    return value

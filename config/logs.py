@@ -1,0 +1,29 @@
+"""Keeps API keys out of logs, whatever wrote the line."""
+
+import logging
+import re
+
+# The query parameter and the header as they appear in URLs, in JSON and in printed headers, and a key by its own form.
+_PATTERNS = (
+    re.compile(r"(?i)(api[-_]?key[\"']?\s*[=:]\s*[\"']?)[^\s&\"',;)}\]]+"),
+    re.compile(r"\b(bqs_)[0-9A-Za-z_-]{8,}"),
+)
+
+
+def redact(text: str) -> str:
+    for pattern in _PATTERNS:
+        text = pattern.sub(r"\1[redacted]", text)
+    return text
+
+
+class RedactKeys(logging.Filter):
+    """Rewrites each record's message, and the text of its exception, without keys."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg = redact(record.getMessage())
+        record.args = None
+        if record.exc_info and not record.exc_text:
+            record.exc_text = logging.Formatter().formatException(record.exc_info)
+        if record.exc_text:
+            record.exc_text = redact(record.exc_text)
+        return True

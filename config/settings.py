@@ -1,0 +1,208 @@
+"""All settings, driven by the environment. The defaults run the whole service on one machine with nothing to install.
+
+`BASE_URL` decides what is secure: with `https` cookies, redirects and HSTS are strict; with `http`, for one's own
+machine, they are not, because browsers would refuse to send the cookies at all.
+"""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from csp.constants import NONE, SELF
+from django.core.exceptions import ImproperlyConfigured
+
+from config.environment import env_bool, env_int, env_list, env_secret, env_str
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+# Where this installation keeps what it makes: the SQLite database and generated secrets.
+STATE_DIR = Path(env_str("STATE_DIR", str(BASE_DIR / ".state")))
+STATE_DIR.mkdir(parents=True, exist_ok=True)
+
+DEBUG = env_bool("DEBUG", default=False)
+SECRET_KEY = env_secret("SECRET_KEY", STATE_DIR / "secret_key")
+# Keys are derived under a secret of their own, so that SECRET_KEY can be changed (all sessions end) without losing them.
+API_KEY_SECRET = env_secret("API_KEY_SECRET", STATE_DIR / "api_key_secret")
+
+# The address that people type. Sign-in messages are bound to it, never to the Host header of a request.
+BASE_URL = env_str("BASE_URL", "http://127.0.0.1:8000").rstrip("/")
+_base = urlsplit(BASE_URL)
+if _base.scheme not in {"http", "https"} or not _base.hostname or _base.path or _base.query:
+    raise ImproperlyConfigured(f"BASE_URL must look like https://example.org, not {BASE_URL!r}.")
+_https = _base.scheme == "https"
+ALLOWED_HOSTS = [_base.hostname, *env_list("ALLOWED_HOSTS")]
+CSRF_TRUSTED_ORIGINS = [BASE_URL]
+
+# --- What is installed ------------------------------------------------------------------------------------------------
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "corsheaders",
+    "csp",
+    "django_htmx",
+    "ninja",
+    "accounts",
+    "queries",
+    "proving",
+    "explorer",
+]
+
+MIDDLEWARE = [
+    # First of all: the API key leaves the request before anything could log it.
+    "accounts.middleware.ApiKeyMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "corsheaders.middleware.CorsMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "config.urls"
+WSGI_APPLICATION = "config.wsgi.application"
+# The API's paths have no trailing slash (specification), and no path may exist twice.
+APPEND_SLASH = False
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": False,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+            "builtins": ["django_htmx.templatetags.django_htmx"],
+        },
+    }
+]
+
+# --- Database ---------------------------------------------------------------------------------------------------------
+
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": STATE_DIR / "db.sqlite3",
+        # The web server's and the worker's processes share this file. WAL lets readers go on while one writes; a
+        # transaction takes the write lock at its start (IMMEDIATE), because one that upgrades later fails at once
+        # instead of waiting.
+        "OPTIONS": {
+            "timeout": 20,
+            "transaction_mode": "IMMEDIATE",
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+        },
+        # A file, also in tests: a worker in a process of its own must see the same database.
+        "TEST": {"NAME": STATE_DIR / "test.sqlite3"},
+    }
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# --- Chains and proving -----------------------------------------------------------------------------------------------
+
+CHAINS_FILE = Path(env_str("CHAINS_FILE", str(BASE_DIR / "chains.toml")))
+
+# Who may sign in: addresses, or * for anyone. Anyone is the default only where no destination costs real money.
+ALLOWED_ADDRESSES = env_list("ALLOWED_ADDRESSES")
+
+# Limits of one request.
+MAX_BODY_BYTES = env_int("MAX_BODY_BYTES", 4 * 1024 * 1024, minimum=1024)
+MAX_QUERIES_PER_BATCH = env_int("MAX_QUERIES_PER_BATCH", 10_000, minimum=1)
+MAX_BATCHES_PER_MINUTE = env_int("MAX_BATCHES_PER_MINUTE", 60, minimum=1)  # per user
+MAX_SIGN_INS_PER_MINUTE = env_int("MAX_SIGN_INS_PER_MINUTE", 20, minimum=1)  # nonces per client address
+# The header in which a reverse proxy in front of us puts the client's address, such as X-Real-IP. Empty: no proxy.
+CLIENT_ADDRESS_HEADER = env_str("CLIENT_ADDRESS_HEADER", "")
+
+BATCH_DEADLINE_SECONDS = env_int("BATCH_DEADLINE_SECONDS", 24 * 3600, minimum=1)
+# How far above the head a block may be for a batch to wait for it, in blocks.
+MAX_BLOCKS_AHEAD = env_int("MAX_BLOCKS_AHEAD", 64)
+# Gas that one key's batches may cause in any 24 hours on destinations that are not test networks.
+DAILY_GAS_BUDGET = env_int("DAILY_GAS_BUDGET", 50_000_000)
+
+# How long a worker may hold a row without a word. A killed worker's rows are taken up after this.
+LEASE_SECONDS = env_int("LEASE_SECONDS", 30, minimum=1)
+
+# --- People -----------------------------------------------------------------------------------------------------------
+
+AUTH_USER_MODEL = "accounts.User"
+AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
+LOGIN_URL = "accounts:sign_in"
+SIGN_IN_SECONDS = 10 * 60  # how long a sign-in message may be answered
+SESSION_COOKIE_AGE = 14 * 24 * 3600
+
+# --- Security ---------------------------------------------------------------------------------------------------------
+
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = _https
+SECURE_HSTS_SECONDS = 365 * 24 * 3600 if _https else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = _https
+if env_bool("BEHIND_TLS_PROXY", default=False):
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+# `no-referrer` would break the CSRF check of plain forms in Chromium, which then sends `Origin: null`.
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "base-uri": [NONE],
+        "connect-src": [SELF],
+        "font-src": [SELF],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+        "img-src": [SELF, "data:"],
+        "script-src": [SELF],
+        "style-src": [SELF],
+    }
+}
+
+# Programs in browsers send the key in a header, never a cookie: any origin may call the API, and nothing else.
+CORS_URLS_REGEX = r"^/(submit-batch-query|batch-query-status|chain-connections)$"
+CORS_ALLOW_ALL_ORIGINS = True
+CORS_ALLOW_CREDENTIALS = False
+CORS_ALLOW_METHODS = ("GET", "POST", "OPTIONS")
+CORS_ALLOW_HEADERS = ("accept", "api-key", "content-type")
+
+DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES
+
+# --- Pages ------------------------------------------------------------------------------------------------------------
+
+LANGUAGE_CODE = "en"
+USE_I18N = False
+USE_TZ = True
+TIME_ZONE = "UTC"
+
+STATIC_URL = "static/"
+STATIC_ROOT = BASE_DIR / "staticfiles"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},
+}
+
+# --- Logs -------------------------------------------------------------------------------------------------------------
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "filters": {"redact": {"()": "config.logs.RedactKeys"}},
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {
+        "console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["redact"]},
+    },
+    "root": {"handlers": ["console"], "level": env_str("LOG_LEVEL", "INFO")},
+    "loggers": {
+        # Django mails admins and logs to its own handler by default; one place for all logs is enough.
+        "django": {"handlers": [], "propagate": True},
+        "django.server": {"handlers": [], "propagate": True},
+    },
+}
