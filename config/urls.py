@@ -1,0 +1,7 @@
+"""All paths of the service."""
+
+from django.urls import include, path
+
+urlpatterns = [
+    path("", include("accounts.urls")),
+]
