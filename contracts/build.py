@@ -1,0 +1,126 @@
+"""Compiles the contracts into `artifacts/`: `python -m contracts.build`, or `--check` to compare without writing.
+
+The compiler is solc-js from `node_modules`, at the version that package-lock.json pins, so that everyone gets the same
+bytes.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from contracts import ARTIFACTS_DIR
+
+CONTRACTS_DIR = Path(__file__).resolve().parent
+ROOT_DIR = CONTRACTS_DIR.parent
+SOLC = ROOT_DIR / "node_modules" / "solc" / "solc.js"
+
+SETTINGS: dict[str, Any] = {
+    # The newest opcodes that all chains with blobs and their rollups have. Nothing of Prague is needed.
+    "evmVersion": "cancun",
+    "viaIR": True,
+    # Deployed once and read for ever: running gas counts, deployment gas hardly.
+    "optimizer": {"enabled": True, "runs": 1_000_000},
+    # The hash of the metadata would change the bytecode with every comment.
+    "metadata": {"bytecodeHash": "none"},
+}
+
+
+class BuildError(Exception):
+    """The contracts can't be compiled; the message says why."""
+
+
+def build() -> dict[Path, str]:
+    """Compiles all sources. Returns the text of each artifact by its path below `artifacts/`, and writes nothing.
+
+    Raises BuildError where the compiler is missing, or finds an error or a warning.
+    """
+    sources = {
+        path.relative_to(CONTRACTS_DIR).as_posix(): {"content": path.read_text()}
+        for folder in ("src", "test")
+        for path in sorted((CONTRACTS_DIR / folder).glob("*.sol"))
+    }
+    selection = {"*": {"*": ["abi", "evm.bytecode.object", "metadata"]}}
+    output = _solc({"language": "Solidity", "sources": sources, "settings": {**SETTINGS, "outputSelection": selection}})
+    if messages := [message["formattedMessage"] for message in output.get("errors", [])]:
+        raise BuildError("\n".join(messages))
+
+    artifacts = {}
+    for source, contracts in output["contracts"].items():
+        for name, contract in contracts.items():
+            bytecode = contract["evm"]["bytecode"]["object"]
+            # Interfaces have no code, and libraries that are compiled into their users no function to call.
+            if not bytecode or not any(entry["type"] == "function" for entry in contract["abi"]):
+                continue
+            artifact = {
+                "abi": contract["abi"],
+                "bytecode": "0x" + bytecode,
+                "compiler": {"version": json.loads(contract["metadata"])["compiler"]["version"], "settings": SETTINGS},
+                "contract": name,
+                "source": source,
+            }
+            folder = Path("test") if source.startswith("test/") else Path()
+            artifacts[folder / f"{name}.json"] = json.dumps(artifact, indent=1, sort_keys=True) + "\n"
+    return artifacts
+
+
+def stored() -> dict[Path, str]:
+    """The text of each committed artifact by its path below `artifacts/`."""
+    return {path.relative_to(ARTIFACTS_DIR): path.read_text() for path in sorted(ARTIFACTS_DIR.rglob("*.json"))}
+
+
+def _solc(request: dict[str, Any]) -> dict[str, Any]:
+    beside_python = Path(sys.executable).with_name("node")
+    node = str(beside_python) if beside_python.exists() else shutil.which("node")
+    if node is None:
+        raise BuildError("There is no node to run the Solidity compiler with: `make` installs it.")
+    if not SOLC.exists():
+        raise BuildError("The Solidity compiler is not installed: run `npm ci`.")
+    result = subprocess.run(  # noqa: S603 - fixed arguments
+        [node, str(SOLC), "--standard-json"],
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    # solc-js may say what it supports before the JSON begins.
+    start = result.stdout.find("{")
+    if result.returncode != 0 or start < 0:
+        raise BuildError(f"The Solidity compiler failed: {result.stderr.strip() or result.stdout.strip()}")
+    output: dict[str, Any] = json.loads(result.stdout[start:])
+    return output
+
+
+def main() -> int:
+    """Returns the exit code: 1 with a sentence when compiling failed or, with --check, when artifacts differ."""
+    parser = argparse.ArgumentParser(prog="python -m contracts.build", description="Compile the contracts.")
+    parser.add_argument("--check", action="store_true", help="write nothing, fail when the artifacts are out of date")
+    check = parser.parse_args().check
+
+    try:
+        built = build()
+    except BuildError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    before = stored()
+    changed = sorted(str(path) for path in built.keys() | before.keys() if built.get(path) != before.get(path))
+    if check:
+        if changed:
+            sys.stderr.write(f"Not what the sources compile to: {', '.join(changed)}. Run `make contracts`.\n")
+        return 1 if changed else 0
+
+    for path in before.keys() - built.keys():
+        (ARTIFACTS_DIR / path).unlink()
+    for path, text in built.items():
+        (ARTIFACTS_DIR / path).parent.mkdir(parents=True, exist_ok=True)
+        (ARTIFACTS_DIR / path).write_text(text)
+    sys.stdout.write(f"Changed: {', '.join(changed)}.\n" if changed else "Nothing changed.\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
