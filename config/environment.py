@@ -1,4 +1,4 @@
-"""Strict readers of environment variables: a value that is not understood stops the start, with its name in the message."""
+"""Strict readers of environment variables: what is not understood stops the start, with its name in the message."""
 
 import os
 import secrets

@@ -20,7 +20,7 @@ STATE_DIR.mkdir(parents=True, exist_ok=True)
 
 DEBUG = env_bool("DEBUG", default=False)
 SECRET_KEY = env_secret("SECRET_KEY", STATE_DIR / "secret_key")
-# Keys are derived under a secret of their own, so that SECRET_KEY can be changed (all sessions end) without losing them.
+# Keys are derived under a secret of their own, so that SECRET_KEY (and with it all sessions) can change without them.
 API_KEY_SECRET = env_secret("API_KEY_SECRET", STATE_DIR / "api_key_secret")
 
 # The address that people type. Sign-in messages are bound to it, never to the Host header of a request.
@@ -54,6 +54,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     # First of all: the API key leaves the request before anything could log it.
     "accounts.middleware.ApiKeyMiddleware",
+    "queries.errors.JsonErrorsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -69,6 +70,7 @@ MIDDLEWARE = [
 
 ROOT_URLCONF = "config.urls"
 WSGI_APPLICATION = "config.wsgi.application"
+API_PATHS = ("/submit-batch-query", "/batch-query-status", "/chain-connections")
 # The API's paths have no trailing slash (specification), and no path may exist twice.
 APPEND_SLASH = False
 
@@ -166,7 +168,7 @@ CONTENT_SECURITY_POLICY = {
 }
 
 # Programs in browsers send the key in a header, never a cookie: any origin may call the API, and nothing else.
-CORS_URLS_REGEX = r"^/(submit-batch-query|batch-query-status|chain-connections)$"
+CORS_URLS_REGEX = f"^({'|'.join(API_PATHS)})$"
 CORS_ALLOW_ALL_ORIGINS = True
 CORS_ALLOW_CREDENTIALS = False
 CORS_ALLOW_METHODS = ("GET", "POST", "OPTIONS")

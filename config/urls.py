@@ -2,6 +2,9 @@
 
 from django.urls import include, path
 
+from queries.api import api
+
 urlpatterns = [
+    path("", api.urls),
     path("", include("accounts.urls")),
 ]

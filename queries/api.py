@@ -1,0 +1,219 @@
+"""The HTTP API (specification, "Endpoints"). OpenAPI and the docs page come from the same schemas.
+
+Errors are `{"error": sentence, "code": stable word}`, with `details` where a request has faults.
+"""
+
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest, HttpResponse
+from django.http.request import UnreadablePostError
+from django.utils import timezone
+from ninja import NinjaAPI, Schema
+from ninja.errors import AuthenticationError, ValidationError
+from ninja.security import APIKeyHeader
+from pydantic import Field
+
+from accounts import keys
+from accounts.models import ApiKey
+from config.chains import get_chains
+from queries import batch_request, submission
+from queries.errors import ApiError, error_response
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Query
+
+_DESCRIPTION = """
+Proves accounts of one chain at one block to contracts on another.
+
+Send the key in the header `api-key`. The query parameter `apiKey` works as well, but a key in a URL ends up in
+histories and in the logs of everything between you and this service, so this page doesn't build such URLs.
+"""
+
+api = NinjaAPI(
+    title="Batch Query Service",
+    version="1",
+    description=_DESCRIPTION,
+    docs_url="/api/docs",
+    openapi_url="/api/openapi.json",
+    urls_namespace="api",
+)
+
+
+class _KeyAuth(APIKeyHeader):
+    param_name = "api-key"
+
+    def _get_key(self, request: HttpRequest) -> str | None:
+        # `accounts.middleware` took the key out of the request, from the header or from the query string.
+        presented = getattr(request, "presented_key", None)
+        return presented.get_secret_value() if presented else None
+
+    def authenticate(self, request: HttpRequest, key: str | None) -> ApiKey | None:  # noqa: ARG002 (ninja's signature)
+        return keys.authenticate(key) if key else None
+
+
+class Submitted(Schema):
+    internalId: str = Field(description="Identifier of the batch query, a ULID.")  # noqa: N815 (the API's name)
+
+
+class Status(Schema):
+    queryStatus: str = Field(description="DONE, IN_PROGRESS or REJECTED.")  # noqa: N815 (the API's name)
+    error: str | None = Field(None, description="Why the batch was rejected, a sentence.")
+    code: str | None = Field(None, description="Why the batch was rejected, a stable word.")
+    retryable: bool | None = Field(None, description="Whether sending a rejected batch again can help.")
+    info: list[str] | None = Field(None, description="What the batch waits for, in sentences.")
+
+
+class Detail(Schema):
+    path: str = Field(description="JSON pointer (RFC 6901) into the request's body.")
+    message: str
+    code: str
+
+
+class Error(Schema):
+    error: str = Field(description="A sentence.")
+    code: str = Field(description="A stable word.")
+    details: list[Detail] | None = Field(None, description="Every fault of the request's body.")
+
+
+class Connection(Schema):
+    originChainId: str  # noqa: N815 (the API's name)
+    destinationChainId: str  # noqa: N815 (the API's name)
+
+
+class Connections(Schema):
+    connections: list[Connection]
+
+
+def _request_schema() -> dict[str, Any]:
+    """The body's schema with its definitions in line: references would point into this object, not the document."""
+    schema = batch_request.BatchRequest.model_json_schema()
+    definitions = schema.pop("$defs", {})
+
+    def inline(node: Any) -> Any:
+        if isinstance(node, list):
+            return [inline(item) for item in node]
+        if not isinstance(node, dict):
+            return node
+        if reference := node.get("$ref"):
+            return inline(definitions[reference.rsplit("/", 1)[1]])
+        return {key: inline(value) for key, value in node.items()}
+
+    resolved: dict[str, Any] = inline(schema)
+    return resolved
+
+
+_EXAMPLE = {
+    "destinationChainId": "31337",
+    "fee": "0",
+    "data": {
+        "31337": {
+            "block:12": {
+                "accounts": {"0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266": {"props": ["BALANCE"], "slots": []}}
+            }
+        }
+    },
+}
+
+
+@api.post(
+    "/submit-batch-query",
+    auth=_KeyAuth(),
+    response={200: Submitted, 400: Error, 401: Error, 413: Error, 429: Error},
+    exclude_none=True,
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {"application/json": {"schema": _request_schema(), "example": _EXAMPLE}},
+        }
+    },
+)
+def submit_batch_query(request: HttpRequest) -> dict[str, str]:
+    """Submit a batch query. The answer comes as soon as it is stored; proving it is done in the background."""
+    key: ApiKey = request.auth  # type: ignore[attr-defined]
+    _throttle(key)
+    body = _body(request)
+    try:
+        parsed = batch_request.parse(body, get_chains(), max_queries=settings.MAX_QUERIES_PER_BATCH)
+    except batch_request.InvalidRequest as invalid:
+        raise ApiError(400, invalid.code, invalid.sentence, faults=invalid.faults) from None
+    return {"internalId": submission.store(parsed, body, key).pk}
+
+
+@api.get(
+    "/batch-query-status",
+    auth=_KeyAuth(),
+    response={200: Status, 400: Error, 401: Error, 404: Error},
+    exclude_none=True,
+)
+def batch_query_status(request: HttpRequest, batchQueryId: str) -> dict[str, Any]:  # noqa: N803 (the API's name)
+    """How far one of your batch queries is. RECEIVED and ACCEPTED are IN_PROGRESS here."""
+    key: ApiKey = request.auth  # type: ignore[attr-defined]
+    batch = Batch.objects.filter(pk=batchQueryId, user=key.user_id).defer("request").first()
+    if batch is None:
+        raise ApiError(404, "not_found", "No query found")
+    if batch.status in OPEN_STATUSES:
+        return {"queryStatus": BatchStatus.IN_PROGRESS, "info": _waiting_for(batch) or None}
+    if batch.status == BatchStatus.REJECTED:
+        return {
+            "queryStatus": batch.status,
+            "error": batch.rejection_reason,
+            "code": batch.rejection_code,
+            "retryable": batch.rejection_retryable,
+        }
+    return {"queryStatus": batch.status}
+
+
+@api.get("/chain-connections", response=Connections)
+def chain_connections(request: HttpRequest) -> dict[str, Any]:  # noqa: ARG001 (ninja's signature)
+    """Which source chains can be proven on which destination chains."""
+    return {
+        "connections": [
+            {"originChainId": str(connection.source), "destinationChainId": str(connection.destination)}
+            for connection in get_chains().connections
+        ]
+    }
+
+
+def _throttle(key: ApiKey) -> None:
+    since = timezone.now() - timedelta(minutes=1)
+    if Batch.objects.filter(user=key.user_id, created_at__gt=since).count() >= settings.MAX_BATCHES_PER_MINUTE:
+        raise ApiError(
+            429,
+            "too_many_requests",
+            f"At most {settings.MAX_BATCHES_PER_MINUTE} batches may be submitted in a minute.",
+            headers={"Retry-After": "60"},
+        )
+
+
+def _body(request: HttpRequest) -> bytes:
+    try:
+        return request.body  # Django compares Content-Length with the limit before it reads.
+    except RequestDataTooBig:
+        limit = settings.MAX_BODY_BYTES
+        raise ApiError(413, "too_large", f"The body is larger than {limit} bytes.") from None
+    except UnreadablePostError:
+        raise ApiError(400, "incomplete", "The body ended before its announced length.") from None
+
+
+def _waiting_for(batch: Batch) -> list[str]:
+    blocks = Block.objects.filter(pk__in=Query.objects.filter(batch=batch, step__isnull=False).values("block"))
+    waiting = blocks.exclude(waiting_for="").order_by("pk").values_list("waiting_for", flat=True)[:10]
+    return list(dict.fromkeys([sentence for sentence in (batch.waiting_for, *waiting) if sentence]))
+
+
+@api.exception_handler(ApiError)
+def _api_error(request: HttpRequest, error: ApiError) -> HttpResponse:  # noqa: ARG001 (ninja's signature)
+    return error.response()
+
+
+@api.exception_handler(AuthenticationError)
+def _unauthorized(request: HttpRequest, error: AuthenticationError) -> HttpResponse:  # noqa: ARG001 (ninja's signature)
+    # One and the same answer whether the key is missing, unknown or revoked.
+    return error_response(401, "unauthorized", "A valid API key is needed, in the header api-key.")
+
+
+@api.exception_handler(ValidationError)
+def _invalid_parameters(request: HttpRequest, error: ValidationError) -> HttpResponse:  # noqa: ARG001 (ninja's signature)
+    names = ", ".join(str(detail["loc"][-1]) for detail in error.errors)
+    return error_response(400, batch_request.INVALID, f"The query parameter {names} is missing or malformed.")

@@ -1,0 +1,276 @@
+"""The body of `POST /submit-batch-query`: its schema, and every fault of it at once.
+
+Sources: specification, "Batch query (request body)"; the gaps are filled as existing clients expect.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from eth_utils.address import is_checksum_address, to_checksum_address
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
+from pydantic_core import ErrorDetails, PydanticCustomError
+
+from chains.config import Chains
+from queries import strict_json
+from queries.models import AccountField
+
+# What one answer names. More faults than this are counted, not listed.
+MAX_FAULTS_LISTED = 1000
+_MAX_ECHO = 80
+_MAX_BLOCK_NUMBER = (1 << 63) - 1
+_DECIMAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}", re.ASCII)
+# Clients match this beginning.
+_ADDRESS_FAULT = "Invalid account address or ENS"
+
+UNSUPPORTED = "unsupported"
+INVALID = "invalid_request"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One thing that is wrong. `path` is a JSON pointer (RFC 6901) into the body."""
+
+    path: str
+    message: str
+    code: str = INVALID
+
+
+class InvalidRequest(ValueError):
+    """The body can't be accepted. `faults` is never empty."""
+
+    def __init__(self, faults: list[Fault]) -> None:
+        # The sentence that clients match comes first, wherever in the body it was found.
+        self.faults = sorted(faults, key=lambda fault: not fault.message.startswith(_ADDRESS_FAULT))
+        super().__init__(self.faults[0].message)
+
+    @property
+    def code(self) -> str:
+        return UNSUPPORTED if all(fault.code == UNSUPPORTED for fault in self.faults) else INVALID
+
+    @property
+    def sentence(self) -> str:
+        more = len(self.faults) - 1
+        return self.faults[0].message + (f" ({more} more in details)" if more else "")
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else type(value).__name__
+    return repr(text if len(text) <= _MAX_ECHO else text[: _MAX_ECHO - 1] + "…")
+
+
+def _invalid(message: str) -> PydanticCustomError:
+    # A custom error formats its message as a template, and what is echoed may hold braces.
+    return PydanticCustomError(INVALID, "{message}", {"message": message})
+
+
+def _unsupported(message: str) -> PydanticCustomError:
+    return PydanticCustomError(UNSUPPORTED, "{message}", {"message": message})
+
+
+def _decimal(value: object, what: str, limit: int) -> int:
+    if not isinstance(value, str) or not _DECIMAL.fullmatch(value):
+        raise _invalid(f"{what} must be a decimal string without sign or leading zeros, not {_shown(value)}.")
+    # Compared by length first: converting a number of a million digits takes minutes.
+    if len(value) > len(str(limit)) or int(value) > limit:
+        raise _invalid(f"{what} is too large.")
+    return int(value)
+
+
+@dataclass(frozen=True)
+class _Context:
+    """What validation needs to know beside the body."""
+
+    chains: Chains
+    destination: int | None  # None: not a good one, which is a fault of its own
+
+
+def _context(info: ValidationInfo) -> _Context:
+    context = info.context
+    assert isinstance(context, _Context)
+    return context
+
+
+def _is_destination(chains: Chains, chain_id: int) -> bool:
+    return any(connection.destination == chain_id for connection in chains.connections)
+
+
+def _destination(value: object, info: ValidationInfo) -> int:
+    chain_id = _decimal(value, "A chain id", _MAX_BLOCK_NUMBER)
+    if not _is_destination(_context(info).chains, chain_id):
+        raise _invalid(f"Chain {chain_id} is not a destination here; see /chain-connections.")
+    return chain_id
+
+
+def _source(value: object, info: ValidationInfo) -> int:
+    chain_id = _decimal(value, "A chain id", _MAX_BLOCK_NUMBER)
+    chains, destination = _context(info).chains, _context(info).destination
+    if not any(connection.source == chain_id for connection in chains.connections):
+        raise _invalid(f"Chain {chain_id} is not a source here; see /chain-connections.")
+    if destination is not None and chains.connection(chain_id, destination) is None:
+        raise _invalid(f"Chain {chain_id} is not connected to chain {destination}; see /chain-connections.")
+    return chain_id
+
+
+def _selector(value: object) -> int:
+    text = value if isinstance(value, str) else ""
+    kind, _, number = text.partition(":")
+    if kind == "timestamp" and _DECIMAL.fullmatch(number):
+        raise _unsupported("Selecting a block by timestamp is not supported yet; use block:<number>.")
+    if kind != "block":
+        raise _invalid(f"A block is selected as block:<number>, not {_shown(value)}.")
+    return _decimal(number, "A block number", _MAX_BLOCK_NUMBER)
+
+
+def _address(value: object) -> str:
+    text = value if isinstance(value, str) else ""
+    if "." in text:
+        raise _unsupported(f"{_ADDRESS_FAULT}: names are not supported yet, send the address of {_shown(text)}.")
+    if not _ADDRESS.fullmatch(text):
+        raise _invalid(f"{_ADDRESS_FAULT}: {_shown(value)} is not 0x and 40 hexadecimal digits.")
+    digits = text[2:]
+    if digits not in (digits.lower(), digits.upper()) and not is_checksum_address(text):
+        raise _invalid(f"{_ADDRESS_FAULT}: {_shown(value)} has a wrong EIP-55 checksum; copy it again.")
+    return to_checksum_address(text.lower())
+
+
+def _fee(value: object) -> int:
+    return _decimal(value, "The fee, in wei,", (1 << 256) - 1)
+
+
+def _no_slots(value: object) -> list[str]:
+    if value == []:
+        return []
+    if isinstance(value, list):
+        raise _unsupported("Storage slots are not supported yet.")
+    raise _invalid(f"slots must be a list, not {_shown(value)}.")
+
+
+def _no_header(value: object) -> list[str]:
+    if value == []:
+        return []
+    if isinstance(value, list):
+        raise _unsupported("Header properties are not supported yet.")
+    raise _invalid(f"header must be a list, not {_shown(value)}.")
+
+
+def _no_webhook(value: object) -> None:  # noqa: ARG001 (whatever it is)
+    raise _unsupported("Webhooks are not supported yet; poll /batch-query-status.")
+
+
+def _at_most_once(addresses: object) -> object:
+    # The same account in two spellings: neither JSON nor a dict sees that, so it is looked for before they are merged.
+    if isinstance(addresses, dict):
+        seen: set[str] = set()
+        for address in addresses:
+            if (lower := str(address).lower()) in seen:
+                raise _invalid(f"The account {_shown(address)} is named twice at this block.")
+            seen.add(lower)
+    return addresses
+
+
+Property = Literal["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"]
+DestinationChainId = Annotated[
+    int, BeforeValidator(_destination, json_schema_input_type=str), Field(json_schema_extra={"examples": ["31337"]})
+]
+SourceChainId = Annotated[int, BeforeValidator(_source, json_schema_input_type=str)]
+BlockSelector = Annotated[int, BeforeValidator(_selector, json_schema_input_type=str)]
+Address = Annotated[str, BeforeValidator(_address)]
+Wei = Annotated[int, BeforeValidator(_fee, json_schema_input_type=str), Field(json_schema_extra={"examples": ["0"]})]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class AccountRequest(_Strict):
+    """What to prove of one account."""
+
+    props: list[Property] = Field(default=[], description="Account properties to prove.")
+    slots: Annotated[list[str], BeforeValidator(_no_slots)] = Field(default=[], description="Not supported yet.")
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> "AccountRequest":
+        if not self.props:
+            raise _invalid("Nothing to prove: the account names no property.")
+        return self
+
+    @property
+    def fields(self) -> int:
+        """A bit 1 << AccountField for each property."""
+        return sum(1 << AccountField[name] for name in set(self.props))
+
+
+class BlockRequest(_Strict):
+    """What to prove at one block."""
+
+    accounts: Annotated[dict[Address, AccountRequest], BeforeValidator(_at_most_once)] = Field(
+        default={}, description="By account address."
+    )
+    header: Annotated[list[str], BeforeValidator(_no_header)] = Field(default=[], description="Not supported yet.")
+
+    @model_validator(mode="after")
+    def _not_empty(self) -> "BlockRequest":
+        if not self.accounts:
+            raise _invalid("Nothing to prove: the block names no account.")
+        return self
+
+
+class BatchRequest(_Strict):
+    """A batch query (specification, "Resources and their fields")."""
+
+    destinationChainId: DestinationChainId = Field(description="Chain on which the facts are made available, decimal.")  # noqa: N815 (the API's name)
+    fee: Wei = Field(description="The most that the batch may cost, in wei, decimal. 0 on test networks.")
+    data: Annotated[
+        dict[SourceChainId, Annotated[dict[BlockSelector, BlockRequest], Field(min_length=1)]], Field(min_length=1)
+    ] = Field(description="By source chain id, then by block selector `block:<number>`.")
+    webhook: Annotated[None, BeforeValidator(_no_webhook)] = Field(default=None, description="Not supported yet.")
+
+    def accounts(self) -> Iterator[tuple[int, int, str, AccountRequest]]:
+        """(source chain id, block number, EIP-55 address, what to prove), in the order of the request."""
+        for source, blocks in self.data.items():
+            for number, block in blocks.items():
+                for address, account in block.accounts.items():
+                    yield source, number, address, account
+
+
+def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
+    """The request in `body`. Raises `InvalidRequest` with every fault."""
+    try:
+        document = strict_json.parse(body)
+    except strict_json.NotJson as error:
+        raise InvalidRequest([Fault("", str(error), "invalid_json")]) from None
+    faults = [Fault("", f"The key {_shown(key)} stands twice in one object.") for key in document.duplicate_keys]
+    request: BatchRequest | None = None
+    try:
+        context = _Context(chains, _known_destination(document.value, chains))
+        request = BatchRequest.model_validate(document.value, context=context)
+    except ValidationError as error:
+        faults += [_fault(detail) for detail in error.errors(include_url=False, include_input=False)]
+    if request and (count := sum(1 for _ in request.accounts())) > max_queries:
+        faults.append(Fault("/data", f"{count} accounts are too many; one batch may name {max_queries}."))
+    if faults or request is None:
+        raise InvalidRequest(faults)
+    return request
+
+
+def _known_destination(value: Any, chains: Chains) -> int | None:
+    text = value.get("destinationChainId") if isinstance(value, dict) else None
+    ids = {str(connection.destination) for connection in chains.connections}
+    return int(text) if isinstance(text, str) and text in ids else None
+
+
+def _fault(error: ErrorDetails) -> Fault:
+    parts = [str(part) for part in error["loc"] if part != "[key]"]
+    path = "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)
+    if error["type"] in (INVALID, UNSUPPORTED):
+        return Fault(path, error["msg"], error["type"])
+    where = _shown(parts[-1]) if parts else "The body"
+    sentences = {
+        "missing": f"{where} is missing.",
+        "extra_forbidden": f"{where} is not a field of this request.",
+        "too_short": f"{where} is empty: nothing to prove.",
+    }
+    return Fault(path, sentences.get(error["type"], f"{where}: {error['msg']}."))

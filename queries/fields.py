@@ -1,0 +1,46 @@
+"""Database fields for values that a database has no type for."""
+
+from typing import TYPE_CHECKING, Any
+
+from django.core.exceptions import ValidationError
+from django.db import models
+
+if TYPE_CHECKING:
+    _IntegerField = models.Field[int, int]
+else:
+    _IntegerField = models.Field  # not subscriptable at run time
+
+
+class Uint256Field(_IntegerField):
+    """An unsigned 256-bit integer, such as an amount of wei.
+
+    Stored as 64 hexadecimal digits: exact in every database (SQLite keeps a DecimalField as a float), and ordered by
+    value because the width is fixed.
+    """
+
+    description = "Unsigned 256-bit integer"
+
+    def get_internal_type(self) -> str:
+        return "CharField"
+
+    def db_type(self, connection: Any) -> str:  # noqa: ARG002 (Django's signature)
+        return "char(64)"
+
+    def from_db_value(self, value: str | None, expression: Any, connection: Any) -> int | None:  # noqa: ARG002 (same)
+        return None if value is None else int(value, 16)
+
+    def to_python(self, value: Any) -> int | None:
+        if value is None or isinstance(value, int):
+            return value
+        try:
+            return int(value)
+        except (TypeError, ValueError):
+            raise ValidationError("Not a whole number.") from None
+
+    def get_prep_value(self, value: Any) -> str | None:
+        number = self.to_python(value)
+        if number is None:
+            return None
+        if not 0 <= number < 1 << 256:
+            raise ValueError(f"{number} does not fit 256 bits")
+        return f"{number:064x}"

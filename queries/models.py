@@ -1,0 +1,166 @@
+"""What was asked, and how far it is.
+
+Only `queries.submission` and `queries.progress` write these rows. Times are when it happened here, in UTC.
+"""
+
+from typing import ClassVar
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+from ulid import ULID
+
+from accounts.models import ApiKey
+from queries.fields import Uint256Field
+from queries.leases import Leased
+
+
+def new_batch_id() -> str:
+    return str(ULID())
+
+
+class BatchStatus(models.TextChoices):
+    RECEIVED = "RECEIVED"
+    ACCEPTED = "ACCEPTED"
+    IN_PROGRESS = "IN_PROGRESS"
+    DONE = "DONE"
+    REJECTED = "REJECTED"
+
+
+# What can still come to DONE.
+OPEN_STATUSES = (BatchStatus.RECEIVED, BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS)
+
+
+class StepKind(models.TextChoices):
+    """The steps of a query, in their order (specification, "Per-query steps")."""
+
+    INITIAL_STATE = "INITIAL_STATE"
+    BLOCKHASH_AVAILABLE = "BLOCKHASH_AVAILABLE"
+    HEADER_ACCUMULATED = "HEADER_ACCUMULATED"
+    ACCOUNT_ACCUMULATED = "ACCOUNT_ACCUMULATED"
+
+
+class StepStatus(models.TextChoices):
+    IN_PROGRESS = "IN_PROGRESS"
+    COMPLETED = "COMPLETED"
+
+
+class AccountField(models.IntegerChoices):
+    """The properties of an account, numbered as in the facts registry."""
+
+    NONCE = 0
+    BALANCE = 1
+    STORAGE_ROOT = 2
+    CODE_HASH = 3
+
+
+class Batch(Leased):
+    """One submitted request. It is leased while it is checked against the chains."""
+
+    id = models.CharField(primary_key=True, max_length=26, default=new_batch_id, editable=False)  # internalId, a ULID
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="batches")
+    api_key = models.ForeignKey(ApiKey, models.PROTECT, related_name="batches")
+    destination_chain_id = models.PositiveBigIntegerField()
+    fee = Uint256Field()  # wei of the destination's native currency, the most that the batch may cost
+    request = models.TextField()  # the submitted JSON
+
+    status = models.CharField(max_length=16, choices=BatchStatus.choices, default=BatchStatus.RECEIVED)
+    waiting_for = models.TextField(blank=True)  # a sentence, while RECEIVED
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+    accepted_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    deadline_at = models.DateTimeField()
+
+    estimated_gas = models.PositiveBigIntegerField(null=True)
+    gas_used = models.PositiveBigIntegerField(default=0)  # this batch's share of its transactions
+    spent = Uint256Field(default=0)  # the same in wei
+
+    rejection_code = models.CharField(max_length=40, blank=True)
+    rejection_reason = models.TextField(blank=True)
+    rejection_retryable = models.BooleanField(default=False)
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["status", "deadline_at"]),
+            models.Index(fields=["user", "created_at"]),
+            models.Index(fields=["api_key", "created_at"]),
+        ]
+
+    def __str__(self) -> str:
+        return self.id
+
+
+class Block(Leased):
+    """One block of a source chain, as one destination is to know it: the unit of work.
+
+    All queries of all batches on it share its header, its proofs and its transactions. It stays due after its last
+    query is done until the destination block that held every fact, (`checked_number`, `checked_hash`), is final.
+    """
+
+    destination_chain_id = models.PositiveBigIntegerField()
+    source_chain_id = models.PositiveBigIntegerField()
+    number = models.PositiveBigIntegerField()
+
+    hash = models.CharField(max_length=66, blank=True)  # 0x…, empty until the header was fetched and verified
+    header_rlp = models.BinaryField(null=True)
+    state_root = models.CharField(max_length=66, blank=True)
+    timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds
+
+    waiting_for = models.TextField(blank=True)  # a sentence
+    checked_number = models.PositiveBigIntegerField(null=True)
+    checked_hash = models.CharField(max_length=66, blank=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["destination_chain_id", "source_chain_id", "number"], name="one_block_per_connection"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"block {self.number} of chain {self.source_chain_id} on chain {self.destination_chain_id}"
+
+
+class Query(models.Model):
+    """One account at one block of one source chain."""
+
+    batch = models.ForeignKey(Batch, models.CASCADE, related_name="queries")
+    block = models.ForeignKey(Block, models.PROTECT, related_name="queries")
+    position = models.PositiveIntegerField()  # in the request, from 0
+    address = models.CharField(max_length=42)  # EIP-55
+    fields = models.PositiveSmallIntegerField()  # a bit 1 << AccountField for each property asked for
+    step = models.CharField(  # noqa: DJ001 (null: no step is open, all are completed)
+        max_length=24, choices=StepKind.choices, null=True, default=StepKind.INITIAL_STATE
+    )
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["batch", "position"], name="one_query_per_position"),
+        ]
+        indexes: ClassVar = [models.Index(fields=["block", "step"])]
+
+    def __str__(self) -> str:
+        return f"{self.address} at {self.block_id} for {self.batch_id}"
+
+    @property
+    def account_fields(self) -> list[AccountField]:
+        return [field for field in AccountField if self.fields & 1 << field]
+
+
+class Step(models.Model):
+    """One step of one query. A step that has not begun has no row."""
+
+    query = models.ForeignKey(Query, models.CASCADE, related_name="steps")
+    kind = models.CharField(max_length=24, choices=StepKind.choices)
+    status = models.CharField(max_length=16, choices=StepStatus.choices, default=StepStatus.IN_PROGRESS)
+    started_at = models.DateTimeField()
+    completed_at = models.DateTimeField(null=True)
+    transaction_hash = models.CharField(max_length=66, blank=True)
+    attempts = models.PositiveIntegerField(default=0)
+    last_error = models.TextField(blank=True)  # a sentence
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["query", "kind"], name="one_step_of_each_kind")]
+
+    def __str__(self) -> str:
+        return f"{self.kind} of query {self.query_id}: {self.status}"

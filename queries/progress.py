@@ -1,0 +1,137 @@
+"""The only writers of how far batches, queries and steps are. `proving` calls them; pages and endpoints only read.
+
+Each function is one database transaction (or a part of the caller's), does nothing where there is nothing to do, and
+leaves batch, query and step rows in agreement.
+"""
+
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
+from typing import TypeVar
+
+from django.db import transaction
+from django.db.models import Exists, F, OuterRef
+from django.utils import timezone
+
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Step, StepKind, StepStatus
+
+logger = logging.getLogger(__name__)
+
+_ORDER = list(StepKind)
+# Rows named in one statement; databases bound the number of parameters.
+_CHUNK = 500
+
+T = TypeVar("T")
+
+
+def accept(batch: Batch, *, estimated_gas: int) -> None:
+    """RECEIVED -> ACCEPTED: the request was checked against the chains. `estimated_gas` in units of gas."""
+    accepted = Batch.objects.filter(pk=batch.pk, status=BatchStatus.RECEIVED).update(
+        status=BatchStatus.ACCEPTED, accepted_at=timezone.now(), estimated_gas=estimated_gas, waiting_for=""
+    )
+    if accepted:
+        logger.info("batch %s accepted, about %d gas", batch.pk, estimated_gas)
+
+
+def reject(batches: Collection[str], *, code: str, reason: str, retryable: bool) -> None:
+    """Reject those of the batches that are still open. `retryable`: whether sending the same again can help."""
+    for chunk in _chunks(sorted(batches)):
+        rejected = Batch.objects.filter(pk__in=chunk, status__in=OPEN_STATUSES).update(
+            status=BatchStatus.REJECTED,
+            finished_at=timezone.now(),
+            rejection_code=code,
+            rejection_reason=reason,
+            rejection_retryable=retryable,
+            waiting_for="",
+            due_at=None,
+        )
+        if rejected:
+            logger.warning("rejected %s: %s (%s)", ", ".join(chunk), reason, code)
+
+
+def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str = "") -> None:
+    """Complete the step `kind` of those of the queries (ids) that are in it, and begin the next one.
+
+    `transaction_hash` names the transaction that did it, if one did.
+    """
+    now = timezone.now()
+    change: dict[str, object] = {"status": StepStatus.COMPLETED, "completed_at": now, "last_error": ""}
+    if transaction_hash:
+        change["transaction_hash"] = transaction_hash
+    following = _ORDER[_ORDER.index(kind) + 1] if kind != _ORDER[-1] else None
+    for chunk in _chunks(sorted(queries)):
+        with transaction.atomic():
+            batches = _lock_batches(chunk)
+            at_step = Query.objects.filter(pk__in=chunk, step=kind, batch__status__in=OPEN_STATUSES)
+            ids = list(at_step.values_list("pk", flat=True))
+            Step.objects.filter(query__in=ids, kind=kind).update(**change)
+            if following:
+                Step.objects.bulk_create([Step(query_id=pk, kind=following, started_at=now) for pk in ids])
+            Query.objects.filter(pk__in=ids).update(step=following)
+            _settle_batches(batches)
+
+
+def note_transaction(queries: Collection[int], transaction_hash: str) -> None:
+    """Show on the queries' open step which transaction is to complete it."""
+    for chunk in _chunks(sorted(queries)):
+        Step.objects.filter(query__in=chunk, status=StepStatus.IN_PROGRESS).update(transaction_hash=transaction_hash)
+
+
+def note_failure(queries: Collection[int], reason: str) -> None:
+    """Count an attempt of the queries' open step that came to nothing, with the reason in a sentence."""
+    for chunk in _chunks(sorted(queries)):
+        Step.objects.filter(query__in=chunk, status=StepStatus.IN_PROGRESS).update(
+            last_error=reason, attempts=F("attempts") + 1
+        )
+
+
+def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
+    """Take the queries (ids) back to step `kind`, and their batches back from DONE: a chain was reorganised."""
+    now = timezone.now()
+    later = _ORDER[_ORDER.index(kind) + 1 :]
+    for chunk in _chunks(sorted(queries)):
+        with transaction.atomic():
+            batches = _lock_batches(chunk)
+            ids = list(
+                Query.objects.filter(pk__in=chunk)
+                .exclude(batch__status=BatchStatus.REJECTED)
+                .values_list("pk", flat=True)
+            )
+            Step.objects.filter(query__in=ids, kind__in=later).delete()
+            Step.objects.filter(query__in=ids, kind=kind).update(
+                status=StepStatus.IN_PROGRESS, started_at=now, completed_at=None, transaction_hash="", last_error=reason
+            )
+            Query.objects.filter(pk__in=ids).update(step=kind)
+            back = Batch.objects.filter(pk__in=batches, status=BatchStatus.DONE).update(
+                status=BatchStatus.IN_PROGRESS, finished_at=None
+            )
+        logger.warning("%d queries went back to %s, %d batches were DONE: %s", len(ids), kind, back, reason)
+
+
+def _lock_batches(queries: Sequence[int]) -> list[str]:
+    """Lock the batches of the queries, always in the same order.
+
+    Two workers that complete the last queries of one batch on two blocks would otherwise each miss the other's
+    uncommitted rows, and the batch would never become DONE.
+    """
+    batches = Batch.objects.filter(Exists(Query.objects.filter(batch=OuterRef("pk"), pk__in=queries)))
+    return list(batches.order_by("pk").select_for_update().values_list("pk", flat=True))
+
+
+def _settle_batches(batches: Sequence[str]) -> None:
+    """Derive the status of accepted batches from their queries (specification, "Rules that hold")."""
+    open_queries = Query.objects.filter(batch=OuterRef("pk"), step__isnull=False)
+    past_initial = Query.objects.filter(batch=OuterRef("pk")).exclude(step=StepKind.INITIAL_STATE)
+    Batch.objects.filter(Exists(past_initial), pk__in=batches, status=BatchStatus.ACCEPTED).update(
+        status=BatchStatus.IN_PROGRESS
+    )
+    done = Batch.objects.filter(~Exists(open_queries), pk__in=batches, status=BatchStatus.IN_PROGRESS)
+    for pk in done.values_list("pk", flat=True):
+        Batch.objects.filter(pk=pk).update(status=BatchStatus.DONE, finished_at=timezone.now())
+        logger.info("batch %s done", pk)
+
+
+def _chunks(items: Sequence[T]) -> Iterator[list[T]]:
+    iterator = iter(items)
+    while chunk := list(islice(iterator, _CHUNK)):
+        yield chunk

@@ -1,0 +1,68 @@
+"""Stores a valid request as rows, in one transaction: from the answer on nothing of it can be lost."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from itertools import groupby
+
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+
+from accounts.models import ApiKey
+from queries.batch_request import BatchRequest
+from queries.models import Batch, Block, Query, Step, StepKind
+
+_ROWS_PER_STATEMENT = 500
+
+
+def store(request: BatchRequest, body: bytes, key: ApiKey) -> Batch:
+    """Create the batch with its queries, each in its first step, due at once."""
+    now = timezone.now()
+    accounts = list(request.accounts())
+    with transaction.atomic():
+        batch = Batch.objects.create(
+            user_id=key.user_id,
+            api_key=key,
+            destination_chain_id=request.destinationChainId,
+            fee=request.fee,
+            request=body.decode(),
+            created_at=now,
+            deadline_at=now + timedelta(seconds=settings.BATCH_DEADLINE_SECONDS),
+            due_at=now,
+        )
+        blocks = _blocks(request.destinationChainId, {(source, number) for source, number, _, _ in accounts})
+        queries = Query.objects.bulk_create(
+            [
+                Query(
+                    batch=batch,
+                    block_id=blocks[source, number],
+                    position=position,
+                    address=address,
+                    fields=account.fields,
+                )
+                for position, (source, number, address, account) in enumerate(accounts)
+            ],
+            batch_size=_ROWS_PER_STATEMENT,
+        )
+        Step.objects.bulk_create(
+            [Step(query=query, kind=StepKind.INITIAL_STATE, started_at=now) for query in queries],
+            batch_size=_ROWS_PER_STATEMENT,
+        )
+    return batch
+
+
+def _blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
+    """Primary key of the row of each (source chain id, block number), made where there is none."""
+    ids: dict[tuple[int, int], int] = {}
+    for source, pairs in groupby(sorted(wanted), key=lambda pair: pair[0]):
+        numbers = [number for _, number in pairs]
+        for start in range(0, len(numbers), _ROWS_PER_STATEMENT):
+            chunk = numbers[start : start + _ROWS_PER_STATEMENT]
+            # Two submissions may make the same row at once; the database lets one of them win, and both read it.
+            Block.objects.bulk_create(
+                [Block(destination_chain_id=destination, source_chain_id=source, number=number) for number in chunk],
+                ignore_conflicts=True,
+            )
+            rows = Block.objects.filter(destination_chain_id=destination, source_chain_id=source, number__in=chunk)
+            ids.update({(source, number): pk for number, pk in rows.values_list("number", "pk")})
+    return ids
