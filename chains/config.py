@@ -44,7 +44,7 @@ class SignerError(Exception):
     """The signer's key can't be read; the message is one plain sentence that holds no secret."""
 
 
-class UnknownChain(LookupError):  # noqa: N818 - reads as what it says; LookupError is its kind.
+class UnknownChain(LookupError):
     """No chain of this id is configured."""
 
     def __init__(self, chain_id: int) -> None:

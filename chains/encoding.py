@@ -1,0 +1,56 @@
+"""Strict readers of what comes from outside: JSON-RPC's hexadecimal and RLP, each in its one canonical form."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import rlp
+
+# RLP decodes to bytes, or to a list of the same.
+Item = bytes | Sequence["Item"]
+
+_QUANTITY = re.compile(r"0x[0-9a-fA-F]{1,64}")
+_DATA = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
+
+
+def read_quantity(value: Any) -> int:
+    """A JSON-RPC quantity, such as "0x1f", of at most 256 bits. Raises `ValueError`."""
+    # Leading zeros are against the JSON-RPC specification, but some nodes send them and they change no value.
+    if not isinstance(value, str) or not _QUANTITY.fullmatch(value):
+        raise ValueError("not a hexadecimal quantity")
+    return int(value, 16)
+
+
+def read_data(value: Any, length: int | None = None) -> bytes:
+    """JSON-RPC data, such as "0x00ff", of `length` bytes or of any length. Raises `ValueError`."""
+    if not isinstance(value, str) or not _DATA.fullmatch(value):
+        raise ValueError("not hexadecimal data")
+    data = bytes.fromhex(value[2:])
+    if length is not None and len(data) != length:
+        raise ValueError(f"{len(data)} bytes instead of {length}")
+    return data
+
+
+def decode_rlp(encoded: bytes) -> Item:
+    """Raises `ValueError` unless `encoded` is the canonical RLP of one item, with nothing after it."""
+    try:
+        item: Item = rlp.decode(encoded, strict=True)
+        canonical = rlp.encode(item) == encoded
+    except (rlp.exceptions.RLPException, RecursionError, IndexError):
+        canonical = False
+    if not canonical:
+        raise ValueError("not canonical RLP")
+    return item
+
+
+def read_integer(item: Item, max_bytes: int) -> int:
+    """An RLP integer: big-endian without leading zeros, zero being empty. Raises `ValueError`."""
+    if not isinstance(item, bytes) or len(item) > max_bytes or item[:1] == b"\0":
+        raise ValueError(f"not a canonical integer of at most {max_bytes} bytes")
+    return int.from_bytes(item, "big")
+
+
+def read_bytes(item: Item, length: int) -> bytes:
+    if not isinstance(item, bytes) or len(item) != length:
+        raise ValueError(f"not {length} bytes")
+    return item
