@@ -1,1 +1,43 @@
-"""System checks."""
+"""System checks of who may sign in."""
+
+from typing import Any
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004 (Django's name for it)
+
+from accounts.addresses import ANYONE, checksummed
+from config.chains import get_chains
+
+
+@register()
+def check_allowed_addresses(**_: Any) -> list[CheckMessage]:
+    """E001: an entry is neither an address nor `*`. W001: nobody may sign in. W002: that can't be told."""
+    allowed = settings.ALLOWED_ADDRESSES
+    messages: list[CheckMessage] = [
+        Error(
+            f"ALLOWED_ADDRESSES holds {entry!r}, which is neither an address nor *.",
+            hint="Write an address as 0x and 40 hex digits. In mixed case its EIP-55 checksum must be right.",
+            id="accounts.E001",
+        )
+        for entry in allowed
+        if entry != ANYONE and checksummed(entry) is None
+    ]
+    if not allowed:
+        messages += _check_nobody()
+    return messages
+
+
+def _check_nobody() -> list[CheckMessage]:
+    try:
+        destinations = get_chains().destinations()
+    except (ValueError, OSError) as error:
+        return [Warning(f"The chains can't be read, so who may sign in isn't known: {error}", id="accounts.W002")]
+    if real := [chain.name for chain in destinations if not chain.test_network]:
+        return [
+            Warning(
+                f"Nobody may sign in: ALLOWED_ADDRESSES is empty, and proving to {', '.join(real)} costs real money.",
+                hint="List in ALLOWED_ADDRESSES who may spend it, or * for anyone.",
+                id="accounts.W001",
+            )
+        ]
+    return []

@@ -1,0 +1,236 @@
+"""Sign in with Ethereum (EIP-4361): `start` hands out a message, `finish` takes it back signed and gives the user.
+
+Everything that a message must say comes from settings, never from the request. Signatures are those of the address's
+own key, else of a contract wallet (ERC-1271, or ERC-6492 before its deployment), asked through the chain's RPC nodes.
+"""
+
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+from urllib.parse import urlsplit
+
+import requests
+import siwe  # type: ignore[import-untyped]
+from django.conf import settings
+from django.db import transaction
+from django.utils import timezone
+from web3 import HTTPProvider
+from web3.exceptions import Web3Exception
+
+from accounts import keys
+from accounts.addresses import checksummed, may_sign_in
+from accounts.models import SignInNonce, User
+from chains.config import Chain, UnknownChain
+from config.chains import get_chains
+
+STATEMENT = "Sign in to Batch Query Service. This costs nothing and sends no transaction."
+
+MAX_MESSAGE_CHARS = 1024
+MAX_SIGNATURE_CHARS = 16_384  # An ERC-6492 signature holds the wallet's whole deployment.
+
+_THROTTLE_PERIOD = timedelta(minutes=1)
+_NODE_SECONDS = (3, 5)  # to connect, and for each wait for an answer
+
+_SIGNER = re.compile(r"\A[^\n]+\n(0x[0-9a-fA-F]{40})\n")
+_NONCE = re.compile(r"\nNonce: ([0-9a-zA-Z]{8,40})\n")
+_SIGNATURE = re.compile(r"0x([0-9a-fA-F]{2})*")
+
+_NOT_OURS = "was not made by this service, or was changed"
+
+
+class SignInError(Exception):
+    """Why a sign-in was refused: a stable `code`, and a sentence for people."""
+
+    def __init__(self, code: str, sentence: str, *, retry_after: int | None = None) -> None:
+        super().__init__(sentence)
+        self.code = code
+        self.sentence = sentence
+        self.retry_after = retry_after  # seconds
+
+
+def start(address: str, chain_id: int, client_address: str) -> str:
+    """The message for `address` to sign, valid for `settings.SIGN_IN_SECONDS` and one try.
+
+    Raises `SignInError`: malformed_address, unknown_chain, address_not_allowed, too_many_sign_ins.
+    """
+    signer = checksummed(address)
+    if signer is None:
+        raise SignInError(
+            "malformed_address",
+            "This is not an address: write 0x and 40 hex digits. In mixed case their EIP-55 checksum must be right.",
+        )
+    _chain(chain_id)
+    _check_allowed(signer)
+    now = timezone.now()
+    expires_at = now + timedelta(seconds=settings.SIGN_IN_SECONDS)
+    nonce = _new_nonce(signer, client_address, now, expires_at)
+    base = urlsplit(settings.BASE_URL)
+    message = siwe.SiweMessage(
+        scheme=base.scheme,
+        domain=base.netloc,
+        address=signer,
+        statement=STATEMENT,
+        uri=settings.BASE_URL,
+        version="1",
+        chain_id=chain_id,
+        nonce=nonce,
+        issued_at=siwe.ISO8601Datetime.from_datetime(now),
+        expiration_time=siwe.ISO8601Datetime.from_datetime(expires_at),
+    )
+    return str(message.prepare_message())
+
+
+def finish(message: str, signature: str) -> User:
+    """The user who signed the message, with a first key; made at the first sign-in.
+
+    The nonce is consumed before anything that costs time is done, so one message is one try. Raises `SignInError`:
+    malformed_message, malformed_signature, unknown_nonce, wrong_domain, wrong_uri, unknown_chain, expired,
+    wrong_signature, node_unavailable, address_not_allowed.
+    """
+    if len(signature) > MAX_SIGNATURE_CHARS or not _SIGNATURE.fullmatch(signature):
+        raise SignInError("malformed_signature", "The signature must be 0x and pairs of hex digits.")
+    signer, nonce = _consume_nonce(message)
+    parsed = _parse(message)
+    _verify(parsed, signature, nonce, _chain(parsed.chain_id))
+    _check_allowed(signer)
+    with transaction.atomic():
+        user = User.objects.for_address(signer)
+        user.last_sign_in = timezone.now()
+        user.save(update_fields=["last_sign_in"])
+        keys.issue_first(user)
+    return user
+
+
+def _chain(chain_id: int) -> Chain:
+    try:
+        return get_chains().chain(chain_id)
+    except UnknownChain:
+        raise SignInError("unknown_chain", "The chain is none of those configured here.") from None
+
+
+def _check_allowed(address: str) -> None:
+    if not may_sign_in(address):
+        raise SignInError("address_not_allowed", f"{address} may not sign in here. Ask the operator to allow it.")
+
+
+# --- Nonces -----------------------------------------------------------------------------------------------------------
+
+
+def _new_nonce(address: str, client_address: str, now: datetime, expires_at: datetime) -> str:
+    period_start = now - _THROTTLE_PERIOD
+    with transaction.atomic():
+        SignInNonce.objects.filter(expires_at__lte=now, created_at__lte=period_start).delete()
+        recent = SignInNonce.objects.filter(client_address=client_address, created_at__gt=period_start)
+        created = list(recent.order_by("-created_at").values_list("created_at", flat=True))
+        if len(created) < settings.MAX_SIGN_INS_PER_MINUTE:
+            nonce: str = siwe.generate_nonce()
+            SignInNonce.objects.create(
+                nonce=nonce,
+                address=address,
+                client_address=client_address,
+                created_at=now,
+                expires_at=expires_at,
+            )
+            return nonce
+    # A place is free when the oldest one that fills the limit has left the period.
+    wait = created[settings.MAX_SIGN_INS_PER_MINUTE - 1] - period_start
+    raise SignInError(
+        "too_many_sign_ins",
+        "Too many sign-ins were started from your network. Wait a minute, then try again.",
+        retry_after=int(wait.total_seconds()) + 1,
+    )
+
+
+def _consume_nonce(message: str) -> tuple[str, str]:
+    """The message's address and the nonce that was issued for it. Of two calls at once, one gets them.
+
+    Comes before the parser, which takes long over hostile text: only messages with a nonce of ours get that far.
+    """
+    signer, nonce = _SIGNER.match(message), _NONCE.search(message)
+    if len(message) > MAX_MESSAGE_CHARS or not signer or not nonce or not message.isascii():
+        raise SignInError("malformed_message", f"The message {_NOT_OURS}.")
+    address = checksummed(signer[1])
+    now = timezone.now()
+    consumed = SignInNonce.objects.filter(
+        nonce=nonce[1], address=address or "", expires_at__gt=now, consumed_at=None
+    ).update(consumed_at=now)
+    if not address or not consumed:
+        raise SignInError(
+            "unknown_nonce",
+            "The message was used before, has expired or was not made for this address. Ask for a new one.",
+        )
+    return address, nonce[1]
+
+
+# --- Verification -----------------------------------------------------------------------------------------------------
+
+
+def _parse(message: str) -> siwe.SiweMessage:
+    try:
+        parsed = siwe.SiweMessage.from_message(message)
+    except (ValueError, RecursionError):
+        raise SignInError("malformed_message", f"The message {_NOT_OURS}.") from None
+    # The signature is checked over what was parsed, and must be one over what was sent.
+    if parsed.prepare_message() != message:
+        raise SignInError("malformed_message", f"The message {_NOT_OURS}.")
+    return parsed
+
+
+def _verify(parsed: siwe.SiweMessage, signature: str, nonce: str, chain: Chain) -> None:
+    base = urlsplit(settings.BASE_URL)
+    verify = partial(
+        parsed.verify,
+        signature,
+        scheme=base.scheme,
+        domain=base.netloc,
+        nonce=nonce,
+        uri=settings.BASE_URL,
+        chain_id=chain.id,
+        timestamp=timezone.now(),
+        strict=True,
+    )
+    try:
+        # Without a node first, so that people with a key of their own sign in while the node is down.
+        verify(provider=None)
+    except siwe.InvalidSignature:
+        _verify_contract_wallet(verify, parsed.address, chain)
+    except (siwe.DomainMismatch, siwe.SchemeMismatch):
+        raise SignInError("wrong_domain", f"The message must be for {settings.BASE_URL}.") from None
+    except siwe.UriMismatch:
+        raise SignInError("wrong_uri", f"The message's URI must be {settings.BASE_URL}.") from None
+    except (siwe.ExpiredMessage, siwe.NotYetValidMessage):
+        raise SignInError("expired", "The message is not valid at this time. Ask for a new one.") from None
+    except siwe.VerificationError:
+        raise SignInError("malformed_message", f"The message {_NOT_OURS}.") from None
+
+
+def _verify_contract_wallet(verify: Callable[..., None], address: str, chain: Chain) -> None:
+    for url in chain.rpc_urls:
+        with requests.Session() as session:
+            # Without the library's retries: whoever signs in waits, and the next node is asked instead.
+            provider = HTTPProvider(
+                url,
+                session=session,
+                request_kwargs={"timeout": _NODE_SECONDS, "allow_redirects": False},
+                exception_retry_configuration=None,
+            )
+            # ERC-3668 would let any contract make this server fetch a URL of the contract's choice.
+            provider.global_ccip_read_enabled = False
+            try:
+                verify(provider=provider)
+            except siwe.InvalidSignature as error:
+                if error.args:  # The node refused to answer, says the library there and only there.
+                    continue
+                raise SignInError(
+                    "wrong_signature",
+                    f"The signature is neither that of {address} nor accepted by a contract wallet there.",
+                ) from None
+            except (siwe.ChainIdMismatch, requests.RequestException, Web3Exception, ValueError, TypeError, KeyError):
+                continue  # The node is down, of another chain, or talks nonsense.
+            return
+    raise SignInError(
+        "node_unavailable",
+        f"The signature is not that of {address} itself, and no node of {chain.name} can be asked whether a contract "
+        "wallet accepts it. Try again later.",
+    )
