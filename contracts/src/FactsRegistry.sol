@@ -24,7 +24,7 @@ contract FactsRegistry {
         bytes[] nodes;
     }
 
-    /// @dev What is known of an account's nonce and balance, which share a word.
+    /// @dev What is known of an account's nonce and balance. The three share a word.
     enum Presence {
         NOT_PROVEN,
         EXISTS,
@@ -34,15 +34,11 @@ contract FactsRegistry {
         ABSENT
     }
 
-    struct Summary {
+    /// @dev No account has a storage root or a code hash of zero: zero is "not proven", unless the account is absent.
+    struct AccountFacts {
         Presence presence;
         uint64 nonce;
         uint184 balance;
-    }
-
-    /// @dev No account has a storage root or a code hash of zero: zero is "not proven", unless the account is absent.
-    struct AccountFacts {
-        Summary summary;
         uint256 largeBalance;
         bytes32 storageRoot;
         bytes32 codeHash;
@@ -124,19 +120,17 @@ contract FactsRegistry {
     {
         AccountFacts storage facts = _accounts[account][blockNumber];
         if (field == AccountField.NONCE || field == AccountField.BALANCE) {
-            Summary memory summary = facts.summary;
-            proven = summary.presence != Presence.NOT_PROVEN;
-            if (field == AccountField.NONCE) {
-                value = bytes32(uint256(summary.nonce));
-            } else if (summary.presence == Presence.EXISTS_WITH_LARGE_BALANCE) {
+            // Read together, which the compiler makes one read of their word.
+            (Presence presence, uint64 nonce, uint184 balance) = (facts.presence, facts.nonce, facts.balance);
+            proven = presence != Presence.NOT_PROVEN;
+            value = bytes32(uint256(field == AccountField.NONCE ? nonce : balance));
+            if (presence == Presence.EXISTS_WITH_LARGE_BALANCE && field == AccountField.BALANCE) {
                 value = bytes32(facts.largeBalance);
-            } else {
-                value = bytes32(uint256(summary.balance));
             }
         } else {
             value = field == AccountField.STORAGE_ROOT ? facts.storageRoot : facts.codeHash;
             proven = value != 0;
-            if (!proven && facts.summary.presence == Presence.ABSENT) {
+            if (!proven && facts.presence == Presence.ABSENT) {
                 proven = true;
                 if (field == AccountField.STORAGE_ROOT) value = MerklePatriciaProof.EMPTY_TRIE_ROOT;
             }
@@ -192,8 +186,8 @@ contract FactsRegistry {
     }
 
     function _storeAbsent(AccountFacts storage facts) private returns (uint8 added) {
-        if (facts.summary.presence == Presence.NOT_PROVEN) {
-            facts.summary = Summary(Presence.ABSENT, 0, 0);
+        if (facts.presence == Presence.NOT_PROVEN) {
+            facts.presence = Presence.ABSENT;
             added = ALL_FIELDS;
         }
     }
@@ -205,11 +199,13 @@ contract FactsRegistry {
         (bool valid, uint64 nonce, uint256 balance, bytes32 storageRoot, bytes32 codeHash) = _decodeAccount(leaf);
         if (!valid) revert InvalidProof(account);
 
-        if (fields & NONCE_AND_BALANCE != 0 && facts.summary.presence == Presence.NOT_PROVEN) {
+        if (fields & NONCE_AND_BALANCE != 0 && facts.presence == Presence.NOT_PROVEN) {
+            facts.nonce = nonce;
             if (balance <= type(uint184).max) {
-                facts.summary = Summary(Presence.EXISTS, nonce, uint184(balance));
+                facts.presence = Presence.EXISTS;
+                facts.balance = uint184(balance);
             } else {
-                facts.summary = Summary(Presence.EXISTS_WITH_LARGE_BALANCE, nonce, 0);
+                facts.presence = Presence.EXISTS_WITH_LARGE_BALANCE;
                 facts.largeBalance = balance;
             }
             added |= NONCE_AND_BALANCE;

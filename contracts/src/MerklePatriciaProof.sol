@@ -12,8 +12,6 @@ library MerklePatriciaProof {
     /// @dev A key of 32 bytes, in nibbles. All keys are equally long, so no branch holds a value of its own.
     uint256 private constant KEY_NIBBLES = 64;
 
-    bytes1 private constant EMPTY_STRING = 0x80;
-
     /// @notice Follows `key` from `root` through `nodes`.
     /// @dev The proof of a key that isn't there ends where its path does: at an empty place of a branch, or at a leaf or
     /// an extension that another path leads to.
@@ -53,7 +51,7 @@ library MerklePatriciaProof {
                     return (used == nodes.length, followed ? second : none);
                 }
                 if (path == Path.INVALID || length == 0 || depth >= KEY_NIBBLES) return (false, none);
-                if (rest.length == 1 || rest.length != _referenceSize(rest[0])) return (false, none);
+                if (rest.length == 1 || rest.length != _referenceSize(_byteAt(rest, 0))) return (false, none);
                 if (!followed) return (used == nodes.length, none);
                 child = rest;
             } else {
@@ -61,7 +59,7 @@ library MerklePatriciaProof {
                 bool isBranch;
                 (isBranch, child) = _child(items, _nibble(key, depth));
                 if (!isBranch) return (false, none);
-                if (child[0] == EMPTY_STRING) return (used == nodes.length, none);
+                if (child.length == 1) return (used == nodes.length, none);
                 depth += 1;
             }
 
@@ -108,25 +106,33 @@ library MerklePatriciaProof {
 
     /// @dev Takes one child out of a branch: sixteen references and an empty value, and nothing after them.
     function _child(bytes calldata items, uint256 place) private pure returns (bool isBranch, bytes calldata child) {
-        child = items[:0];
-        uint256 start = 0;
+        uint256 end = 0;
+        uint256 childStart = 0;
+        uint256 childEnd = 0;
         for (uint256 i = 0; i < 16; ++i) {
-            if (start >= items.length) return (false, child);
-            uint256 size = _referenceSize(items[start]);
-            if (size == 0 || start + size > items.length) return (false, child);
-            if (i == place) child = items[start:start + size];
-            start += size;
+            uint256 size = _referenceSize(_byteAt(items, end));
+            if (size == 0) return (false, items);
+            if (i == place) (childStart, childEnd) = (end, end + size);
+            end += size;
         }
-        isBranch = start + 1 == items.length && items[start] == EMPTY_STRING;
+        // Only here is it known that no reference reached beyond the items.
+        isBranch = end + 1 == items.length && _byteAt(items, end) == 0x80;
+        child = isBranch ? items[childStart:childEnd] : items;
+    }
+
+    /// @dev One byte, without a check of bounds: what lies behind `data` in the calldata, or zero behind its end.
+    function _byteAt(bytes calldata data, uint256 index) private pure returns (uint256 value) {
+        assembly ("memory-safe") {
+            value := byte(0, calldataload(add(data.offset, index)))
+        }
     }
 
     /// @dev How long a reference to a node is, by its first byte: nothing (the empty string), a hash (a string of 32
     /// bytes), or the node itself where that takes less than 32 bytes (a list). Zero: not a reference.
-    function _referenceSize(bytes1 prefix) private pure returns (uint256) {
-        uint256 p = uint8(prefix);
-        if (p == 0xa0) return 33;
-        if (p == 0x80) return 1;
-        return p > 0xc0 && p < 0xdf ? p - 0xbf : 0;
+    function _referenceSize(uint256 prefix) private pure returns (uint256) {
+        if (prefix == 0xa0) return 33;
+        if (prefix == 0x80) return 1;
+        return prefix > 0xc0 && prefix < 0xdf ? prefix - 0xbf : 0;
     }
 
     function _nibble(bytes32 key, uint256 index) private pure returns (uint256) {

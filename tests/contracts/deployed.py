@@ -1,0 +1,96 @@
+"""Contracts on a development chain, as tests use them: errors come by their names, transactions as receipts."""
+
+import itertools
+from typing import Any
+
+import requests
+from eth_abi.abi import decode, encode
+from eth_utils.abi import (
+    abi_to_signature,
+    event_abi_to_log_topic,
+    filter_abi_by_type,
+    function_abi_to_4byte_selector,
+    get_abi_input_types,
+    get_abi_output_types,
+)
+from eth_utils.address import to_checksum_address
+from eth_utils.crypto import keccak
+
+from chains.devchain import ACCOUNTS, DevChain
+from contracts import load_artifact
+
+SENDER = ACCOUNTS[0][0]
+EXECUTION_REVERTED = 3
+
+
+class Reverted(Exception):  # noqa: N818 - it is what happened, and `pytest.raises(Reverted)` reads well.
+    """A call reverted with the custom error `name`; empty where it came without a reason."""
+
+    def __init__(self, name: str, *values: Any) -> None:
+        super().__init__(name, *values)
+        self.error = (name, *values)
+
+
+class Deployed:
+    def __init__(self, chain: DevChain, name: str, *arguments: Any) -> None:
+        artifact = load_artifact(name)
+        self.chain = chain
+        self._session = requests.Session()
+        self._functions = {entry["name"]: entry for entry in filter_abi_by_type("function", artifact.abi)}
+        self._errors = filter_abi_by_type("error", artifact.abi)
+        self._events = filter_abi_by_type("event", artifact.abi)
+        constructors = filter_abi_by_type("constructor", artifact.abi)
+        types = get_abi_input_types(constructors[0]) if constructors else []
+        receipt = self._mined({"data": "0x" + (artifact.bytecode + encode(types, arguments)).hex()})
+        self.address = to_checksum_address(receipt["contractAddress"])
+
+    def close(self) -> None:
+        self._session.close()
+
+    def calldata(self, function: str, *arguments: Any) -> bytes:
+        abi = self._functions[function]
+        return function_abi_to_4byte_selector(abi) + encode(get_abi_input_types(abi), arguments)
+
+    def call(self, function: str, *arguments: Any, block: str = "latest") -> Any:
+        """The value that the function returns; a tuple of them where it returns several."""
+        answer = self.call_raw(self.calldata(function, *arguments), block=block)
+        values = decode(get_abi_output_types(self._functions[function]), answer)
+        return values[0] if len(values) == 1 else values
+
+    def call_raw(self, data: bytes, block: str = "latest") -> bytes:
+        transaction = {"from": SENDER, "to": self.address, "data": "0x" + data.hex()}
+        return bytes.fromhex(self._rpc("eth_call", transaction, block)[2:])
+
+    def send(self, function: str, *arguments: Any) -> Any:
+        """The receipt, as the node sent it."""
+        return self._mined({"to": self.address, "data": "0x" + self.calldata(function, *arguments).hex()})
+
+    def logged(self, receipt: Any) -> list[tuple[Any, ...]]:
+        """Name and values of each event, indexed ones first, in order."""
+        found: list[tuple[Any, ...]] = []
+        for log, event in itertools.product(receipt["logs"], self._events):
+            if log["topics"][0] == "0x" + event_abi_to_log_topic(event).hex():
+                indexed = [parameter["type"] for parameter in event["inputs"] if parameter.get("indexed")]
+                others = [parameter["type"] for parameter in event["inputs"] if not parameter.get("indexed")]
+                topics = b"".join(bytes.fromhex(topic[2:]) for topic in log["topics"][1:])
+                found.append(
+                    (event["name"], *decode(indexed, topics), *decode(others, bytes.fromhex(log["data"][2:])))
+                )
+        return found
+
+    def _mined(self, transaction: dict[str, str]) -> Any:
+        # Mined before it is answered: the chain makes a block for each transaction.
+        return self._rpc("eth_sendTransactionSync", {"from": SENDER, **transaction})
+
+    def _rpc(self, method: str, *params: Any) -> Any:
+        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        reply = self._session.post(self.chain.url, json=request, timeout=60).json()
+        if "error" not in reply:
+            return reply["result"]
+        if reply["error"]["code"] != EXECUTION_REVERTED:
+            raise AssertionError(reply["error"])
+        data = bytes.fromhex(reply["error"]["data"].removeprefix("0x"))
+        for error in self._errors:
+            if data[:4] == keccak(text=abi_to_signature(error))[:4]:
+                raise Reverted(error["name"], *decode(get_abi_input_types(error), data[4:]))
+        raise Reverted(data.hex())
