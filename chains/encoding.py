@@ -31,6 +31,18 @@ def read_data(value: Any, length: int | None = None) -> bytes:
     return data
 
 
+def read_object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("not a JSON object")  # noqa: TRY004 - a fault of what came from outside, as the others here.
+    return value
+
+
+def read_list(value: Any) -> list[Any]:
+    if not isinstance(value, list):
+        raise ValueError("not a JSON list")  # noqa: TRY004 - as above.
+    return value
+
+
 def decode_rlp(encoded: bytes) -> Item:
     """Raises `ValueError` unless `encoded` is the canonical RLP of one item, with nothing after it."""
     try:
