@@ -1,0 +1,174 @@
+"""Strict verification of account and storage proofs against a root (Yellow Paper, appendix D; EIP-1186).
+
+A proof that holds more or less than the path to its key, or anything not in its one canonical form, is refused.
+Exclusion is proven in every form: an empty trie, an empty place in a branch, another leaf, an extension elsewhere.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import rlp
+from eth_utils.crypto import keccak
+
+from chains.encoding import Item, decode_rlp, read_bytes, read_integer
+
+EMPTY_TRIE_ROOT = keccak(b"\x80")
+EMPTY_CODE_HASH = keccak(b"")
+NO_CODE_HASH = bytes(32)
+
+_BRANCH = 17
+_SHORT = 2  # a leaf or an extension
+_HASH_BYTES = 32
+
+
+class InvalidProof(ValueError):
+    """The proof does not prove what it should; the message is one sentence."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account as the state trie holds it; `balance` in wei.
+
+    One that does not exist has `exists` False, zeros, the empty trie's root, and 32 zero bytes as code hash, as the
+    EVM's EXTCODEHASH gives them (EIP-1052). One without code that exists has `EMPTY_CODE_HASH`.
+    """
+
+    exists: bool
+    nonce: int
+    balance: int
+    storage_root: bytes
+    code_hash: bytes
+
+
+NO_ACCOUNT = Account(exists=False, nonce=0, balance=0, storage_root=EMPTY_TRIE_ROOT, code_hash=NO_CODE_HASH)
+
+
+def verify_account(state_root: bytes, address: str | bytes, nodes: Sequence[bytes]) -> Account:
+    """The account at `address` (20 bytes, or hex) below `state_root`, by its proof's nodes, root first.
+
+    Raises `InvalidProof`.
+    """
+    raw = bytes.fromhex(address.removeprefix("0x")) if isinstance(address, str) else address
+    if len(raw) != 20:  # noqa: PLR2004 - an address has 20 bytes.
+        raise ValueError("An address has 20 bytes.")
+    value = _look_up(state_root, keccak(raw), nodes)
+    if value is None:
+        return NO_ACCOUNT
+    try:
+        fields = decode_rlp(value)
+        if isinstance(fields, bytes):
+            raise ValueError("not a list")  # noqa: TRY004, TRY301 - as the other faults of its content.
+        nonce, balance, storage_root, code_hash = fields
+        return Account(
+            exists=True,
+            nonce=read_integer(nonce, 8),
+            balance=read_integer(balance, 32),
+            storage_root=read_bytes(storage_root, 32),
+            code_hash=read_bytes(code_hash, 32),
+        )
+    except ValueError as error:
+        raise InvalidProof(f"The proof's account is malformed: {error}.") from None
+
+
+def verify_slot(storage_root: bytes, slot: int, nodes: Sequence[bytes]) -> int:
+    """The value of a storage slot below `storage_root`, zero if the proof shows that it is empty.
+
+    Raises `InvalidProof`.
+    """
+    value = _look_up(storage_root, keccak(slot.to_bytes(32, "big")), nodes)
+    if value is None:
+        return 0
+    try:
+        number = read_integer(decode_rlp(value), 32)
+    except ValueError as error:
+        raise InvalidProof(f"The proof's slot is malformed: {error}.") from None
+    if number == 0:
+        raise InvalidProof("The proof's slot holds a zero, which no storage trie does.")
+    return number
+
+
+def _look_up(root: bytes, key: bytes, nodes: Sequence[bytes]) -> bytes | None:
+    """The value at a hashed key, or None where the nodes prove that there is none."""
+    if root == EMPTY_TRIE_ROOT:
+        # An empty trie has nothing to show. Some nodes send its one empty node, others no node.
+        if list(nodes) not in ([], [b"\x80"]):
+            raise InvalidProof("The proof has nodes, but the trie is empty.")
+        return None
+    remaining = iter(nodes)
+    value = _walk(_referenced(root, remaining, is_root=True), key.hex(), remaining)
+    if next(remaining, None) is not None:
+        raise InvalidProof("The proof has nodes after its end.")
+    return value
+
+
+def _walk(node: Sequence[Item], path: str, remaining: Iterator[bytes]) -> bytes | None:
+    """Follow `path`, the nibbles of a key as hex digits, from `node` down to a value or to proof of its absence."""
+    while True:
+        if len(node) == _BRANCH:
+            if node[-1] != b"":
+                raise InvalidProof("The proof has a branch with a value, but all keys are equally long.")
+            if not path:
+                raise InvalidProof("The proof goes deeper than its key is long.")
+            child, path = node[int(path[0], 16)], path[1:]
+            if child == b"":
+                return None
+        else:
+            prefix, is_leaf = _read_path(node[0])
+            if is_leaf:
+                if len(prefix) != len(path):
+                    raise InvalidProof("The proof has a leaf whose key is of another length.")
+                return _read_value(node[1]) if prefix == path else None
+            if not prefix or len(prefix) >= len(path):
+                raise InvalidProof("The proof has an extension that is empty or longer than its key.")
+            if not path.startswith(prefix):
+                return None
+            child, path = node[1], path[len(prefix) :]
+        node = _child(child, remaining)
+
+
+def _child(child: Item, remaining: Iterator[bytes]) -> Sequence[Item]:
+    if isinstance(child, bytes):
+        return _referenced(child, remaining)
+    # A node shorter than a hash stands in its parent as it is, and only such a one.
+    if len(rlp.encode(child)) >= _HASH_BYTES:
+        raise InvalidProof("The proof has an embedded node that is not shorter than a hash.")
+    return _read_node(child)
+
+
+def _referenced(reference: bytes, remaining: Iterator[bytes], *, is_root: bool = False) -> Sequence[Item]:
+    """The next node of the proof, which must be the one whose hash is `reference`."""
+    encoded = next(remaining, None)
+    if encoded is None:
+        raise InvalidProof("The proof ends before its key does.")
+    if keccak(encoded) != reference:
+        raise InvalidProof("The proof has a node whose hash is not the one that its parent, or the root, names.")
+    if len(encoded) < _HASH_BYTES and not is_root:
+        raise InvalidProof("The proof has a short node by its hash that should be embedded in its parent.")
+    try:
+        return _read_node(decode_rlp(encoded))
+    except InvalidProof:
+        raise
+    except ValueError as error:
+        raise InvalidProof(f"The proof has a node that is {error}.") from None
+
+
+def _read_node(node: Item) -> Sequence[Item]:
+    if isinstance(node, bytes) or len(node) not in {_BRANCH, _SHORT}:
+        raise InvalidProof("The proof has a node that is neither branch, extension nor leaf.")
+    return node
+
+
+def _read_path(encoded: Item) -> tuple[str, bool]:
+    """A hex-prefix encoded path (Yellow Paper, appendix C): its nibbles, and whether it ends in a leaf."""
+    digits = encoded.hex() if isinstance(encoded, bytes) else ""
+    if digits[:1] in {"0", "2"} and digits[1:2] == "0":
+        return digits[2:], digits[0] == "2"
+    if digits[:1] in {"1", "3"}:
+        return digits[1:], digits[0] == "3"
+    raise InvalidProof("The proof has a path that is not hex-prefix encoded.")
+
+
+def _read_value(value: Item) -> bytes:
+    if not isinstance(value, bytes) or not value:
+        raise InvalidProof("The proof has a leaf without a value.")
+    return value
