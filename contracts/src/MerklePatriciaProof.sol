@@ -47,8 +47,9 @@ library MerklePatriciaProof {
                 (Path path, uint256 length, bool followed) = _comparePath(first, key, depth);
                 depth += length;
                 if (path == Path.LEAF) {
-                    if (depth != KEY_NIBBLES || secondKind != RLP.Kind.STRING || second.length == 0) return (false, none);
-                    return (used == nodes.length, followed ? second : none);
+                    valid = depth == KEY_NIBBLES && secondKind == RLP.Kind.STRING && second.length > 0
+                        && used == nodes.length;
+                    return (valid, valid && followed ? second : none);
                 }
                 if (path == Path.INVALID || length == 0 || depth >= KEY_NIBBLES) return (false, none);
                 if (rest.length == 1 || rest.length != _referenceSize(_byteAt(rest, 0))) return (false, none);

@@ -1,0 +1,106 @@
+from collections.abc import Iterator
+
+import pytest
+
+from chains.devchain import DevChain
+from tests.contracts.deployed import Deployed
+
+# EIP-2935.
+HISTORY = "0x0000F90827F1C53a10cb7A02335B175320002935"
+WINDOW = 8191
+
+START = 20_000
+ZERO = bytes(32)
+PLANTED = b"\x07" * 32
+
+# Answers any call with 32 bytes of seven, whatever was asked.
+ALWAYS_ANSWERS = "0x7f" + PLANTED.hex() + "5f5260205ff3"
+
+
+@pytest.fixture(scope="module")
+def long_chain() -> Iterator[DevChain]:
+    """Block numbers beyond the window, as if 20,000 blocks had been mined, and 300 that were."""
+    with DevChain(extra_args=("--number", str(START))) as chain:
+        chain.mine(300)
+        yield chain
+
+
+@pytest.fixture(scope="module")
+def source(long_chain) -> Iterator[Deployed]:
+    source = Deployed(long_chain, "NativeBlockHashSource")
+    yield source
+    source.close()
+
+
+@pytest.fixture
+def undo(long_chain) -> Iterator[None]:
+    """For tests that change the chain: takes it back to where it was."""
+    snapshot = long_chain.rpc("evm_snapshot")
+    yield
+    assert long_chain.rpc("evm_revert", snapshot)
+
+
+def _hash(chain: DevChain, number: int) -> bytes:
+    return bytes.fromhex(chain.rpc("eth_getBlockByNumber", hex(number), False)["hash"][2:])  # noqa: FBT003 - JSON-RPC
+
+
+def _plant(chain: DevChain, number: int, block_hash: bytes) -> None:
+    chain.rpc("anvil_setStorageAt", HISTORY, f"0x{number % WINDOW:064x}", "0x" + block_hash.hex())
+
+
+@pytest.mark.parametrize("age", [1, 2, 255, 256, 257, 300])
+def test_it_knows_blocks_inside_and_beyond_the_last_256(long_chain, source, age):
+    number = long_chain.head() - age
+    assert source.call("blockHash", number) == _hash(long_chain, number) != ZERO
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 1000, WINDOW - 1, WINDOW, WINDOW + 1])
+def test_current_and_future_blocks_have_no_hash(long_chain, source, ahead):
+    assert source.call("blockHash", long_chain.head() + ahead) == ZERO
+
+
+def test_the_largest_number_has_no_hash(source):
+    assert source.call("blockHash", 2**256 - 1) == ZERO
+
+
+def test_it_knows_the_oldest_block_of_the_window_and_none_before(long_chain, source, undo):
+    oldest = long_chain.head() - WINDOW
+    _plant(long_chain, oldest, PLANTED)
+    _plant(long_chain, oldest - 1, b"\x08" * 32)
+    assert source.call("blockHash", oldest) == PLANTED
+    assert source.call("blockHash", oldest - 1) == ZERO
+    assert source.call("blockHash", oldest - WINDOW) == ZERO
+    assert source.call("blockHash", 0) == ZERO
+
+
+def test_an_old_block_from_before_the_history_began_has_no_hash(long_chain, source):
+    assert source.call("blockHash", START - 1) == ZERO
+
+
+def test_a_recent_block_from_before_the_history_began_has_one(long_chain, source, undo):
+    number = long_chain.head() - 10
+    _plant(long_chain, number, ZERO)
+    assert source.call("blockHash", number) == _hash(long_chain, number)
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["0x", "0x00", "0x5f5ffd", "0xfe", "0x601f5ff3", "0x60405ff3"],
+    ids=["none", "stops", "reverts", "invalid", "31 bytes", "64 bytes"],
+)
+def test_without_a_working_history_contract_it_knows_the_last_256(long_chain, source, undo, code):
+    long_chain.rpc("anvil_setCode", HISTORY, code)
+    head = long_chain.head()
+    assert source.call("blockHash", head) == ZERO
+    assert source.call("blockHash", head - 1) == _hash(long_chain, head - 1)
+    assert source.call("blockHash", head - 256) == _hash(long_chain, head - 256)
+    assert source.call("blockHash", head - 257) == ZERO
+
+
+def test_a_history_contract_that_checks_no_window_cannot_answer_for_other_blocks(long_chain, source, undo):
+    long_chain.rpc("anvil_setCode", HISTORY, ALWAYS_ANSWERS)
+    head = long_chain.head()
+    assert source.call("blockHash", head - 1) == PLANTED
+    assert source.call("blockHash", head - WINDOW) == PLANTED
+    for number in (head - WINDOW - 1, head, head + 1):
+        assert source.call("blockHash", number) == ZERO
