@@ -83,6 +83,13 @@ def _rpc_url(written: str, info: ValidationInfo) -> str:
     return url
 
 
+def _at_least_one(urls: tuple[str, ...]) -> tuple[str, ...]:
+    # pydantic's own minimum length would also complain of a list whose only member is wrong.
+    if not urls:
+        raise ValueError("at least one is needed")
+    return urls
+
+
 def _page_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"\s", url):
@@ -97,12 +104,12 @@ def _file_path(written: object, info: ValidationInfo) -> object:
 
 def _amount(written: object) -> object:
     # A string, because a TOML float is not what its writer typed.
-    if isinstance(written, str):
-        try:
-            return Decimal(written)
-        except InvalidOperation:
-            raise ValueError("must be a decimal number in quotes") from None
-    return written
+    if isinstance(written, Decimal):
+        return written
+    try:
+        return Decimal(written if isinstance(written, str) else "")
+    except InvalidOperation:
+        raise ValueError("must be a decimal number in quotes") from None
 
 
 def _confirmations(written: object) -> object:
@@ -201,7 +208,7 @@ class Signer(_Model):
 class Chain(_Model):
     id: ChainId
     name: Text
-    rpc_urls: Annotated[tuple[RpcUrl, ...], Field(strict=False, min_length=1, repr=False)]
+    rpc_urls: Annotated[tuple[RpcUrl, ...], AfterValidator(_at_least_one), Field(strict=False, repr=False)]
     native_currency: Text = "ETH"
     """Name of the native currency. It has 18 decimals."""
     explorer_url: PageUrl | None = None
@@ -214,6 +221,11 @@ class Chain(_Model):
     minimum_signer_balance: Amount = Decimal("0.01")
     """In whole units of the native currency."""
     signer: Signer | None = None
+
+    @property
+    def label(self) -> str:
+        """For messages: the name and the id."""
+        return f"{self.name} ({self.id})"
 
     @property
     def hosts(self) -> tuple[str, ...]:

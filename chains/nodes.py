@@ -1,0 +1,228 @@
+"""The nodes of one chain: JSON-RPC over HTTP, with failover.
+
+A node that fails rests while the next one is asked. RPC URLs often hold a provider's key, so no error, `repr` or log
+line here shows more of them than the host.
+"""
+
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from http.cookiejar import DefaultCookiePolicy
+from typing import Any, TypeVar
+
+import requests
+
+from chains.config import Chain
+from chains.encoding import read_quantity
+from chains.errors import FINAL, InvalidReply, NodeUnavailable, RpcRefused, WrongChain, read_refusal
+
+BATCH_SIZE = 50
+MAX_REPLY_BYTES = 64 * 1024 * 1024
+MAX_REST_SECONDS = 60
+
+Request = tuple[str, list[Any]]
+"""A method and its parameters, as JSON has them."""
+
+Answer = TypeVar("Answer")
+
+
+@dataclass
+class _Node:
+    url: str = field(repr=False)
+    host: str
+    chain_checked: bool = False
+    failures: int = 0
+    rests_until: float = 0
+    batch_size: int = BATCH_SIZE
+
+
+class _BatchRefused(Exception):
+    """One JSON-RPC error for a whole batch: the node takes no batches, or none of this length."""
+
+
+class NodePool:
+    """The nodes of one chain, asked in the order of its configuration, by any number of threads."""
+
+    def __init__(
+        self,
+        chain: Chain,
+        *,
+        timeout_seconds: float,
+        session: requests.Session | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._chain = chain
+        self._timeout = timeout_seconds
+        self._clock = clock
+        self._ids = itertools.count(1)
+        self._lock = threading.Lock()
+        self._nodes = [_Node(url, host) for url, host in zip(chain.rpc_urls, chain.hosts, strict=True)]
+        if session is None:
+            session = requests.Session()
+            # Cookies are the one thing of a session that threads would write at once, and no node needs them.
+            session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+        self._session = session
+
+    def close(self) -> None:
+        self._session.close()
+
+    def one(self, request: Request, read: Callable[[Any], Answer]) -> Answer:
+        (answer,) = self.many([request], lambda _, result: read(result))
+        if isinstance(answer, RpcRefused):
+            raise answer
+        return answer
+
+    def many(self, batched: Sequence[Request], read: Callable[[int, Any], Answer]) -> list[Answer | RpcRefused]:
+        """The answers, each read from its result by `read`, whose `ValueError` sends us to the next node."""
+        answers: dict[int, Answer | RpcRefused] = {}
+        refusals: dict[int, RpcRefused] = {}
+        problems: list[NodeUnavailable] = []
+        for node in self._nodes_in_order() if batched else ():
+            try:
+                self._check_chain(node)
+                for index, result in self._ask(node, {i: batched[i] for i in range(len(batched)) if i not in answers}):
+                    if isinstance(result, RpcRefused):
+                        (answers if isinstance(result, FINAL) else refusals).setdefault(index, result)
+                        continue
+                    try:
+                        answers[index] = read(index, result)
+                    except ValueError as error:
+                        raise InvalidReply(f"{node.host} answered {batched[index][0]} with {error}") from None
+            except NodeUnavailable as error:
+                self._rest(node)
+                problems.append(error)
+            else:
+                self._recovered(node)
+            if len(answers) == len(batched):
+                break
+        outcome: dict[int, Answer | RpcRefused] = {**refusals, **answers}
+        if len(outcome) < len(batched):
+            raise self._why(problems)
+        for refusal in refusals.values():
+            refusal.may_pass = bool(problems)
+        return [outcome[index] for index in range(len(batched))]
+
+    def _ask(self, node: _Node, batched: dict[int, Request]) -> Iterator[tuple[int, Any | RpcRefused]]:
+        """The results of all requests from one node, in bounded batches."""
+        waiting = list(batched)
+        while waiting:
+            chunk = waiting[: node.batch_size]
+            try:
+                results = self._exchange(node, [batched[index] for index in chunk])
+            except _BatchRefused:
+                node.batch_size = max(1, len(chunk) // 2)
+                continue
+            yield from zip(chunk, results, strict=True)
+            waiting = waiting[len(chunk) :]
+
+    def _exchange(self, node: _Node, batched: Sequence[Request]) -> list[Any | RpcRefused]:
+        """One HTTP request: one JSON-RPC object for one request, a JSON-RPC batch for several."""
+        ids = [next(self._ids) for _ in batched]
+        bodies = [
+            {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            for number, (method, params) in zip(ids, batched, strict=True)
+        ]
+        reply = self._post(node, bodies if len(bodies) > 1 else bodies[0])
+        if isinstance(reply, dict) and isinstance(reply.get("error"), dict):
+            # The only reply that may lack an id: the node did not look into what it was sent.
+            refusal = read_refusal(node.host, batched[0][0], reply["error"])
+            if len(batched) > 1:
+                raise _BatchRefused
+            if reply.get("id") is None:
+                return [refusal]
+        by_id: dict[int, Any] = {}
+        for one in reply if isinstance(reply, list) else [reply]:
+            number = one.get("id") if isinstance(one, dict) else None
+            if type(number) is not int or number not in ids or number in by_id:
+                raise InvalidReply(f"{node.host} sent a reply that belongs to no request")
+            by_id[number] = one
+        if len(by_id) < len(ids):
+            raise InvalidReply(f"{node.host} left requests without a reply")
+        return [_result(node, method, by_id[number]) for number, (method, _) in zip(ids, batched, strict=True)]
+
+    def _post(self, node: _Node, body: Any) -> Any:
+        problem = ""
+        try:
+            status, content = self._read_bounded(node.url, body)
+        except requests.Timeout:
+            problem = f"did not answer within {self._timeout:g} seconds"
+        except requests.exceptions.SSLError:
+            problem = "has no valid TLS certificate"
+        except requests.ConnectionError:
+            problem = "can't be reached"
+        except (requests.RequestException, OSError, ValueError):
+            problem = "broke off its answer"
+        # Outside of `except`, so that no chained exception shows the URL.
+        if problem:
+            raise NodeUnavailable(f"{node.host} {problem}")
+        if content is None:
+            raise InvalidReply(f"{node.host} sent more than {MAX_REPLY_BYTES} bytes")
+        # Some nodes send JSON-RPC errors as HTTP 400.
+        if status not in {200, 400}:
+            raise NodeUnavailable(f"{node.host} answered with HTTP status {status}")
+        try:
+            return json.loads(content)
+        except (ValueError, RecursionError):
+            raise InvalidReply(f"{node.host} answered with something that is not JSON") from None
+
+    def _read_bounded(self, url: str, body: Any) -> tuple[int, bytes | None]:
+        """The reply's status and content, which is None where it is too long."""
+        # The time-out of requests is for one read; a node that drips bytes must end too.
+        deadline = time.monotonic() + 3 * self._timeout
+        content = bytearray()
+        with self._session.post(url, json=body, timeout=self._timeout, allow_redirects=False, stream=True) as response:
+            for part in response.iter_content(64 * 1024):
+                content += part
+                if len(content) > MAX_REPLY_BYTES:
+                    return response.status_code, None
+                if time.monotonic() > deadline:
+                    raise requests.Timeout
+            return response.status_code, bytes(content)
+
+    def _check_chain(self, node: _Node) -> None:
+        """A node's chain id is asked before its first use, and again after each failure."""
+        if node.chain_checked:
+            return
+        (answer,) = self._exchange(node, [("eth_chainId", [])])
+        try:
+            chain_id = read_quantity(answer)
+        except ValueError:
+            raise InvalidReply(f"{node.host} does not tell its chain id") from None
+        if chain_id != self._chain.id:
+            raise WrongChain(f"{node.host} is a node of chain {chain_id}, not of {self._chain.id}")
+        node.chain_checked = True
+
+    def _nodes_in_order(self) -> list[_Node]:
+        """The nodes in the order of the configuration, those that rest at the end: a rested node beats none."""
+        now = self._clock()
+        with self._lock:
+            return sorted(self._nodes, key=lambda node: max(node.rests_until - now, 0))
+
+    def _rest(self, node: _Node) -> None:
+        with self._lock:
+            seconds = min(2**node.failures, MAX_REST_SECONDS)
+            node.failures = min(node.failures + 1, 10)
+            node.rests_until = self._clock() + seconds
+            node.chain_checked = False
+
+    def _recovered(self, node: _Node) -> None:
+        with self._lock:
+            node.failures = 0
+            node.rests_until = 0
+
+    def _why(self, problems: Sequence[NodeUnavailable]) -> NodeUnavailable:
+        kinds = {type(problem) for problem in problems}
+        kind = kinds.pop() if len(kinds) == 1 else NodeUnavailable
+        return kind(f"No node of {self._chain.label} can be used: {'; '.join(map(str, problems))}.")
+
+
+def _result(node: _Node, method: str, reply: dict[str, Any]) -> Any | RpcRefused:
+    error = reply.get("error")
+    if isinstance(error, dict):
+        return read_refusal(node.host, method, error)
+    if error is not None or "result" not in reply:
+        raise InvalidReply(f"{node.host} answered {method} with neither a result nor an error")
+    return reply["result"]
