@@ -1,0 +1,139 @@
+import re
+import socket
+
+import pytest
+from eth_abi.abi import encode
+from eth_utils.address import to_checksum_address
+from eth_utils.crypto import keccak
+from siwe import EIP6492_MAGIC_SUFFIX  # type: ignore[import-untyped]
+
+from accounts.sign_in import SignInError, finish, start
+from chains.devchain import DevChain
+from tests.accounts.wallets import ALICE, BOB, contract_wallet_code, init_code, reverting_code, sign
+
+pytestmark = pytest.mark.django_db
+
+CREATE2_FACTORY = "0x4e59b44847b379578588920cA78FbF26c0B4956C"  # anvil has it from the start
+
+
+@pytest.fixture(scope="module")
+def chain():
+    with DevChain() as chain:
+        yield chain
+
+
+@pytest.fixture
+def node(chain, configure_chains):
+    configure_chains((31337, True, chain.url), destinations=(31337,))
+    return chain
+
+
+@pytest.fixture
+def wallet(node):
+    """The address of a contract wallet that Alice owns."""
+    creation = {"from": ALICE.address, "data": "0x" + init_code(contract_wallet_code(ALICE.address)).hex()}
+    receipt = node.rpc("eth_sendTransactionSync", creation)
+    return to_checksum_address(receipt["contractAddress"])
+
+
+def code_of(message: str, signature: str) -> str:
+    with pytest.raises(SignInError) as caught:
+        finish(message, signature)
+    return caught.value.code
+
+
+def test_a_contract_wallet_signs_in_by_its_owner_s_signature(wallet):
+    message = start(wallet, 31337, "")
+    assert finish(message, sign(message, ALICE)).address == wallet
+
+
+@pytest.mark.parametrize("signature", ["stranger's", "0x", "0x" + "00" * 65], ids=["stranger", "empty", "zeros"])
+def test_a_contract_wallet_refuses_another_signature(wallet, signature):
+    message = start(wallet, 31337, "")
+    assert code_of(message, sign(message, BOB) if signature == "stranger's" else signature) == "wrong_signature"
+
+
+def test_a_signature_of_another_message_is_refused(wallet):
+    message, other = start(wallet, 31337, ""), start(wallet, 31337, "")
+    assert code_of(message, sign(other, ALICE)) == "wrong_signature"
+
+
+def test_an_address_without_code_needs_its_own_signature(node):
+    message = start(BOB.address, 31337, "")
+    assert code_of(message, sign(message, ALICE)) == "wrong_signature"
+
+
+@pytest.mark.parametrize("answer", ["0x", "0x00", "0x60015f5260015ff3", "0xfe", "0x5b5f56"], ids=range(5))
+def test_a_contract_that_answers_nonsense_is_no_wallet(node, answer):
+    address = to_checksum_address("0x" + "c0" * 20)
+    node.rpc("anvil_setCode", address, answer)
+    message = start(address, 31337, "")
+    assert code_of(message, sign(message, ALICE)) == "wrong_signature"
+
+
+def counterfactual(owner: str) -> tuple[str, bytes]:
+    """The address of a contract wallet that the factory would create (EIP-1014), and the call that creates it."""
+    salt, creation = bytes(32), init_code(contract_wallet_code(owner))
+    digest = keccak(b"\xff" + bytes.fromhex(CREATE2_FACTORY[2:]) + salt + keccak(creation))
+    return to_checksum_address(digest[12:]), salt + creation
+
+
+def wrapped(signature: str, factory_call: bytes) -> str:
+    """ERC-6492: the signature with what creates its wallet."""
+    parts = encode(["address", "bytes", "bytes"], [CREATE2_FACTORY, factory_call, bytes.fromhex(signature[2:])])
+    return "0x" + parts.hex() + EIP6492_MAGIC_SUFFIX
+
+
+def test_a_contract_wallet_signs_in_before_its_deployment(node):
+    address, factory_call = counterfactual(ALICE.address)
+    message = start(address, 31337, "")
+    assert finish(message, wrapped(sign(message, ALICE), factory_call)).address == address
+    assert node.rpc("eth_getCode", address, "latest") == "0x"
+
+
+def test_a_wallet_before_its_deployment_refuses_a_stranger(node):
+    address, factory_call = counterfactual(ALICE.address)
+    message = start(address, 31337, "")
+    assert code_of(message, wrapped(sign(message, BOB), factory_call)) == "wrong_signature"
+
+
+def test_a_wallet_that_its_factory_does_not_create_at_the_address_is_refused(node):
+    _, factory_call = counterfactual(ALICE.address)
+    message = start(BOB.address, 31337, "")
+    assert code_of(message, wrapped(sign(message, ALICE), factory_call)) == "wrong_signature"
+
+
+def test_a_contract_does_not_make_the_service_call_a_url(node):
+    address = to_checksum_address("0x" + "cc" * 20)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/{{sender}}/{{data}}"
+        lookup = keccak(text="OffchainLookup(address,string[],bytes,bytes4,bytes)")[:4] + encode(
+            ["address", "string[]", "bytes", "bytes4", "bytes"], [address, [url], b"", b"\x01\x02\x03\x04", b""]
+        )
+        node.rpc("anvil_setCode", address, "0x" + reverting_code(lookup).hex())
+        message = start(address, 31337, "")
+        assert code_of(message, sign(message, ALICE)) == "wrong_signature"
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
+def test_a_node_of_another_chain_is_not_asked(chain, configure_chains):
+    configure_chains((5, True, chain.url), destinations=(5,))
+    message = start(BOB.address, 5, "")
+    assert code_of(message, sign(message, ALICE)) == "node_unavailable"
+
+
+def test_a_live_node_is_asked_after_a_dead_one(chain, settings, wallet, configure_chains):
+    configure_chains((31337, True, "http://127.0.0.1:1", chain.url), destinations=(31337,))
+    message = start(wallet, 31337, "")
+    assert finish(message, sign(message, ALICE)).address == wallet
+
+
+def test_a_refusal_names_no_node(configure_chains):
+    configure_chains((31337, True, "http://127.0.0.1:1/secret-provider-key"), destinations=(31337,))
+    message = start(BOB.address, 31337, "")
+    with pytest.raises(SignInError) as caught:
+        finish(message, sign(message, ALICE))
+    assert caught.value.code == "node_unavailable"
+    assert not re.search("secret|127", caught.value.sentence)

@@ -1,0 +1,286 @@
+import threading
+from datetime import timedelta
+
+import pytest
+from django.db import connections
+from django.utils import timezone
+
+from accounts.models import SignInNonce, User
+from accounts.sign_in import MAX_MESSAGE_CHARS, MAX_SIGNATURE_CHARS, SignInError, finish, start
+from tests.accounts.wallets import ALICE, BOB, sign
+
+pytestmark = pytest.mark.django_db
+
+CLIENT = "192.0.2.1"
+
+
+@pytest.fixture(autouse=True)
+def _base_url(settings):
+    settings.BASE_URL = "https://prover.example:8443"
+
+
+@pytest.fixture
+def message():
+    return start(ALICE.address, 31337, CLIENT)
+
+
+def code_of(function, *args) -> str:
+    with pytest.raises(SignInError) as caught:
+        function(*args)
+    assert caught.value.sentence.endswith(".")
+    return caught.value.code
+
+
+def test_a_message_says_what_it_must(message):
+    lines = message.split("\n")
+    assert lines[:2] == [
+        "https://prover.example:8443 wants you to sign in with your Ethereum account:",
+        ALICE.address,
+    ]
+    assert lines[3].startswith("Sign in to Batch Query Service.")
+    assert lines[5:8] == ["URI: https://prover.example:8443", "Version: 1", "Chain ID: 31337"]
+    nonce = SignInNonce.objects.get()
+    assert lines[8] == f"Nonce: {nonce.nonce}"
+    assert lines[9].startswith("Issued At: ")
+    assert lines[10].startswith("Expiration Time: ")
+    assert len(lines) == 11
+    assert len(message) < MAX_MESSAGE_CHARS
+    assert nonce.expires_at - nonce.created_at == timedelta(seconds=600)
+
+
+def test_a_signed_message_signs_in_while_the_node_is_down(message):
+    user = finish(message, sign(message, ALICE))
+    assert user.address == ALICE.address
+    assert user.last_sign_in is not None
+    assert not user.has_usable_password()
+    assert user.api_keys.get().name == "default"
+
+
+def test_a_second_sign_in_is_the_same_user_with_the_same_key(message):
+    first = finish(message, sign(message, ALICE))
+    again = start(ALICE.address.lower(), 5, CLIENT)
+    assert finish(again, sign(again, ALICE)) == first
+    assert User.objects.get().api_keys.count() == 1
+
+
+def test_a_message_signs_in_once(message):
+    finish(message, sign(message, ALICE))
+    assert code_of(finish, message, sign(message, ALICE)) == "unknown_nonce"
+
+
+def test_a_wrong_signature_uses_the_message_up(message):
+    assert code_of(finish, message, sign(message, BOB)) == "node_unavailable"
+    assert code_of(finish, message, sign(message, ALICE)) == "unknown_nonce"
+    assert not User.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("said", "instead", "code"),
+    [
+        ("https://prover.example:8443 wants", "https://evil.example wants", "wrong_domain"),
+        ("https://prover.example:8443 wants", "https://prover.example wants", "wrong_domain"),
+        ("https://prover.example:8443 wants", "http://prover.example:8443 wants", "wrong_domain"),
+        ("https://prover.example:8443 wants", "prover.example:8443 wants", "wrong_domain"),
+        ("URI: https://prover.example:8443", "URI: https://evil.example", "wrong_uri"),
+        ("URI: https://prover.example:8443", "URI: https://prover.example:8443/other", "wrong_uri"),
+        ("Version: 1", "Version: 2", "malformed_message"),
+        ("Chain ID: 31337", "Chain ID: 1", "unknown_chain"),
+        ("Chain ID: 31337", "Chain ID: 031337", "malformed_message"),
+        ("Chain ID: 31337", "Chain ID: " + "9" * 400, "unknown_chain"),
+        ("Expiration Time: 2", "Expiration Time: 1", "expired"),
+        ("Expiration Time: 2", "Expiration Time: 22", "malformed_message"),
+        ("Issued At: ", "Not issued At: ", "malformed_message"),
+        ("Nonce: ", "Nonce: 0", "unknown_nonce"),
+        ("Nonce: ", "Nonce: !", "malformed_message"),
+        ("\n", "\r\n", "malformed_message"),
+        ("Sign in to", "Sign in to \u00e9", "malformed_message"),
+        ("Sign in to", "Sign in to \ud800", "malformed_message"),
+        ("Sign in to", "Sign in to" + " x" * 500, "malformed_message"),
+        (ALICE.address, BOB.address, "unknown_nonce"),
+        (ALICE.address, ALICE.address[:-1] + "7", "unknown_nonce"),
+        (ALICE.address, ALICE.address.swapcase().replace("X", "x"), "unknown_nonce"),
+    ],
+)
+def test_a_message_that_says_something_else_is_refused_although_it_is_signed(message, said, instead, code):
+    changed = message.replace(said, instead)
+    assert changed != message
+    signature = "0x" if "\ud800" in changed else sign(changed, ALICE)
+    assert code_of(finish, changed, signature) == code
+    assert not User.objects.exists()
+
+
+def test_a_nonce_in_the_statement_does_not_stand_in_for_the_message_s_own(message):
+    spent = message
+    finish(spent, sign(spent, ALICE))
+    fresh = start(ALICE.address, 31337, CLIENT)
+    nonce = next(line for line in fresh.split("\n") if line.startswith("Nonce: "))
+    statement = next(line for line in spent.split("\n") if line.startswith("Sign in to"))
+    smuggled = spent.replace(statement, nonce)
+    assert code_of(finish, smuggled, sign(smuggled, ALICE)) == "malformed_message"
+
+
+def test_the_nonce_of_another_address_is_refused(message):
+    nonce = SignInNonce.objects.get().nonce
+    other = start(BOB.address, 31337, CLIENT)
+    stolen = other.replace(SignInNonce.objects.get(address=BOB.address).nonce, nonce)
+    assert code_of(finish, stolen, sign(stolen, BOB)) == "unknown_nonce"
+    assert finish(message, sign(message, ALICE)).address == ALICE.address
+
+
+def test_an_expired_nonce_is_refused_whatever_the_message_says(message):
+    SignInNonce.objects.update(expires_at=timezone.now())
+    assert code_of(finish, message, sign(message, ALICE)) == "unknown_nonce"
+
+
+@pytest.mark.parametrize("text", ["", "hello", "\x00", "\n" * 5000, "Nonce: x" * 100_000], ids=range(5))
+def test_text_that_is_no_message_is_refused(text):
+    assert code_of(finish, text, "0x") == "malformed_message"
+
+
+@pytest.mark.parametrize(
+    "signature",
+    ["", "hello", "0x0", "0xzz", "00" * 65, "0x" + "00" * MAX_SIGNATURE_CHARS, "\ud800", "0x00\n"],
+    ids=range(8),
+)
+def test_text_that_is_no_signature_is_refused_and_does_not_use_the_message_up(message, signature):
+    assert code_of(finish, message, signature) == "malformed_signature"
+    assert finish(message, sign(message, ALICE))
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["", "0x", "alice.eth", ALICE.address[2:], ALICE.address + "0", ALICE.address[:-1] + "\n", ALICE.address[:-1] + "7",
+     "0x" + "\u0660" * 40, "\ud800", ALICE.address.replace("0xf", "0xF")],
+    ids=range(10),
+)  # fmt: skip
+def test_no_message_is_made_for_what_is_no_address(address):
+    assert code_of(start, address, 31337, CLIENT) == "malformed_address"
+
+
+def test_no_message_is_made_for_a_chain_that_is_not_configured():
+    assert code_of(start, ALICE.address, 1, CLIENT) == "unknown_chain"
+
+
+# --- Who may ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("allowed", "destination_is_test", "may"),
+    [
+        ([], True, True),
+        ([], False, False),
+        (["*"], False, True),
+        ([ALICE.address], False, True),
+        ([ALICE.address.lower()], True, True),
+        ([BOB.address], True, False),
+        (["nonsense"], True, False),
+    ],
+)
+def test_it_lets_in_whom_the_settings_allow(settings, configure_chains, allowed, destination_is_test, may):
+    settings.ALLOWED_ADDRESSES = allowed
+    configure_chains((1, destination_is_test, "http://127.0.0.1:1"), destinations=(1,))
+    if may:
+        message = start(ALICE.address, 1, CLIENT)
+        assert finish(message, sign(message, ALICE)).address == ALICE.address
+    else:
+        assert code_of(start, ALICE.address, 1, CLIENT) == "address_not_allowed"
+        assert not SignInNonce.objects.exists()
+
+
+def test_a_source_chain_that_is_no_test_network_closes_nothing(configure_chains):
+    configure_chains((1, False, "http://127.0.0.1:1"), (5, True, "http://127.0.0.1:1"), destinations=(5,))
+    assert start(ALICE.address, 1, CLIENT)
+
+
+def test_whoever_was_struck_from_the_list_meanwhile_is_refused(settings, message):
+    settings.ALLOWED_ADDRESSES = [BOB.address]
+    assert code_of(finish, message, sign(message, ALICE)) == "address_not_allowed"
+    assert not User.objects.exists()
+
+
+# --- Throttle ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_address_starts_so_many_sign_ins_a_minute_whether_finished_or_not(settings):
+    settings.MAX_SIGN_INS_PER_MINUTE = 2
+    message = start(ALICE.address, 31337, CLIENT)
+    finish(message, sign(message, ALICE))
+    start(BOB.address, 31337, CLIENT)
+    with pytest.raises(SignInError) as caught:
+        start(ALICE.address, 31337, CLIENT)
+    assert caught.value.code == "too_many_sign_ins"
+    assert caught.value.retry_after is not None
+    assert 1 <= caught.value.retry_after <= 60
+    assert start(ALICE.address, 31337, "192.0.2.2")
+
+    SignInNonce.objects.update(created_at=timezone.now() - timedelta(seconds=61))
+    assert start(ALICE.address, 31337, CLIENT)
+
+
+def test_the_wait_lasts_until_the_oldest_that_counts_has_left(settings):
+    settings.MAX_SIGN_INS_PER_MINUTE = 2
+    for age in (50, 30, 10):
+        settings.MAX_SIGN_INS_PER_MINUTE += 1
+        start(ALICE.address, 31337, CLIENT)
+        newest = SignInNonce.objects.latest("pk")
+        newest.created_at = timezone.now() - timedelta(seconds=age)
+        newest.save()
+    settings.MAX_SIGN_INS_PER_MINUTE = 2  # Three count: the two oldest must leave, the second in 30 seconds.
+    with pytest.raises(SignInError) as caught:
+        start(ALICE.address, 31337, CLIENT)
+    assert caught.value.retry_after in {30, 31}
+
+
+def test_expired_nonces_are_deleted_on_the_way_once_they_no_longer_count(settings):
+    start(ALICE.address, 31337, CLIENT)
+    SignInNonce.objects.update(expires_at=timezone.now())
+    start(ALICE.address, 31337, CLIENT)
+    assert SignInNonce.objects.count() == 2
+    SignInNonce.objects.update(created_at=timezone.now() - timedelta(seconds=61), expires_at=timezone.now())
+    start(ALICE.address, 31337, CLIENT)
+    assert SignInNonce.objects.count() == 1
+
+
+# --- At once ----------------------------------------------------------------------------------------------------------
+
+
+def at_once(*calls) -> list[object]:
+    """The results or exceptions of calls that threads make at the same moment."""
+    barrier = threading.Barrier(len(calls))
+    results: list[object] = [None] * len(calls)
+
+    def run(place: int) -> None:
+        barrier.wait(10)
+        try:
+            results[place] = calls[place]()
+        except Exception as error:  # noqa: BLE001 - the test looks at it.
+            results[place] = error
+        finally:
+            connections.close_all()
+
+    threads = [threading.Thread(target=run, args=(place,)) for place in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    return results
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_several_answers_to_one_message_at_once_one_signs_in():
+    message = start(ALICE.address, 31337, CLIENT)
+    signature = sign(message, ALICE)
+    results = at_once(*[lambda: finish(message, signature)] * 4)
+    assert sorted(getattr(result, "code", type(result).__name__) for result in results) == [
+        "User", "unknown_nonce", "unknown_nonce", "unknown_nonce",
+    ]  # fmt: skip
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_first_sign_ins_at_once_make_one_user_with_one_key():
+    messages = [start(ALICE.address, 31337, CLIENT) for _ in range(3)]
+    signed = [(message, sign(message, ALICE)) for message in messages]
+    results = at_once(*[lambda pair=pair: finish(*pair) for pair in signed])
+    user = User.objects.get()
+    assert results == [user] * 3
+    assert user.api_keys.count() == 1
