@@ -36,6 +36,8 @@ from config.chains import get_chains
 MAX_KEYS = 20  # per user, revoked ones included
 
 _SIGN_IN_STATUS = {
+    "malformed_request": 400,
+    "too_large": 413,
     "malformed_address": 400,
     "unknown_chain": 400,
     "malformed_message": 400,
@@ -258,10 +260,12 @@ def _given(request: HttpRequest) -> Callable[[str], str]:
         return lambda name: str(request.POST.get(name, ""))
     try:
         body = json.loads(request.body)
-    except (ValueError, RecursionError, RequestDataTooBig):
+    except RequestDataTooBig:
+        raise SignInError("too_large", "The body is too large.") from None
+    except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):
-        raise SignInError("malformed_message", "The body must be a JSON object.")
+        raise SignInError("malformed_request", "The body must be a JSON object.")
 
     def given(name: str) -> str:
         value = body.get(name, "")

@@ -81,7 +81,7 @@ def counterfactual(owner: str) -> tuple[str, bytes]:
 def wrapped(signature: str, factory_call: bytes) -> str:
     """ERC-6492: the signature with what creates its wallet."""
     parts = encode(["address", "bytes", "bytes"], [CREATE2_FACTORY, factory_call, bytes.fromhex(signature[2:])])
-    return "0x" + parts.hex() + EIP6492_MAGIC_SUFFIX
+    return f"0x{parts.hex()}{EIP6492_MAGIC_SUFFIX}"
 
 
 def test_a_contract_wallet_signs_in_before_its_deployment(node):

@@ -34,6 +34,7 @@ def test_a_key_can_be_shown_again_and_authenticates_its_user(alice, key):
     stored = ApiKey.objects.get(pk=key.pk)
     assert raw(stored) == raw(key)
     found = keys.authenticate(raw(stored))
+    assert found is not None
     assert found == key
     assert found.user == alice
 

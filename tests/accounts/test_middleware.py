@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
@@ -5,7 +7,7 @@ from django.test import RequestFactory
 from accounts.middleware import ApiKeyMiddleware
 
 
-def passed(query: str = "", *, view=None, **environ: str) -> tuple[HttpRequest, HttpResponse]:
+def passed(query: str = "", *, view=None, **environ: Any) -> tuple[HttpRequest, HttpResponse]:
     """What the view saw of a request, and the response that the client sees."""
     seen: list[HttpRequest] = []
 

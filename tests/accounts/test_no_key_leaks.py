@@ -1,0 +1,88 @@
+import logging
+
+import pytest
+from django.contrib.sessions.models import Session
+from django.db import DatabaseError, connection
+from django.test import Client
+
+from accounts import keys
+from accounts.models import ApiKey
+
+pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.accounts.urls_that_fail")]
+
+
+@pytest.fixture(params=[False, True], ids=["production", "debug"])
+def debug(request, settings):
+    settings.DEBUG = request.param
+    return request.param
+
+
+@pytest.fixture
+def secret(alice_client):
+    secret = keys.reveal(ApiKey.objects.get())
+    assert secret is not None
+    return secret
+
+
+def answers(client: Client, path: str, secret: str) -> list[str]:
+    """The answers to a request with the key in its URL, in its header, and in the page that it came from."""
+    client.raise_request_exception = False
+    return [
+        client.get(path, {"a": "1", "apiKey": secret}).text,
+        client.get(path, headers={"api-key": secret}).text,
+        client.get(path, headers={"api-key": "x", "referer": f"http://testserver/?apiKey={secret}"}).text,
+    ]
+
+
+@pytest.mark.parametrize("path", ["/fail", "/nowhere", "/sign-out", "/dashboard"])
+def test_no_page_and_no_log_line_holds_the_key(secret, debug, caplog, path):
+    caplog.set_level(logging.DEBUG)
+    for text in answers(Client(), path, secret):
+        assert secret not in text
+    assert secret not in caplog.text
+    if path == "/fail":
+        assert "RuntimeError" in caplog.text
+        assert ("RuntimeError" in answers(Client(), path, secret)[0]) == debug
+
+
+def test_an_authentication_that_fails_in_the_database_shows_no_key(secret, debug, caplog):
+    def fail(_execute, _sql, _params, _many, _context):
+        raise DatabaseError("The disk is full.")
+
+    caplog.set_level(logging.DEBUG)
+    with connection.execute_wrapper(fail):
+        texts = answers(Client(), "/fail-in-authentication", secret)
+    assert ("The disk is full." in texts[0]) == debug
+    assert secret not in "".join(texts)
+    assert "The disk is full." in caplog.text
+    assert secret not in caplog.text
+
+
+def test_a_page_that_fails_while_it_shows_a_key_shows_none(alice_client, secret, debug, caplog, settings):
+    broken = {"base.html": "{% block content %}{% endblock %}{% url 'nowhere' %}"}
+    [engine] = settings.TEMPLATES
+    loaders = [
+        ("django.template.loaders.locmem.Loader", broken),
+        ("django.template.loaders.filesystem.Loader", engine["DIRS"]),
+    ]
+    settings.TEMPLATES = [engine | {"OPTIONS": engine["OPTIONS"] | {"loaders": loaders}}]
+    alice_client.raise_request_exception = False
+    response = alice_client.post(f"/dashboard/keys/{ApiKey.objects.get().pk}/reveal")
+    assert response.status_code == 500
+    assert ("NoReverseMatch" in response.text) == debug
+    assert secret not in response.text
+    assert secret not in caplog.text
+
+
+def test_the_session_does_not_hold_the_key(alice_client, secret):
+    assert secret in alice_client.post(f"/dashboard/keys/{ApiKey.objects.get().pk}/reveal").text
+    session = Session.objects.get()
+    assert secret not in repr(session.get_decoded())
+    assert secret not in session.session_data
+
+
+def test_signing_in_is_not_sent_on_with_the_key(secret):
+    assert (
+        Client().get("/dashboard", {"apiKey": secret, "a": "1"}).headers["Location"]
+        == "/sign-in?next=/dashboard%3Fa%3D1"
+    )

@@ -1,0 +1,283 @@
+import html
+import json
+import re
+
+import pytest
+from django.contrib.sessions.models import Session
+from django.test import Client
+
+from accounts import keys
+from accounts.models import ApiKey, User
+from tests.accounts.wallets import ALICE, BOB, sign
+
+pytestmark = pytest.mark.django_db
+
+JSON = {"Accept": "application/json"}
+
+
+def post_json(client: Client, path: str, body: object, **extra):
+    return client.post(path, body, content_type="application/json", **extra)
+
+
+def message_for(client: Client, address: str = ALICE.address) -> str:
+    response = post_json(client, "/sign-in/message", {"address": address, "chainId": "31337"})
+    return str(response.json()["message"])
+
+
+# --- Sign-in of programs ----------------------------------------------------------------------------------------------
+
+
+def test_a_program_signs_in_and_takes_its_key():
+    client = Client(enforce_csrf_checks=True)
+    client.get("/sign-in")
+    token = {"X-CSRFToken": client.cookies["csrftoken"].value}
+    response = post_json(client, "/sign-in/message", {"address": ALICE.address, "chainId": 31337}, headers=token)
+    message = response.json()["message"]
+    signed = {"message": message, "signature": sign(message, ALICE)}
+    response = post_json(client, "/sign-in/verify", signed, headers=token)
+    assert response.json() == {"address": ALICE.address, "next": "/dashboard"}
+
+    shown = client.get("/dashboard", headers=JSON).json()
+    key = ApiKey.objects.get()
+    assert shown == {
+        "address": ALICE.address,
+        "keys": [{"id": key.pk, "name": "default", "prefix": key.prefix, "lastFour": key.last_four}],
+    }
+    token = {"X-CSRFToken": client.cookies["csrftoken"].value}
+    response = client.post(f"/dashboard/keys/{key.pk}/reveal", headers=JSON | token)
+    assert keys.authenticate(response.json()["apiKey"]) == key
+    assert "no-store" in response.headers["Cache-Control"]
+
+
+@pytest.mark.parametrize("path", ["/sign-in/message", "/sign-in/verify"])
+def test_a_program_without_the_csrf_token_is_refused(path, settings):
+    settings.CSRF_FAILURE_VIEW = "accounts.views.csrf_failure"
+    response = post_json(Client(enforce_csrf_checks=True), path, {})
+    assert response.status_code == 403
+    assert response.json()["code"] == "csrf_failed"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "code"),
+    [
+        ("message", {"address": "0x12", "chainId": "31337"}, 400, "malformed_address"),
+        ("message", {"address": ["0x12"], "chainId": "31337"}, 400, "malformed_address"),
+        ("message", {"address": "\ud800", "chainId": "31337"}, 400, "malformed_address"),
+        ("message", {"address": ALICE.address}, 400, "unknown_chain"),
+        ("message", {"address": ALICE.address, "chainId": "7"}, 400, "unknown_chain"),
+        ("message", {"address": ALICE.address, "chainId": True}, 400, "unknown_chain"),
+        ("message", {"address": ALICE.address, "chainId": -31337}, 400, "unknown_chain"),
+        ("message", {"address": ALICE.address, "chainId": 10**100}, 400, "unknown_chain"),
+        ("message", "not an object", 400, "malformed_request"),
+        ("verify", {}, 400, "malformed_signature"),
+        ("verify", {"message": "\ud800", "signature": "0x"}, 400, "malformed_message"),
+        ("verify", {"message": "x" * 300_000, "signature": "0x"}, 400, "malformed_message"),
+        ("verify", [1], 400, "malformed_request"),
+    ],
+)
+def test_a_wrong_request_gets_a_sentence_and_a_code(path, body, status, code):
+    response = Client().generic("POST", f"/sign-in/{path}", json.dumps(body), content_type="application/json")
+    assert response.status_code == status
+    assert response.json()["code"] == code
+    assert response.json()["error"].endswith(".")
+
+
+@pytest.mark.parametrize("body", [b" ", b"{", b"\xff\xfe", b"[" * 200_000, b'"\xed\xa0\x80"'], ids=range(5))
+@pytest.mark.parametrize("path", ["message", "verify"])
+def test_a_body_that_is_no_json_gets_a_sentence_and_a_code(path, body):
+    response = Client().generic("POST", f"/sign-in/{path}", body, content_type="application/json")
+    assert (response.status_code, response.json()["code"]) == (400, "malformed_request")
+
+
+def test_a_body_over_the_limit_is_refused(settings):
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 1000
+    response = post_json(Client(), "/sign-in/verify", {"message": "x" * 1000})
+    assert (response.status_code, response.json()["code"]) == (413, "too_large")
+
+
+def test_a_used_message_is_401_and_a_stranger_403_and_too_many_429(settings):
+    settings.MAX_SIGN_INS_PER_MINUTE = 1
+    client = Client()
+    message = message_for(client)
+    signed = {"message": message, "signature": sign(message, ALICE)}
+    assert post_json(client, "/sign-in/verify", signed).status_code == 200
+    assert post_json(Client(), "/sign-in/verify", signed).status_code == 401
+
+    response = post_json(Client(), "/sign-in/message", {"address": BOB.address, "chainId": "31337"})
+    assert (response.status_code, response.json()["code"]) == (429, "too_many_sign_ins")
+    assert 1 <= int(response.headers["Retry-After"]) <= 60
+
+    settings.ALLOWED_ADDRESSES = [ALICE.address]
+    response = post_json(Client(), "/sign-in/message", {"address": BOB.address, "chainId": "31337"})
+    assert (response.status_code, response.json()["code"]) == (403, "address_not_allowed")
+
+
+def test_a_node_that_is_down_is_503_for_a_signature_that_is_not_the_address_s_own():
+    message = message_for(Client())
+    response = post_json(Client(), "/sign-in/verify", {"message": message, "signature": sign(message, BOB)})
+    assert (response.status_code, response.json()["code"]) == (503, "node_unavailable")
+
+
+def test_the_host_header_does_not_get_into_the_message(settings):
+    settings.ALLOWED_HOSTS = ["*"]
+    settings.BASE_URL = "https://prover.example"
+    body = {"address": ALICE.address, "chainId": "31337"}
+    message = post_json(Client(), "/sign-in/message", body, headers={"host": "evil.example"}).json()["message"]
+    assert message.startswith("https://prover.example wants")
+    assert "evil" not in message
+
+
+def test_the_session_is_a_new_one_after_sign_in():
+    client = Client()
+    session = client.session
+    session["planted"] = "yes"
+    session.save()
+    before = session.session_key
+    message = message_for(client)
+    post_json(client, "/sign-in/verify", {"message": message, "signature": sign(message, ALICE)})
+    assert client.session.session_key != before
+    assert not Session.objects.filter(session_key=before).exists()
+
+
+# --- Sign-in of people ------------------------------------------------------------------------------------------------
+
+
+def test_a_person_signs_in_with_forms_alone():
+    client = Client(enforce_csrf_checks=True)
+    page = client.get("/sign-in?next=/dashboard%3Fa=1")
+    form = {"csrfmiddlewaretoken": client.cookies["csrftoken"].value, "next": "/dashboard?a=1"}
+    assert 'value="/dashboard?a=1"' in page.text
+
+    page = client.post("/sign-in/message", form | {"address": ALICE.address, "chainId": "31337"})
+    found = re.search(r"<textarea id=\"message\"[^>]*>\n([^<]*)</textarea>", page.text)
+    assert found is not None
+    message = html.unescape(found[1])
+    assert f"cast wallet sign --interactive &#x27;{html.escape(message)}&#x27;" in page.text
+
+    # Browsers send every line break of a form as CRLF.
+    form |= {"message": message.replace("\n", "\r\n"), "signature": f" {sign(message, ALICE)}\r\n"}
+    response = client.post("/sign-in/verify", form)
+    assert (response.status_code, response.headers["Location"]) == (302, "/dashboard?a=1")
+    assert ALICE.address in client.get("/dashboard").text
+
+
+def test_a_refused_person_sees_why_and_may_try_again():
+    response = Client().post("/sign-in/message", {"address": "<b>0x12", "chainId": "31337"})
+    assert response.status_code == 400
+    assert "This is not an address" in response.text
+    assert "&lt;b&gt;0x12" in response.text
+    assert "<b>" not in response.text
+
+
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        ("/explorer/query/1?a=b", "/explorer/query/1?a=b"),
+        ("", "/dashboard"),
+        ("//evil.example", "/dashboard"),
+        ("/\\evil.example", "/dashboard"),
+        ("///evil.example", "/dashboard"),
+        ("https://evil.example", "/dashboard"),
+        ("http://testserver/dashboard", "/dashboard"),
+        ("javascript:alert(1)", "/dashboard"),
+        ("\x00/x", "/dashboard"),
+        ("/[", "/["),
+    ],
+)
+def test_only_paths_of_this_service_come_next(asked, given):
+    client = Client()
+    message = message_for(client)
+    signed = {"message": message, "signature": sign(message, ALICE), "next": asked}
+    response = client.post("/sign-in/verify", signed)
+    assert response.headers["Location"] == given
+    assert client.get("/sign-in", {"next": asked}).headers["Location"] == given
+
+
+def test_sign_out_takes_a_post_and_ends_the_session(alice_client):
+    assert alice_client.get("/sign-out").status_code == 405
+    assert alice_client.get("/dashboard").status_code == 200
+    assert alice_client.post("/sign-out").headers["Location"] == "/sign-in"
+    assert alice_client.get("/dashboard").status_code == 302
+
+
+# --- Dashboard --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("get", "/dashboard"), ("post", "/dashboard/keys"), ("post", "/dashboard/keys/1/reveal")],
+)
+def test_the_dashboard_is_for_those_who_signed_in(db, method, path):
+    response = getattr(Client(), method)(path)
+    assert (response.status_code, response.headers["Location"]) == (302, "/sign-in?next=/dashboard")
+    response = getattr(Client(), method)(path, headers=JSON)
+    assert (response.status_code, response.json()["code"]) == (401, "not_signed_in")
+    assert "no-store" in response.headers["Cache-Control"]
+
+
+def test_the_key_is_shown_only_on_request(alice_client):
+    key = ApiKey.objects.get()
+    secret = keys.reveal(key)
+    assert secret is not None
+    page = alice_client.get("/dashboard")
+    assert secret not in page.text
+    assert f"{key.prefix}…{key.last_four}" in page.text
+    assert "no-store" in page.headers["Cache-Control"]
+
+    page = alice_client.post(f"/dashboard/keys/{key.pk}/reveal")
+    assert page.text.count(secret) == 2  # itself, and in the curl line
+    assert "no-store" in page.headers["Cache-Control"]
+    assert page.headers["Referrer-Policy"] == "same-origin"
+    assert f"apiKey={secret}" not in page.text
+    assert alice_client.get(f"/dashboard/keys/{key.pk}/reveal").status_code == 405
+    assert secret not in alice_client.get("/dashboard").text
+
+
+@pytest.mark.parametrize("headers", [{}, JSON], ids=["page", "json"])
+@pytest.mark.parametrize("whose", ["revoked", "bob", "nobody"])
+def test_a_key_that_is_not_one_s_own_live_one_is_not_found(alice_client, headers, whose):
+    key_id = {
+        "revoked": lambda: ApiKey.objects.get().pk,
+        "bob": lambda: keys.issue(User.objects.for_address(BOB.address), "bob's").pk,
+        "nobody": lambda: 10**30,
+    }[whose]()
+    if whose == "revoked":
+        keys.revoke(ApiKey.objects.get())
+    assert alice_client.post(f"/dashboard/keys/{key_id}/reveal", headers=headers).status_code == 404
+
+
+def test_a_key_whose_secret_was_lost_says_so_and_a_new_one_is_offered(alice_client, settings):
+    old = ApiKey.objects.get()
+    assert "Make a new key" not in alice_client.get("/dashboard").text
+    settings.API_KEY_SECRET = "another secret"
+    assert "Make a new key" in alice_client.get("/dashboard").text
+    page = alice_client.post(f"/dashboard/keys/{old.pk}/reveal")
+    assert page.status_code == 409
+    assert "can&#x27;t be shown any more" in page.text or "can't be shown any more" in page.text
+    response = alice_client.post(f"/dashboard/keys/{old.pk}/reveal", headers=JSON)
+    assert (response.status_code, response.json()["code"]) == (409, "key_lost")
+
+    assert alice_client.post("/dashboard/keys").headers["Location"] == "/dashboard"
+    new = ApiKey.objects.latest("pk")
+    assert new != old
+    assert keys.reveal(new) in alice_client.post(f"/dashboard/keys/{new.pk}/reveal").text
+
+
+def test_a_program_makes_a_key_until_there_are_too_many(alice_client, monkeypatch):
+    monkeypatch.setattr("accounts.views.MAX_KEYS", 2)
+    response = alice_client.post("/dashboard/keys", headers=JSON)
+    assert response.status_code == 201
+    assert ApiKey.objects.get(pk=response.json()["id"]).name == response.json()["name"]
+    response = alice_client.post("/dashboard/keys", headers=JSON)
+    assert (response.status_code, response.json()["code"]) == (409, "key_not_made")
+    assert ApiKey.objects.count() == 2
+
+
+@pytest.mark.parametrize("path", ["/sign-in", "/dashboard"])
+def test_pages_hold_no_inline_code_and_name_no_other_host(alice_client, path):
+    client = alice_client if path == "/dashboard" else Client()
+    text = client.get(path).text
+    assert not re.search(r"<script|<style|\sstyle=|\son\w+=|javascript:", text)
+    assert {
+        url for url in re.findall(r"(?:href|src|action)=\"([^\"]*)\"", text) if not re.match(r"/(?!/)|#|data:,", url)
+    } == set()
