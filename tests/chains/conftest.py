@@ -1,0 +1,28 @@
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from chains.config import Chain
+from chains.devchain import DevChain
+from chains.rpc import RpcClient
+
+
+@pytest.fixture(scope="module")
+def devchain() -> Iterator[DevChain]:
+    with DevChain() as chain:
+        yield chain
+
+
+@pytest.fixture
+def client_of() -> Iterator[Callable[..., RpcClient]]:
+    """Builds clients of a chain by its URLs, and closes them."""
+    clients: list[RpcClient] = []
+
+    def build(*urls: str, chain_id: int = 31337, timeout_seconds: float = 5, **options) -> RpcClient:
+        chain = Chain(id=chain_id, name="Test chain", rpc_urls=urls)
+        clients.append(RpcClient(chain, timeout_seconds=timeout_seconds, **options))
+        return clients[-1]
+
+    yield build
+    for client in clients:
+        client.close()

@@ -1,0 +1,65 @@
+"""An HTTP server that answers as the test says: a node that lies, mumbles or fails, often in front of a real one."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import requests
+
+
+@dataclass
+class Raw:
+    """An answer that is not the JSON of status 200."""
+
+    content: bytes = b""
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+@contextmanager
+def lying_node(answer: Callable[[Any], Any]) -> Iterator[str]:
+    """Serves `answer(body)` on a port of its own; gives the URL."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            given = answer(body)
+            raw = given if isinstance(given, Raw) else Raw(json.dumps(given).encode())
+            self.send_response(raw.status)
+            for name, value in {"Content-Length": str(len(raw.content)), **raw.headers}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(raw.content)
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def ask(url: str, body: Any) -> Any:
+    """What the real node behind answers."""
+    return requests.post(url, json=body, timeout=10).json()
+
+
+def is_chain_id(body: Any) -> bool:
+    return isinstance(body, dict) and body["method"] == "eth_chainId"
+
+
+def result(body: Any, value: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": body["id"], "result": value}
+
+
+def error(body: Any, code: int, message: str, data: Any = None) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": body["id"], "error": {"code": code, "message": message, "data": data}}

@@ -1,0 +1,25 @@
+"""Real headers and proofs of public chains. They lie beside the project, not in it; without them their tests skip."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).resolve().parent.parent.parent / "shared" / "fixtures"
+
+needs_fixtures = pytest.mark.skipif(not FOLDER.is_dir(), reason="../shared/fixtures with real chain data is not there")
+
+
+def fixture_names(pattern: str = "*.json") -> list[str]:
+    """File names, for parametrising; empty where the folder is absent."""
+    return sorted(path.name for path in FOLDER.glob(pattern))
+
+
+def load_fixture(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((FOLDER / name).read_text())
+    return content
+
+
+def unhex(value: str) -> bytes:
+    return bytes.fromhex(value.removeprefix("0x"))
