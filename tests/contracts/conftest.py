@@ -5,6 +5,9 @@ import pytest
 from chains.devchain import DevChain
 from tests.contracts.deployed import Deployed
 
+# Of the registry that tests write to; any will do.
+SOURCE_CHAIN_ID = 1
+
 
 @pytest.fixture(scope="session")
 def chain() -> Iterator[DevChain]:
@@ -14,8 +17,18 @@ def chain() -> Iterator[DevChain]:
 
 
 @pytest.fixture(scope="session")
-def harness(chain: DevChain) -> Iterator[Deployed]:
+def harness(chain: DevChain) -> Deployed:
     """The proof and RLP libraries. Without state."""
-    harness = Deployed(chain, "test/ProofHarness")
-    yield harness
-    harness.close()
+    return Deployed(chain, "test/ProofHarness")
+
+
+@pytest.fixture
+def source(chain: DevChain) -> Deployed:
+    """A block hash source that vouches for what it is told."""
+    return Deployed(chain, "test/SettableBlockHashSource")
+
+
+@pytest.fixture
+def registry(chain: DevChain, source: Deployed) -> Deployed:
+    """A fresh registry that trusts `source`."""
+    return Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address)

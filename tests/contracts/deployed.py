@@ -23,7 +23,7 @@ SENDER = ACCOUNTS[0][0]
 EXECUTION_REVERTED = 3
 
 
-class Reverted(Exception):  # noqa: N818 - it is what happened, and `pytest.raises(Reverted)` reads well.
+class Reverted(Exception):
     """A call reverted with the custom error `name`; empty where it came without a reason."""
 
     def __init__(self, name: str, *values: Any) -> None:
@@ -35,7 +35,6 @@ class Deployed:
     def __init__(self, chain: DevChain, name: str, *arguments: Any) -> None:
         artifact = load_artifact(name)
         self.chain = chain
-        self._session = requests.Session()
         self._functions = {entry["name"]: entry for entry in filter_abi_by_type("function", artifact.abi)}
         self._errors = filter_abi_by_type("error", artifact.abi)
         self._events = filter_abi_by_type("event", artifact.abi)
@@ -44,18 +43,15 @@ class Deployed:
         receipt = self._mined({"data": "0x" + (artifact.bytecode + encode(types, arguments)).hex()})
         self.address = to_checksum_address(receipt["contractAddress"])
 
-    def close(self) -> None:
-        self._session.close()
-
     def calldata(self, function: str, *arguments: Any) -> bytes:
         abi = self._functions[function]
         return function_abi_to_4byte_selector(abi) + encode(get_abi_input_types(abi), arguments)
 
     def call(self, function: str, *arguments: Any, block: str = "latest") -> Any:
-        """The value that the function returns; a tuple of them where it returns several."""
+        """The value that the function returns; a tuple of them where it returns several, None where none."""
         answer = self.call_raw(self.calldata(function, *arguments), block=block)
         values = decode(get_abi_output_types(self._functions[function]), answer)
-        return values[0] if len(values) == 1 else values
+        return values[0] if len(values) == 1 else values or None
 
     def call_raw(self, data: bytes, block: str = "latest") -> bytes:
         transaction = {"from": SENDER, "to": self.address, "data": "0x" + data.hex()}
@@ -63,6 +59,8 @@ class Deployed:
 
     def send(self, function: str, *arguments: Any) -> Any:
         """The receipt, as the node sent it."""
+        # For the error, which a receipt doesn't tell; in the block that the transaction will be in.
+        self.call(function, *arguments, block="pending")
         return self._mined({"to": self.address, "data": "0x" + self.calldata(function, *arguments).hex()})
 
     def logged(self, receipt: Any) -> list[tuple[Any, ...]]:
@@ -73,18 +71,18 @@ class Deployed:
                 indexed = [parameter["type"] for parameter in event["inputs"] if parameter.get("indexed")]
                 others = [parameter["type"] for parameter in event["inputs"] if not parameter.get("indexed")]
                 topics = b"".join(bytes.fromhex(topic[2:]) for topic in log["topics"][1:])
-                found.append(
-                    (event["name"], *decode(indexed, topics), *decode(others, bytes.fromhex(log["data"][2:])))
-                )
+                found.append((event["name"], *decode(indexed, topics), *decode(others, bytes.fromhex(log["data"][2:]))))
         return found
 
     def _mined(self, transaction: dict[str, str]) -> Any:
         # Mined before it is answered: the chain makes a block for each transaction.
-        return self._rpc("eth_sendTransactionSync", {"from": SENDER, **transaction})
+        receipt = self._rpc("eth_sendTransactionSync", {"from": SENDER, **transaction})
+        assert receipt["status"] == "0x1"
+        return receipt
 
     def _rpc(self, method: str, *params: Any) -> Any:
         request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        reply = self._session.post(self.chain.url, json=request, timeout=60).json()
+        reply = requests.post(self.chain.url, json=request, timeout=60).json()
         if "error" not in reply:
             return reply["result"]
         if reply["error"]["code"] != EXECUTION_REVERTED:

@@ -26,10 +26,8 @@ def long_chain() -> Iterator[DevChain]:
 
 
 @pytest.fixture(scope="module")
-def source(long_chain) -> Iterator[Deployed]:
-    source = Deployed(long_chain, "NativeBlockHashSource")
-    yield source
-    source.close()
+def source(long_chain) -> Deployed:
+    return Deployed(long_chain, "NativeBlockHashSource")
 
 
 @pytest.fixture
@@ -41,7 +39,7 @@ def undo(long_chain) -> Iterator[None]:
 
 
 def _hash(chain: DevChain, number: int) -> bytes:
-    return bytes.fromhex(chain.rpc("eth_getBlockByNumber", hex(number), False)["hash"][2:])  # noqa: FBT003 - JSON-RPC
+    return bytes.fromhex(chain.rpc("eth_getBlockByNumber", hex(number), False)["hash"][2:])
 
 
 def _plant(chain: DevChain, number: int, block_hash: bytes) -> None:
