@@ -1,4 +1,4 @@
-"""The configured chains, read once per process."""
+"""The configured chains and their clients, made once per process."""
 
 import os
 from functools import cache
@@ -6,9 +6,22 @@ from functools import cache
 from django.conf import settings
 
 from chains.config import Chains, load_chains
+from chains.rpc import RpcClient
 
 
 @cache
 def get_chains() -> Chains:
-    """The chains of `settings.CHAINS_FILE`. `get_chains.cache_clear()` makes the next call read it again."""
+    """The chains of `settings.CHAINS_FILE`."""
     return load_chains(settings.CHAINS_FILE, os.environ)
+
+
+@cache
+def get_rpc(chain_id: int) -> RpcClient:
+    """The client of a configured chain, shared by all threads so that they share what is known of its URLs' health."""
+    return RpcClient(get_chains().chain(chain_id))
+
+
+def forget_chains() -> None:
+    """The next call reads the file again."""
+    get_chains.cache_clear()
+    get_rpc.cache_clear()

@@ -5,14 +5,13 @@ leaves batch, query and step rows in agreement.
 """
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
-from itertools import islice
-from typing import TypeVar
+from collections.abc import Collection, Sequence
 
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef
 from django.utils import timezone
 
+from queries.chunks import chunks
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Step, StepKind, StepStatus
 
 logger = logging.getLogger(__name__)
@@ -20,8 +19,6 @@ logger = logging.getLogger(__name__)
 _ORDER = list(StepKind)
 # Rows named in one statement; databases bound the number of parameters.
 _CHUNK = 500
-
-T = TypeVar("T")
 
 
 def accept(batch: Batch, *, estimated_gas: int) -> None:
@@ -35,7 +32,7 @@ def accept(batch: Batch, *, estimated_gas: int) -> None:
 
 def reject(batches: Collection[str], *, code: str, reason: str, retryable: bool) -> None:
     """Reject those of the batches that are still open. `retryable`: whether sending the same again can help."""
-    for chunk in _chunks(sorted(batches)):
+    for chunk in chunks(sorted(batches), _CHUNK):
         rejected = Batch.objects.filter(pk__in=chunk, status__in=OPEN_STATUSES).update(
             status=BatchStatus.REJECTED,
             finished_at=timezone.now(),
@@ -59,7 +56,7 @@ def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str 
     if transaction_hash:
         change["transaction_hash"] = transaction_hash
     following = _ORDER[_ORDER.index(kind) + 1] if kind != _ORDER[-1] else None
-    for chunk in _chunks(sorted(queries)):
+    for chunk in chunks(sorted(queries), _CHUNK):
         with transaction.atomic():
             batches = _lock_batches(chunk)
             at_step = Query.objects.filter(pk__in=chunk, step=kind, batch__status__in=OPEN_STATUSES)
@@ -73,13 +70,13 @@ def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str 
 
 def note_transaction(queries: Collection[int], transaction_hash: str) -> None:
     """Show on the queries' open step which transaction is to complete it."""
-    for chunk in _chunks(sorted(queries)):
+    for chunk in chunks(sorted(queries), _CHUNK):
         Step.objects.filter(query__in=chunk, status=StepStatus.IN_PROGRESS).update(transaction_hash=transaction_hash)
 
 
 def note_failure(queries: Collection[int], reason: str) -> None:
     """Count an attempt of the queries' open step that came to nothing, with the reason in a sentence."""
-    for chunk in _chunks(sorted(queries)):
+    for chunk in chunks(sorted(queries), _CHUNK):
         Step.objects.filter(query__in=chunk, status=StepStatus.IN_PROGRESS).update(
             last_error=reason, attempts=F("attempts") + 1
         )
@@ -89,7 +86,7 @@ def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
     """Take the queries (ids) back to step `kind`, and their batches back from DONE: a chain was reorganised."""
     now = timezone.now()
     later = _ORDER[_ORDER.index(kind) + 1 :]
-    for chunk in _chunks(sorted(queries)):
+    for chunk in chunks(sorted(queries), _CHUNK):
         with transaction.atomic():
             batches = _lock_batches(chunk)
             ids = list(
@@ -129,9 +126,3 @@ def _settle_batches(batches: Sequence[str]) -> None:
     for pk in done.values_list("pk", flat=True):
         Batch.objects.filter(pk=pk).update(status=BatchStatus.DONE, finished_at=timezone.now())
         logger.info("batch %s done", pk)
-
-
-def _chunks(items: Sequence[T]) -> Iterator[list[T]]:
-    iterator = iter(items)
-    while chunk := list(islice(iterator, _CHUNK)):
-        yield chunk

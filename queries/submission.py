@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from accounts.models import ApiKey
 from queries.batch_request import BatchRequest
+from queries.chunks import chunks
 from queries.models import Batch, Block, Query, Step, StepKind
 
 _ROWS_PER_STATEMENT = 500
@@ -56,8 +57,7 @@ def _blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tuple[i
     ids: dict[tuple[int, int], int] = {}
     for source, pairs in groupby(sorted(wanted), key=lambda pair: pair[0]):
         numbers = [number for _, number in pairs]
-        for start in range(0, len(numbers), _ROWS_PER_STATEMENT):
-            chunk = numbers[start : start + _ROWS_PER_STATEMENT]
+        for chunk in chunks(numbers, _ROWS_PER_STATEMENT):
             # Two submissions may make the same row at once; the database lets one of them win, and both read it.
             Block.objects.bulk_create(
                 [Block(destination_chain_id=destination, source_chain_id=source, number=number) for number in chunk],

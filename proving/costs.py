@@ -1,0 +1,58 @@
+"""What proving costs: estimates before, and each batch's share of the gas afterwards."""
+
+from collections import Counter
+from datetime import timedelta
+
+from django.db.models import Case, F, Sum, When
+from django.utils import timezone
+
+from accounts.models import ApiKey
+from proving.models import Share, Transaction, TransactionState
+from queries.models import OPEN_STATUSES, Batch
+
+_TRANSACTION_GAS = 21_000
+_SPENT_STATES = (TransactionState.CONFIRMED, TransactionState.FINAL)
+
+
+# --- Before -----------------------------------------------------------------------------------------------------------
+
+# Rounded up from what the transactions of this service use for mainnet-sized proofs.
+_HEADER_GAS = 90_000
+_ACCOUNT_GAS = 400_000
+
+
+def estimate_gas(*, headers: int, accounts: int) -> int:
+    """Gas for accumulating so many headers and proving so many accounts, on the high side."""
+    if not accounts:
+        return 0
+    return _TRANSACTION_GAS + headers * _HEADER_GAS + accounts * _ACCOUNT_GAS
+
+
+def gas_in_last_day(key: ApiKey) -> int:
+    """Gas that the key's batches of the last 24 hours have used, or are expected to use while they are open."""
+    since = timezone.now() - timedelta(days=1)
+    gas = Case(When(status__in=OPEN_STATUSES, then=F("estimated_gas")), default=F("gas_used"))
+    return Batch.objects.filter(api_key=key, created_at__gt=since).aggregate(total=Sum(gas))["total"] or 0
+
+
+# --- Afterwards -------------------------------------------------------------------------------------------------------
+
+
+def share(tx: Transaction) -> None:
+    """Divide a transaction's gas evenly among its queries, after it was confirmed or taken back.
+
+    Derived anew each time, never added up: doing it twice changes nothing. Inside the caller's database transaction.
+    """
+    touched = set(tx.shares.values_list("batch", flat=True))
+    tx.shares.all().delete()
+    if tx.state in _SPENT_STATES:
+        counts = Counter(tx.queries.values_list("batch", flat=True))
+        touched.update(counts)
+        for batch, count in counts.items():
+            gas = tx.gas_used * count // counts.total()
+            Share.objects.create(transaction=tx, batch_id=batch, gas=gas, wei=gas * tx.gas_price)
+    for batch in sorted(touched):
+        shares = list(Share.objects.filter(batch=batch).values_list("gas", "wei"))
+        Batch.objects.filter(pk=batch).update(
+            gas_used=sum(gas for gas, _ in shares), spent=sum(wei for _, wei in shares)
+        )

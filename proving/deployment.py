@@ -1,0 +1,123 @@
+"""Deploys the facts registry of a connection, once, whenever it is interrupted."""
+
+import logging
+import time
+from collections.abc import Callable
+
+from django.utils import timezone
+from eth_utils.address import to_canonical_address, to_checksum_address
+from eth_utils.crypto import keccak
+from rlp import encode
+
+from chains.config import Chain, Connection
+from config.chains import get_chains, get_rpc
+from proving import transactions
+from proving.heads import poll_seconds
+from proving.models import LIVE_STATES, FactsRegistry, Signer, Transaction
+from proving.registry import creation_code
+from proving.transactions import Intent, SignerBusy
+
+logger = logging.getLogger(__name__)
+
+
+class DeploymentError(Exception):
+    """What keeps the registry from being deployed, a sentence with what to do about it."""
+
+
+def deploy(destination: int, source: int, *, replace: bool = False, seconds: float = 600) -> FactsRegistry:
+    """The registry of a connection, deployed and confirmed; what was begun before is finished, not begun again.
+
+    Raises `DeploymentError`, also after `seconds` without confirmation; `chains.rpc.ChainError` when no node answers.
+    """
+    connection = get_chains().connection(source, destination)
+    if connection is None:
+        raise DeploymentError(f"chains.toml has no connection from chain {source} to chain {destination}.")
+    chain = get_chains().chain(destination)
+    rows = FactsRegistry.objects.filter(destination_chain_id=destination, source_chain_id=source)
+    row = rows.first()
+    if row and row.deployed_at and not get_rpc(destination).code(row.address):
+        if not replace:
+            raise DeploymentError(
+                f"The registry is recorded at {row.address}, but chain {destination} has no code there. Is it another "
+                "chain now, or was a development chain started anew? With --replace it is deployed again; the facts "
+                "of the old one are gone with it."
+            )
+        rows.delete()
+        row = None
+    if row is None:
+        row = _begin(chain, connection)
+    if row.deployed_at is None:
+        _finish(chain, row, seconds)
+    return row
+
+
+def _begin(chain: Chain, connection: Connection) -> FactsRegistry:
+    """Store and broadcast the two transactions; their nonces fix both addresses, which are stored with them."""
+    assert chain.signer is not None, "chains.config refuses destinations without a signer"
+    sender = chain.signer.account().address
+    # The second contract takes the first one's address, which depends on the nonce that is known only when they are
+    # stored. So the nonce is foreseen, and checked there.
+    signer, _ = Signer.objects.get_or_create(chain_id=chain.id, address=sender)
+    nonce = transactions.next_nonce(signer, get_rpc(chain.id).nonce(sender, "pending"))
+    block_hash_source, registry = contract_address(sender, nonce), contract_address(sender, nonce + 1)
+    created: list[FactsRegistry] = []
+
+    def store(first_nonce: int) -> None:
+        if first_nonce != nonce:
+            raise DeploymentError("Another transaction took the nonce meanwhile; run it again.")
+        created.append(
+            FactsRegistry.objects.create(
+                destination_chain_id=chain.id,
+                source_chain_id=connection.source,
+                address=registry,
+                block_hash_source=block_hash_source,
+            )
+        )
+
+    intents = [
+        Intent("", creation_code("NativeBlockHashSource")),
+        Intent("", creation_code("FactsRegistry", connection.source, block_hash_source)),
+    ]
+    _until_free(lambda: transactions.submit_all(chain, intents, and_store=store))
+    return created[0]
+
+
+def _finish(chain: Chain, row: FactsRegistry, seconds: float) -> None:
+    """Wait until both contracts are there, tending the transactions in case no worker runs."""
+    rpc = get_rpc(chain.id)
+    signer = Signer.objects.filter(chain_id=chain.id).order_by("pk").last()
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if signer:
+            transactions.tend(signer.pk)
+        under_way = Transaction.objects.filter(signer=signer, to="", state__in=LIVE_STATES).exists()
+        if not under_way:
+            if rpc.code(row.address) and rpc.code(row.block_hash_source):
+                row.deployed_at = timezone.now()
+                row.save(update_fields=["deployed_at"])
+                logger.info("deployed %s", row)
+                return
+            row.delete()
+            raise DeploymentError("The deploying transactions did not create the contracts; run it again.")
+        time.sleep(poll_seconds(chain))
+    raise DeploymentError(
+        f"The deploying transactions were not confirmed within {seconds:.0f} s. They are stored: run it again to go on "
+        "waiting for them."
+    )
+
+
+def _until_free(send: Callable[[], object]) -> None:
+    """A running worker holds the signer for moments only."""
+    for _ in range(100):
+        try:
+            send()
+        except SignerBusy:
+            time.sleep(0.2)
+        else:
+            return
+    raise DeploymentError("The signer is in use all the time; is a worker stuck?")
+
+
+def contract_address(sender: str, nonce: int) -> str:
+    """Where a transaction of `sender` with this nonce creates a contract (Yellow Paper, section 7)."""
+    return to_checksum_address(keccak(encode([to_canonical_address(sender), nonce]))[12:])

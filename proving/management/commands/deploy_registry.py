@@ -1,0 +1,26 @@
+"""`manage.py deploy_registry <destination> <source>`."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from chains.config import SignerError
+from chains.rpc import ChainError
+from proving.deployment import DeploymentError, deploy
+from proving.transactions import CannotSend
+
+
+class Command(BaseCommand):
+    help = "Deploys the facts registry of a connection and records its address. Run again, it deploys nothing anew."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("destination", type=int, help="id of the chain on which facts are to be readable")
+        parser.add_argument("source", type=int, help="id of the chain whose facts are proven")
+        parser.add_argument("--replace", action="store_true", help="deploy anew if the recorded contract is gone")
+
+    def handle(self, *, destination: int, source: int, replace: bool, **_: Any) -> None:
+        try:
+            registry = deploy(destination, source, replace=replace)
+        except (DeploymentError, ChainError, SignerError, CannotSend) as error:
+            raise CommandError(str(error)) from None
+        self.stdout.write(f"The facts registry for chain {source} on chain {destination} is at {registry.address}")

@@ -1,0 +1,151 @@
+"""What proving keeps: registries, fetched proofs, the signers' transactions and the workers' heartbeats."""
+
+from typing import ClassVar
+
+from django.db import models
+from django.utils import timezone
+
+from queries.fields import Uint256Field
+from queries.leases import Leased
+from queries.models import Batch, Block, Query
+
+
+class FactsRegistry(models.Model):
+    """The facts registry of one (source chain, destination chain), where it was deployed."""
+
+    destination_chain_id = models.PositiveBigIntegerField()
+    source_chain_id = models.PositiveBigIntegerField()
+    address = models.CharField(max_length=42)  # EIP-55
+    block_hash_source = models.CharField(max_length=42)  # address of the contract
+    deployed_at = models.DateTimeField(null=True)  # null: the deploying transactions are not confirmed yet
+
+    class Meta:
+        verbose_name_plural = "facts registries"
+        constraints: ClassVar = [
+            models.UniqueConstraint(
+                fields=["destination_chain_id", "source_chain_id"], name="one_registry_per_connection"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.address} on chain {self.destination_chain_id} for chain {self.source_chain_id}"
+
+
+class AccountProof(models.Model):
+    """A verified proof of one account at one block. It is all that proving needs: no archive node is asked again."""
+
+    block = models.ForeignKey(Block, models.CASCADE, related_name="account_proofs")
+    address = models.CharField(max_length=42)  # EIP-55
+    nodes = models.JSONField()  # trie nodes in hex, root first
+    nonce = Uint256Field()
+    balance = Uint256Field()  # wei
+    storage_root = models.CharField(max_length=66)
+    code_hash = models.CharField(max_length=66)
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["block", "address"], name="one_proof_per_account")]
+
+    def __str__(self) -> str:
+        return f"{self.address} at {self.block_id}"
+
+
+class Signer(Leased):
+    """An account that sends transactions on one destination. Its lease serialises its nonces."""
+
+    chain_id = models.PositiveBigIntegerField()
+    address = models.CharField(max_length=42)  # EIP-55
+    notice = models.TextField(blank=True)  # a sentence for the operator, such as a low balance
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["chain_id", "address"], name="one_signer_per_account")]
+
+    def __str__(self) -> str:
+        return f"{self.address} on chain {self.chain_id}"
+
+
+class TransactionState(models.TextChoices):
+    PENDING = "PENDING"  # signed and stored; broadcast, or about to be
+    MINED = "MINED"
+    CONFIRMED = "CONFIRMED"  # mined as deep as the chain's `confirmations` ask
+    FINAL = "FINAL"  # mined in a final block: nothing can change any more
+    DISPLACED = "DISPLACED"  # its nonce was used by a transaction that isn't ours
+
+
+# States in which the transaction may still do what it was sent for.
+LIVE_STATES = (TransactionState.PENDING, TransactionState.MINED)
+# States that the chain can still change.
+WATCHED_STATES = (*LIVE_STATES, TransactionState.CONFIRMED)
+
+
+class Transaction(models.Model):
+    """One nonce of a signer: what it is for, and what became of it. Its signed versions compete for the nonce."""
+
+    signer = models.ForeignKey(Signer, models.PROTECT, related_name="transactions")
+    nonce = models.PositiveBigIntegerField()
+    to = models.CharField(max_length=42, blank=True)  # EIP-55; empty: creates a contract
+    data = models.BinaryField()
+    gas_limit = models.PositiveBigIntegerField()
+    queries = models.ManyToManyField(Query, related_name="transactions")  # whose facts it proves; empty: a deployment
+    accumulates = models.ForeignKey(  # whose header it carries
+        Block, models.SET_NULL, null=True, related_name="accumulating_transactions"
+    )
+    state = models.CharField(max_length=10, choices=TransactionState.choices, default=TransactionState.PENDING)
+    created_at = models.DateTimeField(default=timezone.now)
+    last_error = models.TextField(blank=True)  # a sentence
+
+    # Of the version that was mined.
+    hash = models.CharField(max_length=66, blank=True)
+    block_number = models.PositiveBigIntegerField(null=True)
+    block_hash = models.CharField(max_length=66, blank=True)
+    succeeded = models.BooleanField(null=True)
+    gas_used = models.PositiveBigIntegerField(default=0)
+    gas_price = Uint256Field(default=0)  # wei per gas, effective
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["signer", "nonce"], name="one_transaction_per_nonce")]
+        indexes: ClassVar = [models.Index(fields=["signer", "state"])]
+
+    def __str__(self) -> str:
+        return f"nonce {self.nonce} of {self.signer_id}: {self.state}"
+
+
+class Share(models.Model):
+    """What one batch caused of the cost of one confirmed transaction."""
+
+    transaction = models.ForeignKey(Transaction, models.CASCADE, related_name="shares")
+    batch = models.ForeignKey(Batch, models.CASCADE, related_name="shares")
+    gas = models.PositiveBigIntegerField()
+    wei = Uint256Field()
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["transaction", "batch"], name="one_share_per_batch")]
+
+    def __str__(self) -> str:
+        return f"{self.gas} gas of {self.transaction_id} for {self.batch_id}"
+
+
+class SignedTransaction(models.Model):
+    """One signed version of a transaction, stored before it is broadcast: a retry sends these very bytes."""
+
+    transaction = models.ForeignKey(Transaction, models.CASCADE, related_name="versions")
+    hash = models.CharField(max_length=66, unique=True)
+    raw = models.BinaryField()
+    max_fee_per_gas = Uint256Field()  # wei
+    max_priority_fee_per_gas = Uint256Field()  # wei
+    is_empty = models.BooleanField(default=False)  # only uses up the nonce, because its purpose is gone
+    created_at = models.DateTimeField(default=timezone.now)
+    broadcast_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return self.hash
+
+
+class WorkerHeartbeat(models.Model):
+    """A running worker says that it runs. One that is killed falls silent."""
+
+    worker = models.CharField(max_length=100, primary_key=True)
+    started_at = models.DateTimeField()
+    beat_at = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return self.worker

@@ -1,0 +1,355 @@
+"""Moves the queries of one source block through their steps, by comparing what should hold with what does.
+
+`advance` looks at the source chain, the destination chain and the rows, completes every step whose condition is met,
+and sends what is missing. It keeps no state of its own: run twice, killed anywhere or run by another worker, the next
+look at the same chains leads to the same place. A reorganised chain is nothing special: what held no longer does.
+"""
+
+import functools
+import logging
+import operator
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.utils import timezone
+
+from chains.config import Chain
+from chains.rpc import Block as BlockName
+from chains.rpc import NodeUnavailable, Reverted, RpcClient, RpcRefused
+from config.chains import get_chains, get_rpc
+from proving import facts, fetching, registries, transactions
+from proving.facts import RegistryView
+from proving.heads import Heads, poll_seconds
+from proving.models import LIVE_STATES, AccountProof, Transaction
+from proving.registries import Deployed
+from proving.registry import AccountArgument, revert_reason
+from proving.transactions import CannotSend, Intent, SignerBusy, UnderWay
+from queries import leases, progress
+from queries.chunks import chunks
+from queries.leases import Lease
+from queries.models import OPEN_STATUSES, BatchStatus, Block, Query, StepKind
+
+logger = logging.getLogger(__name__)
+
+# Queries looked at in one go: bounds memory and the length of a look.
+_QUERIES_PER_LOOK = 1000
+# Rows written in one database transaction: other writers get their turn in between.
+_QUERIES_PER_WRITE = 500
+# Nodes take no transaction above 128 KiB, and EIP-7825 bounds its gas; both with room for the rest of it.
+_MAX_PROOF_BYTES = 100_000
+_MAX_ACCOUNTS = 40
+# Tries before a refusal to serve a proof is taken for final: a node may just not have the newest state yet.
+_PROOF_ATTEMPTS = 5
+
+
+class _ProofNotAccepted(Exception):
+    """The registry refuses a proof that was verified here: a defect, not a matter of waiting. A sentence."""
+
+
+class _Wait(Exception):
+    """Nothing more can be done now: a sentence that says for what, and when to look again (seconds)."""
+
+    def __init__(self, sentence: str, seconds: float) -> None:
+        super().__init__(sentence)
+        self.seconds = seconds
+
+
+def advance(block_id: object) -> None:
+    """Bring the queries of a block as far as the chains allow. Does nothing while another worker does."""
+    lease = leases.claim(Block.objects.all(), block_id)
+    if lease is None:
+        return
+    try:
+        pause = _Work.on(lease).advance()
+        _release(lease, "", pause, attempts=0)
+    except leases.LeaseLost:
+        return
+    except _Wait as wait:
+        _release(lease, str(wait), wait.seconds, attempts=0)
+    except (NodeUnavailable, RpcRefused, fetching.ProofRefused, _ProofNotAccepted) as error:
+        _fail(lease, str(error))
+    except Exception:
+        _fail(lease, "An error of this service, which has been logged.")
+        raise
+
+
+def _fail(lease: Lease[Block], why: str) -> None:
+    attempts = lease.row.attempts
+    seconds = leases.backoff(attempts).total_seconds()
+    sentence = f"{why} Next try in {seconds:.0f} s."
+    logger.warning("%s waits: %s", lease.row, sentence)
+    progress.note_failure(list(_open_queries(lease.row).values_list("pk", flat=True)), why)
+    _release(lease, sentence, seconds, attempts=attempts + 1)
+
+
+def _release(lease: Lease[Block], sentence: str, seconds: float | None, *, attempts: int) -> None:
+    """Give the block back, due again after so many seconds; with None not at all, unless a new query came meanwhile."""
+    try:
+        with lease.writing() as block:
+            if seconds is None and _open_queries(block).exists():
+                seconds = 0
+            Block.objects.filter(pk=block.pk).update(waiting_for=sentence)
+            due_at: datetime | None = None if seconds is None else timezone.now() + timedelta(seconds=seconds)
+            lease.release(due_at, attempts=attempts)
+    except leases.LeaseLost:
+        pass
+
+
+def _open_queries(block: Block) -> QuerySet[Query]:
+    """Queries of accepted batches with steps to go."""
+    return Query.objects.filter(block=block, step__isnull=False, batch__status__in=OPEN_STATUSES).exclude(
+        batch__status=BatchStatus.RECEIVED
+    )
+
+
+@dataclass
+class _Work:
+    """One look at one block. The order of the methods is the order of the steps."""
+
+    lease: Lease[Block]
+    source: RpcClient
+    destination: Chain
+    rpc: RpcClient  # of the destination
+    registry: Deployed
+    heads: Heads  # of the destination
+    completed: bool = field(default=False, init=False)
+
+    @classmethod
+    def on(cls, lease: Lease[Block]) -> "_Work":
+        block = lease.row
+        registry = registries.find(block.destination_chain_id, block.source_chain_id)
+        if registry is None:
+            raise _Wait("The facts registry of this connection is not deployed any more.", 10)
+        destination, rpc = get_chains().chain(block.destination_chain_id), get_rpc(block.destination_chain_id)
+        return cls(lease, get_rpc(block.source_chain_id), destination, rpc, registry, Heads.read(destination, rpc))
+
+    @property
+    def block(self) -> Block:
+        return self.lease.row
+
+    def advance(self) -> float | None:
+        """Returns after how many seconds to look again, or None when nothing can change any more."""
+        self.take_back_what_was_reorganised()
+        if self.open().exists():
+            self.fetch()
+            trusted = self.check_header()
+            missing = self.check_facts() if trusted else list(self.not_under_way()[:_QUERIES_PER_LOOK])
+            if self.completed:
+                self.note_checked()
+            if missing:
+                self.send(missing, trusted=trusted)
+        if self.open().exists():
+            return poll_seconds(self.destination)
+        # All is done, or rejected. It stays done only as long as the destination keeps the block that holds it.
+        if self.block.checked_number is None or self.block.checked_number <= self.heads.final:
+            return None
+        return self.destination.block_seconds * 2
+
+    def open(self) -> QuerySet[Query]:
+        return _open_queries(self.block)
+
+    def not_under_way(self) -> QuerySet[Query]:
+        """Open queries for which no transaction is on its way, nor in a block that this look doesn't see yet."""
+        unseen = Q(state__in=LIVE_STATES) | Q(block_number__gt=self.heads.confirmed.number)
+        under_way = Transaction.objects.filter(unseen, queries=OuterRef("pk"))
+        return self.open().exclude(step=StepKind.INITIAL_STATE).filter(~Exists(under_way)).order_by("pk")
+
+    # --- When the destination was reorganised -------------------------------------------------------------------------
+
+    def take_back_what_was_reorganised(self) -> None:
+        """If the block in which the facts were last read is gone, look again and reopen what is missing."""
+        block = self.block
+        if block.checked_number is None:
+            return
+        header = self.rpc.header(block.checked_number)
+        if header is not None and "0x" + header.hash.hex() == block.checked_hash:
+            return
+        queries = list(Query.objects.filter(block=block, step__isnull=True).exclude(batch__status=BatchStatus.REJECTED))
+        view = self.read(queries)
+        held = self.held(queries, view)
+        missing = [query.pk for query in queries if query.pk not in held]
+        step = StepKind.ACCOUNT_ACCUMULATED if self.trusts(view) else StepKind.HEADER_ACCUMULATED
+        reason = f"Chain {self.destination.id} was reorganised: block {block.checked_number} is another one now."
+        with self.lease.writing():
+            progress.reopen(missing, step, reason=reason)
+        self.note_checked()
+
+    def note_checked(self) -> None:
+        """Remember in which block of the destination everything that is done was seen."""
+        confirmed = self.heads.confirmed
+        with self.lease.writing() as block:
+            block.checked_number, block.checked_hash = confirmed.number, "0x" + confirmed.hash.hex()
+            block.save(update_fields=["checked_number", "checked_hash"])
+
+    # --- INITIAL_STATE ------------------------------------------------------------------------------------------------
+
+    def fetch(self) -> None:
+        header = self.source.header(self.block.number)
+        if header is None:
+            chain = self.source.chain
+            raise _Wait(f"Block {self.block.number} of chain {chain.id} is not there; waiting.", poll_seconds(chain))
+        fetching.take_header(self.lease, header)
+        try:
+            fetching.fetch_proofs(self.lease, self.source)
+        except fetching.ProofRefused as refused:
+            if self.block.attempts + 1 < _PROOF_ATTEMPTS:
+                raise
+            waiting = self.open().filter(step=StepKind.INITIAL_STATE)
+            reason = f"No node of chain {self.source.chain.id} serves proofs at block {self.block.number}. {refused}"
+            self.reject(waiting, "proof_unavailable", reason)
+
+    # --- BLOCKHASH_AVAILABLE and HEADER_ACCUMULATED -------------------------------------------------------------------
+
+    def check_header(self) -> bool:
+        """Whether the registry trusts the block's state root, at the required confirmations."""
+        view = self.read([])
+        trusted = self.trusts(view)
+        if not trusted and self.not_under_way().exists():
+            self.check_block_hash(view)
+        self.complete(self.open(), StepKind.BLOCKHASH_AVAILABLE)
+        if trusted:
+            accumulating = Transaction.objects.filter(accumulates=self.block, succeeded=True).order_by("pk")
+            tx_hash = accumulating.values_list("hash", flat=True).first() or ""
+            self.complete(self.open(), StepKind.HEADER_ACCUMULATED, transaction_hash=tx_hash)
+        return trusted
+
+    def check_block_hash(self, view: RegistryView) -> None:
+        """Raises `_Wait` while the destination can't vouch for the block's hash; rejects when it never will."""
+        poll = poll_seconds(self.destination)
+        if any(view.state_root):
+            raise _Wait(
+                f"The registry holds another state root for block {self.block.number} than the source chain has now; "
+                "waiting for the two to agree again.",
+                poll,
+            )
+        vouched = registries.vouched_hash(self.registry, self.block)
+        if "0x" + vouched.hex() == self.block.hash:
+            return
+        too_old = registries.too_old(self.registry, self.block, self.source.head().number)
+        if too_old is not None:
+            self.reject(self.not_under_way(), "block_too_old", too_old)
+            return
+        raise _Wait(
+            f"Chain {self.destination.id} does not vouch for block {self.block.number} yet; waiting for its "
+            "next block.",
+            poll,
+        )
+
+    # --- ACCOUNT_ACCUMULATED ------------------------------------------------------------------------------------------
+
+    def check_facts(self) -> list[Query]:
+        """Complete the queries whose facts all read back as proven; returns those that need a transaction."""
+        queries = list(self.not_under_way()[:_QUERIES_PER_LOOK])
+        held = self.held(queries, self.read(queries))
+        hashes = dict(_proven_by(held))
+        by_transaction = defaultdict(list)
+        for pk in held:
+            by_transaction[hashes.get(pk, "")].append(pk)
+        for tx_hash, pks in by_transaction.items():
+            self.complete(self.open().filter(pk__in=pks), StepKind.ACCOUNT_ACCUMULATED, transaction_hash=tx_hash)
+        return [query for query in queries if query.pk not in held]
+
+    def held(self, queries: Sequence[Query], view: RegistryView) -> set[int]:
+        """Ids of the queries whose facts are all in the registry, equal to what was proven here."""
+        held = set()
+        for chunk in chunks(queries, _QUERIES_PER_WRITE):
+            addresses = {query.address for query in chunk}
+            proofs = AccountProof.objects.filter(block=self.block, address__in=addresses).defer("nodes")
+            proven = {proof.address: facts.words(proof) for proof in proofs}
+            for query in chunk:
+                words = [(view.facts.get((query.address, fact)), fact) for fact in query.account_fields]
+                if any(word is None for word, _ in words) or query.address not in proven:
+                    continue
+                if all(word == proven[query.address][fact] for word, fact in words):
+                    held.add(query.pk)
+                else:
+                    logger.error("query %d: the registry answers something else than was proven here", query.pk)
+        return held
+
+    # --- Sending ------------------------------------------------------------------------------------------------------
+
+    def send(self, queries: Sequence[Query], *, trusted: bool) -> None:
+        """Send what proves the queries: the first transaction carries the header, the others wait until it is mined."""
+        poll = poll_seconds(self.destination)
+        header = b""
+        if not trusted and not self.trusts(self.read([], at="latest")):
+            if Transaction.objects.filter(accumulates=self.block, state__in=LIVE_STATES).exists():
+                raise _Wait("Waiting for the transaction that accumulates the header.", poll)
+            assert self.block.header_rlp is not None, "INITIAL_STATE is completed"
+            header = bytes(self.block.header_rlp)
+        intents = [self.intent(group, header) for group in self.transaction_groups(queries)]
+        if header:
+            del intents[1:]
+        try:
+            sent = transactions.submit_all(self.destination, intents)
+        except (SignerBusy, UnderWay):
+            raise _Wait("Waiting for the signer.", min(0.2, poll)) from None
+        except CannotSend as notice:
+            raise _Wait(str(notice), max(10, self.destination.block_seconds)) from None
+        except Reverted as reverted:
+            reason = revert_reason(reverted.data)
+            if reason.name in {"UnknownBlock", "HeaderMismatch"}:
+                # The chain moved between our look and the simulation; the next look says what that means.
+                raise _Wait(f"Chain {self.destination.id} does not accept the header at this moment.", poll) from None
+            raise _ProofNotAccepted(f"The registry does not accept the proof: {reason}.") from None
+        for tx, intent in zip(sent, intents, strict=True):
+            progress.note_transaction(intent.queries, transactions.latest_hash(tx))
+
+    def transaction_groups(self, queries: Sequence[Query]) -> Iterator[list[tuple[AccountArgument, list[int]]]]:
+        """What goes into each transaction: accounts, each with the ids of the queries that ask for it."""
+        by_address: dict[str, list[Query]] = defaultdict(list)
+        for query in queries:
+            by_address[query.address].append(query)
+        group: list[tuple[AccountArgument, list[int]]] = []
+        size = 0
+        for addresses in chunks(list(by_address), _MAX_ACCOUNTS):
+            for proof in AccountProof.objects.filter(block=self.block, address__in=addresses).order_by("pk"):
+                asking = by_address[proof.address]
+                fields = functools.reduce(operator.or_, (query.fields for query in asking))
+                nodes = [bytes.fromhex(node[2:]) for node in proof.nodes]
+                length = sum(map(len, nodes))
+                if group and (size + length > _MAX_PROOF_BYTES or len(group) == _MAX_ACCOUNTS):
+                    yield group
+                    group, size = [], 0
+                group.append((AccountArgument(proof.address, fields, nodes), [query.pk for query in asking]))
+                size += length
+        if group:
+            yield group
+
+    def intent(self, group: Sequence[tuple[AccountArgument, list[int]]], header: bytes) -> Intent:
+        data = self.registry.contract.prove(self.block.number, header, [account for account, _ in group])
+        queries = [pk for _, pks in group for pk in pks]
+        return Intent(self.registry.contract.address, data, queries, accumulates=self.block if header else None)
+
+    # --- Reading and writing ------------------------------------------------------------------------------------------
+
+    def read(self, queries: Iterable[Query], *, at: BlockName | None = None) -> RegistryView:
+        """What the registry holds about the facts of these queries, by default at the newest confirmed block."""
+        wanted = [(query.address, fact) for query in queries for fact in query.account_fields]
+        when = self.heads.confirmed.number if at is None else at
+        return facts.read(self.rpc, self.registry.contract, self.block.number, wanted, at=when)
+
+    def trusts(self, view: RegistryView) -> bool:
+        return "0x" + view.state_root.hex() == self.block.state_root
+
+    def complete(self, queries: QuerySet[Query], kind: StepKind, *, transaction_hash: str = "") -> None:
+        for chunk in chunks(list(queries.filter(step=kind).values_list("pk", flat=True)), _QUERIES_PER_WRITE):
+            with self.lease.writing():
+                progress.complete(chunk, kind, transaction_hash=transaction_hash)
+            self.completed = True
+
+    def reject(self, queries: QuerySet[Query], code: str, reason: str) -> None:
+        batches = list(queries.order_by().values_list("batch", flat=True).distinct())
+        with self.lease.writing():
+            progress.reject(batches, code=code, reason=reason, retryable=False)
+
+
+def _proven_by(queries: Collection[int]) -> Iterator[tuple[int, str]]:
+    """(query id, hash) of the mined transactions that proved the queries."""
+    links = Transaction.queries.through.objects
+    for chunk in chunks(sorted(queries), _QUERIES_PER_WRITE):
+        mined = links.filter(query__in=chunk, transaction__succeeded=True).order_by("pk")
+        yield from mined.values_list("query", "transaction__hash")
