@@ -1,3 +1,7 @@
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
 import pytest
 import rlp
 from eth_utils.crypto import keccak
@@ -19,15 +23,27 @@ FIELDS = [
 HEADERS = st.sampled_from(FIELD_COUNTS).flatmap(lambda count: st.tuples(*FIELDS[:count]))
 
 PRAGUE = Header(
-    *(bytes([n]) * 32 for n in (1, 2)),
-    bytes(20),
-    *(bytes([n]) * 32 for n in (3, 4, 5)),
-    bytes(256),
-    *(0, 100, 30_000_000, 21_000, 1_700_000_000),
-    b"extra",
-    bytes(32),
-    bytes(8),
-    *(7, b"\x06" * 32, 0, 0, b"\x07" * 32, b"\x08" * 32),
+    parent_hash=b"\1" * 32,
+    uncles_hash=b"\2" * 32,
+    coinbase=bytes(20),
+    state_root=b"\3" * 32,
+    transactions_root=b"\4" * 32,
+    receipts_root=b"\5" * 32,
+    logs_bloom=bytes(256),
+    difficulty=0,
+    number=100,
+    gas_limit=30_000_000,
+    gas_used=21_000,
+    timestamp=1_700_000_000,
+    extra_data=b"extra",
+    mix_hash=bytes(32),
+    nonce=bytes(8),
+    base_fee_per_gas=7,
+    withdrawals_root=b"\6" * 32,
+    blob_gas_used=0,
+    excess_blob_gas=0,
+    parent_beacon_block_root=b"\7" * 32,
+    requests_hash=b"\x08" * 32,
 )
 
 
@@ -55,7 +71,7 @@ def test_a_chain_of_real_headers_is_linked_by_parent_hashes():
     headers = [Header.decode(unhex(one["headerRlp"])) for one in load_fixture("goerli_header_chain_5.json")["headers"]]
     headers.sort(key=lambda header: header.number)
     assert len(headers) == 5
-    for parent, child in zip(headers, headers[1:], strict=False):
+    for parent, child in pairwise(headers):
         assert child.parent_hash == parent.hash
 
 
@@ -94,10 +110,11 @@ def test_it_refuses_other_numbers_of_fields(count):
         Header.decode(rlp.encode(fields))
 
 
-def changed(place: int, value: object) -> bytes:
+def changed(place: int, value: Any) -> bytes:
     fields = list(rlp.decode(PRAGUE.encode()))
     fields[place] = value
-    return rlp.encode(fields)
+    encoded: bytes = rlp.encode(fields)
+    return encoded
 
 
 @pytest.mark.parametrize(
@@ -142,7 +159,7 @@ def test_it_refuses_a_header_of_another_hash():
 
 def test_it_refuses_to_encode_fields_of_no_fork():
     with pytest.raises(InvalidHeader, match="no known fork"):
-        Header(**{**vars(PRAGUE), "withdrawals_root": None}).encode()
+        replace(PRAGUE, withdrawals_root=None).encode()
 
 
 @pytest.mark.parametrize(

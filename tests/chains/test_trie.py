@@ -1,0 +1,411 @@
+from collections.abc import Iterator, Mapping
+from itertools import count
+
+import pytest
+import rlp
+from eth_utils.crypto import keccak
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trie import HexaryTrie
+
+from chains import trie
+from chains.devchain import ACCOUNTS
+from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT, NO_CODE_HASH, InvalidProof, verify_account, verify_slot
+from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures, unhex
+
+REAL_ACCOUNTS = [*fixture_names("mainnet_1746*.json"), *fixture_names("goerli_7583802*.json")]
+ABSENT = "goerli_7583802_456cb24d_depth7.json"
+WITH_SLOT = "goerli_7583802_7b2f05ce_depth7.json"
+
+# Two slots whose hashes share their first 32 bits: their leaves are shorter than a hash, so embedded in the branch.
+NEAR_SLOTS = (40364, 105566)
+ADDRESS = "0x" + "33" * 20
+
+
+def real_proof(name: str) -> tuple[bytes, str, list[bytes]]:
+    content = load_fixture(name)
+    account = content["account"]
+    return unhex(content["stateRoot"]), account["address"], [unhex(node) for node in account["proof"]]
+
+
+def hashed_trie(values: Mapping[bytes, bytes]) -> HexaryTrie:
+    built = HexaryTrie({})
+    for key, value in values.items():
+        built[key] = value
+    return built
+
+
+def storage_trie(slots: Mapping[int, int]) -> HexaryTrie:
+    return hashed_trie({keccak(slot.to_bytes(32, "big")): rlp.encode(value) for slot, value in slots.items()})
+
+
+def proof_of(built: HexaryTrie, key: bytes) -> list[bytes]:
+    """The nodes as most nodes send them: root first, embedded ones only inside of their parents."""
+    nodes = [rlp.encode(node) for node in built.get_proof(key)]
+    return [node for place, node in enumerate(nodes) if place == 0 or len(node) >= 32]
+
+
+def slot_proof(built: HexaryTrie, slot: int) -> list[bytes]:
+    return proof_of(built, keccak(slot.to_bytes(32, "big")))
+
+
+def path(digits: str, *, leaf: bool) -> bytes:
+    flag = 2 if leaf else 0
+    return bytes.fromhex(f"{flag + 1:x}{digits}" if len(digits) % 2 else f"{flag:x}0{digits}")
+
+
+# --- Real proofs ------------------------------------------------------------------------------------------------------
+
+
+@needs_fixtures
+@pytest.mark.parametrize("name", REAL_ACCOUNTS)
+def test_real_accounts_are_as_the_chain_has_them(name):
+    expected = load_fixture(name)["account"]["expected"]
+    account = verify_account(*real_proof(name))
+    assert account.exists is expected["exists"]
+    assert account.nonce == int(expected["nonce"], 16)
+    assert account.balance == int(expected["balance"], 16)
+    assert account.storage_root == unhex(expected["storageRoot"])
+    # Nodes give a missing account the hash of empty code; the EVM's EXTCODEHASH gives it zero, and so do we.
+    assert account.code_hash == (unhex(expected["codeHash"]) if expected["exists"] else NO_CODE_HASH)
+
+
+@needs_fixtures
+def test_a_real_slot_is_as_the_chain_has_it():
+    (slot,) = load_fixture(WITH_SLOT)["storage"]
+    nodes = [unhex(node) for node in slot["proof"]]
+    root = verify_account(*real_proof(WITH_SLOT)).storage_root
+    assert verify_slot(root, int(slot["slot"], 16), nodes) == int(slot["value"], 16)
+    for end in range(len(nodes)):
+        with pytest.raises(InvalidProof):
+            verify_slot(root, int(slot["slot"], 16), nodes[:end])
+
+
+@needs_fixtures
+@pytest.mark.parametrize("name", REAL_ACCOUNTS)
+def test_a_real_proof_cut_anywhere_is_refused(name):
+    root, address, nodes = real_proof(name)
+    for end in range(len(nodes)):
+        with pytest.raises(InvalidProof, match="ends before"):
+            verify_account(root, address, nodes[:end])
+
+
+@needs_fixtures
+@pytest.mark.parametrize("name", REAL_ACCOUNTS)
+def test_a_real_proof_with_a_node_too_many_is_refused(name):
+    root, address, nodes = real_proof(name)
+    for extra in (b"", b"\x80", nodes[-1], nodes[0]):
+        with pytest.raises(InvalidProof, match="after its end"):
+            verify_account(root, address, [*nodes, extra])
+
+
+@needs_fixtures
+@pytest.mark.parametrize("name", REAL_ACCOUNTS)
+def test_a_real_proof_with_a_bit_flipped_is_refused(name):
+    root, address, nodes = real_proof(name)
+    bits = [(node, bit) for node in range(len(nodes)) for bit in range(8 * len(nodes[node]))]
+    # Every bit would take minutes; a prime step meets every node, and every place within a byte.
+    for node, bit in bits[::23]:
+        flipped = bytearray(nodes[node])
+        flipped[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(InvalidProof):
+            verify_account(root, address, [*nodes[:node], bytes(flipped), *nodes[node + 1 :]])
+
+
+@needs_fixtures
+@pytest.mark.parametrize("name", REAL_ACCOUNTS)
+def test_a_real_proof_is_refused_for_another_account_or_root(name):
+    root, address, nodes = real_proof(name)
+    with pytest.raises(InvalidProof):
+        verify_account(root, "0x" + "ab" * 20, nodes)
+    with pytest.raises(InvalidProof):
+        verify_account(keccak(root), address, nodes)
+
+
+@needs_fixtures
+def test_nodes_out_of_order_are_refused():
+    root, address, nodes = real_proof(ABSENT)
+    with pytest.raises(InvalidProof):
+        verify_account(root, address, [nodes[1], nodes[0], *nodes[2:]])
+
+
+# --- Random tries, compared with py-trie ------------------------------------------------------------------------------
+
+
+@settings(derandomize=True, max_examples=40, deadline=None, database=None)
+@given(
+    size=st.one_of(st.integers(1, 40), st.integers(41, 2000)),
+    values=st.lists(st.integers(1, 2**256 - 1) | st.integers(1, 300), min_size=1, max_size=20),
+    near=st.booleans(),
+    start=st.integers(0, 2**200),
+)
+def test_slots_of_random_tries_agree_with_another_implementation(size, values, near, start):
+    slots = {start + place: values[place % len(values)] for place in range(size)}
+    if near:
+        slots |= dict.fromkeys(NEAR_SLOTS, 5)
+    built = storage_trie(slots)
+    step = max(1, size // 25)
+    for slot in [*list(slots)[::step], *NEAR_SLOTS, *range(start + size, start + size + 10)]:
+        nodes = slot_proof(built, slot)
+        assert verify_slot(built.root_hash, slot, nodes) == slots.get(slot, 0)
+        with pytest.raises(InvalidProof):
+            verify_slot(built.root_hash, slot, nodes[:-1])
+        with pytest.raises(InvalidProof):
+            verify_slot(built.root_hash, slot, [*nodes, nodes[-1]])
+
+
+@settings(derandomize=True, max_examples=60, deadline=None, database=None)
+@given(
+    st.dictionaries(
+        # Keys that share almost everything: long extensions, and whole branches that are embedded.
+        st.lists(st.sampled_from(b"\x00\x01\x10\x11"), min_size=3, max_size=3).map(lambda end: bytes(29) + bytes(end)),
+        st.binary(min_size=1, max_size=3) | st.binary(min_size=40, max_size=40),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_tries_with_deeply_embedded_nodes_agree_with_another_implementation(values):
+    built = hashed_trie(values)
+    absent = (bytes(29) + bytes(end) for end in [(0, 0, 0), (1, 1, 1), (17, 0, 1), (2, 0, 0), (0, 0, 2)])
+    for key in [*values, *absent, b"\xff" * 32]:
+        assert trie._look_up(built.root_hash, key, proof_of(built, key)) == values.get(key)
+
+
+@settings(derandomize=True, max_examples=20, deadline=None, database=None)
+@given(
+    nonce=st.integers(0, 2**64 - 1),
+    balance=st.integers(0, 2**256 - 1),
+    roots=st.tuples(st.binary(min_size=32, max_size=32), st.binary(min_size=32, max_size=32)),
+    others=st.integers(0, 200),
+)
+def test_accounts_of_random_tries_agree_with_another_implementation(nonce, balance, roots, others):
+    address = b"\x77" * 20
+    accounts = {keccak(bytes([place]) * 20): rlp.encode([b"", b"\1", *roots]) for place in range(others % 119)}
+    accounts[keccak(address)] = rlp.encode([nonce, balance, *roots])
+    built = hashed_trie(accounts)
+    account = verify_account(built.root_hash, address, proof_of(built, keccak(address)))
+    assert account == trie.Account(True, nonce, balance, *roots)
+    absent = verify_account(built.root_hash, b"\xee" * 20, proof_of(built, keccak(b"\xee" * 20)))
+    assert absent == trie.NO_ACCOUNT
+
+
+@pytest.mark.parametrize("value", [1, 2**255, 2**256 - 2, 2**256 - 1])
+def test_the_largest_values_are_told_apart(value):
+    built = storage_trie({0: value})
+    assert verify_slot(built.root_hash, 0, slot_proof(built, 0)) == value
+
+
+# --- Exclusion --------------------------------------------------------------------------------------------------------
+
+
+def key_of(slot: int) -> str:
+    return keccak(slot.to_bytes(32, "big")).hex()
+
+
+def slots_sharing(digits: int, of: int) -> Iterator[int]:
+    """Slots whose hashed key has just its first `digits` hexadecimal digits in common with that of slot `of`."""
+    return (
+        slot
+        for slot in count()
+        if key_of(slot)[:digits] == key_of(of)[:digits] and key_of(slot)[digits] != key_of(of)[digits]
+    )
+
+
+def test_an_empty_place_in_a_branch_proves_absence():
+    first, second = 0, next(slots_sharing(0, of=0))
+    built = storage_trie({first: 1, second: 2})
+    absent = next(slot for slot in count() if key_of(slot)[0] not in {key_of(first)[0], key_of(second)[0]})
+    assert len(slot_proof(built, absent)) == 1
+    assert verify_slot(built.root_hash, absent, slot_proof(built, absent)) == 0
+
+
+def test_another_leaf_proves_absence():
+    built = storage_trie({0: 1})
+    assert verify_slot(built.root_hash, 1, slot_proof(built, 0)) == 0
+
+
+def test_an_extension_that_leads_elsewhere_proves_absence():
+    built = storage_trie({0: 1, next(slots_sharing(2, of=0)): 2})
+    absent = next(slots_sharing(1, of=0))
+    assert len(rlp.decode(slot_proof(built, absent)[0])) == 2
+    assert verify_slot(built.root_hash, absent, slot_proof(built, absent)) == 0
+    assert verify_slot(built.root_hash, 10**9, slot_proof(built, 10**9)) == 0
+
+
+@pytest.mark.parametrize("nodes", [[], [b"\x80"]])
+def test_an_empty_trie_proves_absence(nodes):
+    assert verify_slot(EMPTY_TRIE_ROOT, 7, nodes) == 0
+    assert verify_account(EMPTY_TRIE_ROOT, ADDRESS, nodes) == trie.NO_ACCOUNT
+
+
+@pytest.mark.parametrize("nodes", [[b""], [b"\xc0"], [b"\x80", b"\x80"], [rlp.encode([b"\x20", b"\1"])]])
+def test_an_empty_trie_takes_no_other_nodes(nodes):
+    with pytest.raises(InvalidProof, match="the trie is empty"):
+        verify_slot(EMPTY_TRIE_ROOT, 7, nodes)
+
+
+@pytest.mark.parametrize("nodes", [[], [b"\x80"], [b""], [bytes(32)]])
+@pytest.mark.parametrize("root", [bytes(32), b"", keccak(b"")])
+def test_no_other_root_is_empty(root, nodes):
+    with pytest.raises(InvalidProof):
+        verify_account(root, ADDRESS, nodes)
+
+
+# --- Nodes that no trie has, each below a root of its own -------------------------------------------------------------
+
+KEY = keccak(bytes(32))  # of slot 0
+DIGITS = KEY.hex()
+GOOD_LEAF = [path(DIGITS, leaf=True), b"\x07"]
+EMPTY_PLACES = [b""] * 16
+
+
+def branch(digit: str, child: object, value: bytes = b"") -> list[object]:
+    places: list[object] = list(EMPTY_PLACES)
+    places[int(digit, 16)] = child
+    return [*places, value]
+
+
+def chained(*nodes: object) -> tuple[bytes, list[bytes]]:
+    """Root and proof of nodes as they are; encoded ones may stand among them."""
+    encoded = [node if isinstance(node, bytes) else rlp.encode(node) for node in nodes]
+    return keccak(encoded[0]), encoded
+
+
+def test_the_one_leaf_that_the_malformed_ones_differ_from_is_accepted():
+    root, nodes = chained(GOOD_LEAF)
+    assert verify_slot(root, 0, nodes) == 7
+
+
+REST_8 = path(DIGITS[9:], leaf=True)
+EXTENSION_8 = path(DIGITS[:8], leaf=False)
+SHORT_BRANCH = branch(DIGITS[8], [REST_8, b"\x07"])
+LONG_LEAF = [path(DIGITS[1:], leaf=True), b"\x07"]
+DEEP_LEAF = rlp.encode([path(DIGITS[10:], leaf=True), b"\x07"])
+
+
+def test_an_embedded_leaf_below_an_extension_is_accepted():
+    root, nodes = chained([EXTENSION_8, keccak(rlp.encode(SHORT_BRANCH))], SHORT_BRANCH)
+    assert verify_slot(root, 0, nodes) == 7
+
+
+@pytest.mark.parametrize(
+    ("nodes", "fault"),
+    [
+        pytest.param([branch(DIGITS[0], b"", value=b"\1")], "branch with a value", id="value in a branch"),
+        pytest.param([[*branch(DIGITS[0], b"")[:16], []]], "branch with a value", id="list as a branch's value"),
+        pytest.param([[b"\x00", b"\1" * 32]], "extension that is empty", id="extension of no length"),
+        pytest.param([[path(DIGITS, leaf=False), b"\1" * 32]], "longer than its key", id="extension of all digits"),
+        pytest.param([[path(DIGITS + "0", leaf=False), b"\1" * 32]], "longer than its key", id="extension of more"),
+        pytest.param([[path(DIGITS[:63], leaf=True), b"\7"]], "of another length", id="leaf too short"),
+        pytest.param([[path(DIGITS + "0", leaf=True), b"\7"]], "of another length", id="leaf too long"),
+        pytest.param([[b"\x40" + KEY, b"\7"]], "hex-prefix", id="flag beyond 3"),
+        pytest.param([[b"\x60" + KEY, b"\7"]], "hex-prefix", id="spare bit in a leaf's flag"),
+        pytest.param([[b"\x21" + KEY, b"\7"]], "hex-prefix", id="padding that is not zero"),
+        pytest.param([[b"", b"\7"]], "hex-prefix", id="no path"),
+        pytest.param([[[], b"\7"]], "hex-prefix", id="list as a path"),
+        pytest.param([[path(DIGITS, leaf=True), b""]], "without a value", id="leaf without value"),
+        pytest.param([[path(DIGITS, leaf=True), [b"\7"]]], "without a value", id="list as a value"),
+        pytest.param([[path(DIGITS, leaf=True), b"\x00"]], "malformed", id="zero byte as a value"),
+        pytest.param([[path(DIGITS, leaf=True), b"\x80"]], "holds a zero", id="zero as a value"),
+        pytest.param([[path(DIGITS, leaf=True), b"\x82\x00\x07"]], "malformed", id="value with a leading zero"),
+        pytest.param([[path(DIGITS, leaf=True), b"\x81\x07"]], "malformed", id="value not canonical"),
+        pytest.param([[path(DIGITS, leaf=True), b"\xa1" + b"\1" * 33]], "malformed", id="value of 33 bytes"),
+        pytest.param([[path(DIGITS, leaf=True), b"\xc1\x07"]], "malformed", id="list inside of a value"),
+        pytest.param([[path(DIGITS, leaf=True), b"\x07\x07"]], "malformed", id="two values"),
+        pytest.param([b"\x81\x80"], "neither branch", id="string as a node"),
+        pytest.param([[b"\x20", b"\1", b"\1"]], "neither branch", id="node of three items"),
+        pytest.param([[b""] * 16], "neither branch", id="branch of sixteen"),
+        pytest.param([rlp.encode(GOOD_LEAF) + b"\0"], "canonical", id="byte after a node"),
+        pytest.param([b"\xf8" + rlp.encode(GOOD_LEAF)], "canonical", id="length not canonical"),
+        pytest.param([b"\xc1" * 5000 + b"\xc0"], "neither branch|canonical", id="absurd nesting"),
+        pytest.param([branch(DIGITS[0], b"\1" * 31)], "ends before", id="child of 31 bytes"),
+        pytest.param([branch(DIGITS[0], b"\1" * 31), b"\1"], "whose hash", id="child of 31 bytes, with a node"),
+        pytest.param([branch(DIGITS[0], LONG_LEAF)], "not shorter than a hash", id="long node embedded"),
+        pytest.param([branch(DIGITS[0], [])], "neither branch", id="empty list as a child"),
+        pytest.param([[EXTENSION_8, b""]], "ends before", id="extension to nowhere"),
+        pytest.param(
+            [[path(DIGITS[:10], leaf=False), keccak(DEEP_LEAF)], DEEP_LEAF],
+            "should be embedded",
+            id="short node by its hash",
+        ),
+    ],
+)
+def test_it_refuses_malformed_nodes(nodes, fault):
+    root, encoded = chained(*nodes)
+    with pytest.raises(InvalidProof, match=fault):
+        verify_slot(root, 0, encoded)
+
+
+def test_it_refuses_a_branch_below_the_last_digit():
+    bottom = rlp.encode(branch("0", [b"\x20", b"\1" * 20]))
+    node: object = keccak(bottom)
+    nodes = [bottom]
+    for digit in reversed(DIGITS):
+        nodes.insert(0, rlp.encode(branch(digit, node)))
+        node = keccak(nodes[0])
+    with pytest.raises(InvalidProof, match="deeper than its key"):
+        verify_slot(keccak(nodes[0]), 0, nodes)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        b"\x80",
+        rlp.encode([b"", b"", EMPTY_TRIE_ROOT]),
+        rlp.encode([b"", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH, b""]),
+        rlp.encode([b"\0", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]),
+        rlp.encode([b"\1" * 9, b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]),
+        rlp.encode([b"", b"\0\1", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]),
+        rlp.encode([b"", b"\1" * 33, EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]),
+        rlp.encode([b"", b"", EMPTY_TRIE_ROOT[1:], EMPTY_CODE_HASH]),
+        rlp.encode([b"", b"", EMPTY_TRIE_ROOT, [EMPTY_CODE_HASH]]),
+        rlp.encode([b"", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]) + b"\0",
+    ],
+)
+def test_it_refuses_malformed_accounts(fields):
+    address = bytes(20)
+    root, nodes = chained([path(keccak(address).hex(), leaf=True), fields])
+    with pytest.raises(InvalidProof, match="account is malformed"):
+        verify_account(root, address, nodes)
+
+
+@pytest.mark.parametrize("address", [b"", bytes(19), bytes(32), "0x12"])
+def test_an_address_has_twenty_bytes(address):
+    with pytest.raises(ValueError, match="20 bytes"):
+        verify_account(EMPTY_TRIE_ROOT, address, [])
+
+
+# --- A real node ------------------------------------------------------------------------------------------------------
+
+
+def test_proofs_of_a_real_node_verify(devchain, client_of):
+    code = "0x60016000"
+    values = {**dict.fromkeys(NEAR_SLOTS, 7), 1: 2**256 - 1, 2: 1}
+    devchain.rpc("anvil_setCode", ADDRESS, code)
+    for slot, value in values.items():
+        devchain.rpc("anvil_setStorageAt", ADDRESS, f"0x{slot:064x}", f"0x{value:064x}")
+    devchain.mine()
+    client = client_of(devchain.url)
+    head = client.head()
+    absent_slots = [3, 2**256 - 1]
+    contract, user, nobody = client.proofs(
+        head.number,
+        head.hash,
+        [(ADDRESS, [*values, *absent_slots]), (ACCOUNTS[0][0], [5]), ("0x" + "ab" * 20, [5])],
+    )
+
+    account = verify_account(head.state_root, ADDRESS, contract.nodes)
+    assert account.code_hash == keccak(unhex(code))
+    assert {proof.slot: verify_slot(account.storage_root, proof.slot, proof.nodes) for proof in contract.slots} == {
+        **values,
+        **dict.fromkeys(absent_slots, 0),
+    }
+
+    account = verify_account(head.state_root, ACCOUNTS[0][0], user.nodes)
+    assert account.balance == client.balance(ACCOUNTS[0][0], head.number)
+    assert account.code_hash == EMPTY_CODE_HASH
+    assert verify_slot(account.storage_root, 5, user.slots[0].nodes) == 0
+
+    account = verify_account(head.state_root, "0x" + "ab" * 20, nobody.nodes)
+    assert account == trie.NO_ACCOUNT
+    assert verify_slot(account.storage_root, 5, nobody.slots[0].nodes) == 0
