@@ -1,5 +1,7 @@
 import re
 import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from eth_abi.abi import encode
@@ -124,8 +126,42 @@ def test_a_node_of_another_chain_is_not_asked(chain, configure_chains):
     assert code_of(message, sign(message, ALICE)) == "node_unavailable"
 
 
-def test_a_live_node_is_asked_after_a_dead_one(chain, settings, wallet, configure_chains):
+def test_a_live_node_is_asked_after_a_dead_one(chain, wallet, configure_chains):
     configure_chains((31337, True, "http://127.0.0.1:1", chain.url), destinations=(31337,))
+    message = start(wallet, 31337, "")
+    assert finish(message, sign(message, ALICE)).address == wallet
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """A node that refuses every call, as one does whose quota is used up."""
+
+    def do_POST(self) -> None:
+        answer = b'{"jsonrpc": "2.0", "id": 0, "error": {"code": -32005, "message": "limit exceeded"}}'
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the name that it overrides)
+        pass
+
+
+@pytest.fixture
+def refusing_url():
+    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join(10)
+
+
+def test_a_node_that_refuses_to_answer_does_not_make_a_signature_wrong(refusing_url, chain, wallet, configure_chains):
+    configure_chains((31337, True, refusing_url), destinations=(31337,))
+    message = start(wallet, 31337, "")
+    assert code_of(message, sign(message, ALICE)) == "node_unavailable"
+
+    configure_chains((31337, True, refusing_url, chain.url), destinations=(31337,))
     message = start(wallet, 31337, "")
     assert finish(message, sign(message, ALICE)).address == wallet
 
