@@ -4,6 +4,8 @@
 machine, they are not, because browsers would refuse to send the cookies at all.
 """
 
+import os
+import tempfile
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -95,7 +97,7 @@ TEMPLATES = [
 DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.sqlite3",
-        "NAME": STATE_DIR / "db.sqlite3",
+        "NAME": env_str("SQLITE_FILE", str(STATE_DIR / "db.sqlite3")),
         # The web server's and the worker's processes share this file. WAL lets readers go on while one writes; a
         # transaction takes the write lock at its start (IMMEDIATE), because one that upgrades later fails at once
         # instead of waiting.
@@ -105,7 +107,7 @@ DATABASES = {
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
         },
         # A file, also in tests: a worker in a process of its own must see the same database.
-        "TEST": {"NAME": STATE_DIR / "test.sqlite3"},
+        "TEST": {"NAME": Path(tempfile.gettempdir()) / f"batch-query-service-test-{os.getpid()}.sqlite3"},
     }
 }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

@@ -1,0 +1,35 @@
+"""Fixtures for tests of the service on a real development chain."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from chains.devchain import DevChain
+from config import chains as configured
+from tests.service import chains_toml
+
+
+@pytest.fixture(autouse=True)
+def forget_configured_chains() -> Iterator[None]:
+    """No test sees the chains of another one."""
+    configured.forget_chains()
+    yield
+    configured.forget_chains()
+
+
+@pytest.fixture
+def chain() -> Iterator[DevChain]:
+    """A fresh chain of a few blocks that mines a block for each transaction."""
+    with DevChain() as chain:
+        chain.mine(5)
+        yield chain
+
+
+@pytest.fixture
+def service(chain: DevChain, db, settings, tmp_path) -> DevChain:
+    """The service, connected to `chain`, with the facts registry deployed."""
+    from proving.deployment import deploy
+
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+    deploy(31337, 31337)
+    return chain

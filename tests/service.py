@@ -1,0 +1,90 @@
+"""What tests of the whole service share: a configured chain, submitted batches, and work done step by step."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from django.db.models import Q
+
+from accounts import keys
+from accounts.models import ApiKey, User
+from chains.devchain import ACCOUNTS, DevChain
+from config.chains import get_chains
+from proving import acceptance, pipeline, transactions
+from proving.models import Signer
+from queries import batch_request, submission
+from queries.models import Batch, BatchStatus, Block
+
+ALICE, BOB, CHARLIE, SIGNER = (address for address, _ in ACCOUNTS)
+SIGNER_KEY = ACCOUNTS[3][1]
+
+
+def chains_toml(folder: Path, *urls: str, chain_id: int = 31337, chain: str = "", connection: str = "") -> Path:
+    """A chains file for one development chain connected to itself; `chain` and `connection` add lines to its tables."""
+    (folder / "signer.key").write_text(SIGNER_KEY)
+    path = folder / "chains.toml"
+    path.write_text(f"""
+[[chains]]
+id = {chain_id}
+name = "Development chain"
+rpc_urls = {json.dumps(urls)}
+block_seconds = 1
+{chain if "confirmations" in chain else "confirmations = 1" + chr(10) + chain}
+{"" if "test_network" in chain else "test_network = true"}
+[chains.signer]
+key_file = "signer.key"
+
+[[connections]]
+source = {chain_id}
+destination = {chain_id}
+block_hash_source = "native"
+{connection}
+""")
+    return path
+
+
+def request(*accounts: str, block: int, props: list[str] | None = None, fee: int = 0, chain_id: int = 31337) -> dict[str, Any]:
+    """The specification's example, for these accounts."""
+    entry = {"props": props or ["BALANCE"], "slots": []}
+    return {
+        "destinationChainId": str(chain_id),
+        "fee": str(fee),
+        "data": {str(chain_id): {f"block:{block}": {"accounts": {account: entry for account in accounts}}}},
+    }
+
+
+def a_key(address: str = ALICE, name: str = "default") -> ApiKey:
+    return keys.issue(User.objects.for_address(address), name)
+
+
+def submit(key: ApiKey, body: dict[str, Any]) -> Batch:
+    raw = json.dumps(body).encode()
+    return submission.store(batch_request.parse(raw, get_chains(), max_queries=10_000), raw, key)
+
+
+def work() -> None:
+    """Do everything that there is to do once, due or not, as one worker would."""
+    for batch in Batch.objects.filter(status=BatchStatus.RECEIVED):
+        acceptance.accept(batch.pk)
+    for signer in Signer.objects.all():
+        transactions.tend(signer.pk)
+    for block in Block.objects.filter(Q(due_at__isnull=False)).distinct():
+        pipeline.advance(block.pk)
+
+
+def work_until_done(batch: Batch, chain: DevChain | None = None, rounds: int = 10) -> Batch:
+    """Work, with a block mined between the rounds where `chain` doesn't mine by itself."""
+    for _ in range(rounds):
+        work()
+        batch.refresh_from_db()
+        if batch.status in {BatchStatus.DONE, BatchStatus.REJECTED}:
+            return batch
+        if chain:
+            chain.mine()
+    raise AssertionError(f"{batch.pk} is still {batch.status} after {rounds} rounds: {waiting()}")
+
+
+def waiting() -> list[str]:
+    """What batches and blocks say they wait for."""
+    said = [*Batch.objects.values_list("waiting_for", flat=True), *Block.objects.values_list("waiting_for", flat=True)]
+    return [sentence for sentence in said if sentence]
