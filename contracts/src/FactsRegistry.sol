@@ -24,25 +24,25 @@ contract FactsRegistry {
         bytes[] nodes;
     }
 
-    /// @dev What is known of an account's nonce and balance. The three share a word.
-    enum Presence {
-        NOT_PROVEN,
-        EXISTS,
-        // The balance doesn't fit beside the nonce and has a word of its own.
-        EXISTS_WITH_LARGE_BALANCE,
-        // Proven not to exist: this one word tells all four fields.
-        ABSENT
-    }
-
     /// @dev No account has a storage root or a code hash of zero: zero is "not proven", unless the account is absent.
     struct AccountFacts {
-        Presence presence;
-        uint64 nonce;
-        uint184 balance;
+        // Presence, nonce and balance: 8, 64 and 184 bits, from the top. The compiler would pack a struct of three into
+        // this word just so, and take 200 gas more for each read.
+        uint256 summary;
         uint256 largeBalance;
         bytes32 storageRoot;
         bytes32 codeHash;
     }
+
+    uint256 private constant PRESENCE_SHIFT = 248;
+    uint256 private constant NONCE_SHIFT = 184;
+
+    // Presence. Zero: neither nonce nor balance are proven.
+    uint256 private constant EXISTS = 1;
+    // The balance doesn't fit beside the nonce and has a word of its own.
+    uint256 private constant EXISTS_WITH_LARGE_BALANCE = 2;
+    // Proven not to exist: this one word tells all four fields.
+    uint256 private constant ABSENT = 3;
 
     uint8 private constant NONCE_AND_BALANCE = uint8(1 << uint8(AccountField.NONCE) | 1 << uint8(AccountField.BALANCE));
     uint8 private constant STORAGE_ROOT = uint8(1 << uint8(AccountField.STORAGE_ROOT));
@@ -120,17 +120,16 @@ contract FactsRegistry {
     {
         AccountFacts storage facts = _accounts[account][blockNumber];
         if (field == AccountField.NONCE || field == AccountField.BALANCE) {
-            // Read together, which the compiler makes one read of their word.
-            (Presence presence, uint64 nonce, uint184 balance) = (facts.presence, facts.nonce, facts.balance);
-            proven = presence != Presence.NOT_PROVEN;
-            value = bytes32(uint256(field == AccountField.NONCE ? nonce : balance));
-            if (presence == Presence.EXISTS_WITH_LARGE_BALANCE && field == AccountField.BALANCE) {
-                value = bytes32(facts.largeBalance);
-            }
+            uint256 summary = facts.summary;
+            uint256 presence = summary >> PRESENCE_SHIFT;
+            proven = presence != 0;
+            if (field == AccountField.NONCE) value = bytes32(uint256(uint64(summary >> NONCE_SHIFT)));
+            else if (presence == EXISTS_WITH_LARGE_BALANCE) value = bytes32(facts.largeBalance);
+            else value = bytes32(uint256(uint184(summary)));
         } else {
             value = field == AccountField.STORAGE_ROOT ? facts.storageRoot : facts.codeHash;
             proven = value != 0;
-            if (!proven && facts.presence == Presence.ABSENT) {
+            if (!proven && facts.summary >> PRESENCE_SHIFT == ABSENT) {
                 proven = true;
                 if (field == AccountField.STORAGE_ROOT) value = MerklePatriciaProof.EMPTY_TRIE_ROOT;
             }
@@ -186,8 +185,8 @@ contract FactsRegistry {
     }
 
     function _storeAbsent(AccountFacts storage facts) private returns (uint8 added) {
-        if (facts.presence == Presence.NOT_PROVEN) {
-            facts.presence = Presence.ABSENT;
+        if (facts.summary == 0) {
+            facts.summary = ABSENT << PRESENCE_SHIFT;
             added = ALL_FIELDS;
         }
     }
@@ -199,13 +198,12 @@ contract FactsRegistry {
         (bool valid, uint64 nonce, uint256 balance, bytes32 storageRoot, bytes32 codeHash) = _decodeAccount(leaf);
         if (!valid) revert InvalidProof(account);
 
-        if (fields & NONCE_AND_BALANCE != 0 && facts.presence == Presence.NOT_PROVEN) {
-            facts.nonce = nonce;
+        if (fields & NONCE_AND_BALANCE != 0 && facts.summary == 0) {
+            uint256 packedNonce = uint256(nonce) << NONCE_SHIFT;
             if (balance <= type(uint184).max) {
-                facts.presence = Presence.EXISTS;
-                facts.balance = uint184(balance);
+                facts.summary = EXISTS << PRESENCE_SHIFT | packedNonce | balance;
             } else {
-                facts.presence = Presence.EXISTS_WITH_LARGE_BALANCE;
+                facts.summary = EXISTS_WITH_LARGE_BALANCE << PRESENCE_SHIFT | packedNonce;
                 facts.largeBalance = balance;
             }
             added |= NONCE_AND_BALANCE;

@@ -110,11 +110,14 @@ library MerklePatriciaProof {
         uint256 end = 0;
         uint256 childStart = 0;
         uint256 childEnd = 0;
-        for (uint256 i = 0; i < 16; ++i) {
-            uint256 size = _referenceSize(_byteAt(items, end));
-            if (size == 0) return (false, items);
-            if (i == place) (childStart, childEnd) = (end, end + size);
-            end += size;
+        // Sixteen times 33 at most: nothing can overflow, and the loop is most of a proof's work.
+        unchecked {
+            for (uint256 i = 0; i < 16; ++i) {
+                uint256 size = _referenceSize(_byteAt(items, end));
+                if (size == 0) return (false, items);
+                if (i == place) (childStart, childEnd) = (end, end + size);
+                end += size;
+            }
         }
         // Only here is it known that no reference reached beyond the items.
         isBranch = end + 1 == items.length && _byteAt(items, end) == 0x80;

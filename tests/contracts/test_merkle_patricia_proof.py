@@ -139,7 +139,6 @@ def test_it_follows_every_form_of_node(harness, nodes, value):
         pytest.param(tries.encode([b"\x31" + KEY, b"\x05"]), id="leaf one nibble long"),
         pytest.param(tries.encode([b"\x20" + b"\x99" * 31, b"\x05"]), id="other leaf above the last nibble"),
         pytest.param(tries.encode([b"\x00", OTHER]), id="extension without a nibble"),
-        pytest.param(tries.encode([b"\x00", _branch(_1=[b"\x20", b"\x05"])]), id="embedded below no nibble"),
         pytest.param(tries.encode([b"\x00" + KEY, OTHER]), id="extension as long as the key"),
         pytest.param(tries.encode([b"\x00" + b"\x99" * 32, OTHER]), id="other extension as long as the key"),
         pytest.param(tries.encode([b"\x13", b""]), id="extension to nothing"),
@@ -189,6 +188,12 @@ def test_a_branch_below_the_last_nibble_is_refused(harness):
     last = tries.encode(_branch(_2=keccak(below)))
     root = _below(63, keccak(last))
     assert harness.call("verify", keccak(root), KEY, [root, last, below]) == INVALID
+
+
+def test_an_extension_without_a_nibble_is_refused_also_where_it_leads_somewhere(harness):
+    leaf = tries.leaf(KEY, b"\x05")
+    root = tries.encode([b"\x00", keccak(leaf)])
+    assert harness.call("verify", keccak(root), KEY, [root, leaf]) == INVALID
 
 
 def test_an_extension_below_the_last_nibble_is_refused(harness):
