@@ -29,6 +29,7 @@ from pydantic import (
 
 EIP_2935_WINDOW = 8191
 
+_KEY = re.compile(r"(?:0x)?[0-9a-fA-F]{64}")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -125,6 +126,11 @@ def _environment_reference(written: str) -> str:
     return written
 
 
+def _key_bytes(written: str) -> bytes:
+    """The key's 32 bytes; empty where it is none, for eth_account would quietly fill up a key that lost a digit."""
+    return bytes.fromhex(written.strip()[-64:]) if _KEY.fullmatch(written.strip()) else b""
+
+
 def _host(url: str) -> str:
     parts = urlsplit(url)
     host = parts.hostname or ""
@@ -190,12 +196,12 @@ class Signer(_Model):
                 ) from None
             where = str(self.keystore_file)
         elif self.key_file is not None:
-            key, where = _read(self.key_file).strip(), str(self.key_file)
+            key, where = _key_bytes(_read(self.key_file)), str(self.key_file)
         else:
             assert self.key is not None
             name = self.key[2:-1]
             try:
-                key, where = _variable(name, self._environ).strip(), name
+                key, where = _key_bytes(_variable(name, self._environ)), name
             except ValueError as error:
                 raise SignerError(f"The signer's key is missing: {error}.") from None
         try:
@@ -299,13 +305,13 @@ def load_chains(path: Path, environ: Mapping[str, str]) -> Chains:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ChainsError(path, [f"it is not TOML: {error}"]) from None
 
-    faults = [f"{key}: is not known here" for key in content if key not in {"chains", "connections"}]
+    faults: list[str] = []
     context = {"environ": environ, "folder": path.resolve().parent}
     chains = _tables(Chain, "chains", content, context, faults)
+    all_chains_read = not faults
     connections = _tables(Connection, "connections", content, context, faults)
-    if not content.get("chains"):
-        faults.append("chains: at least one is needed")
-    faults += _contradictions(content, chains, connections)
+    faults += [f"{key}: is not known here" for key in content if key not in {"chains", "connections"}]
+    faults += _contradictions(chains, connections, all_chains_read=all_chains_read)
     if faults:
         raise ChainsError(path, faults)
     return Chains(tuple(chains.values()), tuple(connections.values()))
@@ -319,7 +325,9 @@ def _tables(
     written = content.get(key, [])
     if not isinstance(written, list):
         faults.append(f"{key}: must be written as [[{key}]]")
-        return tables
+        written = []
+    elif not written and model is Chain:
+        faults.append(f"{key}: at least one is needed")
     for number, table in enumerate(written):
         place = f"{key}[{number}]"
         try:
@@ -332,7 +340,7 @@ def _tables(
 
 
 def _contradictions(
-    content: Mapping[str, Any], chains: Mapping[str, Chain], connections: Mapping[str, Connection]
+    chains: Mapping[str, Chain], connections: Mapping[str, Connection], *, all_chains_read: bool
 ) -> list[str]:
     faults = []
     seen: set[int] = set()
@@ -340,13 +348,6 @@ def _contradictions(
         if chain.id in seen:
             faults.append(f"{place}.id: {chain.id} is there twice")
         seen.add(chain.id)
-    # A chain that is itself faulty still counts as known: one fault should be told once.
-    written = content.get("chains")
-    known = seen | {
-        table["id"]
-        for table in (written if isinstance(written, list) else ())
-        if isinstance(table, dict) and isinstance(table.get("id"), int)
-    }
     pairs: set[tuple[int, int]] = set()
     for place, connection in connections.items():
         pair = (connection.source, connection.destination)
@@ -356,7 +357,8 @@ def _contradictions(
         faults += [
             f"{place}.{end}: no chain with id {getattr(connection, end)} is configured"
             for end in ("source", "destination")
-            if getattr(connection, end) not in known
+            # The id of a chain that could not be read may be the one that is missing: one fault is told once.
+            if all_chains_read and getattr(connection, end) not in seen
         ]
     destinations = {connection.destination for connection in connections.values()}
     faults += [
