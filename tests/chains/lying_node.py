@@ -48,6 +48,16 @@ def lying_node(answer: Callable[[Any], Any]) -> Iterator[str]:
             thread.join()
 
 
+def recording(into: list[Any], answer: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """`answer`, with each body that it is given added to `into`."""
+
+    def answer_and_record(body: Any) -> Any:
+        into.append(body)
+        return answer(body)
+
+    return answer_and_record
+
+
 def ask(url: str, body: Any) -> Any:
     """What the real node behind answers."""
     return requests.post(url, json=body, timeout=10).json()

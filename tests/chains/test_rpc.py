@@ -1,0 +1,595 @@
+import random
+import threading
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pytest
+from eth_account import Account
+from eth_utils.crypto import keccak
+
+from chains import nodes
+from chains.devchain import ACCOUNTS, DevChain
+from chains.errors import AlreadyKnown, read_refusal
+from chains.rpc import (
+    ChainError,
+    InsufficientFunds,
+    InvalidReply,
+    NodeUnavailable,
+    NonceTooLow,
+    ReplacementUnderpriced,
+    Reverted,
+    RpcRefused,
+    WrongChain,
+)
+from tests.chains.lying_node import Raw, ask, error, is_chain_id, lying_node, recording, result
+
+ALICE, BOB = (address for address, _ in ACCOUNTS[:2])
+CONTRACT = "0x" + "33" * 20
+# Nothing listens there: port 1 needs rights that no test has.
+DEAD = "http://127.0.0.1:1/secret-path"
+
+
+def signed(nonce: int, *, key: str = ACCOUNTS[0][1], value: int = 1, tip: int = 10**9) -> bytes:
+    return bytes(
+        Account.sign_transaction(
+            {
+                "chainId": 31337,
+                "nonce": nonce,
+                "to": BOB,
+                "value": value,
+                "gas": 21_000,
+                "maxFeePerGas": 20 * 10**9 + tip,
+                "maxPriorityFeePerGas": tip,
+            },
+            key,
+        ).raw_transaction
+    )
+
+
+def honest(body: Any) -> Any:
+    """Answers a chain id, and each other request with its own first parameter."""
+    if isinstance(body, list):
+        return [honest(one) for one in body]
+    return result(body, "0x7a69" if is_chain_id(body) else body["params"][0])
+
+
+def echoes(count: int) -> list[tuple[str, list[int]]]:
+    return [("echo", [number]) for number in range(count)]
+
+
+# --- Against a real node ----------------------------------------------------------------------------------------------
+
+
+def test_it_reads_headers_and_their_hashes(devchain, client_of):
+    devchain.mine(3)
+    client = client_of(devchain.url)
+    head = client.head()
+    assert head.number == devchain.head()
+    block = devchain.rpc("eth_getBlockByNumber", hex(head.number), False)
+    assert f"0x{head.hash.hex()}" == block["hash"]
+    assert client.header(head.number) == head
+    assert client.header_by_hash(head.hash) == head
+    finalized = client.header("finalized")
+    assert finalized is not None
+    assert finalized.number == head.number - 2
+
+
+def test_a_block_that_is_not_there_is_none(devchain, client_of):
+    client = client_of(devchain.url)
+    assert client.header(devchain.head() + 1) is None
+    assert client.header_by_hash(b"\1" * 32) is None
+    assert client.receipt(b"\1" * 32) is None
+
+
+def test_it_reads_state_at_a_block(devchain, client_of):
+    client = client_of(devchain.url)
+    before = client.head()
+    devchain.mine()  # What is set now belongs to the latest block at once.
+    devchain.rpc("anvil_setBalance", CONTRACT, hex(7))
+    devchain.rpc("anvil_setCode", CONTRACT, "0x6001")
+    devchain.mine()
+    assert client.balance(CONTRACT) == 7
+    assert client.balance(CONTRACT, before.number) == 0
+    assert client.balance(CONTRACT, before.hash) == 0
+    assert client.code(CONTRACT) == b"\x60\x01"
+    assert client.code(CONTRACT, before.number) == b""
+    assert client.nonce(CONTRACT) == 0
+
+
+def test_calls_tell_reverts_from_results(devchain, client_of):
+    client = client_of(devchain.url)
+    devchain.rpc("anvil_setCode", CONTRACT, "0x61dead60005260206000fd")  # Reverts with the word 0xdead.
+    word = (0xDEAD).to_bytes(32, "big")
+    with pytest.raises(Reverted) as caught:
+        client.eth_call(CONTRACT, b"")
+    assert caught.value.data == word
+    with pytest.raises(Reverted):
+        client.estimate_gas(ALICE, CONTRACT, b"")
+    reverted, empty = client.eth_calls([(CONTRACT, b""), (BOB, b"\1")])
+    assert isinstance(reverted, Reverted)
+    assert reverted.data == word
+    assert empty == b""
+
+
+def test_it_sends_transactions_and_reads_their_receipts(client_of):
+    with DevChain() as chain:
+        client = client_of(chain.url)
+        fees = client.fees()
+        assert fees.base_fee == client.head().base_fee_per_gas
+        assert fees.priority_fee > 0
+        assert client.estimate_gas(ALICE, BOB, b"") == 21_000
+        raw = signed(0)
+        tx_hash = client.send_raw(raw)
+        assert tx_hash == keccak(raw)
+        receipt = client.receipt(tx_hash)
+        assert receipt is not None
+        assert (receipt.tx_hash, receipt.status, receipt.gas_used, receipt.sender) == (tx_hash, 1, 21_000, ALICE)
+        assert receipt.contract_address is None
+        header = client.header(receipt.block_number)
+        assert header is not None
+        assert receipt.block_hash == header.hash
+        assert client.nonce(ALICE) == 1
+
+        assert client.send_raw(raw) == tx_hash, "in a block already: sending it again is a success"
+        with pytest.raises(NonceTooLow):
+            client.send_raw(signed(0, value=2))
+        with pytest.raises(InsufficientFunds):
+            client.send_raw(signed(1, value=10**30))
+
+        chain.rpc("evm_setAutomine", False)
+        waiting = signed(1, tip=2 * 10**9)
+        assert client.send_raw(waiting) == keccak(waiting)
+        assert client.receipt(keccak(waiting)) is None
+        assert client.send_raw(waiting) == keccak(waiting), "waiting already: sending it again is a success"
+        with pytest.raises(ReplacementUnderpriced):
+            client.send_raw(signed(1, tip=10**9))
+
+
+def test_proofs_come_in_order_and_in_bounded_batches(devchain, client_of):
+    client = client_of(devchain.url)
+    head = client.head()
+    addresses = [f"0x{number:040x}" for number in range(1, nodes.BATCH_SIZE + 20)]
+    proofs = client.proofs(head.number, head.hash, [(address, [1, 2]) for address in addresses])
+    assert [proof.address for proof in proofs if not isinstance(proof, RpcRefused)] == addresses
+    assert all(not isinstance(proof, RpcRefused) and proof.nodes for proof in proofs)
+
+
+def test_proofs_of_an_unknown_block_are_refused(devchain, client_of):
+    (refused,) = client_of(devchain.url).proofs(10**6, b"\1" * 32, [(ALICE, [])])
+    assert isinstance(refused, RpcRefused)
+    assert not refused.may_pass
+
+
+def test_a_node_that_takes_no_block_hash_is_asked_by_number(devchain, client_of):
+    asked = []
+
+    def answer(body):
+        if not is_chain_id(body):
+            asked.append(body["params"][2])
+            if isinstance(body["params"][2], dict):
+                return error(body, -32602, "invalid argument 2")
+        return ask(devchain.url, body)
+
+    with lying_node(answer) as url:
+        client = client_of(url)
+        (proof,) = client.proofs(1, b"\1" * 32, [(ALICE, [])])
+    assert not isinstance(proof, RpcRefused)
+    assert asked == [{"blockHash": "0x" + "01" * 32}, "0x1"]
+
+
+# --- Nodes that fail --------------------------------------------------------------------------------------------------
+
+
+def test_a_dead_node_is_passed_over_and_rests(devchain, client_of):
+    now = 0.0
+    tried: list[Any] = []
+    with lying_node(recording(tried, lambda _: Raw(status=503))) as broken:
+        client = client_of(broken, devchain.url, clock=lambda: now)
+        for _ in range(3):
+            assert client.head().number == devchain.head()
+        assert len(tried) == 1
+        now = 1.5
+        client.head()
+        assert len(tried) == 2, "rested for a second"
+        now = 3.0
+        client.head()
+        assert len(tried) == 2, "and now for two"
+        now = 3.6
+        client.head()
+        assert len(tried) == 3
+
+
+def test_a_node_that_comes_back_is_used_again(client_of):
+    now, status = 0.0, 503
+    with lying_node(lambda body: Raw(status=status) if status != 200 else honest(body)) as url:
+        client = client_of(url, clock=lambda: now)
+        with pytest.raises(NodeUnavailable):
+            client.call("echo", 1)
+        status = 200
+        assert client.call("echo", 1) == 1, "the only node is asked even while it should rest"
+
+
+def test_no_error_or_representation_shows_a_url(client_of):
+    with lying_node(lambda _: Raw(status=500)) as url:
+        client = client_of(DEAD, f"{url}/secret-path?key=secret-key", "http://user:secret-word@127.0.0.1:1")
+        with pytest.raises(NodeUnavailable) as caught:
+            client.head()
+    shown = "".join([repr(client), *traceback.format_exception(caught.value), repr(client._nodes.__dict__)])
+    assert "127.0.0.1:1 can't be reached" in str(caught.value)
+    assert "HTTP status 500" in str(caught.value)
+    assert "secret" not in shown
+    cause: BaseException | None = caught.value
+    while cause is not None:
+        assert "secret" not in str(cause)
+        cause = cause.__cause__ or cause.__context__
+
+
+def test_a_node_of_another_chain_is_never_used(devchain, client_of):
+    client = client_of(devchain.url, chain_id=1)
+    with pytest.raises(WrongChain, match=r"is a node of chain 31337, not of 1\."):
+        client.send_raw(signed(0))
+    assert client_of(devchain.url).nonce(ALICE) == 0
+
+
+def test_a_node_of_another_chain_is_passed_over(devchain, client_of):
+    asked: list[Any] = []
+    with lying_node(recording(asked, lambda body: result(body, "0x1"))) as other:
+        assert client_of(other, devchain.url).head().number == devchain.head()
+    assert [body["method"] for body in asked] == ["eth_chainId"]
+
+
+def test_the_chain_id_is_asked_once_for_a_node_that_works(client_of):
+    asked: list[Any] = []
+    with lying_node(recording(asked, honest)) as url:
+        client = client_of(url)
+        for number in range(3):
+            client.call("echo", number)
+    assert [body["method"] for body in asked] == ["eth_chainId", "echo", "echo", "echo"]
+
+
+def test_a_node_that_does_not_answer_in_time_is_unavailable(client_of):
+    release = threading.Event()
+    with lying_node(lambda body: release.wait(10) and honest(body)) as url:
+        client = client_of(url, timeout_seconds=0.1)
+        with pytest.raises(NodeUnavailable, match=r"did not answer within 0\.1 seconds"):
+            client.head()
+        release.set()
+
+
+@pytest.mark.parametrize(
+    ("raw", "fault"),
+    [
+        (Raw(status=429), "HTTP status 429"),
+        (Raw(status=401), "HTTP status 401"),
+        (Raw(status=301, headers={"Location": "/elsewhere"}), "HTTP status 301"),
+        (Raw(b"<html>"), "not JSON"),
+        (Raw(b""), "not JSON"),
+        (Raw(b"[" * 200_000), "not JSON"),
+        (Raw(b"1"), "belongs to no request"),
+        (Raw(b"[]"), "without a reply"),
+        (Raw(b"{}"), "belongs to no request"),
+        (Raw(b"x", headers={"Content-Length": "100"}), "can't be reached|broke off"),
+    ],
+)
+def test_garbage_makes_a_node_unavailable(client_of, raw, fault):
+    with lying_node(lambda _: raw) as url, pytest.raises(NodeUnavailable, match=fault):
+        client_of(url).head()
+
+
+def test_a_reply_without_end_is_cut_off(client_of, monkeypatch):
+    monkeypatch.setattr(nodes, "MAX_REPLY_BYTES", 1000)
+    with (
+        lying_node(lambda body: honest(body) if is_chain_id(body) else result(body, "x" * 2000)) as url,
+        pytest.raises(InvalidReply, match="more than 1000 bytes"),
+    ):
+        client_of(url).call("echo", 1)
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (-32005, "daily request count exceeded"),
+        (429, "slow down"),
+        (-32000, "Too Many Requests"),
+        (-32000, "Your app has exceeded its compute units per second capacity"),
+        (-32000, "rate limit reached"),
+    ],
+)
+def test_a_node_that_limits_our_requests_is_passed_over(devchain, client_of, code, message):
+    with lying_node(lambda body: error(body, code, message)) as limited:
+        assert client_of(limited, devchain.url).head().number == devchain.head()
+        with pytest.raises(NodeUnavailable, match="limits our requests"):
+            client_of(limited).head()
+
+
+def test_what_one_node_refuses_another_may_serve(devchain, client_of):
+    def pruned(body):
+        return honest(body) if is_chain_id(body) else error(body, -32000, "missing trie node")
+
+    with lying_node(pruned) as url:
+        client = client_of(url, devchain.url)
+        head = client.head()
+        (proof,) = client.proofs(head.number, head.hash, [(ALICE, [])])
+        assert not isinstance(proof, RpcRefused)
+        with pytest.raises(RpcRefused, match="missing trie node") as caught:
+            client_of(url).head()
+        assert not caught.value.may_pass
+        with pytest.raises(RpcRefused, match="missing trie node") as caught:
+            client_of(url, DEAD).head()
+        assert caught.value.may_pass, "the dead node might have served it"
+
+
+def test_a_revert_is_asked_of_one_node_only(devchain, client_of):
+    asked: list[Any] = []
+
+    def answer(body):
+        return honest(body) if is_chain_id(body) else error(body, 3, "execution reverted", "0x1234")
+
+    reverting = recording(asked, answer)
+    with lying_node(reverting) as first, lying_node(reverting) as second, pytest.raises(Reverted) as caught:
+        client_of(first, second).eth_call(CONTRACT, b"")
+    assert caught.value.data == b"\x12\x34"
+    assert len(asked) == 2
+
+
+# --- Nodes that lie ---------------------------------------------------------------------------------------------------
+
+
+def lying_about(url: str, **changes: Any) -> AbstractContextManager[str]:
+    """A node in front of a real one, with some fields of its results changed."""
+
+    def answer(body):
+        reply = ask(url, body)
+        if isinstance(reply, dict) and isinstance(reply.get("result"), dict):
+            reply["result"] |= changes
+        return reply
+
+    return lying_node(answer)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("stateRoot", "0x" + "ab" * 32),
+        ("timestamp", "0x1"),
+        ("hash", "0x" + "ab" * 32),
+        ("hash", None),
+        ("withdrawalsRoot", None),
+        ("number", "latest"),
+    ],
+)
+def test_a_header_that_is_not_its_hash_is_a_lie(devchain, client_of, field, value):
+    with lying_about(devchain.url, **{field: value}) as liar:
+        with pytest.raises(InvalidReply):
+            client_of(liar).head()
+        assert client_of(liar, devchain.url).head().number == devchain.head()
+
+
+def test_another_block_than_was_asked_for_is_a_lie(devchain, client_of):
+    devchain.mine(2)
+    first = devchain.rpc("eth_getBlockByNumber", "0x1", False)
+    with lying_about(devchain.url, **first) as liar:
+        client = client_of(liar)
+        assert client.header(1) is not None
+        with pytest.raises(InvalidReply, match="another block"):
+            client.header(2)
+        with pytest.raises(InvalidReply, match="another block"):
+            client.header_by_hash(bytes.fromhex(devchain.rpc("eth_getBlockByNumber", "0x2", False)["hash"][2:]))
+
+
+def test_a_receipt_or_hash_of_another_transaction_is_a_lie(devchain, client_of):
+    receipt = {
+        "transactionHash": "0x" + "01" * 32,
+        "blockNumber": "0x1",
+        "blockHash": "0x" + "02" * 32,
+        "status": "0x1",
+        "gasUsed": "0x5208",
+        "effectiveGasPrice": "0x1",
+        "contractAddress": None,
+        "from": ALICE,
+    }
+
+    def answer(body):
+        if body["method"] == "eth_sendRawTransaction":
+            return result(body, "0x" + "01" * 32)
+        return result(body, receipt) if body["method"] == "eth_getTransactionReceipt" else honest(body)
+
+    with lying_node(answer) as liar:
+        client = client_of(liar)
+        assert client.receipt(b"\1" * 32) is not None
+        with pytest.raises(InvalidReply, match="another transaction's receipt"):
+            client.receipt(b"\2" * 32)
+        with pytest.raises(InvalidReply, match="another transaction's hash"):
+            client.send_raw(signed(0))
+
+
+@pytest.mark.parametrize("value", [None, 1, "1", "0x", "0xzz", "-0x1", "0x" + "1" * 65, ["0x1"]])
+def test_a_balance_that_is_no_quantity_is_nonsense(client_of, value):
+    with (
+        lying_node(lambda body: honest(body) if is_chain_id(body) else result(body, value)) as liar,
+        pytest.raises(InvalidReply, match="eth_getBalance with not a hexadecimal quantity"),
+    ):
+        client_of(liar).balance(ALICE)
+
+
+@pytest.mark.parametrize(
+    "proof",
+    [
+        None,
+        [],
+        {"accountProof": None, "storageProof": [{"key": "0x1", "proof": []}]},
+        {"accountProof": ["0x1"], "storageProof": [{"key": "0x1", "proof": []}]},
+        {"accountProof": [], "storageProof": []},
+        {"accountProof": [], "storageProof": [{"key": "0x2", "proof": []}]},
+        {"accountProof": [], "storageProof": [{"key": "0x1", "proof": []}, {"key": "0x1", "proof": []}]},
+        {"accountProof": [], "storageProof": [{"key": "0x1"}]},
+        {"accountProof": [], "storageProof": ["0x1"]},
+    ],
+)
+def test_a_proof_of_something_else_is_nonsense(client_of, proof):
+    with (
+        lying_node(lambda body: honest(body) if is_chain_id(body) else result(body, proof)) as liar,
+        pytest.raises(InvalidReply),
+    ):
+        client_of(liar).proofs(1, b"\1" * 32, [(ALICE, [1])])
+
+
+# --- Batches ----------------------------------------------------------------------------------------------------------
+
+
+def test_replies_are_matched_by_id_whatever_their_order(client_of):
+    shuffle = random.Random(1)
+
+    def answer(body):
+        replies = honest(body)
+        if isinstance(replies, list):
+            shuffle.shuffle(replies)
+        return replies
+
+    with lying_node(answer) as url:
+        assert client_of(url).batch(echoes(120)) == list(range(120))
+
+
+def test_batches_are_bounded(client_of):
+    sizes = []
+
+    def answer(body):
+        if isinstance(body, list):
+            sizes.append(len(body))
+        return honest(body)
+
+    with lying_node(answer) as url:
+        assert client_of(url).batch(echoes(120)) == list(range(120))
+        assert client_of(url).batch([]) == []
+    assert sizes == [50, 50, 20]
+
+
+@pytest.mark.parametrize("limit", [1, 7, 10])
+def test_a_node_with_a_lower_limit_gets_smaller_batches(client_of, limit):
+    def answer(body):
+        if isinstance(body, list) and len(body) > limit:
+            return {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "batch too large"}}
+        return honest(body)
+
+    with lying_node(answer) as url:
+        assert client_of(url).batch(echoes(60)) == list(range(60))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "fault"),
+    [
+        (lambda replies: replies[1:], "without a reply"),
+        (lambda replies: [replies[0], *replies], "belongs to no request"),
+        (lambda replies: [*replies[1:], {**replies[0], "id": 10**9}], "belongs to no request"),
+        (lambda replies: [*replies[1:], {**replies[0], "id": str(replies[0]["id"])}], "belongs to no request"),
+        (lambda replies: [*replies[1:], {**replies[0], "id": True}], "belongs to no request"),
+        (lambda replies: [*replies[1:], {**replies[0], "id": None}], "belongs to no request"),
+        (lambda replies: [*replies[1:], "reply"], "belongs to no request"),
+        (lambda replies: [*replies[1:], {"id": replies[0]["id"]}], "neither a result nor an error"),
+        (lambda replies: [*replies[1:], {"id": replies[0]["id"], "error": "no"}], "neither a result nor an error"),
+        (lambda replies: replies[0], "without a reply"),
+    ],
+)
+def test_a_batch_with_replies_amiss_is_refused_whole(client_of, spoil, fault):
+    with (
+        lying_node(lambda body: spoil(honest(body)) if isinstance(body, list) else honest(body)) as url,
+        pytest.raises(InvalidReply, match=fault),
+    ):
+        client_of(url).batch(echoes(5))
+
+
+def test_a_refusal_takes_the_place_of_its_result_alone(devchain, client_of):
+    first, refused, last = client_of(devchain.url).batch([("eth_chainId", []), ("nonsense", []), ("eth_chainId", [])])
+    assert first == last == "0x7a69"
+    assert isinstance(refused, RpcRefused)
+    assert refused.code == -32601
+
+
+def test_what_one_node_answered_is_not_asked_of_the_next(client_of):
+    asked: list[int] = []
+
+    def half(body):
+        if isinstance(body, list):
+            return [honest(one) if one["params"][0] % 2 else error(one, -32000, "not here") for one in body]
+        return honest(body)
+
+    def rest(body):
+        asked.extend(one["params"][0] for one in body if isinstance(body, list))
+        return honest(body)
+
+    with lying_node(half) as first, lying_node(rest) as second:
+        assert client_of(first, second).batch(echoes(10)) == list(range(10))
+    assert asked == [0, 2, 4, 6, 8]
+
+
+def test_many_threads_may_share_a_client(client_of):
+    with lying_node(honest) as url:
+        client = client_of(url)
+        with ThreadPoolExecutor(8) as pool:
+            batches = list(pool.map(lambda _: client.batch(echoes(60)), range(24)))
+    assert batches == [list(range(60))] * 24
+
+
+# --- Refusals of transactions, in the words of each kind of node ------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("already known", AlreadyKnown),
+        ("AlreadyKnown", AlreadyKnown),
+        ("Known transaction", AlreadyKnown),
+        ("existing tx with same hash", AlreadyKnown),
+        ("transaction already imported", AlreadyKnown),
+        ("nonce too low: next nonce 5, tx nonce 4", NonceTooLow),
+        ("Nonce too low", NonceTooLow),
+        ("NONCE_TOO_LOW", NonceTooLow),
+        ("OldNonce", NonceTooLow),
+        ("replacement transaction underpriced: new tx gas fee cap 1 < 2 queued", ReplacementUnderpriced),
+        ("ReplacementNotAllowed", ReplacementUnderpriced),
+        ("could not replace existing tx", ReplacementUnderpriced),
+        ("insufficient funds for gas * price + value: balance 0, tx cost 1", InsufficientFunds),
+        ("InsufficientFunds, Account balance: 0, cumulative cost: 1", InsufficientFunds),
+        ("Upfront cost exceeds account balance", InsufficientFunds),
+        ("transaction underpriced", RpcRefused),
+        ("nonce too high", RpcRefused),
+        ("exceeds block gas limit", RpcRefused),
+    ],
+)
+def test_refused_transactions_are_told_apart(message, kind):
+    refusal = read_refusal("host", "eth_sendRawTransaction", {"code": -32000, "message": message})
+    assert type(refusal) is kind
+    assert refusal.message == message
+
+
+@pytest.mark.parametrize(
+    ("given", "data"),
+    [
+        ({"code": 3, "message": "execution reverted", "data": "0x12"}, b"\x12"),
+        ({"code": -32015, "message": "VM execution error.", "data": "Reverted 0x12"}, b"\x12"),
+        ({"code": -32000, "message": "execution reverted"}, b""),
+        ({"code": -32000, "message": "VM Exception: revert", "data": {"data": "0x12"}}, b"\x12"),
+        ({"code": 3, "message": "execution reverted: rate limit", "data": "0x12"}, b"\x12"),
+        ({"code": 3, "message": "execution reverted: insufficient funds", "data": 12}, b""),
+    ],
+)
+def test_reverts_are_known_in_every_form(given, data):
+    refusal = read_refusal("host", "eth_call", given)
+    assert isinstance(refusal, Reverted)
+    assert refusal.data == data
+
+
+def test_the_words_of_a_node_are_bounded_and_printable():
+    refusal = read_refusal("host", "eth_call", {"code": True, "message": "a\n\x1b[31m" + "b" * 10_000})
+    assert refusal.code == 0
+    assert refusal.message.isprintable()
+    assert len(refusal.message) <= 300
+
+
+def test_every_error_is_a_chain_error():
+    for kind in (WrongChain, InvalidReply, Reverted, NonceTooLow):
+        assert issubclass(kind, ChainError)
+    assert issubclass(WrongChain, NodeUnavailable)
+    assert issubclass(Reverted, RpcRefused)
