@@ -15,6 +15,7 @@ from django.conf import settings
 from django.db.models import Q
 from django.utils import timezone
 
+from accounts.addresses import may_sign_in
 from accounts.models import ApiKey, User
 
 PREFIX = "bqs_"
@@ -44,12 +45,14 @@ def reveal(key: ApiKey) -> str | None:
 
 
 def authenticate(raw: str) -> ApiKey | None:
-    """The key (with its user) that `raw` is, or None if it is unknown or revoked. The same work for every wrong key."""
+    """The key (with its user) that `raw` is, or None if it is unknown, revoked or no longer allowed."""
     digest = _digest(raw)
     del raw  # A debug page shows local variables, and the statements below may fail.
     key = ApiKey.objects.select_related("user").filter(key_hash=digest, revoked_at=None).first()
-    if key:
-        _note_use(key)
+    # An address that the operator has struck from the list since must not go on with the keys it has.
+    if key is None or not may_sign_in(key.user.address):
+        return None
+    _note_use(key)
     return key
 
 

@@ -144,6 +144,9 @@ LOGIN_URL = "accounts:sign_in"
 SIGN_IN_SECONDS = 10 * 60  # how long a sign-in message may be answered
 SESSION_COOKIE_AGE = 14 * 24 * 3600
 
+# Programs that lack the token get JSON, like every other answer to them.
+CSRF_FAILURE_VIEW = "accounts.views.csrf_failure"
+
 # --- Security ---------------------------------------------------------------------------------------------------------
 
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = _https
@@ -186,7 +189,7 @@ USE_TZ = True
 TIME_ZONE = "UTC"
 
 STATIC_URL = "static/"
-STATIC_ROOT = BASE_DIR / "staticfiles"
+STATIC_ROOT = STATE_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
@@ -208,5 +211,8 @@ LOGGING = {
         # Django mails admins and logs to its own handler by default; one place for all logs is enough.
         "django": {"handlers": [], "propagate": True},
         "django.server": {"handlers": [], "propagate": True},
+        # At DEBUG these log the URLs of nodes, which may hold a provider's key.
+        "urllib3": {"level": "INFO"},
+        "web3": {"level": "INFO"},
     },
 }

@@ -7,4 +7,5 @@ from queries.api import api
 urlpatterns = [
     path("", api.urls),
     path("", include("accounts.urls")),
+    path("", include("explorer.urls")),
 ]

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from eth_utils.address import is_checksum_address, to_checksum_address
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
+from accounts.addresses import checksummed
 from chains.config import Chains
 from queries import strict_json
 from queries.models import AccountField
@@ -21,7 +21,6 @@ MAX_FAULTS_LISTED = 1000
 _MAX_ECHO = 80
 _MAX_BLOCK_NUMBER = (1 << 63) - 1
 _DECIMAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}", re.ASCII)
 # Clients match this beginning.
 _ADDRESS_FAULT = "Invalid account address or ENS"
 
@@ -128,12 +127,13 @@ def _address(value: object) -> str:
     text = value if isinstance(value, str) else ""
     if "." in text:
         raise _unsupported(f"{_ADDRESS_FAULT}: names are not supported yet, send the address of {_shown(text)}.")
-    if not _ADDRESS.fullmatch(text):
-        raise _invalid(f"{_ADDRESS_FAULT}: {_shown(value)} is not 0x and 40 hexadecimal digits.")
-    digits = text[2:]
-    if digits not in (digits.lower(), digits.upper()) and not is_checksum_address(text):
-        raise _invalid(f"{_ADDRESS_FAULT}: {_shown(value)} has a wrong EIP-55 checksum; copy it again.")
-    return to_checksum_address(text.lower())
+    address = checksummed(text)
+    if address is None:
+        raise _invalid(
+            f"{_ADDRESS_FAULT}: {_shown(value)} is not 0x and 40 hexadecimal digits, with the right EIP-55 checksum if "
+            "they are in mixed case."
+        )
+    return address
 
 
 def _fee(value: object) -> int:

@@ -17,6 +17,12 @@ def forget_configured_chains() -> Iterator[None]:
     configured.forget_chains()
 
 
+@pytest.fixture(autouse=True)
+def pages_without_collected_files(settings, tmp_path) -> None:
+    settings.STATIC_ROOT = str(tmp_path)
+    settings.STORAGES = {"staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}}
+
+
 @pytest.fixture
 def chain() -> Iterator[DevChain]:
     """A fresh chain of a few blocks that mines a block for each transaction."""

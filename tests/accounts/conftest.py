@@ -9,12 +9,6 @@ from tests.accounts.wallets import ALICE, sign
 DEAD_NODE = "http://127.0.0.1:1"  # Nothing listens on port 1.
 
 
-@pytest.fixture(autouse=True)
-def _pages_without_collected_files(settings, tmp_path):
-    settings.STATIC_ROOT = str(tmp_path)
-    settings.STORAGES = {"staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}}
-
-
 @pytest.fixture
 def configure_chains(settings, tmp_path):
     """Configures chains by (id, test network, RPC URLs); those named as destinations are connected to themselves."""

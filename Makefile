@@ -1,0 +1,79 @@
+# Every command of this project. `make help` lists them. Each sets up what it needs and does so only once.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+# The Python to make the virtual environment with; 3.11 or newer.
+PYTHON ?= python3
+BIN := .venv/bin
+# Node and npm come from the virtual environment, whatever else is installed.
+NODE_PATH_FIRST := PATH="$(CURDIR)/$(BIN):$$PATH"
+
+# Where `make run` listens, and with how many processes and threads.
+BIND ?= 127.0.0.1:8000
+WEB_PROCESSES ?= 2
+WEB_THREADS ?= 4
+
+.PHONY: help demo test lint format run check-contracts contracts lock clean
+
+help: ## List the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
+
+demo: .venv/ready node_modules/ready ## Prove a balance on a development chain and show it (ONCE=1: stop after that)
+	@$(BIN)/python -m demo $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
+
+test: lint ## Run all checks and tests
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: .venv/ready node_modules/ready ## Check formatting, style, types, settings, migrations and contract artifacts
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy .
+	BASE_URL=https://example.org STATE_DIR="$$(mktemp -d)" $(BIN)/python manage.py check --deploy --fail-level WARNING
+	STATE_DIR="$$(mktemp -d)" $(BIN)/python manage.py makemigrations --check --dry-run
+
+format: .venv/ready ## Format the Python code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+run: .venv/ready ## Run web server and worker against the chains in chains.toml
+	@$(BIN)/python manage.py migrate --no-input -v 0
+	@$(BIN)/python manage.py collectstatic --no-input -v 0
+	@trap 'kill 0' INT TERM EXIT; \
+	$(BIN)/python manage.py runworker & \
+	$(BIN)/gunicorn --config config/gunicorn.py --bind $(BIND) --workers $(WEB_PROCESSES) --threads $(WEB_THREADS) config.wsgi & \
+	wait
+
+contracts: .venv/ready node_modules/ready ## Compile the contracts into contracts/artifacts
+	$(NODE_PATH_FIRST) $(BIN)/python -m contracts.build
+
+lock: ## Pin the Python dependencies anew, from pyproject.toml
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/pip install --quiet uv
+	.venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+		pyproject.toml -o requirements.txt
+	.venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+		-c requirements.txt pyproject.toml --extra dev -o requirements-dev.txt
+	rm -r .venv-lock
+
+clean: ## Remove what the commands above have made
+	rm -rf .venv node_modules .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+# --- Set-up -----------------------------------------------------------------------------------------------------------
+
+.venv/ready: requirements-dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "This needs Python 3.11 or newer; name one with make PYTHON=/path/to/python3."; exit 1; }
+	@$(PYTHON) -m venv .venv >/dev/null 2>&1 \
+		|| { echo "Python's venv module is missing; on Debian: apt-get install python3-venv"; exit 1; }
+	@echo "Installing the Python dependencies (about a minute) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt 2>.venv/pip.log \
+		|| { tail -n 3 .venv/pip.log; echo "The Python dependencies could not be installed: is there a network? All of it is in .venv/pip.log"; exit 1; }
+	@touch $@
+
+node_modules/ready: package-lock.json .venv/ready
+	@echo "Installing the development chain and the Solidity compiler ..."
+	@$(NODE_PATH_FIRST) npm ci --silent --ignore-scripts --no-audit --no-fund \
+		|| { echo "The npm packages could not be installed: is there a network? $(BIN)/npm ci says more."; exit 1; }
+	@touch $@

@@ -1,0 +1,66 @@
+"""Child processes that end with us, whatever ends us."""
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from typing import IO
+
+# Kills a process group and removes a folder as soon as its own standard input ends, which it does when the parent is
+# gone, whatever killed it. A death signal (PR_SET_PDEATHSIG) would also fire when merely the thread that started the
+# child ends, and exists on Linux alone.
+_GUARD = 'cat >/dev/null; kill -s KILL -- "-$1"; [ -z "$2" ] || rm -rf -- "$2"'
+
+
+class GuardedProcess:
+    """A running command in a process group of its own: Ctrl-C at the terminal reaches us, and we end it in order.
+
+    `folder` is removed with it. Raises `OSError` when the command can't be started.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        stdout: int | IO[bytes] = subprocess.DEVNULL,
+        folder: str = "",
+        stop_seconds: float = 5,
+    ) -> None:
+        self._folder, self._stop_seconds = folder, stop_seconds
+        self._process = subprocess.Popen(  # noqa: S603 - our own arguments, and no shell.
+            command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT, env=dict(env), process_group=0
+        )
+        self._guard = subprocess.Popen(  # noqa: S603 - as above; the script is a constant.
+            ["/bin/sh", "-c", _GUARD, "guard", str(self._process.pid), folder],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            process_group=0,
+        )
+
+    @property
+    def output(self) -> IO[bytes]:
+        """What it prints, where `stdout` is a pipe."""
+        assert self._process.stdout is not None
+        return self._process.stdout
+
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def stop(self) -> None:
+        """End the whole group, politely first. Harmless when it has ended already."""
+        self._guard.kill()
+        self._guard.communicate()
+        for ending in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(self._process.pid, ending)
+                self._process.wait(self._stop_seconds)
+            except ProcessLookupError:
+                self._process.wait()
+            except subprocess.TimeoutExpired:
+                continue
+            break
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,0 +1,89 @@
+"""The service as a program uses it: signs a wallet in, takes its key, submits a batch, follows it, reads the fact."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import requests
+from eth_account import Account
+from eth_account.messages import encode_defunct
+
+# `accountField(address,uint256,uint8)`, and the number of BALANCE in it.
+ACCOUNT_FIELD_SELECTOR = "7177899b"
+BALANCE = 1
+
+
+class ClientError(Exception):
+    """The service answered something else than was hoped for; a sentence."""
+
+
+def take_api_key(base_url: str, address: str, private_key: str, chain_id: int) -> str:
+    """Sign in with a wallet and return the API key that the dashboard shows."""
+    session = requests.Session()
+    session.headers.update({"Accept": "application/json", "Referer": f"{base_url}/sign-in"})
+    _ok(session.get(f"{base_url}/sign-in", headers={"Accept": "text/html"}, timeout=10))
+    session.headers["X-CSRFToken"] = session.cookies["csrftoken"]
+    asked = session.post(f"{base_url}/sign-in/message", json={"address": address, "chainId": chain_id}, timeout=10)
+    message = _ok(asked).json()["message"]
+    signature = Account.sign_message(encode_defunct(text=message), private_key).signature.to_0x_hex()
+    _ok(session.post(f"{base_url}/sign-in/verify", json={"message": message, "signature": signature}, timeout=10))
+    # The token changes when one signs in.
+    session.headers["X-CSRFToken"] = session.cookies["csrftoken"]
+    key = _ok(session.get(f"{base_url}/dashboard", timeout=10)).json()["keys"][0]
+    revealed = session.post(f"{base_url}/dashboard/keys/{key['id']}/reveal", timeout=10)
+    api_key: str = _ok(revealed).json()["apiKey"]
+    return api_key
+
+
+def submit(base_url: str, api_key: str, body: dict[str, Any]) -> str:
+    """The `internalId` of the submitted batch."""
+    answer = requests.post(f"{base_url}/submit-batch-query", headers={"api-key": api_key}, json=body, timeout=10)
+    internal_id: str = _ok(answer).json()["internalId"]
+    return internal_id
+
+
+def follow(
+    base_url: str, api_key: str, internal_id: str, show: Callable[[dict[str, Any]], None], seconds: float
+) -> None:
+    """Wait until the batch is DONE. Raises `ClientError` when it is rejected or takes longer than `seconds`."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        # Read before the status: what is shown at the end is then never behind it.
+        status = _ok(
+            requests.get(
+                f"{base_url}/batch-query-status",
+                headers={"api-key": api_key},
+                params={"batchQueryId": internal_id},
+                timeout=10,
+            )
+        ).json()
+        show(_ok(requests.get(f"{base_url}/explorer/query/{internal_id}.json", timeout=10)).json())
+        if status["queryStatus"] == "DONE":
+            return
+        if status["queryStatus"] == "REJECTED":
+            raise ClientError(f"The batch was rejected: {status['error']}")
+        time.sleep(0.25)
+    raise ClientError(f"The batch is not DONE after {seconds:.0f} s; its page says what it waits for.")
+
+
+def account_field(rpc_url: str, registry: str, address: str, block: int, field: int) -> bytes:
+    """The word that the facts registry returns, read as any contract would."""
+    data = f"0x{ACCOUNT_FIELD_SELECTOR}{int(address, 16):064x}{block:064x}{field:064x}"
+    return bytes.fromhex(rpc(rpc_url, "eth_call", {"to": registry, "data": data}, "latest")[2:])
+
+
+def rpc(url: str, method: str, *params: Any) -> Any:
+    reply = requests.post(url, json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, timeout=10).json()
+    if "error" in reply:
+        raise ClientError(f"The chain refused {method}: {reply['error']['message']}")
+    return reply["result"]
+
+
+def _ok(response: requests.Response) -> requests.Response:
+    if response.status_code != requests.codes.ok:
+        try:
+            sentence = response.json()["error"]
+        except (ValueError, KeyError):
+            sentence = f"HTTP status {response.status_code}"
+        raise ClientError(f"The service answered at {response.url.partition('?')[0]}: {sentence}")
+    return response
