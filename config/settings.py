@@ -80,7 +80,7 @@ TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "DIRS": [BASE_DIR / "templates"],
-        "APP_DIRS": False,
+        "APP_DIRS": True,  # for the docs page of the API
         "OPTIONS": {
             "context_processors": [
                 "django.template.context_processors.request",

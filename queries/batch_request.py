@@ -55,9 +55,12 @@ class InvalidRequest(ValueError):
         return self.faults[0].message + (f" ({more} more in details)" if more else "")
 
 
+def _shortened(text: str) -> str:
+    return text if len(text) <= _MAX_ECHO else text[: _MAX_ECHO - 1] + "…"
+
+
 def _shown(value: object) -> str:
-    text = value if isinstance(value, str) else type(value).__name__
-    return repr(text if len(text) <= _MAX_ECHO else text[: _MAX_ECHO - 1] + "…")
+    return repr(_shortened(value if isinstance(value, str) else type(value).__name__))
 
 
 def _invalid(message: str) -> PydanticCustomError:
@@ -263,7 +266,7 @@ def _known_destination(value: Any, chains: Chains) -> int | None:
 
 
 def _fault(error: ErrorDetails) -> Fault:
-    parts = [str(part) for part in error["loc"] if part != "[key]"]
+    parts = [_shortened(str(part)) for part in error["loc"] if part != "[key]"]
     path = "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)
     if error["type"] in (INVALID, UNSUPPORTED):
         return Fault(path, error["msg"], error["type"])

@@ -6,6 +6,7 @@ import pytest
 
 from chains.devchain import DevChain
 from config import chains as configured
+from proving.deployment import deploy
 from tests.service import chains_toml
 
 
@@ -34,8 +35,6 @@ def chain() -> Iterator[DevChain]:
 @pytest.fixture
 def service(chain: DevChain, db, settings, tmp_path) -> DevChain:
     """The service, connected to `chain`, with the facts registry deployed."""
-    from proving.deployment import deploy
-
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     deploy(31337, 31337)
     return chain

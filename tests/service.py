@@ -43,13 +43,15 @@ block_hash_source = "native"
     return path
 
 
-def request(*accounts: str, block: int, props: list[str] | None = None, fee: int = 0, chain_id: int = 31337) -> dict[str, Any]:
+def request(
+    *accounts: str, block: int, props: list[str] | None = None, fee: int = 0, chain_id: int = 31337
+) -> dict[str, Any]:
     """The specification's example, for these accounts."""
     entry = {"props": props or ["BALANCE"], "slots": []}
     return {
         "destinationChainId": str(chain_id),
         "fee": str(fee),
-        "data": {str(chain_id): {f"block:{block}": {"accounts": {account: entry for account in accounts}}}},
+        "data": {str(chain_id): {f"block:{block}": {"accounts": dict.fromkeys(accounts, entry)}}},
     }
 
 

@@ -1,7 +1,5 @@
 """The four steps, on a real chain."""
 
-import pytest
-
 from queries.models import BatchStatus, Step, StepKind, StepStatus
 from tests.service import ALICE, a_key, request, submit, work_until_done
 

@@ -1,0 +1,120 @@
+"""`GET /batch-query-status`, `GET /chain-connections`, and what surrounds them."""
+
+import pytest
+from django.test import Client
+
+from accounts import keys
+from queries import progress
+from queries.models import Batch, Block, Query, StepKind
+from tests.service import ALICE, request, submit
+
+
+@pytest.fixture
+def batch(key) -> Batch:
+    return submit(key, request(ALICE, block=1))
+
+
+@pytest.fixture
+def status(client: Client, key):
+    def status(batch_id):
+        return client.get("/batch-query-status", {"batchQueryId": batch_id}, headers={"api-key": keys.reveal(key)})
+
+    return status
+
+
+def complete(batch: Batch, *kinds: StepKind) -> None:
+    ids = list(batch.queries.values_list("pk", flat=True))
+    for kind in kinds:
+        progress.complete(ids, kind)
+
+
+def test_what_clients_do_not_know_is_in_progress(batch, status):
+    assert status(batch.pk).json() == {"queryStatus": "IN_PROGRESS"}
+    progress.accept(batch, estimated_gas=1)
+    assert status(batch.pk).json() == {"queryStatus": "IN_PROGRESS"}
+
+
+def test_it_says_what_the_batch_waits_for(batch, status):
+    progress.accept(batch, estimated_gas=1)
+    Block.objects.update(waiting_for="The node is down.")
+    assert status(batch.pk).json() == {"queryStatus": "IN_PROGRESS", "info": ["The node is down."]}
+
+
+def test_done_is_said_when_every_step_is_completed(batch, status):
+    progress.accept(batch, estimated_gas=1)
+    complete(batch, *list(StepKind)[:-1])
+    assert status(batch.pk).json()["queryStatus"] == "IN_PROGRESS"
+    complete(batch, StepKind.ACCOUNT_ACCUMULATED)
+    assert status(batch.pk).json() == {"queryStatus": "DONE"}
+
+
+def test_a_rejection_has_its_cause(batch, status):
+    progress.reject([batch.pk], code="block_too_old", reason="It is too old.", retryable=False)
+    assert status(batch.pk).json() == {
+        "queryStatus": "REJECTED",
+        "error": "It is too old.",
+        "code": "block_too_old",
+        "retryable": False,
+    }
+
+
+def test_an_unknown_id_is_not_found_in_the_words_that_clients_match(status):
+    for unknown in ("01J2VM6636VWW45ZRPGEQEZ5E5", "", "\x00", "x" * 1000):
+        assert (status(unknown).status_code, status(unknown).json()["error"]) == (404, "No query found")
+
+
+def test_a_missing_id_is_said(client: Client, key):
+    response = client.get("/batch-query-status", headers={"api-key": keys.reveal(key)})
+    assert response.status_code == 400
+    assert "batchQueryId" in response.json()["error"]
+
+
+def test_a_key_is_needed(client: Client, batch):
+    assert client.get("/batch-query-status", {"batchQueryId": batch.pk}).status_code == 401
+
+
+@pytest.mark.parametrize("accounts", [1, 50, 700])
+def test_its_sql_statements_do_not_grow_with_the_queries(key, status, accounts, django_assert_num_queries):
+    batch = submit(key, request(*(f"0x{number:040x}" for number in range(accounts)), block=1))
+    status(batch.pk)  # notes the use of the key, which it does once a minute
+    with django_assert_num_queries(3):
+        status(batch.pk)
+
+
+def test_connections_are_those_of_the_configuration(client: Client):
+    response = client.get("/chain-connections")
+    assert response.json() == {"connections": [{"originChainId": "31337", "destinationChainId": "31337"}]}
+
+
+def test_programs_in_browsers_may_call_the_api_from_anywhere_and_nothing_else(client: Client):
+    asked = {"origin": "https://dapp.example", "access-control-request-method": "POST"}
+    allowed = client.options(
+        "/submit-batch-query", headers={**asked, "access-control-request-headers": "api-key,content-type"}
+    )
+    assert allowed.headers["Access-Control-Allow-Origin"] == "*"
+    assert "api-key" in allowed.headers["Access-Control-Allow-Headers"]
+    assert "Access-Control-Allow-Credentials" not in allowed.headers
+    assert "Access-Control-Allow-Origin" not in client.get("/sign-in", headers=asked).headers
+
+
+def test_the_docs_build_no_url_with_a_key(client: Client):
+    document = client.get("/api/openapi.json").json()
+    schemes = document["components"]["securitySchemes"].values()
+    assert [(scheme["in"], scheme["name"]) for scheme in schemes] == [("header", "api-key")]
+    parameters = [
+        parameter["name"]
+        for path in document["paths"].values()
+        for operation in path.values()
+        for parameter in operation.get("parameters", [])
+    ]
+    assert parameters == ["batchQueryId"]
+    body = document["paths"]["/submit-batch-query"]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    assert set(body["required"]) == {"destinationChainId", "fee", "data"}
+    assert "$ref" not in str(body)
+
+
+def test_the_docs_page_needs_no_other_host(client: Client):
+    page = client.get("/api/docs").content.decode()
+    assert "swagger-ui" in page
+    assert "https://" not in page.replace("https://github.com", "")
+    assert Query.objects.count() == 0

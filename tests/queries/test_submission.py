@@ -1,0 +1,319 @@
+"""`POST /submit-batch-query`: what is stored, and every way in which a request is refused."""
+
+import json
+
+import pytest
+from django.test import Client
+
+from accounts import keys
+from queries.batch_request import MAX_FAULTS_LISTED
+from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind, StepStatus
+from tests.service import ALICE, BOB, a_key, request
+
+
+def faults(response) -> dict[str, tuple[str, str]]:
+    """(code, message) by path."""
+    assert response.status_code == 400, response.content
+    return {fault["path"]: (fault["code"], fault["message"]) for fault in response.json()["details"]}
+
+
+# --- What is stored ---------------------------------------------------------------------------------------------------
+
+
+def test_it_stores_the_batch_and_answers_with_its_id(post, key):
+    response = post(request(ALICE, block=12, fee=5))
+    assert response.status_code == 200
+    assert list(response.json()) == ["internalId"]
+    batch = Batch.objects.get(pk=response.json()["internalId"])
+    assert len(batch.pk) == 26
+    assert (batch.status, batch.fee, batch.destination_chain_id) == (BatchStatus.RECEIVED, 5, 31337)
+    assert (batch.user, batch.api_key) == (key.user, key)
+    query = batch.queries.get()
+    assert (query.address, query.block.number, query.block.source_chain_id) == (ALICE, 12, 31337)
+    step = query.steps.get()
+    assert (step.kind, step.status) == (StepKind.INITIAL_STATE, StepStatus.IN_PROGRESS)
+
+
+def test_it_keeps_the_order_of_the_request(post):
+    body = request(BOB, ALICE, block=2)
+    body["data"]["31337"]["block:1"] = {"accounts": {ALICE: {"props": ["NONCE"]}}}
+    post(body)
+    queries = Query.objects.order_by("position")
+    assert [(query.address, query.block.number) for query in queries] == [(BOB, 2), (ALICE, 2), (ALICE, 1)]
+
+
+def test_batches_share_the_row_of_a_block(post):
+    post(request(ALICE, block=7))
+    post(request(BOB, block=7))
+    assert Block.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("address", "stored"),
+    [(ALICE, ALICE), (ALICE.lower(), ALICE), ("0x" + ALICE[2:].upper(), ALICE)],
+)
+def test_it_takes_addresses_in_any_case(post, address, stored):
+    assert post(request(address, block=1)).status_code == 200
+    assert Query.objects.get().address == stored
+
+
+def test_it_takes_all_properties_and_missing_slots(post):
+    body = request(ALICE, block=1)
+    body["data"]["31337"]["block:1"]["accounts"][ALICE] = {
+        "props": ["BALANCE", "NONCE", "CODE_HASH", "STORAGE_ROOT", "BALANCE"]
+    }
+    assert post(body).status_code == 200
+    assert Query.objects.get().fields == 0b1111
+
+
+def test_a_fee_of_256_bits_is_kept_to_the_wei(post):
+    post(request(ALICE, block=1, fee=2**256 - 1))
+    assert Batch.objects.get().fee == 2**256 - 1
+
+
+def test_a_thousand_accounts_are_stored_in_a_bounded_number_of_statements(post, django_assert_max_num_queries):
+    body = request(*(f"0x{number:040x}" for number in range(1000)), block=1)
+    with django_assert_max_num_queries(60):
+        assert post(body).status_code == 200
+    assert Step.objects.count() == 1000
+
+
+# --- Who may submit ---------------------------------------------------------------------------------------------------
+
+
+def test_it_takes_the_key_as_a_query_parameter_too(client: Client, key):
+    response = client.post(
+        f"/submit-batch-query?apiKey={keys.reveal(key)}", request(ALICE, block=1), content_type="application/json"
+    )
+    assert response.status_code == 200
+
+
+def test_missing_unknown_and_revoked_keys_get_one_and_the_same_answer(client: Client, post, key):
+    revoked = keys.reveal(key)
+    keys.revoke(key)
+    answers = [
+        client.post("/submit-batch-query", b"{", content_type="application/json", headers=headers)
+        for headers in ({}, {"api-key": "bqs_unknown"}, {"api-key": revoked})
+    ]
+    assert {answer.status_code for answer in answers} == {401}
+    assert len({answer.content for answer in answers}) == 1
+    assert answers[0].json()["code"] == "unauthorized"
+
+
+def test_it_throttles_submissions_per_user(post, settings):
+    settings.MAX_BATCHES_PER_MINUTE = 2
+    assert [post(request(ALICE, block=1)).status_code for _ in range(3)] == [200, 200, 429]
+    assert post(request(ALICE, block=1)).headers["Retry-After"] == "60"
+
+
+# --- What is refused --------------------------------------------------------------------------------------------------
+
+
+def test_it_names_every_fault_at_once_and_stores_nothing(post):
+    response = post(
+        {
+            "destinationChainId": 31337,
+            "fee": "-1",
+            "surprise": True,
+            "data": {
+                "5": {"block:1": {"accounts": {ALICE: {"props": ["BALANCE"]}}}},
+                "31337": {
+                    "latest": {"accounts": {ALICE: {"props": ["BALANCE"]}}},
+                    "block:2": {"accounts": {"0x123": {"props": ["BALANCE"]}, BOB: {"props": ["WEIGHT"]}}},
+                    "block:3": {"accounts": {ALICE: {}}},
+                    "block:4": {},
+                },
+            },
+        }
+    )
+    found = faults(response)
+    assert set(found) == {
+        "/destinationChainId",
+        "/fee",
+        "/surprise",
+        "/data/5",
+        "/data/31337/latest",
+        "/data/31337/block:2/accounts/0x123",
+        f"/data/31337/block:2/accounts/{BOB}/props/0",
+        f"/data/31337/block:3/accounts/{ALICE}",
+        "/data/31337/block:4",
+    }
+    body = response.json()
+    assert body["code"] == "invalid_request"
+    assert body["error"].startswith("Invalid account address or ENS")
+    assert not Batch.objects.exists()
+    assert not Block.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"nonsense",
+        b'{"fee": NaN}',
+        b'{"fee": ' + b"9" * 5000 + b"}",
+        b"[" * 200_000,
+        b'{"a":' * 100_000,
+        b"\xff\xfe",
+        b'{"fee": "\\ud800"}',
+        b'{"\\udfff": 1}',
+        b"{} {}",
+    ],
+    ids=lambda body: repr(body[:20]),
+)
+def test_it_refuses_what_is_no_json(post, body):
+    response = post(body)
+    assert response.status_code == 400
+    assert response.json()["code"] == "invalid_request"
+    assert response.json()["details"][0]["code"] == "invalid_json"
+
+
+@pytest.mark.parametrize("body", [[], "text", 5, None, True])
+def test_it_refuses_json_that_is_no_object(post, body):
+    assert "" in faults(post(body))
+
+
+def test_it_refuses_duplicate_keys(post):
+    raw = json.dumps(request(ALICE, block=1)).replace('"fee": "0"', '"fee": "0", "fee": "1"').encode()
+    assert "'fee' stands twice" in faults(post(raw))[""][1]
+
+
+def test_duplicate_keys_do_not_hide_other_faults(post):
+    raw = json.dumps(request("0x1", block=1)).replace('"fee": "0"', '"fee": "0", "fee": "x"').encode()
+    assert set(faults(post(raw))) == {"", "/fee", "/data/31337/block:1/accounts/0x1"}
+
+
+def test_it_refuses_one_account_in_two_spellings(post):
+    found = faults(post(request(ALICE, ALICE.lower(), block=1)))
+    assert "named twice" in found["/data/31337/block:1/accounts"][1]
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["0x123", ALICE[2:], ALICE + "0", "0x" + "g" * 40, ALICE.replace("f39F", "F39f"), "", "0x" + "\uff11" * 40],
+)
+def test_it_refuses_wrong_addresses_in_the_words_that_clients_match(post, address):
+    response = post(request(address, block=1))
+    assert response.status_code == 400
+    assert response.json()["error"].startswith("Invalid account address or ENS")
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "latest",
+        "block:",
+        "block:-1",
+        "block:01",
+        "block:1.0",
+        "block:0x1",
+        "Block:1",
+        " block:1",
+        "block:9" + "9" * 30,
+        "",
+    ],
+)
+def test_it_refuses_malformed_selectors(post, selector):
+    body = request(ALICE, block=1)
+    body["data"]["31337"] = {selector: body["data"]["31337"]["block:1"]}
+    assert len(faults(post(body))) == 1
+
+
+@pytest.mark.parametrize(
+    "fee", ["", "1.5", "-1", "0x1", "1e3", "01", " 1", "+1", "٣", str(2**256), "9" * 100_000, 0, None, []]
+)
+def test_it_refuses_fees_that_are_no_amount_of_wei(post, fee):
+    assert set(faults(post({**request(ALICE, block=1), "fee": fee}))) == {"/fee"}
+
+
+@pytest.mark.parametrize("chain_id", ["1", "031337", "x", "", 31337, None, "9" * 400])
+def test_it_refuses_unknown_chains(post, chain_id):
+    assert set(faults(post({**request(ALICE, block=1), "destinationChainId": chain_id}))) == {"/destinationChainId"}
+
+
+def test_it_refuses_a_request_that_names_nothing(post):
+    assert set(faults(post({}))) == {"/destinationChainId", "/fee", "/data"}
+    assert set(faults(post({**request(ALICE, block=1), "data": {}}))) == {"/data"}
+    assert set(faults(post({**request(ALICE, block=1), "data": {"31337": {}}}))) == {"/data/31337"}
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("data", "31337", "block:1", "accounts", ALICE, "slots"), ["0x0"]),
+        (("data", "31337", "block:1", "header"), ["STATE_ROOT"]),
+        (("webhook",), {"url": "https://example.org"}),
+        (("data", "31337", "timestamp:1700000000"), {"accounts": {ALICE: {"props": ["BALANCE"]}}}),
+        (("data", "31337", "block:1", "accounts", "vitalik.eth"), {"props": ["BALANCE"]}),
+    ],
+    ids=["slots", "header", "webhook", "timestamp", "name"],
+)
+def test_it_says_what_is_not_supported_yet(post, path, value):
+    body = request(ALICE, block=1)
+    place = body
+    for part in path[:-1]:
+        place = place[part]
+    place[path[-1]] = value
+    response = post(body)
+    assert set(faults(response)) == {"/" + "/".join(path)}
+    assert response.json()["code"] == "unsupported"
+
+
+def test_it_refuses_more_accounts_than_the_limit(post, settings):
+    settings.MAX_QUERIES_PER_BATCH = 2
+    assert post(request(*(f"0x{number:040x}" for number in range(2)), block=1)).status_code == 200
+    response = post(request(*(f"0x{number:040x}" for number in range(3)), block=1))
+    assert "3 accounts are too many" in faults(response)["/data"][1]
+
+
+def test_the_list_of_faults_is_bounded_and_their_number_told(post):
+    response = post(request(*(f"0x{number}" for number in range(MAX_FAULTS_LISTED + 500)), block=1))
+    assert len(response.json()["details"]) == MAX_FAULTS_LISTED
+    assert f"{MAX_FAULTS_LISTED + 499} more" in response.json()["error"]
+
+
+def test_what_is_echoed_is_bounded(post):
+    response = post({**request(ALICE, block=1), "fee": "x" * 100_000, "y" * 100_000: 1})
+    assert response.status_code == 400
+    assert len(response.content) < 2000
+
+
+def test_a_body_over_the_limit_is_refused_before_it_is_read(client: Client, key, settings):
+    settings.DATA_UPLOAD_MAX_MEMORY_SIZE = settings.MAX_BODY_BYTES = 1000
+
+    class Unread:
+        def read(self, *_):
+            pytest.fail("the body was read")
+
+        readline = read
+
+    response = client.generic(
+        "POST",
+        "/submit-batch-query",
+        b"",
+        content_type="application/json",
+        headers={"api-key": keys.reveal(key)},
+        CONTENT_LENGTH="1001",
+        **{"wsgi.input": Unread()},
+    )
+    assert response.status_code == 413
+    assert response.json()["code"] == "too_large"
+
+
+def test_errors_of_the_framework_are_json_too(client: Client, settings):
+    for response in (
+        client.get("/submit-batch-query"),
+        client.get("/chain-connections", headers={"host": "evil.example"}),
+    ):
+        assert response.headers["Content-Type"] == "application/json"
+        assert set(response.json()) == {"error", "code"}
+    assert client.get("/submit-batch-query").status_code == 405
+    assert client.get("/submit-batch-query").headers["Allow"] == "POST"
+
+
+def test_another_users_key_does_not_see_it(post, client: Client):
+    batch_id = post(request(ALICE, block=1)).json()["internalId"]
+    response = client.get(
+        "/batch-query-status", {"batchQueryId": batch_id}, headers={"api-key": keys.reveal(a_key(BOB))}
+    )
+    assert (response.status_code, response.json()["error"]) == (404, "No query found")
