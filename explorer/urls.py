@@ -6,6 +6,7 @@ app_name = "explorer"
 
 urlpatterns = [
     path("", views.home, name="home"),
+    path("explorer/query/<internal_id>.json", views.batch_as_json, name="batch_json"),
     path("explorer/query/<internal_id>", views.batch, name="batch"),
     path("healthz", health.healthz, name="health"),
 ]

@@ -1,7 +1,7 @@
 """Pages for anyone with the link. They only read."""
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.cache import never_cache
@@ -9,7 +9,7 @@ from django.views.decorators.http import require_safe
 from django_htmx.middleware import HtmxDetails
 
 from config.chains import get_chains
-from explorer import batch_page
+from explorer import batch_json, batch_page
 
 
 class HtmxRequest(HttpRequest):
@@ -41,3 +41,13 @@ def batch(request: HtmxRequest, internal_id: str) -> HttpResponse:
         response = render(request, template, {"batch": page})
     patch_vary_headers(response, ["HX-Request"])
     return response
+
+
+@never_cache
+@require_safe
+def batch_as_json(request: HttpRequest, internal_id: str) -> JsonResponse:
+    """The content of the page for programs."""
+    page = batch_page.read(internal_id, request.GET.get("page", ""))
+    if page is None:
+        return JsonResponse({"error": "No query found", "code": "not_found"}, status=404)
+    return JsonResponse(batch_json.as_json(page))
