@@ -150,6 +150,8 @@ CSRF_FAILURE_VIEW = "accounts.views.csrf_failure"
 # --- Security ---------------------------------------------------------------------------------------------------------
 
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = _https
+# What watches the service asks it directly, without the TLS of a proxy before it.
+SECURE_REDIRECT_EXEMPT = [r"^healthz$"]
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if _https else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = _https
 if env_bool("BEHIND_TLS_PROXY", default=False):

@@ -5,7 +5,8 @@ from django.urls import include, path
 from queries.api import api
 
 urlpatterns = [
+    # Before the API, which answers / with a 404 of its own.
+    path("", include("explorer.urls")),
     path("", api.urls),
     path("", include("accounts.urls")),
-    path("", include("explorer.urls")),
 ]

@@ -1,0 +1,73 @@
+"""The home page, the error pages, and what holds for every public page."""
+
+import re
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from tests.explorer.batches import a_batch, path
+from tests.service import chains_toml
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_home_page_says_where_to_go_and_what_to_send(settings):
+    settings.BASE_URL = "https://prover.example"
+    html = Client().get("/").text
+    for link in (reverse("accounts:sign_in"), reverse("api:openapi-view")):
+        assert f'href="{link}"' in html
+    assert "https://prover.example/submit-batch-query" in html
+    assert '"destinationChainId": "31337"' in html
+
+
+def test_the_home_page_works_where_nothing_is_connected(settings, tmp_path):
+    content = chains_toml(tmp_path, "http://127.0.0.1:1").read_text()
+    settings.CHAINS_FILE.write_text(content.partition("[[connections]]")[0])
+    response = Client().get("/")
+    assert response.status_code == 200
+    assert "An example" not in response.text
+
+
+@pytest.mark.parametrize("page", ["home", "batch", "missing batch", "missing page"])
+def test_every_page_forbids_inline_code_and_other_hosts_and_has_none(page):
+    url = {
+        "home": "/",
+        "batch": path(a_batch()),
+        "missing batch": "/explorer/query/x",
+        "missing page": "/nowhere",
+    }[page]
+    response = Client().get(url)
+    policy = response.headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
+    html = response.text
+    assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\s(style|on\w+|hx-on[:\w-]*|hx-vals|hx-vars)=", html)
+    assert not re.findall(r'(?:src|href|action)="(?:https?:)?//', html)
+    assert '<html lang="en">' in html
+    assert html.count("<h1") == 1
+
+
+def test_an_address_with_nothing_gets_a_page_of_ours():
+    response = Client().get("/nowhere")
+    assert response.status_code == 404
+    assert "There is nothing here" in response.text
+
+
+def test_a_host_that_is_not_ours_gets_a_page_of_ours():
+    response = Client().get("/", headers={"host": "evil.example"})
+    assert response.status_code == 400
+    assert "understood" in response.text
+    assert "evil.example" not in response.text
+
+
+def test_an_error_of_ours_gets_a_page_that_tells_nothing_of_it(monkeypatch, caplog):
+    def fail(*_arguments):
+        raise RuntimeError("a secret detail")
+
+    monkeypatch.setattr("explorer.batch_page.read", fail)
+    response = Client(raise_request_exception=False).get("/explorer/query/x")
+    assert response.status_code == 500
+    assert "Something went wrong here" in response.text
+    assert "secret" not in response.text
+    assert "a secret detail" in caplog.text
