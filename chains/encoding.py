@@ -46,12 +46,10 @@ def read_list(value: Any) -> list[Any]:
 def decode_rlp(encoded: bytes) -> Item:
     """Raises `ValueError` unless `encoded` is the canonical RLP of one item, with nothing after it."""
     try:
+        # Strict decoding refuses every encoding but the shortest.
         item: Item = rlp.decode(encoded, strict=True)
-        canonical = rlp.encode(item) == encoded
-    except (rlp.exceptions.RLPException, RecursionError, IndexError):
-        canonical = False
-    if not canonical:
-        raise ValueError("not canonical RLP")
+    except (rlp.exceptions.RLPException, RecursionError):
+        raise ValueError("not canonical RLP") from None
     return item
 
 

@@ -14,6 +14,7 @@ from http.cookiejar import DefaultCookiePolicy
 from typing import Any, TypeVar
 
 import requests
+import urllib3
 
 from chains.config import Chain
 from chains.encoding import read_quantity
@@ -147,13 +148,13 @@ class NodePool:
         problem = ""
         try:
             status, content = self._read_bounded(node.url, body)
-        except requests.Timeout:
+        except (requests.Timeout, urllib3.exceptions.TimeoutError):
             problem = f"did not answer within {self._timeout:g} seconds"
         except requests.exceptions.SSLError:
             problem = "has no valid TLS certificate"
         except requests.ConnectionError:
             problem = "can't be reached"
-        except (requests.RequestException, OSError, ValueError):
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError):
             problem = "broke off its answer"
         # Outside of `except`, so that no chained exception shows the URL.
         if problem:
@@ -174,7 +175,8 @@ class NodePool:
         deadline = time.monotonic() + 3 * self._timeout
         content = bytearray()
         with self._session.post(url, json=body, timeout=self._timeout, allow_redirects=False, stream=True) as response:
-            for part in response.iter_content(64 * 1024):
+            # `read1` returns with what has come; iterating would wait for a part to be full, however slowly it fills.
+            while part := response.raw.read1(64 * 1024, decode_content=True):
                 content += part
                 if len(content) > MAX_REPLY_BYTES:
                     return response.status_code, None

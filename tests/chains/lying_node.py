@@ -2,8 +2,9 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -18,6 +19,7 @@ class Raw:
     content: bytes = b""
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
+    seconds_between_bytes: float = 0
 
 
 @contextmanager
@@ -33,7 +35,12 @@ def lying_node(answer: Callable[[Any], Any]) -> Iterator[str]:
             for name, value in {"Content-Length": str(len(raw.content)), **raw.headers}.items():
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(raw.content)
+            parts = [bytes([byte]) for byte in raw.content] if raw.seconds_between_bytes else [raw.content]
+            # A client that has heard enough hangs up.
+            with suppress(ConnectionError):
+                for part in parts:
+                    self.wfile.write(part)
+                    time.sleep(raw.seconds_between_bytes)
 
         def log_message(self, *_):
             pass

@@ -1,5 +1,7 @@
+import json
 import random
 import threading
+import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -18,8 +20,10 @@ from chains.rpc import (
     InvalidReply,
     NodeUnavailable,
     NonceTooLow,
+    Receipt,
     ReplacementUnderpriced,
     Reverted,
+    RpcClient,
     RpcRefused,
     WrongChain,
 )
@@ -46,6 +50,15 @@ def signed(nonce: int, *, key: str = ACCOUNTS[0][1], value: int = 1, tip: int = 
             key,
         ).raw_transaction
     )
+
+
+def receipt_of(client: RpcClient, tx_hash: bytes) -> Receipt:
+    """A development chain mines a transaction just after it answered that it has it."""
+    deadline = time.monotonic() + 10
+    while (receipt := client.receipt(tx_hash)) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return receipt
 
 
 def honest(body: Any) -> Any:
@@ -123,8 +136,7 @@ def test_it_sends_transactions_and_reads_their_receipts(client_of):
         raw = signed(0)
         tx_hash = client.send_raw(raw)
         assert tx_hash == keccak(raw)
-        receipt = client.receipt(tx_hash)
-        assert receipt is not None
+        receipt = receipt_of(client, tx_hash)
         assert (receipt.tx_hash, receipt.status, receipt.gas_used, receipt.sender) == (tx_hash, 1, 21_000, ALICE)
         assert receipt.contract_address is None
         header = client.header(receipt.block_number)
@@ -211,6 +223,42 @@ def test_a_node_that_comes_back_is_used_again(client_of):
         assert client.call("echo", 1) == 1, "the only node is asked even while it should rest"
 
 
+def test_a_node_that_came_back_rests_briefly_when_it_fails_again(client_of):
+    now, status = 0.0, 503
+    with (
+        lying_node(lambda body: Raw(status=status) if status != 200 else honest(body)) as url,
+        lying_node(honest) as other,
+    ):
+        client = client_of(url, other, clock=lambda: now)
+        for _ in range(4):
+            client.call("echo", 1)
+            now += 100
+        status = 200
+        client.call("echo", 1)
+        status = 503
+        client.call("echo", 1)
+        assert client._nodes._nodes[0].rests_until == now + 1
+
+
+def test_a_node_that_comes_back_with_another_chain_is_not_used(client_of):
+    chain_id, status = "0x7a69", 200
+
+    def answer(body):
+        if status != 200:
+            return Raw(status=status)
+        return result(body, chain_id) if is_chain_id(body) else honest(body)
+
+    with lying_node(answer) as url:
+        client = client_of(url)
+        assert client.call("echo", 1) == 1
+        status = 503
+        with pytest.raises(NodeUnavailable):
+            client.call("echo", 1)
+        status, chain_id = 200, "0x1"
+        with pytest.raises(WrongChain):
+            client.call("echo", 1)
+
+
 def test_no_error_or_representation_shows_a_url(client_of):
     with lying_node(lambda _: Raw(status=500)) as url:
         client = client_of(DEAD, f"{url}/secret-path?key=secret-key", "http://user:secret-word@127.0.0.1:1")
@@ -256,6 +304,24 @@ def test_a_node_that_does_not_answer_in_time_is_unavailable(client_of):
         with pytest.raises(NodeUnavailable, match=r"did not answer within 0\.1 seconds"):
             client.head()
         release.set()
+
+
+def test_a_node_that_drips_its_answer_is_left(client_of):
+    slow = Raw(b" " * 200, seconds_between_bytes=0.05)
+    started = time.monotonic()
+    with lying_node(lambda _: slow) as url, pytest.raises(NodeUnavailable, match="did not answer"):
+        client_of(url, timeout_seconds=0.2).head()
+    assert time.monotonic() - started < 5, "ten seconds would be the whole answer"
+
+
+@pytest.mark.parametrize("status", [200, 400])
+def test_a_refusal_without_an_id_is_a_refusal(client_of, status):
+    refusal = json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no such thing"}}).encode()
+    with (
+        lying_node(lambda body: honest(body) if is_chain_id(body) else Raw(refusal, status=status)) as url,
+        pytest.raises(RpcRefused, match="no such thing"),
+    ):
+        client_of(url).call("echo", 1)
 
 
 @pytest.mark.parametrize(
@@ -484,7 +550,7 @@ def test_a_node_with_a_lower_limit_gets_smaller_batches(client_of, limit):
         (lambda replies: [replies[0], *replies], "belongs to no request"),
         (lambda replies: [*replies[1:], {**replies[0], "id": 10**9}], "belongs to no request"),
         (lambda replies: [*replies[1:], {**replies[0], "id": str(replies[0]["id"])}], "belongs to no request"),
-        (lambda replies: [*replies[1:], {**replies[0], "id": True}], "belongs to no request"),
+        (lambda replies: [*replies[1:], {**replies[0], "id": float(replies[0]["id"])}], "belongs to no request"),
         (lambda replies: [*replies[1:], {**replies[0], "id": None}], "belongs to no request"),
         (lambda replies: [*replies[1:], "reply"], "belongs to no request"),
         (lambda replies: [*replies[1:], {"id": replies[0]["id"]}], "neither a result nor an error"),

@@ -280,6 +280,8 @@ REST_8 = path(DIGITS[9:], leaf=True)
 EXTENSION_8 = path(DIGITS[:8], leaf=False)
 SHORT_BRANCH = branch(DIGITS[8], [REST_8, b"\x07"])
 LONG_LEAF = [path(DIGITS[1:], leaf=True), b"\x07"]
+LEAF_OF_32_BYTES = [b"\x20", b"\1" * 29]
+assert len(rlp.encode(LEAF_OF_32_BYTES)) == 32
 DEEP_LEAF = rlp.encode([path(DIGITS[10:], leaf=True), b"\x07"])
 
 
@@ -321,6 +323,7 @@ def test_an_embedded_leaf_below_an_extension_is_accepted():
         pytest.param([branch(DIGITS[0], b"\1" * 31)], "ends before", id="child of 31 bytes"),
         pytest.param([branch(DIGITS[0], b"\1" * 31), b"\1"], "whose hash", id="child of 31 bytes, with a node"),
         pytest.param([branch(DIGITS[0], LONG_LEAF)], "not shorter than a hash", id="long node embedded"),
+        pytest.param([branch(DIGITS[0], LEAF_OF_32_BYTES)], "not shorter than a hash", id="node of 32 bytes embedded"),
         pytest.param([branch(DIGITS[0], [])], "neither branch", id="empty list as a child"),
         pytest.param([[EXTENSION_8, b""]], "ends before", id="extension to nowhere"),
         pytest.param(
