@@ -27,9 +27,9 @@ STATE = PROJECT / ".demo"
 CHAIN_ID = 31337
 START_SECONDS = 30
 DONE_SECONDS = 60
-# The demo's wallet proves a balance; another account pays for the transactions.
+# One account signs in, another one pays for the transactions; its balance, no round number, is what is proven.
 WALLET_ADDRESS, WALLET_KEY = ACCOUNTS[0]
-SIGNER_KEY = ACCOUNTS[1][1]
+SIGNER_ADDRESS, SIGNER_KEY = ACCOUNTS[1]
 
 CHAINS_TOML = f"""\
 [[chains]]
@@ -112,9 +112,9 @@ def run(running: ExitStack, port: int, rpc_port: int) -> tuple[bool, dict[str, G
     api_key = client.take_api_key(base_url, WALLET_ADDRESS, WALLET_KEY, CHAIN_ID)
 
     block = chain.head()
-    print(f"Asking for the balance of {WALLET_ADDRESS} at block {block} ...\n", flush=True)
+    print(f"Asking for the balance of {SIGNER_ADDRESS} at block {block} ...\n", flush=True)
     entry = {"props": ["BALANCE"], "slots": []}
-    data = {str(CHAIN_ID): {f"block:{block}": {"accounts": {WALLET_ADDRESS: entry}}}}
+    data = {str(CHAIN_ID): {f"block:{block}": {"accounts": {SIGNER_ADDRESS: entry}}}}
     internal_id = client.submit(base_url, api_key, {"destinationChainId": str(CHAIN_ID), "fee": "0", "data": data})
     _write_env(
         BASE_URL=base_url,
@@ -127,10 +127,10 @@ def run(running: ExitStack, port: int, rpc_port: int) -> tuple[bool, dict[str, G
     with Display() as display:
         client.follow(base_url, api_key, internal_id, display.show, DONE_SECONDS)
 
-    word = client.account_field(chain.url, registry, WALLET_ADDRESS, block, client.BALANCE)
+    word = client.account_field(chain.url, registry, SIGNER_ADDRESS, block, client.BALANCE)
     balance = int.from_bytes(word)
-    expected = int(client.rpc(chain.url, "eth_getBalance", WALLET_ADDRESS, hex(block)), 16)
-    print(f"\naccountField({WALLET_ADDRESS}, {block}, BALANCE) on {registry}:")
+    expected = int(client.rpc(chain.url, "eth_getBalance", SIGNER_ADDRESS, hex(block)), 16)
+    print(f"\naccountField({SIGNER_ADDRESS}, {block}, BALANCE) on {registry}:")
     print(f"  word     0x{word.hex()}")
     print(f"  decimal  {balance} wei")
     print(f"  ETH      {balance // 10**18}.{balance % 10**18:018d}")

@@ -40,6 +40,6 @@ def read(
     calls += [registry.field(address, block_number, field) for address, field in wanted]
     answers = rpc.eth_calls(calls, at)
     if any(isinstance(answer, Reverted) or not answer for answer in answers):
-        raise InvalidReply(f"There is no facts registry at {registry.address} as of block {at!r}")
+        raise InvalidReply(f"There is no facts registry at {registry.address} as of block {at!r}.")
     root, *rest = [answer for answer in answers if isinstance(answer, bytes)]
     return RegistryView(root, {fact: registry.decode_field(answer) for fact, answer in zip(wanted, rest, strict=True)})

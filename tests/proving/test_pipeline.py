@@ -1,15 +1,195 @@
-"""The four steps, on a real chain."""
+"""The four steps, on a real chain that mines a block for each transaction."""
 
-from queries.models import BatchStatus, Step, StepKind, StepStatus
-from tests.service import ALICE, a_key, request, submit, work_until_done
+import pytest
+
+from chains.rpc import RpcClient
+from config.chains import forget_chains
+from proving.models import Transaction
+from queries.models import AccountField, Batch, BatchStatus, Block, Step, StepKind, StepStatus
+from tests.proving.chain_state import (
+    ACCOUNT_PROVEN,
+    HEADER_ACCUMULATED,
+    balance_at,
+    events,
+    field_on_chain,
+    registry,
+    signer_nonce,
+)
+from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, waiting, work, work_until_done
+
+NOBODY = "0x000000000000000000000000000000000000dEaD"
+ALL = ["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"]
+EMPTY_TRIE_ROOT = 0x56E81F171BCC55A6FF8345E692C0F86E5B48E01B996CADC001622FB5E363B421
+EMPTY_CODE_HASH = 0xC5D2460186F7233C927E7DB2DCC703C0E500B653CA82273B7BFAD8045D85A470
 
 
-def test_it_proves_a_balance_through_all_four_steps(service):
-    batch = submit(a_key(), request(ALICE, block=service.head()))
-    work_until_done(batch, service)
+@pytest.fixture
+def key(service):
+    return a_key()
+
+
+def test_it_proves_a_balance_through_all_four_steps(service, key):
+    block = service.head()
+    batch = work_until_done(submit(key, request(SIGNER, block=block)), service)
     assert batch.status == BatchStatus.DONE
+    assert batch.accepted_at <= batch.finished_at
     steps = Step.objects.filter(query__batch=batch).order_by("pk")
     assert [step.kind for step in steps] == list(StepKind)
     assert {step.status for step in steps} == {StepStatus.COMPLETED}
     assert all(step.started_at <= step.completed_at for step in steps)
-    assert steps[3].transaction_hash.startswith("0x")
+    tx = Transaction.objects.exclude(to="").get()
+    assert [step.transaction_hash for step in steps] == ["", "", tx.hash, tx.hash]
+    proven = field_on_chain(service, SIGNER, block, AccountField.BALANCE)
+    assert proven == balance_at(service, SIGNER, block) != balance_at(service, SIGNER, service.head())
+
+
+def test_it_proves_every_field_of_a_contract(service, key):
+    block, contract = service.head(), registry().address
+    assert work_until_done(submit(key, request(contract, block=block, props=ALL))).status == BatchStatus.DONE
+    proof = service.rpc("eth_getProof", contract, [], hex(block))
+    for field, name in zip(AccountField, ("nonce", "balance", "storageHash", "codeHash"), strict=True):
+        assert field_on_chain(service, contract, block, field) == int(proof[name], 16)
+
+
+def test_it_proves_that_an_account_does_not_exist(service, key):
+    block = service.head()
+    assert work_until_done(submit(key, request(NOBODY, block=block, props=ALL))).status == BatchStatus.DONE
+    values = [field_on_chain(service, NOBODY, block, field) for field in AccountField]
+    assert values == [0, 0, EMPTY_TRIE_ROOT, 0]
+
+
+def test_an_account_without_code_has_the_empty_roots(service, key):
+    block = service.head()
+    work_until_done(submit(key, request(ALICE, block=block, props=["STORAGE_ROOT", "CODE_HASH"])))
+    assert field_on_chain(service, ALICE, block, AccountField.STORAGE_ROOT) == EMPTY_TRIE_ROOT
+    assert field_on_chain(service, ALICE, block, AccountField.CODE_HASH) == EMPTY_CODE_HASH
+
+
+@pytest.mark.parametrize("balance", [2**256 - 1, 2**256 - 2])
+def test_a_balance_of_256_bits_is_exact_everywhere(service, key, balance):
+    service.rpc("anvil_setBalance", NOBODY, hex(balance))
+    service.mine()
+    block = service.head()
+    assert work_until_done(submit(key, request(NOBODY, block=block))).status == BatchStatus.DONE
+    assert field_on_chain(service, NOBODY, block, AccountField.BALANCE) == balance
+
+
+def test_batches_on_one_block_share_one_transaction(service, key):
+    block = service.head()
+    batches = [
+        submit(key, request(ALICE, block=block)),
+        submit(key, request(BOB, ALICE, block=block, props=["NONCE", "CODE_HASH"])),
+        submit(a_key(BOB), request(SIGNER, block=block)),
+    ]
+    before = signer_nonce(service)
+    for batch in batches:
+        assert work_until_done(batch).status == BatchStatus.DONE
+    assert signer_nonce(service) == before + 1
+    assert len(events(service, HEADER_ACCUMULATED)) == 1
+    assert field_on_chain(service, ALICE, block, AccountField.CODE_HASH) == EMPTY_CODE_HASH
+
+
+def test_the_gas_of_a_transaction_is_shared_among_its_batches(service, key):
+    block = service.head()
+    one = submit(key, request(ALICE, block=block))
+    two = submit(key, request(BOB, SIGNER, block=block))
+    work_until_done(one)
+    work_until_done(two)
+    work()
+    one.refresh_from_db()
+    two.refresh_from_db()
+    tx = Transaction.objects.exclude(to="").get()
+    assert (one.gas_used, two.gas_used) == (tx.gas_used // 3, tx.gas_used * 2 // 3)
+    assert one.spent == one.gas_used * tx.gas_price
+
+
+def test_a_fact_that_exists_costs_nothing(service, key):
+    block = service.head()
+    work_until_done(submit(key, request(ALICE, block=block)))
+    before = signer_nonce(service)
+    again = work_until_done(submit(key, request(ALICE, block=block, props=["NONCE"])))
+    assert again.status == BatchStatus.DONE
+    assert signer_nonce(service) == before
+    assert (again.gas_used, again.estimated_gas) == (0, 0)
+
+
+def test_an_accumulated_header_is_not_sent_again(service, key):
+    block = service.head()
+    work_until_done(submit(key, request(ALICE, block=block)))
+    work_until_done(submit(key, request(BOB, block=block)))
+    first, second = Transaction.objects.exclude(to="").order_by("nonce")
+    assert second.accumulates is None
+    assert len(second.data) < len(first.data) - 500
+    assert len(events(service, HEADER_ACCUMULATED)) == 1
+
+
+def test_many_accounts_go_into_several_transactions_of_one_header(service, key):
+    block = service.head()
+    accounts = [f"0x{number:040x}" for number in range(1000, 1100)]
+    batch = work_until_done(submit(key, request(*accounts, block=block)))
+    assert batch.status == BatchStatus.DONE
+    assert len(events(service, ACCOUNT_PROVEN)) == 100
+    assert len(events(service, HEADER_ACCUMULATED)) == 1
+    assert Transaction.objects.exclude(to="").count() == 3
+
+
+def test_several_blocks_of_one_batch_are_proven_each(service, key):
+    head = service.head()
+    body = request(ALICE, block=head)
+    for number in (head - 1, head - 3):
+        body["data"]["31337"][f"block:{number}"] = request(BOB, block=number)["data"]["31337"][f"block:{number}"]
+    assert work_until_done(submit(key, body)).status == BatchStatus.DONE
+    for address, number in ((ALICE, head), (BOB, head - 1), (BOB, head - 3)):
+        assert field_on_chain(service, address, number, AccountField.BALANCE) == balance_at(service, address, number)
+
+
+def test_it_needs_no_archive_node_once_initial_state_is_completed(service, key, monkeypatch):
+    service.rpc("evm_setAutomine", False)
+    batch = submit(key, request(ALICE, block=service.head()))
+    work()
+    work()
+    assert batch.queries.get().step != StepKind.INITIAL_STATE
+    monkeypatch.setattr(RpcClient, "proofs", lambda *_: pytest.fail("a proof was fetched again"))
+    service.rpc("evm_setAutomine", True)
+    assert work_until_done(batch, service).status == BatchStatus.DONE
+
+
+def test_confirmations_are_waited_for(service, key, settings):
+    settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text().replace("confirmations = 1", "confirmations = 3"))
+    forget_chains()
+    service.mine(2)  # as deep as the registry must now be
+    batch = submit(key, request(ALICE, block=service.head()))
+    for _ in range(3):
+        work()
+    mined_at = Transaction.objects.exclude(to="").get().block_number
+    assert service.head() == mined_at
+    for _ in range(2):
+        batch.refresh_from_db()
+        assert batch.status == BatchStatus.IN_PROGRESS
+        assert batch.queries.get().step == StepKind.HEADER_ACCUMULATED
+        service.mine()
+        work()
+        work()
+    batch.refresh_from_db()
+    assert batch.status == BatchStatus.DONE
+    assert service.head() == mined_at + 2
+
+
+def test_it_rests_when_everything_is_final(service, key):
+    batch = work_until_done(submit(key, request(ALICE, block=service.head())))
+    work()
+    assert Block.objects.get().due_at is not None
+    service.mine(5)
+    work()
+    assert Block.objects.get().due_at is None
+    assert (Batch.objects.get(pk=batch.pk).status, waiting()) == (BatchStatus.DONE, [])
+
+
+def test_an_open_transaction_is_shown_on_its_step(service, key):
+    service.rpc("evm_setAutomine", False)
+    batch = submit(key, request(ALICE, block=service.head()))
+    work()
+    work()
+    tx = Transaction.objects.exclude(to="").get()
+    step = Step.objects.get(query__batch=batch, kind=StepKind.HEADER_ACCUMULATED)
+    assert (step.status, step.transaction_hash) == (StepStatus.IN_PROGRESS, tx.versions.get().hash)

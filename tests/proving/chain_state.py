@@ -1,0 +1,33 @@
+"""What a chain itself says of what was done on it: the tests' independent witness."""
+
+from eth_utils.crypto import keccak
+
+from chains.devchain import DevChain
+from proving.models import FactsRegistry
+from queries.models import AccountField
+from tests.service import SIGNER
+
+HEADER_ACCUMULATED = "0x" + keccak(text="HeaderAccumulated(uint256,bytes32)").hex()
+ACCOUNT_PROVEN = "0x" + keccak(text="AccountProven(address,uint256,uint8)").hex()
+
+
+def field_on_chain(chain: DevChain, address: str, block: int, field: AccountField) -> int:
+    """`accountField` as a contract would read it; the selector is the one that clients have compiled in."""
+    data = f"0x7177899b{int(address, 16):064x}{block:064x}{int(field):064x}"
+    return int(chain.rpc("eth_call", {"to": registry().address, "data": data}, "latest"), 16)
+
+
+def registry() -> FactsRegistry:
+    return FactsRegistry.objects.get()
+
+
+def events(chain: DevChain, topic: str) -> list[dict]:
+    return chain.rpc("eth_getLogs", {"address": registry().address, "topics": [topic], "fromBlock": "0x0"})
+
+
+def signer_nonce(chain: DevChain, block: str = "latest") -> int:
+    return int(chain.rpc("eth_getTransactionCount", SIGNER, block), 16)
+
+
+def balance_at(chain: DevChain, address: str, block: int) -> int:
+    return int(chain.rpc("eth_getBalance", address, hex(block)), 16)
