@@ -159,6 +159,18 @@ def test_it_sends_transactions_and_reads_their_receipts(client_of):
             client.send_raw(signed(1, tip=10**9))
 
 
+def test_a_node_that_suggests_no_priority_fee_is_asked_for_the_fee_history(devchain, client_of):
+    history = {"oldestBlock": "0x1", "baseFeePerGas": [], "reward": [["0x9"], ["0x2"], ["0x5"]]}
+
+    def answer(body):
+        if body["method"] == "eth_maxPriorityFeePerGas":
+            return error(body, -32601, "Method not found")
+        return result(body, history) if body["method"] == "eth_feeHistory" else ask(devchain.url, body)
+
+    with lying_node(answer) as url:
+        assert client_of(url).fees().priority_fee == 5
+
+
 def test_proofs_come_in_order_and_in_bounded_batches(devchain, client_of):
     client = client_of(devchain.url)
     head = client.head()
