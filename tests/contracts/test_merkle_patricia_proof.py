@@ -127,7 +127,9 @@ def test_it_follows_every_form_of_node(harness, nodes, value):
         pytest.param(b"\xf8\x23" + tries.leaf(KEY, b"\x05")[1:], id="long form of a short list"),
         pytest.param(tries.encode([b"\x20" + KEY, b""]), id="leaf with an empty value"),
         pytest.param(tries.encode([b"\x20" + KEY, [b"\x05"]]), id="leaf with a list as its value"),
-        pytest.param(tries.encode([[b"\x20", KEY], b"\x05"]), id="path is a list"),
+        pytest.param(tries.encode([b"\x13"]), id="one item, a path that goes elsewhere"),
+        # Its items, each a byte below 0x80, are in a row just what the path would be.
+        pytest.param(tries.encode([[b"\x20", *[b"\x12"] * 32], b"\x05"]), id="path is a list"),
         pytest.param(tries.encode([b"", b"\x05"]), id="empty path"),
         pytest.param(tries.encode([b"\x21" + KEY, b"\x05"]), id="even path with a nibble in its flags"),
         pytest.param(tries.encode([b"\x40" + KEY, b"\x05"]), id="unknown flag"),
