@@ -225,18 +225,15 @@ class _Work:
                 "waiting for the two to agree again.",
                 poll,
             )
-        vouched = registries.vouched_hash(self.registry, self.block)
-        if "0x" + vouched.hex() == self.block.hash:
-            return
         too_old = registries.too_old(self.registry, self.block, self.source.head().number)
         if too_old is not None:
             self.reject(self.not_under_way(), "block_too_old", too_old)
-            return
-        raise _Wait(
-            f"Chain {self.destination.id} does not vouch for block {self.block.number} yet; waiting for its "
-            "next block.",
-            poll,
-        )
+        elif "0x" + registries.vouched_hash(self.registry, self.block).hex() != self.block.hash:
+            raise _Wait(
+                f"Chain {self.destination.id} does not vouch for block {self.block.number} yet; waiting for its next "
+                "block.",
+                poll,
+            )
 
     # --- ACCOUNT_ACCUMULATED ------------------------------------------------------------------------------------------
 

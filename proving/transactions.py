@@ -42,7 +42,7 @@ from proving.models import (
 )
 from queries import leases
 from queries.leases import Lease
-from queries.models import OPEN_STATUSES, Block
+from queries.models import BatchStatus, Block
 
 logger = logging.getLogger(__name__)
 
@@ -267,8 +267,9 @@ def _patience(chain: Chain) -> timedelta:
 
 
 def _is_wanted(tx: Transaction) -> bool:
+    """Whether anybody still needs what it proves. A batch that is DONE does: this one may have left the chain."""
     is_proof = tx.queries.exists()
-    return not is_proof or tx.queries.filter(step__isnull=False, batch__status__in=OPEN_STATUSES).exists()
+    return not is_proof or tx.queries.exclude(batch__status=BatchStatus.REJECTED).exists()
 
 
 def _reverts(rpc: RpcClient, signer: Signer, tx: Transaction) -> bool:

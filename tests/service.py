@@ -1,10 +1,12 @@
 """What tests of the whole service share: a configured chain, submitted batches, and work done step by step."""
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from django.db.models import Q
+from django.utils import timezone
 
 from accounts import keys
 from accounts.models import ApiKey, User
@@ -84,6 +86,12 @@ def work_until_done(batch: Batch, chain: DevChain | None = None, rounds: int = 1
         if chain:
             chain.mine()
     raise AssertionError(f"{batch.pk} is still {batch.status} after {rounds} rounds: {waiting()}")
+
+
+def expire_leases() -> None:
+    """Time passes: the leases of a worker that was killed run out."""
+    for model in (Batch, Block, Signer):
+        model.objects.exclude(leased_until=None).update(leased_until=timezone.now() - timedelta(seconds=1))
 
 
 def waiting() -> list[str]:

@@ -7,125 +7,174 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('queries', '0001_initial'),
+        ("queries", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='WorkerHeartbeat',
+            name="WorkerHeartbeat",
             fields=[
-                ('worker', models.CharField(max_length=100, primary_key=True, serialize=False)),
-                ('started_at', models.DateTimeField()),
-                ('beat_at', models.DateTimeField(db_index=True)),
+                ("worker", models.CharField(max_length=100, primary_key=True, serialize=False)),
+                ("started_at", models.DateTimeField()),
+                ("beat_at", models.DateTimeField(db_index=True)),
             ],
         ),
         migrations.CreateModel(
-            name='FactsRegistry',
+            name="FactsRegistry",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('destination_chain_id', models.PositiveBigIntegerField()),
-                ('source_chain_id', models.PositiveBigIntegerField()),
-                ('address', models.CharField(max_length=42)),
-                ('block_hash_source', models.CharField(max_length=42)),
-                ('deployed_at', models.DateTimeField(null=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("destination_chain_id", models.PositiveBigIntegerField()),
+                ("source_chain_id", models.PositiveBigIntegerField()),
+                ("address", models.CharField(max_length=42)),
+                ("block_hash_source", models.CharField(max_length=42)),
+                ("deployed_at", models.DateTimeField(null=True)),
             ],
             options={
-                'verbose_name_plural': 'facts registries',
-                'constraints': [models.UniqueConstraint(fields=('destination_chain_id', 'source_chain_id'), name='one_registry_per_connection')],
+                "verbose_name_plural": "facts registries",
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("destination_chain_id", "source_chain_id"), name="one_registry_per_connection"
+                    )
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Signer',
+            name="Signer",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('due_at', models.DateTimeField(blank=True, db_index=True, null=True)),
-                ('attempts', models.PositiveIntegerField(default=0)),
-                ('lease_token', models.CharField(blank=True, max_length=32)),
-                ('leased_until', models.DateTimeField(blank=True, null=True)),
-                ('chain_id', models.PositiveBigIntegerField()),
-                ('address', models.CharField(max_length=42)),
-                ('notice', models.TextField(blank=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("due_at", models.DateTimeField(blank=True, db_index=True, null=True)),
+                ("attempts", models.PositiveIntegerField(default=0)),
+                ("lease_token", models.CharField(blank=True, max_length=32)),
+                ("leased_until", models.DateTimeField(blank=True, null=True)),
+                ("chain_id", models.PositiveBigIntegerField()),
+                ("address", models.CharField(max_length=42)),
+                ("notice", models.TextField(blank=True)),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('chain_id', 'address'), name='one_signer_per_account')],
+                "constraints": [models.UniqueConstraint(fields=("chain_id", "address"), name="one_signer_per_account")],
             },
         ),
         migrations.CreateModel(
-            name='Transaction',
+            name="Transaction",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('nonce', models.PositiveBigIntegerField()),
-                ('to', models.CharField(blank=True, max_length=42)),
-                ('data', models.BinaryField()),
-                ('gas_limit', models.PositiveBigIntegerField()),
-                ('state', models.CharField(choices=[('PENDING', 'Pending'), ('MINED', 'Mined'), ('CONFIRMED', 'Confirmed'), ('FINAL', 'Final'), ('DISPLACED', 'Displaced')], default='PENDING', max_length=10)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('last_error', models.TextField(blank=True)),
-                ('hash', models.CharField(blank=True, max_length=66)),
-                ('block_number', models.PositiveBigIntegerField(null=True)),
-                ('block_hash', models.CharField(blank=True, max_length=66)),
-                ('succeeded', models.BooleanField(null=True)),
-                ('gas_used', models.PositiveBigIntegerField(default=0)),
-                ('gas_price', queries.fields.Uint256Field(default=0)),
-                ('accumulates', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='accumulating_transactions', to='queries.block')),
-                ('queries', models.ManyToManyField(related_name='transactions', to='queries.query')),
-                ('signer', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='transactions', to='proving.signer')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("nonce", models.PositiveBigIntegerField()),
+                ("to", models.CharField(blank=True, max_length=42)),
+                ("data", models.BinaryField()),
+                ("gas_limit", models.PositiveBigIntegerField()),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("PENDING", "Pending"),
+                            ("MINED", "Mined"),
+                            ("CONFIRMED", "Confirmed"),
+                            ("FINAL", "Final"),
+                            ("DISPLACED", "Displaced"),
+                        ],
+                        default="PENDING",
+                        max_length=10,
+                    ),
+                ),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("last_error", models.TextField(blank=True)),
+                ("hash", models.CharField(blank=True, max_length=66)),
+                ("block_number", models.PositiveBigIntegerField(null=True)),
+                ("block_hash", models.CharField(blank=True, max_length=66)),
+                ("succeeded", models.BooleanField(null=True)),
+                ("gas_used", models.PositiveBigIntegerField(default=0)),
+                ("gas_price", queries.fields.Uint256Field(default=0)),
+                (
+                    "accumulates",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="accumulating_transactions",
+                        to="queries.block",
+                    ),
+                ),
+                ("queries", models.ManyToManyField(related_name="transactions", to="queries.query")),
+                (
+                    "signer",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="transactions", to="proving.signer"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='SignedTransaction',
+            name="SignedTransaction",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('hash', models.CharField(max_length=66, unique=True)),
-                ('raw', models.BinaryField()),
-                ('max_fee_per_gas', queries.fields.Uint256Field()),
-                ('max_priority_fee_per_gas', queries.fields.Uint256Field()),
-                ('is_empty', models.BooleanField(default=False)),
-                ('created_at', models.DateTimeField(default=django.utils.timezone.now)),
-                ('broadcast_at', models.DateTimeField(null=True)),
-                ('transaction', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='versions', to='proving.transaction')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("hash", models.CharField(max_length=66, unique=True)),
+                ("raw", models.BinaryField()),
+                ("max_fee_per_gas", queries.fields.Uint256Field()),
+                ("max_priority_fee_per_gas", queries.fields.Uint256Field()),
+                ("is_empty", models.BooleanField(default=False)),
+                ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
+                ("broadcast_at", models.DateTimeField(null=True)),
+                (
+                    "transaction",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="versions", to="proving.transaction"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Share',
+            name="Share",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('gas', models.PositiveBigIntegerField()),
-                ('wei', queries.fields.Uint256Field()),
-                ('batch', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='shares', to='queries.batch')),
-                ('transaction', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='shares', to='proving.transaction')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("gas", models.PositiveBigIntegerField()),
+                ("wei", queries.fields.Uint256Field()),
+                (
+                    "batch",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="shares", to="queries.batch"
+                    ),
+                ),
+                (
+                    "transaction",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="shares", to="proving.transaction"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='AccountProof',
+            name="AccountProof",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('address', models.CharField(max_length=42)),
-                ('nodes', models.JSONField()),
-                ('nonce', queries.fields.Uint256Field()),
-                ('balance', queries.fields.Uint256Field()),
-                ('storage_root', models.CharField(max_length=66)),
-                ('code_hash', models.CharField(max_length=66)),
-                ('block', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='account_proofs', to='queries.block')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("address", models.CharField(max_length=42)),
+                ("nodes", models.JSONField()),
+                ("nonce", queries.fields.Uint256Field()),
+                ("balance", queries.fields.Uint256Field()),
+                ("storage_root", models.CharField(max_length=66)),
+                ("code_hash", models.CharField(max_length=66)),
+                (
+                    "block",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="account_proofs", to="queries.block"
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('block', 'address'), name='one_proof_per_account')],
+                "constraints": [models.UniqueConstraint(fields=("block", "address"), name="one_proof_per_account")],
             },
         ),
         migrations.AddIndex(
-            model_name='transaction',
-            index=models.Index(fields=['signer', 'state'], name='proving_tra_signer__8b8333_idx'),
+            model_name="transaction",
+            index=models.Index(fields=["signer", "state"], name="proving_tra_signer__8b8333_idx"),
         ),
         migrations.AddConstraint(
-            model_name='transaction',
-            constraint=models.UniqueConstraint(fields=('signer', 'nonce'), name='one_transaction_per_nonce'),
+            model_name="transaction",
+            constraint=models.UniqueConstraint(fields=("signer", "nonce"), name="one_transaction_per_nonce"),
         ),
         migrations.AddConstraint(
-            model_name='share',
-            constraint=models.UniqueConstraint(fields=('transaction', 'batch'), name='one_share_per_batch'),
+            model_name="share",
+            constraint=models.UniqueConstraint(fields=("transaction", "batch"), name="one_share_per_batch"),
         ),
     ]

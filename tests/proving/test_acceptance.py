@@ -1,0 +1,203 @@
+"""What is checked against the chains before anything is spent, and what is waited for instead of rejected."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from config.chains import forget_chains
+from proving.models import FactsRegistry
+from proving.work import reject_overdue
+from queries.models import Batch, BatchStatus
+from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, waiting, work, work_until_done
+
+
+@pytest.fixture
+def key(service):
+    return a_key()
+
+
+@pytest.fixture
+def reconfigure(settings):
+    """Replaces text in the chains' file."""
+
+    def reconfigure(old: str, new: str) -> None:
+        text = settings.CHAINS_FILE.read_text()
+        assert old in text
+        settings.CHAINS_FILE.write_text(text.replace(old, new))
+        forget_chains()
+
+    return reconfigure
+
+
+@pytest.fixture
+def costly(reconfigure):
+    """The chain is no test network."""
+    reconfigure("test_network = true", "test_network = false")
+
+
+@pytest.fixture
+def short_window(reconfigure):
+    """The block hash source vouches for 10 blocks."""
+    reconfigure('block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 10')
+
+
+def accepted(batch: Batch) -> Batch:
+    work()
+    batch.refresh_from_db()
+    return batch
+
+
+# --- Blocks -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_block_far_above_the_head_is_rejected_and_can_be_sent_again(service, key, settings):
+    settings.MAX_BLOCKS_AHEAD = 5
+    batch = accepted(submit(key, request(ALICE, block=service.head() + 6)))
+    assert (batch.status, batch.rejection_code, batch.rejection_retryable) == (
+        BatchStatus.REJECTED,
+        "block_too_far_ahead",
+        True,
+    )
+    assert "6 blocks above the head" in batch.rejection_reason
+
+
+def test_a_block_just_above_the_head_is_waited_for(service, key):
+    wanted = service.head() + 2
+    batch = accepted(submit(key, request(ALICE, block=wanted)))
+    assert batch.status == BatchStatus.RECEIVED
+    assert batch.waiting_for == f"Block {wanted} of chain 31337 does not exist yet; the head is {wanted - 2}."
+    service.mine(2)
+    assert work_until_done(batch).status == BatchStatus.DONE
+
+
+def test_a_block_older_than_the_source_vouches_for_is_rejected(service, key, short_window):
+    service.mine(10)
+    too_old = service.head() - 10
+    batch = accepted(submit(key, request(ALICE, block=too_old)))
+    assert (batch.status, batch.rejection_code, batch.rejection_retryable) == (
+        BatchStatus.REJECTED,
+        "block_too_old",
+        False,
+    )
+    assert f"Block {too_old} of chain 31337 is 10 blocks old" in batch.rejection_reason
+
+
+def test_the_oldest_block_of_the_window_is_proven(service, key, short_window):
+    service.mine(10)
+    assert work_until_done(submit(key, request(ALICE, block=service.head() - 9))).status == BatchStatus.DONE
+
+
+def test_an_old_block_whose_header_is_accumulated_is_proven(service, key, short_window):
+    block = service.head()
+    work_until_done(submit(key, request(ALICE, block=block)))
+    service.mine(20)
+    assert work_until_done(submit(key, request(BOB, block=block))).status == BatchStatus.DONE
+
+
+def test_a_block_that_ages_out_while_it_waits_is_rejected(service, key, short_window):
+    service.rpc("evm_setAutomine", False)
+    service.rpc("anvil_setBalance", SIGNER, "0x0")  # nothing can be sent
+    service.mine()
+    batch = submit(key, request(ALICE, block=service.head()))
+    work()
+    batch.refresh_from_db()
+    assert batch.status == BatchStatus.IN_PROGRESS
+    service.mine(12)
+    work()
+    batch.refresh_from_db()
+    assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, "block_too_old")
+
+
+def test_a_window_beyond_what_the_contract_knows_is_found_out_on_the_chain(service, key):
+    service.mine(300)
+    batch = submit(key, request(ALICE, block=service.head() - 280))
+    # Without the history contract only `blockhash` is left, which knows 256 blocks.
+    service.rpc("anvil_setCode", "0x0000F90827F1C53a10cb7A02335B175320002935", "0x")
+    work()
+    work()
+    batch.refresh_from_db()
+    assert batch.status == BatchStatus.IN_PROGRESS
+    assert "does not vouch for block" in waiting()[0]
+
+
+# --- Money ------------------------------------------------------------------------------------------------------------
+
+
+def test_any_fee_will_do_on_a_test_network(service, key):
+    assert accepted(submit(key, request(ALICE, block=service.head(), fee=0))).status != BatchStatus.REJECTED
+
+
+def test_a_fee_below_the_estimate_is_rejected_with_the_estimate(service, key, costly):
+    batch = accepted(submit(key, request(ALICE, block=service.head(), fee=1)))
+    assert (batch.status, batch.rejection_code, batch.rejection_retryable) == (
+        BatchStatus.REJECTED,
+        "fee_too_low",
+        True,
+    )
+    assert "gas" in batch.rejection_reason
+    assert "its fee of 1 wei" in batch.rejection_reason
+
+
+def test_a_fee_above_the_estimate_is_accepted_and_not_used_up(service, key, costly):
+    batch = work_until_done(submit(key, request(ALICE, block=service.head(), fee=10**18)))
+    work()
+    batch.refresh_from_db()
+    assert batch.status == BatchStatus.DONE
+    assert 0 < batch.spent < 10**18
+    assert batch.gas_used <= batch.estimated_gas
+
+
+def test_what_the_registry_holds_already_needs_no_fee(service, key, costly):
+    block = service.head()
+    work_until_done(submit(key, request(ALICE, block=block, fee=10**18)))
+    assert work_until_done(submit(key, request(ALICE, block=block, fee=0))).status == BatchStatus.DONE
+
+
+def test_a_key_has_a_daily_budget_of_gas(service, key, costly, settings):
+    settings.DAILY_GAS_BUDGET = 600_000
+    block = service.head()
+    assert work_until_done(submit(key, request(ALICE, block=block, fee=10**18))).status == BatchStatus.DONE
+    batch = accepted(submit(key, request(BOB, block=block - 1, fee=10**18)))
+    assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, "budget_exceeded")
+    other = a_key(BOB)
+    assert work_until_done(submit(other, request(BOB, block=block - 1, fee=10**18))).status == BatchStatus.DONE
+    Batch.objects.filter(api_key=key).update(created_at=timezone.now() - timedelta(days=1, seconds=1))
+    assert work_until_done(submit(key, request(BOB, block=block - 2, fee=10**18))).status == BatchStatus.DONE
+
+
+# --- Waiting ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_registry_that_is_not_deployed_is_waited_for_and_the_command_named(service, key):
+    row = FactsRegistry.objects.get()
+    FactsRegistry.objects.update(deployed_at=None)
+    batch = accepted(submit(key, request(ALICE, block=service.head())))
+    assert batch.status == BatchStatus.RECEIVED
+    assert "manage.py deploy_registry 31337 31337" in batch.waiting_for
+    FactsRegistry.objects.update(deployed_at=row.deployed_at)
+    assert work_until_done(batch).status == BatchStatus.DONE
+
+
+def test_nothing_waits_beyond_its_deadline(service, key):
+    batch = submit(key, request(ALICE, block=service.head() + 3))
+    work()
+    reject_overdue()
+    batch.refresh_from_db()
+    assert batch.status == BatchStatus.RECEIVED
+    Batch.objects.update(deadline_at=timezone.now() - timedelta(seconds=1))
+    reject_overdue()
+    batch.refresh_from_db()
+    assert (batch.status, batch.rejection_code, batch.rejection_retryable) == (
+        BatchStatus.REJECTED,
+        "deadline_exceeded",
+        True,
+    )
+
+
+def test_a_batch_whose_check_failed_does_not_hold_up_the_others(service, key, monkeypatch):
+    wanted = service.head() + 2
+    ahead = submit(key, request(ALICE, block=wanted))
+    now = submit(key, request(ALICE, block=service.head()))
+    assert work_until_done(now).status == BatchStatus.DONE
+    assert work_until_done(ahead, service).status == BatchStatus.DONE

@@ -1,0 +1,85 @@
+"""A reorganised chain takes steps, and DONE, visibly back until the block is final."""
+
+import pytest
+
+from proving.models import AccountProof, Transaction, TransactionState
+from queries.models import AccountField, BatchStatus, Block, Step, StepKind, StepStatus
+from tests.proving.chain_state import ACCOUNT_PROVEN, balance_at, events, field_on_chain
+from tests.service import ALICE, SIGNER, a_key, request, submit, work, work_until_done
+
+
+@pytest.fixture
+def done(service):
+    """A batch that is DONE on a block that has a few others above it."""
+    block = service.head()
+    service.mine(3)
+    batch = work_until_done(submit(a_key(), request(ALICE, block=block)))
+    assert batch.status == BatchStatus.DONE
+    return batch
+
+
+def test_done_is_taken_back_when_its_block_is_gone_and_reached_again(service, done):
+    first = Transaction.objects.exclude(to="").get()
+    service.rpc("anvil_reorg", 1, [])  # the block with our transaction is replaced by an empty one
+    assert events(service, ACCOUNT_PROVEN) == []
+    service.rpc("evm_setAutomine", False)
+    work()
+    done.refresh_from_db()
+    assert (done.status, done.finished_at) == (BatchStatus.IN_PROGRESS, None)
+    step = Step.objects.get(query__batch=done, kind=StepKind.HEADER_ACCUMULATED)
+    assert (step.status, step.completed_at) == (StepStatus.IN_PROGRESS, None)
+    first.refresh_from_db()
+    assert first.state == TransactionState.PENDING
+    service.rpc("evm_setAutomine", True)
+    assert work_until_done(done, service).status == BatchStatus.DONE
+    assert len(events(service, ACCOUNT_PROVEN)) == 1
+    # The same bytes under the same nonce: nothing was paid twice.
+    assert Transaction.objects.exclude(to="").get().hash == first.versions.get().hash
+
+
+def test_the_cost_is_taken_back_too(service, done):
+    work()
+    done.refresh_from_db()
+    assert done.gas_used > 0
+    service.rpc("anvil_reorg", 1, [])
+    service.rpc("evm_setAutomine", False)
+    work()
+    done.refresh_from_db()
+    assert done.gas_used == 0
+
+
+def test_a_source_block_that_changed_discards_its_proofs(service):
+    service.rpc("evm_setAutomine", False)
+    service.rpc("eth_sendTransaction", {"from": SIGNER, "to": ALICE, "value": "0x1"})
+    service.mine()
+    block = service.head()
+    batch = submit(a_key(), request(ALICE, block=block))
+    work()
+    work()
+    old = AccountProof.objects.get()
+    old_hash = Block.objects.get().hash
+    # Another block of the same number, in which alice has got more.
+    service.rpc(
+        "anvil_reorg", 1, [[{"from": SIGNER, "to": ALICE, "value": "0xff", "gas": "0x5208", "nonce": hex(2)}, 0]]
+    )
+    assert work_until_done(batch, service, rounds=20).status == BatchStatus.DONE
+    assert Block.objects.get().hash != old_hash
+    assert AccountProof.objects.get().balance == balance_at(service, ALICE, block) != old.balance
+    assert field_on_chain(service, ALICE, block, AccountField.BALANCE) == balance_at(service, ALICE, block)
+    assert "reorganised" not in Step.objects.get(query__batch=batch, kind=StepKind.INITIAL_STATE).last_error
+
+
+def test_a_reorg_that_keeps_the_facts_takes_nothing_back(service, done):
+    service.mine(1)
+    service.rpc("anvil_reorg", 1, [])
+    work()
+    done.refresh_from_db()
+    assert done.status == BatchStatus.DONE
+
+
+def test_a_final_batch_is_not_looked_at_any_more(service, done):
+    service.mine(5)
+    work()
+    work()
+    assert Block.objects.get().due_at is None
+    assert Transaction.objects.exclude(to="").get().state == TransactionState.FINAL

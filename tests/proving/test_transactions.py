@@ -1,0 +1,246 @@
+"""Sending: each nonce once, none left open, whatever the node and the market do."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from eth_account import Account
+
+from chains.devchain import DevChain
+from config.chains import forget_chains, get_chains
+from proving import transactions
+from proving.models import SignedTransaction, Signer, Transaction, TransactionState
+from proving.transactions import CannotSend, Intent, SignerBusy, UnderWay
+from queries import leases, progress
+from queries.models import BatchStatus
+from tests.proving.chain_state import signer_nonce
+from tests.service import (
+    ALICE,
+    BOB,
+    SIGNER,
+    SIGNER_KEY,
+    a_key,
+    expire_leases,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
+
+
+@pytest.fixture
+def mempool(service) -> DevChain:
+    """The service on a chain that mines only when told to."""
+    service.rpc("evm_setAutomine", False)
+    return service
+
+
+@pytest.fixture
+def batch(service):
+    return submit(a_key(), request(ALICE, block=service.head()))
+
+
+def the_transaction() -> Transaction:
+    return Transaction.objects.exclude(to="").get()
+
+
+def age(seconds: float = 3600) -> None:
+    """All signed versions have waited for so long."""
+    SignedTransaction.objects.update(created_at=timezone.now() - timedelta(seconds=seconds))
+
+
+def sent_hashes(chain: DevChain) -> set[str]:
+    pending = chain.rpc("txpool_content")["pending"]
+    return {tx["hash"] for by_nonce in pending.values() for tx in by_nonce.values()}
+
+
+def test_it_is_stored_before_it_is_broadcast(mempool, batch, monkeypatch):
+    def look(rpc, raw):
+        assert SignedTransaction.objects.filter(raw=raw, broadcast_at=None).exists()
+        raise KeyboardInterrupt  # killed right here
+
+    monkeypatch.setattr("chains.rpc.RpcClient.send_raw", look)
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    monkeypatch.undo()
+    expire_leases()
+    assert not sent_hashes(mempool)
+    stored = the_transaction().versions.get().hash
+    assert work_until_done(batch, mempool).status == BatchStatus.DONE
+    assert the_transaction().hash == stored
+
+
+def test_a_retry_sends_the_same_bytes(mempool, batch):
+    work()
+    work()
+    (first,) = sent_hashes(mempool)
+    mempool.rpc("anvil_dropTransaction", first)
+    assert not sent_hashes(mempool)
+    work()
+    assert sent_hashes(mempool) == {first}
+    assert the_transaction().versions.count() == 1
+
+
+def test_a_transaction_that_waits_too_long_gets_higher_fees_under_its_nonce(mempool, batch):
+    work()
+    work()
+    first = the_transaction().versions.get()
+    age()
+    work()
+    second = the_transaction().versions.exclude(pk=first.pk).get()
+    assert second.max_fee_per_gas * 10 >= first.max_fee_per_gas * 11
+    assert second.max_priority_fee_per_gas * 10 >= first.max_priority_fee_per_gas * 11
+    assert sent_hashes(mempool) == {second.hash}
+    assert work_until_done(batch, mempool).status == BatchStatus.DONE
+    assert (the_transaction().hash, the_transaction().succeeded) == (second.hash, True)
+
+
+def test_fees_never_rise_above_the_cap(mempool, batch, settings):
+    work()
+    work()
+    highest = the_transaction().versions.get().max_fee_per_gas
+    settings.CHAINS_FILE.write_text(
+        settings.CHAINS_FILE.read_text().replace(
+            "block_seconds = 1", f"block_seconds = 1\nmax_fee_per_gas_gwei = {highest * 1.2 / 10**9}"
+        )
+    )
+    forget_chains()
+    for _ in range(5):
+        age()
+        work()
+    assert max(the_transaction().versions.values_list("max_fee_per_gas", flat=True)) <= highest * 1.2
+    assert the_transaction().versions.count() == 2
+
+
+def test_gas_above_the_cap_is_waited_for(service, batch, settings):
+    text = settings.CHAINS_FILE.read_text()
+    settings.CHAINS_FILE.write_text(
+        text.replace("block_seconds = 1", "block_seconds = 1\nmax_fee_per_gas_gwei = 0.001")
+    )
+    forget_chains()
+    work()
+    work()
+    assert waiting() == ["Gas on chain 31337 costs more than the cap of 0.001 gwei."]
+    settings.CHAINS_FILE.write_text(text)
+    forget_chains()
+    assert work_until_done(batch).status == BatchStatus.DONE
+
+
+def test_the_signer_stops_below_its_minimum_balance_and_says_so(service):
+    service.rpc("anvil_setBalance", SIGNER, hex(10**15))
+    service.mine()
+    batch = submit(a_key(BOB), request(ALICE, block=service.head()))
+    work()
+    work()
+    assert f"The signer {SIGNER} on chain 31337 holds 0.001000 ETH" in waiting()[0]
+    assert Signer.objects.get().notice == waiting()[0]
+    service.rpc("anvil_setBalance", SIGNER, hex(10**18))
+    assert work_until_done(batch).status == BatchStatus.DONE
+    assert Signer.objects.get().notice == ""
+
+
+def test_a_transaction_whose_purpose_is_gone_is_replaced_by_an_empty_one(mempool, batch):
+    work()
+    work()
+    nonce = the_transaction().nonce
+    progress.reject([batch.pk], code="deadline_exceeded", reason="Too late.", retryable=True)
+    work()
+    empty = the_transaction().versions.get(is_empty=True)
+    assert sent_hashes(mempool) == {empty.hash}
+    mempool.mine()
+    work()
+    assert signer_nonce(mempool) == nonce + 1
+    assert the_transaction().hash == empty.hash
+    batch.refresh_from_db()
+    assert batch.status == BatchStatus.REJECTED
+
+
+def test_a_transaction_that_would_revert_by_now_is_emptied_instead_of_paid_for(mempool, batch):
+    work()
+    work()
+    mempool.rpc("anvil_setCode", the_transaction().to, "0x60006000fd")  # it reverts whatever it is asked
+    age()
+    work()
+    assert the_transaction().versions.filter(is_empty=True).exists()
+
+
+def test_a_nonce_that_something_else_used_is_noticed_and_the_proof_sent_again(mempool, batch):
+    work()
+    work()
+    ours = the_transaction()
+    mempool.rpc("anvil_dropTransaction", ours.versions.get().hash)
+    _send_from_elsewhere(mempool, ours.nonce)
+    mempool.mine()
+    assert work_until_done(batch, mempool).status == BatchStatus.DONE
+    ours.refresh_from_db()
+    assert ours.state == TransactionState.DISPLACED
+    assert Transaction.objects.exclude(to="").exclude(pk=ours.pk).get().nonce == ours.nonce + 1
+
+
+def test_nonces_that_something_else_used_before_are_skipped(service, batch):
+    nonce = signer_nonce(service)
+    _send_from_elsewhere(service, nonce)
+    assert work_until_done(batch).status == BatchStatus.DONE
+    assert the_transaction().nonce == nonce + 1
+
+
+def _send_from_elsewhere(chain: DevChain, nonce: int) -> None:
+    fields = {"chainId": 31337, "nonce": nonce, "gas": 21000, "gasPrice": 10**11, "to": ALICE, "value": 1}
+    chain.rpc("eth_sendRawTransaction", Account.sign_transaction(fields, SIGNER_KEY).raw_transaction.to_0x_hex())
+
+
+def test_a_reverted_transaction_is_followed_by_another_try(mempool, batch, caplog):
+    work()
+    work()
+    first = the_transaction()
+    code = mempool.rpc("eth_getCode", first.to, "latest")
+    mempool.rpc("anvil_setCode", first.to, "0xfe")
+    mempool.mine()
+    mempool.rpc("anvil_setCode", first.to, code)
+    assert work_until_done(batch, mempool).status == BatchStatus.DONE
+    first.refresh_from_db()
+    assert (first.succeeded, first.last_error) == (False, "The transaction was mined, but it reverted.")
+    assert Transaction.objects.exclude(to="").count() == 2
+    batch.refresh_from_db()
+    work()
+    batch.refresh_from_db()
+    assert batch.gas_used > first.gas_used  # the failed try cost gas too
+
+
+def test_only_one_at_a_time_sends_from_a_signer(service):
+    chain = get_chains().chain(31337)
+    lease = leases.claim(Signer.objects.all(), Signer.objects.get().pk)
+    with pytest.raises(SignerBusy):
+        transactions.submit_all(chain, [Intent(ALICE, b"")])
+    lease.release(None)
+    assert transactions.submit_all(chain, [Intent(ALICE, b"")])[0].nonce == signer_nonce(service) - 1
+
+
+def test_who_lost_the_blocks_lease_sends_nothing_twice(mempool, batch):
+    work()
+    work()
+    with pytest.raises(UnderWay):
+        transactions.submit_all(
+            get_chains().chain(31337), [Intent(ALICE, b"", list(batch.queries.values_list("pk", flat=True)))]
+        )
+    assert Transaction.objects.exclude(to="").count() == 1
+
+
+def test_all_of_several_transactions_are_stored_or_none(service):
+    before = Transaction.objects.count()
+
+    def fail(nonce: int) -> None:
+        raise CannotSend("stop")
+
+    with pytest.raises(CannotSend):
+        transactions.submit_all(get_chains().chain(31337), [Intent(ALICE, b"")] * 2, and_store=fail)
+    assert Transaction.objects.count() == before
+    assert signer_nonce(service) == before
+
+
+def test_the_signers_key_is_in_no_log(mempool, batch, caplog):
+    caplog.set_level("DEBUG")
+    work_until_done(batch, mempool)
+    assert caplog.text
+    assert SIGNER_KEY[2:] not in caplog.text
