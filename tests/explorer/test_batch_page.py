@@ -114,12 +114,16 @@ def test_it_says_what_an_open_batch_waits_for_each_sentence_once():
     assert "Waiting The node is checked. Waiting for block 3. Waiting for the signer. Submitted" in text
 
 
-def test_it_says_nothing_of_waiting_for_blocks_whose_queries_are_done():
-    batch = a_batch()
-    Block.objects.update(waiting_for="Waiting for the signer.")
-    assert "Waiting for the signer." in page(batch)
-    finish(batch)
-    assert "Waiting for the signer." not in page(batch)
+def test_it_says_nothing_of_what_blocks_wait_for_whose_queries_are_done():
+    body = request(ALICE, block=1)
+    body["data"]["31337"]["block:2"] = body["data"]["31337"]["block:1"]
+    batch = submit(a_key(), body)
+    accept(batch)
+    Block.objects.filter(number=1).update(waiting_for="Another batch waits here.")
+    Block.objects.filter(number=2).update(waiting_for="Waiting for the signer.")
+    for kind in StepKind:
+        progress.complete(batch.queries.filter(block__number=1).values_list("pk", flat=True), kind)
+    assert "IN_PROGRESS It is being proven. Waiting Waiting for the signer. Submitted" in text_of(page(batch))
 
 
 def test_it_says_that_no_worker_runs_until_one_does():
