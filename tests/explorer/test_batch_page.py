@@ -97,10 +97,12 @@ def test_it_shows_the_estimate_and_the_cost_once_they_are_known():
 )
 def test_it_says_why_a_batch_was_rejected_and_whether_sending_it_again_can_help(retryable, advice):
     batch = a_batch()
+    Block.objects.update(waiting_for="Waiting for the signer.")
     progress.reject([batch.pk], code="block_too_high", reason="Block 12 is far above the head.", retryable=retryable)
     text = text_of(page(batch))
     assert f"Block 12 is far above the head. Code block_too_high {advice}" in text
     assert "Deadline" not in text
+    assert "Waiting" not in text
 
 
 def test_it_says_what_an_open_batch_waits_for_each_sentence_once():
