@@ -6,7 +6,6 @@ With anvil alone come EIP-2935, proofs of old states and reorgs on demand, so de
 import os
 import re
 import shutil
-import signal
 import subprocess
 import tempfile
 import threading
@@ -18,6 +17,8 @@ from types import TracebackType
 from typing import Any, Self
 
 import requests
+
+from chains.guarded import GuardedProcess
 
 PROJECT = Path(__file__).resolve().parent.parent
 
@@ -44,11 +45,6 @@ ACCOUNTS: tuple[tuple[str, str], ...] = (
 
 READY_SECONDS = 20
 STOP_SECONDS = 5
-
-# Kills anvil's process group and removes its folder as soon as its own standard input ends, which it does when the
-# parent is gone, whatever killed it. A death signal (PR_SET_PDEATHSIG) would also fire when merely the thread that
-# started anvil ends, and exists on Linux alone.
-_GUARD = 'cat >/dev/null; kill -s KILL -- "-$1"; rm -rf -- "$2"'
 
 
 class DevChainError(Exception):
@@ -83,8 +79,7 @@ class DevChain:
         ]
         self._port = port
         self._home = ""
-        self._process: subprocess.Popen[str] | None = None
-        self._guard: subprocess.Popen[bytes] | None = None
+        self._process: GuardedProcess | None = None
         self._reader: threading.Thread | None = None
         self._said: deque[str] = deque(maxlen=20)
         self._listening = threading.Event()
@@ -106,21 +101,12 @@ class DevChain:
         # anvil keeps old states below its HOME and would leave gigabytes there.
         self._home = tempfile.mkdtemp(prefix="devchain-")
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - our own arguments, and no shell.
+            self._process = GuardedProcess(
                 [program, *self._arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
                 env={**os.environ, "HOME": self._home},
-                process_group=0,
-            )
-            self._guard = subprocess.Popen(  # noqa: S603 - as above; the script is a constant.
-                ["/bin/sh", "-c", _GUARD, "guard", str(self._process.pid), self._home],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                process_group=0,
+                stdout=subprocess.PIPE,
+                folder=self._home,
+                stop_seconds=STOP_SECONDS,
             )
             self._reader = threading.Thread(target=self._read_output, name="devchain-output", daemon=True)
             self._reader.start()
@@ -131,22 +117,16 @@ class DevChain:
 
     def stop(self) -> None:
         """Stop anvil for good and remove its folder. Harmless where nothing runs."""
-        if self._guard is not None:
-            self._guard.kill()
-            self._guard.communicate()
-            self._guard = None
         if self._process is not None:
-            _end_group(self._process)
+            self._process.stop()
             if self._reader is not None:
                 self._reader.join(STOP_SECONDS)
-            if self._process.stdout is not None:
-                self._process.stdout.close()
+            self._process.output.close()
             self._process = self._reader = None
+        shutil.rmtree(self._home, ignore_errors=True)
+        self._home = ""
         self._listening.clear()
         self.url = ""
-        if self._home:
-            shutil.rmtree(self._home, ignore_errors=True)
-            self._home = ""
 
     def rpc(self, method: str, *params: Any) -> Any:
         """The `result` of one JSON-RPC call, as the node sent it."""
@@ -171,8 +151,8 @@ class DevChain:
     def _read_output(self) -> None:
         # Read to the end: a full pipe would stop anvil.
         assert self._process is not None
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
+        for raw in self._process.output:
+            line = raw.decode(errors="replace")
             self._said.append(line.strip())
             if not self._listening.is_set() and (match := re.match(r"Listening on (127\.0\.0\.1:\d+)", line)):
                 self.url = f"http://{match[1]}"
@@ -182,7 +162,7 @@ class DevChain:
         assert self._process is not None
         deadline = time.monotonic() + READY_SECONDS
         while not self._listening.wait(0.02):
-            if self._process.poll() is not None:
+            if self._process.has_ended():
                 raise DevChainError(self._why_it_ended())
             if time.monotonic() > deadline:
                 raise DevChainError(f"anvil did not start within {READY_SECONDS} seconds.")
@@ -205,15 +185,3 @@ def _find_anvil() -> str:
     if program is None:
         raise DevChainError("anvil is missing: `npm ci` in the project's folder installs it.")
     return program
-
-
-def _end_group(process: subprocess.Popen[str]) -> None:
-    for ending in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, ending)
-            process.wait(STOP_SECONDS)
-        except ProcessLookupError:
-            process.wait()
-        except subprocess.TimeoutExpired:
-            continue
-        return

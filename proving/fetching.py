@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 
 from chains.header import Header
-from chains.rpc import InvalidReply, RpcClient, RpcRefused
+from chains.rpc import InvalidReply, NodeUnavailable, RpcClient, RpcRefused
 from chains.trie import InvalidProof, verify_account
 from proving.models import AccountProof
 from queries import progress
@@ -66,6 +66,8 @@ def _verified_proofs(block: Block, source: RpcClient, addresses: Sequence[str]) 
     proofs = []
     for address, answer in zip(addresses, answers, strict=True):
         if isinstance(answer, RpcRefused):
+            if answer.may_pass:
+                raise NodeUnavailable(str(answer))
             raise ProofRefused(str(answer))
         try:
             account = verify_account(state_root, address, answer.nodes)

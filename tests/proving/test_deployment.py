@@ -1,0 +1,66 @@
+"""`manage.py deploy_registry`."""
+
+import io
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from chains.devchain import DevChain
+from config.chains import forget_chains
+from proving.models import FactsRegistry, Transaction
+from tests.proving.chain_state import signer_nonce
+from tests.service import chains_toml
+
+
+def deploy(*arguments) -> str:
+    said = io.StringIO()
+    call_command("deploy_registry", *map(str, arguments), stdout=said)
+    return said.getvalue()
+
+
+def test_run_twice_it_deploys_once_and_says_the_same(service):
+    before = signer_nonce(service)
+    first, second = deploy(31337, 31337), deploy(31337, 31337)
+    assert first == second
+    assert FactsRegistry.objects.get().address in first
+    assert signer_nonce(service) == before
+
+
+def test_it_notices_that_no_code_is_at_the_recorded_address(service, settings, tmp_path):
+    old = FactsRegistry.objects.get().address
+    service.rpc("anvil_setCode", old, "0x")
+    with pytest.raises(CommandError, match="no code there"):
+        deploy(31337, 31337)
+    assert FactsRegistry.objects.get().address == old
+    deploy(31337, 31337, "--replace")
+    new = FactsRegistry.objects.get().address
+    assert new != old
+    assert service.rpc("eth_getCode", new, "latest") != "0x"
+
+
+def test_replace_replaces_nothing_that_is_there(service):
+    old = FactsRegistry.objects.get().address
+    deploy(31337, 31337, "--replace")
+    assert FactsRegistry.objects.get().address == old
+
+
+def test_a_connection_that_is_not_configured_is_refused(service):
+    with pytest.raises(CommandError, match="no connection from chain 31337 to chain 1"):
+        deploy(1, 31337)
+
+
+def test_a_dead_node_is_said_in_a_sentence(db, settings, tmp_path):
+    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
+    forget_chains()
+    with pytest.raises(CommandError, match="can't be reached"):
+        deploy(31337, 31337)
+    assert not Transaction.objects.exists()
+
+
+def test_the_node_of_another_chain_is_refused(db, settings, tmp_path):
+    with DevChain(chain_id=5) as other:
+        settings.CHAINS_FILE = chains_toml(tmp_path, other.url)
+        forget_chains()
+        with pytest.raises(CommandError, match="chain"):
+            deploy(31337, 31337)
+        assert signer_nonce(other) == 0

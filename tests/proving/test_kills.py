@@ -1,0 +1,139 @@
+"""Killed at any moment: nothing is lost, nothing is done twice.
+
+A kill is an exception that nothing here catches, at every single exchange with the node, once before the node was
+asked and once after it had acted but before we knew. Giving leases back, which a killed process can't, isn't done.
+"""
+
+import itertools
+
+import pytest
+
+from chains.nodes import NodePool
+from proving.deployment import deploy
+from proving.models import FactsRegistry, Transaction
+from queries.leases import Lease
+from queries.models import BatchStatus, Step, StepKind
+from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, signer_nonce
+from tests.service import ALICE, BOB, a_key, expire_leases, request, submit, work, work_until_done
+
+
+class Killed(BaseException):
+    pass
+
+
+class Killer:
+    """Kills at the n-th exchange with a node, before or after it."""
+
+    def __init__(self, monkeypatch) -> None:
+        self._countdown = 0
+        self._after = False
+        exchange, release = NodePool._exchange, Lease.release
+
+        def deadly_exchange(pool, node, batched):
+            if self._countdown == 0:
+                return exchange(pool, node, batched)
+            self._countdown -= 1
+            if self._countdown:
+                return exchange(pool, node, batched)
+            if self._after:
+                exchange(pool, node, batched)
+            self._dead = True
+            raise Killed
+
+        def release_of_the_living(lease, *arguments, **named):
+            if not self._dead:
+                release(lease, *arguments, **named)
+
+        self._dead = False
+        monkeypatch.setattr(NodePool, "_exchange", deadly_exchange)
+        monkeypatch.setattr(Lease, "release", release_of_the_living)
+
+    def arm(self, exchange: int, *, after: bool) -> None:
+        self._countdown, self._after, self._dead = exchange, after, False
+
+    def disarm(self) -> None:
+        self._countdown, self._dead = 0, False
+
+
+@pytest.fixture
+def killer(monkeypatch):
+    return Killer(monkeypatch)
+
+
+def until_killed_or_done(batch) -> bool:
+    """Whether it was killed."""
+    try:
+        work_until_done(batch)
+    except Killed:
+        expire_leases()
+        return True
+    return False
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the node acts", "after it acted"])
+def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killer, after):
+    key = a_key()
+    kills = 0
+    for exchange in itertools.count(1):
+        service.mine()
+        block = service.head()
+        nonce = signer_nonce(service)
+        batch = submit(key, request(ALICE, BOB, block=block))
+        killer.arm(exchange, after=after)
+        killed = until_killed_or_done(batch)
+        killer.disarm()
+        assert work_until_done(batch).status == BatchStatus.DONE
+        work()  # what a killed worker may have left behind
+        assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1, f"killed at exchange {exchange}"
+        assert Step.objects.filter(query__batch=batch).count() == 2 * len(StepKind)
+        batch.refresh_from_db()
+        assert batch.gas_used > 0
+        if not killed:
+            break
+        kills += 1
+    assert kills > 15
+    batches = kills + 1
+    assert len(events(service, HEADER_ACCUMULATED)) == batches
+    assert len(events(service, ACCOUNT_PROVEN)) == 2 * batches
+    nonces = Transaction.objects.order_by("nonce").values_list("nonce", flat=True)
+    assert list(nonces) == list(range(len(nonces)))
+
+
+def test_it_may_be_killed_again_and_again(service, killer):
+    """At every exchange of every try: each life gets one exchange further than the last."""
+    nonce = signer_nonce(service)
+    batch = submit(a_key(), request(ALICE, block=service.head()))
+    lives = 0
+    for exchange in itertools.count(1):
+        killer.arm(exchange, after=True)
+        if not until_killed_or_done(batch):
+            break
+        lives += 1
+        batch.refresh_from_db()
+        if batch.status == BatchStatus.DONE:
+            break
+    killer.disarm()
+    work()
+    assert lives > 5
+    assert signer_nonce(service) == nonce + 1
+    assert len(events(service, ACCOUNT_PROVEN)) == 1
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the node acts", "after it acted"])
+def test_a_registry_is_deployed_once_wherever_the_command_is_killed(service, killer, after):
+    for exchange in itertools.count(1):
+        FactsRegistry.objects.all().delete()
+        nonce = signer_nonce(service)
+        killer.arm(exchange, after=after)
+        try:
+            deploy(31337, 31337)
+            killed = False
+        except Killed:
+            killed = True
+        killer.disarm()
+        expire_leases()
+        deploy(31337, 31337)
+        assert signer_nonce(service) == nonce + 2, f"killed at exchange {exchange}"
+        if not killed:
+            break
+    assert exchange > 8
