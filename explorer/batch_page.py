@@ -33,7 +33,6 @@ PAGE_SIZE = 50
 # How long a page waits before it asks again, in seconds: while steps are open, and while only a reorg can change it.
 _OPEN_SECONDS = 2
 _NOT_FINAL_SECONDS = 10
-_MAX_SENTENCES = 10
 
 _BATCH_MEANINGS = {
     BatchStatus.RECEIVED: "Stored. It is checked against the chains next.",
@@ -169,7 +168,7 @@ def read(internal_id: str, page: str) -> BatchPage | None:
         rejection_code=batch.rejection_code,
         rejection_reason=batch.rejection_reason,
         rejection_retryable=batch.rejection_retryable,
-        waiting_for=_waiting_for(batch) if is_open else (),
+        waiting_for=tuple(batch.waits_for()) if is_open else (),
         # A page that can't change any more would show these for ever.
         no_worker=poll_seconds is not None and not worker.is_running(),
         notices=_notices(destination.id) if poll_seconds is not None else (),
@@ -195,12 +194,6 @@ def _chain(chain_id: int) -> ChainName:
     except UnknownChain:
         return ChainName(chain_id, "Chain that is no longer configured", "native currency", "")
     return ChainName(chain.id, chain.name, chain.native_currency, chain.explorer_url or "")
-
-
-def _waiting_for(batch: Batch) -> tuple[str, ...]:
-    blocks = Block.objects.filter(pk__in=batch.queries.filter(step__isnull=False).values("block"))
-    sentences = blocks.exclude(waiting_for="").order_by("waiting_for").values_list("waiting_for", flat=True).distinct()
-    return tuple(dict.fromkeys(filter(None, [batch.waiting_for, *sentences[:_MAX_SENTENCES]])))
 
 
 def _notices(chain_id: int) -> tuple[str, ...]:

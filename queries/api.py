@@ -21,7 +21,7 @@ from accounts.models import ApiKey
 from config.chains import get_chains
 from queries import batch_request, submission
 from queries.errors import ApiError, error_response
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Query
+from queries.models import OPEN_STATUSES, Batch, BatchStatus
 
 _DESCRIPTION = """
 Proves accounts of one chain at one block to contracts on another.
@@ -153,7 +153,7 @@ def batch_query_status(request: HttpRequest, batchQueryId: str) -> dict[str, Any
     if batch is None:
         raise ApiError(404, "not_found", "No query found")
     if batch.status in OPEN_STATUSES:
-        return {"queryStatus": BatchStatus.IN_PROGRESS, "info": _waiting_for(batch) or None}
+        return {"queryStatus": BatchStatus.IN_PROGRESS, "info": batch.waits_for() or None}
     if batch.status == BatchStatus.REJECTED:
         return {
             "queryStatus": batch.status,
@@ -194,12 +194,6 @@ def _body(request: HttpRequest) -> bytes:
         raise ApiError(413, "too_large", f"The body is larger than {limit} bytes.") from None
     except UnreadablePostError:
         raise ApiError(400, "incomplete", "The body ended before its announced length.") from None
-
-
-def _waiting_for(batch: Batch) -> list[str]:
-    blocks = Block.objects.filter(pk__in=Query.objects.filter(batch=batch, step__isnull=False).values("block"))
-    waiting = blocks.exclude(waiting_for="").order_by("pk").values_list("waiting_for", flat=True)[:10]
-    return list(dict.fromkeys([sentence for sentence in (batch.waiting_for, *waiting) if sentence]))
 
 
 @api.exception_handler(ApiError)

@@ -89,6 +89,12 @@ class Batch(Leased):
     def __str__(self) -> str:
         return self.id
 
+    def waits_for(self, limit: int = 10) -> list[str]:
+        """What the batch and the blocks of its open queries wait for, in sentences."""
+        blocks = Block.objects.filter(pk__in=self.queries.filter(step__isnull=False).values("block"))
+        sentences = blocks.exclude(waiting_for="").order_by("waiting_for").values_list("waiting_for", flat=True)
+        return list(dict.fromkeys(filter(None, [self.waiting_for, *sentences.distinct()[:limit]])))
+
 
 class Block(Leased):
     """One block of a source chain, as one destination is to know it: the unit of work.

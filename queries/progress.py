@@ -8,7 +8,7 @@ import logging
 from collections.abc import Collection, Sequence
 
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef
+from django.db.models import Exists, F, OuterRef, QuerySet
 from django.utils import timezone
 
 from queries.chunks import chunks
@@ -71,15 +71,13 @@ def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str 
 def note_transaction(queries: Collection[int], transaction_hash: str) -> None:
     """Show on the queries' open step which transaction is to complete it."""
     for chunk in chunks(sorted(queries), _CHUNK):
-        Step.objects.filter(query__in=chunk, status=StepStatus.IN_PROGRESS).update(transaction_hash=transaction_hash)
+        _open_steps(chunk).update(transaction_hash=transaction_hash)
 
 
 def note_failure(queries: Collection[int], reason: str) -> None:
     """Count an attempt of the queries' open step that came to nothing, with the reason in a sentence."""
     for chunk in chunks(sorted(queries), _CHUNK):
-        Step.objects.filter(query__in=chunk, status=StepStatus.IN_PROGRESS).update(
-            last_error=reason, attempts=F("attempts") + 1
-        )
+        _open_steps(chunk).update(last_error=reason, attempts=F("attempts") + 1)
 
 
 def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
@@ -103,6 +101,11 @@ def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
                 status=BatchStatus.IN_PROGRESS, finished_at=None
             )
         logger.warning("%d queries went back to %s, %d batches were DONE: %s", len(ids), kind, back, reason)
+
+
+def _open_steps(queries: Sequence[int]) -> QuerySet[Step]:
+    """The steps that are under way; those of a rejected batch stand still."""
+    return Step.objects.filter(query__in=queries, status=StepStatus.IN_PROGRESS, query__batch__status__in=OPEN_STATUSES)
 
 
 def _lock_batches(queries: Sequence[int]) -> list[str]:

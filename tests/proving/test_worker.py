@@ -1,0 +1,213 @@
+"""`manage.py runworker` as a process: killed, doubled, stopped, and with a node that goes away."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from django.db import connection
+
+from chains.devchain import PROJECT, DevChain
+from config.chains import forget_chains
+from proving import pipeline, worker
+from proving.deployment import deploy
+from proving.models import Transaction, WorkerHeartbeat
+from queries.models import Batch, BatchStatus
+from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, signer_nonce
+from tests.proving.proxy import Proxy
+from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, waiting
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SECONDS = 40
+
+
+@pytest.fixture
+def chain() -> Iterator[DevChain]:
+    """A chain with a block every half second."""
+    with DevChain(block_seconds=0.5) as chain:
+        chain.mine(5)
+        yield chain
+
+
+@pytest.fixture
+def service(chain, settings, tmp_path, transactional_db) -> DevChain:
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+    deploy(31337, 31337)
+    return chain
+
+
+@pytest.fixture
+def start_worker(service, settings, tmp_path) -> Iterator[Callable[[], subprocess.Popen]]:
+    started = []
+    env = {
+        **os.environ,
+        "STATE_DIR": str(tmp_path),
+        "SQLITE_FILE": str(connection.settings_dict["NAME"]),
+        "CHAINS_FILE": str(settings.CHAINS_FILE),
+        "LEASE_SECONDS": "2",
+    }
+
+    def start() -> subprocess.Popen:
+        log = (tmp_path / f"worker{len(started)}.log").open("wb")
+        command = [sys.executable, "manage.py", "runworker"]
+        started.append(subprocess.Popen(command, cwd=PROJECT, env=env, stdout=log, stderr=log))
+        log.close()
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def a_worker() -> Iterator[None]:
+    """A worker in a thread of this process, so that a test may reach into it."""
+    running = worker.Worker()
+    thread = threading.Thread(target=running.run)
+    thread.start()
+    try:
+        yield
+    finally:
+        running.stop()
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"{what}: not within {seconds} s; waiting for {waiting()}")
+        time.sleep(0.05)
+
+
+def is_done(*batches: Batch) -> bool:
+    return all(Batch.objects.get(pk=batch.pk).status == BatchStatus.DONE for batch in batches)
+
+
+def log_of(tmp_path: Path) -> str:
+    return "".join(path.read_text() for path in sorted(tmp_path.glob("worker*.log")))
+
+
+def test_a_worker_does_what_is_submitted_and_says_that_it_runs(service, start_worker):
+    assert not worker.is_running()
+    start_worker()
+    until(worker.is_running, "the first heartbeat")
+    batch = submit(a_key(), request(ALICE, block=service.head()))
+    until(lambda: is_done(batch), "DONE")
+
+
+def test_killed_again_and_again_it_ends_done_once(service, start_worker, tmp_path):
+    nonce = signer_nonce(service)
+    batch = submit(a_key(), request(ALICE, BOB, block=service.head()))
+    lives = 0
+    # Each life is a little longer than the last: it is killed while starting, fetching, sending, confirming.
+    while not is_done(batch):
+        process = start_worker()
+        time.sleep(0.6 + 0.12 * lives)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        lives += 1
+        assert lives < 40, log_of(tmp_path)
+    assert lives > 1
+    assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1
+    assert len(events(service, HEADER_ACCUMULATED)) == 1
+    assert len(events(service, ACCOUNT_PROVEN)) == 2
+
+
+def test_two_workers_do_everything_once(service, start_worker):
+    nonce = signer_nonce(service)
+    head = service.head()
+    key = a_key()
+    start_worker()
+    start_worker()
+    batches = [
+        submit(key, request(f"0x{account:040x}", block=head - offset)) for offset in range(4) for account in (1, 2, 3)
+    ]
+    until(lambda: is_done(*batches), "DONE")
+    assert len(events(service, ACCOUNT_PROVEN)) == 12
+    assert len(events(service, HEADER_ACCUMULATED)) == 4
+    nonces = sorted(Transaction.objects.exclude(to="").values_list("nonce", flat=True))
+    assert nonces == list(range(nonce, nonce + len(nonces)))
+    assert signer_nonce(service) == nonce + len(nonces)
+
+
+@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
+def test_it_stops_in_order_when_asked_to(service, start_worker, ending, tmp_path):
+    process = start_worker()
+    until(worker.is_running, "the first heartbeat")
+    submit(a_key(), request(ALICE, block=service.head()))
+    process.send_signal(ending)
+    assert process.wait(timeout=20) == 0
+    assert not WorkerHeartbeat.objects.exists()
+    assert "Traceback" not in log_of(tmp_path)
+
+
+def test_a_node_that_goes_down_is_waited_for_and_the_reason_said(chain, settings, tmp_path, transactional_db):
+    with Proxy(chain.url) as node:
+        settings.CHAINS_FILE = chains_toml(tmp_path, node.url)
+        forget_chains()
+        deploy(31337, 31337)
+        batch = submit(a_key(), request(ALICE, block=chain.head()))
+        node.down()
+        with a_worker():
+            until(lambda: any("can't be reached" in sentence for sentence in waiting()), "the reason")
+            assert Batch.objects.get(pk=batch.pk).status == BatchStatus.RECEIVED
+            node.up()
+            until(lambda: is_done(batch), "DONE")
+            assert waiting() == []
+
+
+def test_a_node_that_goes_down_in_the_middle_is_waited_for_too(chain, settings, tmp_path, transactional_db):
+    with Proxy(chain.url) as node:
+        settings.CHAINS_FILE = chains_toml(tmp_path, node.url)
+        forget_chains()
+        deploy(31337, 31337)
+        chain.rpc("evm_setIntervalMining", 0)  # no more blocks
+        chain.rpc("evm_setAutomine", False)
+        batch = submit(a_key(), request(ALICE, block=chain.head()))
+        with a_worker():
+            until(lambda: Transaction.objects.exclude(to="").exists(), "a transaction")
+            node.down()
+            until(lambda: any("can't be reached" in sentence for sentence in waiting()), "the reason")
+            step = batch.queries.get().steps.get(status="IN_PROGRESS")
+            assert step.attempts > 0
+            assert "can't be reached" in step.last_error
+            node.up()
+            chain.rpc("evm_setAutomine", True)
+            chain.mine()
+            until(lambda: is_done(batch), "DONE")
+        assert Transaction.objects.exclude(to="").count() == 1
+
+
+def test_work_that_fails_is_logged_and_pushed_ahead_and_the_rest_goes_on(
+    chain, settings, tmp_path, transactional_db, monkeypatch, caplog
+):
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+    deploy(31337, 31337)
+    key = a_key()
+    poison = submit(key, request(ALICE, block=chain.head() - 1))
+    good = submit(key, request(ALICE, block=chain.head()))
+    poisoned_block = poison.queries.get().block_id
+    advance = pipeline._Work.advance
+
+    def fail_on_poison(work):
+        if work.block.pk == poisoned_block:
+            raise ZeroDivisionError("a defect")
+        return advance(work)
+
+    monkeypatch.setattr(pipeline._Work, "advance", fail_on_poison)
+    with a_worker():
+        until(lambda: is_done(good), "DONE")
+        until(lambda: any("error of this service" in sentence for sentence in waiting()), "the reason")
+    assert "a defect" in caplog.text
+    failures = caplog.text.count("a defect")
+    assert 1 <= failures < 30  # pushed ahead further each time, not in a loop
