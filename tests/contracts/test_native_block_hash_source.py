@@ -13,8 +13,12 @@ START = 20_000
 ZERO = bytes(32)
 PLANTED = b"\x07" * 32
 
-# Answers any call with 32 bytes of seven, whatever was asked.
-ALWAYS_ANSWERS = "0x7f" + PLANTED.hex() + "5f5260205ff3"
+# Code that puts 32 bytes of seven into memory, whatever was asked, and ends in different ways.
+_PLANT = "0x7f" + PLANTED.hex() + "5f52"
+ALWAYS_ANSWERS = _PLANT + "60205ff3"
+ANSWERS_31_BYTES = _PLANT + "601f5ff3"
+ANSWERS_64_BYTES = _PLANT + "60405ff3"
+REVERTS_WITH_32_BYTES = _PLANT + "60205ffd"
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +87,7 @@ def test_a_recent_block_from_before_the_history_began_has_one(long_chain, source
 
 @pytest.mark.parametrize(
     "code",
-    ["0x", "0x00", "0x5f5ffd", "0xfe", "0x601f5ff3", "0x60405ff3"],
+    ["0x", "0x00", REVERTS_WITH_32_BYTES, "0xfe", ANSWERS_31_BYTES, ANSWERS_64_BYTES],
     ids=["none", "stops", "reverts", "invalid", "31 bytes", "64 bytes"],
 )
 def test_without_a_working_history_contract_it_knows_the_last_256(long_chain, source, undo, code):
