@@ -61,6 +61,13 @@ def a_key(address: str = ALICE, name: str = "default") -> ApiKey:
     return keys.issue(User.objects.for_address(address), name)
 
 
+def header(key: ApiKey) -> dict[str, str]:
+    """The request header with the key."""
+    text = keys.reveal(key)
+    assert text is not None
+    return {"api-key": text}
+
+
 def submit(key: ApiKey, body: dict[str, Any]) -> Batch:
     raw = json.dumps(body).encode()
     return submission.store(batch_request.parse(raw, get_chains(), max_queries=10_000), raw, key)

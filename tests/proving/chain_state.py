@@ -1,5 +1,7 @@
 """What a chain itself says of what was done on it: the tests' independent witness."""
 
+from typing import Any
+
 from eth_utils.crypto import keccak
 
 from chains.devchain import DevChain
@@ -21,8 +23,10 @@ def registry() -> FactsRegistry:
     return FactsRegistry.objects.get()
 
 
-def events(chain: DevChain, topic: str) -> list[dict]:
-    return chain.rpc("eth_getLogs", {"address": registry().address, "topics": [topic], "fromBlock": "0x0"})
+def events(chain: DevChain, topic: str) -> list[dict[str, Any]]:
+    logs = {"address": registry().address, "topics": [topic], "fromBlock": "0x0"}
+    found: list[dict[str, Any]] = chain.rpc("eth_getLogs", logs)
+    return found
 
 
 def signer_nonce(chain: DevChain, block: str = "latest") -> int:

@@ -145,6 +145,7 @@ def test_a_fee_above_the_estimate_is_accepted_and_not_used_up(service, key, cost
     batch.refresh_from_db()
     assert batch.status == BatchStatus.DONE
     assert 0 < batch.spent < 10**18
+    assert batch.estimated_gas is not None
     assert batch.gas_used <= batch.estimated_gas
 
 

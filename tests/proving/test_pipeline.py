@@ -32,11 +32,13 @@ def test_it_proves_a_balance_through_all_four_steps(service, key):
     block = service.head()
     batch = work_until_done(submit(key, request(SIGNER, block=block)), service)
     assert batch.status == BatchStatus.DONE
+    assert batch.accepted_at is not None
+    assert batch.finished_at is not None
     assert batch.accepted_at <= batch.finished_at
     steps = Step.objects.filter(query__batch=batch).order_by("pk")
     assert [step.kind for step in steps] == list(StepKind)
     assert {step.status for step in steps} == {StepStatus.COMPLETED}
-    assert all(step.started_at <= step.completed_at for step in steps)
+    assert all(step.completed_at and step.started_at <= step.completed_at for step in steps)
     tx = Transaction.objects.exclude(to="").get()
     assert [step.transaction_hash for step in steps] == ["", "", tx.hash, tx.hash]
     proven = field_on_chain(service, SIGNER, block, AccountField.BALANCE)
@@ -162,6 +164,7 @@ def test_confirmations_are_waited_for(service, key, settings):
     for _ in range(3):
         work()
     mined_at = Transaction.objects.exclude(to="").get().block_number
+    assert mined_at is not None
     assert service.head() == mined_at
     for _ in range(2):
         batch.refresh_from_db()

@@ -30,7 +30,7 @@ from tests.service import (
 
 
 @pytest.fixture
-def mempool(service) -> DevChain:
+def mempool(service: DevChain) -> DevChain:
     """The service on a chain that mines only when told to."""
     service.rpc("evm_setAutomine", False)
     return service
@@ -211,6 +211,7 @@ def test_a_reverted_transaction_is_followed_by_another_try(mempool, batch, caplo
 def test_only_one_at_a_time_sends_from_a_signer(service):
     chain = get_chains().chain(31337)
     lease = leases.claim(Signer.objects.all(), Signer.objects.get().pk)
+    assert lease is not None
     with pytest.raises(SignerBusy):
         transactions.submit_all(chain, [Intent(ALICE, b"")])
     lease.release(None)

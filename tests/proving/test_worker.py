@@ -37,15 +37,15 @@ def chain() -> Iterator[DevChain]:
 
 
 @pytest.fixture
-def service(chain, settings, tmp_path, transactional_db) -> DevChain:
+def service(chain: DevChain, settings, tmp_path, transactional_db) -> DevChain:
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     deploy(31337, 31337)
     return chain
 
 
 @pytest.fixture
-def start_worker(service, settings, tmp_path) -> Iterator[Callable[[], subprocess.Popen]]:
-    started = []
+def start_worker(service, settings, tmp_path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+    started: list[subprocess.Popen[bytes]] = []
     env = {
         **os.environ,
         "STATE_DIR": str(tmp_path),
@@ -54,7 +54,7 @@ def start_worker(service, settings, tmp_path) -> Iterator[Callable[[], subproces
         "LEASE_SECONDS": "2",
     }
 
-    def start() -> subprocess.Popen:
+    def start() -> subprocess.Popen[bytes]:
         log = (tmp_path / f"worker{len(started)}.log").open("wb")
         command = [sys.executable, "manage.py", "runworker"]
         started.append(subprocess.Popen(command, cwd=PROJECT, env=env, stdout=log, stderr=log))

@@ -3,9 +3,8 @@ import json
 import pytest
 from django.test import Client
 
-from accounts import keys
 from config.chains import get_chains
-from tests.service import a_key, chains_toml
+from tests.service import a_key, chains_toml, header
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +25,7 @@ def post(client: Client, key):
 
     def post(body, **headers):
         raw = body if isinstance(body, bytes) else json.dumps(body).encode()
-        sent = {"api-key": keys.reveal(key), **headers}
+        sent = {**header(key), **headers}
         return client.post("/submit-batch-query", raw, content_type="application/json", headers=sent)
 
     return post

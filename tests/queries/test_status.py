@@ -3,10 +3,9 @@
 import pytest
 from django.test import Client
 
-from accounts import keys
 from queries import progress
 from queries.models import Batch, Block, Query, StepKind
-from tests.service import ALICE, request, submit
+from tests.service import ALICE, header, request, submit
 
 
 @pytest.fixture
@@ -17,7 +16,7 @@ def batch(key) -> Batch:
 @pytest.fixture
 def status(client: Client, key):
     def status(batch_id):
-        return client.get("/batch-query-status", {"batchQueryId": batch_id}, headers={"api-key": keys.reveal(key)})
+        return client.get("/batch-query-status", {"batchQueryId": batch_id}, headers=header(key))
 
     return status
 
@@ -64,7 +63,7 @@ def test_an_unknown_id_is_not_found_in_the_words_that_clients_match(status):
 
 
 def test_a_missing_id_is_said(client: Client, key):
-    response = client.get("/batch-query-status", headers={"api-key": keys.reveal(key)})
+    response = client.get("/batch-query-status", headers=header(key))
     assert response.status_code == 400
     assert "batchQueryId" in response.json()["error"]
 

@@ -8,7 +8,7 @@ from django.test import Client
 from accounts import keys
 from queries.batch_request import MAX_FAULTS_LISTED
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind, StepStatus
-from tests.service import ALICE, BOB, a_key, request
+from tests.service import ALICE, BOB, a_key, header, request
 
 
 def faults(response) -> dict[str, tuple[str, str]]:
@@ -89,11 +89,11 @@ def test_it_takes_the_key_as_a_query_parameter_too(client: Client, key):
 
 
 def test_missing_unknown_and_revoked_keys_get_one_and_the_same_answer(client: Client, post, key):
-    revoked = keys.reveal(key)
+    revoked = header(key)
     keys.revoke(key)
     answers = [
         client.post("/submit-batch-query", b"{", content_type="application/json", headers=headers)
-        for headers in ({}, {"api-key": "bqs_unknown"}, {"api-key": revoked})
+        for headers in ({}, {"api-key": "bqs_unknown"}, revoked)
     ]
     assert {answer.status_code for answer in answers} == {401}
     assert len({answer.content for answer in answers}) == 1
@@ -292,9 +292,9 @@ def test_a_body_over_the_limit_is_refused_before_it_is_read(client: Client, key,
         "/submit-batch-query",
         b"",
         content_type="application/json",
-        headers={"api-key": keys.reveal(key)},
+        headers=header(key),
         CONTENT_LENGTH="1001",
-        **{"wsgi.input": Unread()},
+        **{"wsgi.input": Unread()},  # type: ignore[arg-type]
     )
     assert response.status_code == 413
     assert response.json()["code"] == "too_large"
@@ -313,7 +313,5 @@ def test_errors_of_the_framework_are_json_too(client: Client, settings):
 
 def test_another_users_key_does_not_see_it(post, client: Client):
     batch_id = post(request(ALICE, block=1)).json()["internalId"]
-    response = client.get(
-        "/batch-query-status", {"batchQueryId": batch_id}, headers={"api-key": keys.reveal(a_key(BOB))}
-    )
+    response = client.get("/batch-query-status", {"batchQueryId": batch_id}, headers=header(a_key(BOB)))
     assert (response.status_code, response.json()["error"]) == (404, "No query found")
