@@ -65,7 +65,7 @@ def test_a_page_that_fails_while_it_shows_a_key_shows_none(alice_client, secret,
         ("django.template.loaders.locmem.Loader", broken),
         ("django.template.loaders.filesystem.Loader", engine["DIRS"]),
     ]
-    settings.TEMPLATES = [engine | {"OPTIONS": engine["OPTIONS"] | {"loaders": loaders}}]
+    settings.TEMPLATES = [engine | {"APP_DIRS": False, "OPTIONS": engine["OPTIONS"] | {"loaders": loaders}}]
     alice_client.raise_request_exception = False
     response = alice_client.post(f"/dashboard/keys/{ApiKey.objects.get().pk}/reveal")
     assert response.status_code == 500
