@@ -23,7 +23,6 @@ from demo.client import ClientError
 from demo.display import Display
 
 PROJECT = Path(__file__).resolve().parent.parent
-STATE = PROJECT / ".demo"
 CHAIN_ID = 31337
 START_SECONDS = 30
 DONE_SECONDS = 60
@@ -56,13 +55,14 @@ class DemoError(Exception):
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--once", action="store_true", help="end after the read; exit 0 only if the value is right")
+    parser.add_argument("--state", type=Path, default=PROJECT / ".demo", help="folder to make anew and keep all in")
     parser.add_argument("--port", type=int, default=8000, help="of the web server (make demo PORT=...)")
     parser.add_argument("--rpc-port", type=int, default=8545, help="of the development chain (make demo RPC_PORT=...)")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         with ExitStack() as running:
-            is_right, processes = run(running, options.port, options.rpc_port)
+            is_right, processes = run(running, options.state.resolve(), options.port, options.rpc_port)
             if options.once:
                 return 0 if is_right else 1
             print("\nServing until Ctrl-C.", flush=True)
@@ -75,24 +75,23 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     except requests.RequestException as error:
-        print(f"The service does not answer ({type(error).__name__}); its log is in .demo/.", file=sys.stderr)
+        print(f"The service does not answer ({type(error).__name__}); its log is in {options.state}.", file=sys.stderr)
         return 1
     return 0
 
 
-def run(running: ExitStack, port: int, rpc_port: int) -> tuple[bool, dict[str, GuardedProcess]]:
+def run(running: ExitStack, state: Path, port: int, rpc_port: int) -> tuple[bool, dict[str, GuardedProcess]]:
     """Start everything, prove one balance and read it. Returns whether the value is right, and what runs."""
     _require_free_port(port, "PORT")
     _require_free_port(rpc_port, "RPC_PORT")
-    _clear_state()
+    _clear(state)
 
     print("Starting a development chain with a block every second ...", flush=True)
     chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=1, port=rpc_port))
-    (STATE / "signer.key").touch(mode=0o600)
-    (STATE / "signer.key").write_text(SIGNER_KEY)
-    (STATE / "chains.toml").write_text(CHAINS_TOML % chain.url)
+    _write_private(state / "signer.key", SIGNER_KEY)
+    (state / "chains.toml").write_text(CHAINS_TOML % chain.url)
     base_url = f"http://127.0.0.1:{port}"
-    env = {**os.environ, "STATE_DIR": str(STATE), "CHAINS_FILE": str(STATE / "chains.toml"), "BASE_URL": base_url}
+    env = {**os.environ, "STATE_DIR": str(state), "CHAINS_FILE": str(state / "chains.toml"), "BASE_URL": base_url}
 
     print("Deploying the facts registry ...", flush=True)
     _manage(env, "migrate", "--no-input", "-v", "0")
@@ -105,7 +104,9 @@ def run(running: ExitStack, port: int, rpc_port: int) -> tuple[bool, dict[str, G
         "web": [*gunicorn, "--threads", "4", "config.wsgi"],
         "worker": [sys.executable, "manage.py", "runworker"],
     }
-    processes = {name: running.enter_context(_process(name, command, env)) for name, command in commands.items()}
+    processes = {
+        name: running.enter_context(_process(state / f"{name}.log", command, env)) for name, command in commands.items()
+    }
     _wait_until_healthy(base_url, processes)
 
     print("Signing in with a wallet and taking its API key ...", flush=True)
@@ -116,7 +117,8 @@ def run(running: ExitStack, port: int, rpc_port: int) -> tuple[bool, dict[str, G
     entry = {"props": ["BALANCE"], "slots": []}
     data = {str(CHAIN_ID): {f"block:{block}": {"accounts": {SIGNER_ADDRESS: entry}}}}
     internal_id = client.submit(base_url, api_key, {"destinationChainId": str(CHAIN_ID), "fee": "0", "data": data})
-    _write_env(
+    env_file = _write_env(
+        state / "env",
         BASE_URL=base_url,
         API_KEY=api_key,
         RPC_URL=chain.url,
@@ -138,7 +140,7 @@ def run(running: ExitStack, port: int, rpc_port: int) -> tuple[bool, dict[str, G
     print("  equal to eth_getBalance at that block" if is_right else f"  WRONG: eth_getBalance says {expected}")
     print(f"\nExplorer  {base_url}/explorer/query/{internal_id}")
     print("API docs  " + base_url + "/api/docs")
-    print("For the README's examples:  set -a; . .demo/env; set +a", flush=True)
+    print(f"For the README's examples:  set -a; . {os.path.relpath(env_file)}; set +a", flush=True)
     return is_right, processes
 
 
@@ -158,10 +160,12 @@ def _require_free_port(port: int, variable: str) -> None:
             ) from None
 
 
-def _clear_state() -> None:
-    """A fresh chain needs a fresh database. Only what a demo made is removed."""
-    shutil.rmtree(STATE, ignore_errors=True)
-    STATE.mkdir(mode=0o700)
+def _clear(state: Path) -> None:
+    """A fresh chain needs a fresh database."""
+    if state.exists() and any(state.iterdir()) and not (state / "chains.toml").exists():
+        raise DemoError(f"{state} was not made by a demo; it is left as it is.")
+    shutil.rmtree(state, ignore_errors=True)
+    state.mkdir(mode=0o700)
 
 
 def _manage(env: dict[str, str], *arguments: str) -> str:
@@ -173,8 +177,8 @@ def _manage(env: dict[str, str], *arguments: str) -> str:
 
 
 @contextmanager
-def _process(name: str, command: list[str], env: dict[str, str]) -> Iterator[GuardedProcess]:
-    with (STATE / f"{name}.log").open("wb") as log:
+def _process(log_file: Path, command: list[str], env: dict[str, str]) -> Iterator[GuardedProcess]:
+    with log_file.open("wb") as log:
         process = GuardedProcess(command, env=env, stdout=log, stop_seconds=15)
         try:
             yield process
@@ -192,19 +196,23 @@ def _wait_until_healthy(base_url: str, processes: dict[str, GuardedProcess]) -> 
         except requests.ConnectionError:
             pass
         time.sleep(0.1)
-    raise DemoError(f"The service did not come up within {START_SECONDS} s; the logs are in .demo/.")
+    raise DemoError(f"The service did not come up within {START_SECONDS} s; its logs say why.")
 
 
 def _require_running(processes: dict[str, GuardedProcess]) -> None:
     for name, process in processes.items():
         if process.has_ended():
-            raise DemoError(f"The {name} process has ended; .demo/{name}.log says why.")
+            raise DemoError(f"The {name} process has ended; {name}.log says why.")
 
 
-def _write_env(**values: str) -> None:
-    path = STATE / "env"
+def _write_env(path: Path, **values: str) -> Path:
+    _write_private(path, "".join(f"{name}={value}\n" for name, value in values.items()))
+    return path
+
+
+def _write_private(path: Path, text: str) -> None:
     path.touch(mode=0o600)
-    path.write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+    path.write_text(text)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,115 @@
+"""`make demo` as a new user runs it."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import requests
+
+from chains.devchain import PROJECT
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture
+def command(tmp_path) -> list[str]:
+    ports = ["--port", str(free_port()), "--rpc-port", str(free_port())]
+    return [sys.executable, "-m", "demo", "--state", str(tmp_path / "demo"), *ports]
+
+
+def run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=90, check=False)
+
+
+def test_once_it_proves_the_balance_shows_every_step_and_leaves_no_process(command, tmp_path):
+    done = run([*command, "--once"])
+    assert done.returncode == 0, done.stdout + done.stderr
+    steps = re.findall(r"(\w+) +COMPLETED", done.stdout)
+    assert steps == ["INITIAL_STATE", "BLOCKHASH_AVAILABLE", "HEADER_ACCUMULATED", "ACCOUNT_ACCUMULATED"]
+    assert "equal to eth_getBalance at that block" in done.stdout
+    (word,) = re.findall(r"word +0x([0-9a-f]{64})", done.stdout)
+    (decimal,) = re.findall(r"decimal +(\d+) wei", done.stdout)
+    assert int(word, 16) == int(decimal) > 0
+    assert not processes_with(str(tmp_path))
+    env = dict(line.split("=", 1) for line in (tmp_path / "demo" / "env").read_text().splitlines())
+    assert set(env) == {"BASE_URL", "API_KEY", "RPC_URL", "CHAIN_ID", "FACTS_REGISTRY", "QUERY_ID"}
+    assert f"{env['BASE_URL']}/explorer/query/{env['QUERY_ID']}" in done.stdout
+    for log in ("web.log", "worker.log"):
+        assert env["API_KEY"] not in (tmp_path / "demo" / log).read_text()
+    assert env["API_KEY"] not in done.stdout
+
+
+def test_it_serves_until_ctrl_c_and_leaves_no_process(command, tmp_path):
+    process = subprocess.Popen(
+        command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0
+    )
+    assert process.stdout is not None
+    said = ""
+    while "Serving until Ctrl-C" not in said:
+        line = process.stdout.readline()
+        assert line, said
+        said += line
+    (url,) = re.findall(r"Explorer +(\S+)", said)
+    assert "DONE" in requests.get(url, timeout=10).text
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    rest, _ = process.communicate(timeout=30)
+    assert process.returncode == 0, rest
+    assert "Traceback" not in rest
+    assert not processes_with(str(tmp_path))
+
+
+def test_killed_it_leaves_no_process_either(command, tmp_path):
+    process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    while "Signing in" not in process.stdout.readline():
+        assert process.poll() is None
+    process.kill()
+    process.communicate()
+    deadline = time.monotonic() + 10
+    while processes_with(str(tmp_path)):
+        assert time.monotonic() < deadline, processes_with(str(tmp_path))
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(("option", "variable"), [("--port", "PORT"), ("--rpc-port", "RPC_PORT")])
+def test_a_port_in_use_is_said_in_a_sentence(command, tmp_path, option, variable):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        command[command.index(option) + 1] = str(port)
+        done = run(command)
+    assert done.returncode == 1
+    expected = f"Port {port} is in use. Stop what uses it, or choose another one: make demo {variable}={port + 1}\n"
+    assert done.stderr == expected
+    assert not (tmp_path / "demo").exists()
+
+
+def test_a_folder_that_no_demo_made_is_left_alone(command, tmp_path):
+    (tmp_path / "demo").mkdir()
+    (tmp_path / "demo" / "thesis.txt").write_text("years of work")
+    assert run(command).returncode == 1
+    assert (tmp_path / "demo" / "thesis.txt").exists()
+
+
+def processes_with(text: str) -> list[str]:
+    """Command lines and environments of running processes that mention `text`, without our own."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                line, environment = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            if text.encode() in line + environment:
+                found.append(line.replace(b"\0", b" ").decode(errors="replace"))
+    return found

@@ -1,0 +1,44 @@
+"""Imports run one way: chains <- accounts <- queries <- proving <- explorer. The demo is an outsider."""
+
+import ast
+
+import pytest
+
+from chains.devchain import PROJECT
+
+ORDER = ["contracts", "chains", "config", "accounts", "queries", "proving", "explorer", "demo"]
+MAY_IMPORT = {
+    "contracts": set(),
+    "chains": set(),
+    # Settings, and the chains that they name; `config.urls` alone knows all applications.
+    "config": {"chains"},
+    "accounts": {"chains", "config"},
+    "queries": {"chains", "config", "accounts"},
+    "proving": {"chains", "config", "accounts", "queries", "contracts"},
+    "explorer": {"chains", "config", "accounts", "queries", "proving"},
+    # It uses the service over HTTP, as any client does.
+    "demo": {"chains"},
+}
+FILES = [
+    path.relative_to(PROJECT)
+    for package in ORDER
+    for path in sorted((PROJECT / package).rglob("*.py"))
+    if path.relative_to(PROJECT).as_posix() != "config/urls.py"
+]
+
+
+@pytest.mark.parametrize("path", FILES, ids=str)
+def test_imports_run_one_way(path):
+    package = path.parts[0]
+    imported = set()
+    for node in ast.walk(ast.parse((PROJECT / path).read_text())):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            imported.add(node.module.split(".")[0])
+    assert (imported & set(ORDER)) - {package} <= MAY_IMPORT[package]
+
+
+def test_chains_can_be_used_without_django():
+    for path in (PROJECT / "chains").glob("*.py"):
+        assert "django" not in path.read_text().replace("Django", "")
