@@ -15,7 +15,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 4
 
-.PHONY: help demo test lint format run check-contracts contracts lock clean
+.PHONY: help demo test bench lint format run contracts lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -25,6 +25,9 @@ demo: .venv/ready node_modules/ready ## Prove a balance on a development chain a
 
 test: lint ## Run all checks and tests
 	$(BIN)/python -m pytest $(ARGS)
+
+bench: .venv/ready node_modules/ready ## Measure times, SQL statements, blocks and gas of the service
+	$(BIN)/python -m pytest benchmarks -q -p no:cacheprovider
 
 lint: .venv/ready node_modules/ready ## Check formatting, style, types, settings, migrations and contract artifacts
 	$(BIN)/ruff format --check .
