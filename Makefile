@@ -43,10 +43,10 @@ format: .venv/ready ## Format the Python code
 run: .venv/ready ## Run web server and worker against the chains in chains.toml
 	@$(BIN)/python manage.py migrate --no-input -v 0
 	@$(BIN)/python manage.py collectstatic --no-input -v 0
-	@trap 'kill 0' INT TERM EXIT; \
-	$(BIN)/python manage.py runworker & \
-	$(BIN)/gunicorn --config config/gunicorn.py --bind $(BIND) --workers $(WEB_PROCESSES) --threads $(WEB_THREADS) config.wsgi & \
-	wait
+	@$(BIN)/python manage.py runworker & worker=$$!; \
+	$(BIN)/gunicorn --config config/gunicorn.py --bind $(BIND) --workers $(WEB_PROCESSES) --threads $(WEB_THREADS) config.wsgi & web=$$!; \
+	trap 'kill $$worker $$web 2>/dev/null' INT TERM; \
+	wait $$web; kill $$worker $$web 2>/dev/null; wait $$worker $$web; true
 
 contracts: .venv/ready node_modules/ready ## Compile the contracts into contracts/artifacts
 	$(NODE_PATH_FIRST) $(BIN)/python -m contracts.build

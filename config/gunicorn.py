@@ -9,3 +9,5 @@ limit_request_fields = 60
 timeout = 60
 # A full disk or a network file system must not stop the heartbeat of the processes.
 worker_tmp_dir = "/dev/shm"  # noqa: S108 (memory, and gunicorn makes a private file in it)
+# Its default lies in the home folder, where two installations would share it; nothing here uses it.
+control_socket_disable = True
