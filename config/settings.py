@@ -18,7 +18,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 
 # Where this installation keeps what it makes: the SQLite database and generated secrets.
 STATE_DIR = Path(env_str("STATE_DIR", str(BASE_DIR / ".state")))
-STATE_DIR.mkdir(parents=True, exist_ok=True)
+STATE_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 DEBUG = env_bool("DEBUG", default=False)
 SECRET_KEY = env_secret("SECRET_KEY", STATE_DIR / "secret_key")
@@ -152,8 +152,8 @@ CSRF_FAILURE_VIEW = "accounts.views.csrf_failure"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = _https
 # What watches the service asks it directly, without the TLS of a proxy before it.
 SECURE_REDIRECT_EXEMPT = [r"^healthz$"]
-SECURE_HSTS_SECONDS = 365 * 24 * 3600 if _https else 0
-SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = _https
+SECURE_HSTS_SECONDS = env_int("HSTS_SECONDS", 365 * 24 * 3600) if _https else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = bool(SECURE_HSTS_SECONDS)
 if env_bool("BEHIND_TLS_PROXY", default=False):
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 # `no-referrer` would break the CSRF check of plain forms in Chromium, which then sends `Origin: null`.

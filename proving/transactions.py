@@ -189,6 +189,11 @@ def _tend(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> None:
                 _push(chain, rpc, lease, tx)
 
 
+def _holds_key(chain: Chain, signer: Signer) -> bool:
+    """Whether new versions can be signed: the key of the configuration may have been exchanged since."""
+    return _account(chain).address == signer.address
+
+
 def _receipt(rpc: RpcClient, tx: Transaction) -> Receipt | None:
     """The receipt of the version that is in the canonical chain, if one is."""
     for tx_hash in tx.versions.order_by("-pk").values_list("hash", flat=True):
@@ -253,7 +258,9 @@ def _wake_blocks(tx: Transaction) -> None:
 def _push(chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction) -> None:
     """Get a transaction mined that isn't: broadcast it, again, or with higher fees, or empty."""
     newest = tx.versions.order_by("-pk")[0]
-    if not newest.is_empty and not _is_wanted(tx):
+    if not _holds_key(chain, lease.row):
+        pass  # The stored bytes are all there is.
+    elif not newest.is_empty and not _is_wanted(tx):
         logger.info("transaction %s is no longer wanted: replacing it by an empty one", newest.hash)
         newest = _replace(chain, rpc, lease, tx, newest, empty=True)
     elif timezone.now() - newest.created_at > _patience(chain):
@@ -325,6 +332,7 @@ def _affordable_fees(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> Offe
     ):
         notice = f"Gas on chain {chain.id} costs more than the cap of {chain.max_fee_per_gas_gwei} gwei."
     if notice != lease.row.notice:
+        logger.warning("%s", notice or f"the signer {lease.row.address} on chain {chain.id} sends again")
         Signer.objects.filter(pk=lease.row.pk).update(notice=notice)
     if notice:
         raise CannotSend(notice)

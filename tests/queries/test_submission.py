@@ -245,8 +245,9 @@ def test_it_refuses_a_request_that_names_nothing(post):
         (("webhook",), {"url": "https://example.org"}),
         (("data", "31337", "timestamp:1700000000"), {"accounts": {ALICE: {"props": ["BALANCE"]}}}),
         (("data", "31337", "block:1", "accounts", "vitalik.eth"), {"props": ["BALANCE"]}),
+        (("data", "1"), {"block:1": {"accounts": {ALICE: {"props": ["BALANCE"]}}}}),
     ],
-    ids=["slots", "header", "webhook", "timestamp", "name"],
+    ids=["slots", "header", "webhook", "timestamp", "name", "other source chain"],
 )
 def test_it_says_what_is_not_supported_yet(post, path, value):
     body = request(ALICE, block=1)
