@@ -38,6 +38,7 @@ class _Refusal:
 @dataclass(frozen=True)
 class _Acceptance:
     estimated_gas: int
+    estimated_wei: int
 
 
 def accept(batch_id: object) -> None:
@@ -69,16 +70,15 @@ def _record(batch: Batch, decision: _Wait | _Refusal | _Acceptance) -> datetime 
         case _Refusal():
             progress.reject([batch.pk], code=decision.code, reason=decision.reason, retryable=decision.retryable)
         case _Acceptance():
-            progress.accept(batch, estimated_gas=decision.estimated_gas)
+            progress.accept(batch, estimated_gas=decision.estimated_gas, estimated_wei=decision.estimated_wei)
             Block.objects.filter(pk__in=batch.queries.values("block")).update(due_at=timezone.now())
     return None
 
 
 def _wait_longer(lease: Lease[Batch], why: str) -> None:
     pause = leases.backoff(lease.row.attempts)
-    sentence = f"{why} Next try in {pause.total_seconds():.0f} s."
-    logger.warning("batch %s waits: %s", lease.row.pk, sentence)
-    Batch.objects.filter(pk=lease.row.pk, lease_token=lease.token).update(waiting_for=sentence)
+    logger.warning("batch %s waits: %s Next try in %.0f s.", lease.row.pk, why, pause.total_seconds())
+    Batch.objects.filter(pk=lease.row.pk, lease_token=lease.token).update(waiting_for=why)
     lease.release(timezone.now() + pause, attempts=lease.row.attempts + 1)
 
 
@@ -128,10 +128,10 @@ def _check_blocks(batch: Batch, blocks: list[Block]) -> Iterator[_Wait | _Refusa
 def _check_cost(batch: Batch, blocks: list[Block]) -> _Refusal | _Acceptance:
     destination = get_chains().chain(batch.destination_chain_id)
     estimate = _estimate(batch, blocks)
-    if destination.test_network:
-        return _Acceptance(estimate)
     fees = get_rpc(destination.id).fees()
     cost = estimate * (fees.base_fee + fees.priority_fee)
+    if destination.test_network:
+        return _Acceptance(estimate, cost)
     if cost > batch.fee:
         return _Refusal(
             "fee_too_low",
@@ -147,7 +147,7 @@ def _check_cost(batch: Batch, blocks: list[Block]) -> _Refusal | _Acceptance:
             f"estimated at {estimate} gas.",
             retryable=True,
         )
-    return _Acceptance(estimate)
+    return _Acceptance(estimate, cost)
 
 
 def _estimate(batch: Batch, blocks: list[Block]) -> int:

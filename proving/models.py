@@ -140,6 +140,18 @@ class SignedTransaction(models.Model):
         return self.hash
 
 
+class ChainHead(models.Model):
+    """How far a destination was when a worker last looked: pages count confirmations by it without asking a chain."""
+
+    chain_id = models.PositiveBigIntegerField(primary_key=True)
+    number = models.PositiveBigIntegerField()
+    final = models.PositiveBigIntegerField()  # the newest final block
+    seen_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"block {self.number} of chain {self.chain_id}"
+
+
 class WorkerHeartbeat(models.Model):
     """A running worker says that it runs. One that is killed falls silent."""
 

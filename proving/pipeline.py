@@ -79,10 +79,9 @@ def advance(block_id: object) -> None:
 def _fail(lease: Lease[Block], why: str) -> None:
     attempts = lease.row.attempts
     seconds = leases.backoff(attempts).total_seconds()
-    sentence = f"{why} Next try in {seconds:.0f} s."
-    logger.warning("%s waits: %s", lease.row, sentence)
+    logger.warning("%s waits: %s Next try in %.0f s.", lease.row, why, seconds)
     progress.note_failure(list(_open_queries(lease.row).values_list("pk", flat=True)), why)
-    _release(lease, sentence, seconds, attempts=attempts + 1)
+    _release(lease, why, seconds, attempts=attempts + 1)
 
 
 def _release(lease: Lease[Block], sentence: str, seconds: float | None, *, attempts: int) -> None:

@@ -153,7 +153,7 @@ def batch_query_status(request: HttpRequest, batchQueryId: str) -> dict[str, Any
     if batch is None:
         raise ApiError(404, "not_found", "No query found")
     if batch.status in OPEN_STATUSES:
-        return {"queryStatus": BatchStatus.IN_PROGRESS, "info": batch.waits_for() or None}
+        return {"queryStatus": BatchStatus.IN_PROGRESS, "info": [str(wait) for wait in batch.waits()] or None}
     if batch.status == BatchStatus.REJECTED:
         return {
             "queryStatus": batch.status,

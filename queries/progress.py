@@ -21,10 +21,17 @@ _ORDER = list(StepKind)
 _CHUNK = 500
 
 
-def accept(batch: Batch, *, estimated_gas: int) -> None:
-    """RECEIVED -> ACCEPTED: the request was checked against the chains. `estimated_gas` in units of gas."""
+def accept(batch: Batch, *, estimated_gas: int, estimated_wei: int | None = None) -> None:
+    """RECEIVED -> ACCEPTED: the request was checked against the chains.
+
+    `estimated_gas` in units of gas; `estimated_wei` is what that costs at the present gas price.
+    """
     accepted = Batch.objects.filter(pk=batch.pk, status=BatchStatus.RECEIVED).update(
-        status=BatchStatus.ACCEPTED, accepted_at=timezone.now(), estimated_gas=estimated_gas, waiting_for=""
+        status=BatchStatus.ACCEPTED,
+        accepted_at=timezone.now(),
+        estimated_gas=estimated_gas,
+        estimated_wei=estimated_wei,
+        waiting_for="",
     )
     if accepted:
         logger.info("batch %s accepted, about %d gas", batch.pk, estimated_gas)
@@ -94,9 +101,17 @@ def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
             )
             Step.objects.filter(query__in=ids, kind__in=later).delete()
             Step.objects.filter(query__in=ids, kind=kind).update(
-                status=StepStatus.IN_PROGRESS, started_at=now, completed_at=None, transaction_hash="", last_error=reason
+                status=StepStatus.IN_PROGRESS,
+                started_at=now,
+                completed_at=None,
+                transaction_hash="",
+                last_error=reason,
+                went_back_at=now,
+                went_back_because=reason,
             )
             Query.objects.filter(pk__in=ids).update(step=kind)
+            taken_back = Query.objects.filter(batch=OuterRef("pk"), pk__in=ids)
+            Batch.objects.filter(Exists(taken_back), pk__in=batches).update(went_back_at=now, went_back_because=reason)
             back = Batch.objects.filter(pk__in=batches, status=BatchStatus.DONE).update(
                 status=BatchStatus.IN_PROGRESS, finished_at=None
             )
