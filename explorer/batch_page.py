@@ -168,7 +168,7 @@ def read(internal_id: str, page: str) -> BatchPage | None:
         rejection_code=batch.rejection_code,
         rejection_reason=batch.rejection_reason,
         rejection_retryable=batch.rejection_retryable,
-        waiting_for=tuple(batch.waits_for()) if is_open else (),
+        waiting_for=tuple(map(str, batch.waits())) if is_open else (),
         # A page that can't change any more would show these for ever.
         no_worker=poll_seconds is not None and not worker.is_running(),
         notices=_notices(destination.id) if poll_seconds is not None else (),
