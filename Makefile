@@ -52,7 +52,8 @@ run: .venv/ready node_modules/ready ## Run web server and worker against the cha
 	@$(BIN)/python manage.py runworker & worker=$$!; \
 	$(BIN)/gunicorn --config config/gunicorn.py --bind $(BIND) --workers $(WEB_PROCESSES) --threads $(WEB_THREADS) config.wsgi & web=$$!; \
 	trap 'kill $$worker $$web 2>/dev/null' INT TERM; \
-	wait $$web; kill $$worker $$web 2>/dev/null; wait $$worker $$web; true
+	while kill -0 $$worker 2>/dev/null && kill -0 $$web 2>/dev/null; do sleep 1; done; \
+	kill $$worker $$web 2>/dev/null; wait $$worker $$web; true
 
 contracts: .venv/ready node_modules/ready ## Compile the contracts into contracts/artifacts
 	$(NODE_PATH_FIRST) $(BIN)/python -m contracts.build

@@ -14,3 +14,18 @@ if Path("/dev/shm").is_dir():  # noqa: S108 (memory, and gunicorn makes a privat
     worker_tmp_dir = "/dev/shm"  # noqa: S108 (same)
 # Its default lies in the home folder, where two installations would share it; nothing here uses it.
 control_socket_disable = True
+# Its own lines too: it logs a request line that it can't parse as it came.
+logconfig_dict = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "filters": {"redact": {"()": "config.logs.RedactKeys"}},
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {
+        "console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["redact"]},
+    },
+    "loggers": {
+        "gunicorn.error": {"handlers": ["console"], "level": "INFO", "propagate": False},
+        "gunicorn.access": {"handlers": ["console"], "level": "INFO", "propagate": False},
+    },
+    "root": {"handlers": [], "level": "WARNING"},
+}

@@ -100,11 +100,11 @@ DATABASES = {
         "NAME": env_str("SQLITE_FILE", str(STATE_DIR / "db.sqlite3")),
         # The web server's and the worker's processes share this file. WAL lets readers go on while one writes; a
         # transaction takes the write lock at its start (IMMEDIATE), because one that upgrades later fails at once
-        # instead of waiting.
+        # instead of waiting. FULL: what was answered or broadcast must survive a power cut too.
         "OPTIONS": {
             "timeout": 20,
             "transaction_mode": "IMMEDIATE",
-            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
         },
         # A file, also in tests: a worker in a process of its own must see the same database.
         "TEST": {"NAME": Path(tempfile.gettempdir()) / f"batch-query-service-test-{os.getpid()}.sqlite3"},

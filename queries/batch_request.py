@@ -193,7 +193,7 @@ class _Strict(BaseModel):
 class AccountRequest(_Strict):
     """What to prove of one account."""
 
-    props: list[Property] = Field(default=[], description="Account properties to prove.")
+    props: list[Property] = Field(default=[], max_length=16, description="Account properties to prove.")
     slots: Annotated[list[str], BeforeValidator(_no_slots)] = Field(default=[], description="Not supported yet.")
 
     @model_validator(mode="after")
@@ -244,7 +244,10 @@ class BatchRequest(_Strict):
 def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
     """The request in `body`. Raises `InvalidRequest` with every fault."""
     try:
-        document = strict_json.parse(body)
+        # Each account has a key of its own, `props` and `slots`.
+        document = strict_json.parse(body, max_keys=4 * max_queries + 1000)
+    except strict_json.TooManyKeys:
+        raise InvalidRequest([Fault("", f"One batch may name {max_queries} accounts; this names too many.")]) from None
     except strict_json.NotJson as error:
         raise InvalidRequest([Fault("", str(error), "invalid_json")]) from None
     faults = [Fault("", f"The key {_shown(key)} stands twice in one object.") for key in document.duplicate_keys]

@@ -57,6 +57,13 @@ class Lease(Generic[LeasedRow]):
             yield fresh
         self.row = fresh
 
+    def extend(self) -> None:
+        """Keep the row while long work goes on. Raises `LeaseLost`."""
+        model = type(self.row)
+        held = model._default_manager.filter(pk=self.row.pk, lease_token=self.token)  # noqa: SLF001 (Django's public name for it)
+        if not held.update(leased_until=_expiry(timezone.now())):
+            raise LeaseLost
+
     def release(self, due_at: datetime | None, *, attempts: int = 0) -> None:
         """Give the row back. A lost lease is not an error here: the row is somebody else's now."""
         failing_since = Coalesce(F("failing_since"), timezone.now()) if attempts else None
@@ -76,11 +83,11 @@ def claim(rows: "models.QuerySet[LeasedRow]", pk: object) -> Lease[LeasedRow] | 
     return None if row is None else Lease(row, token)
 
 
-def due(rows: "models.QuerySet[LeasedRow]", limit: int) -> list[object]:
+def due(rows: "models.QuerySet[LeasedRow]", limit: int, *, order: str = "due_at") -> list[object]:
     """Primary keys of the rows that are due and free, the longest due first."""
     now = timezone.now()
     free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=now), due_at__lte=now)
-    return list(free.order_by("due_at").values_list("pk", flat=True)[:limit])
+    return list(free.order_by(order).values_list("pk", flat=True)[:limit])
 
 
 def backoff(attempts: int, *, first: float = 1, longest: float = 60) -> timedelta:

@@ -146,6 +146,10 @@ class Block(Leased):
     state_root = models.CharField(max_length=66, blank=True)
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds
 
+    # Its place among what is due. The blocks of one batch take places one after another, so that a batch of thousands
+    # lets the others through.
+    queue_at = models.DateTimeField(default=timezone.now)
+    refused_since = models.DateTimeField(null=True)  # since when no node serves proofs of it
     waiting_for = models.TextField(blank=True)  # a sentence
     checked_number = models.PositiveBigIntegerField(null=True)
     checked_hash = models.CharField(max_length=66, blank=True)
