@@ -80,11 +80,13 @@ def _solc(request: dict[str, Any]) -> dict[str, Any]:
         raise BuildError("There is no node to run the Solidity compiler with: `make` installs it.")
     if not SOLC.exists():
         raise BuildError("The Solidity compiler is not installed: run `npm ci`.")
-    # To a file: solc-js ends without waiting until a pipe has taken all of a long answer.
-    with tempfile.TemporaryFile("w+") as answer:
+    # Files, not pipes: solc-js gives up when a pipe has nothing to read yet, and ends before it has taken a long answer.
+    with tempfile.TemporaryFile("w+") as question, tempfile.TemporaryFile("w+") as answer:
+        json.dump(request, question)
+        question.seek(0)
         result = subprocess.run(  # noqa: S603 - fixed arguments
             [node, str(SOLC), "--standard-json"],
-            input=json.dumps(request),
+            stdin=question,
             stdout=answer,
             stderr=subprocess.PIPE,
             text=True,

@@ -122,11 +122,7 @@ contract FactsRegistry is Facts {
         returns (uint256 blockNumber, bytes32 parentHash, bytes32 root, uint256 rest, uint256 end)
     {
         (rest, end) = PackedHeader.open(start);
-        (parentHash, rest) = PackedHeader.takeWord(rest);
-        rest = PackedHeader.skip(rest, 2);
-        (root, rest) = PackedHeader.takeWord(rest);
-        rest = PackedHeader.skip(rest, 4);
-        (blockNumber, rest) = PackedHeader.takeInteger(rest);
+        (parentHash, root, blockNumber, rest) = PackedHeader.takeFirst(rest);
         // A root of zero would read as "not accumulated".
         if (rest > end || root == 0) revert InvalidHeader();
     }
@@ -201,6 +197,13 @@ contract FactsRegistry is Facts {
         unchecked {
             while (cursor < msg.data.length) {
                 uint256 op = PackedTrie.read(cursor, 1);
+                if (op == 0) {
+                    uint256 next = PackedTrie.fullBranches(cursor, top);
+                    if (next != cursor) {
+                        cursor = next;
+                        continue;
+                    }
+                }
                 ++cursor;
                 if (op < OPEN_STORAGE) {
                     (cursor, top) = PackedTrie.branch(op, cursor, top);

@@ -31,6 +31,38 @@ library PackedHeader {
         }
     }
 
+    /// @dev Reads the fields that all forks begin with, of fixed sizes but for the last two: parent hash, uncles' hash,
+    /// coinbase, state root, transactions' root, receipts' root, bloom of logs, difficulty, number.
+    /// @param cursor Where the first field begins.
+    /// @return parentHash Place 0.
+    /// @return root Place 3.
+    /// @return number Place 8.
+    /// @return next Where the field after the number begins.
+    function takeFirst(uint256 cursor)
+        internal
+        pure
+        returns (bytes32 parentHash, bytes32 root, uint256 number, uint256 next)
+    {
+        uint256 wrong;
+        assembly ("memory-safe") {
+            parentHash := calldataload(add(cursor, 1))
+            root := calldataload(add(cursor, 88))
+            // Their prefixes. The bloom has 256 bytes.
+            wrong := xor(byte(0, calldataload(cursor)), 0xa0)
+            wrong := or(wrong, xor(byte(0, calldataload(add(cursor, 33))), 0xa0))
+            wrong := or(wrong, xor(byte(0, calldataload(add(cursor, 66))), 0x94))
+            wrong := or(wrong, xor(byte(0, calldataload(add(cursor, 87))), 0xa0))
+            wrong := or(wrong, xor(byte(0, calldataload(add(cursor, 120))), 0xa0))
+            wrong := or(wrong, xor(byte(0, calldataload(add(cursor, 153))), 0xa0))
+            wrong := or(wrong, xor(shr(232, calldataload(add(cursor, 186))), 0xb90100))
+        }
+        unchecked {
+            (,, next) = take(cursor + 445);
+        }
+        (number, next) = takeInteger(next);
+        if (wrong != 0) next = NOWHERE;
+    }
+
     /// @dev The string at the cursor: where its bytes begin, how many they are, and where the next field begins.
     function take(uint256 cursor) internal pure returns (uint256 content, uint256 size, uint256 next) {
         assembly ("memory-safe") {
@@ -71,17 +103,6 @@ library PackedHeader {
             }
         }
         return cursor;
-    }
-
-    /// @dev A string of 32 bytes.
-    function takeWord(uint256 cursor) internal pure returns (bytes32 value, uint256 next) {
-        uint256 content;
-        uint256 size;
-        (content, size, next) = take(cursor);
-        if (size != 32) next = NOWHERE;
-        assembly ("memory-safe") {
-            value := calldataload(content)
-        }
     }
 
     /// @dev An integer of at most 64 bits without leading zero bytes.

@@ -46,11 +46,23 @@ library PackedTrie {
         assembly ("memory-safe") {
             // Events and mappings use memory below the first node, and not much of it.
             if gt(mload(0x40), 0x300) { invalid() }
-            // The prefix of a list of 16 * 33 + 1 bytes, then that of each hash, then no value.
+            // The prefix of a list of 16 * 33 + 1 bytes, that of each hash, and no value.
             mstore(FULL_BRANCH, shl(224, 0xf90211a0))
-            for { let at := add(FULL_BRANCH, 36) } lt(at, add(FULL_BRANCH, 531)) { at := add(at, 33) } {
-                mstore8(at, 0xa0)
-            }
+            mstore8(add(FULL_BRANCH, 36), 0xa0)
+            mstore8(add(FULL_BRANCH, 69), 0xa0)
+            mstore8(add(FULL_BRANCH, 102), 0xa0)
+            mstore8(add(FULL_BRANCH, 135), 0xa0)
+            mstore8(add(FULL_BRANCH, 168), 0xa0)
+            mstore8(add(FULL_BRANCH, 201), 0xa0)
+            mstore8(add(FULL_BRANCH, 234), 0xa0)
+            mstore8(add(FULL_BRANCH, 267), 0xa0)
+            mstore8(add(FULL_BRANCH, 300), 0xa0)
+            mstore8(add(FULL_BRANCH, 333), 0xa0)
+            mstore8(add(FULL_BRANCH, 366), 0xa0)
+            mstore8(add(FULL_BRANCH, 399), 0xa0)
+            mstore8(add(FULL_BRANCH, 432), 0xa0)
+            mstore8(add(FULL_BRANCH, 465), 0xa0)
+            mstore8(add(FULL_BRANCH, 498), 0xa0)
             mstore8(add(FULL_BRANCH, 531), 0x80)
         }
         clear(BOTTOM);
@@ -78,45 +90,167 @@ library PackedTrie {
         }
     }
 
+    /// @dev Replaces the top subtree by the branch of sixteen hashes that holds it, and again for as long as the next
+    /// operation is the same: these are the upper levels of every large trie, and most of the work.
+    /// @param cursor The operation, a zero byte. It stays there if the subtree isn't a hash, or is a root.
+    function fullBranches(uint256 cursor, uint256 top) internal pure returns (uint256) {
+        assembly ("memory-safe") {
+            let depth := mload(add(top, 0x40))
+            if lt(depth, 0x10000) {
+                depth := and(depth, 0xff)
+                let hash := mload(top)
+                // Behind the end of calldata are zeros, but then the cursor never gets back to the end.
+                for {} mul(depth, iszero(byte(0, calldataload(cursor)))) {} {
+                    // The fifteen others to the first fifteen places ...
+                    mstore(add(FULL_BRANCH, 4), calldataload(add(cursor, 1)))
+                    mstore(add(FULL_BRANCH, 37), calldataload(add(cursor, 33)))
+                    mstore(add(FULL_BRANCH, 70), calldataload(add(cursor, 65)))
+                    mstore(add(FULL_BRANCH, 103), calldataload(add(cursor, 97)))
+                    mstore(add(FULL_BRANCH, 136), calldataload(add(cursor, 129)))
+                    mstore(add(FULL_BRANCH, 169), calldataload(add(cursor, 161)))
+                    mstore(add(FULL_BRANCH, 202), calldataload(add(cursor, 193)))
+                    mstore(add(FULL_BRANCH, 235), calldataload(add(cursor, 225)))
+                    mstore(add(FULL_BRANCH, 268), calldataload(add(cursor, 257)))
+                    mstore(add(FULL_BRANCH, 301), calldataload(add(cursor, 289)))
+                    mstore(add(FULL_BRANCH, 334), calldataload(add(cursor, 321)))
+                    mstore(add(FULL_BRANCH, 367), calldataload(add(cursor, 353)))
+                    mstore(add(FULL_BRANCH, 400), calldataload(add(cursor, 385)))
+                    mstore(add(FULL_BRANCH, 433), calldataload(add(cursor, 417)))
+                    mstore(add(FULL_BRANCH, 466), calldataload(add(cursor, 449)))
+                    // ... then those from ours on one place up, prefixes included, to make room for it.
+                    let nibble := and(shr(sub(256, shl(2, depth)), mload(add(top, 0x20))), 0x0f)
+                    let ours := add(add(FULL_BRANCH, 3), mul(33, nibble))
+                    mcopy(add(ours, 33), ours, sub(add(FULL_BRANCH, 498), ours))
+                    mstore(add(ours, 1), hash)
+                    hash := keccak256(FULL_BRANCH, 532)
+                    depth := sub(depth, 1)
+                    cursor := add(cursor, 481)
+                }
+                mstore(top, hash)
+                mstore(add(top, 0x40), depth)
+            }
+        }
+        return cursor;
+    }
+
     /// @dev Replaces the top 1 to 16 subtrees by the branch that holds them.
     /// @param op Its low four bits: how many subtrees, less one. Its high ones: 0, all other children are hashes; 1, a
     /// mask of children that are absent comes first; 2, after it a mask of those that aren't hashes but nodes.
     function branch(uint256 op, uint256 cursor, uint256 top) internal pure returns (uint256, uint256) {
-        bool common;
+        uint256 first;
+        uint256 depth;
+        uint256 end;
         assembly ("memory-safe") {
-            let meta := mload(add(top, 0x40))
-            let depth := and(meta, 0xff)
-            // One hash among fifteen others: the upper levels of every large trie, and most of the work.
-            common := iszero(or(or(op, shr(16, meta)), iszero(depth)))
-            if common {
-                // The fifteen to the first fifteen places ...
-                mstore(add(FULL_BRANCH, 4), calldataload(cursor))
-                mstore(add(FULL_BRANCH, 37), calldataload(add(cursor, 32)))
-                mstore(add(FULL_BRANCH, 70), calldataload(add(cursor, 64)))
-                mstore(add(FULL_BRANCH, 103), calldataload(add(cursor, 96)))
-                mstore(add(FULL_BRANCH, 136), calldataload(add(cursor, 128)))
-                mstore(add(FULL_BRANCH, 169), calldataload(add(cursor, 160)))
-                mstore(add(FULL_BRANCH, 202), calldataload(add(cursor, 192)))
-                mstore(add(FULL_BRANCH, 235), calldataload(add(cursor, 224)))
-                mstore(add(FULL_BRANCH, 268), calldataload(add(cursor, 256)))
-                mstore(add(FULL_BRANCH, 301), calldataload(add(cursor, 288)))
-                mstore(add(FULL_BRANCH, 334), calldataload(add(cursor, 320)))
-                mstore(add(FULL_BRANCH, 367), calldataload(add(cursor, 352)))
-                mstore(add(FULL_BRANCH, 400), calldataload(add(cursor, 384)))
-                mstore(add(FULL_BRANCH, 433), calldataload(add(cursor, 416)))
-                mstore(add(FULL_BRANCH, 466), calldataload(add(cursor, 448)))
-                // ... then those from ours on one place up, prefixes included, to make room for it.
-                let nibble := and(shr(sub(256, shl(2, depth)), mload(add(top, 0x20))), 0x0f)
-                let ours := add(add(FULL_BRANCH, 3), mul(33, nibble))
-                mcopy(add(ours, 33), ours, sub(add(FULL_BRANCH, 498), ours))
-                mstore(add(ours, 1), mload(top))
-
-                mstore(top, keccak256(FULL_BRANCH, 532))
-                mstore(add(top, 0x40), sub(depth, 1))
-                cursor := add(cursor, 480)
+            function refuse() {
+                mstore(0, 0x09bde339)
+                revert(0x1c, 4)
             }
+
+            // The place of a child, of which the mask has one bit. The powers of two up to 2^15 differ modulo 19: a table
+            // of their exponents.
+            function placeOf(bit) -> place {
+                place :=
+                    byte(mod(bit, 19), 0x0000010d02000e060308000c0f05070b040a0900000000000000000000000000)
+            }
+
+            // Copies the children of a mask from calldata. Each begins at its place + `extent`, which is how much longer
+            // than a byte those before it are, and where they begin.
+            function copyChildren(mask, nodes, extent, source) -> extentAfter, sourceAfter {
+                for {} mask {} {
+                    let bit := and(mask, sub(0, mask))
+                    mask := xor(mask, bit)
+                    let child := add(placeOf(bit), extent)
+                    if and(nodes, bit) {
+                        // A list of at most 31 bytes, prefix included, tells its own length: whatever is in it, the
+                        // children after it stay in their places.
+                        let size := sub(byte(0, calldataload(source)), 0xbf)
+                        if gt(sub(size, 2), 29) { refuse() }
+                        calldatacopy(child, source, size)
+                        extent := sub(add(extent, size), 1)
+                        source := add(source, size)
+                        continue
+                    }
+                    mstore8(child, 0xa0)
+                    mstore(add(child, 1), calldataload(source))
+                    extent := add(extent, 32)
+                    source := add(source, 32)
+                }
+                extentAfter := extent
+                sourceAfter := source
+            }
+
+            let present := 0xffff
+            let nodes := 0
+            if gt(op, 0x0f) {
+                present := shr(240, not(calldataload(cursor)))
+                cursor := add(cursor, 2)
+                switch lt(op, 0x20)
+                case 1 { if eq(present, 0xffff) { refuse() } }
+                default {
+                    nodes := shr(240, calldataload(cursor))
+                    cursor := add(cursor, 2)
+                    if or(iszero(nodes), and(nodes, not(present))) { refuse() }
+                }
+            }
+
+            // Sixteen absent children and no value (all keys are equally long): one 0x80 for each.
+            let blank := 0x8080808080808080808080808080808080808080808080808080808080808080
+            mstore(PAYLOAD, blank)
+            mstore(add(PAYLOAD, 32), blank)
+            mstore(add(PAYLOAD, 64), blank)
+            mstore(add(PAYLOAD, 96), blank)
+            mstore(add(PAYLOAD, 128), blank)
+            mstore(add(PAYLOAD, 160), blank)
+            mstore(add(PAYLOAD, 192), blank)
+            mstore(add(PAYLOAD, 224), blank)
+            mstore(add(PAYLOAD, 256), blank)
+            mstore(add(PAYLOAD, 288), blank)
+            mstore(add(PAYLOAD, 320), blank)
+            mstore(add(PAYLOAD, 352), blank)
+            mstore(add(PAYLOAD, 384), blank)
+            mstore(add(PAYLOAD, 416), blank)
+            mstore(add(PAYLOAD, 448), blank)
+            mstore(add(PAYLOAD, 480), blank)
+            mstore(add(PAYLOAD, 512), blank)
+
+            depth := and(mload(add(top, 0x40)), 0xff)
+            if iszero(depth) { refuse() }
+            first := sub(top, mul(and(op, 0x0f), ITEM))
+            end := PAYLOAD
+            for { let item := first } iszero(gt(item, top)) { item := add(item, ITEM) } {
+                // Its path from the root, a number of `depth` nibbles, less that of the branch's first child. It is above
+                // 15 if it belongs to another branch; and if it is out of order, its bit is gone.
+                let bits := sub(256, shl(2, depth))
+                let place :=
+                    sub(shr(bits, mload(add(item, 0x20))), shl(4, shr(add(bits, 4), mload(add(top, 0x20)))))
+                let bit := shl(place, 1)
+                let meta := mload(add(item, 0x40))
+                // The bottom of a stack has depth 0: there are subtrees enough.
+                if or(iszero(and(present, bit)), or(and(nodes, bit), xor(and(meta, 0xff), depth))) { refuse() }
+                let before := and(present, sub(bit, 1))
+                present := xor(present, or(before, bit))
+                end, cursor := copyChildren(before, nodes, end, cursor)
+                place := add(place, end)
+                switch lt(meta, 0x10000)
+                case 1 {
+                    mstore8(place, 0xa0)
+                    mstore(add(place, 1), mload(item))
+                    end := add(end, 32)
+                }
+                default {
+                    mcopy(place, item, shr(16, meta))
+                    end := add(end, sub(shr(16, meta), 1))
+                }
+            }
+            end, cursor := copyChildren(present, nodes, end, cursor)
+            end := add(end, 17)
         }
-        return common ? (cursor, top) : _anyBranch(op, cursor, top);
+        (uint256 ref, uint256 size) = _finish(end);
+        assembly ("memory-safe") {
+            mstore(first, ref)
+            mstore(add(first, 0x40), or(shl(16, size), sub(depth, 1)))
+        }
+        return (cursor, first);
     }
 
     /// @dev Replaces the top subtree by an extension of `length` nibbles that leads to it.
@@ -299,104 +433,6 @@ library PackedTrie {
             let size := shr(16, meta)
             if size { hash := keccak256(top, size) }
         }
-    }
-
-    /// @dev `branch`, in whatever form.
-    function _anyBranch(uint256 op, uint256 cursor, uint256 top) private pure returns (uint256, uint256) {
-        uint256 first;
-        uint256 depth;
-        uint256 end = PAYLOAD;
-        assembly ("memory-safe") {
-            let absent := 0
-            let nodes := 0
-            // What may not be; looked at once, at the end.
-            let wrong := 0
-            if gt(op, 0x0f) {
-                absent := shr(240, calldataload(cursor))
-                cursor := add(cursor, 2)
-                switch lt(op, 0x20)
-                case 1 { wrong := iszero(absent) }
-                default {
-                    nodes := shr(240, calldataload(cursor))
-                    cursor := add(cursor, 2)
-                    wrong := or(iszero(nodes), and(absent, nodes))
-                }
-            }
-
-            depth := and(mload(add(top, 0x40)), 0xff)
-            wrong := or(wrong, iszero(depth))
-            let bits := sub(256, shl(2, depth))
-            // Down from the root, our children have the paths `path` to `path` + 15, each a number of `depth` nibbles.
-            let path := shl(4, shr(add(bits, 4), mload(add(top, 0x20))))
-            first := sub(top, mul(and(op, 0x0f), ITEM))
-            // The subtrees are taken as their paths come up. One out of order, or of another branch, is never taken;
-            // nor is the bottom of the stack, if there were too few.
-            let item := first
-            let next := shr(bits, mload(add(item, 0x20)))
-            for { let after := add(path, 16) } lt(path, after) { path := add(path, 1) } {
-                switch eq(path, next)
-                case 1 {
-                    let meta := mload(add(item, 0x40))
-                    wrong := or(wrong, or(and(or(absent, nodes), 1), xor(and(meta, 0xff), depth)))
-                    let size := shr(16, meta)
-                    switch size
-                    case 0 {
-                        mstore8(end, 0xa0)
-                        mstore(add(end, 1), mload(item))
-                        end := add(end, 33)
-                    }
-                    default {
-                        mstore(end, mload(item))
-                        end := add(end, size)
-                    }
-                    item := add(item, ITEM)
-                    // No path is that long.
-                    next := not(0)
-                    if iszero(gt(item, top)) { next := shr(bits, mload(add(item, 0x20))) }
-                }
-                default {
-                    switch and(absent, 1)
-                    case 1 {
-                        mstore8(end, 0x80)
-                        end := add(end, 1)
-                    }
-                    default {
-                        let word := calldataload(cursor)
-                        let size := 32
-                        switch and(nodes, 1)
-                        case 0 {
-                            mstore8(end, 0xa0)
-                            end := add(end, 1)
-                        }
-                        default {
-                            // A list of at most 31 bytes, prefix included, tells its own length: whatever is in it,
-                            // the children after it stay in their places.
-                            size := byte(0, word)
-                            wrong := or(wrong, or(lt(size, 0xc1), gt(size, 0xde)))
-                            size := sub(size, 0xbf)
-                        }
-                        mstore(end, word)
-                        end := add(end, size)
-                        cursor := add(cursor, size)
-                    }
-                }
-                absent := shr(1, absent)
-                nodes := shr(1, nodes)
-            }
-            if or(wrong, lt(item, add(top, 1))) {
-                mstore(0, 0x09bde339)
-                revert(0x1c, 4)
-            }
-            // No value: all keys are equally long.
-            mstore8(end, 0x80)
-            end := add(end, 1)
-        }
-        (uint256 ref, uint256 size) = _finish(end);
-        assembly ("memory-safe") {
-            mstore(first, ref)
-            mstore(add(first, 0x40), or(shl(16, size), sub(depth, 1)))
-        }
-        return (cursor, first);
     }
 
     /// @dev Begins a leaf: its hex-prefixed path, 0x20 before an even number of nibbles, 0x3 before an odd one.
