@@ -36,31 +36,44 @@ library PackedHeader {
     /// @param cursor Where the first field begins.
     /// @return parentHash Place 0.
     /// @return root Place 3.
-    /// @return number Place 8.
+    /// @return blockNumber Place 8, at most 64 bits.
     /// @return next Where the field after the number begins.
     function takeFirst(uint256 cursor)
         internal
         pure
-        returns (bytes32 parentHash, bytes32 root, uint256 number, uint256 next)
+        returns (bytes32 parentHash, bytes32 root, uint256 blockNumber, uint256 next)
     {
-        uint256 wrong;
         assembly ("memory-safe") {
             parentHash := calldataload(add(cursor, 1))
             root := calldataload(add(cursor, 88))
-            // Their prefixes. The bloom has 256 bytes.
-            wrong := xor(byte(0, calldataload(cursor)), 0xa0)
+            // Prefixes: of 32 bytes, of 20, and of the bloom's 256.
+            let wrong := xor(byte(0, calldataload(cursor)), 0xa0)
             wrong := or(wrong, xor(byte(0, calldataload(add(cursor, 33))), 0xa0))
             wrong := or(wrong, xor(byte(0, calldataload(add(cursor, 66))), 0x94))
             wrong := or(wrong, xor(byte(0, calldataload(add(cursor, 87))), 0xa0))
             wrong := or(wrong, xor(byte(0, calldataload(add(cursor, 120))), 0xa0))
             wrong := or(wrong, xor(byte(0, calldataload(add(cursor, 153))), 0xa0))
             wrong := or(wrong, xor(shr(232, calldataload(add(cursor, 186))), 0xb90100))
+
+            // The difficulty only has to be passed: a prefix, and up to 32 bytes.
+            next := add(cursor, 446)
+            let prefix := byte(0, calldataload(add(cursor, 445)))
+            wrong := or(wrong, gt(prefix, 0xa0))
+            if gt(prefix, 0x80) { next := add(next, sub(prefix, 0x80)) }
+
+            prefix := byte(0, calldataload(next))
+            next := add(next, 1)
+            blockNumber := prefix
+            if gt(prefix, 0x7f) {
+                let size := sub(prefix, 0x80)
+                blockNumber := shr(sub(256, shl(3, size)), calldataload(next))
+                next := add(next, size)
+                // In the shortest form, which for one byte is itself below 0x80.
+                wrong := or(wrong, gt(size, 8))
+                wrong := or(wrong, and(gt(size, 0), or(lt(blockNumber, 0x80), iszero(shr(sub(shl(3, size), 8), blockNumber)))))
+            }
+            if or(wrong, iszero(prefix)) { next := NOWHERE }
         }
-        unchecked {
-            (,, next) = take(cursor + 445);
-        }
-        (number, next) = takeInteger(next);
-        if (wrong != 0) next = NOWHERE;
     }
 
     /// @dev The string at the cursor: where its bytes begin, how many they are, and where the next field begins.

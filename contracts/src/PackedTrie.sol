@@ -84,9 +84,13 @@ library PackedTrie {
 
     /// @dev As `read`, of a number without leading zero bytes.
     function readShortest(uint256 cursor, uint256 size) internal pure returns (uint256 value) {
-        value = read(cursor, size);
-        unchecked {
-            if (size > 32 || (size != 0 && value >> (8 * size - 8) == 0)) revert InvalidProof();
+        assembly ("memory-safe") {
+            let word := calldataload(cursor)
+            if or(gt(size, 32), gt(iszero(byte(0, word)), iszero(size))) {
+                mstore(0, 0x09bde339)
+                revert(0x1c, 4)
+            }
+            value := shr(sub(256, shl(3, size)), word)
         }
     }
 
