@@ -456,8 +456,8 @@ def _string(data: bytes, cursor: int) -> tuple[bytes, int]:
 
 
 def _fields(header: bytes, count: int) -> list[bytes]:
-    """The first fields of a header whose list prefix has been checked."""
-    cursor = 1 + header[0] - 0xF7
+    """The first fields of a header that begins as `_read_header` wants it."""
+    cursor = 3
     found = []
     for _ in range(count):
         content, cursor = _string(header, cursor)
@@ -466,20 +466,23 @@ def _fields(header: bytes, count: int) -> list[bytes]:
 
 
 def _read_header(reader: _Reader) -> tuple[bytes, int, bytes]:
-    prefix = reader.byte()
-    if not 0xF8 <= prefix <= 0xFA:  # noqa: PLR2004 - lists of 56 bytes to 16 MiB.
+    # A list of 256 to 65,535 bytes, as the bloom alone makes it.
+    prefix = reader.take(3)
+    if prefix[0] != 0xF9:  # noqa: PLR2004
         raise InvalidPacked("The calldata begins neither with a header nor with a block number.")
-    sizes = reader.take(prefix - 0xF7)
-    length = int.from_bytes(sizes)
-    if sizes[0] == 0 or length < 56:  # noqa: PLR2004
-        raise InvalidPacked("The header's length is longer than it must be.")
-    header = bytes([prefix]) + sizes + reader.take(length)
-    first = _fields(header, 9)
-    parent_hash, root, digits = first[0], first[3], first[8]
-    if len(parent_hash) != _HASH_BYTES or len(root) != _HASH_BYTES or not any(root):
-        raise InvalidPacked("The header has no parent hash or no state root.")
-    if len(digits) > 8 or digits[:1] == b"\0":  # noqa: PLR2004 - 64 bits.
-        raise InvalidPacked("The header has no block number.")
+    header = prefix + reader.take(int.from_bytes(prefix[1:]))
+    # Prefixes of the first fields, whose sizes are fixed: 32 bytes each, but for the coinbase and the bloom.
+    sized = zip((0, 33, 66, 87, 120, 153), (0xA0, 0xA0, 0x94, 0xA0, 0xA0, 0xA0), strict=True)
+    if any(header[3 + place : 4 + place] != bytes([size]) for place, size in sized) or header[189:192] != b"\xb9\1\0":
+        raise InvalidPacked("The fields that a header begins with have other sizes.")
+    # The difficulty only has to be passed.
+    difficulty = header[448:449]
+    if not difficulty or difficulty > b"\xa0":
+        raise InvalidPacked("The header has no difficulty.")
+    root = header[91:123]
+    digits, _ = _string(header, 449 + max(0, difficulty[0] - 0x80))
+    if not any(root) or len(digits) > 8 or digits[:1] == b"\0":  # noqa: PLR2004 - 64 bits.
+        raise InvalidPacked("The header has no state root or no block number.")
     return header, int.from_bytes(digits), root
 
 

@@ -14,20 +14,13 @@ library PackedHeader {
 
     uint256 private constant NOWHERE = 1 << 128;
 
-    /// @dev Where the first field begins and where the list ends, by its prefix: 0xf8, 0xf9 or 0xfa with a length of one,
-    /// two or three bytes, in the shortest form.
+    /// @dev Where the first field begins and where the list ends: 0xf9 and two bytes of length. The bloom alone takes more
+    /// than one byte can tell.
     function open(uint256 start) internal pure returns (uint256 cursor, uint256 end) {
         assembly ("memory-safe") {
-            let word := calldataload(start)
-            let size := sub(byte(0, word), 0xf7)
-            cursor := NOWHERE
-            if lt(sub(size, 1), 3) {
-                let length := shr(sub(256, shl(3, size)), shl(8, word))
-                if and(gt(length, 55), or(eq(size, 1), gt(byte(1, word), 0))) {
-                    cursor := add(add(start, 1), size)
-                    end := add(cursor, length)
-                }
-            }
+            let prefix := shr(232, calldataload(start))
+            cursor := add(start, 3)
+            if eq(shr(16, prefix), 0xf9) { end := add(cursor, and(prefix, 0xffff)) }
         }
     }
 

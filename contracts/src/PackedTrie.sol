@@ -160,24 +160,42 @@ library PackedTrie {
             // Copies the children of a mask from calldata. Each begins at its place + `extent`, which is how much longer
             // than a byte those before it are, and where they begin.
             function copyChildren(mask, nodes, extent, source) -> extentAfter, sourceAfter {
-                for {} mask {} {
-                    let bit := and(mask, sub(0, mask))
-                    mask := xor(mask, bit)
-                    let child := add(placeOf(bit), extent)
-                    if and(nodes, bit) {
-                        // A list of at most 31 bytes, prefix included, tells its own length: whatever is in it, the
-                        // children after it stay in their places.
-                        let size := sub(byte(0, calldataload(source)), 0xbf)
-                        if gt(sub(size, 2), 29) { refuse() }
-                        calldatacopy(child, source, size)
-                        extent := sub(add(extent, size), 1)
-                        source := add(source, size)
-                        continue
+                switch nodes
+                case 0 {
+                    // Both move by the 32 bytes of a hash.
+                    let distance := sub(source, extent)
+                    for {} mask {} {
+                        let bit := and(mask, sub(0, mask))
+                        let child := add(placeOf(bit), extent)
+                        mstore8(child, 0xa0)
+                        mstore(add(child, 1), calldataload(add(extent, distance)))
+                        extent := add(extent, 32)
+                        mask := xor(mask, bit)
                     }
-                    mstore8(child, 0xa0)
-                    mstore(add(child, 1), calldataload(source))
-                    extent := add(extent, 32)
-                    source := add(source, 32)
+                    source := add(extent, distance)
+                }
+                default {
+                    for {} mask {} {
+                        let bit := and(mask, sub(0, mask))
+                        let child := add(placeOf(bit), extent)
+                        let size := 32
+                        switch and(nodes, bit)
+                        case 0 {
+                            mstore8(child, 0xa0)
+                            mstore(add(child, 1), calldataload(source))
+                            extent := add(extent, 32)
+                        }
+                        default {
+                            // A list of at most 31 bytes, prefix included, tells its own length: whatever is in it, the
+                            // children after it stay in their places.
+                            size := sub(byte(0, calldataload(source)), 0xbf)
+                            if gt(sub(size, 2), 29) { refuse() }
+                            calldatacopy(child, source, size)
+                            extent := sub(add(extent, size), 1)
+                        }
+                        source := add(source, size)
+                        mask := xor(mask, bit)
+                    }
                 }
                 extentAfter := extent
                 sourceAfter := source
