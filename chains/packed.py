@@ -23,7 +23,7 @@ CODE_HASH = 0b1000
 HASHED_HEADER_FIELDS = frozenset({6, 12})
 # STATE_ROOT and BLOCK_NUMBER can be read of every accumulated header, so they are never asked for.
 IMPLIED_HEADER_FIELDS = frozenset({3, 8})
-HEADER_FIELDS = 24
+HEADER_FIELDS = 31
 
 _NIBBLES = 64
 # Two keys that agree in 63 nibbles of their hashes would have to be searched for in 2^126 steps.
@@ -33,14 +33,16 @@ _HASH_BYTES = 32
 
 # Operations; the low bits of most tell more.
 _FULL, _SPARSE, _EMBEDDED = 0x00, 0x10, 0x20
-_OPEN_STORAGE, _HEADER_FACTS, _ZERO_SLOT = 0x30, 0x31, 0x32
-_EXTENSION, _SLOT, _ABSENT_ACCOUNT, _ACCOUNT = 0x40, 0x80, 0xB0, 0xC0
+_OPEN_STORAGE, _HEADER_FACTS, _ZERO_SLOT, _EXTENSION, _HEADER_ALONE = 0x30, 0x31, 0x32, 0x36, 0x37
+_SLOT, _ABSENT_ACCOUNT, _ACCOUNT = 0x40, 0x70, 0x80
 # How a key is absent.
 _AT_EMPTY, _AT_EXTENSION, _AT_SAME, _AT_LEAF, _AT_ACCOUNT = 0, 1, 2, 3, 4
-# Bits of an account's operation.
-_CODE_HASH_FOLLOWS, _STORAGE_ROOT_FOLLOWS, _CLOSES_STORAGE = 0x01, 0x02, 0x04
-_STORE_CODE_HASH, _STORE_STORAGE_ROOT, _STORE_NONCE_AND_BALANCE = 0x08, 0x10, 0x20
 _ABSENT_CLOSES_STORAGE = 0x08
+# Bits of an account's operation. The lowest makes their number even.
+_STORE_NONCE_AND_BALANCE, _STORE_STORAGE_ROOT, _STORE_CODE_HASH, _CLOSES_STORAGE = 0x40, 0x20, 0x10, 0x08
+# One bit up in an account's operation.
+_STORAGE_ROOT_FOLLOWS, _CODE_HASH_FOLLOWS = 0x02, 0x01
+_HEADER_PARITY = 1 << 31
 
 
 class InvalidPacked(ValueError):
@@ -114,7 +116,7 @@ def encode(
         if not operations:
             raise CannotPack("There is nothing to prove.")
         return _number(block) + operations
-    return block + _header_operation(header_fields) + operations
+    return block + _header_operation(header_fields) + (operations or bytes([_HEADER_ALONE]))
 
 
 def _number(block: int) -> bytes:
@@ -131,7 +133,9 @@ def _header_operation(places: Iterable[int]) -> bytes:
             raise CannotPack(f"A header has no field {place}.")
         if place not in IMPLIED_HEADER_FIELDS:
             mask |= 1 << place
-    return bytes([_HEADER_FACTS]) + mask.to_bytes(3) if mask else b""
+    if mask.bit_count() % 2:
+        mask |= _HEADER_PARITY
+    return bytes([_HEADER_FACTS]) + mask.to_bytes(4) if mask else b""
 
 
 def _state_operations(state_root: bytes, wanted: Mapping[bytes, AccountToProve]) -> bytes:
@@ -152,11 +156,11 @@ def _state_operations(state_root: bytes, wanted: Mapping[bytes, AccountToProve])
         if not account.slots:
             if not store:
                 raise CannotPack(f"Nothing of account 0x{account.address.hex()} is to be stored.")
-            return bytes([_ACCOUNT | store | flags]) + head + account.address + integers + roots
-        flags = _CLOSES_STORAGE | flags & _CODE_HASH_FOLLOWS
-        code_hash = roots[-_HASH_BYTES:] if flags & _CODE_HASH_FOLLOWS else b""
+            return _account_operation(store | flags << 1) + head + account.address + integers + roots
+        flags &= _CODE_HASH_FOLLOWS
+        code_hash = roots[-_HASH_BYTES:] if flags else b""
         opened = _open_storage(account, storage_root)
-        return opened + bytes([_ACCOUNT | store | flags]) + head + integers + code_hash
+        return opened + _account_operation(store | _CLOSES_STORAGE | flags << 1) + head + integers + code_hash
 
     def absent(key: bytes, how: int, after: Callable[[bytes], bytes]) -> bytes:
         account = wanted[key]
@@ -173,6 +177,10 @@ def _state_operations(state_root: bytes, wanted: Mapping[bytes, AccountToProve])
         return absent(key, how, lambda name: name + where)
 
     return subtrees.trie(state_root, sorted(wanted), _Leaves(present, absent_at_leaf, absent_elsewhere))
+
+
+def _account_operation(bits: int) -> bytes:
+    return bytes([_ACCOUNT | bits | bits.bit_count() % 2])
 
 
 def _open_storage(account: AccountToProve, storage_root: bytes) -> bytes:
@@ -262,7 +270,7 @@ class _Encoder:
                     del same[0]
             elif inside:
                 self._subtree(node[1], _depth(reach), inside, leaves, out)
-                out.append(_EXTENSION + len(path))
+                out += bytes([_EXTENSION, len(path)])
             else:
                 child = node[1]
                 if not isinstance(child, bytes):
@@ -382,8 +390,8 @@ def decode(
             raise InvalidPacked(f"Block {number} was accumulated with another state root.")
         if reader.peek() == _HEADER_FACTS:
             reader.byte()
-            fields = _read_header_fields(header, reader.integer(3))
-        if reader.at_end():
+            fields = _read_header_fields(header, reader.integer(4))
+        if calldata[reader.cursor :] == bytes([_HEADER_ALONE]):
             return PackedFacts(number, root, header, fields, {})
     accounts = _Decoder(reader)
     accounts.run()
@@ -487,7 +495,9 @@ def _read_header(reader: _Reader) -> tuple[bytes, int, bytes]:
 
 
 def _read_header_fields(header: bytes, mask: int) -> dict[int, bytes]:
-    if mask == 0 or any(mask >> place & 1 for place in IMPLIED_HEADER_FIELDS):
+    even = mask.bit_count() % 2 == 0
+    mask &= ~_HEADER_PARITY
+    if not even or mask == 0 or any(mask >> place & 1 for place in IMPLIED_HEADER_FIELDS):
         raise InvalidPacked("Header fields are asked for that are none, or that need no asking.")
     words = {}
     for place, content in enumerate(_fields(header, mask.bit_length())):
@@ -572,8 +582,8 @@ class _Decoder:
                 if self._storage is not None:
                     raise InvalidPacked("A storage is opened in another one.")
                 self._storage, self._owner, self._slots = [], self._reader.take(20), {}
-            elif _EXTENSION < op < _SLOT:
-                self._extension(op - _EXTENSION)
+            elif op == _EXTENSION:
+                self._extension(self._reader.byte())
             elif op >= _ABSENT_ACCOUNT:
                 closes = op & (_CLOSES_STORAGE if op >= _ACCOUNT else _ABSENT_CLOSES_STORAGE)
                 storage_root = self._close_storage() if closes else None
@@ -639,8 +649,8 @@ class _Decoder:
 
     def _extension(self, length: int) -> None:
         top = self._stack[-1] if self._stack else _invalid("An extension leads nowhere.")
-        if top.depth < length:
-            raise InvalidPacked("An extension is longer than its place is deep.")
+        if not 0 < length <= top.depth:
+            raise InvalidPacked("An extension is empty, or longer than its place is deep.")
         path = f"{top.key:064x}"[top.depth - length : top.depth]
         above = _listed(bytes(rlp.encode(_hex_prefix(path, leaf=False))) + top.reference)
         self._stack[-1] = _Subtree(above, top.key, top.depth - length, top.depth)
@@ -684,16 +694,18 @@ class _Decoder:
     # --- Accounts -----------------------------------------------------------------------------------------------------
 
     def _account(self, op: int, storage_root: bytes | None) -> None:
-        head = self._reader.integer(2)
+        if op.bit_count() % 2 == 0:
+            raise InvalidPacked("An account's operation has an odd number of bits.")
+        head, follows = self._reader.integer(2), op >> 1 & 3
         if storage_root is None:
             address, slots = self._reader.take(20), {}
             if op < _ACCOUNT | _STORE_CODE_HASH:
                 raise InvalidPacked("Nothing of an account is to be stored.")
         else:
             address, slots = self._owner, self._slots
-            if op & _STORAGE_ROOT_FOLLOWS:
+            if follows & _STORAGE_ROOT_FOLLOWS:
                 raise InvalidPacked("A storage root comes twice.")
-        nonce, balance, storage_root, code_hash = self._account_body(op, head, storage_root)
+        nonce, balance, storage_root, code_hash = self._account_body(follows, head, storage_root)
         key = int.from_bytes(keccak(address))
         self._push_leaf(key, head >> 10, rlp.encode([nonce, balance, storage_root, code_hash]))
         fields = NONCE_AND_BALANCE if op & _STORE_NONCE_AND_BALANCE else 0
@@ -729,13 +741,13 @@ class _Decoder:
             exists=False, fields=0, nonce=0, balance=0, storage_root=EMPTY_TRIE_ROOT, code_hash=bytes(32), slots=slots
         )
 
-    def _account_body(self, op: int, head: int, storage_root: bytes | None) -> tuple[bytes, bytes, bytes, bytes]:
+    def _account_body(self, follows: int, head: int, storage_root: bytes | None) -> tuple[bytes, bytes, bytes, bytes]:
         nonce = self._reader.shortest(head >> 6 & 0x0F, 8)
         balance = self._reader.shortest(head & 0x3F)
         code_hash = EMPTY_CODE_HASH
-        if op & _STORAGE_ROOT_FOLLOWS:
+        if follows & _STORAGE_ROOT_FOLLOWS:
             storage_root = self._hash_but(EMPTY_TRIE_ROOT)
-        if op & _CODE_HASH_FOLLOWS:
+        if follows & _CODE_HASH_FOLLOWS:
             code_hash = self._hash_but(EMPTY_CODE_HASH)
         return nonce, balance, storage_root or EMPTY_TRIE_ROOT, code_hash
 

@@ -13,29 +13,32 @@ import {InvalidProof, PackedTrie} from "./PackedTrie.sol";
 contract FactsRegistry is Facts {
     bytes32 private constant EMPTY_CODE_HASH = 0xc5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470;
 
-    // Operations. Those below OPEN_STORAGE are branches, and the three ranges overlap with nothing else.
+    // Operations, by their first byte. What is below OPEN_STORAGE is a branch.
     uint256 private constant OPEN_STORAGE = 0x30;
     uint256 private constant HEADER_FACTS = 0x31;
     uint256 private constant ZERO_SLOT = 0x32; // to 0x35
-    uint256 private constant EXTENSION = 0x40; // 0x41 to 0x7f, by its length
-    uint256 private constant SLOT = 0x80; // to 0xa0, by its number's size
-    uint256 private constant ABSENT_ACCOUNT = 0xb0; // to 0xbf
-    uint256 private constant ACCOUNT = 0xc0; // to 0xff
+    uint256 private constant EXTENSION = 0x36;
+    uint256 private constant HEADER_ALONE = 0x37;
+    uint256 private constant SLOT = 0x40; // to 0x60, by its number's size
+    uint256 private constant ABSENT_ACCOUNT = 0x70; // to 0x7f
+    uint256 private constant ACCOUNT = 0x80; // to 0xff
 
     // How something is absent: low bits of ABSENT_ACCOUNT, offset of ZERO_SLOT.
     uint256 private constant AT_EMPTY = 0;
     uint256 private constant AT_EXTENSION = 1;
     uint256 private constant AT_SAME = 2;
     uint256 private constant AT_LEAF = 3; // of an account: 4 to 7, by what follows
+    uint256 private constant ABSENT_CLOSES_STORAGE = 0x08;
 
-    // Bits of ACCOUNT, and the first two of ABSENT_ACCOUNT's leaves.
+    // Bits of ACCOUNT. The lowest makes the number of ones below 0x80 even: what to store is all that the root doesn't
+    // bind, and no flip of one bit may change that either.
+    uint256 private constant CLOSES_STORAGE = 0x08;
+    uint256 private constant STORE_CODE_HASH = 0x10;
+    uint256 private constant STORE_STORAGE_ROOT = 0x20;
+    uint256 private constant STORE_NONCE_AND_BALANCE = 0x40;
+    // One bit up in ACCOUNT.
     uint256 private constant CODE_HASH_FOLLOWS = 0x01;
     uint256 private constant STORAGE_ROOT_FOLLOWS = 0x02;
-    uint256 private constant CLOSES_STORAGE = 0x04;
-    uint256 private constant STORE_CODE_HASH = 0x08;
-    uint256 private constant STORE_STORAGE_ROOT = 0x10;
-    uint256 private constant STORE_NONCE_AND_BALANCE = 0x20;
-    uint256 private constant ABSENT_CLOSES_STORAGE = 0x08;
 
     uint256 private constant KEY_NIBBLES = 64;
 
@@ -77,11 +80,13 @@ contract FactsRegistry is Facts {
             (blockNumber,, root,, cursor) = _readHeader(0);
             _checkHash(blockNumber, PackedHeader.hash(0, cursor));
             _accumulate(blockNumber, root);
-            if (PackedTrie.read(cursor, 1) == HEADER_FACTS) {
-                _storeHeaderFields(blockNumber, PackedTrie.read(cursor + 1, 3), cursor);
-                cursor += 4;
+            uint256 op = PackedTrie.read(cursor, 1);
+            if (op == HEADER_FACTS) {
+                _storeHeaderFields(blockNumber, PackedTrie.read(cursor + 1, 4), cursor);
+                cursor += 5;
+                op = PackedTrie.read(cursor, 1);
             }
-            if (cursor == msg.data.length) return;
+            if (op == HEADER_ALONE && cursor + 1 == msg.data.length) return;
         }
         if (_prove(blockNumber, cursor) != root) revert InvalidProof();
     }
@@ -165,10 +170,13 @@ contract FactsRegistry is Facts {
         else if (known != root) revert HeaderMismatch(blockNumber);
     }
 
-    /// @param fields A mask of `1 << place`. Those that can be read of every accumulated header are not in it.
+    /// @param fields A mask of `1 << place`, without those that can be read of every accumulated header. Its highest bit
+    /// makes the number of ones even.
     /// @param end Where the header that packed calldata begins with ends.
     function _storeHeaderFields(uint256 blockNumber, uint256 fields, uint256 end) private {
-        if (fields == 0 || fields & (1 << PackedHeader.STATE_ROOT | 1 << PackedHeader.NUMBER) != 0) {
+        bool even = PackedTrie.isEven((fields ^ fields >> 8 ^ fields >> 16 ^ fields >> 24) & 0xff);
+        fields &= (1 << HEADER_FIELDS) - 1;
+        if (!even || fields == 0 || fields & (1 << PackedHeader.STATE_ROOT | 1 << PackedHeader.NUMBER) != 0) {
             revert InvalidProof();
         }
         uint256 added;
@@ -227,8 +235,9 @@ contract FactsRegistry is Facts {
                     }
                     if (op < ACCOUNT) (cursor, top) = _absentAccount(op, blockNumber, cursor, top, owner, storageRoot);
                     else (cursor, top) = _account(op, blockNumber, cursor, top, owner, storageRoot);
-                } else if (op > EXTENSION && op < SLOT) {
-                    PackedTrie.extend(op - EXTENSION, top);
+                } else if (op == EXTENSION) {
+                    PackedTrie.extend(PackedTrie.read(cursor, 1), top);
+                    ++cursor;
                 } else if (op == OPEN_STORAGE) {
                     if (storageBottom != 0) revert InvalidProof();
                     owner = address(uint160(PackedTrie.read(cursor, 20)));
@@ -257,19 +266,21 @@ contract FactsRegistry is Facts {
         bytes32 storageRoot
     ) private returns (uint256, uint256) {
         unchecked {
+            if (!PackedTrie.isEven(op & 0x7f)) revert InvalidProof();
             uint256 head = PackedTrie.read(cursor, 2);
             cursor += 2;
+            uint256 follows = op >> 1 & 3;
             if (op & CLOSES_STORAGE == 0) {
                 owner = address(uint160(PackedTrie.read(cursor, 20)));
                 cursor += 20;
                 if (op < ACCOUNT + STORE_CODE_HASH) revert InvalidProof(); // It would store nothing.
-            } else if (op & STORAGE_ROOT_FOLLOWS != 0) {
+            } else if (follows & STORAGE_ROOT_FOLLOWS != 0) {
                 revert InvalidProof();
             }
             uint256 nonce;
             uint256 balance;
             bytes32 codeHash;
-            (cursor, nonce, balance, storageRoot, codeHash) = _readAccount(op, head, cursor, storageRoot);
+            (cursor, nonce, balance, storageRoot, codeHash) = _readAccount(follows, head, cursor, storageRoot);
             top = PackedTrie.pushAccount(
                 top, _key(owner), head >> 10, nonce, head >> 6 & 0x0f, balance, head & 0x3f, storageRoot, codeHash
             );
@@ -321,7 +332,7 @@ contract FactsRegistry is Facts {
     }
 
     /// @dev What follows the address: nonce and balance, then the storage root and the code hash where they do.
-    function _readAccount(uint256 op, uint256 head, uint256 cursor, bytes32 storageRoot)
+    function _readAccount(uint256 follows, uint256 head, uint256 cursor, bytes32 storageRoot)
         private
         pure
         returns (uint256, uint256 nonce, uint256 balance, bytes32, bytes32 codeHash)
@@ -335,7 +346,7 @@ contract FactsRegistry is Facts {
             size = head & 0x3f;
             balance = PackedTrie.readShortest(cursor, size);
             cursor += size;
-            if (op & STORAGE_ROOT_FOLLOWS != 0) {
+            if (follows & STORAGE_ROOT_FOLLOWS != 0) {
                 storageRoot = bytes32(PackedTrie.read(cursor, 32));
                 cursor += 32;
                 if (storageRoot == 0 || storageRoot == PackedTrie.EMPTY_TRIE_ROOT) revert InvalidProof();
@@ -343,7 +354,7 @@ contract FactsRegistry is Facts {
                 storageRoot = PackedTrie.EMPTY_TRIE_ROOT;
             }
             codeHash = EMPTY_CODE_HASH;
-            if (op & CODE_HASH_FOLLOWS != 0) {
+            if (follows & CODE_HASH_FOLLOWS != 0) {
                 codeHash = bytes32(PackedTrie.read(cursor, 32));
                 cursor += 32;
                 if (codeHash == 0 || codeHash == EMPTY_CODE_HASH) revert InvalidProof();

@@ -37,6 +37,10 @@ library PackedTrie {
     // The longest prefix of a list here is 0xf9 and two bytes of length.
     uint256 private constant PAYLOAD = 0x643;
 
+    // What stands for an absent child, and for the value that no branch has (all keys are equally long): as many as can
+    // come in a row, and more. Written wherever a child ends, and overwritten by the next.
+    uint256 private constant ABSENT = 0x8080808080808080808080808080808080808080808080808080808080808080;
+
     // Keys are Keccak-256 hashes. Two of them that agree in 63 of 64 nibbles would have to be searched for in 2^126
     // steps, so nodes below that depth, which would need forms of their own, don't exist.
     uint256 private constant MAX_DEPTH = 62;
@@ -91,6 +95,13 @@ library PackedTrie {
                 revert(0x1c, 4)
             }
             value := shr(sub(256, shl(3, size)), word)
+        }
+    }
+
+    /// @dev Whether a byte has an even number of ones: a bit for each of the 256.
+    function isEven(uint256 bits) internal pure returns (bool even) {
+        assembly ("memory-safe") {
+            even := and(shr(bits, 0x9669699669969669699696699669699669969669966969969669699669969669), 1)
         }
     }
 
@@ -169,6 +180,7 @@ library PackedTrie {
                         let child := add(placeOf(bit), extent)
                         mstore8(child, 0xa0)
                         mstore(add(child, 1), calldataload(add(extent, distance)))
+                        mstore(add(child, 33), ABSENT)
                         extent := add(extent, 32)
                         mask := xor(mask, bit)
                     }
@@ -183,6 +195,7 @@ library PackedTrie {
                         case 0 {
                             mstore8(child, 0xa0)
                             mstore(add(child, 1), calldataload(source))
+                            mstore(add(child, 33), ABSENT)
                             extent := add(extent, 32)
                         }
                         default {
@@ -191,6 +204,7 @@ library PackedTrie {
                             size := sub(byte(0, calldataload(source)), 0xbf)
                             if gt(sub(size, 2), 29) { refuse() }
                             calldatacopy(child, source, size)
+                            mstore(add(child, size), ABSENT)
                             extent := sub(add(extent, size), 1)
                         }
                         source := add(source, size)
@@ -215,30 +229,11 @@ library PackedTrie {
                 }
             }
 
-            // Sixteen absent children and no value (all keys are equally long): one 0x80 for each.
-            let blank := 0x8080808080808080808080808080808080808080808080808080808080808080
-            mstore(PAYLOAD, blank)
-            mstore(add(PAYLOAD, 32), blank)
-            mstore(add(PAYLOAD, 64), blank)
-            mstore(add(PAYLOAD, 96), blank)
-            mstore(add(PAYLOAD, 128), blank)
-            mstore(add(PAYLOAD, 160), blank)
-            mstore(add(PAYLOAD, 192), blank)
-            mstore(add(PAYLOAD, 224), blank)
-            mstore(add(PAYLOAD, 256), blank)
-            mstore(add(PAYLOAD, 288), blank)
-            mstore(add(PAYLOAD, 320), blank)
-            mstore(add(PAYLOAD, 352), blank)
-            mstore(add(PAYLOAD, 384), blank)
-            mstore(add(PAYLOAD, 416), blank)
-            mstore(add(PAYLOAD, 448), blank)
-            mstore(add(PAYLOAD, 480), blank)
-            mstore(add(PAYLOAD, 512), blank)
-
             depth := and(mload(add(top, 0x40)), 0xff)
             if iszero(depth) { refuse() }
             first := sub(top, mul(and(op, 0x0f), ITEM))
             end := PAYLOAD
+            mstore(end, ABSENT)
             for { let item := first } iszero(gt(item, top)) { item := add(item, ITEM) } {
                 // Its path from the root, a number of `depth` nibbles, less that of the branch's first child. It is above
                 // 15 if it belongs to another branch; and if it is out of order, its bit is gone.
@@ -257,10 +252,12 @@ library PackedTrie {
                 case 1 {
                     mstore8(place, 0xa0)
                     mstore(add(place, 1), mload(item))
+                    mstore(add(place, 33), ABSENT)
                     end := add(end, 32)
                 }
                 default {
                     mcopy(place, item, shr(16, meta))
+                    mstore(add(place, shr(16, meta)), ABSENT)
                     end := add(end, sub(shr(16, meta), 1))
                 }
             }
