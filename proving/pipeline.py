@@ -17,6 +17,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from chains.config import Chain
+from chains.packed import AccountToProve
 from chains.rpc import Block as BlockName
 from chains.rpc import NodeUnavailable, Reverted, RpcClient, RpcRefused
 from config.chains import get_chains, get_rpc
@@ -25,7 +26,7 @@ from proving.facts import RegistryView
 from proving.heads import Heads, poll_seconds
 from proving.models import LIVE_STATES, AccountProof, Transaction, TransactionState
 from proving.registries import Deployed
-from proving.registry import AccountArgument, revert_reason
+from proving.registry import revert_reason
 from proving.transactions import CannotSend, Intent, SignerBusy, UnderWay
 from queries import leases, progress
 from queries.chunks import chunks
@@ -40,7 +41,7 @@ _QUERIES_PER_LOOK = 1000
 _QUERIES_PER_WRITE = 500
 # Nodes take no transaction above 128 KiB, and EIP-7825 bounds its gas; both with room for the rest of it.
 _MAX_PROOF_BYTES = 100_000
-_MAX_ACCOUNTS = 40
+_MAX_ACCOUNTS = 60
 # How long nodes may refuse to serve a proof before that is taken for final: they may be syncing, or lack the newest
 # state for a moment.
 _PROOF_PATIENCE = timedelta(minutes=10)
@@ -342,24 +343,29 @@ class _Work:
         by_address: dict[str, list[Query]] = defaultdict(list)
         for query in queries:
             by_address[query.address].append(query)
-        group: list[tuple[AccountArgument, list[int]]] = []
-        size = 0
+        group: list[tuple[AccountToProve, list[int]]] = []
+        size, shared = 0, set[bytes]()
         for addresses in chunks(list(by_address), _MAX_ACCOUNTS):
             for proof in AccountProof.objects.filter(block=self.block, address__in=addresses).order_by("pk"):
                 asking = by_address[proof.address]
                 fields = functools.reduce(operator.or_, (query.fields for query in asking))
                 nodes = [bytes.fromhex(node[2:]) for node in proof.nodes]
-                length = sum(map(len, nodes))
+                # Nodes that the group has already cost nothing more; packed, no node is longer than it was.
+                length = sum(len(node) for node in nodes if node not in shared)
                 if group and (size + length > _MAX_PROOF_BYTES or len(group) == _MAX_ACCOUNTS):
                     yield group
-                    group, size = [], 0
-                group.append((AccountArgument(proof.address, fields, nodes), [query.pk for query in asking]))
+                    group, size, shared = [], 0, set()
+                    length = sum(map(len, nodes))
+                account = AccountToProve(bytes.fromhex(proof.address[2:]), fields, nodes)
+                group.append((account, [query.pk for query in asking]))
                 size += length
+                shared.update(nodes)
         if group:
             yield group
 
-    def intent(self, group: Sequence[tuple[AccountArgument, list[int]]], header: bytes) -> Intent:
-        data = self.registry.contract.prove(self.block.number, header, [account for account, _ in group])
+    def intent(self, group: Sequence[tuple[AccountToProve, list[int]]], header: bytes) -> Intent:
+        root = bytes.fromhex(self.block.state_root[2:])
+        data = self.registry.contract.prove(header or self.block.number, root, [account for account, _ in group])
         queries = [pk for _, pks in group for pk in pks]
         return Intent(self.registry.contract.address, data, queries, accumulates=self.block if header else None)
 

@@ -1,6 +1,6 @@
 """The facts registry as a contract: calls encoded, answers and reverts decoded (`contracts/src/FactsRegistry.sol`)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,19 +9,12 @@ from eth_utils.abi import collapse_if_tuple, function_abi_to_4byte_selector
 from eth_utils.address import to_checksum_address
 from web3 import Web3
 
+from chains import packed
+from chains.packed import AccountToProve
 from contracts import load_artifact
 from queries.models import AccountField
 
 _CODEC = Web3()
-
-
-@dataclass(frozen=True)
-class AccountArgument:
-    """What `prove` takes of one account: `fields` is a bit mask of 1 << AccountField, `nodes` are trie nodes."""
-
-    address: str
-    fields: int
-    nodes: Sequence[bytes]
 
 
 @dataclass(frozen=True)
@@ -56,10 +49,10 @@ class Registry:
         proven, word = decode(["bool", "bytes32"], answer)
         return bytes(word) if proven else None
 
-    def prove(self, block_number: int, header: bytes, accounts: Sequence[AccountArgument]) -> bytes:
-        """Calldata that accumulates the header (if not empty) and stores the accounts' facts."""
-        arguments = [(account.address, account.fields, list(account.nodes)) for account in accounts]
-        return self._call("prove", block_number, header, arguments)[1]
+    @staticmethod
+    def prove(block: bytes | int, state_root: bytes, accounts: Iterable[AccountToProve]) -> bytes:
+        """Calldata that stores the accounts' facts, and accumulates the header if `block` is one and not a number."""
+        return packed.encode(block, state_root, accounts)
 
     def _call(self, function: str, *arguments: Any) -> tuple[str, bytes]:
         return self.address, bytes.fromhex(self._contract.encode_abi(function, args=arguments).removeprefix("0x"))

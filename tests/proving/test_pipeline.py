@@ -137,7 +137,7 @@ def test_many_accounts_go_into_several_transactions_of_one_header(service, key):
     assert batch.status == BatchStatus.DONE
     assert len(events(service, ACCOUNT_PROVEN)) == 100
     assert len(events(service, HEADER_ACCUMULATED)) == 1
-    assert Transaction.objects.exclude(to="").count() == 3
+    assert Transaction.objects.exclude(to="").count() == 2
 
 
 def test_several_blocks_of_one_batch_are_proven_each(service, key):
