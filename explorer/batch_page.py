@@ -271,7 +271,7 @@ def _registries(destination: int) -> Mapping[int, str]:
 
 
 def _values(query: Query, proof: AccountProof, source: ChainName, registry: str) -> Iterable[Value]:
-    words = facts.words(proof)
+    words = facts.account_words(proof)
     for field in query.account_fields:
         word = words[field]
         call = f"{registry} 'accountField(address,uint256,uint8)(bytes32)'"

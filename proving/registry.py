@@ -12,7 +12,7 @@ from web3 import Web3
 from chains import packed
 from chains.packed import AccountToProve
 from contracts import load_artifact
-from queries.models import AccountField
+from queries.models import AccountField, HeaderField
 
 _CODEC = Web3()
 
@@ -39,20 +39,39 @@ class Registry:
         """A call that answers 32 bytes: zero where the block's header is not accumulated."""
         return self._call("stateRoot", block_number)
 
-    def field(self, address: str, block_number: int, field: AccountField) -> tuple[str, bytes]:
-        """A call whose answer `decode_field` reads."""
+    def account_field(self, address: str, block_number: int, field: AccountField) -> tuple[str, bytes]:
+        """A call whose answer `decode_try` reads, as for the three below."""
         return self._call("tryAccountField", address, block_number, int(field))
 
+    def slot_value(self, address: str, block_number: int, slot: str) -> tuple[str, bytes]:
+        return self._call("tryAccountStorageSlotValues", address, block_number, bytes.fromhex(slot[2:]))
+
+    def header_field(self, block_number: int, field: HeaderField) -> tuple[str, bytes]:
+        return self._call("tryHeaderField", block_number, int(field))
+
+    def block_at_timestamp(self, timestamp: int) -> tuple[str, bytes]:
+        return self._call("tryBlockAtTimestamp", timestamp)
+
     @staticmethod
-    def decode_field(answer: bytes) -> bytes | None:
+    def decode_try(answer: bytes) -> bytes | None:
         """The fact's word (32 bytes), or None where nothing is proven."""
         proven, word = decode(["bool", "bytes32"], answer)
         return bytes(word) if proven else None
 
+    def prove_timestamp(self, header: bytes, following: bytes, timestamp: int) -> bytes:
+        """Calldata that stores that the header's block is the latest at a time; `following` is the header after it."""
+        return self._call("proveTimestamp", header, following, timestamp)[1]
+
     @staticmethod
-    def prove(block: bytes | int, state_root: bytes, accounts: Iterable[AccountToProve]) -> bytes:
-        """Calldata that stores the accounts' facts, and accumulates the header if `block` is one and not a number."""
-        return packed.encode(block, state_root, accounts)
+    def prove(
+        block: bytes | int,
+        state_root: bytes,
+        accounts: Iterable[AccountToProve] = (),
+        *,
+        header_fields: Iterable[HeaderField] = (),
+    ) -> bytes:
+        """Calldata that stores facts of accounts and, if `block` is a header and not a number, accumulates it."""
+        return packed.encode(block, state_root, accounts, header_fields=header_fields)
 
     def _call(self, function: str, *arguments: Any) -> tuple[str, bytes]:
         return self.address, bytes.fromhex(self._contract.encode_abi(function, args=arguments).removeprefix("0x"))
