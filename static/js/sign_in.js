@@ -73,9 +73,9 @@ async function run(wallet, button) {
   const say = (...sentences) => current === attempt && tell(sentences);
   setBusy(true);
   offer([["Cancel", () => end(button, ["Cancelled. Nothing was signed in."])]]);
-  const context = { unknownChain: false };
+  const notices = [];
   try {
-    const next = await signIn(wallet, say, context);
+    const next = await signIn(wallet, say, notices);
     if (current !== attempt) return;
     tell(["Signed in. Opening the next page …"]);
     offer([]);
@@ -85,15 +85,18 @@ async function run(wallet, button) {
     const expected = error instanceof Failure;
     if (!expected) console.warn(error);
     const sentence = expected ? error.message : `${wallet.name} answered something unexpected. Try again, or sign by hand.`;
-    end(button, [sentence], true);
-    if (context.unknownChain) {
+    end(button, [sentence, ...notices], true);
+    if (notices.length > 0) {
       offer(chains.map(({ id, label }) => [`Switch ${wallet.name} to ${label}`, () => switchChain(wallet, button, id)]));
     }
   }
 }
 
-/** @returns {Promise<string>} the path that comes next */
-async function signIn(wallet, say, context) {
+/**
+ * @param {string[]} notices gets a sentence if the wallet's chain is none of this service's
+ * @returns {Promise<string>} the path that comes next
+ */
+async function signIn(wallet, say, notices) {
   say(`Waiting for ${wallet.name}. Open it and choose an account.`);
   const accounts = await ask(wallet, "eth_requestAccounts");
   const address = Array.isArray(accounts) ? accounts[0] : undefined;
@@ -102,9 +105,7 @@ async function signIn(wallet, say, context) {
   }
   const walletChain = BigInt(await ask(wallet, "eth_chainId"));
   const chain = chains.find(({ id }) => id === walletChain) ?? chains[0];
-  const notices = [];
   if (chain.id !== walletChain) {
-    context.unknownChain = true;
     notices.push(
       `${wallet.name} is on chain ${walletChain}, which this service doesn't use; the message names ${chain.label} ` +
         "instead. That makes a difference only to contract wallets.",
@@ -222,7 +223,7 @@ function tell(sentences, failed = false) {
   status.replaceChildren(
     ...sentences.map((sentence, index) => {
       const paragraph = Object.assign(document.createElement("p"), { textContent: sentence });
-      paragraph.className = failed ? "error" : index ? "notice" : "busy";
+      paragraph.className = index ? "notice" : failed ? "error" : "busy";
       return paragraph;
     }),
   );
