@@ -3,6 +3,12 @@
 
 const SHOWN_MS = 60_000;
 
+for (const code of document.querySelectorAll("[data-revealed]")) {
+  // The server showed this one, to a post from before this script was there.
+  const hide = () => (code.textContent = code.dataset.ends);
+  setTimeout(hide, SHOWN_MS);
+  whenLeft(hide);
+}
 for (const form of document.querySelectorAll("form[data-reveal]")) prepare(/** @type {HTMLFormElement} */ (form));
 
 /** @param {HTMLFormElement} form */
@@ -58,8 +64,13 @@ function prepare(form) {
   });
   copyButton.addEventListener("click", () => attempt(copy));
   copyButton.hidden = !navigator.clipboard?.write; // only on https and on one's own machine
-  window.addEventListener("pagehide", hide);
-  document.addEventListener("visibilitychange", () => document.hidden && hide());
+  whenLeft(hide);
+}
+
+/** @param {() => void} act */
+function whenLeft(act) {
+  window.addEventListener("pagehide", act);
+  document.addEventListener("visibilitychange", () => document.hidden && act());
 }
 
 class Failure extends Error {}
