@@ -12,7 +12,6 @@ from django.conf import settings
 from django.contrib.auth import login, logout
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import redirect, render
-from django.views.csrf import csrf_failure as django_csrf_failure
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt, ensure_csrf_cookie
 from django.views.decorators.http import require_GET, require_POST
@@ -88,6 +87,9 @@ def sign_in_verify(request: HttpRequest) -> HttpResponse:
         return _sign_in_refused(request, error)
     login(request, user)
     events.record(request, user, EventKind.SIGNED_IN)
+    # A first sign-in makes a first key, in the same transaction and after the time of sign-in was taken.
+    for key in user.api_keys.filter(created_at__gte=user.last_sign_in):
+        events.record(request, user, EventKind.KEY_MADE, key)
     next_path = safe_next(given("next"))
     if is_json(request):
         return JsonResponse({"address": user.address, "next": next_path})
@@ -136,9 +138,9 @@ def theme(request: HttpRequest) -> HttpResponse:
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """`settings.CSRF_FAILURE_VIEW`: Django's page, or JSON for a program."""
+    """`settings.CSRF_FAILURE_VIEW`: a page, or JSON for a program. `reason` is Django's, for developers."""
     if not is_json(request):
-        return django_csrf_failure(request, reason)
+        return render(request, "403_csrf.html", {"reason": reason if settings.DEBUG else ""}, status=403)
     return error_answer(403, "csrf_failed", "Get /sign-in first, then send its cookie csrftoken also as X-CSRFToken.")
 
 

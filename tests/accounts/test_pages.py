@@ -120,6 +120,13 @@ def test_a_node_that_is_down_is_503_for_a_signature_that_is_not_the_address_s_ow
     assert (response.status_code, response.json()["code"]) == (503, "node_unavailable")
 
 
+def test_a_person_with_an_old_form_hears_what_to_do(settings):
+    settings.CSRF_FAILURE_VIEW = "accounts.views.csrf_failure"
+    response = Client(enforce_csrf_checks=True).post("/sign-in/message", {"address": ALICE.address})
+    assert response.status_code == 403
+    assert "Go back, reload the page, and send the form again." in response.text
+
+
 def test_the_host_header_does_not_get_into_the_message(settings):
     settings.ALLOWED_HOSTS = ["*"]
     settings.BASE_URL = "https://prover.example"
@@ -364,12 +371,21 @@ def test_the_log_says_what_happened_to_keys_and_sessions(alice_client):
     log = AccountEvent.objects.order_by("pk")
     assert list(log.values_list("kind", "key_name", "detail", "client_network")) == [
         ("signed_in", "", "", "127.0.0.0/24"),
+        ("key_made", "default", "", "127.0.0.0/24"),
         ("key_shown", "default", "", "127.0.0.0/24"),
         ("key_made", "second", "", "127.0.0.0/24"),
         ("key_rotated", "default", f"It has ended; third ({third.ends}) is in its place.", "127.0.0.0/24"),
         ("key_revoked", "third", "", "127.0.0.0/24"),
         ("signed_out", "", "", "127.0.0.0/24"),
     ]
+
+
+def test_only_the_first_sign_in_logs_a_key(alice_client):
+    for _ in range(2):
+        message = message_for(alice_client)
+        post_json(alice_client, "/sign-in/verify", {"message": message, "signature": sign(message, ALICE)})
+    kinds = AccountEvent.objects.order_by("pk").values_list("kind", flat=True)
+    assert list(kinds) == ["signed_in", "key_made", "signed_in", "signed_in"]
 
 
 def test_the_log_is_one_s_own_paged_and_kept_for_90_days(alice_client):

@@ -141,6 +141,17 @@ def axe_violations(page: Page) -> list[str]:
     ]
 
 
+def faults_for_anybody(page: Page) -> list[str]:
+    """What is wrong with the page as it is now, in light and dark, at 320 px and wide. It stays light and wide."""
+    faults = []
+    for scheme, size in [("dark", NARROW), ("dark", WIDE), ("light", NARROW), ("light", WIDE)]:
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # a literal type
+        page.set_viewport_size(size)  # type: ignore[arg-type]  # a typed dictionary of the same keys
+        found = axe_violations(page) + (["It must be scrolled sideways."] if overflows(page) else [])
+        faults += [f"{scheme}, {size['width']} px: {fault}" for fault in found]
+    return faults
+
+
 def overflows(page: Page) -> bool:
     """Whether the page must be scrolled sideways (WCAG 2.2, 1.4.10 Reflow)."""
     return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
