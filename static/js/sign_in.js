@@ -51,7 +51,8 @@ function show(wallet) {
     image.addEventListener("error", () => image.remove());
     button.append(image);
   }
-  button.append(`Sign in with ${wallet.name}`);
+  button.append(wallet.name);
+  button.setAttribute("aria-label", `Sign in with ${wallet.name}`);
   button.disabled = current !== null;
   button.addEventListener("click", () => run(wallet, button));
   const item = document.createElement("li");

@@ -163,6 +163,7 @@ def test_a_key_is_made_with_the_keyboard_alone(page, key):
     page.get_by_role("button", name="Make a key").press("Enter")
     expect(page.get_by_role("alert")).to_have_text("You have a key named default already. Choose another name.")
     expect(page.get_by_label("Its name")).to_have_value("default")
+    expect(page.get_by_label("Its name")).to_be_focused()
 
 
 def test_a_rotated_key_goes_on_until_its_end(page, key):

@@ -63,7 +63,7 @@ def test_several_wallets_are_listed_each_once(page, context, wallet):
         """
     )
     open_sign_in(page)
-    expect(page.locator(".wallet")).to_have_text(["Sign in with Test Wallet", "Sign in with <b>Other</b>"])
+    expect(page.locator(".wallet")).to_have_text(["Test Wallet", "<b>Other</b>"])
     expect(page.locator(".wallet img")).to_have_count(1)  # No picture is fetched from another host.
 
 
