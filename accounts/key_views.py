@@ -130,9 +130,9 @@ def rotate_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
 @signed_in
 def revoke_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
     """A page that asks whether the key shall end for good, and what it posts."""
+    key_use.flush()  # The page says when the key was last used.
     key = _live_key(user, key_id)
     if request.method == "GET":
-        key_use.flush()
         return render(request, "accounts/revoke_key.html", {"shown": _shown([key])[0]})
     if keys.revoke(key):
         events.record(request, user, EventKind.KEY_REVOKED, key)

@@ -352,6 +352,18 @@ def test_a_program_rotates_and_revokes(alice_client):
     assert [key["name"] for key in alice_client.get("/dashboard", headers=JSON).json()["keys"]] == ["new"]
 
 
+def test_whoever_is_about_to_revoke_a_key_hears_that_it_is_in_use(alice_client):
+    key = ApiKey.objects.get()
+    path = f"/dashboard/keys/{key.pk}/revoke"
+    assert "It was never used." in alice_client.get(path).text
+    secret = keys.reveal(key)
+    assert secret is not None
+    keys.authenticate(secret)
+    assert re.search(
+        r"It was last used at .* UTC</time>,\s+with 1 request in the last 24 hours", alice_client.get(path).text
+    )
+
+
 def test_the_page_teaches_the_header_before_the_url(alice_client):
     text = alice_client.get("/dashboard").text
     assert text.index('--header "api-key: $API_KEY"') < text.index("?apiKey=$API_KEY") < text.index("leaks")
