@@ -160,6 +160,7 @@ class Block(Leased):
                 fields=["destination_chain_id", "source_chain_id", "number"], name="one_block_per_connection"
             )
         ]
+        indexes: ClassVar = [models.Index(fields=["number"]), models.Index(fields=["hash"])]  # searched by people
 
     def __str__(self) -> str:
         return f"block {self.number} of chain {self.source_chain_id} on chain {self.destination_chain_id}"
