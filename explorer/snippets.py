@@ -41,7 +41,7 @@ from web3 import Web3
 w3 = Web3(Web3.HTTPProvider(os.environ["RPC_URL"]))
 registry = w3.eth.contract(
     address="{registry}",
-    abi={json.dumps(_ABI)},
+    abi={json.dumps(_ABI, separators=(",", ":"))},
 )
 word = registry.functions.accountField("{address}", {block_number}, {field.value}).call()
 print({"int.from_bytes(word)" if field in {AccountField.BALANCE, AccountField.NONCE} else '"0x" + word.hex()'})""",
@@ -53,9 +53,11 @@ print({"int.from_bytes(word)" if field in {AccountField.BALANCE, AccountField.NO
 }}
 
 contract Reader {{
+    IFactsRegistry constant REGISTRY = IFactsRegistry({registry});
+
     // {field.name}; reverts where nothing is proven.
     function read() external view returns (bytes32) {{
-        return IFactsRegistry({registry}).accountField({arguments});
+        return REGISTRY.accountField({arguments});
     }}
 }}""",
         ),

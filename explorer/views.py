@@ -109,7 +109,13 @@ def _batch_page(
     elif request.htmx:
         response = render(request, "explorer/_batch.html", {"batch": page, "account": account})
     else:
-        context = {"batch": page, "account": account, "reading": read, **_request(page.id), "base_url": settings.BASE_URL}
+        context = {
+            "batch": page,
+            "account": account,
+            "reading": read,
+            **_request(page.id),
+            "base_url": settings.BASE_URL,
+        }
         response = render(request, "explorer/batch.html", context)
     patch_vary_headers(response, ["HX-Request"])
     return response

@@ -6,6 +6,7 @@ from typing import Any
 from django.test import Client
 from django.utils import timezone
 
+from accounts.models import ApiKey
 from proving.models import AccountProof, FactsRegistry, WorkerHeartbeat
 from queries import progress
 from queries.models import Batch, Block, StepKind
@@ -20,8 +21,9 @@ BALANCE = 123_456_789_012_345_678_901_234_567
 
 
 def a_batch(*accounts: str, block: int = 12, props: list[str] | None = None, fee: int = 0) -> Batch:
-    """RECEIVED."""
-    return submit(a_key(), request(*(accounts or (ALICE,)), block=block, props=props, fee=fee))
+    """RECEIVED, of Alice."""
+    key = ApiKey.objects.filter(user__address=ALICE).first() or a_key()
+    return submit(key, request(*(accounts or (ALICE,)), block=block, props=props, fee=fee))
 
 
 def many_accounts(count: int) -> Iterator[str]:
