@@ -251,7 +251,7 @@ def _next(batch: Batch, destination: ChainName, at_step: Mapping[str | None, int
     if mined := counts.get(TransactionState.MINED):
         at = f" The newest block is {head.number}, the newest final one {head.final}." if head else ""
         return f"Waiting for confirmations of {_so_many(mined)} on {where}.{at}"
-    return f"Waiting for {where} to be asked what it knows already, and for the transactions that add the rest."
+    return f"Waiting for a worker to see what {where} knows already, and to send the transactions that add the rest."
 
 
 def _so_many(transactions: int) -> str:
