@@ -91,7 +91,7 @@ function follow(bar) {
     refresh();
   });
 
-  const clock = setInterval(showAge, 1000);
+  const clock = setInterval(showAge, 250);
   bar.hidden = false;
   schedule();
 }

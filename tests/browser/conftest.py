@@ -158,8 +158,9 @@ def overflows(page: Page) -> bool:
 
 
 def _console_fault(message: ConsoleMessage) -> list[str]:
-    # Chromium itself reports every answer of 4xx and 5xx; what the page makes of it is the test's business.
-    if message.type != "error" or message.text.startswith("Failed to load resource"):
+    # Chromium and htmx report every request that failed; what the page makes of it is the test's business.
+    reports = ("Failed to load resource", "Response Status Error Code", "htmx:afterRequest", "htmx:sendError")
+    if message.type != "error" or message.text.startswith(reports):
         return []
     with suppress(Error):
         return [f"Console of {message.page.url if message.page else '?'}: {message.text}"]
