@@ -24,7 +24,7 @@ _ADVICE = {
         "Send it again with a higher fee, or when gas is cheaper. The fee is only the most that it may cost.",
     ),
     "budget_exceeded": Advice(
-        "Your API key has used up the gas that it may cause in 24 hours, or this batch would go beyond it.",
+        "Your batches have used up the gas that they may cause in 24 hours, or this one would go beyond it.",
         "Send it again when earlier batches are more than 24 hours old, or ask for fewer accounts.",
     ),
     "proof_unavailable": Advice(

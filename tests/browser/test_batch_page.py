@@ -194,7 +194,12 @@ def test_one_change_is_announced_once_and_an_unchanged_poll_not_at_all(page: Pag
       const watched = document.getElementById("announcement");
       new MutationObserver(() => said.push(watched.textContent)).observe(watched, {childList: true});
     }""")
-    for change in (lambda: None, lambda: accept(batch), lambda: progress.note_failure(queries_of(batch), "Down.")):
+    changes: list[Callable[[], None]] = [
+        lambda: None,
+        lambda: accept(batch),
+        lambda: progress.note_failure(queries_of(batch), "Down."),
+    ]
+    for change in changes:
         change()
         with page.expect_response(re.compile("version=")):
             poll_fast(page)

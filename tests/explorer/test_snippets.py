@@ -13,6 +13,7 @@ from explorer import first_query, snippets, submitted
 from proving.models import ChainHead, FactsRegistry
 from queries.models import AccountField, Batch
 from tests.explorer.batches import a_batch, many_accounts, page, path
+from tests.proving.test_worker import until
 from tests.service import ALICE, BOB, a_key, request, submit, work_until_done
 
 pytestmark = pytest.mark.django_db
@@ -48,6 +49,7 @@ def test_the_solidity_code_compiles_and_reads_the_value(service: DevChain, field
     assert [error["formattedMessage"] for error in output.get("errors", [])] == []
     creation = output["contracts"]["a.sol"]["Reader"]["evm"]["bytecode"]["object"]
     sent = service.rpc("eth_sendTransaction", {"from": ALICE, "data": f"0x{creation}", "gas": hex(1_000_000)})
+    until(lambda: service.rpc("eth_getTransactionReceipt", sent) is not None, "a receipt")
     reader = service.rpc("eth_getTransactionReceipt", sent)["contractAddress"]
     read = service.rpc("eth_call", {"to": reader, "data": "0x57de26a4"}, "latest")  # read()
     registry_call = f"0x7177899b{int(BOB, 16):064x}{3:064x}{int(field):064x}"
