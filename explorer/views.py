@@ -20,8 +20,8 @@ from explorer.reading import Reading
 from explorer.snippets import submitting
 from queries.models import Batch, BatchStatus, Query
 
-# A larger request is offered as a file only.
-_LARGEST_SHOWN_REQUEST = 8 * 1024
+# The request of a larger batch is offered as a file only.
+_MOST_SHOWN_QUERIES = 50
 
 
 class HtmxRequest(HttpRequest):
@@ -113,7 +113,7 @@ def _batch_page(
             "batch": page,
             "account": account,
             "reading": read,
-            **_request(page.id),
+            **_request(page),
             "base_url": settings.BASE_URL,
         }
         response = render(request, "explorer/batch.html", context)
@@ -121,11 +121,11 @@ def _batch_page(
     return response
 
 
-def _request(internal_id: str) -> dict[str, str]:
+def _request(page: BatchPage) -> dict[str, str]:
     """The submitted JSON and a command that submits it again, unless they are too long to look at."""
-    text = submitted.as_text(submitted.public_request(Batch.objects.only("request").get(pk=internal_id)))
-    if len(text) > _LARGEST_SHOWN_REQUEST:
+    if page.total > _MOST_SHOWN_QUERIES:
         return {}
+    text = submitted.as_text(submitted.public_request(Batch.objects.only("request").get(pk=page.id)))
     return {"submitted": text, "command": submitting(settings.BASE_URL, text)}
 
 

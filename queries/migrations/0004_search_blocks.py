@@ -4,18 +4,17 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('queries', '0003_robustness'),
+        ("queries", "0003_robustness"),
     ]
 
     operations = [
         migrations.AddIndex(
-            model_name='block',
-            index=models.Index(fields=['number'], name='queries_blo_number_f8e821_idx'),
+            model_name="block",
+            index=models.Index(fields=["number"], name="queries_blo_number_f8e821_idx"),
         ),
         migrations.AddIndex(
-            model_name='block',
-            index=models.Index(fields=['hash'], name='queries_blo_hash_d23370_idx'),
+            model_name="block",
+            index=models.Index(fields=["hash"], name="queries_blo_hash_d23370_idx"),
         ),
     ]

@@ -21,15 +21,15 @@ def nobody_has_read_yet() -> None:
     cache.clear()
 
 
-def read(batch: Batch, number: int = 1, **headers: str) -> Any:
-    return Client().post(f"{path(batch)}/{number}/read", headers=headers)
+def read(batch: Batch, number: int = 1, *, htmx: bool = False) -> Any:
+    return Client().post(f"{path(batch)}/{number}/read", headers={"hx-request": "true"} if htmx else {})
 
 
 def test_it_tells_the_value_the_block_and_that_they_are_as_proven(service: DevChain):
     batch = work_until_done(submit(a_key(), request(BOB, block=3, props=["BALANCE", "NONCE"])), service)
     balance = int(service.rpc("eth_getBalance", BOB, "0x3"), 16)
     head = service.head()
-    fragment = read(batch, **{"hx-request": "true"}).text
+    fragment = read(batch, htmx=True).text
     assert f"Read at block {head} of Development chain (31337):" in fragment
     assert "the registry answers as proven." in fragment
     assert f"0x{balance:064x}" in fragment
@@ -66,7 +66,7 @@ def test_reading_too_often_is_refused_in_a_sentence_until_the_next_minute(settin
     finish(batch)
     assert [read(batch).status_code for _ in range(3)] == [200, 200, 429]
     assert "The chain was read too often from here; try again in a minute." in read(batch).text
-    fragment = read(batch, **{"hx-request": "true"})
+    fragment = read(batch, htmx=True)
     assert (fragment.status_code, "too often" in fragment.text) == (200, True)
 
 
