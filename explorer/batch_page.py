@@ -24,6 +24,8 @@ from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Query, Step
 # A batch of so many queries shows all of them whole; a larger one a list of lines.
 MAX_CARDS = 10
 PAGE_SIZE = 50
+# Up to so many steps each one that completes is announced, of more each tenth.
+_MOST_STEPS_ANNOUNCED = 4 * MAX_CARDS
 
 # How long a page waits before it asks again, in seconds, by the age of an open batch.
 _POLL = ((timedelta(minutes=2), 2), (timedelta(minutes=10), 5))
@@ -112,9 +114,14 @@ class BatchPage:
         """What a screen reader is told when it changes: where the batch stands, in a sentence."""
         if self.status == BatchStatus.REJECTED:
             return f"The batch is REJECTED. {self.rejection_reason}"
+        if self.steps_total <= _MOST_STEPS_ANNOUNCED:
+            far = f"{self.steps_completed} of {self.steps_total} steps completed."
+        else:
+            # A large batch would otherwise be heard of at every poll.
+            far = f"{10 * self.steps_completed // self.steps_total * 10} % of the steps completed."
         if self.went_back_at and self.is_open:
-            return f"The batch went back. {self.went_back_because}"
-        return f"The batch is {self.status}: {self.steps_completed} of {self.steps_total} steps completed."
+            return f"The batch went back. {self.went_back_because} {far}"
+        return f"The batch is {self.status}: {far}"
 
 
 def read(

@@ -166,6 +166,16 @@ def test_each_state_has_a_sentence_that_is_announced():
     ]
 
 
+def test_of_a_large_batch_each_tenth_is_announced():
+    batch = a_batch(*many_accounts(100))
+    accept(batch)
+    said = []
+    for count in (1, 39, 40, 41):
+        progress.complete(queries_of(batch)[:count], StepKind.INITIAL_STATE)
+        said.append(announced(page(batch)))
+    assert said == [f"The batch is IN_PROGRESS: {tenth} % of the steps completed." for tenth in (0, 0, 10, 10)]
+
+
 def announced(html: str) -> str:
     found = re.search(r'data-announcement="([^"]+)"', html)
     assert found
