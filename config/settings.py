@@ -127,6 +127,11 @@ MAX_SIGN_INS_PER_MINUTE = env_int("MAX_SIGN_INS_PER_MINUTE", 20, minimum=1)  # n
 # The header in which a reverse proxy in front of us puts the client's address, such as X-Real-IP. Empty: no proxy.
 CLIENT_ADDRESS_HEADER = env_str("CLIENT_ADDRESS_HEADER", "")
 
+# Whether everybody may see the list of everybody's batches. A batch's page needs its link either way.
+PUBLIC_BATCH_LIST = env_bool("PUBLIC_BATCH_LIST", default=False)
+# How often one client address may have a page read a chain, counted by each web process for itself.
+MAX_READS_PER_MINUTE = env_int("MAX_READS_PER_MINUTE", 20, minimum=1)
+
 BATCH_DEADLINE_SECONDS = env_int("BATCH_DEADLINE_SECONDS", 24 * 3600, minimum=1)
 # How far above the head a block may be for a batch to wait for it, in blocks.
 MAX_BLOCKS_AHEAD = env_int("MAX_BLOCKS_AHEAD", 64)

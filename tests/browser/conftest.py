@@ -141,14 +141,26 @@ def axe_violations(page: Page) -> list[str]:
     ]
 
 
+def faults_for_anybody(page: Page) -> list[str]:
+    """What is wrong with the page as it is now, in light and dark, at 320 px and wide. It stays light and wide."""
+    faults = []
+    for scheme, size in [("dark", NARROW), ("dark", WIDE), ("light", NARROW), ("light", WIDE)]:
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # a literal type
+        page.set_viewport_size(size)  # type: ignore[arg-type]  # a typed dictionary of the same keys
+        found = axe_violations(page) + (["It must be scrolled sideways."] if overflows(page) else [])
+        faults += [f"{scheme}, {size['width']} px: {fault}" for fault in found]
+    return faults
+
+
 def overflows(page: Page) -> bool:
     """Whether the page must be scrolled sideways (WCAG 2.2, 1.4.10 Reflow)."""
     return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
 
 
 def _console_fault(message: ConsoleMessage) -> list[str]:
-    # Chromium itself reports every answer of 4xx and 5xx; what the page makes of it is the test's business.
-    if message.type != "error" or message.text.startswith("Failed to load resource"):
+    # Chromium and htmx report every request that failed; what the page makes of it is the test's business.
+    reports = ("Failed to load resource", "Response Status Error Code", "htmx:afterRequest", "htmx:sendError")
+    if message.type != "error" or message.text.startswith(reports):
         return []
     with suppress(Error):
         return [f"Console of {message.page.url if message.page else '?'}: {message.text}"]
