@@ -1,5 +1,7 @@
 """Everything that a query can name beside an account's properties: slots, headers, times."""
 
+from typing import Any
+
 import pytest
 from eth_utils.crypto import keccak
 
@@ -7,7 +9,7 @@ from chains.rpc import RpcClient
 from config.chains import get_rpc
 from proving import facts, timestamps
 from proving.models import Transaction
-from queries.models import Batch, BatchStatus, HeaderField, Query, Step, StepKind
+from queries.models import AccountField, Batch, BatchStatus, HeaderField, Query, Step, StepKind
 from tests.proving.chain_state import field_on_chain, registry, signer_nonce
 from tests.service import ALICE, BOB, a_key, request, submit, waiting, work, work_until_done
 
@@ -36,7 +38,7 @@ def block_at(chain, timestamp: int) -> int:
     return call(chain, "0x" + keccak(text="blockAtTimestamp(uint256)")[:4].hex(), timestamp)
 
 
-def asking(block: int | str, **parts) -> dict:
+def asking(block: int | str, **parts) -> dict[str, Any]:
     selector = f"block:{block}" if isinstance(block, int) else block
     return {"destinationChainId": "31337", "fee": "0", "data": {"31337": {selector: parts}}}
 
@@ -71,7 +73,7 @@ def test_slots_and_properties_of_one_account_take_one_transaction(service, key, 
     work_until_done(submit(key, asking(block, accounts={contract: entry, ALICE: {"props": ["NONCE"]}})))
     assert signer_nonce(service) == before + 1
     assert slot_on_chain(service, contract, block, 1) == 2
-    assert field_on_chain(service, contract, block, 2) == int(
+    assert field_on_chain(service, contract, block, AccountField.STORAGE_ROOT) == int(
         service.rpc("eth_getProof", contract, [], hex(block))["storageHash"], 16
     )
 
