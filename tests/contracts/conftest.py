@@ -12,13 +12,13 @@ SOURCE_CHAIN_ID = 1
 @pytest.fixture(scope="session")
 def chain() -> Iterator[DevChain]:
     """One chain for all tests of this folder that don't change the chain itself. Each deploys what it writes to."""
-    with DevChain() as chain:
+    with DevChain(extra_args=("--gas-limit", str(10**12))) as chain:
         yield chain
 
 
 @pytest.fixture(scope="session")
 def harness(chain: DevChain) -> Deployed:
-    """The proof and RLP libraries. Without state."""
+    """Tries many proofs at once. Without state."""
     return Deployed(chain, "test/ProofHarness")
 
 
