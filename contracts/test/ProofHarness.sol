@@ -42,6 +42,29 @@ contract ProofHarness {
         }
     }
 
+    /// @notice How many of the proofs a registry would take that differ from `proof` in one byte, from `first` to before
+    /// `end`, in all 255 ways.
+    function acceptedBytes(address registry, bytes calldata proof, uint256 first, uint256 end)
+        external
+        returns (uint256 count)
+    {
+        assembly ("memory-safe") {
+            let buffer := mload(0x40)
+            mstore(buffer, shl(96, registry))
+            calldatacopy(add(buffer, 20), proof.offset, proof.length)
+            for { let index := first } lt(index, end) { index := add(index, 1) } {
+                let place := add(add(buffer, 20), index)
+                let value := byte(0, mload(place))
+                for { let change := 1 } lt(change, 256) { change := add(change, 1) } {
+                    mstore8(place, xor(value, change))
+                    pop(call(gas(), address(), 0, buffer, add(proof.length, 20), 0, 32))
+                    count := add(count, mload(0))
+                }
+                mstore8(place, value)
+            }
+        }
+    }
+
     /// @dev One try: an address and what to call it with. Always reverts, with whether the call succeeded, so that
     /// nothing that it wrote stays.
     fallback() external {

@@ -4,6 +4,7 @@ import pytest
 
 from chains.devchain import DevChain
 from tests.contracts.deployed import Deployed
+from tests.contracts.harness import Harness
 
 # Of the registry that tests write to; any will do.
 SOURCE_CHAIN_ID = 1
@@ -17,9 +18,8 @@ def chain() -> Iterator[DevChain]:
 
 
 @pytest.fixture(scope="session")
-def harness(chain: DevChain) -> Deployed:
-    """Tries many proofs at once. Without state."""
-    return Deployed(chain, "test/ProofHarness")
+def harness(chain: DevChain) -> Harness:
+    return Harness(chain)
 
 
 @pytest.fixture
