@@ -17,8 +17,8 @@ _SPENT_STATES = (TransactionState.CONFIRMED, TransactionState.FINAL)
 # --- Before -----------------------------------------------------------------------------------------------------------
 
 # Rounded up from what the transactions of this service use for mainnet-sized proofs.
-_HEADER_GAS = 90_000
-_ACCOUNT_GAS = 400_000
+_HEADER_GAS = 60_000
+_ACCOUNT_GAS = 200_000
 
 
 def estimate_gas(*, headers: int, accounts: int) -> int:

@@ -10,8 +10,13 @@ import sys
 import time
 from dataclasses import dataclass
 
+import rlp
+from eth_utils.crypto import keccak
+from trie import HexaryTrie
+from trie.exceptions import BadTrieProof, ValidationError
+
 from chains.devchain import DevChain
-from chains.packed import InvalidPacked, PackedFacts, decode
+from chains.packed import AccountToProve, CannotPack, InvalidPacked, PackedFacts, decode, encode
 from tests.contracts.deployed import Deployed
 from tests.contracts.harness import Harness
 from tests.contracts.worlds import World, empty_world, mutate, random_world
@@ -72,6 +77,55 @@ def check(bench: Bench, world: World, proof: bytes, mutated: list[bytes], *, acc
             raise Disagreement(f"A mutated proof verifies: {spoilt.hex()}")
 
 
+def check_nodes(bench: Bench, world: World, chance: random.Random, tally: Tally, *, count: int = 25) -> None:
+    """Whatever becomes of the nodes of a proof, what can be packed of them proves what py-trie reads from them.
+
+    For a block that is accumulated. Raises `Disagreement`.
+    """
+    address = chance.choice([*sorted(world.accounts), chance.randbytes(20)])
+    nodes = world.to_prove(address, 1, []).nodes
+    spoilt = [_mutate_nodes(chance, list(nodes)) for _ in range(count)]
+    values = [_read_by_py_trie(world.root, keccak(address), each) for each in spoilt]
+    proofs = [_pack(world, AccountToProve(address, 1, each)) for each in spoilt]
+    answers = bench.harness.accepted(bench.registry, [proof for proof in proofs if proof])
+    if not all(answers) or [value is None for value in values] != [proof == b"" for proof in proofs]:
+        raise Disagreement(f"py-trie and the packed form differ on nodes of {address.hex()}: {spoilt}")
+    for value, proof in zip(values, proofs, strict=True):
+        if value is None:
+            tally.mutations += 1
+            continue
+        facts = python_accepts(proof, world, accumulated=True)
+        if facts is None or value != world.state.get(keccak(address)) or not world.agrees(facts):
+            raise Disagreement(f"py-trie and Python read different things from: {proof.hex()}")
+        tally.proofs += 1
+
+
+def _mutate_nodes(chance: random.Random, nodes: list[bytes]) -> list[bytes]:
+    place = chance.randrange(len(nodes)) if nodes else 0
+    before, there, after = nodes[:place], nodes[place : place + 1], nodes[place + 1 :]
+    flipped = [bytes([*node[:-1], node[-1] ^ 1 << chance.randrange(8)]) for node in there]
+    cut = [node[: chance.randrange(len(node))] for node in there]
+    return chance.choice(
+        [before + after, before, before + flipped + after, before + cut + after, after + there + before]
+    )
+
+
+def _read_by_py_trie(root: bytes, key: bytes, nodes: list[bytes]) -> bytes | None:
+    """What the nodes say of the key, which is empty if it isn't there, or None where they say nothing."""
+    try:
+        return bytes(HexaryTrie.get_from_proof(root, key, [rlp.decode(node) for node in nodes]))
+    except (BadTrieProof, ValidationError, rlp.exceptions.RLPException):
+        return None
+
+
+def _pack(world: World, account: AccountToProve) -> bytes:
+    """Empty where the nodes don't suffice."""
+    try:
+        return encode(world.number, world.root, [account])
+    except CannotPack:
+        return b""
+
+
 def run(chain: DevChain, seed: int, count: int, *, largest: int = 200, per_proof: int = 250) -> Tally:
     """Try at least `count` mutations, first in a state of `largest` accounts. Deterministic in `seed`."""
     chance = random.Random(seed)
@@ -88,10 +142,11 @@ def run(chain: DevChain, seed: int, count: int, *, largest: int = 200, per_proof
         for known in (False, True):
             if known:
                 bench.registry.send_raw(world.header + b"\x37")
-            proof = world.prove(world.ask(), known=known)
+            proof = world.prove(world.ask(chance.choice([1, 2, 6, 6, 40])), known=known)
             mutated = [mutate(chance, proof, other) for _ in range(per_proof)]
             mutated = [spoilt for spoilt in dict.fromkeys(mutated) if spoilt not in {proof, b""}]
             check(bench, world, proof, mutated, accumulated=known, tally=tally)
+        check_nodes(bench, world, chance, tally)
     return tally
 
 
