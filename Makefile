@@ -15,7 +15,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 4
 
-.PHONY: help demo test fuzz bench bench-gas lint format run contracts lock clean
+.PHONY: help demo test chromium fuzz bench bench-gas lint format run contracts lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -23,8 +23,14 @@ help: ## List the commands
 demo: .venv/ready node_modules/ready ## Prove a balance on a development chain and show it (ONCE=1: stop after that)
 	@$(BIN)/python -m demo $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
 
-test: lint ## Run all checks and tests
+test: lint chromium ## Run all checks and tests
 	$(BIN)/python -m pytest $(ARGS)
+
+# Browser tests need the system's Chromium. Where it can't be installed they fail, each with a sentence that says so.
+chromium:
+	@command -v chromium >/dev/null || { echo "Installing Chromium for the browser tests ..."; \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; } >/dev/null 2>&1; } \
+		|| echo "Chromium is missing and could not be installed; as root: apt-get install chromium"
 
 bench: .venv/ready node_modules/ready ## Measure times, SQL statements, blocks and gas of the service
 	$(BIN)/python -m pytest benchmarks -q -p no:cacheprovider
@@ -35,7 +41,7 @@ bench-gas: .venv/ready node_modules/ready ## Measure the gas of proving (JSON=pa
 fuzz: .venv/ready node_modules/ready ## Try mutated proofs on contract and Python verifier (SEED=1 COUNT=100000)
 	@$(BIN)/python -m tests.contracts.fuzz --seed $(or $(SEED),1) --count $(or $(COUNT),100000)
 
-lint: .venv/ready node_modules/ready ## Check formatting, style, types, settings, migrations and contract artifacts
+lint: .venv/ready node_modules/ready ## Check formatting, style, types, settings and migrations
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy .
@@ -46,13 +52,14 @@ format: .venv/ready ## Format the Python code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-run: .venv/ready ## Run web server and worker against the chains in chains.toml
+run: .venv/ready node_modules/ready ## Run web server and worker against the chains in chains.toml
 	@$(BIN)/python manage.py migrate --no-input -v 0
 	@$(BIN)/python manage.py collectstatic --no-input -v 0
-	@trap 'kill 0' INT TERM EXIT; \
-	$(BIN)/python manage.py runworker & \
-	$(BIN)/gunicorn --config config/gunicorn.py --bind $(BIND) --workers $(WEB_PROCESSES) --threads $(WEB_THREADS) config.wsgi & \
-	wait
+	@$(BIN)/python manage.py runworker & worker=$$!; \
+	$(BIN)/gunicorn --config config/gunicorn.py --bind $(BIND) --workers $(WEB_PROCESSES) --threads $(WEB_THREADS) config.wsgi & web=$$!; \
+	trap 'kill $$worker $$web 2>/dev/null' INT TERM; \
+	while kill -0 $$worker 2>/dev/null && kill -0 $$web 2>/dev/null; do sleep 1; done; \
+	kill $$worker $$web 2>/dev/null; wait $$worker $$web; true
 
 contracts: .venv/ready node_modules/ready ## Compile the contracts into contracts/artifacts
 	$(NODE_PATH_FIRST) $(BIN)/python -m contracts.build
@@ -78,11 +85,11 @@ clean: ## Remove what the commands above have made
 		|| { echo "Python's venv module is missing; on Debian: apt-get install python3-venv"; exit 1; }
 	@echo "Installing the Python dependencies (about a minute) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt 2>.venv/pip.log \
-		|| { tail -n 3 .venv/pip.log; echo "The Python dependencies could not be installed: is there a network? All of it is in .venv/pip.log"; exit 1; }
+		|| { echo "The Python dependencies could not be installed. Is there a network? .venv/pip.log says more."; exit 1; }
 	@touch $@
 
 node_modules/ready: package-lock.json .venv/ready
-	@echo "Installing the development chain and the Solidity compiler ..."
+	@echo "Installing the development chain and the other npm packages ..."
 	@$(NODE_PATH_FIRST) npm ci --silent --ignore-scripts --no-audit --no-fund \
-		|| { echo "The npm packages could not be installed: is there a network? $(BIN)/npm ci says more."; exit 1; }
+		|| { echo "The npm packages could not be installed. Is there a network? $(BIN)/npm ci says more."; exit 1; }
 	@touch $@

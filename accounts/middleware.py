@@ -58,7 +58,8 @@ def _without_key(query: str) -> tuple[str, list[str]]:
     kept, keys = [], []
     for part in query.split("&"):
         name, _, value = part.partition("=")
-        if unquote_plus(name) == PARAMETER:
+        # A misspelt one is a secret as well.
+        if unquote_plus(name).lower() == PARAMETER.lower():
             keys.append(unquote_plus(value))
         else:
             kept.append(part)

@@ -1,5 +1,6 @@
-"""Who may use the service: users, their API keys, and the nonces of sign-ins that are under way."""
+"""Who may use the service: users, their API keys, what happened to both, and the nonces of sign-ins under way."""
 
+from datetime import datetime
 from typing import Any, ClassVar
 
 from django.contrib.auth.hashers import make_password
@@ -30,9 +31,22 @@ class User(AbstractBaseUser):
 
     objects: ClassVar[UserManager] = UserManager()
 
+    def end_sessions(self) -> None:
+        """Ends every session of the user, wherever it was begun. API keys go on."""
+        self.set_unusable_password()
+        self.save(update_fields=["password"])
+
+
+class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
+    def live(self, now: datetime) -> "ApiKeyQuerySet":
+        return self.filter(models.Q(ends_at=None) | models.Q(ends_at__gt=now), revoked_at=None)
+
 
 class ApiKey(models.Model):
-    """One key of a user. The key itself is stored nowhere: see `accounts.keys`."""
+    """One key of a user. The key itself is stored nowhere: see `accounts.keys`.
+
+    A key that ended stays, because batches were submitted with it. Its name may be given again.
+    """
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_keys")
     name = models.CharField(max_length=60)
@@ -41,17 +55,69 @@ class ApiKey(models.Model):
     prefix = models.CharField(max_length=12)
     last_four = models.CharField(max_length=4)
     created_at = models.DateTimeField(default=timezone.now)
-    last_used_at = models.DateTimeField(null=True)  # to the minute
+    last_used_at = models.DateTimeField(null=True)  # see `accounts.key_use`
+    ends_at = models.DateTimeField(null=True)  # set when another key was made in its place
     revoked_at = models.DateTimeField(null=True)
+
+    objects: ClassVar[models.Manager["ApiKey"]] = ApiKeyQuerySet.as_manager()
 
     class Meta:
         ordering = ["pk"]
         constraints: ClassVar[list[Any]] = [
-            models.UniqueConstraint(fields=["user", "name"], name="api_key_name_unique_per_user"),
+            models.UniqueConstraint(
+                fields=["user", "name"], condition=models.Q(revoked_at=None), name="api_key_name_unique_per_user"
+            ),
         ]
 
     def __str__(self) -> str:
-        return f"{self.name} ({self.prefix}…{self.last_four})"
+        return f"{self.name} ({self.ends})"
+
+    @property
+    def ends(self) -> str:
+        """What of the key anyone may see: enough to tell it from others."""
+        return f"{self.prefix}…{self.last_four}"
+
+
+class KeyUse(models.Model):
+    """How many requests came with a key in one hour."""
+
+    key = models.ForeignKey(ApiKey, on_delete=models.CASCADE, related_name="uses")
+    hour = models.DateTimeField()  # when it began
+    requests = models.PositiveBigIntegerField()
+
+    class Meta:
+        constraints: ClassVar[list[Any]] = [models.UniqueConstraint(fields=["key", "hour"], name="key_use_per_hour")]
+
+    def __str__(self) -> str:
+        return f"{self.requests} at {self.hour:%Y-%m-%d %H}"
+
+
+class EventKind(models.TextChoices):
+    SIGNED_IN = "signed_in", "Signed in"
+    SIGNED_OUT = "signed_out", "Signed out"
+    SIGNED_OUT_EVERYWHERE = "signed_out_everywhere", "Signed out everywhere"
+    KEY_MADE = "key_made", "Key made"
+    KEY_SHOWN = "key_shown", "Key shown or copied"
+    KEY_ROTATED = "key_rotated", "Key rotated"
+    KEY_REVOKED = "key_revoked", "Key revoked"
+
+
+class AccountEvent(models.Model):
+    """Something that a user did to their keys or sessions, for them to look through."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="events")
+    at = models.DateTimeField(default=timezone.now, db_index=True)
+    kind = models.CharField(max_length=30, choices=EventKind.choices)
+    key_name = models.CharField(max_length=60, default="")  # empty: not about a key
+    key_ends = models.CharField(max_length=20, default="")  # its prefix and last four, since names come again
+    detail = models.CharField(max_length=200, default="")
+    client_network = models.CharField(max_length=50, default="")  # too wide to be one person
+
+    class Meta:
+        indexes: ClassVar[list[models.Index]] = [models.Index(fields=["user", "-id"])]
+
+    def __str__(self) -> str:
+        return f"{self.get_kind_display()} {self.key_name}".rstrip()
 
 
 class SignInNonce(models.Model):

@@ -21,6 +21,7 @@ from web3.exceptions import Web3Exception
 from accounts import keys
 from accounts.addresses import checksummed, may_sign_in
 from accounts.models import SignInNonce, User
+from accounts.refused import Refused
 from chains.config import Chain, UnknownChain
 from config.chains import get_chains
 
@@ -39,14 +40,8 @@ _SIGNATURE = re.compile(r"0x([0-9a-fA-F]{2})*")
 _NOT_OURS = "was not made by this service, or was changed"
 
 
-class SignInError(Exception):
-    """Why a sign-in was refused: a stable `code`, and a sentence for people."""
-
-    def __init__(self, code: str, sentence: str, *, retry_after: int | None = None) -> None:
-        super().__init__(sentence)
-        self.code = code
-        self.sentence = sentence
-        self.retry_after = retry_after  # seconds
+class SignInError(Refused):
+    """Why a sign-in was refused."""
 
 
 def start(address: str, chain_id: int, client_address: str) -> str:

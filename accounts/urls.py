@@ -1,6 +1,6 @@
 from django.urls import path
 
-from accounts import views
+from accounts import key_views, views
 
 app_name = "accounts"
 
@@ -9,7 +9,12 @@ urlpatterns = [
     path("sign-in/message", views.sign_in_message, name="sign_in_message"),
     path("sign-in/verify", views.sign_in_verify, name="sign_in_verify"),
     path("sign-out", views.sign_out, name="sign_out"),
-    path("dashboard", views.dashboard, name="dashboard"),
-    path("dashboard/keys", views.new_key, name="new_key"),
-    path("dashboard/keys/<int:key_id>/reveal", views.reveal_key, name="reveal_key"),
+    path("sign-out/everywhere", views.sign_out_everywhere, name="sign_out_everywhere"),
+    path("theme", views.theme, name="theme"),
+    path("dashboard", key_views.dashboard, name="dashboard"),
+    path("dashboard/log", key_views.log, name="log"),
+    path("dashboard/keys", key_views.new_key, name="new_key"),
+    path("dashboard/keys/<int:key_id>/reveal", key_views.reveal_key, name="reveal_key"),
+    path("dashboard/keys/<int:key_id>/rotate", key_views.rotate_key, name="rotate_key"),
+    path("dashboard/keys/<int:key_id>/revoke", key_views.revoke_key, name="revoke_key"),
 ]

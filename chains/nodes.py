@@ -23,6 +23,8 @@ from chains.errors import FINAL, InvalidReply, NodeUnavailable, RpcRefused, Wron
 BATCH_SIZE = 50
 MAX_REPLY_BYTES = 64 * 1024 * 1024
 MAX_REST_SECONDS = 60
+# For how long nobody waits for a node again that has just failed, when there is no other.
+FAIL_FAST_SECONDS = 3
 
 Request = tuple[str, list[Any]]
 """A method and its parameters, as JSON has them."""
@@ -36,7 +38,9 @@ class _Node:
     host: str
     chain_checked: bool = False
     failures: int = 0
+    failed_at: float = 0
     rests_until: float = 0
+    problem: NodeUnavailable | None = None
     batch_size: int = BATCH_SIZE
 
 
@@ -81,6 +85,7 @@ class NodePool:
         answers: dict[int, Answer | RpcRefused] = {}
         refusals: dict[int, RpcRefused] = {}
         problems: list[NodeUnavailable] = []
+        self._fail_fast()
         for node in self._nodes_in_order() if batched else ():
             try:
                 self._check_chain(node)
@@ -93,7 +98,7 @@ class NodePool:
                     except ValueError as error:
                         raise InvalidReply(f"{node.host} answered {batched[index][0]} with {error}") from None
             except NodeUnavailable as error:
-                self._rest(node)
+                self._rest(node, error)
                 problems.append(error)
             else:
                 self._recovered(node)
@@ -197,14 +202,28 @@ class NodePool:
             raise WrongChain(f"{node.host} is a node of chain {chain_id}, not of {self._chain.id}")
         node.chain_checked = True
 
+    def _fail_fast(self) -> None:
+        """Raises `NodeUnavailable` without asking, if every node has just failed: a hung one costs a whole time-out."""
+        now = self._clock()
+        with self._lock:
+            problems = [
+                node.problem
+                for node in self._nodes
+                if node.problem and now < min(node.rests_until, node.failed_at + FAIL_FAST_SECONDS)
+            ]
+        if len(problems) == len(self._nodes):
+            raise self._why(problems)
+
     def _nodes_in_order(self) -> list[_Node]:
         """The nodes in the order of the configuration, those that rest at the end: a rested node beats none."""
         now = self._clock()
         with self._lock:
             return sorted(self._nodes, key=lambda node: max(node.rests_until - now, 0))
 
-    def _rest(self, node: _Node) -> None:
+    def _rest(self, node: _Node, problem: NodeUnavailable) -> None:
         with self._lock:
+            node.problem = problem
+            node.failed_at = self._clock()
             seconds = min(2**node.failures, MAX_REST_SECONDS)
             node.failures = min(node.failures + 1, 10)
             node.rests_until = self._clock() + seconds
@@ -214,6 +233,7 @@ class NodePool:
         with self._lock:
             node.failures = 0
             node.rests_until = 0
+            node.problem = None
 
     def _why(self, problems: Sequence[NodeUnavailable]) -> NodeUnavailable:
         kinds = {type(problem) for problem in problems}

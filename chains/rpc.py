@@ -251,16 +251,26 @@ class RpcClient:
 
     def receipt(self, tx_hash: bytes) -> Receipt | None:
         """None until the transaction is in a block."""
+        return self.receipts([tx_hash])[0]
 
-        def read(result: Any) -> Receipt | None:
+    def receipts(self, tx_hashes: Sequence[bytes]) -> list[Receipt | None]:
+        """As `receipt`, for several transactions, in order."""
+
+        def read(index: int, result: Any) -> Receipt | None:
             if result is None:
                 return None
             receipt = _read_receipt(result)
-            if receipt.tx_hash != tx_hash:
+            if receipt.tx_hash != tx_hashes[index]:
                 raise ValueError("another transaction's receipt")
             return receipt
 
-        return self._nodes.one(("eth_getTransactionReceipt", [_hex(tx_hash)]), read)
+        batched: list[Request] = [("eth_getTransactionReceipt", [_hex(tx_hash)]) for tx_hash in tx_hashes]
+        answers: list[Receipt | None] = []
+        for answer in self._nodes.many(batched, read):
+            if isinstance(answer, RpcRefused):
+                raise answer
+            answers.append(answer)
+        return answers
 
 
 # --- What goes out ----------------------------------------------------------------------------------------------------

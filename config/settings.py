@@ -18,7 +18,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 
 # Where this installation keeps what it makes: the SQLite database and generated secrets.
 STATE_DIR = Path(env_str("STATE_DIR", str(BASE_DIR / ".state")))
-STATE_DIR.mkdir(parents=True, exist_ok=True)
+STATE_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 DEBUG = env_bool("DEBUG", default=False)
 SECRET_KEY = env_secret("SECRET_KEY", STATE_DIR / "secret_key")
@@ -100,11 +100,11 @@ DATABASES = {
         "NAME": env_str("SQLITE_FILE", str(STATE_DIR / "db.sqlite3")),
         # The web server's and the worker's processes share this file. WAL lets readers go on while one writes; a
         # transaction takes the write lock at its start (IMMEDIATE), because one that upgrades later fails at once
-        # instead of waiting.
+        # instead of waiting. FULL: what was answered or broadcast must survive a power cut too.
         "OPTIONS": {
             "timeout": 20,
             "transaction_mode": "IMMEDIATE",
-            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
         },
         # A file, also in tests: a worker in a process of its own must see the same database.
         "TEST": {"NAME": Path(tempfile.gettempdir()) / f"batch-query-service-test-{os.getpid()}.sqlite3"},
@@ -126,6 +126,11 @@ MAX_BATCHES_PER_MINUTE = env_int("MAX_BATCHES_PER_MINUTE", 60, minimum=1)  # per
 MAX_SIGN_INS_PER_MINUTE = env_int("MAX_SIGN_INS_PER_MINUTE", 20, minimum=1)  # nonces per client address
 # The header in which a reverse proxy in front of us puts the client's address, such as X-Real-IP. Empty: no proxy.
 CLIENT_ADDRESS_HEADER = env_str("CLIENT_ADDRESS_HEADER", "")
+
+# Whether everybody may see the list of everybody's batches. A batch's page needs its link either way.
+PUBLIC_BATCH_LIST = env_bool("PUBLIC_BATCH_LIST", default=False)
+# How often one client address may have a page read a chain, counted by each web process for itself.
+MAX_READS_PER_MINUTE = env_int("MAX_READS_PER_MINUTE", 20, minimum=1)
 
 BATCH_DEADLINE_SECONDS = env_int("BATCH_DEADLINE_SECONDS", 24 * 3600, minimum=1)
 # How far above the head a block may be for a batch to wait for it, in blocks.
@@ -152,8 +157,8 @@ CSRF_FAILURE_VIEW = "accounts.views.csrf_failure"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = _https
 # What watches the service asks it directly, without the TLS of a proxy before it.
 SECURE_REDIRECT_EXEMPT = [r"^healthz$"]
-SECURE_HSTS_SECONDS = 365 * 24 * 3600 if _https else 0
-SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = _https
+SECURE_HSTS_SECONDS = env_int("HSTS_SECONDS", 365 * 24 * 3600) if _https else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = bool(SECURE_HSTS_SECONDS)
 if env_bool("BEHIND_TLS_PROXY", default=False):
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 # `no-referrer` would break the CSRF check of plain forms in Chromium, which then sends `Origin: null`.
@@ -192,7 +197,11 @@ TIME_ZONE = "UTC"
 
 STATIC_URL = "static/"
 STATIC_ROOT = STATE_DIR / "static"
-STATICFILES_DIRS = [BASE_DIR / "static"]
+STATICFILES_DIRS = [
+    BASE_DIR / "static",
+    # What pages load beside htmx comes from npm's lock file; the folder's content is exactly the package's.
+    ("idiomorph", BASE_DIR / "node_modules" / "idiomorph" / "dist"),
+]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"},

@@ -1,6 +1,7 @@
 """Runs the demo. State lives in `.demo/`, made anew at each start."""
 
 import argparse
+import fcntl
 import os
 import shutil
 import signal
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import IO, NoReturn
 
 import requests
 
@@ -29,6 +30,10 @@ DONE_SECONDS = 60
 # One account signs in, another one pays for the transactions; its balance, no round number, is what is proven.
 WALLET_ADDRESS, WALLET_KEY = ACCOUNTS[0]
 SIGNER_ADDRESS, SIGNER_KEY = ACCOUNTS[1]
+
+# Of the environment, what programs need to run at all.
+_INHERITED = {"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV"}
+_LOCKS: list[IO[str]] = []
 
 CHAINS_TOML = f"""\
 [[chains]]
@@ -91,7 +96,9 @@ def run(running: ExitStack, state: Path, port: int, rpc_port: int) -> tuple[bool
     _write_private(state / "signer.key", SIGNER_KEY)
     (state / "chains.toml").write_text(CHAINS_TOML % chain.url)
     base_url = f"http://127.0.0.1:{port}"
-    env = {**os.environ, "STATE_DIR": str(state), "CHAINS_FILE": str(state / "chains.toml"), "BASE_URL": base_url}
+    # Nothing of an installation that the same shell may be set up for.
+    env = {name: value for name, value in os.environ.items() if name in _INHERITED}
+    env |= {"STATE_DIR": str(state), "CHAINS_FILE": str(state / "chains.toml"), "BASE_URL": base_url}
 
     print("Deploying the facts registry ...", flush=True)
     _manage(env, "migrate", "--no-input", "-v", "0")
@@ -161,18 +168,32 @@ def _require_free_port(port: int, variable: str) -> None:
 
 
 def _clear(state: Path) -> None:
-    """A fresh chain needs a fresh database."""
-    if state.exists() and any(state.iterdir()) and not (state / "chains.toml").exists():
+    """A fresh chain needs a fresh database. Only a folder that a demo made is emptied, and none that one is using."""
+    mark = state / ".made-by-demo"
+    if state.exists() and any(state.iterdir()) and not mark.exists():
         raise DemoError(f"{state} was not made by a demo; it is left as it is.")
-    shutil.rmtree(state, ignore_errors=True)
-    state.mkdir(mode=0o700)
+    state.mkdir(mode=0o700, exist_ok=True)
+    lock = mark.open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise DemoError(
+            f"Another demo is using {state}; stop it first, or choose another folder with --state."
+        ) from None
+    _LOCKS.append(lock)
+    for entry in state.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        elif entry != mark:
+            entry.unlink()
 
 
 def _manage(env: dict[str, str], *arguments: str) -> str:
     command = [sys.executable, "manage.py", *arguments]
     done = subprocess.run(command, cwd=PROJECT, env=env, capture_output=True, text=True, check=False)  # noqa: S603 (ours)
     if done.returncode != 0:
-        raise DemoError(f"manage.py {arguments[0]} failed: {done.stderr.strip().splitlines()[-1]}")
+        said = done.stderr.strip().splitlines() or ["it said nothing"]
+        raise DemoError(f"manage.py {arguments[0]} failed: {said[-1]}")
     return done.stdout
 
 

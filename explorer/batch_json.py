@@ -4,10 +4,11 @@ from dataclasses import fields, is_dataclass
 from datetime import datetime
 from typing import Any
 
-from explorer.batch_page import BatchPage, ShownStep
+from explorer.batch_page import BatchPage
+from explorer.query_cards import ShownStep
 
 # What only the page needs.
-_LEFT_OUT = {"poll_seconds", "meaning", "meanings", "command"}
+_LEFT_OUT = {"poll_seconds", "meaning", "meanings", "snippets", "advice", "rows", "only", "is_configured"}
 
 
 def as_json(page: BatchPage) -> dict[str, Any]:
@@ -25,6 +26,8 @@ def _value(value: Any) -> Any:
         }
         if isinstance(value, ShownStep):
             body["seconds"] = value.took.total_seconds() if value.took is not None else None
+            # Clients of the first form of this answer read it here.
+            body["transactionHash"] = value.transaction.hash if value.transaction else ""
         return body
     if isinstance(value, tuple):
         return [_value(item) for item in value]
@@ -34,7 +37,8 @@ def _value(value: Any) -> Any:
 
 
 def _amount(name: str, value: Any) -> Any:
-    return str(value) if name in {"fee", "spent"} else _value(value)
+    in_wei = name in {"fee", "spent", "estimated_wei"} and value is not None
+    return str(value) if in_wei else _value(value)
 
 
 def _camel(name: str) -> str:

@@ -1,63 +1,44 @@
 """What the page of a batch shows, read in a number of statements that does not grow with the batch.
 
-All of it is in one frozen value, so that whether a page changed is whether its value did.
+All of it is in one frozen value, so that whether a page changed is whether its value did. What changes by itself, such
+as how long something has lasted, is not part of it: the templates and the browser count from the times that are.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import accumulate
 
-from django.core.paginator import Paginator
-from django.db.models import Count
+from django.db.models import Count, Exists, OuterRef, QuerySet
+from django.utils import timezone
 
-from chains.config import Chain, UnknownChain
-from config.chains import get_chains
-from explorer.amounts import whole_units
-from proving import facts, worker
-from proving.models import WATCHED_STATES, AccountProof, FactsRegistry, Signer, Transaction
-from queries.models import (
-    OPEN_STATUSES,
-    AccountField,
-    Batch,
-    BatchStatus,
-    Block,
-    Query,
-    Step,
-    StepKind,
-    StepStatus,
-)
+from explorer import query_cards, rejections
+from explorer.chain_names import ChainName, chain_name
+from explorer.query_cards import STEP_MEANINGS, QueryRow, ShownQuery
+from explorer.rejections import Advice
+from proving import worker
+from proving.models import LIVE_STATES, WATCHED_STATES, ChainHead, Signer, Transaction, TransactionState
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Query, StepKind, Wait
 
+# A batch of so many queries shows all of them whole; a larger one a list of lines.
+MAX_CARDS = 10
 PAGE_SIZE = 50
-# How long a page waits before it asks again, in seconds: while steps are open, and while only a reorg can change it.
-_OPEN_SECONDS = 2
-_NOT_FINAL_SECONDS = 10
+# Up to so many steps each one that completes is announced, of more each tenth.
+_MOST_STEPS_ANNOUNCED = 4 * MAX_CARDS
 
-_BATCH_MEANINGS = {
+# How long a page waits before it asks again, in seconds, by the age of an open batch.
+_POLL = ((timedelta(minutes=2), 2), (timedelta(minutes=10), 5))
+_OLD_SECONDS = 15
+_NOT_FINAL_SECONDS = 10  # while only a reorg can change it
+
+_MEANINGS = {
     BatchStatus.RECEIVED: "Stored. It is checked against the chains next.",
     BatchStatus.ACCEPTED: "Checked against the chains. Headers and proofs are fetched next.",
     BatchStatus.IN_PROGRESS: "It is being proven.",
     BatchStatus.DONE: "Every fact was read back from the facts registry and is as proven.",
     BatchStatus.REJECTED: "It will not be proven.",
 }
-_STEP_MEANINGS = {
-    StepKind.INITIAL_STATE: "header and proofs are fetched and verified",
-    StepKind.BLOCKHASH_AVAILABLE: "the destination can vouch for the block's hash",
-    StepKind.HEADER_ACCUMULATED: "the facts registry holds the header's state root",
-    StepKind.ACCOUNT_ACCUMULATED: "the facts read back from the registry as proven",
-}
-_ROOTS = (AccountField.STORAGE_ROOT, AccountField.CODE_HASH)
-
-
-@dataclass(frozen=True)
-class ChainName:
-    """What a page says of a chain. One that is no longer configured has only its id."""
-
-    id: int
-    name: str
-    currency: str
-    explorer_url: str
 
 
 @dataclass(frozen=True)
@@ -70,45 +51,6 @@ class StepCount:
 
 
 @dataclass(frozen=True)
-class ShownStep:
-    kind: str
-    status: str  # of `StepStatus`, or STOPPED (open when its batch was rejected), or empty: not begun
-    started_at: datetime | None = None
-    ended_at: datetime | None = None  # completed, or stopped
-    transaction_hash: str = ""
-    transaction_url: str = ""  # on the chain's own explorer, where one is configured
-    attempts: int = 0
-    last_error: str = ""
-
-    @property
-    def took(self) -> timedelta | None:
-        return self.ended_at - self.started_at if self.started_at and self.ended_at else None
-
-
-@dataclass(frozen=True)
-class Value:
-    """A fact: its word as the registry answers it, what the word says, and the call that reads it."""
-
-    field: str
-    word: str
-    meanings: tuple[str, ...]
-    registry: str
-    command: str
-
-
-@dataclass(frozen=True)
-class ShownQuery:
-    number: int  # from 1, in the order of the request
-    address: str
-    source: ChainName
-    block_number: int
-    block_hash: str
-    fields: tuple[str, ...]
-    steps: tuple[ShownStep, ...]
-    values: tuple[Value, ...]  # at DONE only (specification, "Rules that hold")
-
-
-@dataclass(frozen=True)
 class BatchPage:
     id: str
     status: str
@@ -116,22 +58,29 @@ class BatchPage:
     created_at: datetime
     finished_at: datetime | None
     deadline_at: datetime | None  # while open
+    went_back_at: datetime | None
+    went_back_because: str
     destination: ChainName
     fee: int  # wei
     estimated_gas: int | None
+    estimated_wei: int | None
     gas_used: int
     spent: int  # wei
     rejection_code: str
     rejection_reason: str
     rejection_retryable: bool
-    waiting_for: tuple[str, ...]
+    advice: Advice | None  # when rejected
+    waits: tuple[Wait, ...]
     no_worker: bool
     notices: tuple[str, ...]  # of the destination's signers
     step_counts: tuple[StepCount, ...]
     total: int
-    page: int
-    pages: int
+    first: int | None  # number of the first query shown, from 1; None: there is none
+    previous: int | None  # what `first` is on the page before, if there is one
+    following: int | None  # and on the next
+    only: int | None  # number of the one query that the page is about
     queries: tuple[ShownQuery, ...]
+    rows: tuple[QueryRow, ...]  # instead of `queries` where there are many
     poll_seconds: int | None  # None: nothing can change any more
 
     @property
@@ -139,61 +88,181 @@ class BatchPage:
         """Changes whenever anything that the page shows does."""
         return hashlib.sha256(repr(self).encode()).hexdigest()[:32]
 
+    @property
+    def steps_completed(self) -> int:
+        return sum(count.completed for count in self.step_counts)
 
-def read(internal_id: str, page: str) -> BatchPage | None:
-    """The page of a batch, or None if there is no such batch. A `page` that doesn't exist becomes the nearest one."""
-    if not internal_id.isalnum():  # PostgreSQL takes no NUL in a text.
-        return None
-    batch = Batch.objects.defer("request").filter(pk=internal_id).first()
+    @property
+    def steps_total(self) -> int:
+        return self.total * len(StepKind)
+
+    @property
+    def took(self) -> timedelta | None:
+        return self.finished_at - self.created_at if self.finished_at else None
+
+    @property
+    def last(self) -> int | None:
+        shown = self.queries or self.rows
+        return shown[-1].number if shown else None
+
+    @property
+    def is_open(self) -> bool:
+        return self.status in OPEN_STATUSES
+
+    @property
+    def announcement(self) -> str:
+        """What a screen reader is told when it changes: where the batch stands, in a sentence."""
+        if self.status == BatchStatus.REJECTED:
+            return f"The batch is REJECTED. {self.rejection_reason}"
+        if self.steps_total <= _MOST_STEPS_ANNOUNCED:
+            far = f"{self.steps_completed} of {self.steps_total} steps completed."
+        else:
+            # A large batch would otherwise be heard of at every poll.
+            far = f"{10 * self.steps_completed // self.steps_total * 10} % of the steps completed."
+        if self.went_back_at and self.is_open:
+            return f"The batch went back. {self.went_back_because} {far}"
+        return f"The batch is {self.status}: {far}"
+
+
+def read(
+    internal_id: str, *, first: str = "", account: str = "", only: int | None = None, always_whole: bool = False
+) -> BatchPage | None:
+    """The page of a batch, or None if there is no such batch, or no query with the number `only` in it.
+
+    `first` is the number of the first query to show; one that doesn't exist becomes the nearest. `account` (EIP-55)
+    leaves the others out. `always_whole` has no query as a line only, however many there are.
+    """
+    batch = find(internal_id)
     if batch is None:
         return None
     at_step = dict(batch.queries.order_by().values_list("step").annotate(count=Count("pk")))
     total = sum(at_step.values())
-    numbers = Paginator(range(total), PAGE_SIZE).get_page(page)
-    destination = _chain(batch.destination_chain_id)
+    if only is not None and not 1 <= only <= total:
+        return None
+    whole = always_whole or only is not None or total <= MAX_CARDS
+    queries = batch.queries.order_by("position").select_related("block").defer("block__header_rlp")
+    if account:
+        shown, previous, following = queries.filter(address=account)[:PAGE_SIZE], None, None
+    elif only is not None:
+        shown = queries.filter(position=only - 1)
+        previous, following = (only - 1 if only > 1 else None), (only + 1 if only < total else None)
+    else:
+        start = _start(first, total)
+        shown = queries.filter(position__gte=start - 1, position__lt=start - 1 + PAGE_SIZE)
+        previous = max(1, start - PAGE_SIZE) if start > 1 else None
+        following = start + PAGE_SIZE if start + PAGE_SIZE <= total else None
+    shown_queries = list(shown.prefetch_related("steps") if whole else shown)
+    destination = chain_name(batch.destination_chain_id)
     is_open = batch.status in OPEN_STATUSES
-    poll_seconds = _OPEN_SECONDS if is_open else _NOT_FINAL_SECONDS if _can_change(batch) else None
+    poll_seconds = _poll_seconds(batch)
+    rejected = batch.status == BatchStatus.REJECTED
     return BatchPage(
         id=batch.pk,
         status=batch.status,
-        meaning=_BATCH_MEANINGS[BatchStatus(batch.status)],
+        meaning=_meaning(batch, final=poll_seconds is None),
         created_at=batch.created_at,
         finished_at=batch.finished_at,
         deadline_at=batch.deadline_at if is_open else None,
+        went_back_at=batch.went_back_at,
+        went_back_because=batch.went_back_because,
         destination=destination,
         fee=batch.fee,
         estimated_gas=batch.estimated_gas,
+        estimated_wei=batch.estimated_wei,
         gas_used=batch.gas_used,
         spent=batch.spent,
         rejection_code=batch.rejection_code,
         rejection_reason=batch.rejection_reason,
         rejection_retryable=batch.rejection_retryable,
-        waiting_for=tuple(batch.waits_for()) if is_open else (),
+        advice=rejections.advice(batch.rejection_code) if rejected else None,
+        waits=tuple(_waits(batch, destination, at_step)) if is_open else (),
         # A page that can't change any more would show these for ever.
         no_worker=poll_seconds is not None and not worker.is_running(),
         notices=_notices(destination.id) if poll_seconds is not None else (),
         step_counts=tuple(_step_counts(at_step)),
         total=total,
-        page=numbers.number,
-        pages=numbers.paginator.num_pages,
-        queries=tuple(_queries(batch, destination, range(numbers.start_index() - 1, numbers.end_index()))),
+        first=shown_queries[0].position + 1 if shown_queries else None,
+        previous=previous,
+        following=following,
+        only=only,
+        queries=tuple(query_cards.cards(batch, shown_queries, destination)) if whole else (),
+        rows=() if whole else tuple(query_cards.rows(shown_queries)),
         poll_seconds=poll_seconds,
     )
 
 
+def find(internal_id: str) -> Batch | None:
+    """The batch of this id, without the request that it was made from."""
+    if not internal_id.isalnum():  # PostgreSQL takes no NUL in a text.
+        return None
+    return Batch.objects.defer("request").filter(pk=internal_id).first()
+
+
+def _start(first: str, total: int) -> int:
+    """The number of the first query of a page. A query keeps its position, so a page stays the same page for ever."""
+    # No number has more digits than this; converting thousands of them would take its time.
+    number = int(first) if first.isascii() and first.isdigit() and len(first) < 10 else 1  # noqa: PLR2004 (as said)
+    return max(1, min(number, total))
+
+
+# --- Whether, and how, it goes on -------------------------------------------------------------------------------------
+
+
+def _poll_seconds(batch: Batch) -> int | None:
+    if batch.status in OPEN_STATUSES:
+        age = timezone.now() - batch.created_at
+        return next((seconds for younger, seconds in _POLL if age < younger), _OLD_SECONDS)
+    return _NOT_FINAL_SECONDS if _can_change(batch) else None
+
+
 def _can_change(batch: Batch) -> bool:
     """Whether a closed batch may still change: a reorg takes DONE back, a transaction under way adds its cost."""
-    if batch.status == BatchStatus.DONE and Block.objects.filter(queries__batch=batch, due_at__isnull=False).exists():
-        return True
-    return Transaction.objects.filter(queries__batch=batch, state__in=WATCHED_STATES).exists()
+    if batch.status == BatchStatus.DONE:
+        here = Query.objects.filter(batch=batch.pk, block=OuterRef("pk"))
+        if Block.objects.filter(Exists(here), due_at__isnull=False).exists():
+            return True
+    return _transactions(batch).filter(state__in=WATCHED_STATES).exists()
 
 
-def _chain(chain_id: int) -> ChainName:
-    try:
-        chain: Chain = get_chains().chain(chain_id)
-    except UnknownChain:
-        return ChainName(chain_id, "Chain that is no longer configured", "native currency", "")
-    return ChainName(chain.id, chain.name, chain.native_currency, chain.explorer_url or "")
+def _transactions(batch: Batch) -> "QuerySet[Transaction]":
+    """The batch's transactions, looked for among its destination's: their number bounds the work, not the batch's."""
+    links = Transaction.queries.through.objects.filter(transaction=OuterRef("pk"), query__batch=batch.pk)
+    return Transaction.objects.filter(Exists(links), signer__chain_id=batch.destination_chain_id)
+
+
+def _meaning(batch: Batch, *, final: bool) -> str:
+    meaning = _MEANINGS[BatchStatus(batch.status)]
+    if batch.status == BatchStatus.DONE and not final:
+        meaning += " The block that holds them is not final yet: if the chain drops it, the batch goes back."
+    return meaning
+
+
+def _waits(batch: Batch, destination: ChainName, at_step: Mapping[str | None, int]) -> Iterable[Wait]:
+    """What the batch waits for. What went wrong comes from the worker; what is only a matter of time, from its step."""
+    if batch.status == BatchStatus.RECEIVED:
+        return batch.waits() or [Wait("Waiting for a worker to check it against the chains.")]
+    said = batch.waits()
+    return said or [Wait(_next(batch, destination, at_step))]
+
+
+def _next(batch: Batch, destination: ChainName, at_step: Mapping[str | None, int]) -> str:
+    where = f"{destination.name} ({destination.id})"
+    if at_step.get(StepKind.INITIAL_STATE):
+        return "Waiting for a node of the source chain to send block headers and proofs."
+    counts = dict(
+        _transactions(batch).filter(state__in=LIVE_STATES).order_by().values_list("state").annotate(count=Count("pk"))
+    )
+    if pending := counts.get(TransactionState.PENDING):
+        return f"Waiting for a block of {where} that includes {_so_many(pending)}."
+    head = ChainHead.objects.filter(pk=destination.id).first()
+    if mined := counts.get(TransactionState.MINED):
+        at = f" The newest block is {head.number}, the newest final one {head.final}." if head else ""
+        return f"Waiting for confirmations of {_so_many(mined)} on {where}.{at}"
+    return f"Waiting for a worker to see what {where} knows already, and to send the transactions that add the rest."
+
+
+def _so_many(transactions: int) -> str:
+    return "the transaction" if transactions == 1 else f"{transactions} transactions"
 
 
 def _notices(chain_id: int) -> tuple[str, ...]:
@@ -206,89 +275,4 @@ def _step_counts(at_step: Mapping[str | None, int]) -> Iterable[StepCount]:
     open_or_before = accumulate(at_step.get(kind, 0) for kind in StepKind)
     total = sum(at_step.values())
     for kind, not_past in zip(StepKind, open_or_before, strict=True):
-        yield StepCount(kind, _STEP_MEANINGS[kind], total - not_past)
-
-
-# --- Queries ----------------------------------------------------------------------------------------------------------
-
-
-def _queries(batch: Batch, destination: ChainName, positions: range) -> Iterable[ShownQuery]:
-    rows = batch.queries.filter(position__gte=positions.start, position__lt=positions.stop).order_by("position")
-    queries = list(rows.select_related("block").defer("block__header_rlp").prefetch_related("steps"))
-    proofs: Mapping[tuple[int, str], AccountProof] = {}
-    registries: Mapping[int, str] = {}
-    if batch.status == BatchStatus.DONE:
-        proofs, registries = _proofs(queries), _registries(destination.id)
-    sources = {number: _chain(number) for number in {query.block.source_chain_id for query in queries}}
-    for query in queries:
-        block, source = query.block, sources[query.block.source_chain_id]
-        proof, registry = proofs.get((block.pk, query.address)), registries.get(source.id)
-        yield ShownQuery(
-            number=query.position + 1,
-            address=query.address,
-            source=source,
-            block_number=block.number,
-            block_hash=block.hash,
-            fields=tuple(field.name for field in query.account_fields),
-            steps=tuple(_steps(query, batch, destination)),
-            values=tuple(_values(query, proof, source, registry)) if proof and registry else (),
-        )
-
-
-def _steps(query: Query, batch: Batch, destination: ChainName) -> Iterable[ShownStep]:
-    rows: dict[str, Step] = {step.kind: step for step in query.steps.all()}
-    for kind in StepKind:
-        step = rows.get(kind)
-        if step is None:
-            yield ShownStep(kind, "")
-            continue
-        stopped = step.status == StepStatus.IN_PROGRESS and batch.status == BatchStatus.REJECTED
-        url = f"{destination.explorer_url}/tx/{step.transaction_hash}"
-        yield ShownStep(
-            kind=kind,
-            status="STOPPED" if stopped else step.status,
-            started_at=step.started_at,
-            ended_at=batch.finished_at if stopped else step.completed_at,
-            transaction_hash=step.transaction_hash,
-            transaction_url=url if destination.explorer_url and step.transaction_hash else "",
-            attempts=step.attempts,
-            last_error=step.last_error,
-        )
-
-
-def _proofs(queries: Sequence[Query]) -> Mapping[tuple[int, str], AccountProof]:
-    """By (block's primary key, address). The proofs of other pairs of the same blocks and addresses do no harm."""
-    proofs = AccountProof.objects.defer("nodes").filter(
-        block__in={query.block_id for query in queries}, address__in={query.address for query in queries}
-    )
-    return {(proof.block_id, proof.address): proof for proof in proofs}
-
-
-def _registries(destination: int) -> Mapping[int, str]:
-    """Address of the deployed registry by source chain id."""
-    rows = FactsRegistry.objects.filter(destination_chain_id=destination, deployed_at__isnull=False)
-    return dict(rows.values_list("source_chain_id", "address"))
-
-
-def _values(query: Query, proof: AccountProof, source: ChainName, registry: str) -> Iterable[Value]:
-    words = facts.words(proof)
-    for field in query.account_fields:
-        word = words[field]
-        call = f"{registry} 'accountField(address,uint256,uint8)(bytes32)'"
-        yield Value(
-            field=field.name,
-            word="0x" + word.hex(),
-            meanings=tuple(_meanings(field, int.from_bytes(word), source.currency)),
-            registry=registry,
-            command=f'cast call --rpc-url "$RPC_URL" {call} {query.address} {query.block.number} {field.value}',
-        )
-
-
-def _meanings(field: AccountField, number: int, currency: str) -> Iterable[str]:
-    if field in _ROOTS:  # The word is what it says.
-        return
-    if field == AccountField.BALANCE:
-        yield f"{whole_units(number)} {currency}"
-        yield f"{number} wei"
-    else:
-        yield str(number)
+        yield StepCount(kind, STEP_MEANINGS[kind], total - not_past)

@@ -6,7 +6,12 @@ app_name = "explorer"
 
 urlpatterns = [
     path("", views.home, name="home"),
+    path("explorer", views.batches, name="batches"),
     path("explorer/query/<internal_id>.json", views.batch_as_json, name="batch_json"),
     path("explorer/query/<internal_id>", views.batch, name="batch"),
+    path("explorer/query/<internal_id>/request.json", views.request_json, name="request_json"),
+    path("explorer/query/<internal_id>/<int:number>", views.query, name="query"),
+    path("explorer/query/<internal_id>/<int:number>/bundle.json", views.proof_bundle, name="bundle"),
+    path("explorer/query/<internal_id>/<int:number>/read", views.read_now, name="read"),
     path("healthz", health.healthz, name="health"),
 ]

@@ -1,15 +1,27 @@
-"""Pages for anyone with the link. They only read."""
+"""Pages for anyone with the link, and lists of one's own batches. They write nothing."""
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import render
+from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 from django_htmx.middleware import HtmxDetails
 
+from accounts.addresses import checksummed
+from accounts.client_address import client_address
+from accounts.models import User
 from config.chains import get_chains
-from explorer import batch_json, batch_page
+from explorer import batch_json, batch_list, batch_page, bundle, first_query, reading, submitted
+from explorer.batch_page import BatchPage
+from explorer.chain_names import chain_name
+from explorer.reading import Reading
+from explorer.snippets import submitting
+from queries.models import Batch, BatchStatus, Query
+
+# The request of a larger batch is offered as a file only.
+_MOST_SHOWN_QUERIES = 50
 
 
 class HtmxRequest(HttpRequest):
@@ -18,36 +30,169 @@ class HtmxRequest(HttpRequest):
     htmx: HtmxDetails
 
 
+def _user(request: HttpRequest) -> User | None:
+    return request.user if isinstance(request.user, User) else None
+
+
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
-    connection = next(iter(get_chains().connections), None)
-    return render(request, "explorer/home.html", {"base_url": settings.BASE_URL, "connection": connection})
+    connections = [
+        (chain_name(connection.source), chain_name(connection.destination)) for connection in get_chains().connections
+    ]
+    return render(
+        request, "explorer/home.html", {"command": first_query.command(_user(request)), "connections": connections}
+    )
+
+
+# --- Lists ------------------------------------------------------------------------------------------------------------
+
+
+@never_cache
+@require_safe
+def batches(request: HttpRequest) -> HttpResponse:
+    """One's own batches, or everybody's where `PUBLIC_BATCH_LIST` allows it. An identifier leads to its batch."""
+    filters = batch_list.Filters.of(request.GET)
+    wanted = batch_list.batch_id(filters.search)
+    if wanted and Batch.objects.filter(pk=wanted).exists():
+        return HttpResponseRedirect(reverse("explorer:batch", args=[wanted]))
+    user = _user(request)
+    everybody = settings.PUBLIC_BATCH_LIST and (filters.everybody or user is None)
+    may_list = everybody or user is not None
+    context = {
+        "filters": filters,
+        "everybody": everybody,
+        "public": settings.PUBLIC_BATCH_LIST,
+        "may_list": may_list,
+        "list": batch_list.read(filters, user=None if everybody else user) if may_list else None,
+        "statuses": BatchStatus.values,
+        "chains": [chain_name(chain.id) for chain in get_chains().destinations()],
+        "command": first_query.command(user),
+    }
+    return render(request, "explorer/batches.html", context)
+
+
+# --- One batch --------------------------------------------------------------------------------------------------------
 
 
 @never_cache
 @require_safe
 def batch(request: HtmxRequest, internal_id: str) -> HttpResponse:
-    """The page of one batch. To htmx only its changing part, or 204 if that is still the `version` it has.
+    """The page of one batch. `from` is the number of the first query to show, `account` leaves the others out."""
+    account = request.GET.get("account", "").strip()
+    page = batch_page.read(internal_id, first=request.GET.get("from", ""), account=checksummed(account.lower()) or "")
+    return _batch_page(request, page, internal_id, account=account)
+
+
+@never_cache
+@require_safe
+def query(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
+    """One query of a batch, whole."""
+    return _batch_page(request, batch_page.read(internal_id, only=number), internal_id)
+
+
+def _batch_page(
+    request: HtmxRequest,
+    page: BatchPage | None,
+    internal_id: str,
+    *,
+    account: str = "",
+    read: Reading | None = None,
+) -> HttpResponse:
+    """To htmx only the changing part, or 204 if that is still the `version` it has.
 
     Not 304: htmx 2 would swap its empty body into the page.
     """
-    page = batch_page.read(internal_id, request.GET.get("page", ""))
     if page is None:
         return render(request, "explorer/unknown_batch.html", {"internal_id": internal_id}, status=404)
     if request.htmx and request.GET.get("version") == page.version:
         response = HttpResponse(status=204)
+    elif request.htmx:
+        response = render(request, "explorer/_batch.html", {"batch": page, "account": account})
     else:
-        template = "explorer/_batch.html" if request.htmx else "explorer/batch.html"
-        response = render(request, template, {"batch": page})
+        context = {
+            "batch": page,
+            "account": account,
+            "reading": read,
+            **_request(page),
+            "base_url": settings.BASE_URL,
+        }
+        response = render(request, "explorer/batch.html", context)
     patch_vary_headers(response, ["HX-Request"])
     return response
+
+
+def _request(page: BatchPage) -> dict[str, str]:
+    """The submitted JSON and a command that submits it again, unless they are too long to look at."""
+    if page.total > _MOST_SHOWN_QUERIES:
+        return {}
+    text = submitted.as_text(submitted.public_request(Batch.objects.only("request").get(pk=page.id)))
+    return {"submitted": text, "command": submitting(settings.BASE_URL, text)}
 
 
 @never_cache
 @require_safe
 def batch_as_json(request: HttpRequest, internal_id: str) -> JsonResponse:
-    """The content of the page for programs."""
-    page = batch_page.read(internal_id, request.GET.get("page", ""))
+    """The content of the page for programs, every query of it whole. `following` is the next page's `from`."""
+    page = batch_page.read(internal_id, first=request.GET.get("from", ""), always_whole=True)
     if page is None:
-        return JsonResponse({"error": "No query found", "code": "not_found"}, status=404)
+        return _no_such_batch()
     return JsonResponse(batch_json.as_json(page))
+
+
+@never_cache
+@require_safe
+def request_json(request: HttpRequest, internal_id: str) -> HttpResponse:  # noqa: ARG001 (Django's signature)
+    """What was submitted, without what is its sender's alone."""
+    found = Batch.objects.filter(pk=internal_id).only("request").first() if internal_id.isalnum() else None
+    if found is None:
+        return _no_such_batch()
+    return _download(submitted.as_text(submitted.public_request(found)), f"batch-{found.pk}.json")
+
+
+@never_cache
+@require_safe
+def proof_bundle(request: HttpRequest, internal_id: str, number: int) -> HttpResponse:  # noqa: ARG001 (as above)
+    """What `manage.py verify_bundle` checks. Like the facts themselves, at DONE only."""
+    found, row = _query(internal_id, number)
+    content = bundle.build(found, row)
+    if content is None:
+        raise Http404
+    return _download(submitted.as_text(content), f"proof-{found.pk}-{number}.json")
+
+
+@never_cache
+@require_POST
+def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
+    """Read a query's facts from the registry at this moment."""
+    found, row = _query(internal_id, number)
+    if reading.is_allowed(client_address(request)):
+        read, status = reading.read_now(found, row), 200
+    else:
+        read, status = Reading(number, "The chain was read too often from here; try again in a minute."), 429
+    if request.htmx:
+        # htmx swaps in nothing that comes with a status of an error.
+        return render(request, "explorer/_reading.html", {"reading": read})
+    response = _batch_page(request, batch_page.read(internal_id, only=number), internal_id, read=read)
+    response.status_code = status
+    return response
+
+
+def _query(internal_id: str, number: int) -> tuple[Batch, Query]:
+    """A batch that is DONE, and its query. Raises `Http404`."""
+    found = batch_page.find(internal_id)
+    row = found.queries.filter(position=number - 1).select_related("block").first() if found else None
+    if found is None or row is None or found.status != BatchStatus.DONE:
+        raise Http404
+    return found, row
+
+
+def _no_such_batch() -> JsonResponse:
+    return JsonResponse({"error": "No query found", "code": "not_found"}, status=404)
+
+
+def _download(text: str, name: str) -> HttpResponse:
+    return HttpResponse(
+        text + "\n",
+        content_type="application/json",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )

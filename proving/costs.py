@@ -3,12 +3,12 @@
 from collections import Counter
 from datetime import timedelta
 
-from django.db.models import Case, F, Sum, When
+from django.db.models import Case, Exists, F, OuterRef, Sum, When
 from django.utils import timezone
 
-from accounts.models import ApiKey
-from proving.models import Share, Transaction, TransactionState
-from queries.models import OPEN_STATUSES, Batch
+from config.chains import get_chains
+from proving.models import LIVE_STATES, Share, Transaction, TransactionState
+from queries.models import OPEN_STATUSES, Batch, Query
 
 _TRANSACTION_GAS = 21_000
 _SPENT_STATES = (TransactionState.CONFIRMED, TransactionState.FINAL)
@@ -28,11 +28,32 @@ def estimate_gas(*, headers: int, accounts: int) -> int:
     return _TRANSACTION_GAS + headers * _HEADER_GAS + accounts * _ACCOUNT_GAS
 
 
-def gas_in_last_day(key: ApiKey) -> int:
-    """Gas that the key's batches of the last 24 hours have used, or are expected to use while they are open."""
+def gas_in_last_day(user_id: int) -> int:
+    """Gas that a user's batches of the last 24 hours have used, or are expected to use while they are open."""
     since = timezone.now() - timedelta(days=1)
     gas = Case(When(status__in=OPEN_STATUSES, then=F("estimated_gas")), default=F("gas_used"))
-    return Batch.objects.filter(api_key=key, created_at__gt=since).aggregate(total=Sum(gas))["total"] or 0
+    return Batch.objects.filter(user=user_id, created_at__gt=since).aggregate(total=Sum(gas))["total"] or 0
+
+
+def affordable_price(tx: Transaction) -> int | None:
+    """The most that a unit of the transaction's gas may cost, in wei, so that no batch pays more than its fee.
+
+    None where fees don't count. What the batches' other transactions have cost, or may still cost, is taken off.
+    """
+    if get_chains().chain(tx.signer.chain_id).test_network:
+        return None
+    counts = Counter(tx.queries.values_list("batch", flat=True))
+    prices = []
+    for batch in Batch.objects.filter(pk__in=counts).only("fee", "spent"):
+        under_way = Query.objects.filter(batch=batch, transactions=OuterRef("pk"))
+        others = Transaction.objects.filter(Exists(under_way), state__in=LIVE_STATES).exclude(pk=tx.pk)
+        promised = sum(
+            other.highest_cost * other.queries.filter(batch=batch).count() // other.queries.count()
+            for other in others.defer("data").prefetch_related("versions")
+        )
+        gas = tx.gas_limit * counts[batch.pk] // counts.total() + 1
+        prices.append(max(0, batch.fee - batch.spent - promised) // gas)
+    return min(prices, default=None)
 
 
 # --- Afterwards -------------------------------------------------------------------------------------------------------

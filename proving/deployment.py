@@ -13,9 +13,10 @@ from chains.config import Chain, Connection
 from config.chains import get_chains, get_rpc
 from proving import transactions
 from proving.heads import poll_seconds
-from proving.models import LIVE_STATES, FactsRegistry, Signer, Transaction
+from proving.models import LIVE_STATES, AccountProof, FactsRegistry, Signer, Transaction, TransactionState
 from proving.registry import creation_code
 from proving.transactions import Intent, SignerBusy
+from queries.models import Block
 
 logger = logging.getLogger(__name__)
 
@@ -44,11 +45,26 @@ def deploy(destination: int, source: int, *, replace: bool = False, seconds: flo
             )
         rows.delete()
         row = None
+        _forget_another_chain(chain)
     if row is None:
         row = _begin(chain, connection)
     if row.deployed_at is None:
         _finish(chain, row, seconds)
     return row
+
+
+def _forget_another_chain(chain: Chain) -> None:
+    """A chain that was started anew knows nothing of what was mined: what we know of that belongs to the old one."""
+    assert chain.signer is not None, "chains.config refuses destinations without a signer"
+    sent = Transaction.objects.filter(signer__chain_id=chain.id, signer__address=chain.signer.account().address)
+    mined = sent.filter(state=TransactionState.FINAL).order_by("-nonce").values_list("nonce", flat=True).first()
+    if mined is not None and get_rpc(chain.id).nonce(chain.signer.account().address, "latest") <= mined:
+        logger.warning("chain %d was started anew: forgetting %d transactions", chain.id, sent.count())
+        sent.delete()
+        Block.objects.filter(destination_chain_id=chain.id).update(
+            hash="", header_rlp=None, state_root="", timestamp=None, checked_number=None, checked_hash=""
+        )
+        AccountProof.objects.filter(block__destination_chain_id=chain.id).delete()
 
 
 def _begin(chain: Chain, connection: Connection) -> FactsRegistry:

@@ -11,6 +11,7 @@ from chains.rpc import InvalidReply, NodeUnavailable, RpcClient, RpcRefused
 from chains.trie import InvalidProof, verify_account
 from proving.models import AccountProof
 from queries import progress
+from queries.chunks import chunks
 from queries.leases import Lease
 from queries.models import OPEN_STATUSES, BatchStatus, Block, Query, StepKind
 
@@ -43,38 +44,48 @@ def take_header(lease: Lease[Block], header: Header) -> None:
         fresh.save(update_fields=["hash", "header_rlp", "state_root", "timestamp"])
 
 
-def fetch_proofs(lease: Lease[Block], source: RpcClient) -> None:
-    """Complete INITIAL_STATE of the block's open queries. Raises `NodeUnavailable`, `ProofRefused`."""
+def fetch_proofs(lease: Lease[Block], source: RpcClient) -> Exception | None:
+    """Complete INITIAL_STATE of the block's open queries, of as many as can be.
+
+    Returns what is wrong with the others, if anything is: one account that no node proves holds up no other. Raises
+    `NodeUnavailable`.
+    """
     block = lease.row
     waiting = Query.objects.filter(block=block, step=StepKind.INITIAL_STATE, batch__status__in=OPEN_STATUSES)
     known = set(AccountProof.objects.filter(block=block).values_list("address", flat=True))
     by_address: dict[str, list[int]] = {}
     for pk, address in waiting.exclude(batch__status=BatchStatus.RECEIVED).values_list("pk", "address"):
         by_address.setdefault(address, []).append(pk)
-    addresses = sorted(by_address)
-    for start in range(0, len(addresses), _CHUNK):
-        chunk = addresses[start : start + _CHUNK]
-        proofs = _verified_proofs(block, source, [address for address in chunk if address not in known])
+    problems: list[Exception] = []
+    for chunk in chunks(sorted(by_address), _CHUNK):
+        proofs, failed = _verified_proofs(block, source, [address for address in chunk if address not in known])
+        verified = [address for address in chunk if address not in failed]
         with lease.writing():
             AccountProof.objects.bulk_create(proofs, ignore_conflicts=True)
-            progress.complete([pk for address in chunk for pk in by_address[address]], StepKind.INITIAL_STATE)
+            progress.complete([pk for address in verified for pk in by_address[address]], StepKind.INITIAL_STATE)
+        problems += failed.values()
+    return problems[0] if problems else None
 
 
-def _verified_proofs(block: Block, source: RpcClient, addresses: Sequence[str]) -> list[AccountProof]:
+def _verified_proofs(
+    block: Block, source: RpcClient, addresses: Sequence[str]
+) -> tuple[list[AccountProof], dict[str, Exception]]:
+    """The proofs that verify, and what is wrong with the others, by address."""
     state_root = bytes.fromhex(block.state_root[2:])
     answers = source.proofs(block.number, bytes.fromhex(block.hash[2:]), [(address, []) for address in addresses])
-    proofs = []
+    proofs: list[AccountProof] = []
+    failed: dict[str, Exception] = {}
     for address, answer in zip(addresses, answers, strict=True):
         if isinstance(answer, RpcRefused):
-            if answer.may_pass:
-                raise NodeUnavailable(str(answer))
-            raise ProofRefused(str(answer))
+            failed[address] = NodeUnavailable(str(answer)) if answer.may_pass else ProofRefused(str(answer))
+            continue
         try:
             account = verify_account(state_root, address, answer.nodes)
         except InvalidProof as invalid:
-            raise InvalidReply(
+            failed[address] = InvalidReply(
                 f"A node sent a proof of {address} at block {block.number} that does not verify: {invalid}"
-            ) from None
+            )
+            continue
         proofs.append(
             AccountProof(
                 block=block,
@@ -86,4 +97,4 @@ def _verified_proofs(block: Block, source: RpcClient, addresses: Sequence[str]) 
                 code_hash="0x" + account.code_hash.hex(),
             )
         )
-    return proofs
+    return proofs, failed

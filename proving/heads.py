@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass
 
+from django.utils import timezone
+
 from chains.config import Chain
 from chains.header import Header
 from chains.rpc import InvalidReply, RpcClient, RpcRefused
+from proving.models import ChainHead
 
 # Where a chain has no `finalized` tag: two epochs of Ethereum, the depth that finality usually takes.
 _FINAL_DEPTH = 64
@@ -35,7 +38,16 @@ class Heads:
         confirmed = latest if number == latest.number else rpc.header(number)
         if confirmed is None:
             raise InvalidReply(f"A node of chain {chain.id} doesn't have block {number}, below its own head.")
-        return cls(latest, confirmed, final)
+        heads = cls(latest, confirmed, final)
+        heads.note(chain)
+        return heads
+
+    def note(self, chain: Chain) -> None:
+        """Keep it for the pages, written once a block."""
+        known = ChainHead.objects.filter(pk=chain.id, number=self.latest.number, final=self.final)
+        if not known.exists():
+            values = {"number": self.latest.number, "final": self.final, "seen_at": timezone.now()}
+            ChainHead.objects.update_or_create(pk=chain.id, defaults=values)
 
 
 def poll_seconds(chain: Chain) -> float:

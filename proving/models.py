@@ -85,6 +85,7 @@ class Transaction(models.Model):
     to = models.CharField(max_length=42, blank=True)  # EIP-55; empty: creates a contract
     data = models.BinaryField()
     gas_limit = models.PositiveBigIntegerField()
+    max_price = Uint256Field(null=True)  # type: ignore[misc]  # wei per gas that its batches' fees allow; null: any
     queries = models.ManyToManyField(Query, related_name="transactions")  # whose facts it proves; empty: a deployment
     accumulates = models.ForeignKey(  # whose header it carries
         Block, models.SET_NULL, null=True, related_name="accumulating_transactions"
@@ -107,6 +108,16 @@ class Transaction(models.Model):
 
     def __str__(self) -> str:
         return f"nonce {self.nonce} of {self.signer_id}: {self.state}"
+
+    @property
+    def newest(self) -> "SignedTransaction":
+        """The version that was signed last."""
+        return max(self.versions.all(), key=lambda version: version.pk)
+
+    @property
+    def highest_cost(self) -> int:
+        """In wei: the most that it can still cost."""
+        return self.newest.max_fee_per_gas * self.gas_limit
 
 
 class Share(models.Model):
@@ -138,6 +149,18 @@ class SignedTransaction(models.Model):
 
     def __str__(self) -> str:
         return self.hash
+
+
+class ChainHead(models.Model):
+    """How far a destination was when a worker last looked: pages count confirmations by it without asking a chain."""
+
+    chain_id = models.PositiveBigIntegerField(primary_key=True)
+    number = models.PositiveBigIntegerField()
+    final = models.PositiveBigIntegerField()  # the newest final block
+    seen_at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"block {self.number} of chain {self.chain_id}"
 
 
 class WorkerHeartbeat(models.Model):

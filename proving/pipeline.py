@@ -10,7 +10,7 @@ import logging
 import operator
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -24,7 +24,7 @@ from config.chains import get_chains, get_rpc
 from proving import facts, fetching, registries, transactions
 from proving.facts import RegistryView
 from proving.heads import Heads, poll_seconds
-from proving.models import LIVE_STATES, AccountProof, Transaction
+from proving.models import LIVE_STATES, AccountProof, Transaction, TransactionState
 from proving.registries import Deployed
 from proving.registry import revert_reason
 from proving.transactions import CannotSend, Intent, SignerBusy, UnderWay
@@ -42,8 +42,9 @@ _QUERIES_PER_WRITE = 500
 # Nodes take no transaction above 128 KiB, and EIP-7825 bounds its gas; both with room for the rest of it.
 _MAX_PROOF_BYTES = 100_000
 _MAX_ACCOUNTS = 60
-# Tries before a refusal to serve a proof is taken for final: a node may just not have the newest state yet.
-_PROOF_ATTEMPTS = 5
+# How long nodes may refuse to serve a proof before that is taken for final: they may be syncing, or lack the newest
+# state for a moment.
+_PROOF_PATIENCE = timedelta(minutes=10)
 
 
 class _ProofNotAccepted(Exception):
@@ -80,10 +81,9 @@ def advance(block_id: object) -> None:
 def _fail(lease: Lease[Block], why: str) -> None:
     attempts = lease.row.attempts
     seconds = leases.backoff(attempts).total_seconds()
-    sentence = f"{why} Next try in {seconds:.0f} s."
-    logger.warning("%s waits: %s", lease.row, sentence)
+    logger.warning("%s waits: %s Next try in %.0f s.", lease.row, why, seconds)
     progress.note_failure(list(_open_queries(lease.row).values_list("pk", flat=True)), why)
-    _release(lease, sentence, seconds, attempts=attempts + 1)
+    _release(lease, why, seconds, attempts=attempts + 1)
 
 
 def _release(lease: Lease[Block], sentence: str, seconds: float | None, *, attempts: int) -> None:
@@ -92,8 +92,8 @@ def _release(lease: Lease[Block], sentence: str, seconds: float | None, *, attem
         with lease.writing() as block:
             if seconds is None and _open_queries(block).exists():
                 seconds = 0
-            Block.objects.filter(pk=block.pk).update(waiting_for=sentence)
             due_at: datetime | None = None if seconds is None else timezone.now() + timedelta(seconds=seconds)
+            Block.objects.filter(pk=block.pk).update(waiting_for=sentence, queue_at=due_at or block.queue_at)
             lease.release(due_at, attempts=attempts)
     except leases.LeaseLost:
         pass
@@ -116,7 +116,6 @@ class _Work:
     rpc: RpcClient  # of the destination
     registry: Deployed
     heads: Heads  # of the destination
-    completed: bool = field(default=False, init=False)
 
     @classmethod
     def on(cls, lease: Lease[Block]) -> "_Work":
@@ -135,15 +134,15 @@ class _Work:
         """Returns after how many seconds to look again, or None when nothing can change any more."""
         self.take_back_what_was_reorganised()
         if self.open().exists():
-            self.fetch()
+            unfetched = self.fetch()
             trusted = self.check_header()
             missing = self.check_facts() if trusted else list(self.not_under_way()[:_QUERIES_PER_LOOK])
-            if self.completed:
-                self.note_checked()
             if missing:
                 self.send(missing, trusted=trusted)
+            if unfetched:
+                raise unfetched
         if self.open().exists():
-            return poll_seconds(self.destination)
+            raise _Wait(self.what_is_under_way(), poll_seconds(self.destination))
         # All is done, or rejected. It stays done only as long as the destination keeps the block that holds it.
         if self.block.checked_number is None or self.block.checked_number <= self.heads.final:
             return None
@@ -166,41 +165,63 @@ class _Work:
         if block.checked_number is None:
             return
         header = self.rpc.header(block.checked_number)
-        if header is not None and "0x" + header.hash.hex() == block.checked_hash:
+        if header is None or self.heads.confirmed.number < block.checked_number:
+            # Less than was seen before is a node that lags; only another block at that height is a reorg.
+            raise _Wait(
+                f"The node of chain {self.destination.id} is behind block {block.checked_number}, which was seen "
+                "before; waiting for it.",
+                poll_seconds(self.destination),
+            )
+        if "0x" + header.hash.hex() == block.checked_hash:
             return
-        queries = list(Query.objects.filter(block=block, step__isnull=True).exclude(batch__status=BatchStatus.REJECTED))
-        view = self.read(queries)
-        held = self.held(queries, view)
-        missing = [query.pk for query in queries if query.pk not in held]
-        step = StepKind.ACCOUNT_ACCUMULATED if self.trusts(view) else StepKind.HEADER_ACCUMULATED
         reason = f"Chain {self.destination.id} was reorganised: block {block.checked_number} is another one now."
-        with self.lease.writing():
-            progress.reopen(missing, step, reason=reason)
-        self.note_checked()
+        seen = Query.objects.filter(block=block).exclude(batch__status__in=[BatchStatus.REJECTED, BatchStatus.RECEIVED])
+        if not self.trusts(self.read([])):
+            proven = seen.filter(Q(step__isnull=True) | Q(step=StepKind.ACCOUNT_ACCUMULATED))
+            self.reopen(list(proven.values_list("pk", flat=True)), StepKind.HEADER_ACCUMULATED, reason)
+        else:
+            for chunk in chunks(list(seen.filter(step__isnull=True)), _QUERIES_PER_LOOK):
+                held = self.held(chunk, self.read(chunk))
+                gone = [query.pk for query in chunk if query.pk not in held]
+                self.reopen(gone, StepKind.ACCOUNT_ACCUMULATED, reason)
+        with self.lease.writing() as fresh:
+            self.note_checked(fresh)
 
-    def note_checked(self) -> None:
-        """Remember in which block of the destination everything that is done was seen."""
+    def reopen(self, queries: Sequence[int], step: StepKind, reason: str) -> None:
+        for chunk in chunks(queries, _QUERIES_PER_WRITE):
+            with self.lease.writing():
+                progress.reopen(chunk, step, reason=reason)
+        self.lease.extend()
+
+    def note_checked(self, block: Block) -> None:
+        """Remember in which block of the destination what is completed was seen. With what completes it, or never."""
         confirmed = self.heads.confirmed
-        with self.lease.writing() as block:
-            block.checked_number, block.checked_hash = confirmed.number, "0x" + confirmed.hash.hex()
-            block.save(update_fields=["checked_number", "checked_hash"])
+        block.checked_number, block.checked_hash = confirmed.number, "0x" + confirmed.hash.hex()
+        block.save(update_fields=["checked_number", "checked_hash"])
 
     # --- INITIAL_STATE ------------------------------------------------------------------------------------------------
 
-    def fetch(self) -> None:
+    def fetch(self) -> Exception | None:
+        """Complete the step where a proof can be had; returns why not, for the rest: it holds up none of the others."""
         header = self.source.header(self.block.number)
         if header is None:
             chain = self.source.chain
             raise _Wait(f"Block {self.block.number} of chain {chain.id} is not there; waiting.", poll_seconds(chain))
         fetching.take_header(self.lease, header)
-        try:
-            fetching.fetch_proofs(self.lease, self.source)
-        except fetching.ProofRefused as refused:
-            if self.block.attempts + 1 < _PROOF_ATTEMPTS:
-                raise
-            waiting = self.open().filter(step=StepKind.INITIAL_STATE)
-            reason = f"No node of chain {self.source.chain.id} serves proofs at block {self.block.number}. {refused}"
-            self.reject(waiting, "proof_unavailable", reason)
+        problem = fetching.fetch_proofs(self.lease, self.source)
+        refused = isinstance(problem, fetching.ProofRefused)
+        now = timezone.now()
+        since = (self.block.refused_since or now) if refused else None
+        if since != self.block.refused_since:
+            with self.lease.writing() as block:
+                block.refused_since = since
+                block.save(update_fields=["refused_since"])
+        if since is None or now - since < _PROOF_PATIENCE:
+            return problem
+        waiting = self.open().filter(step=StepKind.INITIAL_STATE)
+        reason = f"No node of chain {self.source.chain.id} serves proofs at block {self.block.number}. {problem}"
+        self.reject(waiting, "proof_unavailable", reason, retryable=True)
+        return None
 
     # --- BLOCKHASH_AVAILABLE and HEADER_ACCUMULATED -------------------------------------------------------------------
 
@@ -226,7 +247,7 @@ class _Work:
                 "waiting for the two to agree again.",
                 poll,
             )
-        too_old = registries.too_old(self.registry, self.block, self.source.head().number)
+        too_old = registries.too_old(self.block, self.source.head().number)
         if too_old is not None:
             self.reject(self.not_under_way(), "block_too_old", too_old)
         elif "0x" + registries.vouched_hash(self.registry, self.block).hex() != self.block.hash:
@@ -261,10 +282,12 @@ class _Work:
                 words = [(view.facts.get((query.address, fact)), fact) for fact in query.account_fields]
                 if any(word is None for word, _ in words) or query.address not in proven:
                     continue
-                if all(word == proven[query.address][fact] for word, fact in words):
-                    held.add(query.pk)
-                else:
-                    logger.error("query %d: the registry answers something else than was proven here", query.pk)
+                if any(word != proven[query.address][fact] for word, fact in words):
+                    raise _ProofNotAccepted(
+                        f"The registry holds another value for {query.address} than was proven here; its operator must "
+                        "look into it."
+                    )
+                held.add(query.pk)
         return held
 
     # --- Sending ------------------------------------------------------------------------------------------------------
@@ -272,6 +295,7 @@ class _Work:
     def send(self, queries: Sequence[Query], *, trusted: bool) -> None:
         """Send what proves the queries: the first transaction carries the header, the others wait until it is mined."""
         poll = poll_seconds(self.destination)
+        self.back_off_after_reverts(queries)
         header = b""
         if not trusted and not self.trusts(self.read([], at="latest")):
             if Transaction.objects.filter(accumulates=self.block, state__in=LIVE_STATES).exists():
@@ -295,6 +319,24 @@ class _Work:
             raise _ProofNotAccepted(f"The registry does not accept the proof: {reason}.") from None
         for tx, intent in zip(sent, intents, strict=True):
             progress.note_transaction(intent.queries, transactions.latest_hash(tx))
+
+    def back_off_after_reverts(self, queries: Sequence[Query]) -> None:
+        """A transaction that reverted although its simulation did not costs gas each time: not again at once."""
+        ids = [query.pk for query in queries[:_QUERIES_PER_WRITE]]
+        reverted = Transaction.objects.filter(queries__in=ids, succeeded=False).distinct().count()
+        if self.block.attempts < reverted:
+            raise _ProofNotAccepted(f"{reverted} transactions for this block reverted; trying again more slowly.")
+
+    def what_is_under_way(self) -> str:
+        """A sentence about the transaction that the open queries wait for."""
+        waiting = Transaction.objects.filter(queries__in=self.open()[:1]).defer("data").order_by("-pk")
+        tx = waiting.prefetch_related("versions").first()
+        if tx is None:
+            return ""
+        tx_hash = transactions.latest_hash(tx)
+        if tx.state == TransactionState.PENDING:
+            return f"Waiting for transaction {tx_hash} to be mined. {tx.last_error}".strip()
+        return f"Transaction {tx_hash} is mined; waiting for confirmations."
 
     def transaction_groups(self, queries: Sequence[Query]) -> Iterator[list[tuple[AccountToProve, list[int]]]]:
         """What goes into each transaction: accounts, each with the ids of the queries that ask for it."""
@@ -340,14 +382,15 @@ class _Work:
 
     def complete(self, queries: QuerySet[Query], kind: StepKind, *, transaction_hash: str = "") -> None:
         for chunk in chunks(list(queries.filter(step=kind).values_list("pk", flat=True)), _QUERIES_PER_WRITE):
-            with self.lease.writing():
+            with self.lease.writing() as block:
                 progress.complete(chunk, kind, transaction_hash=transaction_hash)
-            self.completed = True
+                if kind in {StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED}:
+                    self.note_checked(block)
 
-    def reject(self, queries: QuerySet[Query], code: str, reason: str) -> None:
+    def reject(self, queries: QuerySet[Query], code: str, reason: str, *, retryable: bool = False) -> None:
         batches = list(queries.order_by().values_list("batch", flat=True).distinct())
         with self.lease.writing():
-            progress.reject(batches, code=code, reason=reason, retryable=False)
+            progress.reject(batches, code=code, reason=reason, retryable=retryable)
 
 
 def _proven_by(queries: Collection[int]) -> Iterator[tuple[int, str]]:

@@ -33,16 +33,13 @@ def vouched_hash(registry: Deployed, block: Block) -> bytes:
     return rpc.eth_call(*block_hash(registry.block_hash_source, block.number), "pending")
 
 
-def too_old(registry: Deployed, block: Block, head: int) -> str | None:
-    """Why the block can't be proven any more, a sentence, or None if it can. `head` of the source chain."""
+def too_old(block: Block, head: int) -> str | None:
+    """Why the block's header can't be accumulated any more, a sentence, or None if it can. `head` is the source's."""
     connection = get_chains().connection(block.source_chain_id, block.destination_chain_id)
     window = connection.window if connection else 0
     # A transaction sent now is mined at head + 1 at the earliest, and sees `window` blocks before its own.
     if block.number >= head + 1 - window:
         return None
-    rpc = get_rpc(block.destination_chain_id)
-    if any(rpc.eth_call(*registry.contract.state_root(block.number))):
-        return None  # Its header was accumulated in time.
     return (
         f"Block {block.number} of chain {block.source_chain_id} is {head - block.number} blocks old; chain "
         f"{block.destination_chain_id} can vouch for the last {window} blocks only."

@@ -17,7 +17,7 @@ from django.utils import timezone
 from eth_account.signers.local import LocalAccount
 from hexbytes import HexBytes
 
-from chains.config import Chain
+from chains.config import Chain, UnknownChain
 from chains.rpc import (
     Fees,
     InsufficientFunds,
@@ -40,8 +40,8 @@ from proving.models import (
     Transaction,
     TransactionState,
 )
-from queries import leases
-from queries.leases import Lease
+from queries import leases, progress
+from queries.leases import Lease, LeaseLost
 from queries.models import BatchStatus, Block
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,9 @@ _GAS_MARGIN = 1.15
 # EIP-7825: no transaction may have more.
 MAX_GAS = 16_777_216
 # Nodes replace a pending transaction only if both fees rise by at least 10 %.
-_FEE_RISE_PERCENT = 113
+_RISE_PERCENT = 113
+# Fees rise above the market while a transaction waits, but not without end.
+_MAX_TIMES_MARKET = 3
 _EMPTY_GAS = 21_000
 
 
@@ -80,6 +82,17 @@ class Intent:
     accumulates: Block | None = None
 
 
+@dataclass(frozen=True)
+class OfferedFees:
+    """EIP-1559 fees of a transaction, in wei per gas."""
+
+    max_fee_per_gas: int
+    max_priority_fee_per_gas: int
+
+    def at_most(self, limit: int) -> "OfferedFees":
+        return OfferedFees(min(self.max_fee_per_gas, limit), min(self.max_priority_fee_per_gas, limit))
+
+
 def submit_all(
     chain: Chain, intents: Sequence[Intent], *, and_store: Callable[[int], None] | None = None
 ) -> list[Transaction]:
@@ -96,8 +109,8 @@ def submit_all(
     if lease is None:
         raise SignerBusy
     try:
-        fees = _affordable_fees(chain, rpc, lease)
         gas_limits = [_gas_limit(rpc, account.address, intent) for intent in intents]
+        fees = _affordable_fees(chain, rpc, lease, sum(gas_limits))
         pending_nonce = rpc.nonce(account.address, "pending")
         with lease.writing() as signer:
             first_nonce = next_nonce(signer, pending_nonce)
@@ -114,11 +127,26 @@ def submit_all(
                     accumulates=intent.accumulates,
                 )
                 tx.queries.set(intent.queries)
-                sent.append((tx, _sign(chain, account, tx, fees)))
+                price = costs.affordable_price(tx)
+                if price is not None:
+                    if price < fees.base_and_tip:
+                        raise CannotSend(
+                            f"At the present gas price of chain {chain.id} this would cost more than its batch's fee; "
+                            "waiting for gas to become cheaper."
+                        )
+                    tx.max_price = price
+                    tx.save(update_fields=["max_price"])
+                limit = chain.max_fee_per_gas if price is None else price
+                sent.append((tx, _sign(chain, account, tx, fees.offer.at_most(limit))))
+            # Due from the same moment: killed before the broadcast, whoever comes next does it.
+            signer.due_at = timezone.now()
+            signer.save(update_fields=["due_at"])
             if and_store:
                 and_store(first_nonce)
         for _, version in sent:
             _broadcast(rpc, version)
+    except LeaseLost:
+        raise SignerBusy from None
     finally:
         # `tend` looks after it at once; it knows when to look again.
         lease.release(timezone.now())
@@ -138,7 +166,7 @@ def live(queries: Collection[int]) -> QuerySet[Transaction]:
 
 def latest_hash(tx: Transaction) -> str:
     """Hash of the mined version, else of the newest one."""
-    return tx.hash or tx.versions.order_by("-pk").values_list("hash", flat=True)[0]
+    return tx.hash or tx.newest.hash
 
 
 # --- Looking after what was sent --------------------------------------------------------------------------------------
@@ -150,13 +178,17 @@ def tend(signer_id: int) -> None:
     if lease is None:
         return
     signer = lease.row
-    chain = get_chains().chain(signer.chain_id)
     try:
+        chain = get_chains().chain(signer.chain_id)
         _tend(chain, get_rpc(chain.id), lease)
-    except leases.LeaseLost:
+    except LeaseLost:
         return
+    except UnknownChain as error:
+        # Its rows wait until the chain is configured again; submitting makes the signer due.
+        logger.warning("%s Its transactions are left as they are.", error)
+        lease.release(None)
     except (NodeUnavailable, RpcRefused) as error:
-        logger.warning("transactions on chain %d wait: %s", chain.id, error)
+        logger.warning("transactions on chain %d wait: %s", signer.chain_id, error)
         lease.release(timezone.now() + leases.backoff(signer.attempts), attempts=signer.attempts + 1)
     except Exception:
         lease.release(timezone.now() + leases.backoff(signer.attempts), attempts=signer.attempts + 1)
@@ -169,36 +201,58 @@ def tend(signer_id: int) -> None:
 
 
 def _tend(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> None:
-    watched = list(lease.row.transactions.filter(state__in=WATCHED_STATES).order_by("nonce"))
+    rows = lease.row.transactions.filter(state__in=WATCHED_STATES).order_by("nonce")
+    watched = list(rows.defer("data").prefetch_related("versions"))
     if not watched:
         return
     heads = Heads.read(chain, rpc)
     used = rpc.nonce(lease.row.address, "latest")
-    used_for_good = rpc.nonce(lease.row.address, heads.confirmed.number)
+    used_for_good = rpc.nonce(lease.row.address, heads.final)
+    found = _Receipts(rpc, watched)
+    lowest_open = True
     for tx in watched:
-        receipt = _receipt(rpc, tx)
+        receipt = found.canonical(tx)
         if receipt is not None:
             _note_mined(lease, tx, receipt, heads)
-        elif tx.nonce < used_for_good:
-            # The account's nonce is past it in a confirmed block, and none of our versions is there.
-            _displace(lease, tx)
-        else:
-            if tx.state != TransactionState.PENDING:
+        elif tx.state != TransactionState.PENDING:
+            # Its block may be gone, or this node may just not have it yet: only another block there tells.
+            if found.has_left_its_block(tx):
                 _note_vanished(lease, tx)
-            if tx.nonce >= used:
-                _push(chain, rpc, lease, tx)
+        elif tx.nonce < used_for_good:
+            # The account's nonce is past it in a final block, and none of our versions is there.
+            _displace(lease, tx)
+        elif tx.nonce >= used:
+            _push(chain, rpc, lease, tx, may_raise=lowest_open)
+            lowest_open = False
 
 
-def _receipt(rpc: RpcClient, tx: Transaction) -> Receipt | None:
-    """The receipt of the version that is in the canonical chain, if one is."""
-    for tx_hash in tx.versions.order_by("-pk").values_list("hash", flat=True):
-        receipt = rpc.receipt(HexBytes(tx_hash))
-        if receipt is not None:
-            header = rpc.header(receipt.block_number)
+class _Receipts:
+    """The receipts of all versions of some transactions, and the headers that tell which of them count."""
+
+    def __init__(self, rpc: RpcClient, watched: Sequence[Transaction]) -> None:
+        self._rpc = rpc
+        self._headers: dict[int, str | None] = {}
+        hashes = [version.hash for tx in watched for version in tx.versions.all()]
+        self._receipts = dict(zip(hashes, rpc.receipts([HexBytes(tx_hash) for tx_hash in hashes]), strict=True))
+
+    def canonical(self, tx: Transaction) -> Receipt | None:
+        """The receipt of the version that is in the chain, if one is."""
+        for version in tx.versions.all():
+            receipt = self._receipts[version.hash]
             # A node may still serve the receipt of a block that it has left; the next look decides.
-            if header is not None and header.hash == receipt.block_hash:
+            if receipt is not None and self._hash(receipt.block_number) == _hex(receipt.block_hash):
                 return receipt
-    return None
+        return None
+
+    def has_left_its_block(self, tx: Transaction) -> bool:
+        assert tx.block_number is not None
+        return self._hash(tx.block_number) not in {None, tx.block_hash}
+
+    def _hash(self, number: int) -> str | None:
+        if number not in self._headers:
+            header = self._rpc.header(number)
+            self._headers[number] = None if header is None else _hex(header.hash)
+        return self._headers[number]
 
 
 def _note_mined(lease: Lease[Signer], tx: Transaction, receipt: Receipt, heads: Heads) -> None:
@@ -213,14 +267,18 @@ def _note_mined(lease: Lease[Signer], tx: Transaction, receipt: Receipt, heads: 
         return
     if tx.state == TransactionState.PENDING:
         logger.info("%s mined in block %d, %d gas", tx_hash, receipt.block_number, receipt.gas_used)
+    is_empty = any(version.hash == tx_hash and version.is_empty for version in tx.versions.all())
     with lease.writing():
         tx.state, tx.hash, tx.block_hash, tx.block_number = state, tx_hash, block_hash, receipt.block_number
-        tx.succeeded, tx.gas_used, tx.gas_price = receipt.status == 1, receipt.gas_used, receipt.effective_gas_price
-        tx.last_error = "" if tx.succeeded else "The transaction was mined, but it reverted."
-        tx.save()
+        tx.gas_used, tx.gas_price = receipt.gas_used, receipt.effective_gas_price
+        # It succeeded if it did what it was sent for, which an empty version never does.
+        tx.succeeded = receipt.status == 1 and not is_empty
+        tx.last_error = "" if receipt.status == 1 else "The transaction was mined, but it reverted."
+        _save(tx)
+        progress.note_transaction(_queries(tx), tx_hash)
         if state not in LIVE_STATES:
-            costs.share(tx)
             _wake_blocks(tx)
+            costs.share(tx)
 
 
 def _note_vanished(lease: Lease[Signer], tx: Transaction) -> None:
@@ -228,9 +286,11 @@ def _note_vanished(lease: Lease[Signer], tx: Transaction) -> None:
     with lease.writing():
         tx.state, tx.hash, tx.block_hash, tx.block_number = TransactionState.PENDING, "", "", None
         tx.succeeded, tx.gas_used, tx.gas_price = None, 0, 0
-        tx.save()
-        costs.share(tx)
+        _save(tx)
+        # Nodes forget what was in a block that they have left: it is broadcast anew at once.
+        tx.versions.update(broadcast_at=None)
         _wake_blocks(tx)
+        costs.share(tx)
 
 
 def _displace(lease: Lease[Signer], tx: Transaction) -> None:
@@ -242,23 +302,46 @@ def _displace(lease: Lease[Signer], tx: Transaction) -> None:
     with lease.writing():
         tx.state = TransactionState.DISPLACED
         tx.last_error = "Its nonce was used by another transaction."
-        tx.save()
+        _save(tx)
         _wake_blocks(tx)
+
+
+def _save(tx: Transaction) -> None:
+    # Not `data`: it is long, was not loaded and never changes.
+    tx.save(
+        update_fields=[
+            *("state", "hash", "block_hash", "block_number", "succeeded", "gas_used", "gas_price", "last_error")
+        ]
+    )
+
+
+def _queries(tx: Transaction) -> list[int]:
+    return list(tx.queries.values_list("pk", flat=True))
 
 
 def _wake_blocks(tx: Transaction) -> None:
     Block.objects.filter(queries__transactions=tx).update(due_at=timezone.now())
 
 
-def _push(chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction) -> None:
-    """Get a transaction mined that isn't: broadcast it, again, or with higher fees, or empty."""
-    newest = tx.versions.order_by("-pk")[0]
-    if not newest.is_empty and not _is_wanted(tx):
-        logger.info("transaction %s is no longer wanted: replacing it by an empty one", newest.hash)
+def _push(chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction, *, may_raise: bool) -> None:
+    """Get a transaction mined that isn't: broadcast it, again, or empty, or with higher fees.
+
+    Only the lowest open nonce's fees are raised: the others wait for it, whatever they offer.
+    """
+    newest = tx.newest
+    if not _holds_key(chain, lease.row):
+        pass  # The key of the configuration was exchanged: the stored bytes are all there is.
+    elif not newest.is_empty and not _is_wanted(tx):
         newest = _replace(chain, rpc, lease, tx, newest, empty=True)
-    elif timezone.now() - newest.created_at > _patience(chain):
+    elif may_raise and timezone.now() - newest.created_at > _patience(chain):
         newest = _replace(chain, rpc, lease, tx, newest, empty=newest.is_empty or _reverts(rpc, lease.row, tx))
-    _broadcast(rpc, newest)
+    resend_after = timedelta(seconds=max(chain.block_seconds, 5))
+    if newest.broadcast_at is None or timezone.now() - newest.broadcast_at > resend_after:
+        _broadcast(rpc, newest)
+
+
+def _holds_key(chain: Chain, signer: Signer) -> bool:
+    return _account(chain).address == signer.address
 
 
 def _patience(chain: Chain) -> timedelta:
@@ -283,52 +366,72 @@ def _reverts(rpc: RpcClient, signer: Signer, tx: Transaction) -> bool:
 def _replace(
     chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction, newest: SignedTransaction, *, empty: bool
 ) -> SignedTransaction:
-    """A new version under the same nonce with fees that nodes accept as a replacement, if the cap leaves room."""
-    market = _market_fees(rpc)
-    priority = max(market.max_priority_fee_per_gas, newest.max_priority_fee_per_gas * _FEE_RISE_PERCENT // 100 + 1)
-    highest = max(market.max_fee_per_gas, newest.max_fee_per_gas * _FEE_RISE_PERCENT // 100 + 1, priority)
-    if highest > chain.max_fee_per_gas:
+    """A new version under the same nonce with fees that nodes take for a replacement, where the limits leave room."""
+    market = _market_fees(rpc).offer
+    limit = min(chain.max_fee_per_gas, _MAX_TIMES_MARKET * market.max_fee_per_gas)
+    if empty:
+        # It is small, and without it the nonce stays open: it may go above what a proof may cost.
+        limit = max(2 * chain.max_fee_per_gas, limit)
+    elif tx.max_price is not None:
+        limit = min(limit, tx.max_price)
+    required = OfferedFees(
+        newest.max_fee_per_gas * _RISE_PERCENT // 100 + 1, newest.max_priority_fee_per_gas * _RISE_PERCENT // 100 + 1
+    )
+    priority = max(market.max_priority_fee_per_gas, required.max_priority_fee_per_gas)
+    highest = min(limit, max(market.max_fee_per_gas, required.max_fee_per_gas, priority))
+    if highest < max(required.max_fee_per_gas, required.max_priority_fee_per_gas):
         return newest
     with lease.writing():
-        return _sign(chain, _account(chain), tx, OfferedFees(highest, priority), empty=empty)
+        version = _sign(chain, _account(chain), tx, OfferedFees(highest, min(priority, highest)), empty=empty)
+        progress.note_transaction(_queries(tx), version.hash)
+    if empty and not newest.is_empty:
+        logger.info("%s is no longer wanted: replaced by an empty transaction", newest.hash)
+    return version
 
 
 # --- Fees, signing, sending -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class OfferedFees:
-    """EIP-1559 fees of a transaction, in wei per gas."""
+class MarketFees:
+    """What the market asks for a unit of gas, in wei: now, and what to offer so that it holds for some blocks."""
 
-    max_fee_per_gas: int
-    max_priority_fee_per_gas: int
+    base_and_tip: int
+    offer: OfferedFees
 
 
-def _market_fees(rpc: RpcClient) -> OfferedFees:
+def _market_fees(rpc: RpcClient) -> MarketFees:
     fees: Fees = rpc.fees()
     # The base fee can double within six full blocks; what is not needed is not paid.
-    return OfferedFees(2 * fees.base_fee + fees.priority_fee, fees.priority_fee)
+    offer = OfferedFees(2 * fees.base_fee + fees.priority_fee, fees.priority_fee)
+    return MarketFees(fees.base_fee + fees.priority_fee, offer)
 
 
-def _affordable_fees(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> OfferedFees:
-    """The fees to offer now. Raises `CannotSend` above the chain's cap or below the signer's minimum balance."""
-    balance = rpc.balance(lease.row.address)
-    fees = _market_fees(rpc)
+def _affordable_fees(chain: Chain, rpc: RpcClient, lease: Lease[Signer], gas: int) -> MarketFees:
+    """What to offer now for so much gas. Raises `CannotSend` when the cap or the signer's balance forbids it."""
+    signer = lease.row
+    # Room for one replacement under the cap.
+    limit = chain.max_fee_per_gas * 100 // _RISE_PERCENT
+    market = _market_fees(rpc)
+    fees = MarketFees(market.base_and_tip, market.offer.at_most(limit))
+    balance = rpc.balance(signer.address)
+    pending = signer.transactions.filter(state=TransactionState.PENDING).defer("data").prefetch_related("versions")
+    promised = sum(tx.highest_cost for tx in pending)
+    needed = promised + gas * fees.offer.max_fee_per_gas
+    who = f"The signer {signer.address} on chain {chain.id} holds {balance / 10**18:.6f} {chain.native_currency}"
     notice = ""
     if balance < chain.minimum_signer_balance_wei:
-        notice = (
-            f"The signer {lease.row.address} on chain {chain.id} holds {balance / 10**18:.6f} {chain.native_currency}, "
-            f"less than the {chain.minimum_signer_balance} at which it stops. Its operator must fund it."
-        )
-    elif fees.max_priority_fee_per_gas + (fees.max_fee_per_gas - fees.max_priority_fee_per_gas) // 2 > (
-        chain.max_fee_per_gas
-    ):
+        notice = f"{who}, less than the {chain.minimum_signer_balance} at which it stops. Its operator must fund it."
+    elif balance < needed:
+        notice = f"{who}, less than the {needed / 10**18:.6f} that it may have to pay. Its operator must fund it."
+    elif market.base_and_tip > limit:
         notice = f"Gas on chain {chain.id} costs more than the cap of {chain.max_fee_per_gas_gwei} gwei."
-    if notice != lease.row.notice:
-        Signer.objects.filter(pk=lease.row.pk).update(notice=notice)
+    if notice != signer.notice:
+        logger.warning("%s", notice or f"the signer {signer.address} on chain {chain.id} sends again")
+        Signer.objects.filter(pk=signer.pk).update(notice=notice)
     if notice:
         raise CannotSend(notice)
-    return OfferedFees(min(fees.max_fee_per_gas, chain.max_fee_per_gas), fees.max_priority_fee_per_gas)
+    return fees
 
 
 def _gas_limit(rpc: RpcClient, sender: str, intent: Intent) -> int:
@@ -379,8 +482,9 @@ def _broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
         problem = str(error)
     if problem:
         logger.warning("broadcasting %s: %s", version.hash, problem)
-    elif version.broadcast_at is None:
-        logger.info("broadcast %s", version.hash)
+    else:
+        if version.broadcast_at is None:
+            logger.info("broadcast %s", version.hash)
         SignedTransaction.objects.filter(pk=version.pk).update(broadcast_at=timezone.now())
     if problem != version.transaction.last_error:
         Transaction.objects.filter(pk=version.transaction_id).update(last_error=problem)

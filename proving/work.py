@@ -4,12 +4,14 @@ Each takes a row's primary key, claims the row by its lease and may be called at
 number of workers.
 """
 
+import itertools
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from django.utils import timezone
 
+from config.chains import get_chains
 from proving import acceptance, pipeline, transactions
 from proving.models import Signer
 from queries import leases, progress
@@ -22,10 +24,11 @@ _PER_LOOK = 100
 
 @dataclass(frozen=True)
 class Work:
-    """One thing to do. Two are equal when they concern the same row."""
+    """One thing to do. Two are equal when they concern the same row; those of one lane ask the same nodes."""
 
     kind: str
     key: object
+    lane: tuple[int, ...] = field(compare=False)
     do: Callable[[object], None] = field(compare=False)
 
     def __call__(self) -> None:
@@ -33,24 +36,35 @@ class Work:
 
 
 def due() -> Iterator[Work]:
-    """What can be done now, the signers' transactions first: everything else waits for them."""
-    for key in leases.due(Signer.objects.all(), _PER_LOOK):
-        yield Work("signer", key, _tend)
-    for key in leases.due(Batch.objects.filter(status=BatchStatus.RECEIVED), _PER_LOOK):
-        yield Work("batch", key, acceptance.accept)
-    for key in leases.due(Block.objects.all(), _PER_LOOK):
-        yield Work("block", key, pipeline.advance)
+    """What can be done now. Lanes take turns, and so do kinds: a chain that hangs or a long queue holds up nobody."""
+    queues = []
+    for connection in get_chains().connections:
+        source, destination = connection.source, connection.destination
+        blocks = Block.objects.filter(source_chain_id=source, destination_chain_id=destination)
+        keys = leases.due(blocks, _PER_LOOK, order="queue_at")
+        queues.append([Work("block", key, (destination, source), pipeline.advance) for key in keys])
+    for chain in get_chains().destinations():
+        signers = Signer.objects.filter(chain_id=chain.id)
+        received = Batch.objects.filter(destination_chain_id=chain.id, status=BatchStatus.RECEIVED)
+        queues += [
+            [Work("signer", key, (chain.id,), _tend) for key in leases.due(signers, _PER_LOOK)],
+            [Work("batch", key, (chain.id,), acceptance.accept) for key in leases.due(received, _PER_LOOK)],
+        ]
+    for turn in itertools.zip_longest(*queues):
+        yield from filter(None, turn)
 
 
 def reject_overdue() -> None:
     """Reject the batches whose deadline has passed: nothing waits for ever."""
     overdue = Batch.objects.filter(status__in=OPEN_STATUSES, deadline_at__lt=timezone.now())
-    progress.reject(
-        list(overdue.values_list("pk", flat=True)[:_PER_LOOK]),
-        code="deadline_exceeded",
-        reason="The batch could not be proven before its deadline. What it waited for last is shown at its steps.",
-        retryable=True,
-    )
+    for batch in overdue[:_PER_LOOK]:
+        waits = " ".join(wait.sentence for wait in batch.waits())
+        progress.reject(
+            [batch.pk],
+            code="deadline_exceeded",
+            reason="The batch could not be proven before its deadline." + (f" It waited: {waits}" if waits else ""),
+            retryable=True,
+        )
 
 
 def _tend(key: object) -> None:

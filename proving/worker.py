@@ -8,12 +8,15 @@ import os
 import secrets
 import socket
 import threading
+from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime, timedelta
 
-from django.db import DatabaseError, connections
+from django.db import Error as DatabaseError
+from django.db import connections
 from django.utils import timezone
 
+from config.chains import get_chains
 from proving.models import WorkerHeartbeat
 from proving.work import Work, due, reject_overdue
 
@@ -42,7 +45,7 @@ class Worker:
         self._stopping = threading.Event()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="worker")
         self._in_hand: dict[Work, Future[None]] = {}
-        self._capacity = threads * 2  # more would only wait in memory, where no other worker sees them
+        self._threads = threads
 
     def stop(self) -> None:
         """Finish what is in hand, take up nothing new. May be called from a signal handler."""
@@ -79,10 +82,15 @@ class Worker:
 
     def _take_up_what_is_due(self) -> None:
         self._in_hand = {work: future for work, future in self._in_hand.items() if not future.done()}
+        lanes = Counter(work.lane for work in self._in_hand)
+        # A lane whose node hangs must leave threads to the others. More than there are threads would only wait in
+        # memory, where no other worker sees it.
+        most = self._threads if len(get_chains().connections) == 1 else max(1, self._threads // 2)
         for work in due():
-            if len(self._in_hand) >= self._capacity:
+            if len(self._in_hand) >= self._threads:
                 break
-            if work not in self._in_hand:
+            if work not in self._in_hand and lanes[work.lane] < most:
+                lanes[work.lane] += 1
                 self._in_hand[work] = self._pool.submit(_do, work)
 
 

@@ -119,7 +119,7 @@ _EXAMPLE = {
 @api.post(
     "/submit-batch-query",
     auth=_KeyAuth(),
-    response={200: Submitted, 400: Error, 401: Error, 413: Error, 429: Error},
+    response={200: Submitted, 400: Error, 401: Error, 411: Error, 413: Error, 415: Error, 429: Error},
     exclude_none=True,
     openapi_extra={
         "requestBody": {
@@ -149,11 +149,12 @@ def submit_batch_query(request: HttpRequest) -> dict[str, str]:
 def batch_query_status(request: HttpRequest, batchQueryId: str) -> dict[str, Any]:  # noqa: N803 (the API's name)
     """How far one of your batch queries is. RECEIVED and ACCEPTED are IN_PROGRESS here."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    batch = Batch.objects.filter(pk=batchQueryId, user=key.user_id).defer("request").first()
-    if batch is None:
+    # Not every text is one that a database can be asked for.
+    batch = batchQueryId.isalnum() and Batch.objects.filter(pk=batchQueryId, user=key.user_id).defer("request").first()
+    if not batch:
         raise ApiError(404, "not_found", "No query found")
     if batch.status in OPEN_STATUSES:
-        return {"queryStatus": BatchStatus.IN_PROGRESS, "info": batch.waits_for() or None}
+        return {"queryStatus": BatchStatus.IN_PROGRESS, "info": [str(wait) for wait in batch.waits()] or None}
     if batch.status == BatchStatus.REJECTED:
         return {
             "queryStatus": batch.status,
@@ -187,6 +188,10 @@ def _throttle(key: ApiKey) -> None:
 
 
 def _body(request: HttpRequest) -> bytes:
+    if request.headers.get("Content-Encoding", "identity") != "identity":
+        raise ApiError(415, "unsupported_encoding", "The body must not be compressed.")
+    if "Content-Length" not in request.headers and "Transfer-Encoding" in request.headers:
+        raise ApiError(411, "length_required", "The body's length must be announced with Content-Length.")
     try:
         return request.body  # Django compares Content-Length with the limit before it reads.
     except RequestDataTooBig:

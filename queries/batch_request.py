@@ -109,10 +109,12 @@ def _destination(value: object, info: ValidationInfo) -> int:
 def _source(value: object, info: ValidationInfo) -> int:
     chain_id = _decimal(value, "A chain id", _MAX_BLOCK_NUMBER)
     chains, destination = _context(info).chains, _context(info).destination
-    if not any(connection.source == chain_id for connection in chains.connections):
-        raise _invalid(f"Chain {chain_id} is not a source here; see /chain-connections.")
-    if destination is not None and chains.connection(chain_id, destination) is None:
-        raise _invalid(f"Chain {chain_id} is not connected to chain {destination}; see /chain-connections.")
+    if not any(
+        connection.source == chain_id and destination in {connection.destination, None}
+        for connection in chains.connections
+    ):
+        where = "" if destination is None else f" on chain {destination}"
+        raise _unsupported(f"Chain {chain_id} can't be proven{where} here; see /chain-connections.")
     return chain_id
 
 
@@ -191,7 +193,7 @@ class _Strict(BaseModel):
 class AccountRequest(_Strict):
     """What to prove of one account."""
 
-    props: list[Property] = Field(default=[], description="Account properties to prove.")
+    props: list[Property] = Field(default=[], max_length=16, description="Account properties to prove.")
     slots: Annotated[list[str], BeforeValidator(_no_slots)] = Field(default=[], description="Not supported yet.")
 
     @model_validator(mode="after")
@@ -242,7 +244,10 @@ class BatchRequest(_Strict):
 def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
     """The request in `body`. Raises `InvalidRequest` with every fault."""
     try:
-        document = strict_json.parse(body)
+        # Each account has a key of its own, `props` and `slots`.
+        document = strict_json.parse(body, max_keys=4 * max_queries + 1000)
+    except strict_json.TooManyKeys:
+        raise InvalidRequest([Fault("", f"One batch may name {max_queries} accounts; this names too many.")]) from None
     except strict_json.NotJson as error:
         raise InvalidRequest([Fault("", str(error), "invalid_json")]) from None
     faults = [Fault("", f"The key {_shown(key)} stands twice in one object.") for key in document.duplicate_keys]
@@ -251,7 +256,7 @@ def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
         context = _Context(chains, _known_destination(document.value, chains))
         request = BatchRequest.model_validate(document.value, context=context)
     except ValidationError as error:
-        faults += [_fault(detail) for detail in error.errors(include_url=False, include_input=False)]
+        faults += [_fault(detail) for detail in error.errors(include_url=False)]
     if request and (count := sum(1 for _ in request.accounts())) > max_queries:
         faults.append(Fault("/data", f"{count} accounts are too many; one batch may name {max_queries}."))
     if faults or request is None:
@@ -275,5 +280,6 @@ def _fault(error: ErrorDetails) -> Fault:
         "missing": f"{where} is missing.",
         "extra_forbidden": f"{where} is not a field of this request.",
         "too_short": f"{where} is empty: nothing to prove.",
+        "literal_error": f"{_shown(error['input'])} must be {error.get('ctx', {}).get('expected')}.",
     }
     return Fault(path, sentences.get(error["type"], f"{where}: {error['msg']}."))

@@ -65,5 +65,9 @@ class JsonErrorsMiddleware:
         if response.status_code < 400 or is_json or request.path not in settings.API_PATHS:  # noqa: PLR2004 (HTTP errors)
             return response
         code, sentence = _SENTENCES.get(response.status_code, _SENTENCES[400])
-        headers = {"Allow": response["Allow"]} if response.has_header("Allow") else None
-        return error_response(response.status_code, code, sentence, headers=headers)
+        answer = error_response(response.status_code, code, sentence)
+        # What other middleware has set stays: browsers need the CORS headers to read the error.
+        for name, value in response.items():
+            if name not in {"Content-Type", "Content-Length"}:
+                answer[name] = value
+        return answer

@@ -14,7 +14,8 @@ from typing import Generic, TypeVar
 
 from django.conf import settings
 from django.db import models, transaction
-from django.db.models import Q
+from django.db.models import F, Q
+from django.db.models.functions import Coalesce
 from django.utils import timezone
 
 
@@ -23,6 +24,7 @@ class Leased(models.Model):
 
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)  # null: nothing to do
     attempts = models.PositiveIntegerField(default=0)  # failures in a row
+    failing_since = models.DateTimeField(null=True, blank=True)  # the first of them
     lease_token = models.CharField(max_length=32, blank=True)
     leased_until = models.DateTimeField(null=True, blank=True)
 
@@ -55,10 +57,18 @@ class Lease(Generic[LeasedRow]):
             yield fresh
         self.row = fresh
 
+    def extend(self) -> None:
+        """Keep the row while long work goes on. Raises `LeaseLost`."""
+        model = type(self.row)
+        held = model._default_manager.filter(pk=self.row.pk, lease_token=self.token)  # noqa: SLF001 (Django's public name for it)
+        if not held.update(leased_until=_expiry(timezone.now())):
+            raise LeaseLost
+
     def release(self, due_at: datetime | None, *, attempts: int = 0) -> None:
         """Give the row back. A lost lease is not an error here: the row is somebody else's now."""
+        failing_since = Coalesce(F("failing_since"), timezone.now()) if attempts else None
         type(self.row)._default_manager.filter(pk=self.row.pk, lease_token=self.token).update(  # noqa: SLF001 (as above)
-            due_at=due_at, attempts=attempts, lease_token="", leased_until=None
+            due_at=due_at, attempts=attempts, failing_since=failing_since, lease_token="", leased_until=None
         )
 
 
@@ -73,11 +83,11 @@ def claim(rows: "models.QuerySet[LeasedRow]", pk: object) -> Lease[LeasedRow] | 
     return None if row is None else Lease(row, token)
 
 
-def due(rows: "models.QuerySet[LeasedRow]", limit: int) -> list[object]:
+def due(rows: "models.QuerySet[LeasedRow]", limit: int, *, order: str = "due_at") -> list[object]:
     """Primary keys of the rows that are due and free, the longest due first."""
     now = timezone.now()
     free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=now), due_at__lte=now)
-    return list(free.order_by("due_at").values_list("pk", flat=True)[:limit])
+    return list(free.order_by(order).values_list("pk", flat=True)[:limit])
 
 
 def backoff(attempts: int, *, first: float = 1, longest: float = 60) -> timedelta:

@@ -3,10 +3,13 @@
 Only `queries.submission` and `queries.progress` write these rows. Times are when it happened here, in UTC.
 """
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
+from django.db.models import Exists, Min, OuterRef
 from django.utils import timezone
 from ulid import ULID
 
@@ -54,6 +57,23 @@ class AccountField(models.IntegerChoices):
     CODE_HASH = 3
 
 
+@dataclass(frozen=True)
+class Wait:
+    """What is waited for, a sentence; since when it fails and when it is tried again, if it does fail."""
+
+    sentence: str
+    failing_since: datetime | None = None
+    next_try_at: datetime | None = None
+
+    def __str__(self) -> str:
+        if self.failing_since is None:
+            return self.sentence
+        now = timezone.now()
+        failing = max(0, round((now - self.failing_since).total_seconds()))
+        pause = max(0, round((self.next_try_at - now).total_seconds())) if self.next_try_at else 0
+        return f"{self.sentence} It has been so for {failing} s; next try {f'in {pause} s' if pause else 'now'}."
+
+
 class Batch(Leased):
     """One submitted request. It is leased while it is checked against the chains."""
 
@@ -71,7 +91,13 @@ class Batch(Leased):
     finished_at = models.DateTimeField(null=True)
     deadline_at = models.DateTimeField()
 
+    # When and why a reorganised chain last took a step of it back.
+    went_back_at = models.DateTimeField(null=True)
+    went_back_because = models.TextField(blank=True)  # a sentence
+
     estimated_gas = models.PositiveBigIntegerField(null=True)
+    # The same at the gas price of that moment. Null for batches that were accepted before it was noted.
+    estimated_wei = Uint256Field(null=True)  # type: ignore[misc]  # the field knows of no null
     gas_used = models.PositiveBigIntegerField(default=0)  # this batch's share of its transactions
     spent = Uint256Field(default=0)  # the same in wei
 
@@ -83,17 +109,26 @@ class Batch(Leased):
         indexes: ClassVar = [
             models.Index(fields=["status", "deadline_at"]),
             models.Index(fields=["user", "created_at"]),
+            models.Index(fields=["user", "id"]),
             models.Index(fields=["api_key", "created_at"]),
         ]
 
     def __str__(self) -> str:
         return self.id
 
-    def waits_for(self, limit: int = 10) -> list[str]:
-        """What the batch and the blocks of its open queries wait for, in sentences."""
-        blocks = Block.objects.filter(pk__in=self.queries.filter(step__isnull=False).values("block"))
-        sentences = blocks.exclude(waiting_for="").order_by("waiting_for").values_list("waiting_for", flat=True)
-        return list(dict.fromkeys(filter(None, [self.waiting_for, *sentences.distinct()[:limit]])))
+    def waits(self, limit: int = 10) -> list[Wait]:
+        """What the batch and the blocks of its open queries wait for, each sentence once."""
+        here = Query.objects.filter(batch=self.pk, block=OuterRef("pk"), step__isnull=False)
+        # What waits is due; there are far fewer due blocks than blocks, and than queries in a large batch.
+        blocks = Block.objects.filter(Exists(here), due_at__isnull=False)
+        sentences = blocks.exclude(waiting_for="").order_by("waiting_for").values("waiting_for")
+        found = [
+            Wait(row["waiting_for"], row["since"], row["next"] if row["since"] else None)
+            for row in sentences.annotate(since=Min("failing_since"), next=Min("due_at"))[:limit]
+        ]
+        if self.waiting_for:
+            found.insert(0, Wait(self.waiting_for, self.failing_since, self.due_at if self.failing_since else None))
+        return list({wait.sentence: wait for wait in found}.values())
 
 
 class Block(Leased):
@@ -112,6 +147,10 @@ class Block(Leased):
     state_root = models.CharField(max_length=66, blank=True)
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds
 
+    # Its place among what is due. The blocks of one batch take places one after another, so that a batch of thousands
+    # lets the others through.
+    queue_at = models.DateTimeField(default=timezone.now)
+    refused_since = models.DateTimeField(null=True)  # since when no node serves proofs of it
     waiting_for = models.TextField(blank=True)  # a sentence
     checked_number = models.PositiveBigIntegerField(null=True)
     checked_hash = models.CharField(max_length=66, blank=True)
@@ -122,6 +161,7 @@ class Block(Leased):
                 fields=["destination_chain_id", "source_chain_id", "number"], name="one_block_per_connection"
             )
         ]
+        indexes: ClassVar = [models.Index(fields=["number"]), models.Index(fields=["hash"])]  # searched by people
 
     def __str__(self) -> str:
         return f"block {self.number} of chain {self.source_chain_id} on chain {self.destination_chain_id}"
@@ -143,7 +183,13 @@ class Query(models.Model):
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["batch", "position"], name="one_query_per_position"),
         ]
-        indexes: ClassVar = [models.Index(fields=["block", "step"])]
+        indexes: ClassVar = [
+            models.Index(fields=["block", "step"]),
+            # For a batch's page: how many queries are at each step, and whether one of its blocks waits.
+            models.Index(fields=["batch", "step"]),
+            models.Index(fields=["batch", "block"]),
+            models.Index(fields=["address"]),
+        ]
 
     def __str__(self) -> str:
         return f"{self.address} at {self.block_id} for {self.batch_id}"
@@ -164,6 +210,9 @@ class Step(models.Model):
     transaction_hash = models.CharField(max_length=66, blank=True)
     attempts = models.PositiveIntegerField(default=0)
     last_error = models.TextField(blank=True)  # a sentence
+    # When and why a reorganised chain last took the query back to this step; kept when it completes again.
+    went_back_at = models.DateTimeField(null=True)
+    went_back_because = models.TextField(blank=True)  # a sentence
 
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["query", "kind"], name="one_step_of_each_kind")]

@@ -6,7 +6,9 @@ leaves batch, query and step rows in agreement.
 
 import logging
 from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Exists, F, OuterRef, QuerySet
 from django.utils import timezone
@@ -21,10 +23,17 @@ _ORDER = list(StepKind)
 _CHUNK = 500
 
 
-def accept(batch: Batch, *, estimated_gas: int) -> None:
-    """RECEIVED -> ACCEPTED: the request was checked against the chains. `estimated_gas` in units of gas."""
+def accept(batch: Batch, *, estimated_gas: int, estimated_wei: int | None = None) -> None:
+    """RECEIVED -> ACCEPTED: the request was checked against the chains.
+
+    `estimated_gas` in units of gas; `estimated_wei` is what that costs at the present gas price.
+    """
     accepted = Batch.objects.filter(pk=batch.pk, status=BatchStatus.RECEIVED).update(
-        status=BatchStatus.ACCEPTED, accepted_at=timezone.now(), estimated_gas=estimated_gas, waiting_for=""
+        status=BatchStatus.ACCEPTED,
+        accepted_at=timezone.now(),
+        estimated_gas=estimated_gas,
+        estimated_wei=estimated_wei,
+        waiting_for="",
     )
     if accepted:
         logger.info("batch %s accepted, about %d gas", batch.pk, estimated_gas)
@@ -33,7 +42,8 @@ def accept(batch: Batch, *, estimated_gas: int) -> None:
 def reject(batches: Collection[str], *, code: str, reason: str, retryable: bool) -> None:
     """Reject those of the batches that are still open. `retryable`: whether sending the same again can help."""
     for chunk in chunks(sorted(batches), _CHUNK):
-        rejected = Batch.objects.filter(pk__in=chunk, status__in=OPEN_STATUSES).update(
+        still_open = list(Batch.objects.filter(pk__in=chunk, status__in=OPEN_STATUSES).values_list("pk", flat=True))
+        rejected = Batch.objects.filter(pk__in=still_open, status__in=OPEN_STATUSES).update(
             status=BatchStatus.REJECTED,
             finished_at=timezone.now(),
             rejection_code=code,
@@ -43,7 +53,7 @@ def reject(batches: Collection[str], *, code: str, reason: str, retryable: bool)
             due_at=None,
         )
         if rejected:
-            logger.warning("rejected %s: %s (%s)", ", ".join(chunk), reason, code)
+            logger.warning("rejected %s: %s (%s)", ", ".join(still_open), reason, code)
 
 
 def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str = "") -> None:
@@ -94,13 +104,27 @@ def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
             )
             Step.objects.filter(query__in=ids, kind__in=later).delete()
             Step.objects.filter(query__in=ids, kind=kind).update(
-                status=StepStatus.IN_PROGRESS, started_at=now, completed_at=None, transaction_hash="", last_error=reason
+                status=StepStatus.IN_PROGRESS,
+                started_at=now,
+                completed_at=None,
+                transaction_hash="",
+                last_error=reason,
+                went_back_at=now,
+                went_back_because=reason,
             )
             Query.objects.filter(pk__in=ids).update(step=kind)
+            taken_back = Query.objects.filter(batch=OuterRef("pk"), pk__in=ids)
+            Batch.objects.filter(Exists(taken_back), pk__in=batches).update(went_back_at=now, went_back_because=reason)
+            # It gets its time anew: the deadline may have passed while it was DONE.
             back = Batch.objects.filter(pk__in=batches, status=BatchStatus.DONE).update(
-                status=BatchStatus.IN_PROGRESS, finished_at=None
+                status=BatchStatus.IN_PROGRESS, finished_at=None, deadline_at=deadline_from(now)
             )
         logger.warning("%d queries went back to %s, %d batches were DONE: %s", len(ids), kind, back, reason)
+
+
+def deadline_from(moment: datetime) -> datetime:
+    """Until when a batch that begins to wait at this moment is waited for."""
+    return moment + timedelta(seconds=settings.BATCH_DEADLINE_SECONDS)
 
 
 def _open_steps(queries: Sequence[int]) -> QuerySet[Step]:

@@ -1,8 +1,11 @@
 """JSON from strangers: what `json.loads` silently accepts or answers with a surprise is a fault here (RFC 8259)."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
+
+_MAX_DIGITS = 1000
 
 
 class NotJson(ValueError):
@@ -16,11 +19,24 @@ class Document:
     duplicate_keys: list[str] = field(default_factory=list)
 
 
-def parse(text: bytes) -> Document:
-    """Parse UTF-8 JSON. Raises `NotJson`, also for absurd nesting, lone surrogates, NaN and enormous numbers."""
+class TooManyKeys(ValueError):
+    """The document has more keys than any sensible request."""
+
+
+def parse(text: bytes, *, max_keys: int) -> Document:
+    """Parse UTF-8 JSON. Raises `NotJson`, also for absurd nesting, lone surrogates, NaN and enormous numbers.
+
+    More than `max_keys` keys in all objects together raise `TooManyKeys`: naming what is wrong with each of a million
+    keys would keep a processor busy for minutes.
+    """
     duplicates: list[str] = []
+    keys = 0
 
     def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal keys
+        keys += len(pairs)
+        if keys > max_keys:
+            raise TooManyKeys
         result = dict(pairs)
         if len(result) < len(pairs):
             seen: set[str] = set()
@@ -28,11 +44,7 @@ def parse(text: bytes) -> Document:
         return result
 
     try:
-        decoded = text.decode()
-        value = json.loads(decoded, object_pairs_hook=collect, parse_constant=_refuse_constant)
-        # An escaped half of a surrogate pair is no character: it can't be stored, logged or sent on.
-        if "\\u" in decoded:
-            json.dumps(value, ensure_ascii=False).encode()
+        value = _loads(text.decode(), collect)
     except UnicodeDecodeError:
         raise NotJson("The body is not UTF-8.") from None
     except UnicodeEncodeError:
@@ -41,10 +53,36 @@ def parse(text: bytes) -> Document:
         raise NotJson("The body is nested too deeply.") from None
     except json.JSONDecodeError as error:
         raise NotJson(f"The body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.") from None
-    except ValueError as error:
+    except _NotStandard as error:
         raise NotJson(f"The body is not JSON: {error}.") from None
     return Document(value, duplicates)
 
 
+def _loads(text: str, collect: Callable[[list[tuple[str, Any]]], dict[str, Any]]) -> Any:
+    value = json.loads(
+        text, object_pairs_hook=collect, parse_constant=_refuse_constant, parse_int=_parse_int, parse_float=_parse_float
+    )
+    # An escaped half of a surrogate pair is no character: it can't be stored, logged or sent on.
+    if "\\u" in text:
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
+class _NotStandard(Exception):
+    """What Python's parser takes, or chokes on, beyond RFC 8259."""
+
+
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON value")
+    raise _NotStandard(f"{name} is not a JSON value")
+
+
+def _parse_int(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS:
+        raise _NotStandard(f"a number of {len(digits)} digits is too long")
+    return int(digits)
+
+
+def _parse_float(digits: str) -> float:
+    if len(digits) > _MAX_DIGITS:
+        raise _NotStandard(f"a number of {len(digits)} digits is too long")
+    return float(digits)

@@ -1,10 +1,8 @@
 """Stores a valid request as rows, in one transaction: from the answer on nothing of it can be lost."""
 
 from collections.abc import Iterable
-from datetime import timedelta
 from itertools import groupby
 
-from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
@@ -12,6 +10,7 @@ from accounts.models import ApiKey
 from queries.batch_request import BatchRequest
 from queries.chunks import chunks
 from queries.models import Batch, Block, Query, Step, StepKind
+from queries.progress import deadline_from
 
 _ROWS_PER_STATEMENT = 500
 
@@ -28,7 +27,7 @@ def store(request: BatchRequest, body: bytes, key: ApiKey) -> Batch:
             fee=request.fee,
             request=body.decode(),
             created_at=now,
-            deadline_at=now + timedelta(seconds=settings.BATCH_DEADLINE_SECONDS),
+            deadline_at=deadline_from(now),
             due_at=now,
         )
         blocks = _blocks(request.destinationChainId, {(source, number) for source, number, _, _ in accounts})

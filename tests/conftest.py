@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from accounts import key_use
 from chains.devchain import DevChain
 from config import chains as configured
 from proving.deployment import deploy
@@ -16,6 +17,15 @@ def forget_configured_chains() -> Iterator[None]:
     configured.forget_chains()
     yield
     configured.forget_chains()
+
+
+@pytest.fixture(autouse=True)
+def counts_without_timer(monkeypatch) -> Iterator[None]:
+    """No thread writes the use of keys after the test, when its database is gone. Tests call `key_use.flush()`."""
+    monkeypatch.setattr(key_use, "_set_timer", lambda: None)
+    yield
+    key_use._requests.clear()
+    key_use._last_used.clear()
 
 
 @pytest.fixture(autouse=True)

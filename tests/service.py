@@ -5,15 +5,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from django.db.models import Q
 from django.utils import timezone
 
 from accounts import keys
 from accounts.models import ApiKey, User
 from chains.devchain import ACCOUNTS, DevChain
 from config.chains import get_chains
-from proving import acceptance, pipeline, transactions
 from proving.models import Signer
+from proving.work import due
 from queries import batch_request, submission
 from queries.models import Batch, BatchStatus, Block
 
@@ -74,13 +73,12 @@ def submit(key: ApiKey, body: dict[str, Any]) -> Batch:
 
 
 def work() -> None:
-    """Do everything that there is to do once, due or not, as one worker would."""
-    for batch in Batch.objects.filter(status=BatchStatus.RECEIVED):
-        acceptance.accept(batch.pk)
-    for signer in Signer.objects.all():
-        transactions.tend(signer.pk)
-    for block in Block.objects.filter(Q(due_at__isnull=False)).distinct():
-        pipeline.advance(block.pk)
+    """Time passes until everything that will be due is, and a worker does it once. What nobody made due is not done."""
+    for model in (Signer, Batch, Block):
+        model.objects.filter(due_at__gt=timezone.now()).update(due_at=timezone.now())
+        # Asked for anew each time: accepting a batch makes its blocks due.
+        for task in [task for task in due() if task.kind == model.__name__.lower()]:
+            task()
 
 
 def work_until_done(batch: Batch, chain: DevChain | None = None, rounds: int = 10) -> Batch:

@@ -1,32 +1,206 @@
-"""How the pages write times and amounts."""
+"""How the pages write times, amounts, states and long hexadecimal values."""
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from django import template
+from django.utils import timezone
 from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
 from explorer.amounts import whole_units
+from explorer.query_cards import ShownQuery, ShownStep
 
 register = template.Library()
 
 register.filter("whole_units", whole_units)
 
+_MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+
+# --- Times ------------------------------------------------------------------------------------------------------------
+
+
+def _iso(when: datetime) -> str:
+    return when.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
 
 @register.filter
 def moment(when: datetime) -> SafeString:
     """A `<time>` element, to the second and in UTC; the attribute is exact."""
-    utc = when.astimezone(UTC)
     return format_html(
-        '<time datetime="{}">{} UTC</time>', utc.isoformat().replace("+00:00", "Z"), utc.strftime("%Y-%m-%d %H:%M:%S")
+        '<time datetime="{}">{} UTC</time>', _iso(when), when.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
     )
+
+
+@register.filter
+def clock(when: datetime) -> SafeString:
+    """As `moment`, the time of day alone."""
+    return format_html('<time datetime="{}">{}</time>', _iso(when), when.astimezone(UTC).strftime("%H:%M:%S"))
 
 
 @register.filter
 def span(duration: timedelta) -> str:
     """A length of time in its two largest units, such as `4.2 s`, `3 min 20 s` or `2 h 5 min`."""
-    if duration < timedelta(minutes=1):
-        return f"{duration.total_seconds():.1f} s"
-    minutes, seconds = divmod(int(duration.total_seconds()), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {seconds} s"
+    if duration < _MINUTE:
+        return f"{max(0.0, duration.total_seconds()):.1f} s"
+    return _whole_span(duration)
+
+
+def _whole_span(duration: timedelta) -> str:
+    """As `span`, without fractions and up to days: what a clock that ticks shows (times.js writes the same)."""
+    seconds = max(0, int(duration.total_seconds()))
+    if duration >= _DAY:
+        return f"{seconds // 86_400} d {seconds % 86_400 // 3600} h"
+    if duration >= _HOUR:
+        return f"{seconds // 3600} h {seconds % 3600 // 60} min"
+    return f"{seconds // 60} min {seconds % 60} s" if duration >= _MINUTE else f"{seconds} s"
+
+
+@register.filter
+def ago(when: datetime) -> SafeString:
+    """How long ago it was, as of now; the browser counts on."""
+    return format_html('<span data-since="{}">{}</span> ago', _iso(when), _whole_span(timezone.now() - when))
+
+
+@register.filter
+def since(when: datetime) -> SafeString:
+    """How long it has lasted, as of now; the browser counts on."""
+    return format_html('<span data-since="{}">{}</span>', _iso(when), _whole_span(timezone.now() - when))
+
+
+@register.filter
+def until(when: datetime) -> SafeString:
+    """`in 8 s`, as of now, or `now`; the browser counts down."""
+    left = when - timezone.now()
+    text = f"in {_whole_span(left)}" if left >= timedelta(seconds=1) else "now"
+    return format_html('<span data-until="{}">{}</span>', _iso(when), text)
+
+
+@register.simple_tag
+def server_time() -> str:
+    """What the browser sets its clock by."""
+    return _iso(timezone.now())
+
+
+@register.filter
+def grouped(number: int) -> str:
+    """A count in groups of three digits."""
+    return f"{number:,}"
+
+
+# --- States -----------------------------------------------------------------------------------------------------------
+
+# Drawn in a square of 16, with the text's colour.
+_RING = '<circle cx="8" cy="8" r="6.5"/>'
+_DISC = '<circle class="solid" cx="8" cy="8" r="7.5"/>'
+_ICONS = {
+    "RECEIVED": f'{_RING}<path d="M8 4.5V8l2.5 1.5"/>',
+    "ACCEPTED": f'{_RING}<path d="m5.5 8 2 2 3-3.5"/>',
+    "IN_PROGRESS": '<path d="M8 1.5A6.5 6.5 0 1 1 1.5 8"/><circle class="dot" cx="8" cy="8" r="2"/>',
+    "DONE": f'{_DISC}<path class="on" d="m4.7 8.2 2.3 2.3 4.2-4.8"/>',
+    "REJECTED": f'{_DISC}<path class="on" d="m5.4 5.4 5.2 5.2m0-5.2-5.2 5.2"/>',
+    "STOPPED": f'{_RING}<path d="M5 8h6"/>',
+    "WENT_BACK": '<path d="M3 6.5h7a3.5 3.5 0 0 1 0 7H6"/><path d="M6 3 2.5 6.5 6 10"/>',
+    "WAITING": '<path d="M4 1.5h8M4 14.5h8M5 1.5c0 4 6 4.5 6 13M11 1.5c0 4-6 4.5-6 13"/>',
+    "NOTICE": '<path d="M8 1.5 15 14H1Z"/><path d="M8 6v4m0 1.5v.5"/>',
+    "": '<circle class="dashed" cx="8" cy="8" r="6.5"/>',
+}
+_ICONS["COMPLETED"] = _ICONS["DONE"]
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    """A picture for those who look; the word beside it is for everybody."""
+    return mark_safe(  # noqa: S308 (constants of this module)
+        f'<svg class="icon" viewBox="0 0 16 16" aria-hidden="true">{_ICONS[name]}</svg>'
+    )
+
+
+@register.simple_tag
+def status(name: str, element: str = "span") -> SafeString:
+    """A state by word, icon and colour."""
+    return format_html('<{0} class="status {1}">{2}{1}</{0}>', element, name, icon(name))
+
+
+# --- Long values ------------------------------------------------------------------------------------------------------
+
+
+@register.simple_tag
+def hexadecimal(value: str, what: str) -> SafeString:
+    """A long value that narrow screens show by its ends, with a button that copies it whole. `what` names it."""
+    return format_html(
+        '<span class="hex"><span class="mono value"><span class="start">{}</span><span class="end">{}</span></span>{}'
+        "</span>",
+        value[:-6],
+        value[-6:],
+        copy(value, what),
+    )
+
+
+@register.simple_tag
+def copy(text: str, what: str) -> SafeString:
+    """A button that copies the text. The style sheet hides it where no script makes it work."""
+    return format_html(
+        '<button type="button" class="copy" data-copy="{}" aria-label="Copy {}">Copy</button>', text, what
+    )
+
+
+@register.simple_tag
+def copy_from(element_id: str, what: str) -> SafeString:
+    """As `copy`, of the text of an element, so that the page holds it once."""
+    return format_html(
+        '<button type="button" class="copy" data-copy-from="{}" aria-label="Copy {}">Copy</button>',
+        element_id,
+        what,
+    )
+
+
+# --- Where the time went ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TimedStep:
+    """A step and its place on the time axis of its query, in percent of it. No width: it has not begun."""
+
+    step: ShownStep
+    x: float
+    width: float
+
+
+@dataclass(frozen=True)
+class Timeline:
+    steps: tuple[TimedStep, ...]
+    took: timedelta
+    longest: ShownStep | None  # of those that ended
+    is_open: bool
+
+
+# So wide at least that it is seen, in percent.
+_THINNEST = 0.8
+
+
+@register.filter
+def timeline(query: ShownQuery) -> Timeline:
+    now = timezone.now()
+    begun = [step.started_at for step in query.steps if step.started_at]
+    start = min(begun, default=now)
+    end = max((step.ended_at or now for step in query.steps if step.started_at), default=now)
+    length = max(end - start, timedelta(milliseconds=1))
+
+    def timed() -> Iterator[TimedStep]:
+        for step in query.steps:
+            if step.started_at is None:
+                yield TimedStep(step, 0, 0)
+                continue
+            width = max(100 * ((step.ended_at or now) - step.started_at) / length, _THINNEST)
+            x = min(100 * (step.started_at - start) / length, 100 - width)
+            yield TimedStep(step, round(max(x, 0), 2), round(width, 2))
+
+    ended = [step for step in query.steps if step.took]
+    return Timeline(
+        steps=tuple(timed()),
+        took=end - start,
+        longest=max(ended, key=lambda step: step.took or timedelta(), default=None),
+        is_open=any(step.started_at and not step.ended_at for step in query.steps),
+    )

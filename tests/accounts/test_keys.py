@@ -3,11 +3,11 @@ from datetime import timedelta
 
 import pytest
 from django.apps import apps
-from django.db import IntegrityError, connection
+from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from accounts import keys
+from accounts import key_use, keys
 from accounts.models import ApiKey, User
 from tests.accounts.wallets import ALICE, BOB
 
@@ -50,24 +50,115 @@ def test_two_keys_differ(alice, key):
     assert raw(keys.issue(alice, "server")) != raw(key)
 
 
+def refused(call, *arguments) -> str:
+    """The code that a call is refused with."""
+    with pytest.raises(keys.KeyRefused) as caught:
+        call(*arguments)
+    assert caught.value.sentence.endswith(".")
+    return caught.value.code
+
+
 def test_a_name_is_unique_per_user_and_not_among_users(alice, key):
     keys.issue(User.objects.for_address(BOB.address), key.name)
-    with pytest.raises(IntegrityError):
-        keys.issue(alice, key.name)
+    assert refused(keys.issue, alice, key.name) == "name_taken"
+    assert refused(keys.issue, alice, f"  {key.name}\n") == "name_taken"
+
+
+def test_a_key_that_ended_gives_its_name_back(alice, key):
+    keys.revoke(key)
+    second = keys.issue(alice, key.name)
+    ApiKey.objects.filter(pk=second.pk).update(ends_at=timezone.now())
+    third = keys.issue(alice, key.name)
+    assert {key.name} == {second.name, third.name}
+    second.refresh_from_db()
+    assert second.revoked_at == second.ends_at
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [(" a  b ", "a b"), ("x" * 60, "x" * 60), ("e\u0301", "\u00e9"), ("🦊 <b>", "🦊 <b>")],
+    ids=["spaces", "longest", "composed", "any"],
+)
+def test_a_name_is_trimmed_to_one_form(alice, given, stored):
+    assert keys.issue(alice, given).name == stored
+
+
+@pytest.mark.parametrize("name", ["", " \t\n", "x" * 61, "a\x00b", "a\u202eb", "\ud800", "a\u200bb"])
+def test_what_is_no_name_is_refused(alice, name):
+    assert refused(keys.issue, alice, name) == "malformed_name"
+
+
+def test_there_is_a_cap_that_keys_at_their_end_do_not_count_for(alice):
+    live = [keys.issue(alice, f"{n}") for n in range(keys.MAX_KEYS)]
+    assert refused(keys.issue, alice, "more") == "too_many_keys"
+    assert refused(keys.rotate, live[0], "more", timedelta(hours=1)) == "too_many_keys"
+    live[0].refresh_from_db()
+    assert live[0].ends_at is None
+    keys.rotate(live[0], "instead", timedelta())
+    keys.revoke(live[1])
+    keys.issue(alice, "more")
+    assert refused(keys.issue, alice, "still more") == "too_many_keys"
+
+
+# --- Rotation ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_rotated_key_works_until_its_end_and_the_new_one_at_once(key):
+    new = keys.rotate(key, "laptop 2", timedelta(hours=1))
+    assert key.ends_at - timezone.now() > timedelta(minutes=59)
+    assert keys.authenticate(raw(key)) == key
+    assert keys.authenticate(raw(new)) == new
+    ApiKey.objects.filter(pk=key.pk).update(ends_at=timezone.now())
+    assert keys.authenticate(raw(key)) is None
+    assert keys.authenticate(raw(new)) == new
+
+
+def test_without_overlap_the_old_key_ends_at_once(key):
+    new = keys.rotate(key, key.name, timedelta())
+    assert keys.authenticate(raw(key)) is None
+    assert keys.authenticate(raw(new)) == new
+
+
+def test_a_key_is_rotated_once(key):
+    keys.rotate(key, "second", timedelta(hours=1))
+    assert refused(keys.rotate, key, "third", timedelta()) == "key_ends"
+    assert keys.authenticate(raw(key)) == key
+
+
+def test_a_rotation_without_a_new_key_leaves_the_old_one_as_it_is(alice, key):
+    keys.issue(alice, "taken")
+    assert refused(keys.rotate, key, "taken", timedelta()) == "name_taken"
+    key.refresh_from_db()
+    assert (key.ends_at, key.revoked_at) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("like", "free"),
+    [("laptop", "laptop 2"), ("laptop 7", "laptop 2"), ("a b", "a b 2"), ("x" * 60, "x" * 56 + " 2"), ("9", "9 2")],
+)
+def test_the_proposed_name_is_free(alice, key, like, free):
+    assert keys.free_name(alice, like) == free
+    keys.issue(alice, free)
+    assert keys.free_name(alice, like) == free[:-1] + "3"
+
+
+# --- Checking ---------------------------------------------------------------------------------------------------------
 
 
 def test_no_column_of_any_table_holds_the_key(key):
     keys.authenticate(raw(key))
     secret = raw(key)
+    key_use.flush()
+    models = set(apps.get_app_config("accounts").get_models())
+    assert models > {ApiKey, User}
     values = [
         str(bytes(v) if isinstance(v, memoryview) else v)
-        for m in (ApiKey, User)
-        for r in m.objects.values_list()
+        for m in models
+        for r in m._default_manager.values_list()
         for v in r
     ]
-    assert values
+    assert str(key.last_four) in values
     assert not [value for value in values if secret in value or secret[4:] in value]
-    assert {ApiKey, User} <= set(apps.get_app_config("accounts").get_models())
 
 
 @pytest.mark.parametrize(
@@ -102,21 +193,16 @@ def test_a_key_under_a_lost_secret_is_not_shown_and_still_authenticates(key, set
     assert keys.authenticate(secret) == key
 
 
-def test_the_time_of_use_is_written_at_most_once_a_minute(key):
+def test_a_use_of_a_key_is_written_later_and_in_one_go(key):
     secret = raw(key)
-    keys.authenticate(secret)
-    key.refresh_from_db()
-    first = key.last_used_at
     with CaptureQueriesContext(connection) as statements:
-        keys.authenticate(secret)
-    assert len(statements) == 1
+        for _ in range(3):
+            keys.authenticate(secret)
+    assert [statement["sql"].split()[0] for statement in statements] == ["SELECT"] * 3
+    key_use.flush()
     key.refresh_from_db()
-    assert key.last_used_at == first
-
-    ApiKey.objects.update(last_used_at=timezone.now() - timedelta(seconds=61))
-    keys.authenticate(secret)
-    key.refresh_from_db()
-    assert key.last_used_at > first
+    assert timezone.now() - key.last_used_at < timedelta(minutes=1)
+    assert key_use.requests_by_key([key]) == {key.pk: key_use.Requests(day=3, month=3)}
 
 
 def test_only_a_user_who_never_had_a_key_gets_the_first_one(alice):

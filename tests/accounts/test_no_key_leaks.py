@@ -6,7 +6,7 @@ from django.db import DatabaseError, connection
 from django.test import Client
 
 from accounts import keys
-from accounts.models import ApiKey
+from accounts.models import AccountEvent, ApiKey
 
 pytestmark = [pytest.mark.django_db, pytest.mark.urls("tests.accounts.urls_that_fail")]
 
@@ -86,3 +86,36 @@ def test_signing_in_is_not_sent_on_with_the_key(secret):
         Client().get("/dashboard", {"apiKey": secret, "a": "1"}).headers["Location"]
         == "/sign-in?next=/dashboard%3Fa%3D1"
     )
+
+
+def test_nothing_but_the_answer_to_its_request_holds_a_key(alice_client, secret, debug, caplog):
+    caplog.set_level(logging.DEBUG)
+    alice_client.raise_request_exception = False
+    key = ApiKey.objects.get()
+    path = f"/dashboard/keys/{key.pk}"
+    pages = ["/", "/dashboard", "/dashboard/log", f"{path}/rotate", f"{path}/revoke", "/nowhere", "/fail", "/sign-in"]
+    posts = [
+        ("/dashboard/keys", {"name": ""}),
+        ("/dashboard/keys", {"name": "new"}),
+        (f"{path}/rotate", {}),
+        (f"{path}/rotate", {"name": "newer", "overlap": "1h"}),
+        (f"{path}/revoke", {}),
+        ("/theme", {"theme": "dark", "next": "/dashboard"}),
+        ("/sign-out/everywhere", {}),
+    ]
+
+    def visit() -> str:
+        return "".join(f"{answer.headers} {answer.text}" for answer in map(alice_client.get, pages))
+
+    shown = alice_client.post(f"{path}/reveal", headers={"Accept": "application/json"})
+    assert secret in shown.text
+    assert "no-store" in shown.headers["Cache-Control"]
+    texts = visit()
+    for place, form in posts:
+        answer = alice_client.post(place, form)
+        texts += f"{answer.headers} {answer.text} {answer.cookies}" + visit()
+    secrets = [text for key in ApiKey.objects.all() if (text := keys.reveal(key))]
+    assert len(secrets) == 3
+    stored = repr(list(AccountEvent.objects.values())) + repr(list(Session.objects.values()))
+    for text in secrets:
+        assert text.removeprefix("bqs_") not in texts + stored + caplog.text

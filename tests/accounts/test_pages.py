@@ -1,13 +1,15 @@
 import html
 import json
 import re
+from datetime import timedelta
 
 import pytest
 from django.contrib.sessions.models import Session
 from django.test import Client
+from django.utils import timezone
 
-from accounts import keys
-from accounts.models import ApiKey, User
+from accounts import events, keys
+from accounts.models import AccountEvent, ApiKey, EventKind, User
 from tests.accounts.wallets import ALICE, BOB, sign
 
 pytestmark = pytest.mark.django_db
@@ -41,7 +43,7 @@ def test_a_program_signs_in_and_takes_its_key():
     key = ApiKey.objects.get()
     assert shown == {
         "address": ALICE.address,
-        "keys": [{"id": key.pk, "name": "default", "prefix": key.prefix, "lastFour": key.last_four}],
+        "keys": [{"id": key.pk, "name": "default", "prefix": key.prefix, "lastFour": key.last_four, "endsAt": None}],
     }
     token = {"X-CSRFToken": client.cookies["csrftoken"].value}
     response = client.post(f"/dashboard/keys/{key.pk}/reveal", headers=JSON | token)
@@ -116,6 +118,13 @@ def test_a_node_that_is_down_is_503_for_a_signature_that_is_not_the_address_s_ow
     message = message_for(Client())
     response = post_json(Client(), "/sign-in/verify", {"message": message, "signature": sign(message, BOB)})
     assert (response.status_code, response.json()["code"]) == (503, "node_unavailable")
+
+
+def test_a_person_with_an_old_form_hears_what_to_do(settings):
+    settings.CSRF_FAILURE_VIEW = "accounts.views.csrf_failure"
+    response = Client(enforce_csrf_checks=True).post("/sign-in/message", {"address": ALICE.address})
+    assert response.status_code == 403
+    assert "Go back, reload the page, and send the form again." in response.text
 
 
 def test_the_host_header_does_not_get_into_the_message(settings):
@@ -205,11 +214,22 @@ def test_sign_out_takes_a_post_and_ends_the_session(alice_client):
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("get", "/dashboard"), ("post", "/dashboard/keys"), ("post", "/dashboard/keys/1/reveal")],
+    [
+        ("get", "/dashboard"),
+        ("get", "/dashboard/log"),
+        ("post", "/dashboard/keys"),
+        ("post", "/dashboard/keys/1/reveal"),
+        ("get", "/dashboard/keys/1/rotate"),
+        ("post", "/dashboard/keys/1/rotate"),
+        ("get", "/dashboard/keys/1/revoke"),
+        ("post", "/dashboard/keys/1/revoke"),
+        ("post", "/sign-out/everywhere"),
+    ],
 )
 def test_the_dashboard_is_for_those_who_signed_in(db, method, path):
     response = getattr(Client(), method)(path)
-    assert (response.status_code, response.headers["Location"]) == (302, "/sign-in?next=/dashboard")
+    back = path if method == "get" else "/dashboard"
+    assert (response.status_code, response.headers["Location"]) == (302, f"/sign-in?next={back}")
     response = getattr(Client(), method)(path, headers=JSON)
     assert (response.status_code, response.json()["code"]) == (401, "not_signed_in")
     assert "no-store" in response.headers["Cache-Control"]
@@ -225,7 +245,7 @@ def test_the_key_is_shown_only_on_request(alice_client):
     assert "no-store" in page.headers["Cache-Control"]
 
     page = alice_client.post(f"/dashboard/keys/{key.pk}/reveal")
-    assert page.text.count(secret) == 2  # itself, and in the curl line
+    assert page.text.count(secret) == 1
     assert "no-store" in page.headers["Cache-Control"]
     assert page.headers["Referrer-Policy"] == "same-origin"
     assert f"apiKey={secret}" not in page.text
@@ -234,50 +254,239 @@ def test_the_key_is_shown_only_on_request(alice_client):
 
 
 @pytest.mark.parametrize("headers", [{}, JSON], ids=["page", "json"])
-@pytest.mark.parametrize("whose", ["revoked", "bob", "nobody"])
-def test_a_key_that_is_not_one_s_own_live_one_is_not_found(alice_client, headers, whose):
+@pytest.mark.parametrize("whose", ["revoked", "ended", "bob", "nobody"])
+@pytest.mark.parametrize("act", ["reveal", "rotate", "revoke"])
+def test_a_key_that_is_not_one_s_own_live_one_is_not_found(alice_client, headers, whose, act):
     key_id = {
         "revoked": lambda: ApiKey.objects.get().pk,
+        "ended": lambda: ApiKey.objects.get().pk,
         "bob": lambda: keys.issue(User.objects.for_address(BOB.address), "bob's").pk,
         "nobody": lambda: 10**30,
     }[whose]()
     if whose == "revoked":
         keys.revoke(ApiKey.objects.get())
-    assert alice_client.post(f"/dashboard/keys/{key_id}/reveal", headers=headers).status_code == 404
+    if whose == "ended":
+        ApiKey.objects.update(ends_at=timezone.now())
+    assert alice_client.post(f"/dashboard/keys/{key_id}/{act}", headers=headers).status_code == 404
+    assert act != "reveal" or not AccountEvent.objects.filter(kind=EventKind.KEY_SHOWN).exists()
 
 
-def test_a_key_whose_secret_was_lost_says_so_and_a_new_one_is_offered(alice_client, settings):
+def test_a_key_whose_secret_was_lost_says_so_and_a_new_one_can_be(alice_client, settings):
     old = ApiKey.objects.get()
-    assert "Make a new key" not in alice_client.get("/dashboard").text
+    lost = "can't be shown any more"
+    assert lost not in alice_client.get("/dashboard").text
     settings.API_KEY_SECRET = "another secret"
-    assert "Make a new key" in alice_client.get("/dashboard").text
+    assert lost in alice_client.get("/dashboard").text
     page = alice_client.post(f"/dashboard/keys/{old.pk}/reveal")
     assert page.status_code == 409
-    assert "can&#x27;t be shown any more" in page.text or "can't be shown any more" in page.text
+    assert lost in page.text
     response = alice_client.post(f"/dashboard/keys/{old.pk}/reveal", headers=JSON)
     assert (response.status_code, response.json()["code"]) == (409, "key_lost")
 
-    assert alice_client.post("/dashboard/keys").headers["Location"] == "/dashboard"
+    made = alice_client.post("/dashboard/keys", {"name": "new"})
     new = ApiKey.objects.latest("pk")
+    assert made.headers["Location"] == f"/dashboard#key-{new.pk}"
     assert new != old
     assert keys.reveal(new) in alice_client.post(f"/dashboard/keys/{new.pk}/reveal").text
 
 
-def test_a_program_makes_a_key_until_there_are_too_many(alice_client, monkeypatch):
-    monkeypatch.setattr("accounts.views.MAX_KEYS", 2)
-    response = alice_client.post("/dashboard/keys", headers=JSON)
-    assert response.status_code == 201
-    assert ApiKey.objects.get(pk=response.json()["id"]).name == response.json()["name"]
-    response = alice_client.post("/dashboard/keys", headers=JSON)
-    assert (response.status_code, response.json()["code"]) == (409, "key_not_made")
-    assert ApiKey.objects.count() == 2
+@pytest.mark.parametrize(
+    ("body", "name"),
+    [({"name": " ci  run "}, "ci run"), ({}, "key 2"), (None, "key 2")],
+    ids=["named", "{}", "no body"],
+)
+def test_a_program_makes_a_key(alice_client, body, name):
+    if body is None:
+        response = alice_client.post("/dashboard/keys", headers=JSON)
+    else:
+        response = post_json(alice_client, "/dashboard/keys", body)
+    assert (response.status_code, response.json()["name"]) == (201, name)
+    assert ApiKey.objects.get(pk=response.json()["id"]).name == name
 
 
-@pytest.mark.parametrize("path", ["/sign-in", "/dashboard"])
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"name": "default"}, 409, "name_taken"),
+        ({"name": "x" * 61}, 400, "malformed_name"),
+        ([], 400, "malformed_request"),
+    ],
+)
+def test_a_program_that_makes_no_key_hears_why(alice_client, body, status, code):
+    response = post_json(alice_client, "/dashboard/keys", body)
+    assert (response.status_code, response.json()["code"]) == (status, code)
+    assert ApiKey.objects.count() == 1
+
+
+def test_the_cap_is_said_and_leaves_no_form(alice_client, monkeypatch):
+    monkeypatch.setattr(keys, "MAX_KEYS", 1)
+    assert "You have 1 keys, and there can't be more." in alice_client.get("/dashboard").text
+    assert 'action="/dashboard/keys"' not in alice_client.get("/dashboard").text
+    response = post_json(alice_client, "/dashboard/keys", {})
+    assert (response.status_code, response.json()["code"]) == (409, "too_many_keys")
+    assert alice_client.post("/dashboard/keys", {"name": "more"}).status_code == 409
+
+
+@pytest.mark.parametrize("name", ["", "default", "<b>"])
+def test_a_person_s_name_for_a_key_comes_back_escaped(alice_client, name):
+    response = alice_client.post("/dashboard/keys", {"name": name})
+    page = response.text if response.status_code != 302 else alice_client.get("/dashboard").text
+    assert response.status_code == {"": 400, "default": 409, "<b>": 302}[name]
+    assert "<b>" not in page
+    assert html.escape(name) in page
+
+
+def test_a_program_rotates_and_revokes(alice_client):
+    key = ApiKey.objects.get()
+    path = f"/dashboard/keys/{key.pk}"
+    for wrong, code in [({"name": "new", "overlap": "2d"}, "malformed_overlap"), ({"overlap": "1h"}, "malformed_name")]:
+        response = post_json(alice_client, f"{path}/rotate", wrong)
+        assert (response.status_code, response.json()["code"]) == (400, code)
+    response = post_json(alice_client, f"{path}/rotate", {"name": "new", "overlap": "1h"})
+    assert (response.status_code, response.json()["name"]) == (201, "new")
+    old, new = alice_client.get("/dashboard", headers=JSON).json()["keys"]
+    assert (old["name"], new["endsAt"]) == ("default", None)
+    assert old["endsAt"] is not None
+
+    assert post_json(alice_client, f"{path}/revoke", {}).json() == {"id": key.pk, "revoked": True}
+    assert [key["name"] for key in alice_client.get("/dashboard", headers=JSON).json()["keys"]] == ["new"]
+
+
+def test_whoever_is_about_to_revoke_a_key_hears_that_it_is_in_use(alice_client):
+    key = ApiKey.objects.get()
+    path = f"/dashboard/keys/{key.pk}/revoke"
+    assert "It was never used." in alice_client.get(path).text
+    secret = keys.reveal(key)
+    assert secret is not None
+    keys.authenticate(secret)
+    assert re.search(
+        r"It was last used at .* UTC</time>,\s+with 1 request in the last 24 hours", alice_client.get(path).text
+    )
+
+
+def test_the_page_teaches_the_header_before_the_url(alice_client):
+    text = alice_client.get("/dashboard").text
+    assert text.index('--header "api-key: $API_KEY"') < text.index("?apiKey=$API_KEY") < text.index("leaks")
+
+
+# --- What happened ----------------------------------------------------------------------------------------------------
+
+
+def test_the_log_says_what_happened_to_keys_and_sessions(alice_client):
+    first = ApiKey.objects.get()
+    alice_client.post(f"/dashboard/keys/{first.pk}/reveal")
+    alice_client.post("/dashboard/keys", {"name": "second"})
+    alice_client.post(f"/dashboard/keys/{first.pk}/rotate", {"name": "third", "overlap": "now"})
+    third = ApiKey.objects.get(name="third")
+    alice_client.post(f"/dashboard/keys/{third.pk}/revoke")
+    alice_client.post("/sign-out")
+    log = AccountEvent.objects.order_by("pk")
+    assert list(log.values_list("kind", "key_name", "detail", "client_network")) == [
+        ("signed_in", "", "", "127.0.0.0/24"),
+        ("key_made", "default", "", "127.0.0.0/24"),
+        ("key_shown", "default", "", "127.0.0.0/24"),
+        ("key_made", "second", "", "127.0.0.0/24"),
+        ("key_rotated", "default", f"It has ended; third ({third.ends}) is in its place.", "127.0.0.0/24"),
+        ("key_revoked", "third", "", "127.0.0.0/24"),
+        ("signed_out", "", "", "127.0.0.0/24"),
+    ]
+
+
+def test_only_the_first_sign_in_logs_a_key(alice_client):
+    for _ in range(2):
+        message = message_for(alice_client)
+        post_json(alice_client, "/sign-in/verify", {"message": message, "signature": sign(message, ALICE)})
+    kinds = AccountEvent.objects.order_by("pk").values_list("kind", flat=True)
+    assert list(kinds) == ["signed_in", "key_made", "signed_in", "signed_in"]
+
+
+def test_the_log_is_one_s_own_paged_and_kept_for_90_days(alice_client):
+    alice, bob = User.objects.get(), User.objects.for_address(BOB.address)
+    AccountEvent.objects.all().delete()
+    now = timezone.now()
+    for user, age, name in [(alice, 91, "too old"), (bob, 91, "bob's old"), (bob, 0, "bob's")]:
+        AccountEvent.objects.create(user=user, at=now - timedelta(days=age), kind=EventKind.KEY_MADE, key_name=name)
+    for n in range(events.PAGE + 1):
+        AccountEvent.objects.create(user=alice, kind=EventKind.KEY_MADE, key_name=f"number-{n}.")
+
+    newest = alice_client.get("/dashboard/log").text
+    link = re.search(r'href="(/dashboard/log\?before=\d+)"', newest)
+    assert link is not None
+    alice_client.post("/dashboard/keys", {"name": "meanwhile"})  # It also drops what is too old.
+    older = alice_client.get(link[1]).text
+    assert (newest.count("number-"), older.count("number-")) == (events.PAGE, 1)
+    assert "number-0." in older
+    assert 'rel="next"' not in older
+    assert "too old" not in newest + older
+    assert "bob" not in newest + older
+    assert set(AccountEvent.objects.exclude(user=alice).values_list("key_name", flat=True)) == {"bob's"}
+
+
+@pytest.mark.parametrize("before", ["x", "-1", "9" * 30, "٣"])
+def test_a_malformed_place_in_the_log_is_its_beginning(alice_client, before):
+    assert "Signed in" in alice_client.get("/dashboard/log", {"before": before}).text
+
+
+def test_the_statements_of_the_dashboard_do_not_grow(alice_client, django_assert_num_queries):
+    def statements() -> None:
+        # Session, user, keys, their use, log.
+        with django_assert_num_queries(5):
+            alice_client.get("/dashboard")
+
+    statements()
+    for n in range(10):
+        keys.issue(User.objects.get(), f"{n}")
+    statements()
+
+
+# --- Sessions and colours ---------------------------------------------------------------------------------------------
+
+
+def test_signing_out_everywhere_ends_all_sessions_of_the_user_alone(alice_client):
+    other, bob = Client(), Client()
+    other.force_login(User.objects.get())
+    bob.force_login(User.objects.for_address(BOB.address))
+    assert alice_client.post("/sign-out/everywhere").headers["Location"] == "/sign-in"
+    assert [client.get("/dashboard").status_code for client in (alice_client, other, bob)] == [302, 302, 200]
+    assert AccountEvent.objects.latest("pk").kind == EventKind.SIGNED_OUT_EVERYWHERE
+
+
+@pytest.mark.parametrize(("chosen", "shown"), [("dark", "dark"), ("light", "light"), ("system", None), ('"><b>', None)])
+def test_the_server_paints_in_the_chosen_theme(chosen, shown):
+    client = Client(enforce_csrf_checks=True)
+    client.cookies["theme"] = "dark"
+    response = client.post("/theme", {"theme": chosen, "next": "/sign-in?next=/dashboard"})
+    assert response.headers["Location"] == "/sign-in?next=/dashboard"
+    text = client.get("/sign-in").text
+    assert re.findall(r'data-theme="([^"]*)"', text) == ([shown] if shown else [])
+    assert f'<meta name="color-scheme" content="{shown or "light dark"}">' in text
+
+
+@pytest.mark.parametrize("cookie", ["purple", '"><b>'])
+def test_a_theme_that_does_not_exist_is_none(cookie):
+    client = Client()
+    client.cookies["theme"] = cookie
+    text = client.get("/sign-in").text
+    assert "data-theme" not in text
+    assert "<b>" not in text
+
+
+@pytest.mark.parametrize("back", ["", "https://evil.example", "//evil.example"])
+def test_choosing_a_theme_leads_to_no_other_site(back):
+    location = Client().post("/theme", {"theme": "dark", "next": back}).headers["Location"]
+    assert location in {"/", "/dashboard"}
+
+
+@pytest.mark.parametrize(
+    "path", ["/sign-in", "/dashboard", "/dashboard/log", "/dashboard/keys/{}/rotate", "/dashboard/keys/{}/revoke"]
+)
 def test_pages_hold_no_inline_code_and_name_no_other_host(alice_client, path):
-    client = alice_client if path == "/dashboard" else Client()
-    text = client.get(path).text
-    assert not re.search(r"<script|<style|\sstyle=|\son\w+=|javascript:", text)
+    client = Client() if path == "/sign-in" else alice_client
+    response = client.get(path.format(ApiKey.objects.get().pk))
+    assert response.status_code == 200
+    assert not re.search(r"<script(?![^>]*\ssrc=)|<style|\sstyle=|\son\w+=|javascript:", response.text)
     assert {
-        url for url in re.findall(r"(?:href|src|action)=\"([^\"]*)\"", text) if not re.match(r"/(?!/)|#|data:,", url)
+        url
+        for url in re.findall(r"(?:href|src|action)=\"([^\"]*)\"", response.text)
+        if not re.match(r"/(?!/)|#|data:,", url)
     } == set()

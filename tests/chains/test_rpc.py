@@ -14,6 +14,7 @@ from eth_utils.crypto import keccak
 from chains import nodes
 from chains.devchain import ACCOUNTS, DevChain
 from chains.errors import AlreadyKnown, read_refusal
+from chains.nodes import FAIL_FAST_SECONDS
 from chains.rpc import (
     ChainError,
     InsufficientFunds,
@@ -232,7 +233,28 @@ def test_a_node_that_comes_back_is_used_again(client_of):
         with pytest.raises(NodeUnavailable):
             client.call("echo", 1)
         status = 200
+        now = FAIL_FAST_SECONDS + 1
         assert client.call("echo", 1) == 1, "the only node is asked even while it should rest"
+
+
+def test_a_node_that_has_just_failed_is_not_waited_for_again(client_of):
+    now, asked = 0.0, 0
+
+    def count(body):
+        nonlocal asked
+        asked += 1
+        return Raw(status=503)
+
+    with lying_node(count) as url:
+        client = client_of(url, clock=lambda: now)
+        for _ in range(3):
+            with pytest.raises(NodeUnavailable, match="503"):
+                client.call("echo", 1)
+        assert asked == 1
+        now = FAIL_FAST_SECONDS + 1
+        with pytest.raises(NodeUnavailable):
+            client.call("echo", 1)
+        assert asked == 2
 
 
 def test_a_node_that_came_back_rests_briefly_when_it_fails_again(client_of):
@@ -253,7 +275,7 @@ def test_a_node_that_came_back_rests_briefly_when_it_fails_again(client_of):
 
 
 def test_a_node_that_comes_back_with_another_chain_is_not_used(client_of):
-    chain_id, status = "0x7a69", 200
+    now, chain_id, status = 0.0, "0x7a69", 200
 
     def answer(body):
         if status != 200:
@@ -261,12 +283,12 @@ def test_a_node_that_comes_back_with_another_chain_is_not_used(client_of):
         return result(body, chain_id) if is_chain_id(body) else honest(body)
 
     with lying_node(answer) as url:
-        client = client_of(url)
+        client = client_of(url, clock=lambda: now)
         assert client.call("echo", 1) == 1
         status = 503
         with pytest.raises(NodeUnavailable):
             client.call("echo", 1)
-        status, chain_id = 200, "0x1"
+        now, status, chain_id = FAIL_FAST_SECONDS + 1, 200, "0x1"
         with pytest.raises(WrongChain):
             client.call("echo", 1)
 
@@ -479,6 +501,7 @@ def test_a_receipt_or_hash_of_another_transaction_is_a_lie(devchain, client_of):
         assert client.receipt(b"\1" * 32) is not None
         with pytest.raises(InvalidReply, match="another transaction's receipt"):
             client.receipt(b"\2" * 32)
+        client = client_of(liar)
         with pytest.raises(InvalidReply, match="another transaction's hash"):
             client.send_raw(signed(0))
 

@@ -6,12 +6,23 @@ from typing import Any
 from django.test import Client
 from django.utils import timezone
 
-from proving.models import AccountProof, FactsRegistry, WorkerHeartbeat
+from accounts.models import ApiKey
+from proving.models import (
+    AccountProof,
+    ChainHead,
+    FactsRegistry,
+    SignedTransaction,
+    Signer,
+    Transaction,
+    TransactionState,
+    WorkerHeartbeat,
+)
 from queries import progress
 from queries.models import Batch, Block, StepKind
-from tests.service import ALICE, a_key, request, submit
+from tests.service import ALICE, SIGNER, a_key, request, submit
 
 HASH = "0x" + "ab" * 32
+TRANSACTION = "0x" + "7a" * 32
 STORAGE_ROOT = "0x" + "11" * 32
 CODE_HASH = "0x" + "22" * 32
 REGISTRY = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
@@ -20,8 +31,9 @@ BALANCE = 123_456_789_012_345_678_901_234_567
 
 
 def a_batch(*accounts: str, block: int = 12, props: list[str] | None = None, fee: int = 0) -> Batch:
-    """RECEIVED."""
-    return submit(a_key(), request(*(accounts or (ALICE,)), block=block, props=props, fee=fee))
+    """RECEIVED, of Alice."""
+    key = ApiKey.objects.filter(user__address=ALICE).first() or a_key()
+    return submit(key, request(*(accounts or (ALICE,)), block=block, props=props, fee=fee))
 
 
 def many_accounts(count: int) -> Iterator[str]:
@@ -66,6 +78,27 @@ def finish(batch: Batch) -> None:
     accept(batch)
     fetch_proofs(batch)
     complete(batch, *StepKind)
+
+
+def send(batch: Batch) -> Transaction:
+    """A transaction for all its queries, sent."""
+    signer, _ = Signer.objects.get_or_create(chain_id=31337, address=SIGNER)
+    tx = Transaction.objects.create(signer=signer, nonce=signer.transactions.count(), data=b"", gas_limit=1)
+    tx.queries.set(queries_of(batch))
+    SignedTransaction.objects.create(
+        transaction=tx, hash=TRANSACTION, raw=b"", max_fee_per_gas=1, max_priority_fee_per_gas=1
+    )
+    progress.note_transaction(queries_of(batch), TRANSACTION)
+    return tx
+
+
+def mine(tx: Transaction, *, block: int, head: int | None = None) -> None:
+    """The transaction is in a block; the one before the head is final."""
+    tx.state, tx.block_number, tx.succeeded, tx.gas_used = TransactionState.MINED, block, True, 175_840
+    tx.hash = TRANSACTION
+    tx.save()
+    number = head or block
+    ChainHead.objects.create(chain_id=31337, number=number, final=number - 2, seen_at=timezone.now())
 
 
 def settle(batch: Batch) -> None:

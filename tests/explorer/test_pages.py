@@ -18,7 +18,7 @@ def test_the_home_page_says_where_to_go_and_what_to_send(settings):
     for link in (reverse("accounts:sign_in"), reverse("api:openapi-view")):
         assert f'href="{link}"' in html
     assert "https://prover.example/submit-batch-query" in html
-    assert '"destinationChainId": "31337"' in html
+    assert "&quot;destinationChainId&quot;: &quot;31337&quot;" in html
 
 
 def test_the_home_page_works_where_nothing_is_connected(settings, tmp_path):
@@ -26,7 +26,8 @@ def test_the_home_page_works_where_nothing_is_connected(settings, tmp_path):
     settings.CHAINS_FILE.write_text(content.partition("[[connections]]")[0])
     response = Client().get("/")
     assert response.status_code == 200
-    assert "An example" not in response.text
+    assert "Your first query" not in response.text
+    assert "No chains are connected yet." in response.text
 
 
 @pytest.mark.parametrize("page", ["home", "batch", "missing batch", "missing page"])
@@ -62,7 +63,7 @@ def test_a_host_that_is_not_ours_gets_a_page_of_ours():
 
 
 def test_an_error_of_ours_gets_a_page_that_tells_nothing_of_it(monkeypatch, caplog):
-    def fail(*_arguments):
+    def fail(*_arguments, **_more):
         raise RuntimeError("a secret detail")
 
     monkeypatch.setattr("explorer.batch_page.read", fail)

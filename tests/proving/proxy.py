@@ -48,7 +48,7 @@ class Proxy:
     def _accept(self, listener: socket.socket) -> None:
         while True:
             try:
-                client, _ = listener.accept()
+                client = listener.accept()[0]
                 server = socket.create_connection(self._target)
             except OSError:
                 return

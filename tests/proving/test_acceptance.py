@@ -5,9 +5,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from accounts import keys
 from config.chains import forget_chains
 from proving.models import FactsRegistry
-from proving.work import reject_overdue
+from proving.work import due, reject_overdue
 from queries.models import Batch, BatchStatus
 from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, waiting, work, work_until_done
 
@@ -165,6 +166,42 @@ def test_a_key_has_a_daily_budget_of_gas(service, key, costly, settings):
     assert work_until_done(submit(other, request(BOB, block=block - 1, fee=10**18))).status == BatchStatus.DONE
     Batch.objects.filter(api_key=key).update(created_at=timezone.now() - timedelta(days=1, seconds=1))
     assert work_until_done(submit(key, request(BOB, block=block - 2, fee=10**18))).status == BatchStatus.DONE
+
+
+def test_a_batch_never_costs_more_than_its_fee(service, key, costly):
+    """Accepted at the price of one moment, it waits when gas has become dear."""
+    batch = submit(key, request(ALICE, block=service.head(), fee=2 * 10**15))
+    service.rpc("evm_setAutomine", False)
+    accept_only()
+    batch.refresh_from_db()
+    assert batch.status == BatchStatus.ACCEPTED
+    service.rpc("anvil_setNextBlockBaseFeePerGas", hex(90 * 10**9))
+    service.mine()
+    work()
+    assert "more than its batch's fee" in waiting()[0]
+    service.rpc("anvil_setNextBlockBaseFeePerGas", hex(10**9))
+    service.mine()
+    service.rpc("evm_setAutomine", True)
+    assert work_until_done(batch, service).status == BatchStatus.DONE
+    work()
+    batch.refresh_from_db()
+    assert 0 < batch.spent <= batch.fee
+
+
+def test_a_user_has_one_budget_whatever_key_is_used(service, key, costly, settings):
+    settings.DAILY_GAS_BUDGET = 600_000
+    other = keys.issue(key.user, "another")
+    one = submit(key, request(ALICE, block=service.head(), fee=10**18))
+    two = submit(other, request(BOB, block=service.head(), fee=10**18))
+    accept_only()
+    one.refresh_from_db()
+    two.refresh_from_db()
+    assert {one.status, two.status} == {BatchStatus.ACCEPTED, BatchStatus.REJECTED}
+
+
+def accept_only() -> None:
+    for task in [task for task in due() if task.kind == "batch"]:
+        task()
 
 
 # --- Waiting ----------------------------------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ from django.core.management import CommandError, call_command
 from chains.devchain import DevChain
 from config.chains import forget_chains
 from proving.models import FactsRegistry, Transaction
+from queries.models import BatchStatus
 from tests.proving.chain_state import signer_nonce
-from tests.service import chains_toml
+from tests.service import ALICE, a_key, chains_toml, request, submit, work, work_until_done
 
 
 def deploy(*arguments) -> str:
@@ -36,6 +37,20 @@ def test_it_notices_that_no_code_is_at_the_recorded_address(service, settings, t
     new = FactsRegistry.objects.get().address
     assert new != old
     assert service.rpc("eth_getCode", new, "latest") != "0x"
+
+
+def test_replace_starts_over_on_a_development_chain_that_was_started_anew(service, settings, tmp_path):
+    service.mine(5)
+    work()
+    with DevChain() as fresh:
+        settings.CHAINS_FILE = chains_toml(tmp_path, fresh.url)
+        forget_chains()
+        with pytest.raises(CommandError, match="no code there"):
+            deploy(31337, 31337)
+        deploy(31337, 31337, "--replace")
+        assert fresh.rpc("eth_getCode", FactsRegistry.objects.get().address, "latest") != "0x"
+        fresh.mine(3)
+        assert work_until_done(submit(a_key(), request(ALICE, block=fresh.head()))).status == BatchStatus.DONE
 
 
 def test_replace_replaces_nothing_that_is_there(service):

@@ -1,10 +1,15 @@
 """The four steps, on a real chain that mines a block for each transaction."""
 
-import pytest
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
 
-from chains.rpc import RpcClient
+import pytest
+from django.utils import timezone
+
+from chains.rpc import RpcClient, RpcRefused
 from config.chains import forget_chains
-from proving.models import Transaction
+from proving.models import AccountProof, Transaction
 from queries.models import AccountField, Batch, BatchStatus, Block, Step, StepKind, StepStatus
 from tests.proving.chain_state import (
     ACCOUNT_PROVEN,
@@ -186,6 +191,57 @@ def test_it_rests_when_everything_is_final(service, key):
     work()
     assert Block.objects.get().due_at is None
     assert (Batch.objects.get(pk=batch.pk).status, waiting()) == (BatchStatus.DONE, [])
+
+
+def test_one_account_that_no_node_proves_holds_up_no_other(service, key, monkeypatch):
+    block = service.head()
+    bad, good = submit(key, request(ALICE, block=block)), submit(key, request(BOB, block=block))
+    honest = RpcClient.proofs
+
+    def lie_about_alice(*arguments):
+        answers: list[Any] = honest(*arguments)
+        return [replace(answer, nodes=answer.nodes[:-1]) if answer.address == ALICE else answer for answer in answers]
+
+    monkeypatch.setattr(RpcClient, "proofs", lie_about_alice)
+    assert work_until_done(good).status == BatchStatus.DONE
+    bad.refresh_from_db()
+    assert bad.status == BatchStatus.ACCEPTED
+    assert "does not verify" in waiting()[0]
+    monkeypatch.undo()
+    assert work_until_done(bad).status == BatchStatus.DONE
+
+
+def test_a_refusal_to_serve_a_proof_is_final_only_after_minutes(service, key, monkeypatch):
+    batch = submit(key, request(ALICE, block=service.head()))
+    refuse = RpcRefused(-32000, "missing trie node")
+    monkeypatch.setattr(RpcClient, "proofs", lambda *arguments: [refuse] * len(arguments[-1]))
+    for _ in range(8):
+        work()
+    batch.refresh_from_db()
+    assert batch.status == BatchStatus.ACCEPTED
+    assert "missing trie node" in waiting()[0]
+    Block.objects.update(refused_since=timezone.now() - timedelta(minutes=11))
+    work()
+    batch.refresh_from_db()
+    assert (batch.status, batch.rejection_code, batch.rejection_retryable) == (
+        BatchStatus.REJECTED,
+        "proof_unavailable",
+        True,
+    )
+
+
+def test_a_fact_that_differs_is_said_and_nothing_sent(service, key):
+    block = service.head()
+    work_until_done(submit(key, request(ALICE, block=block)))
+    AccountProof.objects.update(balance=1)
+    before = signer_nonce(service)
+    batch = submit(key, request(ALICE, block=block, props=["BALANCE"]))
+    for _ in range(5):
+        work()
+    batch.refresh_from_db()
+    assert batch.status == BatchStatus.IN_PROGRESS
+    assert "another value" in waiting()[0]
+    assert signer_nonce(service) == before
 
 
 def test_an_open_transaction_is_shown_on_its_step(service, key):

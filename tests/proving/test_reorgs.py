@@ -1,11 +1,19 @@
 """A reorganised chain takes steps, and DONE, visibly back until the block is final."""
 
-import pytest
+import contextlib
+from datetime import timedelta
+from typing import Any
 
+import pytest
+from django.utils import timezone
+
+from chains.header import Header
+from chains.rpc import RpcClient
 from proving.models import AccountProof, Transaction, TransactionState
-from queries.models import AccountField, BatchStatus, Block, Step, StepKind, StepStatus
+from proving.work import reject_overdue
+from queries.models import AccountField, Batch, BatchStatus, Block, Step, StepKind, StepStatus
 from tests.proving.chain_state import ACCOUNT_PROVEN, balance_at, events, field_on_chain
-from tests.service import ALICE, SIGNER, a_key, request, submit, work, work_until_done
+from tests.service import ALICE, SIGNER, a_key, expire_leases, request, submit, waiting, work, work_until_done
 
 
 @pytest.fixture
@@ -35,6 +43,54 @@ def test_done_is_taken_back_when_its_block_is_gone_and_reached_again(service, do
     assert len(events(service, ACCOUNT_PROVEN)) == 1
     # The same bytes under the same nonce: nothing was paid twice.
     assert Transaction.objects.exclude(to="").get().hash == first.versions.get().hash
+
+
+def test_a_node_that_lags_takes_nothing_back(service, done, monkeypatch):
+    heads = RpcClient.head, RpcClient.header
+
+    def one_behind(client: RpcClient, block: Any) -> Header | None:
+        header = heads[1](client, service.head() - 1 if block == "latest" else block)
+        return header if block == "finalized" or (header and header.number < service.head()) else None
+
+    monkeypatch.setattr(RpcClient, "head", lambda client: one_behind(client, "latest"))
+    monkeypatch.setattr(RpcClient, "header", one_behind)
+    work()
+    done.refresh_from_db()
+    assert done.status == BatchStatus.DONE
+    assert "is behind block" in waiting()[0]
+
+
+def test_done_is_watched_even_if_its_worker_was_killed_right_then(service, monkeypatch):
+    batch = submit(a_key(), request(ALICE, block=service.head()))
+
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("proving.pipeline._release", killed)
+    for _ in range(6):
+        with contextlib.suppress(KeyboardInterrupt):
+            work()
+        expire_leases()
+        Block.objects.update(due_at=timezone.now())
+        batch.refresh_from_db()
+        if batch.status == BatchStatus.DONE:
+            break
+    monkeypatch.undo()
+    assert batch.status == BatchStatus.DONE
+    service.rpc("anvil_reorg", 1, [])
+    service.rpc("evm_setAutomine", False)
+    work()
+    batch.refresh_from_db()
+    assert batch.status == BatchStatus.IN_PROGRESS
+
+
+def test_a_batch_that_was_done_gets_its_time_anew(service, done):
+    Batch.objects.update(deadline_at=timezone.now() - timedelta(seconds=1))
+    service.rpc("anvil_reorg", 1, [])
+    work()
+    reject_overdue()
+    done.refresh_from_db()
+    assert done.status != BatchStatus.REJECTED
 
 
 def test_the_cost_is_taken_back_too(service, done):

@@ -77,6 +77,7 @@ def test_a_retry_sends_the_same_bytes(mempool, batch):
     (first,) = sent_hashes(mempool)
     mempool.rpc("anvil_dropTransaction", first)
     assert not sent_hashes(mempool)
+    SignedTransaction.objects.update(broadcast_at=timezone.now() - timedelta(minutes=1))
     work()
     assert sent_hashes(mempool) == {first}
     assert the_transaction().versions.count() == 1
@@ -111,6 +112,84 @@ def test_fees_never_rise_above_the_cap(mempool, batch, settings):
         work()
     assert max(the_transaction().versions.values_list("max_fee_per_gas", flat=True)) <= highest * 1.2
     assert the_transaction().versions.count() == 2
+
+
+def test_fees_rise_with_the_market_and_not_for_ever_above_it(mempool, batch):
+    work()
+    work()
+    market = the_transaction().versions.get().max_fee_per_gas
+    for _ in range(30):
+        age()
+        work()
+    assert max(the_transaction().versions.values_list("max_fee_per_gas", flat=True)) <= 3 * market
+
+
+def test_only_the_lowest_open_nonce_gets_higher_fees(mempool, batch):
+    other = submit(a_key(BOB), request(ALICE, block=mempool.head() - 1))
+    work()
+    work()
+    lowest, highest = Transaction.objects.exclude(to="").order_by("nonce")
+    age()
+    work()
+    assert (lowest.versions.count(), highest.versions.count()) == (2, 1)
+    work_until_done(other, mempool)
+
+
+def test_at_a_high_gas_price_a_transaction_is_still_replaced_up_to_the_cap(mempool, batch):
+    work()
+    work()
+    first = the_transaction().versions.get()
+    mempool.rpc("anvil_setNextBlockBaseFeePerGas", hex(110 * 10**9))  # twice that is above the cap of 200 gwei
+    mempool.rpc("anvil_dropTransaction", first.hash)
+    mempool.mine()
+    age()
+    work()
+    newest = the_transaction().versions.order_by("-pk")[0]
+    assert newest.pk != first.pk
+    assert 110 * 10**9 < newest.max_fee_per_gas <= 200 * 10**9
+
+
+def test_a_signer_that_can_not_pay_for_all_it_has_promised_stops_and_says_so(service, batch):
+    service.rpc("anvil_setBalance", SIGNER, hex(2 * 10**16))
+    service.rpc("anvil_setNextBlockBaseFeePerGas", hex(80 * 10**9))
+    service.mine()
+    fresh = submit(a_key(BOB), request(ALICE, block=service.head()))
+    work()
+    assert "less than the" in Signer.objects.get().notice
+    assert not Transaction.objects.exclude(to="").exists()
+    service.rpc("anvil_setBalance", SIGNER, hex(10**18))
+    assert work_until_done(fresh).status == BatchStatus.DONE
+
+
+def test_pages_say_which_transaction_is_waited_for(mempool, batch):
+    work()
+    work()
+    work()
+    assert waiting() == [f"Waiting for transaction {the_transaction().versions.get().hash} to be mined."]
+
+
+def test_a_node_that_lags_is_no_reorg_and_no_stranger(service, batch, monkeypatch, caplog):
+    work_until_done(batch)
+    work()
+    tx = the_transaction()
+    assert tx.state == TransactionState.CONFIRMED
+    monkeypatch.setattr("chains.rpc.RpcClient.receipts", lambda _, hashes: [None] * len(hashes))
+    service.mine(5)
+    work()
+    tx.refresh_from_db()
+    assert tx.state == TransactionState.CONFIRMED
+    assert "reorganised" not in caplog.text
+    assert "isn't ours" not in caplog.text
+
+
+def test_an_empty_transaction_has_proven_nothing(mempool, batch):
+    work()
+    work()
+    progress.reject([batch.pk], code="deadline_exceeded", reason="Too late.", retryable=True)
+    work()
+    mempool.mine()
+    work()
+    assert (the_transaction().succeeded, the_transaction().state) == (False, TransactionState.CONFIRMED)
 
 
 def test_gas_above_the_cap_is_waited_for(service, batch, settings):

@@ -2,6 +2,7 @@
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from queries import progress
 from queries.models import Batch, Block, Query, StepKind
@@ -35,7 +36,7 @@ def test_what_clients_do_not_know_is_in_progress(batch, status):
 
 def test_it_says_what_the_batch_waits_for(batch, status):
     progress.accept(batch, estimated_gas=1)
-    Block.objects.update(waiting_for="The node is down.")
+    Block.objects.update(waiting_for="The node is down.", due_at=timezone.now())
     assert status(batch.pk).json() == {"queryStatus": "IN_PROGRESS", "info": ["The node is down."]}
 
 

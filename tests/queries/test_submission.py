@@ -245,8 +245,9 @@ def test_it_refuses_a_request_that_names_nothing(post):
         (("webhook",), {"url": "https://example.org"}),
         (("data", "31337", "timestamp:1700000000"), {"accounts": {ALICE: {"props": ["BALANCE"]}}}),
         (("data", "31337", "block:1", "accounts", "vitalik.eth"), {"props": ["BALANCE"]}),
+        (("data", "1"), {"block:1": {"accounts": {ALICE: {"props": ["BALANCE"]}}}}),
     ],
-    ids=["slots", "header", "webhook", "timestamp", "name"],
+    ids=["slots", "header", "webhook", "timestamp", "name", "other source chain"],
 )
 def test_it_says_what_is_not_supported_yet(post, path, value):
     body = request(ALICE, block=1)
@@ -270,6 +271,33 @@ def test_the_list_of_faults_is_bounded_and_their_number_told(post):
     response = post(request(*(f"0x{number}" for number in range(MAX_FAULTS_LISTED + 500)), block=1))
     assert len(response.json()["details"]) == MAX_FAULTS_LISTED
     assert f"{MAX_FAULTS_LISTED + 499} more" in response.json()["error"]
+
+
+def test_a_body_of_countless_faults_is_refused_without_naming_each(post, settings):
+    settings.MAX_QUERIES_PER_BATCH = 100
+    found = faults(post(request(*(f"0x{number}" for number in range(3000)), block=1)))
+    assert list(found) == [""]
+    assert "too many" in found[""][1]
+    body = request(ALICE, block=1, props=["BALANCE"] * 10_000)
+    assert len(faults(post(body))) == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"), [({"content-encoding": "gzip"}, 415), ({"transfer-encoding": "chunked"}, 411)]
+)
+def test_bodies_that_can_not_be_measured_are_refused_in_words(client: Client, key, headers, status):
+    response = client.generic(
+        "POST", "/submit-batch-query", b"", content_type="application/json", headers={**header(key), **headers}
+    )
+    assert response.status_code == status
+    assert response.json()["error"].startswith("The body")
+
+
+def test_browsers_can_read_errors_of_the_framework_too(client: Client):
+    response = client.delete("/submit-batch-query", headers={"origin": "https://dapp.example"})
+    assert response.status_code == 405
+    assert response.json()["code"] == "method_not_allowed"
+    assert response.headers["Access-Control-Allow-Origin"] == "*"
 
 
 def test_what_is_echoed_is_bounded(post):

@@ -1,0 +1,43 @@
+"""The log of what happened to a user's keys and sessions. It holds no key, and no client's whole address."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.http import HttpRequest
+from django.utils import timezone
+
+from accounts.client_address import client_network
+from accounts.models import AccountEvent, ApiKey, EventKind, User
+
+KEPT_DAYS = 90
+PAGE = 25
+
+
+@dataclass(frozen=True)
+class EventPage:
+    events: list[AccountEvent]  # newest first
+    older: int | None  # what to ask for the page after this one by; None at the end
+
+
+def record(request: HttpRequest, user: User, kind: EventKind, key: ApiKey | None = None, detail: str = "") -> None:
+    """Adds to the log, and drops from all logs what is older than `KEPT_DAYS`."""
+    now = timezone.now()
+    AccountEvent.objects.filter(at__lt=now - timedelta(days=KEPT_DAYS)).delete()
+    AccountEvent.objects.create(
+        user=user,
+        at=now,
+        kind=kind,
+        key_name=key.name if key else "",
+        key_ends=key.ends if key else "",
+        detail=detail,
+        client_network=client_network(request),
+    )
+
+
+def read(user: User, before: int | None = None, size: int = PAGE) -> EventPage:
+    """The events before the one of that id. Nothing that happens meanwhile moves them to another page."""
+    events = user.events.filter(at__gte=timezone.now() - timedelta(days=KEPT_DAYS)).order_by("-id")
+    if before is not None:
+        events = events.filter(id__lt=before)
+    found = list(events[: size + 1])
+    return EventPage(found[:size], older=found[size - 1].pk if len(found) > size else None)

@@ -1,0 +1,116 @@
+"""How often keys are used, counted in memory and written every few seconds.
+
+A write for each request would make every status poll wait for SQLite's one write lock, behind whatever batch is being
+stored. So a request only counts up here, and the first one after a write sets a timer for the next. The numbers are
+exact to the request, a few seconds late, and lose what a killed process had not written.
+"""
+
+import atexit
+import logging
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.db.models import F, Q, Sum
+from django.utils import timezone
+
+from accounts.models import ApiKey, KeyUse
+
+FLUSH_SECONDS = 5
+DAY, MONTH = timedelta(hours=24), timedelta(days=30)
+
+_log = logging.getLogger(__name__)
+_lock = threading.Lock()
+_requests: dict[tuple[int, datetime], int] = {}  # by key and hour
+_last_used: dict[int, datetime] = {}
+_timer: threading.Timer | None = None
+
+
+@dataclass(frozen=True)
+class Requests:
+    """Counts of whole hours: the day is the last 24, the month the last 720, each with the hour of now."""
+
+    day: int = 0
+    month: int = 0
+
+
+def note(key_id: int) -> None:
+    """One request came with the key. Touches no database."""
+    now = timezone.now()
+    with _lock:
+        hour = now.replace(minute=0, second=0, microsecond=0)
+        _requests[key_id, hour] = _requests.get((key_id, hour), 0) + 1
+        _last_used[key_id] = now
+        _set_timer()
+
+
+def flush() -> None:
+    """Writes what was counted in this process; what can't be written now is kept for the next time."""
+    with _lock:
+        requests, last_used = dict(_requests), dict(_last_used)
+        _requests.clear()
+        _last_used.clear()
+    if not requests:
+        return
+    try:
+        with transaction.atomic():
+            for (key_id, hour), count in requests.items():
+                _add(key_id, hour, count)
+            for key_id, at in last_used.items():
+                unnoted = Q(last_used_at=None) | Q(last_used_at__lt=at)
+                ApiKey.objects.filter(unnoted, pk=key_id).update(last_used_at=at)
+    except DatabaseError:
+        _log.warning("The use of %d keys could not be written; it is kept for later.", len(last_used), exc_info=True)
+        with _lock:
+            for slot, count in requests.items():
+                _requests[slot] = _requests.get(slot, 0) + count
+            for key_id, at in last_used.items():
+                _last_used.setdefault(key_id, at)
+            _set_timer()
+
+
+def requests_by_key(keys: Iterable[ApiKey]) -> dict[int, Requests]:
+    """By the key's id. A key without requests is missing."""
+    now = timezone.now()
+    rows = (
+        KeyUse.objects.filter(key__in=[key.pk for key in keys], hour__gt=now - MONTH)
+        .values("key_id")
+        .annotate(month=Sum("requests"), day=Sum("requests", filter=Q(hour__gt=now - DAY), default=0))
+    )
+    return {row["key_id"]: Requests(day=row["day"], month=row["month"]) for row in rows}
+
+
+def _add(key_id: int, hour: datetime, count: int) -> None:
+    row = KeyUse.objects.filter(key=key_id, hour=hour)
+    if row.update(requests=F("requests") + count):
+        return
+    # Once an hour: what nobody asks for any more goes.
+    KeyUse.objects.filter(key=key_id, hour__lte=hour - MONTH).delete()
+    try:
+        with transaction.atomic():
+            KeyUse.objects.create(key_id=key_id, hour=hour, requests=count)
+    except IntegrityError:  # Another process made the row since.
+        row.update(requests=F("requests") + count)
+
+
+def _set_timer() -> None:
+    global _timer  # noqa: PLW0603 (one per process, as the counts)
+    if _timer is None:
+        _timer = threading.Timer(FLUSH_SECONDS, _on_timer)
+        _timer.daemon = True  # The end of the process doesn't wait for it, but flushes.
+        _timer.start()
+
+
+def _on_timer() -> None:
+    global _timer  # noqa: PLW0603
+    with _lock:
+        _timer = None
+    try:
+        flush()
+    finally:
+        connection.close()  # It belongs to this thread, which ends here.
+
+
+atexit.register(flush)

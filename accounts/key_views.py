@@ -1,0 +1,207 @@
+"""The dashboard: one's API keys, what they were used for, and the log of what happened to them.
+
+A key itself is only in the answer to a POST that asks for it. Each address serves people and programs: see
+`accounts.answers`.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from pydantic import SecretStr
+
+from accounts import events, key_use, keys
+from accounts.answers import error_answer, given_in, signed_in, wants_json
+from accounts.models import ApiKey, EventKind, User
+from accounts.refused import Refused
+
+# How long the old key goes on when it is rotated. The first is the safe one: nothing breaks before it is noticed.
+OVERLAPS = {
+    "1d": ("for one day more", timedelta(days=1)),
+    "7d": ("for seven days more", timedelta(days=7)),
+    "1h": ("for one hour more", timedelta(hours=1)),
+    "now": ("not at all: it ends now", timedelta()),
+}
+
+_STATUS = {"malformed_request": 400, "too_large": 413, "malformed_name": 400, "malformed_overlap": 400}
+_CONFLICT = 409  # every other code
+_EVENTS_ON_DASHBOARD = 5
+_MAX_ID_DIGITS = 18
+
+
+@dataclass(frozen=True)
+class ShownKey:
+    """A key as the dashboard shows it, without the key itself."""
+
+    key: ApiKey
+    requests: key_use.Requests
+    can_be_shown: bool
+
+
+# --- Reading ----------------------------------------------------------------------------------------------------------
+
+
+@require_GET
+@signed_in
+def dashboard(request: HttpRequest, user: User) -> HttpResponse:
+    """One's address and keys, without the keys themselves."""
+    if wants_json(request):
+        return JsonResponse({"address": user.address, "keys": [_described(key) for key in _live_keys(user)]})
+    return _dashboard_page(request, user)
+
+
+@require_POST
+@signed_in
+def reveal_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
+    """The key itself: on the page, or as `{"apiKey"}`."""
+    key = _live_key(user, key_id)
+    secret = _secret(key)
+    if secret:
+        events.record(request, user, EventKind.KEY_SHOWN, key)
+    if not wants_json(request):
+        return _dashboard_page(request, user, revealed=key, secret=secret, status=200 if secret else 409)
+    if secret is None:
+        return error_answer(409, "key_lost", "The key can't be shown any more. It still works; a new one can be made.")
+    return JsonResponse({"apiKey": secret.get_secret_value()})
+
+
+@require_GET
+@signed_in
+def log(request: HttpRequest, user: User) -> HttpResponse:
+    """What happened to one's keys and sessions, newest first; `before` is where the page before ended."""
+    before = request.GET.get("before", "")
+    page = events.read(user, int(before) if re.fullmatch(f"[0-9]{{1,{_MAX_ID_DIGITS}}}", before) else None)
+    return render(request, "accounts/log.html", {"page": page, "days": events.KEPT_DAYS, "continued": bool(before)})
+
+
+# --- Making and ending ------------------------------------------------------------------------------------------------
+
+
+@require_POST
+@signed_in
+def new_key(request: HttpRequest, user: User) -> HttpResponse:
+    """One more key, of the `name` given. A program may leave the name out and gets a numbered one."""
+    try:
+        name = given_in(request)("name")
+        if not name and wants_json(request):
+            name = keys.free_name(user, "key")
+        key = keys.issue(user, name)
+    except Refused as refused:
+        if wants_json(request):
+            return _refused(refused)
+        status, name = _STATUS.get(refused.code, _CONFLICT), request.POST.get("name", "")
+        return _dashboard_page(request, user, error=refused.sentence, name=name, status=status)
+    events.record(request, user, EventKind.KEY_MADE, key)
+    return _made(request, key, f"The key {key.name} was made.")
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def rotate_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
+    """A page to choose the new key's `name` and the `overlap` (of `OVERLAPS`), and what it posts."""
+    key = _live_key(user, key_id)
+    context: dict[str, Any] = {"key": key, "overlaps": {word: text for word, (text, _) in OVERLAPS.items()}}
+    if request.method == "GET":
+        context |= {"name": keys.free_name(user, key.name), "overlap": next(iter(OVERLAPS))}
+        return render(request, "accounts/rotate_key.html", context)
+    try:
+        given = given_in(request)
+        new = keys.rotate(key, given("name"), _overlap(given("overlap")))
+    except Refused as refused:
+        if wants_json(request):
+            return _refused(refused)
+        context |= {name: request.POST.get(name, "") for name in ("name", "overlap")} | {"error": refused.sentence}
+        return render(request, "accounts/rotate_key.html", context, status=_STATUS.get(refused.code, _CONFLICT))
+    end = f"{key.ends_at:%Y-%m-%d %H:%M} UTC"
+    fate = f"ends {end}" if key.revoked_at is None else "has ended"
+    events.record(request, user, EventKind.KEY_ROTATED, key, f"It {fate}; {new.name} ({new.ends}) is in its place.")
+    return _made(request, new, f"The key {new.name} was made. {key.name} {fate}.")
+
+
+@require_http_methods(["GET", "POST"])
+@signed_in
+def revoke_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
+    """A page that asks whether the key shall end for good, and what it posts."""
+    key_use.flush()  # The page says when the key was last used.
+    key = _live_key(user, key_id)
+    if request.method == "GET":
+        return render(request, "accounts/revoke_key.html", {"shown": _shown([key])[0]})
+    if keys.revoke(key):
+        events.record(request, user, EventKind.KEY_REVOKED, key)
+    if wants_json(request):
+        return JsonResponse({"id": key.pk, "revoked": True})
+    messages.success(request, f"The key {key.name} was revoked. Requests with it are refused from now on.")
+    return redirect("accounts:dashboard")
+
+
+def _overlap(word: str) -> timedelta:
+    if word not in OVERLAPS:
+        raise Refused("malformed_overlap", f"The overlap must be one of {', '.join(OVERLAPS)}.")
+    return OVERLAPS[word][1]
+
+
+# --- Answers ----------------------------------------------------------------------------------------------------------
+
+
+def _dashboard_page(request: HttpRequest, user: User, *, status: int = 200, **context: Any) -> HttpResponse:
+    key_use.flush()  # What this process has counted shall not be missing from its own page.
+    shown = _shown(_live_keys(user))
+    context |= {
+        "shown_keys": shown,
+        "max_keys": keys.MAX_KEYS,
+        "log": events.read(user, size=_EVENTS_ON_DASHBOARD),
+        "days": events.KEPT_DAYS,
+        "base_url": settings.BASE_URL,
+    }
+    return render(request, "accounts/dashboard.html", context, status=status)
+
+
+def _made(request: HttpRequest, key: ApiKey, sentence: str) -> HttpResponse:
+    if wants_json(request):
+        return JsonResponse(_described(key), status=201)
+    messages.success(request, sentence)
+    return HttpResponseRedirect(f"{reverse('accounts:dashboard')}#key-{key.pk}")
+
+
+def _refused(refused: Refused) -> JsonResponse:
+    return error_answer(_STATUS.get(refused.code, _CONFLICT), refused.code, refused.sentence)
+
+
+def _live_keys(user: User) -> list[ApiKey]:
+    return list(user.api_keys.live(timezone.now()))
+
+
+def _live_key(user: User, key_id: int) -> ApiKey:
+    key = next((key for key in _live_keys(user) if key.pk == key_id), None)
+    if key is None:
+        raise Http404
+    return key
+
+
+def _shown(live: list[ApiKey]) -> list[ShownKey]:
+    requests = key_use.requests_by_key(live)
+    return [ShownKey(key, requests.get(key.pk, key_use.Requests()), keys.reveal(key) is not None) for key in live]
+
+
+def _secret(key: ApiKey) -> SecretStr | None:
+    # A debug page shows local variables and template contexts: this one shows asterisks.
+    value = keys.reveal(key)
+    return SecretStr(value) if value else None
+
+
+def _described(key: ApiKey) -> dict[str, int | str | None]:
+    return {
+        "id": key.pk,
+        "name": key.name,
+        "prefix": key.prefix,
+        "lastFour": key.last_four,
+        "endsAt": key.ends_at.isoformat() if key.ends_at else None,
+    }

@@ -1,0 +1,46 @@
+"""What a rejection means for who submitted the batch, by its stable code."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Advice:
+    happened: str
+    do: str
+
+
+_ADVICE = {
+    "block_too_old": Advice(
+        "The block is older than the blocks whose hashes the destination chain can vouch for, so nothing about it can "
+        "be proven there.",
+        "Ask for a newer block. Submit soon after you have chosen it: a block ages while a batch waits.",
+    ),
+    "block_too_far_ahead": Advice(
+        "The block does not exist yet, and a batch waits only for blocks that come soon.",
+        "Check the block number. If it is right, send the same batch again when the chain is nearer to it.",
+    ),
+    "fee_too_low": Advice(
+        "Gas would have cost more than the fee that the batch offered. Nothing was spent.",
+        "Send it again with a higher fee, or when gas is cheaper. The fee is only the most that it may cost.",
+    ),
+    "budget_exceeded": Advice(
+        "Your batches have used up the gas that they may cause in 24 hours, or this one would go beyond it.",
+        "Send it again when earlier batches are more than 24 hours old, or ask for fewer accounts.",
+    ),
+    "proof_unavailable": Advice(
+        "No node of the source chain serves proofs at this block. Many nodes keep the state of recent blocks only.",
+        "Ask for a newer block, or ask the operator of this service for a node that keeps older state.",
+    ),
+    "deadline_exceeded": Advice(
+        "Every batch has a deadline, and this one could not be proven before it.",
+        "Look at the last error of its steps. When what it waited for is in order again, send the same batch again.",
+    ),
+}
+_OTHER = Advice(
+    "The batch could not be proven for the reason above.",
+    "Read the reason above; if it does not help, give the batch's identifier and the code to the operator.",
+)
+
+
+def advice(code: str) -> Advice:
+    return _ADVICE.get(code, _OTHER)

@@ -1,0 +1,105 @@
+// Shows and copies keys without a page of their own. A key is asked for when somebody wants it, is seen for a minute,
+// and is gone once the page is left; copying puts it into the clipboard alone.
+
+const SHOWN_MS = 60_000;
+
+for (const code of document.querySelectorAll("[data-revealed]")) {
+  // The server showed this one, to a post from before this script was there.
+  const hide = () => (code.textContent = code.dataset.ends);
+  setTimeout(hide, SHOWN_MS);
+  whenLeft(hide);
+}
+for (const form of document.querySelectorAll("form[data-reveal]")) prepare(/** @type {HTMLFormElement} */ (form));
+
+/** @param {HTMLFormElement} form */
+function prepare(form) {
+  const code = form.closest("section").querySelector("[data-key]");
+  const status = form.querySelector("[data-status]");
+  const showButton = form.querySelector("[data-show]");
+  const copyButton = form.querySelector("[data-copy]");
+  let timer = 0;
+
+  function hide() {
+    if (!timer) return;
+    clearTimeout(timer);
+    timer = 0;
+    code.textContent = code.dataset.ends;
+    showButton.textContent = "Show";
+    status.textContent = "Hidden again.";
+  }
+
+  async function show() {
+    code.textContent = await reveal(form);
+    showButton.textContent = "Hide";
+    status.textContent = "Shown for a minute.";
+    timer = setTimeout(hide, SHOWN_MS);
+  }
+
+  async function copy() {
+    const key = reveal(form);
+    // The promise is handed over as it is, because some browsers let only the click itself begin to copy.
+    await navigator.clipboard.write([
+      new ClipboardItem({ "text/plain": key.then((text) => new Blob([text], { type: "text/plain" })) }),
+    ]);
+    status.textContent = "Copied.";
+  }
+
+  /** @param {() => Promise<void>} act */
+  async function attempt(act) {
+    showButton.disabled = copyButton.disabled = true;
+    const focused = document.activeElement;
+    try {
+      await act();
+    } catch (error) {
+      status.textContent = error instanceof Failure ? error.message : "The browser didn't let this page copy. Show the key, then copy it yourself.";
+    }
+    showButton.disabled = copyButton.disabled = false;
+    if (focused === showButton || focused === copyButton) focused.focus();
+  }
+
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (timer) hide();
+    else attempt(show);
+  });
+  copyButton.addEventListener("click", () => attempt(copy));
+  copyButton.hidden = !navigator.clipboard?.write; // only on https and on one's own machine
+  whenLeft(hide);
+}
+
+/** @param {() => void} act */
+function whenLeft(act) {
+  window.addEventListener("pagehide", act);
+  document.addEventListener("visibilitychange", () => document.hidden && act());
+}
+
+class Failure extends Error {}
+
+/**
+ * @param {HTMLFormElement} form
+ * @returns {Promise<string>} the key
+ */
+async function reveal(form) {
+  let answer;
+  try {
+    answer = await fetch(form.action, {
+      method: "POST",
+      headers: { Accept: "application/json", "X-CSRFToken": form.elements.csrfmiddlewaretoken.value },
+      cache: "no-store",
+    });
+  } catch {
+    throw new Failure("This service can't be reached. Check your connection, then try again.");
+  }
+  const content = await answer.json().catch(() => null);
+  if (answer.ok && content?.apiKey) return content.apiKey;
+  switch (answer.status) {
+    case 401:
+      throw new Failure("You are no longer signed in. Reload the page.");
+    case 403: // The form's token is that of an earlier session.
+      throw new Failure("This page has been open for too long. Reload it, then try again.");
+    case 404:
+      throw new Failure("This key has ended. Reload the page.");
+    default:
+      throw new Failure(content?.error ?? `This service answered with error ${answer.status}. Try again in a moment.`);
+  }
+}

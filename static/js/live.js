@@ -1,0 +1,97 @@
+// Keeps a batch's page up to date: asks as often as the page says, stops when it says no more, and when told to.
+
+import { span } from "./times.js";
+
+const LONGEST_PAUSE = 30; // seconds between tries while the connection is lost
+
+const bar = document.getElementById("live");
+if (bar && document.getElementById("batch")?.dataset.pollSeconds) follow(bar);
+
+/** @param {HTMLElement} bar with the button that pauses and the time of the last answer */
+function follow(bar) {
+  const button = /** @type {HTMLElement} */ (document.getElementById("pause"));
+  const updated = /** @type {HTMLElement} */ (document.getElementById("updated"));
+  const lost = /** @type {HTMLElement} */ (document.getElementById("lost"));
+  const announcement = /** @type {HTMLElement} */ (document.getElementById("announcement"));
+  const batch = () => /** @type {HTMLElement} */ (document.getElementById("batch"));
+
+  let answeredAt = Date.now();
+  let failures = 0;
+  let paused = false;
+  let timer = 0;
+  let said = batch().dataset.announcement;
+
+  // What the reader has opened, and what a button has brought, is theirs; a refresh leaves it as it is.
+  Idiomorph.defaults.callbacks.beforeAttributeUpdated = (name, element) =>
+    !(name === "open" && element instanceof HTMLDetailsElement);
+  Idiomorph.defaults.callbacks.beforeNodeMorphed = (element) =>
+    !(element instanceof HTMLElement && "keep" in element.dataset);
+  Idiomorph.defaults.ignoreActiveValue = true;
+
+  function schedule() {
+    clearTimeout(timer);
+    const seconds = Number(batch().dataset.pollSeconds);
+    if (!seconds) return stop();
+    if (!paused) timer = setTimeout(refresh, 1000 * Math.min(LONGEST_PAUSE, seconds * 2 ** failures));
+  }
+
+  function refresh() {
+    // A page that nobody looks at asks again when somebody does.
+    if (!paused && !document.hidden) htmx.trigger(batch(), "refresh");
+  }
+
+  function stop() {
+    bar.hidden = true;
+    lost.hidden = true;
+    clearInterval(clock);
+  }
+
+  function showAge() {
+    const age = span(Math.floor((Date.now() - answeredAt) / 1000));
+    updated.textContent = age;
+    if (failures) lost.querySelector("span").textContent = age;
+  }
+
+  /** @param {string} why a sentence */
+  function showLost(why) {
+    if (lost.hidden) {
+      // Written once, so that it is read out once; only the age in it goes on.
+      lost.replaceChildren(`${why} Trying again. What you see is `, document.createElement("span"), " old.");
+      lost.querySelector("span").ariaHidden = "true";
+    }
+    lost.hidden = false;
+  }
+
+  document.addEventListener("htmx:afterRequest", (event) => {
+    const { elt, xhr, successful } = event.detail;
+    if (elt.id !== "batch") return;
+    if (successful) {
+      failures = 0;
+      answeredAt = Date.now();
+      lost.hidden = true;
+    } else {
+      failures += 1;
+      showLost(xhr.status ? `This service answers with an error (${xhr.status}).` : "The connection to this service is lost.");
+    }
+    showAge();
+    schedule();
+  });
+
+  document.addEventListener("htmx:afterSettle", () => {
+    const now = batch().dataset.announcement;
+    if (now !== said) announcement.textContent = said = now ?? "";
+    schedule();
+  });
+
+  document.addEventListener("visibilitychange", refresh);
+  button.addEventListener("click", () => {
+    paused = !paused;
+    button.textContent = paused ? "Resume updates" : "Pause updates";
+    clearTimeout(timer);
+    refresh();
+  });
+
+  const clock = setInterval(showAge, 250);
+  bar.hidden = false;
+  schedule();
+}

@@ -1,0 +1,34 @@
+// Durations that go on: the server wrote them as they were, and this counts on from there by the server's clock.
+
+const stated = document.querySelector("[data-now]")?.getAttribute("data-now");
+const ahead = stated ? Date.parse(stated) - Date.now() : 0; // of this machine's clock, in milliseconds
+
+/** Seconds since an ISO 8601 time. @param {string} time */
+const secondsSince = (time) => Math.floor((Date.now() + ahead - Date.parse(time)) / 1000);
+
+/** A length of time in its two largest units, as the server writes it. @param {number} seconds */
+export function span(seconds) {
+  const s = Math.max(0, seconds);
+  if (s >= 86400) return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
+  if (s >= 3600) return `${Math.floor(s / 3600)} h ${Math.floor((s % 3600) / 60)} min`;
+  return s >= 60 ? `${Math.floor(s / 60)} min ${s % 60} s` : `${s} s`;
+}
+
+/** @param {Element} element @param {string} text */
+function write(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function tick() {
+  for (const element of document.querySelectorAll("[data-since]")) {
+    write(element, span(secondsSince(element.getAttribute("data-since") ?? "")));
+  }
+  for (const element of document.querySelectorAll("[data-until]")) {
+    const left = -secondsSince(element.getAttribute("data-until") ?? "");
+    write(element, left > 0 ? `in ${span(left)}` : "now");
+  }
+}
+
+tick();
+setInterval(tick, 1000);
+document.addEventListener("htmx:afterSettle", tick);

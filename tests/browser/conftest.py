@@ -1,0 +1,167 @@
+"""A real browser before the real pages: one Chromium and one server for all browser tests.
+
+A page fails its test if it logs an error, throws, breaks the content security policy, or asks another host.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings as project_settings
+from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
+from django.contrib.sessions.backends.db import SessionStore
+from django.test import override_settings
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request, sync_playwright
+
+from accounts import keys
+from accounts.models import User
+from tests.accounts.wallets import ALICE
+from tests.browser.wallet import Wallet
+from tests.service import chains_toml
+
+DEAD_NODE = "http://127.0.0.1:1"  # Nothing listens on port 1.
+NARROW, WIDE = {"width": 320, "height": 640}, {"width": 1280, "height": 800}
+TIMEOUT = 10_000  # milliseconds until an expectation has failed
+
+_AXE = Path(__file__).parents[2] / "node_modules" / "axe-core" / "axe.min.js"
+_WCAG = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def empty_static_root(tmp_path_factory) -> Iterator[None]:
+    """The server warns at its start if the folder of collected files is missing. It serves them from where they are."""
+    with override_settings(STATIC_ROOT=str(tmp_path_factory.mktemp("static"))):
+        yield
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.fail("Browser tests need Chromium: as root, apt-get install chromium.")
+    arguments = (
+        "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+        "--disable-component-update --disable-sync"
+    )
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        sync_playwright() as playwright,
+        playwright.chromium.launch(executable_path=chromium, args=arguments.split()) as browser,
+    ):
+        # Playwright's loop runs in this thread, where Django would refuse to touch the database.
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        yield browser
+
+
+@pytest.fixture
+def site(live_server, settings: Any, tmp_path: Path) -> Any:
+    """The server's address, with sign-in bound to it. Its one chain has no node, unless a test configures others."""
+    settings.BASE_URL = str(live_server.url)
+    settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE)
+    return settings.BASE_URL
+
+
+@pytest.fixture
+def open_context(browser: Browser, site: str) -> Iterator[Callable[..., BrowserContext]]:
+    """Opens a browser profile of its own; takes Playwright's options, such as `color_scheme` or `viewport`."""
+    contexts: list[BrowserContext] = []
+    faults: list[str] = []
+
+    def watch(page: Page) -> None:
+        page.on("pageerror", lambda error: faults.append(f"Thrown on {page.url}: {error}"))
+        page.on("console", lambda message: faults.extend(_console_fault(message)))
+
+    def requested(request: Request) -> None:
+        if not request.url.startswith((f"{site}/", "data:", "blob:")):
+            faults.append(f"A request to another host: {request.url}")
+
+    def open_context(**options: Any) -> BrowserContext:
+        context = browser.new_context(base_url=site, **{"viewport": WIDE} | options)
+        context.set_default_timeout(TIMEOUT)
+        context.on("page", watch)
+        context.on("request", requested)
+        contexts.append(context)
+        return context
+
+    yield open_context
+    for context in contexts:
+        context.close()
+    assert faults == []
+
+
+@pytest.fixture
+def context(open_context: Callable[..., BrowserContext]) -> BrowserContext:
+    return open_context()
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Page:
+    """A wide page of somebody who is not signed in."""
+    return context.new_page()
+
+
+@pytest.fixture
+def wallet() -> Wallet:
+    """Alice's wallet; `wallet.put_into(context)` installs it."""
+    return Wallet()
+
+
+@pytest.fixture
+def sign_in_as(site: str) -> Callable[..., User]:
+    """Signs a browser profile in without a wallet, for tests of what comes after. The user has a first key."""
+
+    def sign_in_as(context: BrowserContext, address: str = ALICE.address) -> User:
+        user = User.objects.for_address(address)
+        keys.issue_first(user)
+        session = SessionStore()
+        session[SESSION_KEY] = str(user.pk)
+        session[BACKEND_SESSION_KEY] = project_settings.AUTHENTICATION_BACKENDS[0]
+        session[HASH_SESSION_KEY] = user.get_session_auth_hash()
+        session.create()
+        assert session.session_key
+        context.add_cookies([{"name": project_settings.SESSION_COOKIE_NAME, "value": session.session_key, "url": site}])
+        return user
+
+    return sign_in_as
+
+
+def axe_violations(page: Page) -> list[str]:
+    """What axe-core finds wrong on the page by WCAG 2.2 A and AA and its best practices; each with its first places."""
+    if not page.evaluate("typeof axe === 'object'"):
+        page.evaluate(_AXE.read_text())
+    options = json.dumps({"runOnly": {"type": "tag", "values": _WCAG}, "resultTypes": ["violations"]})
+    found = page.evaluate(f"axe.run(document, {options})")
+    return [
+        f"{violation['id']}: {violation['help']}: {[node['html'][:200] for node in violation['nodes'][:3]]}"
+        for violation in found["violations"]
+    ]
+
+
+def faults_for_anybody(page: Page) -> list[str]:
+    """What is wrong with the page as it is now, in light and dark, at 320 px and wide. It stays light and wide."""
+    faults = []
+    for scheme, size in [("dark", NARROW), ("dark", WIDE), ("light", NARROW), ("light", WIDE)]:
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # a literal type
+        page.set_viewport_size(size)  # type: ignore[arg-type]  # a typed dictionary of the same keys
+        found = axe_violations(page) + (["It must be scrolled sideways."] if overflows(page) else [])
+        faults += [f"{scheme}, {size['width']} px: {fault}" for fault in found]
+    return faults
+
+
+def overflows(page: Page) -> bool:
+    """Whether the page must be scrolled sideways (WCAG 2.2, 1.4.10 Reflow)."""
+    return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
+
+
+def _console_fault(message: ConsoleMessage) -> list[str]:
+    # Chromium and htmx report every request that failed; what the page makes of it is the test's business.
+    reports = ("Failed to load resource", "Response Status Error Code", "htmx:afterRequest", "htmx:sendError")
+    if message.type != "error" or message.text.startswith(reports):
+        return []
+    with suppress(Error):
+        return [f"Console of {message.page.url if message.page else '?'}: {message.text}"]
+    return [f"Console: {message.text}"]

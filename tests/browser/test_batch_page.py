@@ -1,0 +1,350 @@
+"""A batch's page in a real browser: it follows a real worker on a real chain, and nothing of the reader's is lost."""
+
+import gzip
+import json
+import re
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from playwright.sync_api import BrowserContext, Page, expect
+
+from chains.devchain import DevChain
+from config import chains as configured
+from proving.deployment import deploy
+from queries import progress
+from queries.models import Batch, Block, Step, StepKind
+from tests.browser.conftest import NARROW, TIMEOUT, WIDE, axe_violations, overflows
+from tests.explorer.batches import (
+    HASH,
+    a_batch,
+    accept,
+    beat,
+    complete,
+    finish,
+    many_accounts,
+    mine,
+    path,
+    queries_of,
+    send,
+    settle,
+)
+from tests.proving.test_worker import a_worker
+from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+REORGANISED = "Chain 31337 was reorganised: block 14 is another one now."
+
+
+@pytest.fixture(autouse=True)
+def patience() -> None:
+    expect.set_options(timeout=TIMEOUT)
+
+
+@pytest.fixture
+def service(site: str, settings: Any, tmp_path: Path) -> Iterator[DevChain]:
+    """A chain with two blocks a second, which the server knows."""
+    with DevChain(block_seconds=0.5) as chain:
+        chain.mine(5)
+        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+        configured.forget_chains()
+        deploy(31337, 31337)
+        yield chain
+
+
+# --- With a worker and a chain ----------------------------------------------------------------------------------------
+
+
+def test_the_page_of_a_submitted_batch_reaches_done_without_reloading(service: DevChain, page: Page):
+    batch = submit(a_key(), request(BOB, block=service.head()))
+    page.goto(path(batch))
+    page.evaluate("window.neverReloaded = true")
+    status = page.locator(".headline .status")
+    expect(status).to_have_text("RECEIVED")
+    with a_worker():
+        expect(status).to_have_text("DONE", timeout=30_000)
+        expect(page.locator("li.COMPLETED")).to_have_count(4)
+        expect(page).to_have_title(re.compile("^DONE"))
+        expect(page.locator("#announcement")).to_have_text("The batch is DONE: 4 of 4 steps completed.")
+        page.get_by_role("button", name="Read it from the chain now").click()
+        expect(page.locator(".reading")).to_contain_text("the registry answers as proven.")
+        # The answer stays when the page goes on to what is final, and then nothing is asked any more.
+        expect(page.locator("#live")).to_be_hidden(timeout=30_000)
+        expect(page.locator(".reading")).to_contain_text("the registry answers as proven.")
+    assert page.evaluate("window.neverReloaded")
+
+
+def test_a_reorg_is_seen_as_what_it_is(service: DevChain, page: Page):
+    batch = submit(a_key(), request(BOB, block=service.head()))
+    page.goto(path(batch))
+    status = page.locator(".headline .status")
+    with a_worker():
+        expect(status).to_have_text("DONE", timeout=30_000)
+        service.rpc("evm_setIntervalMining", 0)
+        at = Step.objects.get(kind=StepKind.ACCOUNT_ACCUMULATED).transaction_hash
+        mined = int(service.rpc("eth_getTransactionReceipt", at)["blockNumber"], 16)
+        service.rpc("anvil_reorg", service.head() - mined + 1, [])
+        expect(status).to_have_text("IN_PROGRESS", timeout=20_000)
+        expect(page.locator(".summary .went-back")).to_contain_text("Chain 31337 was reorganised")
+        expect(page.locator("#announcement")).to_contain_text("The batch went back.")
+        service.rpc("evm_setIntervalMining", 1)
+        expect(status).to_have_text("DONE", timeout=30_000)
+        expect(page.locator(".summary .went-back")).to_contain_text("have run again since")
+
+
+# --- Without a chain: what the page makes of its rows -----------------------------------------------------------------
+
+
+def poll_fast(page: Page) -> None:
+    """The page asks at once, as it would in two seconds."""
+    page.evaluate("htmx.trigger('#batch', 'refresh')")
+
+
+def test_a_rejected_batch_is_read_and_asks_no_more(page: Page):
+    batch = a_batch()
+    accept(batch)
+    progress.reject([batch.pk], code="block_too_old", reason="Block 12 is too old.", retryable=False)
+    page.goto(path(batch))
+    expect(page.locator(".summary")).to_contain_text("Ask for a newer block.")
+    expect(page.locator(".summary")).to_contain_text("Sending the same again will not help.")
+    expect(page.locator("#live")).to_have_count(0)
+
+
+def test_pausing_stops_the_page_and_resuming_asks_at_once(page: Page):
+    beat()
+    batch = a_batch()
+    polls: list[str] = []
+    page.on("request", lambda request: polls.append(request.url) if "version=" in request.url else None)
+    page.goto(path(batch))
+    page.get_by_role("button", name="Pause updates").click()
+    accept(batch)
+    with page.expect_request(re.compile("version=")) as resumed:
+        # Longer than a poll takes to come: nothing may be asked meanwhile.
+        page.wait_for_timeout(2500)
+        assert polls == []
+        expect(page.locator(".headline .status")).to_have_text("RECEIVED")
+        page.get_by_role("button", name="Resume updates").click()
+    assert resumed.value.url == polls[0]
+    expect(page.locator(".headline .status")).to_have_text("ACCEPTED")
+
+
+def test_a_lost_connection_is_said_and_so_is_that_it_is_back(page: Page, context: BrowserContext):
+    batch = a_batch()
+    page.goto(path(batch))
+    lost = page.locator("#lost")
+    expect(lost).to_be_hidden()
+    context.set_offline(True)
+    expect(lost).to_contain_text("The connection to this service is lost. Trying again. What you see is ")
+    accept(batch)
+    context.set_offline(False)
+    expect(lost).to_be_hidden(timeout=20_000)
+    expect(page.locator(".headline .status")).to_have_text("ACCEPTED")
+
+
+def test_a_server_that_fails_is_said(page: Page):
+    batch = a_batch()
+    page.goto(path(batch))
+    page.route(re.compile("version="), lambda route: route.fulfill(status=503, body="no"))
+    expect(page.locator("#lost")).to_contain_text("This service answers with an error (503).")
+
+
+def test_focus_scroll_open_details_and_what_was_typed_survive_a_refresh(page: Page):
+    beat()
+    batch = a_batch()
+    finish(batch)
+    page.goto(path(batch))
+    page.locator("#submitted summary").click()
+    details = page.locator("details[id^=calls]").first
+    details.locator("summary").click()
+    button = page.get_by_role("button", name="Read it from the chain now")
+    button.focus()
+    page.evaluate("scrollTo(0, 300)")
+    before = page.evaluate("scrollY")
+    Batch.objects.update(gas_used=12_345)
+    poll_fast(page)
+    expect(page.get_by_text("12,345 gas")).to_be_visible()
+    expect(button).to_be_focused()
+    expect(details).to_have_attribute("open", "")
+    expect(page.locator("#submitted")).to_have_attribute("open", "")
+    assert page.evaluate("scrollY") == before > 0
+
+
+def test_what_was_typed_to_find_an_account_survives_a_refresh(page: Page):
+    beat()
+    batch = a_batch(*many_accounts(20))
+    page.goto(path(batch))
+    page.locator("#account").fill("0xabc")
+    page.get_by_role("button", name="Find").focus()
+    accept(batch)
+    poll_fast(page)
+    expect(page.locator(".headline .status")).to_have_text("ACCEPTED")
+    expect(page.locator("#account")).to_have_value("0xabc")
+
+
+def test_one_change_is_announced_once_and_an_unchanged_poll_not_at_all(page: Page):
+    beat()
+    batch = a_batch()
+    page.goto(path(batch))
+    page.evaluate("""() => {
+      window.said = [];
+      const watched = document.getElementById("announcement");
+      new MutationObserver(() => said.push(watched.textContent)).observe(watched, {childList: true});
+    }""")
+    changes: list[Callable[[], None]] = [
+        lambda: None,
+        lambda: accept(batch),
+        lambda: progress.note_failure(queries_of(batch), "Down."),
+    ]
+    for change in changes:
+        change()
+        with page.expect_response(re.compile("version=")):
+            poll_fast(page)
+    expect(page.get_by_text("Last error: Down.")).to_be_visible()
+    assert page.evaluate("said") == ["The batch is ACCEPTED: 0 of 4 steps completed."]
+
+
+def test_times_go_on_by_themselves(page: Page):
+    beat()
+    batch = a_batch()
+    accept(batch)
+    now = timezone.now()
+    Block.objects.update(
+        waiting_for="The node is down.", failing_since=now - timedelta(seconds=57), due_at=now + timedelta(hours=1)
+    )
+    page.goto(path(batch))
+    expect(page.locator(".wait")).to_contain_text(re.compile(r"It has been so for 1 min \d s; next try in 59 min"))
+    expect(page.locator("#updated")).to_have_text(re.compile("[1-9] s"))
+
+
+def test_copying_gives_the_whole_value_where_only_its_ends_are_shown(open_context: Callable[..., BrowserContext]):
+    context = open_context(viewport=NARROW, permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.goto(path(a_batch()))
+    shown = page.locator(".hex .start").first
+    assert shown.evaluate("element => element.scrollWidth > element.clientWidth")
+    page.get_by_role("button", name="Copy the account's address").click()
+    expect(page.get_by_text("Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == ALICE
+    page.locator("#submitted summary").click()
+    page.get_by_role("button", name="Copy the request").click()
+    expect(page.get_by_text("Copied")).to_have_count(2)
+    assert json.loads(page.evaluate("navigator.clipboard.readText()")) == request(ALICE, block=12)
+
+
+def test_the_keyboard_alone_pauses_opens_and_copies(open_context: Callable[..., BrowserContext]):
+    context = open_context(permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    batch = a_batch()
+    page.goto(path(batch))
+
+    def tab_to(name: str) -> None:
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            if page.evaluate("document.activeElement.ariaLabel || document.activeElement.textContent").strip() == name:
+                return
+        raise AssertionError(f"no way to {name!r} by the Tab key")
+
+    tab_to("Copy the batch's identifier")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == batch.pk
+    tab_to("Pause updates")
+    page.keyboard.press("Space")
+    expect(page.get_by_role("button", name="Resume updates")).to_be_focused()
+    tab_to("The request as JSON")
+    page.keyboard.press("Enter")
+    expect(page.locator("#submitted-json")).to_be_visible()
+
+
+def test_everything_is_readable_without_javascript(open_context: Callable[..., BrowserContext]):
+    page = open_context(java_script_enabled=False, viewport=NARROW).new_page()
+    batch = a_batch()
+    finish(batch)
+    page.goto(path(batch))
+    expect(page.locator(".hex .value").first).to_have_text(ALICE)
+    shown = page.locator(".hex .start").first
+    assert not shown.evaluate("element => element.scrollWidth > element.clientWidth")
+    assert page.get_by_role("button", name="Copy").count() == 0
+    expect(page.get_by_text("Reload the page to see how far it is now.")).to_be_visible()
+    page.get_by_role("button", name="Read it from the chain now").click()
+    expect(page.locator(".reading")).to_contain_text("The chain could not be read.")
+
+
+# --- For everybody ----------------------------------------------------------------------------------------------------
+
+
+def waiting() -> Batch:
+    batch = a_batch()
+    accept(batch)
+    now = timezone.now()
+    progress.note_failure(queries_of(batch), "The node is down.")
+    Block.objects.update(waiting_for="The node is down.", failing_since=now, due_at=now + timedelta(seconds=8))
+    return batch
+
+
+def running() -> Batch:
+    batch = a_batch(ALICE, BOB)
+    accept(batch)
+    Block.objects.update(hash=HASH)
+    complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
+    mine(send(batch), block=14)
+    return batch
+
+
+def reorged() -> Batch:
+    batch = a_batch()
+    finish(batch)
+    progress.reopen(queries_of(batch), StepKind.HEADER_ACCUMULATED, reason=REORGANISED)
+    return batch
+
+
+def rejected() -> Batch:
+    batch = a_batch()
+    progress.reject([batch.pk], code="fee_too_low", reason="The fee is too low.", retryable=True)
+    return batch
+
+
+def done() -> Batch:
+    batch = a_batch(props=["BALANCE", "NONCE", "CODE_HASH"])
+    finish(batch)
+    settle(batch)
+    return batch
+
+
+def thousands() -> Batch:
+    batch = a_batch(*many_accounts(2000))
+    accept(batch)
+    return batch
+
+
+@pytest.mark.parametrize("state", [waiting, running, reorged, rejected, done, thousands])
+def test_nobody_is_kept_out_of_a_batch_s_page(open_context: Callable[..., BrowserContext], state: Callable[[], Batch]):
+    url = path(state())
+    for scheme, viewport in (("light", WIDE), ("dark", NARROW)):
+        page = open_context(color_scheme=scheme, viewport=viewport).new_page()
+        page.goto(url)
+        for summary in page.locator("summary").all():
+            summary.click()
+        assert axe_violations(page) == []
+        assert not overflows(page)
+
+
+def test_the_first_load_is_small(open_context: Callable[..., BrowserContext]):
+    finished, large = done(), thousands()
+    for batch in (finished, large):
+        context = open_context()
+        assert weight(context, path(batch)) < 120_000
+
+
+def weight(context: BrowserContext, url: str) -> int:
+    """Bytes of the page and all that it loads, compressed as a server would (gzip)."""
+    page = context.new_page()
+    bodies: list[bytes] = []
+    page.on("response", lambda response: bodies.append(response.body()))
+    page.goto(url, wait_until="networkidle")
+    assert len(bodies) > 2
+    return sum(len(gzip.compress(body)) for body in bodies)

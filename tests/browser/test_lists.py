@@ -1,0 +1,92 @@
+"""The home page and the lists of batches in a real browser."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from accounts.models import User
+from queries import progress
+from queries.models import Batch
+from tests.browser.conftest import NARROW, WIDE, axe_violations, overflows
+from tests.browser.test_batch_page import weight
+from tests.explorer.batches import a_batch, accept, path
+from tests.service import ALICE
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SignIn = Callable[..., User]
+
+
+def test_a_visitor_finds_a_batch_by_its_identifier_from_the_home_page(page: Page):
+    batch = a_batch()
+    page.goto("/")
+    page.get_by_label("Find a batch").fill(batch.pk.lower())
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(f"{path(batch)}$"))
+
+
+def test_filters_are_in_the_address_so_that_they_can_be_shared(page: Page, context: BrowserContext, sign_in_as: SignIn):
+    sign_in_as(context, ALICE)
+    kept, other = a_batch(), a_batch(block=13)
+    progress.reject([kept.pk], code="x", reason="X.", retryable=False)
+    page.goto("/explorer")
+    expect(page.get_by_role("link", name=other.pk)).to_be_visible()
+    page.get_by_label("Status").select_option("REJECTED")
+    page.get_by_role("button", name="Find").click()
+    expect(page.get_by_role("link", name=kept.pk)).to_be_visible()
+    expect(page.get_by_role("link", name=other.pk)).to_have_count(0)
+    page.goto(page.url)
+    expect(page.get_by_label("Status")).to_have_value("REJECTED")
+    expect(page.get_by_role("link", name=other.pk)).to_have_count(0)
+
+
+def test_an_account_is_found_from_the_list(page: Page, context: BrowserContext, sign_in_as: SignIn):
+    sign_in_as(context, ALICE)
+    batch = a_batch()
+    page.goto("/explorer")
+    page.get_by_label("Search").fill(ALICE)
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("With the account")).to_be_visible()
+    page.get_by_role("link", name=batch.pk).click()
+    expect(page.locator(".headline .status")).to_have_text("RECEIVED")
+
+
+def few() -> None:
+    for block in range(3):
+        accept(a_batch(block=block))
+    progress.reject([str(Batch.objects.values_list("pk", flat=True)[0])], code="x", reason="X.", retryable=False)
+
+
+@pytest.mark.parametrize(
+    ("url", "signed_in", "before"),
+    [
+        ("/", False, None),
+        ("/", True, None),
+        ("/explorer", False, None),
+        ("/explorer", True, None),
+        ("/explorer", True, few),
+        ("/explorer?q=nothing", True, few),
+        ("/explorer/query/x", False, None),
+    ],
+)
+def test_nobody_is_kept_out_of_a_list(
+    open_context: Callable[..., BrowserContext],
+    sign_in_as: SignIn,
+    url: str,
+    signed_in: bool,  # noqa: FBT001 (pytest names it)
+    before: Callable[[], None] | None,
+):
+    if before:
+        before()
+    for scheme, viewport in (("light", WIDE), ("dark", NARROW)):
+        context = open_context(color_scheme=scheme, viewport=viewport)
+        if signed_in:
+            sign_in_as(context, ALICE)
+        page = context.new_page()
+        page.goto(url)
+        assert axe_violations(page) == []
+        assert not overflows(page)
+        page.close()
+        assert weight(context, url) < 120_000

@@ -1,0 +1,284 @@
+import re
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from accounts.models import AccountEvent, User
+from tests.accounts.wallets import ALICE, BOB, sign
+from tests.browser.conftest import faults_for_anybody
+from tests.browser.wallet import BUSY, DECLINED, NO_SUCH_CHAIN
+
+
+def open_sign_in(page: Page, wallet: str = "Test Wallet") -> None:
+    page.goto("/sign-in")
+    expect(page.get_by_role("button", name=f"Sign in with {wallet}")).to_be_enabled()
+
+
+def press(page: Page, wallet: str = "Test Wallet") -> None:
+    page.get_by_role("button", name=f"Sign in with {wallet}").click()
+
+
+def said(page: Page, text: str | re.Pattern[str]) -> None:
+    expect(page.locator("#wallet-status")).to_contain_text(text)
+
+
+# --- What goes well ---------------------------------------------------------------------------------------------------
+
+
+def test_a_wallet_signs_in(page, context, wallet):
+    wallet.put_into(context)
+    open_sign_in(page)
+    assert page.locator(".wallet img").get_attribute("src").startswith("data:image/svg+xml,")
+    press(page)
+    expect(page).to_have_url(re.compile("/dashboard$"))
+    expect(page.get_by_role("main")).to_contain_text(ALICE.address)
+    assert wallet.asked == ["eth_requestAccounts", "eth_chainId", "personal_sign"]
+    signed_in, key_made = AccountEvent.objects.order_by("pk")
+    assert signed_in.client_network == key_made.client_network == "127.0.0.0/24"
+
+
+def test_it_goes_on_to_the_page_that_was_asked_for(page, context, wallet):
+    wallet.put_into(context)
+    page.goto("/dashboard/log")
+    press(page)
+    expect(page).to_have_url(re.compile("/dashboard/log$"))
+
+
+def test_a_wallet_that_does_not_announce_itself_is_found_too(page, context, wallet):
+    wallet.put_into(context, announced=False)
+    open_sign_in(page, "Browser wallet")
+    press(page, "Browser wallet")
+    expect(page).to_have_url(re.compile("/dashboard$"))
+
+
+def test_several_wallets_are_listed_each_once(page, context, wallet):
+    wallet.put_into(context)
+    context.add_init_script(
+        """
+        const info = { uuid: "2", name: "<b>Other</b>", icon: "https://elsewhere.example/i.svg" };
+        const detail = { info, provider: {} };
+        const announce = () => dispatchEvent(new CustomEvent("eip6963:announceProvider", { detail }));
+        addEventListener("eip6963:requestProvider", announce);
+        announce();
+        """
+    )
+    open_sign_in(page)
+    expect(page.locator(".wallet")).to_have_text(["Test Wallet", "<b>Other</b>"])
+    expect(page.locator(".wallet img")).to_have_count(1)  # No picture is fetched from another host.
+
+
+def test_a_wallet_on_another_chain_signs_for_the_first_one_here_and_hears_so(page, context, wallet):
+    wallet.put_into(context)
+    wallet.chain_id = 7
+    wallet.refuses["personal_sign"] = DECLINED
+    open_sign_in(page)
+    press(page)
+    said(page, "You declined to sign")
+    said(page, "is on chain 7, which this service doesn't use; the message names Development chain (31337) instead")
+
+    switch = page.get_by_role("button", name="Switch Test Wallet to Development chain (31337)")
+    wallet.refuses["wallet_switchEthereumChain"] = NO_SUCH_CHAIN
+    switch.click()
+    said(page, "doesn't have that chain")
+
+    press(page)
+    said(page, "You declined to sign")
+    wallet.refuses.clear()
+    switch.click()
+    expect(page).to_have_url(re.compile("/dashboard$"))
+    assert wallet.chain_id == 31337
+
+
+def test_the_keyboard_alone_signs_in_and_out(page, context, wallet):
+    wallet.put_into(context)
+    open_sign_in(page)
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Sign in with Test Wallet")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/dashboard$"))
+    for _ in range(5):  # past the skip link, the name, the batches and the dashboard
+        page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Sign out", exact=True)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/sign-in$"))
+
+
+# --- What goes wrong --------------------------------------------------------------------------------------------------
+
+
+def test_without_a_wallet_it_says_what_to_do(page):
+    page.goto("/sign-in")
+    expect(page.get_by_text("There is no wallet in this browser.")).to_be_visible()
+    expect(page.get_by_role("button", name="Show the message to sign")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    ("method", "error", "sentence"),
+    [
+        ("eth_requestAccounts", DECLINED, "You declined in Test Wallet. Nothing happened"),
+        ("eth_requestAccounts", BUSY, "still waits for your answer to an earlier request"),
+        ("eth_requestAccounts", (4100, "Unauthorized"), "It may be locked: unlock it"),
+        ("eth_chainId", (4900, "Disconnected"), "has no connection to its chain"),
+        ("personal_sign", DECLINED, "You declined to sign the message, so you are not signed in."),
+        ("personal_sign", (4200, "No"), "can't do this (personal_sign)"),
+        ("personal_sign", (-32603, "Internal <i>error</i>"), "refused: “Internal <i>error</i>”"),
+    ],
+)
+def test_what_the_wallet_refuses_is_said_and_can_be_tried_again(page, context, wallet, method, error, sentence):
+    wallet.put_into(context)
+    wallet.refuses[method] = error
+    open_sign_in(page)
+    press(page)
+    said(page, sentence)
+    expect(page.get_by_role("button", name="Sign in with Test Wallet")).to_be_focused()
+    wallet.refuses.clear()
+    press(page)
+    expect(page).to_have_url(re.compile("/dashboard$"))
+
+
+def test_a_locked_wallet_is_to_be_unlocked(page, context, wallet):
+    wallet.put_into(context)
+    wallet.locked = True
+    open_sign_in(page)
+    press(page)
+    said(page, "shows no account. It may be locked: unlock it")
+
+
+def test_a_wallet_that_never_answers_can_be_left(page, context):
+    context.add_init_script("window.ethereum = { request: () => new Promise(() => {}) };")
+    open_sign_in(page, "Browser wallet")
+    press(page, "Browser wallet")
+    said(page, "Waiting for Browser wallet")
+    expect(page.locator(".wallet")).to_be_disabled()
+    page.get_by_role("button", name="Cancel").click()
+    said(page, "Cancelled.")
+    expect(page.locator(".wallet")).to_be_enabled()
+
+
+def test_a_message_of_another_domain_is_refused(page, context, wallet, site):
+    def altered(route: Route) -> None:
+        answer = route.fetch()
+        message = answer.json()["message"].replace(site.removeprefix("http://"), "evil.example", 1)
+        route.fulfill(response=answer, json={"message": message})
+
+    wallet.put_into(context)
+    context.route("**/sign-in/message", altered)
+    open_sign_in(page)
+    press(page)
+    said(page, f"The message must be for {site}.")
+    assert not User.objects.exists()
+    page.goto("/dashboard")
+    expect(page).to_have_url(re.compile("/sign-in"))
+
+
+def test_a_signature_of_somebody_else_is_refused(page, context, wallet):
+    wallet.put_into(context)
+    wallet.signs_instead = "Something else"
+    open_sign_in(page)
+    press(page)
+    said(page, "no node of Development chain can be asked whether a contract wallet accepts it")
+    assert not User.objects.exists()
+
+
+def test_a_message_that_has_expired_is_to_be_asked_for_again(page, context, wallet, settings):
+    wallet.put_into(context)
+    settings.SIGN_IN_SECONDS = -1
+    open_sign_in(page)
+    press(page)
+    said(page, "The message has expired. Try again")
+
+
+def test_an_address_that_is_not_allowed_is_told_whom_to_ask(page, context, wallet, settings):
+    settings.ALLOWED_ADDRESSES = [BOB.address]
+    wallet.put_into(context)
+    open_sign_in(page)
+    press(page)
+    said(page, f"{ALICE.address} may not sign in here. Ask the operator to allow it.")
+    assert "personal_sign" not in wallet.asked
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (lambda route: route.abort(), "This service can't be reached."),
+        (lambda route: route.fulfill(status=502, body="<html>"), "This service answered with error 502."),
+        (lambda route: route.fulfill(status=403, json={"code": "csrf_failed"}), "Reload it"),
+    ],
+    ids=["unreachable", "proxy", "stale"],
+)
+def test_a_service_that_does_not_answer_is_said(page, context, wallet, answer, sentence):
+    wallet.put_into(context)
+    open_sign_in(page)
+    context.route("**/sign-in/message", answer)
+    press(page)
+    said(page, sentence)
+    context.unroute("**/sign-in/message")
+    press(page)
+    expect(page).to_have_url(re.compile("/dashboard$"))
+
+
+# --- Without JavaScript -----------------------------------------------------------------------------------------------
+
+
+def test_one_signs_in_by_hand_without_javascript(open_context):
+    page = open_context(java_script_enabled=False).new_page()
+    page.goto("/sign-in")
+    page.get_by_label("Your address").fill(ALICE.address)
+    page.get_by_role("button", name="Show the message to sign").click()
+    message = page.get_by_label("The message, to be signed").input_value()
+    page.get_by_label("The signature").fill(sign(message, ALICE))
+    page.get_by_role("button", name="Sign in").click()
+    expect(page).to_have_url(re.compile("/dashboard$"))
+
+
+# --- Colours ----------------------------------------------------------------------------------------------------------
+
+
+def background(page: Page) -> str:
+    return str(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+
+@pytest.mark.parametrize("script", [True, False], ids=["with script", "without"])
+def test_the_chosen_theme_is_that_of_the_first_paint(open_context, script):
+    context = open_context(color_scheme="light", java_script_enabled=script)
+    page = context.new_page()
+    page.goto("/sign-in?next=/dashboard%3Fa=1")
+    light = background(page)
+    with page.expect_response("**/theme"):
+        page.get_by_role("button", name="Dark").click()
+    expect(page.get_by_role("button", name="Dark")).to_have_attribute("aria-pressed", "true")
+    expect(page).to_have_url(re.compile(r"/sign-in\?next=/dashboard%3Fa=1$"))
+    dark = background(page)
+    assert dark != light
+
+    page.goto("/")
+    assert 'data-theme="dark"' in page.request.get("/").text()
+    assert background(page) == dark
+    with page.expect_response("**/theme"):
+        page.get_by_role("button", name="System").click()
+    expect(page.locator("html")).not_to_have_attribute("data-theme", "dark")
+    assert background(page) == light
+    assert "data-theme" not in page.request.get("/").text()
+
+
+def test_the_pages_before_sign_in_are_for_anybody(page, open_context, wallet):
+    page.goto("/sign-in")
+    expect(page.locator("#no-wallet")).to_be_visible()
+    assert faults_for_anybody(page) == []
+    page.get_by_label("Your address").fill(ALICE.address)
+    page.get_by_role("button", name="Show the message to sign").click()
+    expect(page.get_by_label("The signature")).to_be_visible()
+    assert faults_for_anybody(page) == []
+
+    context = open_context()
+    wallet.put_into(context, name="A wallet of a remarkably long name")
+    wallet.refuses["personal_sign"] = DECLINED
+    wallet.chain_id = 7
+    page = context.new_page()
+    page.goto("/sign-in")
+    page.locator(".wallet").click()
+    said(page, "You declined")
+    assert faults_for_anybody(page) == []

@@ -1,0 +1,215 @@
+"""Lists of batches: whose they are, filters, search and pages."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from accounts.models import User
+from queries import progress
+from queries.models import Batch, Block
+from tests.explorer.batches import HASH, TRANSACTION, a_batch, many_accounts, path, send
+from tests.service import ALICE, BOB, CHARLIE, a_key, request, submit
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def alice() -> Client:
+    return signed_in(ALICE)
+
+
+def signed_in(address: str) -> Client:
+    client = Client()
+    client.force_login(User.objects.for_address(address))
+    return client
+
+
+def listed(client: Client, **parameters: str) -> list[str]:
+    return ids(client.get("/explorer", parameters).text)
+
+
+def ids(html: str) -> list[str]:
+    return re.findall(r'<th scope="row"><a class="mono" href="/explorer/query/(\w{26})">', html)
+
+
+# --- Whose ------------------------------------------------------------------------------------------------------------
+
+
+def test_one_sees_one_s_own_batches_newest_first_and_nobody_else_s(alice):
+    first, second = a_batch(), a_batch(block=13)
+    submit(a_key(BOB), request(BOB, block=12))
+    assert listed(alice) == [second.pk, first.pk]
+    assert listed(signed_in(CHARLIE)) == []
+
+
+def test_who_is_not_signed_in_sees_no_batch_but_how_to(client):
+    batch = a_batch()
+    html = client.get("/explorer").text
+    assert batch.pk not in html
+    assert 'href="/sign-in"' in html
+    assert listed(client, q=ALICE) == []
+    assert listed(client, of="everybody") == []
+
+
+def test_where_the_operator_allows_it_everybody_sees_everybody_s(client, alice, settings):
+    settings.PUBLIC_BATCH_LIST = True
+    mine, others = a_batch(), submit(a_key(BOB), request(BOB, block=12))
+    assert listed(client) == [others.pk, mine.pk]
+    assert listed(alice) == [mine.pk]
+    assert listed(alice, of="everybody") == [others.pk, mine.pk]
+
+
+def test_where_the_operator_does_not_allow_it_nobody_sees_everybody_s(alice):
+    submit(a_key(BOB), request(BOB, block=12))
+    assert listed(alice, of="everybody") == []
+
+
+def test_a_newcomer_is_led_to_the_first_query(alice):
+    html = alice.get("/explorer").text
+    assert "You have not submitted a batch yet." in html
+    assert "Your first query" in html
+    assert f"&quot;{ALICE}&quot;" in html
+    a_batch()
+    assert "Your first query" not in alice.get("/explorer").text
+
+
+def test_a_batch_is_shown_with_its_status_time_destination_and_size(alice):
+    a_batch(*many_accounts(1200))
+    html = alice.get("/explorer").text
+    assert re.search(r'<span class="status RECEIVED"><svg.+?</svg>RECEIVED</span>', html)
+    assert "1,200 queries" in html
+    assert "Development chain (31337)" in html
+    assert 'data-since="' in html
+
+
+# --- Search and filters -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("written", [str, str.lower, " {} ".format])
+def test_an_identifier_leads_to_its_batch_for_anyone(client, written):
+    batch = a_batch()
+    response = client.get("/explorer", {"q": written(batch.pk)})
+    assert (response.status_code, response.headers["Location"]) == (302, path(batch))
+
+
+def test_an_identifier_of_no_batch_is_said(client, alice):
+    unknown = "01J2VM6636VWW45ZRPGEQEZ5E5"
+    assert (
+        f'There is no batch with the identifier <span class="mono break">{unknown}'
+        in client.get("/explorer", {"q": unknown}).text
+    )
+    assert "None of your batches matches the identifier" in alice.get("/explorer", {"q": unknown}).text
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [BOB, BOB.lower(), "0x" + BOB[2:].upper(), "77", TRANSACTION, TRANSACTION.upper().replace("X", "x"), HASH],
+)
+def test_it_finds_by_account_block_number_and_the_hash_of_a_transaction_or_block(alice, wanted):
+    a_batch()
+    batch = a_batch(BOB, block=77)
+    a_batch(CHARLIE, block=78)
+    send(batch)
+    Block.objects.filter(number=77).update(hash=HASH)
+    assert listed(alice, q=wanted) == [batch.pk]
+    assert listed(signed_in(BOB), q=wanted) == []
+
+
+@pytest.mark.parametrize(
+    "wanted", ["what is this", "0x12", "-1", "9" * 99, "<script>", "%00", "\0", "é", "0x" + "g" * 40]
+)
+def test_a_search_for_nothing_that_can_be_found_says_so(alice, wanted):
+    a_batch()
+    response = alice.get("/explorer", {"q": wanted})
+    assert response.status_code == 200
+    assert "<script>" not in response.text
+    assert wanted == "\0" or "Nothing can be found by this" in response.text
+
+
+def test_it_filters_by_status_and_destination(alice):
+    open_batch, rejected = a_batch(), a_batch(block=13)
+    progress.reject([rejected.pk], code="x", reason="X.", retryable=False)
+    assert listed(alice, status="REJECTED") == [rejected.pk]
+    assert listed(alice, status="RECEIVED", chain="31337") == [open_batch.pk]
+    assert listed(alice, chain="5") == []
+    assert listed(alice, status="NOTHING", chain="x") == [rejected.pk, open_batch.pk]
+
+
+# --- Pages ------------------------------------------------------------------------------------------------------------
+
+
+def many(count: int) -> list[str]:
+    """Batches of Alice, newest first."""
+    now = timezone.now()
+    key = a_key()
+    rows = [
+        Batch(
+            id=f"01J2VM6636VWW45ZRPGEQE{number:04d}",
+            user=key.user,
+            api_key=key,
+            destination_chain_id=31337,
+            fee=0,
+            request="{}",
+            deadline_at=now + timedelta(days=1),
+        )
+        for number in range(count)
+    ]
+    Batch.objects.bulk_create(rows)
+    return [row.pk for row in reversed(rows)]
+
+
+def follow(client: Client, html: str, relation: str) -> str:
+    found = re.search(rf'<a href="([^"]+)" rel="{relation}"', html)
+    return client.get("/explorer" + found[1].replace("&amp;", "&")).text if found else ""
+
+
+def test_pages_hold_every_batch_once_in_both_directions(alice):
+    expected = many(60)
+    html, seen, last = alice.get("/explorer").text, [], ""
+    while html:
+        seen += ids(html)
+        html, last = follow(alice, html, "next"), html
+    assert seen == expected
+    back: list[str] = []
+    while last:
+        back = ids(last) + back
+        last = follow(alice, last, "prev")
+    assert back == expected
+
+
+def test_a_page_stays_as_it_is_when_new_batches_come(alice):
+    expected = many(60)
+    first = alice.get("/explorer").text
+    a_batch()
+    assert ids(follow(alice, first, "next")) == expected[25:50]
+
+
+def test_paging_keeps_the_filters(alice):
+    many(60)
+    progress.reject(list(Batch.objects.values_list("pk", flat=True)[:30]), code="x", reason="X.", retryable=False)
+    html = alice.get("/explorer", {"status": "REJECTED"}).text
+    assert (len(ids(html)), len(ids(follow(alice, html, "next")))) == (25, 5)
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"before": "x"}, {"after": "' OR 1=1"}, {"before": "0" * 26}, {"after": "Z" * 26}]
+)
+def test_a_place_that_is_none_is_an_empty_or_the_first_page(alice, parameters):
+    a_batch()
+    assert alice.get("/explorer", parameters).status_code == 200
+
+
+def test_the_number_of_statements_does_not_grow_with_the_list(alice):
+    counts = []
+    for block in range(1, 30, 14):
+        a_batch(*many_accounts(block), block=block)
+        with CaptureQueriesContext(connection) as captured:
+            alice.get("/explorer")
+        counts.append(len(captured))
+    assert len(set(counts)) == 1
+    assert counts[0] <= 8

@@ -1,0 +1,92 @@
+"""Reading a fact from the chain at this moment, from a batch's page."""
+
+import re
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.test import Client
+
+from chains.devchain import DevChain
+from queries import progress
+from queries.models import Batch, StepKind
+from tests.explorer.batches import a_batch, accept, finish, path, queries_of
+from tests.service import BOB, a_key, request, submit, work_until_done
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def nobody_has_read_yet() -> None:
+    cache.clear()
+
+
+def read(batch: Batch, number: int = 1, *, htmx: bool = False) -> Any:
+    return Client().post(f"{path(batch)}/{number}/read", headers={"hx-request": "true"} if htmx else {})
+
+
+def test_it_tells_the_value_the_block_and_that_they_are_as_proven(service: DevChain):
+    batch = work_until_done(submit(a_key(), request(BOB, block=3, props=["BALANCE", "NONCE"])), service)
+    balance = int(service.rpc("eth_getBalance", BOB, "0x3"), 16)
+    head = service.head()
+    fragment = read(batch, htmx=True).text
+    assert f"Read at block {head} of Development chain (31337):" in fragment
+    assert "the registry answers as proven." in fragment
+    assert f"0x{balance:064x}" in fragment
+    assert f"{balance // 10**18} ETH" in fragment
+    assert "<main" not in fragment
+    page = read(batch)  # without JavaScript
+    assert page.status_code == 200
+    assert f"Read at block {head}" in page.text
+    assert "<main" in page.text
+
+
+def test_it_tells_that_the_chain_has_lost_what_was_proven(service: DevChain):
+    block = service.head()
+    service.mine(3)
+    batch = work_until_done(submit(a_key(), request(BOB, block=block)))
+    service.rpc("anvil_reorg", 1, [])
+    text = read(batch).text
+    assert "the registry does not answer as proven." in text
+    assert "not proven" in text
+
+
+def test_a_node_that_is_down_is_said_in_a_sentence():
+    batch = a_batch()
+    finish(batch)
+    response = read(batch)
+    assert response.status_code == 200
+    assert "The chain could not be read." in response.text
+    assert "127.0.0.1:1" in response.text
+
+
+def test_reading_too_often_is_refused_in_a_sentence_until_the_next_minute(settings, monkeypatch):
+    settings.MAX_READS_PER_MINUTE = 2
+    batch = a_batch()
+    finish(batch)
+    assert [read(batch).status_code for _ in range(3)] == [200, 200, 429]
+    assert "The chain was read too often from here; try again in a minute." in read(batch).text
+    fragment = read(batch, htmx=True)
+    assert (fragment.status_code, "too often" in fragment.text) == (200, True)
+
+
+def test_nothing_is_read_before_done():
+    batch = a_batch()
+    assert read(batch).status_code == 404
+    accept(batch)
+    assert read(batch).status_code == 404
+    finish(batch)
+    assert read(batch, 2).status_code == 404
+    progress.reopen(queries_of(batch), StepKind.ACCOUNT_ACCUMULATED, reason="Reorganised.")
+    assert read(batch).status_code == 404
+
+
+def test_reading_needs_a_post_from_our_own_page():
+    batch = a_batch()
+    finish(batch)
+    assert Client().get(f"{path(batch)}/1/read").status_code == 405
+    strict = Client(enforce_csrf_checks=True)
+    assert strict.post(f"{path(batch)}/1/read").status_code == 403
+    token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', strict.get(path(batch)).text)
+    assert token
+    assert strict.post(f"{path(batch)}/1/read", {"csrfmiddlewaretoken": token[1]}).status_code == 200
