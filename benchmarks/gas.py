@@ -265,9 +265,8 @@ def show(results: Sequence[Result]) -> None:
     print(f"{'case':<56} {'exec':>8} {'tx':>8} {'floor':>8} {'bytes':>6}  peers (exec / tx)")
     for result in results:
         floor = f"{result.floor:,}" if result.floor else "-"
-        print(
-            f"{result.case:<56} {result.exec:>8,} {result.tx:>8,} {floor:>8} {result.calldata_bytes:>6,}  {result.peers}"
-        )
+        gas = f"{result.exec:>8,} {result.tx:>8,} {floor:>8}"
+        print(f"{result.case:<56} {gas} {result.calldata_bytes:>6,}  {result.peers}")
 
 
 def main() -> int:

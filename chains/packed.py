@@ -219,7 +219,7 @@ class _Encoder:
     """Writes a trie's nodes in the order in which a stack of subtrees needs them, children before parents."""
 
     def __init__(self, nodes: Iterable[bytes]) -> None:
-        self._nodes = {keccak(node): node for node in nodes}
+        self._nodes = {keccak(node): node for node in set(nodes)}
 
     def trie(self, root: bytes, keys: Sequence[bytes], leaves: _Leaves) -> bytes:
         out = bytearray()
@@ -579,17 +579,11 @@ class _Decoder:
             if op < _OPEN_STORAGE:
                 self._branch(op)
             elif op == _OPEN_STORAGE:
-                if self._storage is not None:
-                    raise InvalidPacked("A storage is opened in another one.")
-                self._storage, self._owner, self._slots = [], self._reader.take(20), {}
+                self._open_storage()
             elif op == _EXTENSION:
                 self._extension(self._reader.byte())
             elif op >= _ABSENT_ACCOUNT:
-                closes = op & (_CLOSES_STORAGE if op >= _ACCOUNT else _ABSENT_CLOSES_STORAGE)
-                storage_root = self._close_storage() if closes else None
-                if self._storage is not None:
-                    raise InvalidPacked("An account comes before the open storage is closed.")
-                self._account(op, storage_root) if op >= _ACCOUNT else self._absent_account(op, storage_root)
+                self._any_account(op)
             elif self._storage is None:
                 raise InvalidPacked("There is no such operation outside of a storage.")
             elif op >= _SLOT:
@@ -598,6 +592,11 @@ class _Decoder:
                 self._zero_slot(op - _ZERO_SLOT)
         if self._storage is not None:
             raise InvalidPacked("A storage stays open.")
+
+    def _open_storage(self) -> None:
+        if self._storage is not None:
+            raise InvalidPacked("A storage is opened in another one.")
+        self._storage, self._owner, self._slots = [], self._reader.take(20), {}
 
     @property
     def _stack(self) -> list[_Subtree]:
@@ -618,34 +617,42 @@ class _Decoder:
         embedded = self._reader.integer(2) if op >= _EMBEDDED else 0
         if (op >= _EMBEDDED and not embedded) or (_SPARSE <= op < _EMBEDDED and not absent):
             raise InvalidPacked("A branch is written in a longer form than it needs.")
+        children = self._children(count)
+        mine = sum(1 << place for place in children)
+        if absent & embedded or absent & mine or embedded & mine:
+            raise InvalidPacked("A child of a branch is said to be two things.")
+        payload = b""
+        for place in range(16):
+            if place in children:
+                payload += children[place].reference
+            elif absent >> place & 1:
+                payload += b"\x80"
+            elif embedded >> place & 1:
+                payload += self._embedded_child()
+            else:
+                payload += b"\xa0" + self._reader.take(_HASH_BYTES)
+        top = self._stack[-1]
+        self._stack[-count:] = [_Subtree(_listed(payload + b"\x80"), top.key, top.depth - 1)]
+
+    def _children(self, count: int) -> dict[int, _Subtree]:
+        """The topmost subtrees by their places in the branch above them."""
         children = self._stack[-count:]
         if len(children) < count or not children[-1].depth:
             raise InvalidPacked("A branch has too few children before it.")
         depth = children[-1].depth
-        first = children[0].path(depth) & ~0x0F
-        places = [child.path(depth) - first for child in children]
         if any(child.depth != depth for child in children):
             raise InvalidPacked("The children of a branch are of different depths.")
+        first = children[0].path(depth) & ~0x0F
+        places = [child.path(depth) - first for child in children]
         if places != sorted(set(places)) or not 0 <= places[0] <= places[-1] < 16:  # noqa: PLR2004
             raise InvalidPacked("The children of a branch are out of order, or belong to another one.")
-        mine = sum(1 << place for place in places)
-        if absent & embedded or absent & mine or embedded & mine:
-            raise InvalidPacked("A child of a branch is said to be two things.")
-        payload = b""
-        left = iter(children)
-        for place in range(16):
-            if mine >> place & 1:
-                payload += next(left).reference
-            elif absent >> place & 1:
-                payload += b"\x80"
-            elif embedded >> place & 1:
-                prefix = self._reader.byte()
-                if not 0xC1 <= prefix <= 0xDE:  # noqa: PLR2004 - lists shorter than a hash.
-                    raise InvalidPacked("An embedded node is no list of less than 32 bytes.")
-                payload += bytes([prefix]) + self._reader.take(prefix - 0xC0)
-            else:
-                payload += b"\xa0" + self._reader.take(_HASH_BYTES)
-        self._stack[-count:] = [_Subtree(_listed(payload + b"\x80"), children[0].key, depth - 1)]
+        return dict(zip(places, children, strict=True))
+
+    def _embedded_child(self) -> bytes:
+        prefix = self._reader.byte()
+        if not 0xC1 <= prefix <= 0xDE:  # noqa: PLR2004 - lists of 2 to 31 bytes.
+            raise InvalidPacked("An embedded node is no list of less than 32 bytes.")
+        return bytes([prefix]) + self._reader.take(prefix - 0xC0)
 
     def _extension(self, length: int) -> None:
         top = self._stack[-1] if self._stack else _invalid("An extension leads nowhere.")
@@ -692,6 +699,16 @@ class _Decoder:
             raise InvalidPacked("There is no such operation.")
 
     # --- Accounts -----------------------------------------------------------------------------------------------------
+
+    def _any_account(self, op: int) -> None:
+        closes = op & (_CLOSES_STORAGE if op >= _ACCOUNT else _ABSENT_CLOSES_STORAGE)
+        storage_root = self._close_storage() if closes else None
+        if self._storage is not None:
+            raise InvalidPacked("An account comes before the open storage is closed.")
+        if op >= _ACCOUNT:
+            self._account(op, storage_root)
+        else:
+            self._absent_account(op, storage_root)
 
     def _account(self, op: int, storage_root: bytes | None) -> None:
         if op.bit_count() % 2 == 0:

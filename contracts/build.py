@@ -80,7 +80,7 @@ def _solc(request: dict[str, Any]) -> dict[str, Any]:
         raise BuildError("There is no node to run the Solidity compiler with: `make` installs it.")
     if not SOLC.exists():
         raise BuildError("The Solidity compiler is not installed: run `npm ci`.")
-    # Files, not pipes: solc-js gives up when a pipe has nothing to read yet, and ends before it has taken a long answer.
+    # Files, not pipes: solc-js gives up on a pipe that has nothing yet, and ends before one has taken a long answer.
     with tempfile.TemporaryFile("w+") as question, tempfile.TemporaryFile("w+") as answer:
         json.dump(request, question)
         question.seek(0)

@@ -20,7 +20,7 @@ _SPENT_STATES = (TransactionState.CONFIRMED, TransactionState.FINAL)
 # Rounded up from what the transactions of this service use for mainnet-sized proofs (make bench-gas).
 _HEADER_GAS = 60_000
 _HEADER_FIELD_GAS = 25_000
-_ACCOUNT_GAS = 170_000
+_ACCOUNT_GAS = 200_000
 _SLOT_GAS = 170_000
 _TIME_GAS = 120_000
 

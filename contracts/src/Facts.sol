@@ -110,7 +110,7 @@ abstract contract Facts {
         returns (bool proven, bytes32 value)
     {
         AccountFacts storage facts = _accounts[account][blockNumber];
-        if (field == AccountField.NONCE || field == AccountField.BALANCE) {
+        if (field <= AccountField.BALANCE) {
             uint256 summary = facts.summary;
             uint256 presence = summary >> PRESENCE_SHIFT;
             proven = presence != 0;
@@ -118,7 +118,10 @@ abstract contract Facts {
             else if (presence == EXISTS_WITH_LARGE_BALANCE) value = bytes32(facts.largeBalance);
             else value = bytes32(uint256(uint184(summary)));
         } else {
-            value = field == AccountField.STORAGE_ROOT ? facts.storageRoot : facts.codeHash;
+            assembly ("memory-safe") {
+                // Storage root and code hash are at the places in the struct that they have in the enumeration.
+                value := sload(add(facts.slot, field))
+            }
             proven = value != 0;
             if (!proven && facts.summary >> PRESENCE_SHIFT == ABSENT) {
                 proven = true;

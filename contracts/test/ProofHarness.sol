@@ -42,14 +42,37 @@ contract ProofHarness {
         }
     }
 
+    /// @notice How many of the proofs a registry would take that differ from `proof` in one byte, from `first` to before
+    /// `end`, in all 255 ways.
+    function acceptedBytes(address registry, bytes calldata proof, uint256 first, uint256 end)
+        external
+        returns (uint256 count)
+    {
+        assembly ("memory-safe") {
+            let buffer := mload(0x40)
+            mstore(buffer, shl(96, registry))
+            calldatacopy(add(buffer, 20), proof.offset, proof.length)
+            for { let index := first } lt(index, end) { index := add(index, 1) } {
+                let place := add(add(buffer, 20), index)
+                let value := byte(0, mload(place))
+                for { let change := 1 } lt(change, 256) { change := add(change, 1) } {
+                    mstore8(place, xor(value, change))
+                    pop(call(gas(), address(), 0, buffer, add(proof.length, 20), 0, 32))
+                    count := add(count, mload(0))
+                }
+                mstore8(place, value)
+            }
+        }
+    }
+
     /// @dev One try: an address and what to call it with. Always reverts, with whether the call succeeded, so that
     /// nothing that it wrote stays.
     fallback() external {
         assembly {
             let registry := shr(96, calldataload(0))
             calldatacopy(0, 20, sub(calldatasize(), 20))
-            // A refusal that costs more than this is a fault.
-            mstore(0, call(4000000, registry, 0, 0, sub(calldatasize(), 20), 0, 0))
+            // All that a transaction can have (EIP-7825).
+            mstore(0, call(16777216, registry, 0, 0, sub(calldatasize(), 20), 0, 0))
             revert(0, 32)
         }
     }
