@@ -12,6 +12,9 @@ from eth_account.messages import encode_defunct
 ACCOUNT_FIELD_SELECTOR = "7177899b"
 BALANCE = 1
 
+# For one answer, in seconds. Generous: the machine may be busy with its first start.
+TIMEOUT = 30
+
 
 class ClientError(Exception):
     """The service answered something else than was hoped for; a sentence."""
@@ -21,23 +24,23 @@ def take_api_key(base_url: str, address: str, private_key: str, chain_id: int) -
     """Sign in with a wallet and return the API key that the dashboard shows."""
     session = requests.Session()
     session.headers.update({"Accept": "application/json", "Referer": f"{base_url}/sign-in"})
-    _ok(session.get(f"{base_url}/sign-in", headers={"Accept": "text/html"}, timeout=10))
+    _ok(session.get(f"{base_url}/sign-in", headers={"Accept": "text/html"}, timeout=TIMEOUT))
     session.headers["X-CSRFToken"] = session.cookies["csrftoken"]
-    asked = session.post(f"{base_url}/sign-in/message", json={"address": address, "chainId": chain_id}, timeout=10)
+    asked = session.post(f"{base_url}/sign-in/message", json={"address": address, "chainId": chain_id}, timeout=TIMEOUT)
     message = _ok(asked).json()["message"]
     signature = Account.sign_message(encode_defunct(text=message), private_key).signature.to_0x_hex()
-    _ok(session.post(f"{base_url}/sign-in/verify", json={"message": message, "signature": signature}, timeout=10))
+    _ok(session.post(f"{base_url}/sign-in/verify", json={"message": message, "signature": signature}, timeout=TIMEOUT))
     # The token changes when one signs in.
     session.headers["X-CSRFToken"] = session.cookies["csrftoken"]
-    key = _ok(session.get(f"{base_url}/dashboard", timeout=10)).json()["keys"][0]
-    revealed = session.post(f"{base_url}/dashboard/keys/{key['id']}/reveal", timeout=10)
+    key = _ok(session.get(f"{base_url}/dashboard", timeout=TIMEOUT)).json()["keys"][0]
+    revealed = session.post(f"{base_url}/dashboard/keys/{key['id']}/reveal", timeout=TIMEOUT)
     api_key: str = _ok(revealed).json()["apiKey"]
     return api_key
 
 
 def submit(base_url: str, api_key: str, body: dict[str, Any]) -> str:
     """The `internalId` of the submitted batch."""
-    answer = requests.post(f"{base_url}/submit-batch-query", headers={"api-key": api_key}, json=body, timeout=10)
+    answer = requests.post(f"{base_url}/submit-batch-query", headers={"api-key": api_key}, json=body, timeout=TIMEOUT)
     internal_id: str = _ok(answer).json()["internalId"]
     return internal_id
 
@@ -54,10 +57,10 @@ def follow(
                 f"{base_url}/batch-query-status",
                 headers={"api-key": api_key},
                 params={"batchQueryId": internal_id},
-                timeout=10,
+                timeout=TIMEOUT,
             )
         ).json()
-        show(_ok(requests.get(f"{base_url}/explorer/query/{internal_id}.json", timeout=10)).json())
+        show(_ok(requests.get(f"{base_url}/explorer/query/{internal_id}.json", timeout=TIMEOUT)).json())
         if status["queryStatus"] == "DONE":
             return
         if status["queryStatus"] == "REJECTED":
@@ -73,7 +76,9 @@ def account_field(rpc_url: str, registry: str, address: str, block: int, field: 
 
 
 def rpc(url: str, method: str, *params: Any) -> Any:
-    reply = requests.post(url, json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, timeout=10).json()
+    reply = requests.post(
+        url, json={"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, timeout=TIMEOUT
+    ).json()
     if "error" in reply:
         raise ClientError(f"The chain refused {method}: {reply['error']['message']}")
     return reply["result"]

@@ -283,8 +283,8 @@ class Part:
 def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
     """The request in `body`. Raises `InvalidRequest` with every fault."""
     try:
-        # Each account has a key of its own, `props` and `slots`.
-        document = strict_json.parse(body, max_keys=4 * max_queries + 1000)
+        # Each account may have a block of its own: the keys of both, `accounts`, `props` and `slots`.
+        document = strict_json.parse(body, max_keys=5 * max_queries + 1000)
     except strict_json.TooManyKeys:
         raise InvalidRequest([Fault("", f"One batch may name {max_queries} accounts; this names too many.")]) from None
     except strict_json.NotJson as error:

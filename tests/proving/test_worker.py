@@ -180,7 +180,7 @@ def test_a_node_that_goes_down_in_the_middle_is_waited_for_too(chain, settings, 
             step = batch.queries.get().steps.filter(status="IN_PROGRESS", last_error__contains="can't be reached")
             until(step.exists, "the reason")
             assert step.get().attempts > 0
-            assert any("can't be reached" in sentence for sentence in waiting())
+            until(lambda: any("can't be reached" in sentence for sentence in waiting()), "the reason on the page")
             node.up()
             chain.rpc("evm_setAutomine", True)
             chain.mine()
