@@ -16,6 +16,7 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from chains.config import Chain
+from chains.header import Header
 from chains.rpc import Block as BlockName
 from chains.rpc import NodeUnavailable, Reverted, RpcClient, RpcRefused
 from config.chains import get_chains, get_rpc
@@ -204,6 +205,7 @@ class _Work:
             chain = self.source.chain
             raise _Wait(f"Block {self.block.number} of chain {chain.id} is not there; waiting.", poll_seconds(chain))
         fetching.take_header(self.lease, header)
+        self.reject_what_the_header_lacks(header)
         problem = fetching.fetch_proofs(self.lease, self.source)
         refused = isinstance(problem, fetching.ProofRefused)
         now = timezone.now()
@@ -218,6 +220,19 @@ class _Work:
         reason = f"No node of chain {self.source.chain.id} serves proofs at block {self.block.number}. {problem}"
         self.reject(waiting, "proof_unavailable", reason, retryable=True)
         return None
+
+    def reject_what_the_header_lacks(self, header: Header) -> None:
+        """Later forks have added fields: an older block's header can't prove them."""
+        known = facts.header_words(header.encode())
+        asking = self.open().filter(step=StepKind.INITIAL_STATE, address="")
+        for query in asking:
+            lacking = [field.name for field in query.header_fields if field not in known]
+            if lacking:
+                reason = (
+                    f"The header of block {self.block.number} of chain {self.source.chain.id} has no "
+                    f"{', '.join(lacking)}: its fork does not know them."
+                )
+                self.reject(asking.filter(pk=query.pk), "header_property_missing", reason)
 
     # --- BLOCKHASH_AVAILABLE and HEADER_ACCUMULATED -------------------------------------------------------------------
 

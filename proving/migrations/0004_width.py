@@ -6,23 +6,29 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('proving', '0003_robustness'),
+        ("proving", "0003_robustness"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='SlotProof',
+            name="SlotProof",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('slot', models.CharField(max_length=66)),
-                ('nodes', models.JSONField()),
-                ('value', queries.fields.Uint256Field()),
-                ('account', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='slot_proofs', to='proving.accountproof')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("slot", models.CharField(max_length=66)),
+                ("nodes", models.JSONField()),
+                ("value", queries.fields.Uint256Field()),
+                (
+                    "account",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="slot_proofs",
+                        to="proving.accountproof",
+                    ),
+                ),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('account', 'slot'), name='one_proof_per_slot')],
+                "constraints": [models.UniqueConstraint(fields=("account", "slot"), name="one_proof_per_slot")],
             },
         ),
     ]

@@ -5,13 +5,15 @@ from typing import Any
 import pytest
 from eth_utils.crypto import keccak
 
+from chains.devchain import DevChain
 from chains.rpc import RpcClient
 from config.chains import get_rpc
 from proving import facts, timestamps
+from proving.deployment import deploy
 from proving.models import Transaction
 from queries.models import AccountField, Batch, BatchStatus, HeaderField, Query, Step, StepKind
 from tests.proving.chain_state import field_on_chain, registry, signer_nonce
-from tests.service import ALICE, BOB, a_key, request, submit, waiting, work, work_until_done
+from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, waiting, work, work_until_done
 
 NOBODY = "0x000000000000000000000000000000000000dEaD"
 
@@ -120,6 +122,20 @@ def test_it_proves_every_property_of_a_header_and_has_only_the_steps_it_needs(se
         assert header_on_chain(service, block, field) == int.from_bytes(word)
     assert header_on_chain(service, block, HeaderField.TIMESTAMP) == header.timestamp
     assert header_on_chain(service, block, HeaderField.LOGS_BLOOM) == int.from_bytes(keccak(b"\0" * 256))
+
+
+def test_a_property_that_the_fork_does_not_know_is_rejected_and_holds_up_nobody(tmp_path, db, settings):
+    with DevChain(hardfork="shanghai") as old:
+        settings.CHAINS_FILE = chains_toml(tmp_path, old.url)
+        deploy(31337, 31337)
+        old.mine(3)
+        key, block = a_key(), old.head()
+        bad = submit(key, asking(block, header=["TIMESTAMP", "REQUESTS_HASH"]))
+        good = submit(key, asking(block, header=["WITHDRAWALS_ROOT"], accounts={ALICE: {"props": ["BALANCE"]}}))
+        assert work_until_done(good).status == BatchStatus.DONE
+        bad.refresh_from_db()
+        assert (bad.status, bad.rejection_code) == (BatchStatus.REJECTED, "header_property_missing")
+        assert "no REQUESTS_HASH" in bad.rejection_reason
 
 
 def test_header_and_accounts_of_a_block_take_one_transaction(service, key):
