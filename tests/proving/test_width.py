@@ -125,7 +125,7 @@ def test_it_proves_every_property_of_a_header_and_has_only_the_steps_it_needs(se
 
 
 def test_a_property_that_the_fork_does_not_know_is_rejected_and_holds_up_nobody(tmp_path, db, settings):
-    with DevChain(hardfork="shanghai") as old:
+    with DevChain(hardfork="cancun") as old:
         settings.CHAINS_FILE = chains_toml(tmp_path, old.url)
         deploy(31337, 31337)
         old.mine(3)
