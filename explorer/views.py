@@ -86,8 +86,9 @@ def batch(request: HtmxRequest, internal_id: str) -> HttpResponse:
 @never_cache
 @require_safe
 def query(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
-    """One query of a batch, whole."""
-    return _batch_page(request, batch_page.read(internal_id, only=number), internal_id)
+    """One query of a batch, whole; of its slots one page, beginning with the number `slots`."""
+    page = batch_page.read(internal_id, only=number, slots=request.GET.get("slots", ""))
+    return _batch_page(request, page, internal_id)
 
 
 def _batch_page(
@@ -163,16 +164,17 @@ def proof_bundle(request: HttpRequest, internal_id: str, number: int) -> HttpRes
 @never_cache
 @require_POST
 def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
-    """Read a query's facts from the registry at this moment."""
+    """Read a query's facts from the registry at this moment; of its slots those that the page shows."""
     found, row = _query(internal_id, number)
+    slots = request.GET.get("slots", "")
     if reading.is_allowed(client_address(request)):
-        read, status = reading.read_now(found, row), 200
+        read, status = reading.read_now(found, row, batch_page.first_of_page(slots, len(row.slots))), 200
     else:
         read, status = Reading(number, "The chain was read too often from here; try again in a minute."), 429
     if request.htmx:
         # htmx swaps in nothing that comes with a status of an error.
         return render(request, "explorer/_reading.html", {"reading": read})
-    response = _batch_page(request, batch_page.read(internal_id, only=number), internal_id, read=read)
+    response = _batch_page(request, batch_page.read(internal_id, only=number, slots=slots), internal_id, read=read)
     response.status_code = status
     return response
 
