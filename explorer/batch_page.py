@@ -137,8 +137,8 @@ def read(
     """The page of a batch, or None if there is no such batch, or no query with the number `only` in it.
 
     `first` is the number of the first query to show; one that doesn't exist becomes the nearest. `account` (EIP-55)
-    leaves the others out. `slots` is the number of the first slot to show of `only`. `always_whole` has no query as a line
-    only, and all slots of each, however many there are.
+    leaves the others out. `slots` is the number of the first slot to show of `only`. `always_whole` has no query as a
+    line only, and all slots of each, however many there are.
     """
     batch = find(internal_id)
     if batch is None:

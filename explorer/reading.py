@@ -10,8 +10,8 @@ from django.utils import timezone
 from chains.config import UnknownChain
 from chains.rpc import NodeUnavailable, RpcRefused
 from config.chains import get_rpc
-from explorer.chain_names import ChainName, chain_name
 from explorer import values
+from explorer.chain_names import ChainName, chain_name
 from explorer.values import Meaning
 from proving import facts, registries
 from proving.facts import SlotFact

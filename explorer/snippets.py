@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
 from queries.models import AccountField, HeaderField
 
-_NUMBERS = {
-    AccountField: {AccountField.NONCE, AccountField.BALANCE},
-    HeaderField: {
+_ACCOUNT_NUMBERS = frozenset({AccountField.NONCE, AccountField.BALANCE})
+_HEADER_NUMBERS = frozenset(
+    {
         HeaderField.DIFFICULTY,
         HeaderField.BLOCK_NUMBER,
         HeaderField.GAS_LIMIT,
@@ -18,8 +18,8 @@ _NUMBERS = {
         HeaderField.BASE_FEE_PER_GAS,
         HeaderField.BLOB_GAS_USED,
         HeaderField.EXCESS_BLOB_GAS,
-    },
-}
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,10 @@ class _Call:
 def is_number(fact: Fact) -> bool:
     """Whether the fact's word is read as a number, and not as bytes."""
     match fact:
-        case AccountFact() | HeaderFact():
-            return fact.field in _NUMBERS[type(fact.field)]
+        case AccountFact():
+            return fact.field in _ACCOUNT_NUMBERS
+        case HeaderFact():
+            return fact.field in _HEADER_NUMBERS
         case SlotFact() | TimeFact():
             return True
 
@@ -76,6 +78,7 @@ def reading(registry: str, block_number: int, fact: Fact) -> tuple[Snippet, ...]
     """How to read one fact: from a shell, from Python and from a contract."""
     call = _call(block_number, fact)
     signature = f"{call.function}({','.join(parameter.type for parameter in call.parameters)})({call.answer})"
+    declaration = call.declared(f"{parameter.type} {parameter.name}" for parameter in call.parameters)
     arguments = [parameter.value for parameter in call.parameters]
     if call.answer != "bytes32":
         result, printed = "number", "number"
@@ -100,7 +103,7 @@ print({printed})""",
         Snippet(
             "Solidity",
             f"""interface IFactsRegistry {{
-    function {call.declared(f"{each.type} {each.name}" for each in call.parameters)} external view returns ({call.answer});
+    function {declaration} external view returns ({call.answer});
 }}
 
 contract Reader {{
