@@ -98,8 +98,8 @@ def _next_header(block: Block, timestamp: int) -> bytes | None:
     It is there if somebody asked for that block, or in the transaction that proved the time.
     """
     rows = Block.objects.filter(source_chain_id=block.source_chain_id, number=block.number + 1)
-    for stored in rows.exclude(header_rlp=None).values_list("header_rlp", flat=True):
-        if _is_next(bytes(stored), block, timestamp):
+    for stored in rows.values_list("header_rlp", flat=True):
+        if stored is not None and _is_next(bytes(stored), block, timestamp):
             return bytes(stored)
     for data in Transaction.objects.filter(accumulates=block).order_by("pk").values_list("data", flat=True):
         if bytes(data)[:4] == _PROVE_TIMESTAMP:

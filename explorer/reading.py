@@ -28,7 +28,7 @@ class ReadFact:
 
     @property
     def label(self) -> str:
-        return f"slot {int(self.slot, 16):#x}" if self.slot else self.field
+        return values.label(self.field, self.slot)
 
 
 @dataclass(frozen=True)

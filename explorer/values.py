@@ -41,7 +41,12 @@ class Value:
 
     @property
     def label(self) -> str:
-        return f"slot {int(self.slot, 16):#x}" if self.slot else self.field
+        return label(self.field, self.slot)
+
+    @property
+    def copied(self) -> str:
+        """What the button that copies the word is called."""
+        return f"the word of {self.label}"
 
 
 def shown(query: Query, first_slot: int | None) -> list[Fact]:
@@ -105,6 +110,10 @@ def _slots(
 
 
 # --- What words say ---------------------------------------------------------------------------------------------------
+
+
+def label(field: str, slot: str) -> str:
+    return f"slot {int(slot, 16):#x}" if slot else field
 
 
 def name(fact: Fact) -> str:
