@@ -22,6 +22,7 @@ from queries.models import Batch, BatchStatus, Query
 
 # The request of a larger batch is offered as a file only.
 _MOST_SHOWN_QUERIES = 50
+_MOST_SHOWN_CHARACTERS = 20_000
 
 
 class HtmxRequest(HttpRequest):
@@ -126,7 +127,11 @@ def _request(page: BatchPage) -> dict[str, str]:
     """The submitted JSON and a command that submits it again, unless they are too long to look at."""
     if page.total > _MOST_SHOWN_QUERIES:
         return {}
-    text = submitted.as_text(submitted.public_request(Batch.objects.only("request").get(pk=page.id)))
+    found = Batch.objects.only("request").get(pk=page.id)
+    # A query may name thousands of slots.
+    if len(found.request) > _MOST_SHOWN_CHARACTERS:
+        return {}
+    text = submitted.as_text(submitted.public_request(found))
     return {"submitted": text, "command": submitting(settings.BASE_URL, text)}
 
 

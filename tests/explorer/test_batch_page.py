@@ -583,11 +583,9 @@ def test_of_many_slots_a_page_shows_fifty_and_leads_to_the_others(state):
     while url:
         html = Client().get(url).text
         text = text_of(html)
-        end = text.index(" Steps ")
-        seen += [
-            int(slot, 16) for slot in re.findall(r"slot (0x\w+)" if state == "done" else r" (0x4\w\w)\b", text[:end])
-        ]
-        assert f"of 120 {'slot' if state == 'done' else '0x'}" in text
+        shown = r"slot (0x\w+)" if state == "done" else r" (0x[34]\w\w)\b"
+        seen += [int(slot, 16) for slot in re.findall(shown, text[: text.index(" Steps ")])]
+        assert " of 120 " in text
         found = re.search(r'id="next-slots-1" href="([^"]+)"', html)
         url = found[1] if found else ""
     assert seen == list(range(1000, 1120))
@@ -618,8 +616,7 @@ def test_thousands_of_slots_cost_a_page_no_more_than_fifty():
             sizes.append(len(page(batch)))
         statements.append(len(captured))
     assert statements[0] == statements[1] <= 19
-    # Numbers of more digits, and of a request that is as long there is none on the page.
-    assert sizes[1] < sizes[0] * 1.2
+    assert sizes[1] < sizes[0] * 1.05
 
 
 def test_the_json_has_all_slots_headers_and_times():
