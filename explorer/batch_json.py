@@ -8,7 +8,18 @@ from explorer.batch_page import BatchPage
 from explorer.query_cards import ShownStep
 
 # What only the page needs.
-_LEFT_OUT = {"poll_seconds", "meaning", "meanings", "snippets", "advice", "rows", "only", "is_configured"}
+_LEFT_OUT = {
+    "poll_seconds",
+    "meaning",
+    "meanings",
+    "snippets",
+    "advice",
+    "rows",
+    "only",
+    "is_configured",
+    "first_slot",
+    "note",
+}
 
 
 def as_json(page: BatchPage) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from explorer import query_cards, rejections
 from explorer.chain_names import ChainName, chain_name
-from explorer.query_cards import STEP_MEANINGS, QueryRow, ShownQuery
+from explorer.query_cards import HEADER_STEPS, STEP_MEANINGS, QueryRow, ShownQuery
 from explorer.rejections import Advice
 from proving import worker
 from proving.models import LIVE_STATES, WATCHED_STATES, ChainHead, Signer, Transaction, TransactionState
@@ -48,6 +48,7 @@ class StepCount:
     kind: str
     meaning: str
     completed: int
+    total: int  # how many have this step
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class BatchPage:
 
     @property
     def steps_total(self) -> int:
-        return self.total * len(StepKind)
+        return sum(count.total for count in self.step_counts)
 
     @property
     def took(self) -> timedelta | None:
@@ -125,33 +126,42 @@ class BatchPage:
 
 
 def read(
-    internal_id: str, *, first: str = "", account: str = "", only: int | None = None, always_whole: bool = False
+    internal_id: str,
+    *,
+    first: str = "",
+    account: str = "",
+    only: int | None = None,
+    slots: str = "",
+    always_whole: bool = False,
 ) -> BatchPage | None:
     """The page of a batch, or None if there is no such batch, or no query with the number `only` in it.
 
     `first` is the number of the first query to show; one that doesn't exist becomes the nearest. `account` (EIP-55)
-    leaves the others out. `always_whole` has no query as a line only, however many there are.
+    leaves the others out. `slots` is the number of the first slot to show of `only`. `always_whole` has no query as a
+    line only, and all slots of each, however many there are.
     """
     batch = find(internal_id)
     if batch is None:
         return None
     at_step = dict(batch.queries.order_by().values_list("step").annotate(count=Count("pk")))
+    headers_at_step = dict(batch.queries.filter(address="").order_by().values_list("step").annotate(count=Count("pk")))
     total = sum(at_step.values())
     if only is not None and not 1 <= only <= total:
         return None
     whole = always_whole or only is not None or total <= MAX_CARDS
-    queries = batch.queries.order_by("position").select_related("block").defer("block__header_rlp")
+    queries = batch.queries.order_by("position").select_related("block")
     if account:
         shown, previous, following = queries.filter(address=account)[:PAGE_SIZE], None, None
     elif only is not None:
         shown = queries.filter(position=only - 1)
         previous, following = (only - 1 if only > 1 else None), (only + 1 if only < total else None)
     else:
-        start = _start(first, total)
+        start = first_of_page(first, total)
         shown = queries.filter(position__gte=start - 1, position__lt=start - 1 + PAGE_SIZE)
         previous = max(1, start - PAGE_SIZE) if start > 1 else None
         following = start + PAGE_SIZE if start + PAGE_SIZE <= total else None
-    shown_queries = list(shown.prefetch_related("steps") if whole else shown)
+    shown_queries = list(shown.prefetch_related("steps") if whole else shown.defer("block__header_rlp"))
+    first_slot = None if always_whole else first_of_page(slots, len(shown_queries[0].slots)) if only is not None else 1
     destination = chain_name(batch.destination_chain_id)
     is_open = batch.status in OPEN_STATUSES
     poll_seconds = _poll_seconds(batch)
@@ -179,13 +189,13 @@ def read(
         # A page that can't change any more would show these for ever.
         no_worker=poll_seconds is not None and not worker.is_running(),
         notices=_notices(destination.id) if poll_seconds is not None else (),
-        step_counts=tuple(_step_counts(at_step)),
+        step_counts=tuple(_step_counts(at_step, headers_at_step)),
         total=total,
         first=shown_queries[0].position + 1 if shown_queries else None,
         previous=previous,
         following=following,
         only=only,
-        queries=tuple(query_cards.cards(batch, shown_queries, destination)) if whole else (),
+        queries=tuple(query_cards.cards(batch, shown_queries, destination, first_slot=first_slot)) if whole else (),
         rows=() if whole else tuple(query_cards.rows(shown_queries)),
         poll_seconds=poll_seconds,
     )
@@ -198,7 +208,7 @@ def find(internal_id: str) -> Batch | None:
     return Batch.objects.defer("request").filter(pk=internal_id).first()
 
 
-def _start(first: str, total: int) -> int:
+def first_of_page(first: str, total: int) -> int:
     """The number of the first query of a page. A query keeps its position, so a page stays the same page for ever."""
     # No number has more digits than this; converting thousands of them would take its time.
     number = int(first) if first.isascii() and first.isdigit() and len(first) < 10 else 1  # noqa: PLR2004 (as said)
@@ -270,9 +280,14 @@ def _notices(chain_id: int) -> tuple[str, ...]:
     return tuple(signers.order_by("pk").values_list("notice", flat=True))
 
 
-def _step_counts(at_step: Mapping[str | None, int]) -> Iterable[StepCount]:
-    """`at_step` counts the queries by their open step; None: all steps are completed."""
+def _step_counts(at_step: Mapping[str | None, int], headers_at_step: Mapping[str | None, int]) -> Iterable[StepCount]:
+    """Queries, and those of them that are about a header, by their open step; None: all steps are completed."""
     open_or_before = accumulate(at_step.get(kind, 0) for kind in StepKind)
     total = sum(at_step.values())
+    headers = sum(headers_at_step.values())
     for kind, not_past in zip(StepKind, open_or_before, strict=True):
-        yield StepCount(kind, STEP_MEANINGS[kind], total - not_past)
+        if kind in HEADER_STEPS:
+            yield StepCount(kind, STEP_MEANINGS[kind], total - not_past, total)
+        elif total > headers:
+            completed = total - not_past - headers_at_step.get(None, 0)
+            yield StepCount(kind, STEP_MEANINGS[kind], completed, total - headers)

@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from config.chains import get_chains
-from explorer.amounts import whole_units
+from explorer import values
 from explorer.chain_names import ChainName, chain_name
-from explorer.snippets import Snippet, reading
-from proving import facts
-from proving.models import AccountProof, ChainHead, FactsRegistry, SignedTransaction, TransactionState
+from explorer.moments import utc
+from explorer.snippets import reading
+from explorer.values import SLOTS_PAGE, Value
+from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
+from proving.models import ChainHead, FactsRegistry, SignedTransaction, TransactionState
 from proving.models import Transaction as TransactionRow
-from queries.models import AccountField, Batch, BatchStatus, Query, Step, StepKind, StepStatus
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Step, StepKind, StepStatus
 
 STEP_MEANINGS = {
     StepKind.INITIAL_STATE: "header and proofs are fetched and verified",
@@ -22,7 +24,12 @@ STEP_MEANINGS = {
     StepKind.HEADER_ACCUMULATED: "the facts registry holds the header's state root",
     StepKind.ACCOUNT_ACCUMULATED: "the facts read back from the registry as proven",
 }
-_ROOTS = (AccountField.STORAGE_ROOT, AccountField.CODE_HASH)
+# A header is proven with its accumulation.
+HEADER_STEPS = tuple(StepKind)[: list(StepKind).index(StepKind.ACCOUNT_ACCUMULATED)]
+_MEANINGS_FOR_HEADER = {
+    StepKind.INITIAL_STATE: "the header is fetched and verified",
+    StepKind.HEADER_ACCUMULATED: "the header's properties read back from the registry as proven",
+}
 
 
 @dataclass(frozen=True)
@@ -58,30 +65,18 @@ class ShownStep:
 
 
 @dataclass(frozen=True)
-class Meaning:
-    label: str
-    text: str
-
-
-@dataclass(frozen=True)
-class Value:
-    """A fact: its word as the registry answers it, what the word says, and the calls that read it."""
-
-    field: str
-    word: str
-    meanings: tuple[Meaning, ...]
-    registry: str
-    snippets: tuple[Snippet, ...]
-
-
-@dataclass(frozen=True)
 class ShownQuery:
     number: int  # from 1, in the order of the request
-    address: str
+    address: str | None  # None: it is about the header
     source: ChainName
-    block_number: int
+    timestamp: int | None  # unix seconds, where the block was named by a time
+    block_number: int | None  # None: not found yet
     block_hash: str
+    is_block_sought: bool  # whether it still may be found
     fields: tuple[str, ...]
+    slots: tuple[str, ...]  # one page of them
+    slot_count: int
+    first_slot: int  # number of the first of `slots`, from 1
     steps: tuple[ShownStep, ...]
     values: tuple[Value, ...]  # at DONE only (specification, "Rules that hold")
 
@@ -89,17 +84,66 @@ class ShownQuery:
     def completed(self) -> int:
         return sum(step.status == StepStatus.COMPLETED for step in self.steps)
 
+    @property
+    def asked(self) -> str:
+        return asked(self.address, self.fields, self.slot_count)
+
+    @property
+    def time(self) -> str:
+        """The time that names the block, in UTC; empty beyond the calendar's years."""
+        return utc(self.timestamp) if self.timestamp is not None else ""
+
+    @property
+    def last_slot(self) -> int:
+        return self.first_slot + len(self.slots) - 1
+
+    @property
+    def previous_slots(self) -> int | None:
+        return max(1, self.first_slot - SLOTS_PAGE) if self.first_slot > 1 else None
+
+    @property
+    def following_slots(self) -> int | None:
+        return self.last_slot + 1 if self.last_slot < self.slot_count else None
+
+    @property
+    def single_values(self) -> list[Value]:
+        """Those that are shown one by one, each with its calls."""
+        return [value for value in self.values if value not in self.listed_values]
+
+    @property
+    def listed_values(self) -> list[Value]:
+        """Slots, or properties of the header: there may be many, and all are read alike."""
+        return [value for value in self.values if value.slot or (self.address is None and value.number is not None)]
+
 
 @dataclass(frozen=True)
 class QueryRow:
     """One line for a query, where there are too many to show them whole."""
 
     number: int
-    address: str
+    address: str  # empty: it is about the header
+    asked: str
     source: ChainName
-    block_number: int
+    timestamp: int | None  # unix seconds, where the block was named by a time
+    block_number: int | None  # None: not found yet
     completed: int  # of its steps
+    steps: int
     step: str  # the open one, empty at the end
+
+
+def asked(address: str | None, fields: Sequence[str], slots: int) -> str:
+    """What a query asks for, in words."""
+    parts = [*fields, *([f"{slots:,} slot{'' if slots == 1 else 's'}"] if slots else [])]
+    return ("" if address else "header ") + ", ".join(parts)
+
+
+def _fields(query: Query) -> tuple[str, ...]:
+    return tuple(field.name for field in (query.account_fields or query.header_fields))
+
+
+def _kinds(query: Query) -> Sequence[StepKind]:
+    """The steps that a query goes through."""
+    return tuple(StepKind) if query.address else HEADER_STEPS
 
 
 def rows(queries: Iterable[Query]) -> Iterable[QueryRow]:
@@ -107,59 +151,75 @@ def rows(queries: Iterable[Query]) -> Iterable[QueryRow]:
     order = list(StepKind)
     sources: dict[int, ChainName] = {}
     for query in queries:
-        source = query.block.source_chain_id
+        source = query.source_chain_id
         if source not in sources:
             sources[source] = chain_name(source)
-        completed = len(order) if query.step is None else order.index(StepKind(query.step))
+        steps = len(_kinds(query))
         yield QueryRow(
-            query.position + 1, query.address, sources[source], query.block.number, completed, query.step or ""
+            number=query.position + 1,
+            address=query.address,
+            asked=asked(query.address, _fields(query), len(query.slots)),
+            source=sources[source],
+            timestamp=query.timestamp,
+            block_number=query.block.number if query.block else None,
+            completed=steps if query.step is None else order.index(StepKind(query.step)),
+            steps=steps,
+            step=query.step or "",
         )
 
 
-def cards(batch: Batch, queries: Sequence[Query], destination: ChainName) -> Iterable[ShownQuery]:
-    """`queries` with their blocks and steps."""
-    proofs: Mapping[tuple[int, str], AccountProof] = {}
+def cards(
+    batch: Batch, queries: Sequence[Query], destination: ChainName, *, first_slot: int | None
+) -> Iterable[ShownQuery]:
+    """`queries` with their blocks and steps; of their slots one page, from this number on, or all with None."""
+    words: Mapping[int, Mapping[Fact, bytes]] = {}
     registries: Mapping[int, str] = {}
     if batch.status == BatchStatus.DONE:
-        proofs, registries = _proofs(queries), _registries(destination.id)
+        words, registries = values.proven(queries, first_slot), _registries(destination.id)
     hashes = {step.transaction_hash for query in queries for step in query.steps.all() if step.transaction_hash}
     transactions = _transactions(hashes, destination)
-    sources = {number: chain_name(number) for number in {query.block.source_chain_id for query in queries}}
+    sources = {number: chain_name(number) for number in {query.source_chain_id for query in queries}}
     for query in queries:
-        block, source = query.block, sources[query.block.source_chain_id]
-        proof, registry = proofs.get((block.pk, query.address)), registries.get(source.id)
+        source, registry = sources[query.source_chain_id], registries.get(query.source_chain_id)
         yield ShownQuery(
             number=query.position + 1,
-            address=query.address,
+            address=query.address or None,
             source=source,
-            block_number=block.number,
-            block_hash=block.hash,
-            fields=tuple(field.name for field in query.account_fields),
+            timestamp=query.timestamp,
+            block_number=query.block.number if query.block else None,
+            block_hash=query.block.hash if query.block else "",
+            is_block_sought=query.block is None and batch.status in OPEN_STATUSES,
+            fields=_fields(query),
+            slots=tuple(values.shown_slots(query, first_slot)),
+            slot_count=len(query.slots),
+            first_slot=first_slot or 1,
             steps=tuple(_steps(query, batch, transactions)),
-            values=tuple(_values(query, proof, source, registry)) if proof and registry else (),
+            values=tuple(_values(query, words.get(query.pk, {}), source, registry)) if registry else (),
         )
 
 
 def _steps(query: Query, batch: Batch, transactions: Mapping[str, ShownTransaction]) -> Iterable[ShownStep]:
     steps: dict[str, Step] = {step.kind: step for step in query.steps.all()}
-    for kind in StepKind:
+    block = query.block
+    for kind in _kinds(query):
         step = steps.get(kind)
+        meaning = STEP_MEANINGS[kind] if query.address else _MEANINGS_FOR_HEADER.get(kind, STEP_MEANINGS[kind])
         if step is None:
-            yield ShownStep(kind, STEP_MEANINGS[kind], "")
+            yield ShownStep(kind, meaning, "")
             continue
         is_open = step.status == StepStatus.IN_PROGRESS
         stopped = is_open and batch.status == BatchStatus.REJECTED
-        fails = is_open and not stopped and query.block.failing_since is not None
+        fails = is_open and not stopped and block is not None and block.failing_since is not None
         yield ShownStep(
             kind=kind,
-            meaning=STEP_MEANINGS[kind],
+            meaning=meaning,
             status="STOPPED" if stopped else step.status,
             started_at=step.started_at,
             ended_at=batch.finished_at if stopped else step.completed_at,
             transaction=transactions.get(step.transaction_hash),
             attempts=step.attempts,
             last_error=step.last_error,
-            next_try_at=query.block.due_at if fails else None,
+            next_try_at=block.due_at if block and fails else None,
             went_back_at=step.went_back_at,
             went_back_because=step.went_back_because,
         )
@@ -206,43 +266,27 @@ def _progress(tx: TransactionRow, destination: ChainName, head: ChainHead | None
 # --- Facts ------------------------------------------------------------------------------------------------------------
 
 
-def _proofs(queries: Sequence[Query]) -> Mapping[tuple[int, str], AccountProof]:
-    """By (block's primary key, address). The proofs of other pairs of the same blocks and addresses do no harm."""
-    proofs = AccountProof.objects.defer("nodes").filter(
-        block__in={query.block_id for query in queries}, address__in={query.address for query in queries}
-    )
-    return {(proof.block_id, proof.address): proof for proof in proofs}
-
-
 def _registries(destination: int) -> Mapping[int, str]:
     """Address of the deployed registry by source chain id."""
     found = FactsRegistry.objects.filter(destination_chain_id=destination, deployed_at__isnull=False)
     return dict(found.values_list("source_chain_id", "address"))
 
 
-def _values(query: Query, proof: AccountProof, source: ChainName, registry: str) -> Iterable[Value]:
-    words = facts.words(proof)
-    for field in query.account_fields:
-        word = words[field]
+def _values(query: Query, words: Mapping[Fact, bytes], source: ChainName, registry: str) -> Iterable[Value]:
+    listed: set[type[Fact]] = set()
+    for fact, word in words.items():
+        is_listed = isinstance(fact, SlotFact | HeaderFact)
+        # The others of a list are read alike; thousands of slots would be megabytes of code.
+        with_code = query.block is not None and type(fact) not in listed
+        if is_listed:
+            listed.add(type(fact))
         yield Value(
-            field=field.name,
+            field=values.name(fact),
+            number=int(fact.field) if isinstance(fact, AccountFact | HeaderFact) else None,
+            slot=fact.slot if isinstance(fact, SlotFact) else "",
             word="0x" + word.hex(),
-            meanings=meanings(field, word, source.currency),
+            note=values.note(fact),
+            meanings=values.meanings(fact, word, source.currency),
             registry=registry,
-            snippets=reading(registry, query.address, query.block.number, field),
+            snippets=reading(registry, query.block.number, fact) if query.block and with_code else (),
         )
-
-
-def meanings(field: AccountField, word: bytes, currency: str) -> tuple[Meaning, ...]:
-    """What a fact's word says, in the spellings that people look for. A root's or a hash's word is what it says."""
-    number = int.from_bytes(word)
-    if field in _ROOTS:
-        return ()
-    plain = (Meaning("decimal", str(number)), Meaning("hex", hex(number)))
-    if field == AccountField.BALANCE:
-        return (
-            Meaning(currency, whole_units(number)),
-            Meaning("wei, decimal", str(number)),
-            Meaning("hex", hex(number)),
-        )
-    return plain

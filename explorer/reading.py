@@ -10,19 +10,25 @@ from django.utils import timezone
 from chains.config import UnknownChain
 from chains.rpc import NodeUnavailable, RpcRefused
 from config.chains import get_rpc
+from explorer import values
 from explorer.chain_names import ChainName, chain_name
-from explorer.query_cards import Meaning, meanings
+from explorer.values import Meaning
 from proving import facts, registries
-from proving.models import AccountProof
+from proving.facts import SlotFact
 from queries.models import Batch, Query
 
 
 @dataclass(frozen=True)
 class ReadFact:
     field: str
+    slot: str  # of a slot
     word: str  # empty: the registry holds no such fact
     meanings: tuple[Meaning, ...]
     as_proven: bool
+
+    @property
+    def label(self) -> str:
+        return values.label(self.field, self.slot)
 
 
 @dataclass(frozen=True)
@@ -34,44 +40,52 @@ class Reading:
     chain: ChainName | None = None
     block: int = 0
     facts: tuple[ReadFact, ...] = ()
+    slot_count: int = 0  # of the query
+    first_slot: int = 1  # of those that were read
+    last_slot: int = 0
+
+    @property
+    def is_partial(self) -> bool:
+        return self.last_slot - self.first_slot + 1 < self.slot_count
 
     @property
     def as_proven(self) -> bool:
         return all(fact.as_proven for fact in self.facts)
 
 
-def read_now(batch: Batch, query: Query) -> Reading:
-    """Ask the destination's registry, at the newest block."""
+def read_now(batch: Batch, query: Query, first_slot: int = 1) -> Reading:
+    """Ask the destination's registry, at the newest block; of the slots one page, from this number on."""
     number = query.position + 1
-    chain = chain_name(batch.destination_chain_id)
-    registry = registries.find(chain.id, query.block.source_chain_id)
-    proof = AccountProof.objects.filter(block=query.block_id, address=query.address).defer("nodes").first()
-    if registry is None or proof is None:
+    chain, source = chain_name(batch.destination_chain_id), chain_name(query.source_chain_id)
+    registry = registries.find(chain.id, source.id)
+    proven = values.proven([query], first_slot)[query.pk]
+    if registry is None or query.block is None or not proven:
         return Reading(number, "There is no facts registry to read this from any more.")
-    wanted = [(query.address, field) for field in query.account_fields]
     try:
         rpc = get_rpc(chain.id)
         head = rpc.head().number
-        view = facts.read(rpc, registry.contract, query.block.number, wanted, at=head)
+        view = facts.read(rpc, registry.contract, query.block.number, proven, at=head)
     except UnknownChain:
         return Reading(number, f"Chain {chain.id} is no longer configured here.")
     except (NodeUnavailable, RpcRefused) as error:
         return Reading(number, f"The chain could not be read. {error} Try again in a moment.")
-    proven = facts.words(proof)
-    source = chain_name(query.block.source_chain_id)
     return Reading(
         number,
         chain=chain,
         block=head,
         facts=tuple(
             ReadFact(
-                field.name,
+                values.name(fact),
+                fact.slot if isinstance(fact, SlotFact) else "",
                 "0x" + word.hex() if word is not None else "",
-                meanings(field, word, source.currency) if word is not None else (),
-                word == proven[field],
+                values.meanings(fact, word, source.currency) if word is not None else (),
+                word == proven[fact],
             )
-            for (_, field), word in view.facts.items()
+            for fact, word in view.facts.items()
         ),
+        slot_count=len(query.slots),
+        first_slot=first_slot,
+        last_slot=first_slot - 1 + len(values.shown_slots(query, first_slot)),
     )
 
 

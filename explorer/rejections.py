@@ -19,13 +19,22 @@ _ADVICE = {
         "The block does not exist yet, and a batch waits only for blocks that come soon.",
         "Check the block number. If it is right, send the same batch again when the chain is nearer to it.",
     ),
+    "timestamp_too_far_ahead": Advice(
+        "The time is still to come, and a batch waits only for times that come soon.",
+        "Check the time: it is in seconds since 1970, in UTC, not in milliseconds. If it is right, send the same batch "
+        "again when that time is nearer.",
+    ),
+    "timestamp_before_first_block": Advice(
+        "The source chain had no block yet at that time, so none can be the latest at it.",
+        "Check the time: it is in seconds since 1970, in UTC. Ask for one that is not before the chain's first block.",
+    ),
     "fee_too_low": Advice(
         "Gas would have cost more than the fee that the batch offered. Nothing was spent.",
         "Send it again with a higher fee, or when gas is cheaper. The fee is only the most that it may cost.",
     ),
     "budget_exceeded": Advice(
         "Your batches have used up the gas that they may cause in 24 hours, or this one would go beyond it.",
-        "Send it again when earlier batches are more than 24 hours old, or ask for fewer accounts.",
+        "Send it again when earlier batches are more than 24 hours old, or ask for less at once.",
     ),
     "proof_unavailable": Advice(
         "No node of the source chain serves proofs at this block. Many nodes keep the state of recent blocks only.",

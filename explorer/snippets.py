@@ -1,24 +1,25 @@
 """Code to paste: the calls that read a fact from its registry, and the request that asks for it."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from queries.models import AccountField
+from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
+from queries.models import AccountField, HeaderField
 
-_SIGNATURE = "accountField(address,uint256,uint8)(bytes32)"
-_ABI = [
+_ACCOUNT_NUMBERS = frozenset({AccountField.NONCE, AccountField.BALANCE})
+_HEADER_NUMBERS = frozenset(
     {
-        "type": "function",
-        "name": "accountField",
-        "stateMutability": "view",
-        "inputs": [
-            {"name": "account", "type": "address"},
-            {"name": "blockNumber", "type": "uint256"},
-            {"name": "field", "type": "uint8"},
-        ],
-        "outputs": [{"name": "", "type": "bytes32"}],
+        HeaderField.DIFFICULTY,
+        HeaderField.BLOCK_NUMBER,
+        HeaderField.GAS_LIMIT,
+        HeaderField.GAS_USED,
+        HeaderField.TIMESTAMP,
+        HeaderField.BASE_FEE_PER_GAS,
+        HeaderField.BLOB_GAS_USED,
+        HeaderField.EXCESS_BLOB_GAS,
     }
-]
+)
 
 
 @dataclass(frozen=True)
@@ -27,11 +28,64 @@ class Snippet:
     code: str
 
 
-def reading(registry: str, address: str, block_number: int, field: AccountField) -> tuple[Snippet, ...]:
+@dataclass(frozen=True)
+class _Parameter:
+    type: str
+    name: str
+    value: str
+
+    @property
+    def in_python(self) -> str:
+        return self.value if self.type.startswith("uint") else f'"{self.value}"'
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A view function of the facts registry with its arguments."""
+
+    what: str  # it reads
+    function: str
+    parameters: tuple[_Parameter, ...]
+    answer: str = "bytes32"
+
+    def declared(self, parts: Iterable[str]) -> str:
+        return f"{self.function}({', '.join(parts)})"
+
+    @property
+    def abi(self) -> str:
+        entry = {
+            "type": "function",
+            "name": self.function,
+            "stateMutability": "view",
+            "inputs": [{"name": parameter.name, "type": parameter.type} for parameter in self.parameters],
+            "outputs": [{"name": "", "type": self.answer}],
+        }
+        return json.dumps([entry], separators=(",", ":"))
+
+
+def is_number(fact: Fact) -> bool:
+    """Whether the fact's word is read as a number, and not as bytes."""
+    match fact:
+        case AccountFact():
+            return fact.field in _ACCOUNT_NUMBERS
+        case HeaderFact():
+            return fact.field in _HEADER_NUMBERS
+        case SlotFact() | TimeFact():
+            return True
+
+
+def reading(registry: str, block_number: int, fact: Fact) -> tuple[Snippet, ...]:
     """How to read one fact: from a shell, from Python and from a contract."""
-    arguments = f"{address}, {block_number}, {field.value}"
+    call = _call(block_number, fact)
+    signature = f"{call.function}({','.join(parameter.type for parameter in call.parameters)})({call.answer})"
+    declaration = call.declared(f"{parameter.type} {parameter.name}" for parameter in call.parameters)
+    arguments = [parameter.value for parameter in call.parameters]
+    if call.answer != "bytes32":
+        result, printed = "number", "number"
+    else:
+        result, printed = "word", "int.from_bytes(word)" if is_number(fact) else '"0x" + word.hex()'
     return (
-        Snippet("cast", f"cast call --rpc-url \"$RPC_URL\" {registry} '{_SIGNATURE}' {arguments.replace(',', '')}"),
+        Snippet("cast", f"cast call --rpc-url \"$RPC_URL\" {registry} '{signature}' {' '.join(arguments)}"),
         Snippet(
             "web3.py",
             f"""import os
@@ -41,27 +95,46 @@ from web3 import Web3
 w3 = Web3(Web3.HTTPProvider(os.environ["RPC_URL"]))
 registry = w3.eth.contract(
     address="{registry}",
-    abi={json.dumps(_ABI, separators=(",", ":"))},
+    abi={call.abi},
 )
-word = registry.functions.accountField("{address}", {block_number}, {field.value}).call()
-print({"int.from_bytes(word)" if field in {AccountField.BALANCE, AccountField.NONCE} else '"0x" + word.hex()'})""",
+{result} = registry.functions.{call.declared(parameter.in_python for parameter in call.parameters)}.call()
+print({printed})""",
         ),
         Snippet(
             "Solidity",
             f"""interface IFactsRegistry {{
-    function accountField(address account, uint256 blockNumber, uint8 field) external view returns (bytes32);
+    function {declaration} external view returns ({call.answer});
 }}
 
 contract Reader {{
     IFactsRegistry constant REGISTRY = IFactsRegistry({registry});
 
-    // {field.name}; reverts where nothing is proven.
-    function read() external view returns (bytes32) {{
-        return REGISTRY.accountField({arguments});
+    // {call.what}; reverts where nothing is proven.
+    function read() external view returns ({call.answer}) {{
+        return REGISTRY.{call.declared(arguments)};
     }}
 }}""",
         ),
     )
+
+
+def _call(block_number: int, fact: Fact) -> _Call:
+    block = _Parameter("uint256", "blockNumber", str(block_number))
+    match fact:
+        case AccountFact():
+            account = _Parameter("address", "account", fact.address)
+            field = _Parameter("uint8", "field", str(fact.field.value))
+            return _Call(fact.field.name, "accountField", (account, block, field))
+        case SlotFact():
+            account = _Parameter("address", "account", fact.address)
+            slot = _Parameter("bytes32", "slot", fact.slot)
+            return _Call("A storage slot", "accountStorageSlotValues", (account, block, slot))
+        case HeaderFact():
+            field = _Parameter("uint8", "field", str(fact.field.value))
+            return _Call(f"{fact.field.name} of the header", "headerField", (block, field))
+        case TimeFact():
+            time = _Parameter("uint256", "timestamp", str(fact.timestamp))
+            return _Call("The latest block at that time", "blockAtTimestamp", (time,), answer="uint256")
 
 
 def submitting(base_url: str, body: str) -> str:

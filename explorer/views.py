@@ -22,6 +22,7 @@ from queries.models import Batch, BatchStatus, Query
 
 # The request of a larger batch is offered as a file only.
 _MOST_SHOWN_QUERIES = 50
+_MOST_SHOWN_CHARACTERS = 20_000
 
 
 class HtmxRequest(HttpRequest):
@@ -86,8 +87,9 @@ def batch(request: HtmxRequest, internal_id: str) -> HttpResponse:
 @never_cache
 @require_safe
 def query(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
-    """One query of a batch, whole."""
-    return _batch_page(request, batch_page.read(internal_id, only=number), internal_id)
+    """One query of a batch, whole; of its slots one page, beginning with the number `slots`."""
+    page = batch_page.read(internal_id, only=number, slots=request.GET.get("slots", ""))
+    return _batch_page(request, page, internal_id)
 
 
 def _batch_page(
@@ -125,7 +127,11 @@ def _request(page: BatchPage) -> dict[str, str]:
     """The submitted JSON and a command that submits it again, unless they are too long to look at."""
     if page.total > _MOST_SHOWN_QUERIES:
         return {}
-    text = submitted.as_text(submitted.public_request(Batch.objects.only("request").get(pk=page.id)))
+    found = Batch.objects.only("request").get(pk=page.id)
+    # A query may name thousands of slots.
+    if len(found.request) > _MOST_SHOWN_CHARACTERS:
+        return {}
+    text = submitted.as_text(submitted.public_request(found))
     return {"submitted": text, "command": submitting(settings.BASE_URL, text)}
 
 
@@ -163,16 +169,17 @@ def proof_bundle(request: HttpRequest, internal_id: str, number: int) -> HttpRes
 @never_cache
 @require_POST
 def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
-    """Read a query's facts from the registry at this moment."""
+    """Read a query's facts from the registry at this moment; of its slots those that the page shows."""
     found, row = _query(internal_id, number)
+    slots = request.GET.get("slots", "")
     if reading.is_allowed(client_address(request)):
-        read, status = reading.read_now(found, row), 200
+        read, status = reading.read_now(found, row, batch_page.first_of_page(slots, len(row.slots))), 200
     else:
         read, status = Reading(number, "The chain was read too often from here; try again in a minute."), 429
     if request.htmx:
         # htmx swaps in nothing that comes with a status of an error.
         return render(request, "explorer/_reading.html", {"reading": read})
-    response = _batch_page(request, batch_page.read(internal_id, only=number), internal_id, read=read)
+    response = _batch_page(request, batch_page.read(internal_id, only=number, slots=slots), internal_id, read=read)
     response.status_code = status
     return response
 

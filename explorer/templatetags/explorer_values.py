@@ -138,6 +138,12 @@ def hexadecimal(value: str, what: str) -> SafeString:
     )
 
 
+@register.filter
+def slot_number(slot: str) -> str:
+    """A storage slot without leading zeros."""
+    return f"{int(slot, 16):#x}"
+
+
 @register.simple_tag
 def copy(text: str, what: str) -> SafeString:
     """A button that copies the text. The style sheet hides it where no script makes it work."""

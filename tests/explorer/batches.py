@@ -7,19 +7,22 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import ApiKey
+from chains.devchain import DevChain
+from chains.header import Header
 from proving.models import (
     AccountProof,
     ChainHead,
     FactsRegistry,
     SignedTransaction,
     Signer,
+    SlotProof,
     Transaction,
     TransactionState,
     WorkerHeartbeat,
 )
-from queries import progress
-from queries.models import Batch, Block, StepKind
-from tests.service import ALICE, SIGNER, a_key, request, submit
+from queries import progress, submission
+from queries.models import AccountField, Batch, Block, HeaderField, StepKind
+from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, work_until_done
 
 HASH = "0x" + "ab" * 32
 TRANSACTION = "0x" + "7a" * 32
@@ -34,6 +37,17 @@ def a_batch(*accounts: str, block: int = 12, props: list[str] | None = None, fee
     """RECEIVED, of Alice."""
     key = ApiKey.objects.filter(user__address=ALICE).first() or a_key()
     return submit(key, request(*(accounts or (ALICE,)), block=block, props=props, fee=fee))
+
+
+def asking(**blocks: Any) -> Batch:
+    """RECEIVED, of Alice: by selector, with `_` for its colon, the `accounts` and the `header` to prove there."""
+    key = ApiKey.objects.filter(user__address=ALICE).first() or a_key()
+    data = {selector.replace("_", ":"): parts for selector, parts in blocks.items()}
+    return submit(key, {"destinationChainId": "31337", "fee": "0", "data": {"31337": data}})
+
+
+def word(number: int) -> str:
+    return f"0x{number:064x}"
 
 
 def many_accounts(count: int) -> Iterator[str]:
@@ -54,10 +68,46 @@ def complete(batch: Batch, *kinds: StepKind, transaction_hash: str = "") -> None
         progress.complete(queries_of(batch), kind, transaction_hash=transaction_hash)
 
 
+# A header as chains have them now, of block 12.
+HEADER = Header(
+    parent_hash=b"\x01" * 32,
+    uncles_hash=b"\x02" * 32,
+    coinbase=bytes.fromhex(ALICE[2:]),
+    state_root=b"\x03" * 32,
+    transactions_root=b"\x04" * 32,
+    receipts_root=b"\x05" * 32,
+    logs_bloom=bytes(256),
+    difficulty=0,
+    number=12,
+    gas_limit=30_000_000,
+    gas_used=21_000,
+    timestamp=1_700_000_000,
+    extra_data=b"anybody",
+    mix_hash=b"\x06" * 32,
+    nonce=bytes(8),
+    base_fee_per_gas=1_234_567_890,
+    withdrawals_root=b"\x07" * 32,
+    blob_gas_used=131_072,
+    excess_blob_gas=0,
+    parent_beacon_block_root=b"\x08" * 32,
+    requests_hash=b"\x09" * 32,
+)
+
+
+def find_block(batch: Batch, number: int = 12) -> None:
+    """What acceptance does for queries that name a time."""
+    blocks = submission.find_blocks(31337, {(31337, number)})
+    batch.queries.filter(block=None).update(block=blocks[31337, number])
+
+
 def fetch_proofs(batch: Batch) -> None:
-    """What INITIAL_STATE stores, with made-up values."""
+    """What INITIAL_STATE stores, with made-up values: a slot holds its own number."""
+    Block.objects.filter(queries__batch=batch).update(header_rlp=HEADER.encode())
     for query in batch.queries.select_related("block"):
-        AccountProof.objects.create(
+        assert query.block
+        if not query.address:
+            continue
+        proof = AccountProof.objects.create(
             block=query.block,
             address=query.address,
             nodes=[],
@@ -65,6 +115,9 @@ def fetch_proofs(batch: Batch) -> None:
             balance=BALANCE,
             storage_root=STORAGE_ROOT,
             code_hash=CODE_HASH,
+        )
+        SlotProof.objects.bulk_create(
+            [SlotProof(account=proof, slot=slot, nodes=[], value=int(slot, 16)) for slot in query.slots]
         )
     FactsRegistry.objects.update_or_create(
         destination_chain_id=31337,
@@ -125,3 +178,29 @@ def page(batch: Batch, **parameters: Any) -> str:
 def polled(batch: Batch, **parameters: Any) -> Any:
     """The answer to htmx."""
     return Client().get(path(batch), parameters, headers={"hx-request": "true"})
+
+
+# --- Everything that a query can name, proven on a chain --------------------------------------------------------------
+
+CONTRACT = "0x" + "c0de" * 10
+
+
+def everything(chain: DevChain) -> Batch:
+    """DONE. Query 1: an account, 2: slots of a contract, 3: a header, 4: an account at a time."""
+    chain.rpc("anvil_setCode", CONTRACT, "0x00")
+    chain.rpc("anvil_setStorageAt", CONTRACT, "0x5", word(77))
+    chain.mine()
+    block = chain.head()
+    chain.rpc("evm_increaseTime", 10)  # so that the block is the only one at its time
+    chain.mine(2)
+    time = int(chain.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
+    batch = asking(
+        **{
+            f"block_{block}": {
+                "accounts": {BOB: {"props": AccountField.names}, CONTRACT: {"slots": ["0x5", "0x6"]}},
+                "header": HeaderField.names,
+            },
+            f"timestamp_{time}": {"accounts": {ALICE: {"props": ["NONCE"]}}},
+        }
+    )
+    return work_until_done(batch, chain, rounds=20)

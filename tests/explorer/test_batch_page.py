@@ -1,6 +1,7 @@
 """What the page of a batch says in each of its states."""
 
 import re
+from dataclasses import replace
 from datetime import timedelta
 from html import unescape
 
@@ -11,25 +12,29 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 from eth_abi.abi import encode
 from eth_utils.abi import function_signature_to_4byte_selector
+from eth_utils.crypto import keccak
 
 from accounts import keys
 from chains.devchain import PROJECT, DevChain
 from config.chains import forget_chains, get_rpc
 from explorer import rejections
-from proving.models import Signer, Transaction, TransactionState
+from proving.models import AccountProof, Signer, Transaction, TransactionState
 from queries import progress
-from queries.models import Batch, BatchStatus, Block, Step, StepKind
+from queries.models import Batch, BatchStatus, Block, HeaderField, Step, StepKind
 from tests.explorer.batches import (
     BALANCE,
     CODE_HASH,
     HASH,
+    HEADER,
     REGISTRY,
     STORAGE_ROOT,
     a_batch,
     accept,
+    asking,
     beat,
     complete,
     fetch_proofs,
+    find_block,
     finish,
     many_accounts,
     mine,
@@ -37,6 +42,7 @@ from tests.explorer.batches import (
     path,
     queries_of,
     send,
+    word,
 )
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, work_until_done
 
@@ -123,7 +129,7 @@ def test_every_rejection_has_advice_of_its_own_and_an_unknown_code_a_general_one
 
     used = codes("acceptance", r'_Refusal\(\s*"([a-z_]+)"') | codes("work", r'code="([a-z_]+)"')
     used |= codes("pipeline", r'self\.reject\([^"]*"([a-z_]+)"')
-    assert len(used) >= 6
+    assert len(used) >= 8
     general = rejections.advice("what is this")
     assert general not in [rejections.advice(code) for code in used]
 
@@ -392,7 +398,7 @@ def test_values_are_shown_at_done_with_the_call_that_reads_them():
 def test_any_balance_is_shown_exactly(balance):
     batch = a_batch()
     finish(batch)
-    batch.queries.get().block.account_proofs.update(balance=balance)
+    AccountProof.objects.update(balance=balance)
     shown = re.search(
         r"BALANCE ([\d.]+) ETH wei, decimal (\d+) hex 0x[0-9a-f]+ raw word 0x([0-9a-f]{64})", text_of(page(batch))
     )
@@ -437,6 +443,205 @@ def test_the_call_on_the_page_of_a_really_proven_balance_reads_the_value_on_the_
     assert isinstance(word, bytes)
     assert int.from_bytes(word) == rpc.balance(BOB) > 0
     assert f"wei, decimal {rpc.balance(BOB)} hex {hex(rpc.balance(BOB))} raw word 0x{word.hex()}" in text
+
+
+# --- Slots, headers and times -----------------------------------------------------------------------------------------
+
+
+def only_header() -> Batch:
+    return asking(block_12={"header": ["TIMESTAMP", "GAS_USED"]})
+
+
+def test_a_query_for_a_header_says_so_and_has_the_three_steps_that_it_needs():
+    batch = only_header()
+    accept(batch)
+    complete(batch, StepKind.INITIAL_STATE)
+    html = page(batch)
+    text = text_of(html)
+    assert "Query 1: header GAS_USED, TIMESTAMP About the block's header Source chain" in text
+    assert "1 of 3 steps completed" in text
+    steps = shown_steps(html)
+    assert [step.split()[0] for step in steps] == list(StepKind)[:3]
+    assert "INITIAL_STATE the header is fetched and verified" in steps[0]
+    complete(batch, StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED)
+    batch.refresh_from_db()
+    assert batch.status == BatchStatus.DONE
+    assert "3 of 3 steps completed" in text_of(page(batch))
+
+
+def test_steps_are_counted_of_the_queries_that_have_them():
+    batch = asking(block_12={"accounts": {ALICE: {"props": ["NONCE"]}}, "header": ["GAS_USED"]})
+    assert "0 of 7 steps completed" in text_of(page(batch))
+    accept(batch)
+    complete(batch, *list(StepKind)[:3])
+    text = text_of(page(batch))
+    assert "6 of 7 steps completed" in text
+    counts = re.findall(rf"({'|'.join(StepKind)}) .+? (\d) of (\d) ", text[: text.index("2 queries")] + " ")
+    assert counts == list(zip(StepKind, "2220", "2221", strict=True))
+    complete(batch, StepKind.ACCOUNT_ACCUMULATED)
+    assert "7 of 7 steps completed" in text_of(page(batch))
+
+
+def test_a_batch_of_headers_alone_counts_no_accounts():
+    batch = asking(block_12={"header": ["GAS_USED"]}, block_13={"header": ["GAS_USED"]})
+    text = text_of(page(batch))
+    assert "0 of 6 steps completed" in text
+    assert "ACCOUNT_ACCUMULATED" not in text
+
+
+def test_a_line_for_a_header_or_a_time_says_what_it_is_and_how_many_steps_it_has():
+    accounts = {account: {"props": ["NONCE"], "slots": ["0x1", "0x2"]} for account in many_accounts(10)}
+    batch = asking(timestamp_1700000000={"accounts": accounts, "header": ["GAS_USED"]})
+    text = text_of(page(batch))
+    assert "NONCE, 2 slots latest at time 1700000000 of chain 31337 0 of 4 INITIAL_STATE" in text
+    assert (
+        "11 none: the block's header header GAS_USED latest at time 1700000000 of chain 31337 0 of 3 INITIAL_STATE"
+        in text
+    )
+    find_block(batch)
+    assert "GAS_USED 12 at time 1700000000 of chain 31337" in text_of(page(batch))
+
+
+def test_a_block_named_by_a_time_shows_the_time_and_the_block_that_it_became():
+    batch = asking(timestamp_1700000000={"accounts": {ALICE: {"props": ["NONCE"]}}})
+    time = "Time 2023-11-14 22:13:20 UTC 1700000000 seconds since 1970"
+    assert f"{time} Block the latest at that time; it is being found Steps" in text_of(page(batch))
+    find_block(batch)
+    assert f"{time} Block 12 the latest at that time Steps" in text_of(page(batch))
+
+
+def test_a_time_whose_block_was_never_found_says_so_even_beyond_the_calendar():
+    batch = asking(**{f"timestamp_{2**62}": {"accounts": {ALICE: {"props": ["NONCE"]}}}})
+    progress.reject([batch.pk], code="timestamp_too_far_ahead", reason="It is to come.", retryable=True)
+    text = text_of(page(batch))
+    assert f"Time {2**62} seconds since 1970 Block not found Steps" in text
+    assert "What to do Check the time:" in text
+
+
+def test_slots_are_shown_as_numbers_and_words_with_the_call_that_reads_them():
+    largest = 2**256 - 1
+    batch = asking(block_12={"accounts": {ALICE: {"slots": ["0x05", "0x0", hex(largest)]}}})
+    text = text_of(page(batch))
+    assert f"Query 1: 3 slots Account {ALICE}" in text
+    assert f"3 storage slots 0x5 0x0 {hex(largest)} Steps" in text
+    finish(batch)
+    text = text_of(page(batch))
+    for slot in (5, 0, largest):
+        assert f"slot {hex(slot)} {slot} hex {hex(slot)} raw word {word(slot)}" in text
+    signature = "accountStorageSlotValues(address,uint256,bytes32)(bytes32)"
+    assert f"{REGISTRY} &#x27;{signature}&#x27; {ALICE} 12 {word(5)}" in text
+    assert text.count(signature) == 1
+    assert "This reads the first of these slots; the others are read alike." in text
+
+
+def test_every_property_of_a_header_is_shown_in_the_spellings_that_people_look_for():
+    batch = asking(block_12={"header": HeaderField.names})
+    finish(batch)
+    text = text_of(page(batch))
+    numbers = {"GAS_LIMIT": 30_000_000, "GAS_USED": 21_000, "BLOCK_NUMBER": 12, "EXCESS_BLOB_GAS": 0}
+    for name, number in numbers.items():
+        place = HeaderField[name].value
+        assert f"{name} number {place} {number} hex {hex(number)} raw word {word(number)}" in text
+    assert "TIMESTAMP number 11 2023-11-14 22:13:20 UTC seconds, decimal 1700000000 hex 0x6553f100 raw word" in text
+    assert "BASE_FEE_PER_GAS number 15 1234567890 wei, decimal hex 0x499602d2 raw word" in text
+    assert f"COINBASE number 2 {ALICE} address raw word 0x{ALICE[2:].lower():0>64}" in text
+    assert f"PARENT_HASH number 0 0x{'01' * 32} UNCLES_HASH" in text
+    for place, name, value in ((6, "LOGS_BLOOM", bytes(256)), (12, "EXTRA_DATA", b"anybody")):
+        assert f"{name} number {place} 0x{keccak(value).hex()} keccak-256 of its bytes" in text
+    assert "&#x27;headerField(uint256,uint8)(bytes32)&#x27; 12 0" in text
+    assert "the others are read alike, by their numbers." in text
+
+
+def test_a_property_that_the_header_does_not_have_shows_no_value():
+    batch = asking(block_12={"header": ["GAS_USED", "REQUESTS_HASH"]})
+    finish(batch)
+    Block.objects.update(header_rlp=replace(HEADER, requests_hash=None).encode())
+    text = text_of(page(batch))
+    assert "GAS_USED number 10 21000" in text
+    assert "REQUESTS_HASH number" not in text
+
+
+def test_a_time_s_block_is_a_value_of_its_own():
+    batch = asking(timestamp_1700000005={"accounts": {ALICE: {"props": ["NONCE"]}}})
+    find_block(batch)
+    finish(batch)
+    text = text_of(page(batch))
+    assert (
+        "BLOCK_AT_TIMESTAMP 12 which is the latest block at 2023-11-14 22:13:25 UTC, 1700000005 s hex 0xc raw word "
+        f"{word(12)} Read it yourself"
+    ) in text
+    assert f"{REGISTRY} &#x27;blockAtTimestamp(uint256)(uint256)&#x27; 1700000005" in text
+
+
+@pytest.mark.parametrize("state", ["open", "done"])
+def test_of_many_slots_a_page_shows_fifty_and_leads_to_the_others(state):
+    batch = asking(block_12={"accounts": {ALICE: {"slots": [hex(slot) for slot in range(1000, 1120)]}}})
+    if state == "done":
+        finish(batch)
+    url = f"{path(batch)}/1"
+    seen: list[int] = []
+    while url:
+        html = Client().get(url).text
+        text = text_of(html)
+        shown = r"slot (0x\w+)" if state == "done" else r" (0x[34]\w\w)\b"
+        seen += [int(slot, 16) for slot in re.findall(shown, text[: text.index(" Steps ")])]
+        assert " of 120 " in text
+        found = re.search(r'id="next-slots-1" href="([^"]+)"', html)
+        url = found[1] if found else ""
+    assert seen == list(range(1000, 1120))
+    assert "Storage slots 101 to 120 of 120" in text
+    assert f'href="{path(batch)}/1?slots=51" rel="prev"' in html
+    assert "Storage slots 1 to 50 of 120" in page(batch)
+
+
+@pytest.mark.parametrize(("asked", "first"), [("", 1), ("0", 1), ("x", 1), ("60", 60), ("61", 60), ("9" * 5000, 1)])
+def test_a_first_slot_that_does_not_exist_becomes_one_that_does(asked, first):
+    batch = asking(block_12={"accounts": {ALICE: {"slots": [hex(slot) for slot in range(60)]}}})
+    assert f"Storage slots {first} to " in Client().get(f"{path(batch)}/1", {"slots": asked}).text
+
+
+def test_it_polls_the_slots_that_it_shows():
+    batch = asking(block_12={"accounts": {ALICE: {"slots": [hex(slot) for slot in range(60)]}}})
+    html = Client().get(f"{path(batch)}/1", {"slots": "51"}).text
+    assert f'hx-get="{path(batch)}/1?slots=51&amp;version=' in html
+
+
+def test_thousands_of_slots_cost_a_page_no_more_than_fifty():
+    sizes, statements = [], []
+    for count in (60, 5000):
+        slots = [hex(slot) for slot in range(count)]
+        batch = asking(**{f"block_{count}": {"accounts": {ALICE: {"slots": slots}}}})
+        finish(batch)
+        with CaptureQueriesContext(connection) as captured:
+            sizes.append(len(page(batch)))
+        statements.append(len(captured))
+    assert statements[0] == statements[1] <= 19
+    assert sizes[1] < sizes[0] * 1.05
+
+
+def test_the_json_has_all_slots_headers_and_times():
+    slots = [word(slot) for slot in range(120)]
+    accounts = {ALICE: {"props": ["NONCE"], "slots": slots}}
+    batch = asking(timestamp_1700000005={"accounts": accounts, "header": ["GAS_USED", "EXTRA_DATA"]})
+    answer = Client().get(f"{path(batch)}.json").json()
+    first, second = answer["queries"]
+    assert (first["address"], second["address"]) == (ALICE, None)
+    assert (first["timestamp"], first["blockNumber"], first["isBlockSought"]) == (1_700_000_005, None, True)
+    assert (first["slots"], first["slotCount"]) == (slots, 120)
+    assert (second["fields"], len(second["steps"])) == (["GAS_USED", "EXTRA_DATA"], 3)
+    find_block(batch)
+    finish(batch)
+    first, second = Client().get(f"{path(batch)}.json").json()["queries"]
+    assert [(value["field"], value["slot"], value["word"]) for value in first["values"]] == [
+        ("NONCE", "", word(7)),
+        *[("SLOT", slot, slot) for slot in slots],
+        ("BLOCK_AT_TIMESTAMP", "", word(12)),
+    ]
+    assert [(value["field"], value["number"], value["word"]) for value in second["values"]] == [
+        ("GAS_USED", 10, word(21_000)),
+        ("EXTRA_DATA", 12, "0x" + keccak(b"anybody").hex()),
+        ("BLOCK_AT_TIMESTAMP", None, word(12)),
+    ]
 
 
 # --- Many queries -----------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import json
 import re
 import socket
+from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -10,8 +11,9 @@ from django.test import Client
 
 from chains.devchain import DevChain
 from explorer import bundle
-from queries.models import Block
-from tests.explorer.batches import a_batch, accept, finish, path
+from proving.models import Transaction
+from queries.models import Batch, Block, HeaderField
+from tests.explorer.batches import CONTRACT, a_batch, accept, everything, finish, path, word
 from tests.service import BOB, a_key, request, submit, work_until_done
 
 pytestmark = pytest.mark.django_db
@@ -22,6 +24,20 @@ NOBODY = "0x00000000000000000000000000000000000000aa"
 def downloaded(service: DevChain):
     """The bundle of an account that exists, as it comes from the page."""
     return download(service, BOB)
+
+
+@pytest.fixture(scope="module")
+def remembered() -> dict[int, Any]:
+    return {}
+
+
+@pytest.fixture
+def bundles_of_everything(request: pytest.FixtureRequest, remembered: dict[int, Any]) -> dict[int, Any]:
+    """By the query's number; proven once for all tests that only change them."""
+    if not remembered:
+        batch = everything(request.getfixturevalue("service"))
+        remembered |= {number: bundle_of(batch, number) for number in (2, 3, 4)}
+    return remembered
 
 
 def download(service: DevChain, address: str):
@@ -55,6 +71,101 @@ def test_an_account_that_does_not_exist_has_a_bundle_too(service):
     verified = bundle.verify(json.dumps(download(service, NOBODY)))
     assert not verified.exists
     assert int(verified.facts["BALANCE"], 16) == 0
+
+
+def bundle_of(batch: Batch, number: int):
+    return Client().get(f"{path(batch)}/{number}/bundle.json").json()
+
+
+def checked(content, tmp_path, capsys) -> str:
+    """What the command says of a bundle that holds."""
+    file = tmp_path / "bundle.json"
+    file.write_text(json.dumps(content))
+    call_command("verify_bundle", str(file))
+    return str(capsys.readouterr().out)
+
+
+def test_slots_full_and_empty_are_proven_by_their_nodes(service, tmp_path, capsys):
+    content = bundle_of(everything(service), 2)
+    verified = bundle.verify(json.dumps(content))
+    assert verified.account == CONTRACT
+    assert verified.slots == {word(5): word(77), word(6): word(0)}
+    assert len(content["storageNodes"]) == len(set(content["storageNodes"]))
+    said = checked(content, tmp_path, capsys)
+    assert f"slot 0x5: {word(77)} (77)" in said
+    assert f"slot 0x6: {word(0)} (0)" in said
+
+
+def test_a_header_s_properties_are_proven_by_the_header_alone(service, tmp_path, capsys):
+    content = bundle_of(everything(service), 3)
+    assert (content["account"], content["accountProof"]) == (None, None)
+    assert set(content["facts"]) == set(HeaderField.names)
+    block = service.rpc("eth_getBlockByNumber", hex(int(content["blockNumber"])), False)
+    said = checked(content, tmp_path, capsys)
+    assert "the block's header" in said
+    assert f"GAS_LIMIT      {word(int(block['gasLimit'], 16))} ({int(block['gasLimit'], 16)})" in said
+    assert "LOGS_BLOOM     0x" in said
+    assert "(keccak-256 of its bytes)" in said
+    assert re.search(r"TIMESTAMP .+, \d{4}-\d\d-\d\d [\d:]+ UTC", said)
+
+
+def test_a_time_is_proven_by_the_header_after_it_whose_hash_must_be_compared_too(service, tmp_path, capsys):
+    content = bundle_of(everything(service), 4)
+    number = int(content["blockNumber"])
+    following = service.rpc("eth_getBlockByNumber", hex(number + 1), False)["hash"]
+    said = checked(content, tmp_path, capsys)
+    assert f"block {number} was the latest at the time {content['timestamp']}, " in said
+    assert f"is the hash of that block, and {following} that of block {number + 1}" in said
+
+
+def test_the_header_after_it_is_taken_from_whoever_asked_for_its_block(service):
+    batch = everything(service)
+    number = int(bundle_of(batch, 4)["blockNumber"])
+    Transaction.objects.update(accumulates=None)
+    assert bundle_of(batch, 4)["nextHeader"] is None
+    work_until_done(submit(a_key(name="another"), request(BOB, block=number + 1)), service)
+    time = bundle.verify(json.dumps(bundle_of(batch, 4))).time
+    assert time
+    assert time.next_hash == Block.objects.get(number=number + 1).hash
+
+
+def test_a_time_without_the_header_after_it_is_said_to_be_unchecked(service, tmp_path, capsys):
+    content = bundle_of(everything(service), 4) | {"nextHeader": None}
+    said = checked(content, tmp_path, capsys)
+    assert "The bundle holds." in said
+    assert f"NOT checked: that block {content['blockNumber']} was the latest at the time" in said
+
+
+def change_slot(content: Any, **parts: Any) -> Any:
+    return {"slots": content["slots"] | {word(5): content["slots"][word(5)] | parts}}
+
+
+@pytest.mark.parametrize(
+    ("number", "change", "said"),
+    [
+        (2, lambda b: change_slot(b, word=word(78)), "The proof shows another word in slot 0x"),
+        (2, lambda b: change_slot(b, proof=[]), "The proof ends before its key does."),
+        (2, lambda b: change_slot(b, proof=[99]), "is not a list of places in storageNodes."),
+        (2, lambda b: change_slot(b, proof=[True]), "is not a list of places in storageNodes."),
+        (2, lambda b: {"slots": {word(7): b["slots"][word(5)]}}, "The proof shows another word in slot 0x"),
+        (2, lambda b: {"slots": {"0x5": b["slots"][word(5)]}}, "The bundle's slot is not 32 bytes in hex."),
+        (2, {"slots": {}}, "The bundle claims no facts."),
+        (2, {"slots": []}, "The bundle's slots are not an object."),
+        (2, {"account": None}, "The bundle claims slots of no account."),
+        (3, lambda b: {"facts": b["facts"] | {"GAS_USED": word(1)}}, "The proof shows another GAS_USED"),
+        (3, {"facts": {"BALANCE": word(1)}}, "The bundle claims a fact that is not known: 'BALANCE'"),
+        (4, {"timestamp": "1"}, "after the time 1 that the bundle names."),
+        (4, {"timestamp": str(2**63)}, f"not after the time {2**63}."),
+        (4, {"timestamp": "9" * 100}, "The bundle's timestamp is not a number of seconds."),
+        (4, {"timestamp": 5}, "The bundle's timestamp is not a number of seconds."),
+        (4, lambda b: {"nextHeader": b["header"]}, "The nextHeader is not that of the block after it."),
+        (4, {"nextHeader": "0x80"}, "The header is no list"),
+    ],
+)
+def test_whatever_was_changed_of_slots_headers_and_times_is_found(bundles_of_everything, number, change, said):
+    content = bundles_of_everything[number]
+    with pytest.raises(bundle.InvalidBundle, match=re.escape(said)):
+        bundle.verify(json.dumps(content | (change(content) if callable(change) else change)))
 
 
 @pytest.mark.parametrize(

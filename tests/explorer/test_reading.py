@@ -9,9 +9,9 @@ from django.test import Client
 
 from chains.devchain import DevChain
 from queries import progress
-from queries.models import Batch, StepKind
-from tests.explorer.batches import a_batch, accept, finish, path, queries_of
-from tests.service import BOB, a_key, request, submit, work_until_done
+from queries.models import Batch, HeaderField, StepKind
+from tests.explorer.batches import a_batch, accept, asking, everything, finish, path, queries_of, word
+from tests.service import ALICE, BOB, a_key, request, submit, work_until_done
 
 pytestmark = pytest.mark.django_db
 
@@ -39,6 +39,35 @@ def test_it_tells_the_value_the_block_and_that_they_are_as_proven(service: DevCh
     assert page.status_code == 200
     assert f"Read at block {head}" in page.text
     assert "<main" in page.text
+
+
+def test_it_reads_slots_headers_and_times_too(service: DevChain):
+    batch = everything(service)
+    text = read(batch, 2, htmx=True).text
+    assert "the registry answers as proven." in text
+    assert re.search(rf"slot 0x5</dt><dd>77 .*{word(77)}", text)
+    assert re.search(rf"slot 0x6</dt><dd>0 .*{word(0)}", text)
+    block = batch.queries.select_related("block")[2].block
+    assert block
+    text = read(batch, 3, htmx=True).text
+    assert "the registry answers as proven." in text
+    assert text.count("<dt>") == len(HeaderField)
+    assert re.search(rf"BLOCK_NUMBER</dt><dd>{block.number} .*{word(block.number)}", text)
+    text = read(batch, 4, htmx=True).text
+    assert "the registry answers as proven." in text
+    assert re.search(rf"BLOCK_AT_TIMESTAMP</dt><dd>{block.number} ", text)
+
+
+def test_of_many_slots_it_reads_those_that_the_page_shows(service: DevChain):
+    block = service.head()
+    batch = asking(**{f"block_{block}": {"accounts": {ALICE: {"slots": [hex(slot) for slot in range(60)]}}}})
+    work_until_done(batch, service)
+    html = Client().get(f"{path(batch)}/1", {"slots": "51"}).text
+    action = re.search(r'<form method="post" action="([^"]+/read[^"]*)"', html)
+    assert action
+    text = Client().post(action[1]).text
+    assert "Of the slots, 51 to 60 of 60 were read." in text
+    assert re.findall(r"<dt>slot (0x\w+)</dt>", text) == [hex(slot) for slot in range(50, 60)]
 
 
 def test_it_tells_that_the_chain_has_lost_what_was_proven(service: DevChain):

@@ -3,16 +3,22 @@
 import json
 import shlex
 import subprocess
+from functools import partial
+from typing import Any
 
 import pytest
 from django.test import Client
+from eth_abi.abi import encode
+from eth_utils.abi import function_signature_to_4byte_selector
 
 from accounts import keys
 from chains.devchain import PROJECT, DevChain
+from config.chains import get_rpc
 from explorer import first_query, snippets, submitted
-from proving.models import ChainHead, FactsRegistry
-from queries.models import AccountField, Batch
-from tests.explorer.batches import a_batch, many_accounts, page, path
+from proving import facts, registries
+from proving.models import ChainHead
+from queries.models import AccountField, Batch, HeaderField
+from tests.explorer.batches import a_batch, everything, many_accounts, page, path
 from tests.proving.test_worker import until
 from tests.service import ALICE, BOB, a_key, request, submit, work_until_done
 
@@ -20,40 +26,77 @@ pytestmark = pytest.mark.django_db
 
 _COMPILE = """
 const solc = require('solc');
-const input = {language: 'Solidity', sources: {'a.sol': {content: require('fs').readFileSync(0, 'utf8')}},
+const sources = JSON.parse(require('fs').readFileSync(0, 'utf8'));
+const input = {language: 'Solidity', sources,
   settings: {outputSelection: {'*': {'*': ['evm.bytecode.object']}}}};
 process.stdout.write(solc.compile(JSON.stringify(input)));
 """
 
 
-def test_the_python_code_reads_the_value(service: DevChain, monkeypatch, capsys):
-    work_until_done(submit(a_key(), request(BOB, block=3)), service)
-    registry = FactsRegistry.objects.get().address
-    code = {snippet.language: snippet.code for snippet in snippets.reading(registry, BOB, 3, AccountField.BALANCE)}
+def codes_of_everything(service: DevChain) -> list[tuple[dict[str, str], bytes]]:
+    """For each fact that a query can ask for, its code by language, and its word as the registry has it."""
+    batch = everything(service)
+    registry = registries.find(31337, 31337)
+    assert registry
+    found = []
+    for query in batch.queries.select_related("block"):
+        assert query.block
+        number, wanted = query.block.number, facts.of(query)
+        words = facts.read(get_rpc(31337), registry.contract, number, wanted, at="latest").facts
+        for fact in wanted:
+            word = words[fact]
+            assert word is not None
+            code = snippets.reading(registry.contract.address, number, fact)
+            found.append(({snippet.language: snippet.code for snippet in code}, word))
+    assert len(found) == len(AccountField) + 2 + len(HeaderField) + 2
+    return found
+
+
+def test_the_python_code_reads_every_fact(service: DevChain, monkeypatch, capsys):
     monkeypatch.setenv("RPC_URL", service.url)
-    exec(code["web3.py"], {})
-    assert int(capsys.readouterr().out) == int(service.rpc("eth_getBalance", BOB, "0x3"), 16)
+    for code, word in codes_of_everything(service):
+        exec(code["web3.py"], {})
+        assert int(capsys.readouterr().out, 0) == int.from_bytes(word)
 
 
-@pytest.mark.parametrize("field", AccountField)
-def test_the_solidity_code_compiles_and_reads_the_value(service: DevChain, field):
-    work_until_done(submit(a_key(), request(BOB, block=3, props=[field.name])), service)
-    registry = FactsRegistry.objects.get().address
-    code = {snippet.language: snippet.code for snippet in snippets.reading(registry, BOB, 3, field)}["Solidity"]
-    source = f"// SPDX-License-Identifier: MIT\npragma solidity ^0.8.28;\n\n{code}"
+def test_the_call_for_the_shell_reads_every_fact(service: DevChain):
+    for code, word in codes_of_everything(service):
+        cast, call, _, _, registry, signature, *arguments = shlex.split(code["cast"])
+        assert (cast, call) == ("cast", "call")
+        function, _, answer = signature.rpartition("(")
+        assert answer in {"bytes32)", "uint256)"}
+        types = function.partition("(")[2].removesuffix(")").split(",")
+        values = [
+            int(text) if kind.startswith("uint") else text if kind == "address" else bytes.fromhex(text[2:])
+            for kind, text in zip(types, arguments, strict=True)
+        ]
+        data = function_signature_to_4byte_selector(function) + encode(types, values)
+        assert service.rpc("eth_call", {"to": registry, "data": "0x" + data.hex()}, "latest") == "0x" + word.hex()
+
+
+def receipt_of(chain: DevChain, sent: str) -> Any:
+    return chain.rpc("eth_getTransactionReceipt", sent)
+
+
+def test_the_solidity_code_compiles_and_reads_every_fact(service: DevChain):
+    codes = codes_of_everything(service)
+    sources = {
+        f"{place}.sol": {"content": f"// SPDX-License-Identifier: MIT\npragma solidity ^0.8.28;\n\n{code['Solidity']}"}
+        for place, (code, _) in enumerate(codes)
+    }
     node = PROJECT / ".venv" / "bin" / "node"
     compiled = subprocess.run(
-        [node, "-e", _COMPILE], input=source.encode(), capture_output=True, cwd=PROJECT, check=True
+        [node, "-e", _COMPILE], input=json.dumps(sources).encode(), capture_output=True, cwd=PROJECT, check=True
     )
     output = json.loads(compiled.stdout)
     assert [error["formattedMessage"] for error in output.get("errors", [])] == []
-    creation = output["contracts"]["a.sol"]["Reader"]["evm"]["bytecode"]["object"]
-    sent = service.rpc("eth_sendTransaction", {"from": ALICE, "data": f"0x{creation}", "gas": hex(1_000_000)})
-    until(lambda: service.rpc("eth_getTransactionReceipt", sent) is not None, "a receipt")
-    reader = service.rpc("eth_getTransactionReceipt", sent)["contractAddress"]
-    read = service.rpc("eth_call", {"to": reader, "data": "0x57de26a4"}, "latest")  # read()
-    registry_call = f"0x7177899b{int(BOB, 16):064x}{3:064x}{int(field):064x}"
-    assert read == service.rpc("eth_call", {"to": registry, "data": registry_call}, "latest")
+    for place, (_, word) in enumerate(codes):
+        creation = output["contracts"][f"{place}.sol"]["Reader"]["evm"]["bytecode"]["object"]
+        sent = service.rpc("eth_sendTransaction", {"from": ALICE, "data": f"0x{creation}", "gas": hex(1_000_000)})
+        until(partial(receipt_of, service, sent), "a receipt")
+        reader = receipt_of(service, sent)["contractAddress"]
+        read = service.rpc("eth_call", {"to": reader, "data": "0x57de26a4"}, "latest")  # read()
+        assert read == "0x" + word.hex()
 
 
 def body_of(command: str) -> str:

@@ -1,12 +1,18 @@
-"""Checks a proof bundle: from the block's hash to the header, to the account, to each fact. Asks no network."""
+"""Checks a proof bundle: from the block's hash to the header, to the account, its slots, each fact. Asks no network."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from explorer import bundle
+from chains.packed import HASHED_HEADER_FIELDS
+from explorer import bundle, moments
 from explorer.amounts import whole_units
+from explorer.bundle import VerifiedTime
+from explorer.snippets import is_number
+from proving.facts import HeaderFact
+from queries.models import HeaderField
 
 
 class Command(BaseCommand):
@@ -27,17 +33,46 @@ class Command(BaseCommand):
             raise CommandError(f"The bundle does not hold: {invalid}") from None
         write = self.stdout.write
         write("The bundle holds.")
-        write(f"  account  {proven.account}{'' if proven.exists else ' (does not exist)'}")
+        if proven.account is None:
+            write("  the block's header")
+        else:
+            write(f"  account  {proven.account}{'' if proven.exists else ' (does not exist)'}")
         write(f"  block    {proven.block_number} of chain {proven.source_chain_id}")
         for name, word in proven.facts.items():
-            write(f"  {name:<14} {word}{_meaning(name, word)}")
+            write(f"  {name:<14} {word}{_meaning(name, word, of_header=proven.account is None)}")
+        for slot, word in proven.slots.items():
+            write(f"  slot {int(slot, 16):#x}: {word} ({int(word, 16)})")
+        hashes = f"{proven.block_hash} is the hash of that block"
+        if proven.time is not None:
+            hashes += _say_time(write, proven.time, proven.block_number)
+        write(f"This is so if {hashes}: compare with a source that you trust, such as a node of your own.")
+
+
+def _say_time(write: Callable[[str], object], time: VerifiedTime, block: int) -> str:
+    """Returns what must be compared beside the block's hash."""
+    if time.next_hash is None:
         write(
-            f"This is so if {proven.block_hash} is the hash of that block: compare it with a source that you trust, "
-            "such as a node of your own."
+            f"  NOT checked: that block {block} was the latest at the time {time.timestamp}. That takes the header of "
+            f"block {block + 1}, which is not in the bundle."
         )
+        return ""
+    write(f"  block {block} was the latest at the time {time.timestamp}{_utc(time.timestamp)}")
+    return f", and {time.next_hash} that of block {block + 1}"
 
 
-def _meaning(name: str, word: str) -> str:
+def _meaning(name: str, word: str, *, of_header: bool) -> str:
+    number = int(word, 16)
+    if of_header:
+        field = HeaderField[name]
+        if field in HASHED_HEADER_FIELDS:
+            return " (keccak-256 of its bytes)"
+        utc = _utc(number) if field == HeaderField.TIMESTAMP else ""
+        return f" ({number}){utc}" if is_number(HeaderFact(field)) else ""
     if name == "BALANCE":
-        return f" ({whole_units(int(word, 16))} whole units)"
-    return f" ({int(word, 16)})" if name == "NONCE" else ""
+        return f" ({whole_units(number)} whole units)"
+    return f" ({number})" if name == "NONCE" else ""
+
+
+def _utc(seconds: int) -> str:
+    when = moments.utc(seconds)
+    return f", {when} UTC" if when else ""
