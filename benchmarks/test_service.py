@@ -2,16 +2,21 @@
 
 import functools
 import json
+import os
+import re
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from chains.devchain import DevChain
+from chains.devchain import PROJECT, DevChain
 from proving.deployment import deploy
 from proving.models import Transaction, TransactionState
 from queries.models import Batch, BatchStatus
@@ -101,4 +106,31 @@ def test_a_batch(service, report, count):
     report(
         f"{count} accounts of one block, shallow development trie",
         f"{mined.count()} transactions, {gas} gas, {gas // count} an account, {seconds:.1f} s",
+    )
+
+
+def test_ten_thousand_queries(service, report, settings, tmp_path):
+    """As large as a batch may be, with the worker in a process of its own."""
+    env = {
+        **os.environ,
+        "STATE_DIR": str(tmp_path),
+        "SQLITE_FILE": str(connection.settings_dict["NAME"]),
+        "CHAINS_FILE": str(settings.CHAINS_FILE),
+    }
+    command = [sys.executable, "manage.py", "runworker"]
+    with (tmp_path / "worker.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=PROJECT, env=env, stdout=log, stderr=log)
+    try:
+        began = time.perf_counter()
+        batch = submit(a_key(), request(*accounts(10_000), block=service.head()))
+        until(lambda: is_done(batch), "DONE", seconds=900)
+        seconds = time.perf_counter() - began
+        (peak,) = re.findall(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
+    finally:
+        process.terminate()
+        process.wait()
+    mined = Transaction.objects.exclude(to="").exclude(state=TransactionState.PENDING)
+    report(
+        "10,000 accounts of one block, shallow development trie",
+        f"{mined.count()} transactions, {seconds:.0f} s, worker's peak memory {int(peak) // 1024} MiB",
     )

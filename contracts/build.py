@@ -9,6 +9,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -79,19 +80,26 @@ def _solc(request: dict[str, Any]) -> dict[str, Any]:
         raise BuildError("There is no node to run the Solidity compiler with: `make` installs it.")
     if not SOLC.exists():
         raise BuildError("The Solidity compiler is not installed: run `npm ci`.")
-    result = subprocess.run(  # noqa: S603 - fixed arguments
-        [node, str(SOLC), "--standard-json"],
-        input=json.dumps(request),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
+    # Files, not pipes: solc-js gives up on a pipe that has nothing yet, and ends before one has taken a long answer.
+    with tempfile.TemporaryFile("w+") as question, tempfile.TemporaryFile("w+") as answer:
+        json.dump(request, question)
+        question.seek(0)
+        result = subprocess.run(  # noqa: S603 - fixed arguments
+            [node, str(SOLC), "--standard-json"],
+            stdin=question,
+            stdout=answer,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        answer.seek(0)
+        said = answer.read()
     # solc-js may say what it supports before the JSON begins.
-    start = result.stdout.find("{")
+    start = said.find("{")
     if result.returncode != 0 or start < 0:
-        raise BuildError(f"The Solidity compiler failed: {result.stderr.strip() or result.stdout.strip()}")
-    output: dict[str, Any] = json.loads(result.stdout[start:])
+        raise BuildError(f"The Solidity compiler failed: {result.stderr.strip() or said.strip()}")
+    output: dict[str, Any] = json.loads(said[start:])
     return output
 
 

@@ -1,6 +1,7 @@
 """RECEIVED -> ACCEPTED or REJECTED: checks a request against the chains before anything is spent on it."""
 
 import logging
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -8,14 +9,16 @@ from django.conf import settings
 from django.utils import timezone
 
 from accounts.models import User
+from chains.header import Header
 from chains.rpc import NodeUnavailable, RpcRefused
 from config.chains import get_chains, get_rpc
-from proving import costs, facts, registries
+from proving import costs, facts, registries, timestamps
+from proving.facts import AccountFact, HeaderFact, SlotFact, TimeFact
 from proving.heads import poll_seconds
 from proving.registries import Deployed
-from queries import leases, progress
+from queries import leases, progress, submission
 from queries.leases import Lease
-from queries.models import Batch, BatchStatus, Block, Query
+from queries.models import Batch, BatchStatus, Block
 
 logger = logging.getLogger(__name__)
 
@@ -93,78 +96,111 @@ def _wait_longer(lease: Lease[Batch], why: str) -> None:
 
 def _decide(lease: Lease[Batch]) -> _Wait | _Refusal | _Acceptance:
     batch = lease.row
-    blocks = list(Block.objects.filter(pk__in=batch.queries.values("block")).order_by("source_chain_id", "number"))
-    sources = {block.source_chain_id for block in blocks}
-    deployed = {source: registries.find(batch.destination_chain_id, source) for source in sources}
-    for source, registry in deployed.items():
+    destination = batch.destination_chain_id
+    sources = batch.queries.order_by("source_chain_id").values_list("source_chain_id", flat=True).distinct()
+    work = costs.Work()
+    for source in sources:
+        registry = registries.find(destination, source)
         if registry is None:
             return _Wait(
-                f"No facts registry is deployed on chain {batch.destination_chain_id} for chain {source}. The operator "
-                f"must run: manage.py deploy_registry {batch.destination_chain_id} {source}",
+                f"No facts registry is deployed on chain {destination} for chain {source}. The operator must run: "
+                f"manage.py deploy_registry {destination} {source}",
                 timezone.now() + timedelta(seconds=10),
             )
-    missing = _Missing()
-    for source, registry in deployed.items():
-        assert registry is not None, "checked just now"
-        of_source = [block for block in blocks if block.source_chain_id == source]
-        undecided = _check_heights(source, of_source) or missing.count(lease, registry, of_source)
+        head = get_rpc(source).head()
+        undecided = (
+            _check_heights(batch, source, head)
+            or _find_blocks(lease, source, head)
+            or _count(work, lease, registry, source, head.number)
+        )
         if undecided is not None:
             return undecided
-    return _check_cost(batch, missing)
+    return _check_cost(batch, work)
 
 
-def _check_heights(source: int, blocks: list[Block]) -> _Wait | _Refusal | None:
-    """Whether the blocks, in the order of their numbers, exist by now."""
-    chain = get_chains().chain(source)
-    head, highest = get_rpc(source).head().number, blocks[-1].number
-    ahead = highest - head
+def _check_heights(batch: Batch, source: int, head: Header) -> _Wait | _Refusal | None:
+    """Whether the highest of the blocks that are named by their numbers exists by now."""
+    named = batch.queries.filter(source_chain_id=source).order_by("-block__number").exclude(block=None)
+    highest = named.values_list("block__number", flat=True).first()
+    ahead = 0 if highest is None else highest - head.number
     if ahead > settings.MAX_BLOCKS_AHEAD:
         return _Refusal(
             "block_too_far_ahead",
-            f"Block {highest} of chain {source} is {ahead} blocks above the head {head}; a batch waits for at most "
-            f"{settings.MAX_BLOCKS_AHEAD}. Send it again when the block is nearer.",
+            f"Block {highest} of chain {source} is {ahead} blocks above the head {head.number}; a batch waits for at "
+            f"most {settings.MAX_BLOCKS_AHEAD}. Send it again when the block is nearer.",
             retryable=True,
         )
     if ahead > 0:
+        chain = get_chains().chain(source)
         return _Wait(
-            f"Block {highest} of chain {source} does not exist yet; the head is {head}.",
+            f"Block {highest} of chain {source} does not exist yet; the head is {head.number}.",
             timezone.now() + timedelta(seconds=max(poll_seconds(chain), (ahead - 1) * chain.block_seconds)),
         )
     return None
 
 
-@dataclass
-class _Missing:
-    """What the registries don't hold yet of a batch."""
-
-    headers: int = 0
-    accounts: int = 0
-
-    def count(self, lease: Lease[Batch], registry: Deployed, blocks: list[Block]) -> _Refusal | None:
-        """Count what is missing of blocks of one source chain; refuses those that are too old to be added."""
-        source, destination = blocks[0].source_chain_id, blocks[0].destination_chain_id
-        rpc = get_rpc(destination)
-        head = get_rpc(source).head().number
-        calls = [registry.contract.state_root(block.number) for block in blocks]
-        for block, root in zip(blocks, rpc.eth_calls(calls), strict=True):
-            queries = Query.objects.filter(batch=lease.row, block=block)
-            if isinstance(root, bytes) and any(root):
-                wanted = [(query.address, field) for query in queries for field in query.account_fields]
-                view = facts.read(rpc, registry.contract, block.number, wanted, at="latest")
-                self.accounts += len({address for (address, _), word in view.facts.items() if word is None})
-                lease.extend()
-            elif (reason := registries.too_old(block, head)) is not None:
-                return _Refusal("block_too_old", reason, retryable=False)
-            else:
-                # Facts are only stored below a state root: without it there is none.
-                self.headers += 1
-                self.accounts += queries.values("address").distinct().count()
+def _find_blocks(lease: Lease[Batch], source: int, head: Header) -> _Wait | _Refusal | None:
+    """Give the queries that name a time their block, as soon as there is a block after that time."""
+    chain = get_chains().chain(source)
+    unfound = lease.row.queries.filter(source_chain_id=source, block=None)
+    named = unfound.order_by("-timestamp").values_list("timestamp", flat=True).distinct()
+    times = [time for time in named if time is not None]
+    if not times:
         return None
+    ahead = times[0] - head.timestamp
+    if ahead > settings.MAX_BLOCKS_AHEAD * chain.block_seconds:
+        return _Refusal(
+            "timestamp_too_far_ahead",
+            f"The time {times[0]} is {ahead} s after the newest block of chain {source}. Try again when it is near.",
+            retryable=True,
+        )
+    if ahead >= 0:
+        return _Wait(
+            f"No block of chain {source} is later than the time {times[0]} yet, so it may still get a later block.",
+            timezone.now() + timedelta(seconds=max(poll_seconds(chain), ahead)),
+        )
+    for time in times:
+        number = timestamps.block_at(get_rpc(source), time, head)
+        if number is None:
+            return _Refusal(
+                "timestamp_before_first_block", f"The time {time} is before the first block of chain {source}.", False
+            )
+        with lease.writing():
+            blocks = submission.find_blocks(lease.row.destination_chain_id, {(source, number)})
+            unfound.filter(timestamp=time).update(block_id=blocks[source, number])
+    return None
 
 
-def _check_cost(batch: Batch, missing: _Missing) -> _Refusal | _Acceptance:
+def _count(work: costs.Work, lease: Lease[Batch], registry: Deployed, source: int, head: int) -> _Refusal | None:
+    """Count what the registry does not hold yet; refuses blocks that are too old to be added."""
+    batch = lease.row
+    rpc = get_rpc(batch.destination_chain_id)
+    ids = batch.queries.filter(source_chain_id=source).values("block")
+    blocks = list(Block.objects.filter(pk__in=ids).order_by("number"))
+    roots = rpc.eth_calls([registry.contract.state_root(block.number) for block in blocks])
+    for block, root in zip(blocks, roots, strict=True):
+        is_known = isinstance(root, bytes) and any(root)
+        wanted = list(dict.fromkeys(fact for query in batch.queries.filter(block=block) for fact in facts.of(query)))
+        missing: Collection[facts.Fact] = wanted
+        if is_known:
+            view = facts.read(rpc, registry.contract, block.number, wanted, at="latest")
+            missing = [fact for fact, word in view.facts.items() if word is None]
+            lease.extend()
+        of_header = [fact for fact in missing if isinstance(fact, HeaderFact | TimeFact)]
+        # Without a state root no fact is stored; and fields of a header need the header again, and its hash.
+        if (not is_known or of_header) and (reason := registries.too_old(block, head)) is not None:
+            return _Refusal("block_too_old", reason, retryable=False)
+        work.headers += bool(missing) and bool(not is_known or of_header)
+        work.header_fields += sum(isinstance(fact, HeaderFact) for fact in missing)
+        work.times += sum(isinstance(fact, TimeFact) for fact in missing)
+        work.slots += sum(isinstance(fact, SlotFact) for fact in missing)
+        work.accounts += len({fact.address for fact in missing if isinstance(fact, AccountFact | SlotFact)})
+    return None
+
+
+def _check_cost(batch: Batch, work: costs.Work) -> _Refusal | _Acceptance:
     destination = get_chains().chain(batch.destination_chain_id)
-    gas = costs.estimate_gas(headers=missing.headers, accounts=missing.accounts)
+    gas = work.estimate_gas()
     fees = get_rpc(destination.id).fees()
     cost = gas * (fees.base_fee + fees.priority_fee)
     if cost > batch.fee and not destination.test_network:

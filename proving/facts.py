@@ -1,26 +1,118 @@
-"""What was proven of accounts, and what the facts registry says of it."""
+"""What queries ask for, word by word: what it must be, as proven here, and what the facts registry says."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from eth_utils.crypto import keccak
+from rlp import decode
+
+from chains.packed import HASHED_HEADER_FIELDS
 from chains.rpc import Block as BlockName
 from chains.rpc import InvalidReply, Reverted, RpcClient
-from proving.models import AccountProof
+from proving.models import AccountProof, SlotProof
 from proving.registry import Registry
-from queries.models import AccountField
-
-# An account's fact, by (EIP-55 address, field).
-Fact = tuple[str, AccountField]
+from queries.chunks import chunks
+from queries.models import AccountField, Block, HeaderField, Query
 
 
-def words(proof: AccountProof) -> dict[AccountField, bytes]:
-    """The 32-byte word that the registry must answer for each field."""
+@dataclass(frozen=True)
+class AccountFact:
+    address: str  # EIP-55
+    field: AccountField
+
+
+@dataclass(frozen=True)
+class SlotFact:
+    address: str  # EIP-55
+    slot: str  # 0x and 64 hexadecimal digits
+
+
+@dataclass(frozen=True)
+class HeaderFact:
+    field: HeaderField
+
+
+@dataclass(frozen=True)
+class TimeFact:
+    """Which block was the latest at a time."""
+
+    timestamp: int  # unix seconds
+
+
+Fact = AccountFact | SlotFact | HeaderFact | TimeFact
+
+# Rows named in one statement.
+_CHUNK = 500
+
+
+def of(query: Query) -> list[Fact]:
+    """The facts that a query asks for."""
+    facts: list[Fact] = [AccountFact(query.address, field) for field in query.account_fields]
+    facts += [SlotFact(query.address, slot) for slot in query.slots]
+    facts += [HeaderFact(field) for field in query.header_fields]
+    if query.timestamp is not None:
+        facts.append(TimeFact(query.timestamp))
+    return facts
+
+
+# --- As proven here ---------------------------------------------------------------------------------------------------
+
+
+def proven(block: Block, facts: Iterable[Fact]) -> dict[Fact, bytes]:
+    """The 32-byte word of each fact whose proof is stored here."""
+    wanted = list(dict.fromkeys(facts))
+    addresses = sorted({fact.address for fact in wanted if isinstance(fact, AccountFact)})
+    accounts: dict[str, dict[AccountField, bytes]] = {}
+    for chunk in chunks(addresses, _CHUNK):
+        proofs = AccountProof.objects.filter(block=block, address__in=chunk).defer("nodes")
+        accounts |= {proof.address: account_words(proof) for proof in proofs}
+    slots = _slots(block, [fact for fact in wanted if isinstance(fact, SlotFact)])
+    fields = header_words(bytes(block.header_rlp)) if block.header_rlp is not None else {}
+    words: dict[Fact, bytes] = {}
+    for fact in wanted:
+        match fact:
+            case AccountFact():
+                word = accounts.get(fact.address, {}).get(fact.field)
+            case SlotFact():
+                word = slots.get(fact)
+            case HeaderFact():
+                word = fields.get(fact.field)
+            case TimeFact():
+                word = block.number.to_bytes(32)
+        if word is not None:
+            words[fact] = word
+    return words
+
+
+def account_words(proof: AccountProof) -> dict[AccountField, bytes]:
     return {
         AccountField.NONCE: proof.nonce.to_bytes(32),
         AccountField.BALANCE: proof.balance.to_bytes(32),
         AccountField.STORAGE_ROOT: bytes.fromhex(proof.storage_root[2:]),
         AccountField.CODE_HASH: bytes.fromhex(proof.code_hash[2:]),
     }
+
+
+def header_words(header: bytes) -> dict[HeaderField, bytes]:
+    """The words of the fields that this header has; those that don't fit one by the keccak-256 of their bytes."""
+    items: list[bytes] = decode(header)
+    return {
+        field: keccak(items[field]) if field in HASHED_HEADER_FIELDS else items[field].rjust(32, b"\0")
+        for field in HeaderField
+        if field < len(items)
+    }
+
+
+def _slots(block: Block, facts: Sequence[SlotFact]) -> dict[SlotFact, bytes]:
+    found: dict[SlotFact, bytes] = {}
+    for chunk in chunks(sorted({fact.address for fact in facts}), _CHUNK):
+        rows = SlotProof.objects.filter(account__block=block, account__address__in=chunk)
+        for address, slot, value in rows.values_list("account__address", "slot", "value"):
+            found[SlotFact(address, slot)] = value.to_bytes(32)
+    return found
+
+
+# --- As the registry says ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -36,10 +128,21 @@ def read(
 ) -> RegistryView:
     """Ask the registry for the header and the facts. Raises `NodeUnavailable`, also when no registry answers."""
     wanted = list(dict.fromkeys(facts))
-    calls = [registry.state_root(block_number)]
-    calls += [registry.field(address, block_number, field) for address, field in wanted]
+    calls = [registry.state_root(block_number), *(_call(registry, block_number, fact) for fact in wanted)]
     answers = rpc.eth_calls(calls, at)
     if any(isinstance(answer, Reverted) or not answer for answer in answers):
         raise InvalidReply(f"There is no facts registry at {registry.address} as of block {at!r}.")
     root, *rest = [answer for answer in answers if isinstance(answer, bytes)]
-    return RegistryView(root, {fact: registry.decode_field(answer) for fact, answer in zip(wanted, rest, strict=True)})
+    return RegistryView(root, {fact: registry.decode_try(answer) for fact, answer in zip(wanted, rest, strict=True)})
+
+
+def _call(registry: Registry, block_number: int, fact: Fact) -> tuple[str, bytes]:
+    match fact:
+        case AccountFact():
+            return registry.account_field(fact.address, block_number, fact.field)
+        case SlotFact():
+            return registry.slot_value(fact.address, block_number, fact.slot)
+        case HeaderFact():
+            return registry.header_field(block_number, fact.field)
+        case TimeFact():
+            return registry.block_at_timestamp(fact.timestamp)

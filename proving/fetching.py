@@ -4,12 +4,15 @@ From then on no archive node is needed. A proof that doesn't verify is a node th
 """
 
 import logging
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from chains.header import Header
+from chains.rpc import AccountProof as FetchedProof
 from chains.rpc import InvalidReply, NodeUnavailable, RpcClient, RpcRefused
-from chains.trie import InvalidProof, verify_account
-from proving.models import AccountProof
+from chains.trie import InvalidProof, verify_account, verify_slot
+from proving.models import AccountProof, SlotProof
 from queries import progress
 from queries.chunks import chunks
 from queries.leases import Lease
@@ -17,8 +20,9 @@ from queries.models import OPEN_STATUSES, BatchStatus, Block, Query, StepKind
 
 logger = logging.getLogger(__name__)
 
-# Accounts whose proofs are fetched and stored in one go: bounds memory, and what a kill makes us fetch again.
-_CHUNK = 100
+# What is fetched and stored in one go: bounds memory, and what a kill makes us fetch again.
+_ACCOUNTS_PER_FETCH = 100
+_SLOTS_PER_FETCH = 200
 
 
 class ProofRefused(Exception):
@@ -51,50 +55,133 @@ def fetch_proofs(lease: Lease[Block], source: RpcClient) -> Exception | None:
     `NodeUnavailable`.
     """
     block = lease.row
-    waiting = Query.objects.filter(block=block, step=StepKind.INITIAL_STATE, batch__status__in=OPEN_STATUSES)
-    known = set(AccountProof.objects.filter(block=block).values_list("address", flat=True))
-    by_address: dict[str, list[int]] = {}
-    for pk, address in waiting.exclude(batch__status=BatchStatus.RECEIVED).values_list("pk", "address"):
-        by_address.setdefault(address, []).append(pk)
+    open_queries = Query.objects.filter(block=block, step=StepKind.INITIAL_STATE, batch__status__in=OPEN_STATUSES)
+    waiting = list(open_queries.exclude(batch__status=BatchStatus.RECEIVED).only("pk", "address", "slots"))
+    with lease.writing():
+        # The header is all that these need, and it is there.
+        progress.complete([query.pk for query in waiting if not query.address], StepKind.INITIAL_STATE)
+    by_address: dict[str, list[Query]] = defaultdict(list)
+    for query in waiting:
+        if query.address:
+            by_address[query.address].append(query)
     problems: list[Exception] = []
-    for chunk in chunks(sorted(by_address), _CHUNK):
-        proofs, failed = _verified_proofs(block, source, [address for address in chunk if address not in known])
-        verified = [address for address in chunk if address not in failed]
+    for addresses in chunks(sorted(by_address), _ACCOUNTS_PER_FETCH):
+        wanted = _not_stored(block, {address: by_address[address] for address in addresses})
+        failed: set[str] = set()
+        for pieces in _pieces(wanted):
+            proofs, faults = _verified_proofs(block, source, pieces)
+            failed |= faults.keys()
+            problems += faults.values()
+            with lease.writing():
+                _store(block, proofs)
+        proven = [query.pk for address in addresses if address not in failed for query in by_address[address]]
         with lease.writing():
-            AccountProof.objects.bulk_create(proofs, ignore_conflicts=True)
-            progress.complete([pk for address in verified for pk in by_address[address]], StepKind.INITIAL_STATE)
-        problems += failed.values()
+            progress.complete(proven, StepKind.INITIAL_STATE)
     return problems[0] if problems else None
 
 
+@dataclass(frozen=True)
+class _Wanted:
+    """What of an account isn't stored yet."""
+
+    address: str
+    account: bool
+    slots: Sequence[str]
+
+
+def _not_stored(block: Block, queries: Mapping[str, Sequence[Query]]) -> list[_Wanted]:
+    """What the queries of each address ask for, without what was stored before."""
+    accounts = set(AccountProof.objects.filter(block=block, address__in=queries).values_list("address", flat=True))
+    rows = SlotProof.objects.filter(account__block=block, account__address__in=queries)
+    slots = set(rows.values_list("account__address", "slot"))
+    return [
+        _Wanted(
+            address,
+            address not in accounts,
+            [slot for query in asking for slot in query.slots if (address, slot) not in slots],
+        )
+        for address, asking in queries.items()
+    ]
+
+
+def _pieces(wanted: Iterable[_Wanted]) -> Iterator[list[_Wanted]]:
+    """What is wanted, in bounded requests: an account of thousands of slots is asked for several times."""
+    piece: list[_Wanted] = []
+    size = 0
+    for one in wanted:
+        for slots in list(chunks(list(dict.fromkeys(one.slots)), _SLOTS_PER_FETCH)) or [[]]:
+            if not one.account and not slots:
+                continue
+            if piece and size + len(slots) > _SLOTS_PER_FETCH:
+                yield piece
+                piece, size = [], 0
+            piece.append(_Wanted(one.address, one.account, slots))
+            size += len(slots)
+    if piece:
+        yield piece
+
+
+@dataclass(frozen=True)
+class _Proven:
+    account: AccountProof
+    slots: Sequence[SlotProof]
+
+
+def _store(block: Block, proofs: Sequence[_Proven]) -> None:
+    AccountProof.objects.bulk_create([proof.account for proof in proofs], ignore_conflicts=True)
+    addresses = [proof.account.address for proof in proofs if proof.slots]
+    ids = dict(AccountProof.objects.filter(block=block, address__in=addresses).values_list("address", "pk"))
+    for proof in proofs:
+        for slot in proof.slots:
+            slot.account_id = ids[proof.account.address]
+    SlotProof.objects.bulk_create(
+        [slot for proof in proofs for slot in proof.slots], ignore_conflicts=True, batch_size=_SLOTS_PER_FETCH
+    )
+
+
 def _verified_proofs(
-    block: Block, source: RpcClient, addresses: Sequence[str]
-) -> tuple[list[AccountProof], dict[str, Exception]]:
+    block: Block, source: RpcClient, wanted: Sequence[_Wanted]
+) -> tuple[list[_Proven], dict[str, Exception]]:
     """The proofs that verify, and what is wrong with the others, by address."""
-    state_root = bytes.fromhex(block.state_root[2:])
-    answers = source.proofs(block.number, bytes.fromhex(block.hash[2:]), [(address, []) for address in addresses])
-    proofs: list[AccountProof] = []
+    asked = [(one.address, [int(slot, 16) for slot in one.slots]) for one in wanted]
+    answers = source.proofs(block.number, bytes.fromhex(block.hash[2:]), asked)
+    proofs: list[_Proven] = []
     failed: dict[str, Exception] = {}
-    for address, answer in zip(addresses, answers, strict=True):
+    for one, answer in zip(wanted, answers, strict=True):
         if isinstance(answer, RpcRefused):
-            failed[address] = NodeUnavailable(str(answer)) if answer.may_pass else ProofRefused(str(answer))
+            failed[one.address] = NodeUnavailable(str(answer)) if answer.may_pass else ProofRefused(str(answer))
             continue
         try:
-            account = verify_account(state_root, address, answer.nodes)
+            proofs.append(_verified(block, answer))
         except InvalidProof as invalid:
-            failed[address] = InvalidReply(
-                f"A node sent a proof of {address} at block {block.number} that does not verify: {invalid}"
+            failed[one.address] = InvalidReply(
+                f"A node sent a proof of {one.address} at block {block.number} that does not verify: {invalid}"
             )
-            continue
-        proofs.append(
-            AccountProof(
-                block=block,
-                address=address,
-                nodes=["0x" + node.hex() for node in answer.nodes],
-                nonce=account.nonce,
-                balance=account.balance,
-                storage_root="0x" + account.storage_root.hex(),
-                code_hash="0x" + account.code_hash.hex(),
-            )
-        )
     return proofs, failed
+
+
+def _verified(block: Block, answer: FetchedProof) -> _Proven:
+    """Raises `InvalidProof`."""
+    account = verify_account(bytes.fromhex(block.state_root[2:]), answer.address, answer.nodes)
+    row = AccountProof(
+        block=block,
+        address=answer.address,
+        nodes=_hex(answer.nodes),
+        nonce=account.nonce,
+        balance=account.balance,
+        storage_root="0x" + account.storage_root.hex(),
+        code_hash="0x" + account.code_hash.hex(),
+    )
+    slots = [
+        SlotProof(
+            slot=f"0x{proof.slot:064x}",
+            nodes=_hex(proof.nodes),
+            value=verify_slot(account.storage_root, proof.slot, proof.nodes),
+        )
+        for proof in answer.slots
+    ]
+    return _Proven(row, slots)
+
+
+def _hex(nodes: Iterable[bytes]) -> list[str]:
+    return ["0x" + node.hex() for node in nodes]

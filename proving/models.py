@@ -49,6 +49,21 @@ class AccountProof(models.Model):
         return f"{self.address} at {self.block_id}"
 
 
+class SlotProof(models.Model):
+    """A verified proof of one storage slot of a proven account."""
+
+    account = models.ForeignKey(AccountProof, models.CASCADE, related_name="slot_proofs")
+    slot = models.CharField(max_length=66)  # 0x and 64 hexadecimal digits
+    nodes = models.JSONField()  # storage trie nodes in hex, root first
+    value = Uint256Field()
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["account", "slot"], name="one_proof_per_slot")]
+
+    def __str__(self) -> str:
+        return f"{self.slot} of {self.account_id}"
+
+
 class Signer(Leased):
     """An account that sends transactions on one destination. Its lease serialises its nonces."""
 

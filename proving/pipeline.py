@@ -5,11 +5,10 @@ and sends what is missing. It keeps no state of its own: run twice, killed anywh
 look at the same chains leads to the same place. A reorganised chain is nothing special: what held no longer does.
 """
 
-import functools
+import itertools
 import logging
-import operator
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -20,12 +19,12 @@ from chains.config import Chain
 from chains.rpc import Block as BlockName
 from chains.rpc import NodeUnavailable, Reverted, RpcClient, RpcRefused
 from config.chains import get_chains, get_rpc
-from proving import facts, fetching, registries, transactions
-from proving.facts import RegistryView
+from proving import facts, fetching, packing, registries, transactions
+from proving.facts import Fact, HeaderFact, RegistryView, TimeFact
 from proving.heads import Heads, poll_seconds
-from proving.models import LIVE_STATES, AccountProof, Transaction, TransactionState
+from proving.models import LIVE_STATES, Transaction, TransactionState
 from proving.registries import Deployed
-from proving.registry import AccountArgument, revert_reason
+from proving.registry import revert_reason
 from proving.transactions import CannotSend, Intent, SignerBusy, UnderWay
 from queries import leases, progress
 from queries.chunks import chunks
@@ -38,9 +37,8 @@ logger = logging.getLogger(__name__)
 _QUERIES_PER_LOOK = 1000
 # Rows written in one database transaction: other writers get their turn in between.
 _QUERIES_PER_WRITE = 500
-# Nodes take no transaction above 128 KiB, and EIP-7825 bounds its gas; both with room for the rest of it.
-_MAX_PROOF_BYTES = 100_000
-_MAX_ACCOUNTS = 40
+# Transactions sent in one go, under one lease of the signer.
+_TRANSACTIONS_PER_LOOK = 16
 # How long nodes may refuse to serve a proof before that is taken for final: they may be syncing, or lack the newest
 # state for a moment.
 _PROOF_PATIENCE = timedelta(minutes=10)
@@ -135,9 +133,7 @@ class _Work:
         if self.open().exists():
             unfetched = self.fetch()
             trusted = self.check_header()
-            missing = self.check_facts() if trusted else list(self.not_under_way()[:_QUERIES_PER_LOOK])
-            if missing:
-                self.send(missing, trusted=trusted)
+            self.send(self.check_facts(trusted=trusted), trusted=trusted)
             if unfetched:
                 raise unfetched
         if self.open().exists():
@@ -180,9 +176,10 @@ class _Work:
             self.reopen(list(proven.values_list("pk", flat=True)), StepKind.HEADER_ACCUMULATED, reason)
         else:
             for chunk in chunks(list(seen.filter(step__isnull=True)), _QUERIES_PER_LOOK):
-                held = self.held(chunk, self.read(chunk))
-                gone = [query.pk for query in chunk if query.pk not in held]
-                self.reopen(gone, StepKind.ACCOUNT_ACCUMULATED, reason)
+                gone = {pk for asking in self.missing(chunk, self.read(chunk)).values() for pk in asking}
+                of_header = [query.pk for query in chunk if query.pk in gone and not query.address]
+                self.reopen(of_header, StepKind.HEADER_ACCUMULATED, reason)
+                self.reopen(sorted(gone.difference(of_header)), StepKind.ACCOUNT_ACCUMULATED, reason)
         with self.lease.writing() as fresh:
             self.note_checked(fresh)
 
@@ -232,10 +229,15 @@ class _Work:
             self.check_block_hash(view)
         self.complete(self.open(), StepKind.BLOCKHASH_AVAILABLE)
         if trusted:
-            accumulating = Transaction.objects.filter(accumulates=self.block, succeeded=True).order_by("pk")
-            tx_hash = accumulating.values_list("hash", flat=True).first() or ""
-            self.complete(self.open(), StepKind.HEADER_ACCUMULATED, transaction_hash=tx_hash)
+            # What asks for facts of the header itself completes this step when those are read back.
+            plain = self.open().exclude(address="").filter(timestamp=None)
+            self.complete(plain, StepKind.HEADER_ACCUMULATED, transaction_hash=self.accumulated_by())
         return trusted
+
+    def accumulated_by(self) -> str:
+        """Hash of the transaction that accumulated the header, or empty if it wasn't one of ours."""
+        accumulating = Transaction.objects.filter(accumulates=self.block, succeeded=True).order_by("pk")
+        return accumulating.values_list("hash", flat=True).first() or ""
 
     def check_block_hash(self, view: RegistryView) -> None:
         """Raises `_Wait` while the destination can't vouch for the block's hash; rejects when it never will."""
@@ -256,56 +258,67 @@ class _Work:
                 poll,
             )
 
-    # --- ACCOUNT_ACCUMULATED ------------------------------------------------------------------------------------------
+    # --- Facts --------------------------------------------------------------------------------------------------------
 
-    def check_facts(self) -> list[Query]:
-        """Complete the queries whose facts all read back as proven; returns those that need a transaction."""
+    def check_facts(self, *, trusted: bool) -> dict[Fact, list[int]]:
+        """Complete the queries whose facts all read back as proven. Returns the missing ones, and who asks for them."""
         queries = list(self.not_under_way()[:_QUERIES_PER_LOOK])
-        held = self.held(queries, self.read(queries))
+        # Facts are only stored below a trusted state root; before there is no need to ask.
+        view = self.read(queries) if trusted else RegistryView(bytes(32), {})
+        missing = self.missing(queries, view)
+        lacking = {pk for asking in missing.values() for pk in asking}
+        held = [query.pk for query in queries if query.pk not in lacking]
         hashes = dict(_proven_by(held))
         by_transaction = defaultdict(list)
         for pk in held:
             by_transaction[hashes.get(pk, "")].append(pk)
         for tx_hash, pks in by_transaction.items():
-            self.complete(self.open().filter(pk__in=pks), StepKind.ACCOUNT_ACCUMULATED, transaction_hash=tx_hash)
-        return [query for query in queries if query.pk not in held]
+            told = {"transaction_hash": tx_hash}
+            self.complete(self.open().filter(pk__in=pks), StepKind.HEADER_ACCUMULATED, **told)
+            self.complete(self.open().filter(pk__in=pks), StepKind.ACCOUNT_ACCUMULATED, **told)
+        if trusted:
+            # Accounts of a block that a time selected: once the time is proven, only they are still to come.
+            untimed = {pk for fact, asking in missing.items() if isinstance(fact, TimeFact) for pk in asking}
+            timed = self.open().exclude(address="").filter(pk__in=lacking - untimed)
+            self.complete(timed, StepKind.HEADER_ACCUMULATED, transaction_hash=self.accumulated_by())
+        return missing
 
-    def held(self, queries: Sequence[Query], view: RegistryView) -> set[int]:
-        """Ids of the queries whose facts are all in the registry, equal to what was proven here."""
-        held = set()
+    def missing(self, queries: Sequence[Query], view: RegistryView) -> dict[Fact, list[int]]:
+        """The facts that the registry doesn't hold, with the ids of the queries that ask for them.
+
+        Raises `_ProofNotAccepted` where it holds another value than was proven here.
+        """
+        missing: dict[Fact, list[int]] = defaultdict(list)
         for chunk in chunks(queries, _QUERIES_PER_WRITE):
-            addresses = {query.address for query in chunk}
-            proofs = AccountProof.objects.filter(block=self.block, address__in=addresses).defer("nodes")
-            proven = {proof.address: facts.words(proof) for proof in proofs}
-            for query in chunk:
-                words = [(view.facts.get((query.address, fact)), fact) for fact in query.account_fields]
-                if any(word is None for word, _ in words) or query.address not in proven:
-                    continue
-                if any(word != proven[query.address][fact] for word, fact in words):
-                    raise _ProofNotAccepted(
-                        f"The registry holds another value for {query.address} than was proven here; its operator must "
-                        "look into it."
-                    )
-                held.add(query.pk)
-        return held
+            wanted = {query.pk: facts.of(query) for query in chunk}
+            proven = facts.proven(self.block, [fact for asked in wanted.values() for fact in asked])
+            for pk, asked in wanted.items():
+                for fact in asked:
+                    word = view.facts.get(fact)
+                    if word is None:
+                        missing[fact].append(pk)
+                    elif word != proven.get(fact):
+                        raise _ProofNotAccepted(
+                            f"The registry holds another value than was proven here, of {fact}; its operator must look "
+                            "into it."
+                        )
+        return missing
 
     # --- Sending ------------------------------------------------------------------------------------------------------
 
-    def send(self, queries: Sequence[Query], *, trusted: bool) -> None:
-        """Send what proves the queries: the first transaction carries the header, the others wait until it is mined."""
+    def send(self, missing: Mapping[Fact, Collection[int]], *, trusted: bool) -> None:
+        """Send what proves the missing facts. Of those that carry the header only one: the others wait for it."""
+        asking = sorted({pk for queries in missing.values() for pk in queries})
+        if not asking and (trusted or not self.not_under_way().exists()):
+            return
         poll = poll_seconds(self.destination)
-        self.back_off_after_reverts(queries)
-        header = b""
-        if not trusted and not self.trusts(self.read([], at="latest")):
-            if Transaction.objects.filter(accumulates=self.block, state__in=LIVE_STATES).exists():
-                raise _Wait("Waiting for the transaction that accumulates the header.", poll)
-            assert self.block.header_rlp is not None, "INITIAL_STATE is completed"
-            header = bytes(self.block.header_rlp)
-        intents = [self.intent(group, header) for group in self.transaction_groups(queries)]
-        if header:
-            del intents[1:]
+        self.back_off_after_reverts(asking)
+        trusted = trusted or self.trusts(self.read([], at="latest"))
+        accumulating = Transaction.objects.filter(accumulates=self.block, state__in=LIVE_STATES).exists()
+        if accumulating and not trusted:
+            raise _Wait("Waiting for the transaction that accumulates the header.", poll)
         try:
-            sent = transactions.submit_all(self.destination, intents)
+            sent = transactions.submit_all(self.destination, self.intents(missing, trusted=trusted))
         except (SignerBusy, UnderWay):
             raise _Wait("Waiting for the signer.", min(0.2, poll)) from None
         except CannotSend as notice:
@@ -316,13 +329,32 @@ class _Work:
                 # The chain moved between our look and the simulation; the next look says what that means.
                 raise _Wait(f"Chain {self.destination.id} does not accept the header at this moment.", poll) from None
             raise _ProofNotAccepted(f"The registry does not accept the proof: {reason}.") from None
-        for tx, intent in zip(sent, intents, strict=True):
-            progress.note_transaction(intent.queries, transactions.latest_hash(tx))
+        for tx in sent:
+            ids = list(tx.queries.values_list("pk", flat=True))
+            progress.note_transaction(ids, transactions.latest_hash(tx))
 
-    def back_off_after_reverts(self, queries: Sequence[Query]) -> None:
+    def intents(self, missing: Mapping[Fact, Collection[int]], *, trusted: bool) -> list[Intent]:
+        """The transactions to send now."""
+        assert self.block.header_rlp is not None, "INITIAL_STATE is completed"
+        header, registry = bytes(self.block.header_rlp), self.registry.contract
+        times = {fact.timestamp: asking for fact, asking in missing.items() if isinstance(fact, TimeFact)}
+        for timestamp, asking in times.items():
+            following = self.source.header(self.block.number + 1)
+            if following is None:
+                raise _Wait(f"Waiting for the block after {self.block.number}.", poll_seconds(self.source.chain))
+            data = registry.prove_timestamp(header, following.encode(), timestamp)
+            # It accumulates the header as well: the rest can follow without it.
+            return [Intent(registry.address, data, asking, accumulates=self.block)]
+        # Fields of the header can only be proven by the header itself.
+        with_header = not trusted or any(isinstance(fact, HeaderFact) for fact in missing)
+        packed = packing.intents(self.block, registry, missing, header=header if with_header else None)
+        return list(itertools.islice(packed, 1 if with_header else _TRANSACTIONS_PER_LOOK))
+
+    def back_off_after_reverts(self, queries: Sequence[int]) -> None:
         """A transaction that reverted although its simulation did not costs gas each time: not again at once."""
-        ids = [query.pk for query in queries[:_QUERIES_PER_WRITE]]
-        reverted = Transaction.objects.filter(queries__in=ids, succeeded=False).distinct().count()
+        reverted = (
+            Transaction.objects.filter(queries__in=queries[:_QUERIES_PER_WRITE], succeeded=False).distinct().count()
+        )
         if self.block.attempts < reverted:
             raise _ProofNotAccepted(f"{reverted} transactions for this block reverted; trying again more slowly.")
 
@@ -337,37 +369,11 @@ class _Work:
             return f"Waiting for transaction {tx_hash} to be mined. {tx.last_error}".strip()
         return f"Transaction {tx_hash} is mined; waiting for confirmations."
 
-    def transaction_groups(self, queries: Sequence[Query]) -> Iterator[list[tuple[AccountArgument, list[int]]]]:
-        """What goes into each transaction: accounts, each with the ids of the queries that ask for it."""
-        by_address: dict[str, list[Query]] = defaultdict(list)
-        for query in queries:
-            by_address[query.address].append(query)
-        group: list[tuple[AccountArgument, list[int]]] = []
-        size = 0
-        for addresses in chunks(list(by_address), _MAX_ACCOUNTS):
-            for proof in AccountProof.objects.filter(block=self.block, address__in=addresses).order_by("pk"):
-                asking = by_address[proof.address]
-                fields = functools.reduce(operator.or_, (query.fields for query in asking))
-                nodes = [bytes.fromhex(node[2:]) for node in proof.nodes]
-                length = sum(map(len, nodes))
-                if group and (size + length > _MAX_PROOF_BYTES or len(group) == _MAX_ACCOUNTS):
-                    yield group
-                    group, size = [], 0
-                group.append((AccountArgument(proof.address, fields, nodes), [query.pk for query in asking]))
-                size += length
-        if group:
-            yield group
-
-    def intent(self, group: Sequence[tuple[AccountArgument, list[int]]], header: bytes) -> Intent:
-        data = self.registry.contract.prove(self.block.number, header, [account for account, _ in group])
-        queries = [pk for _, pks in group for pk in pks]
-        return Intent(self.registry.contract.address, data, queries, accumulates=self.block if header else None)
-
     # --- Reading and writing ------------------------------------------------------------------------------------------
 
     def read(self, queries: Iterable[Query], *, at: BlockName | None = None) -> RegistryView:
         """What the registry holds about the facts of these queries, by default at the newest confirmed block."""
-        wanted = [(query.address, fact) for query in queries for fact in query.account_fields]
+        wanted = [fact for query in queries for fact in facts.of(query)]
         when = self.heads.confirmed.number if at is None else at
         return facts.read(self.rpc, self.registry.contract, self.block.number, wanted, at=when)
 

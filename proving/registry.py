@@ -1,6 +1,6 @@
 """The facts registry as a contract: calls encoded, answers and reverts decoded (`contracts/src/FactsRegistry.sol`)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,19 +9,12 @@ from eth_utils.abi import collapse_if_tuple, function_abi_to_4byte_selector
 from eth_utils.address import to_checksum_address
 from web3 import Web3
 
+from chains import packed
+from chains.packed import AccountToProve
 from contracts import load_artifact
-from queries.models import AccountField
+from queries.models import AccountField, HeaderField
 
 _CODEC = Web3()
-
-
-@dataclass(frozen=True)
-class AccountArgument:
-    """What `prove` takes of one account: `fields` is a bit mask of 1 << AccountField, `nodes` are trie nodes."""
-
-    address: str
-    fields: int
-    nodes: Sequence[bytes]
 
 
 @dataclass(frozen=True)
@@ -46,20 +39,39 @@ class Registry:
         """A call that answers 32 bytes: zero where the block's header is not accumulated."""
         return self._call("stateRoot", block_number)
 
-    def field(self, address: str, block_number: int, field: AccountField) -> tuple[str, bytes]:
-        """A call whose answer `decode_field` reads."""
+    def account_field(self, address: str, block_number: int, field: AccountField) -> tuple[str, bytes]:
+        """A call whose answer `decode_try` reads, as for the three below."""
         return self._call("tryAccountField", address, block_number, int(field))
 
+    def slot_value(self, address: str, block_number: int, slot: str) -> tuple[str, bytes]:
+        return self._call("tryAccountStorageSlotValues", address, block_number, bytes.fromhex(slot[2:]))
+
+    def header_field(self, block_number: int, field: HeaderField) -> tuple[str, bytes]:
+        return self._call("tryHeaderField", block_number, int(field))
+
+    def block_at_timestamp(self, timestamp: int) -> tuple[str, bytes]:
+        return self._call("tryBlockAtTimestamp", timestamp)
+
     @staticmethod
-    def decode_field(answer: bytes) -> bytes | None:
+    def decode_try(answer: bytes) -> bytes | None:
         """The fact's word (32 bytes), or None where nothing is proven."""
         proven, word = decode(["bool", "bytes32"], answer)
         return bytes(word) if proven else None
 
-    def prove(self, block_number: int, header: bytes, accounts: Sequence[AccountArgument]) -> bytes:
-        """Calldata that accumulates the header (if not empty) and stores the accounts' facts."""
-        arguments = [(account.address, account.fields, list(account.nodes)) for account in accounts]
-        return self._call("prove", block_number, header, arguments)[1]
+    def prove_timestamp(self, header: bytes, following: bytes, timestamp: int) -> bytes:
+        """Calldata that stores that the header's block is the latest at a time; `following` is the header after it."""
+        return self._call("proveTimestamp", header, following, timestamp)[1]
+
+    @staticmethod
+    def prove(
+        block: bytes | int,
+        state_root: bytes,
+        accounts: Iterable[AccountToProve] = (),
+        *,
+        header_fields: Iterable[HeaderField] = (),
+    ) -> bytes:
+        """Calldata that stores facts of accounts and, if `block` is a header and not a number, accumulates it."""
+        return packed.encode(block, state_root, accounts, header_fields=header_fields)
 
     def _call(self, function: str, *arguments: Any) -> tuple[str, bytes]:
         return self.address, bytes.fromhex(self._contract.encode_abi(function, args=arguments).removeprefix("0x"))

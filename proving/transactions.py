@@ -114,10 +114,10 @@ def submit_all(
         pending_nonce = rpc.nonce(account.address, "pending")
         with lease.writing() as signer:
             first_nonce = next_nonce(signer, pending_nonce)
+            if any(live(intent.queries).exists() for intent in intents):
+                raise UnderWay
             sent = []
             for nonce, intent, gas_limit in zip(itertools.count(first_nonce), intents, gas_limits, strict=False):
-                if live(intent.queries).exists():
-                    raise UnderWay
                 tx = Transaction.objects.create(
                     signer=signer,
                     nonce=nonce,

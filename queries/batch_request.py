@@ -14,12 +14,13 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from accounts.addresses import checksummed
 from chains.config import Chains
 from queries import strict_json
-from queries.models import AccountField
+from queries.models import AccountField, HeaderField
 
 # What one answer names. More faults than this are counted, not listed.
 MAX_FAULTS_LISTED = 1000
 _MAX_ECHO = 80
 _MAX_BLOCK_NUMBER = (1 << 63) - 1
+_SLOT = re.compile(r"[0-9a-fA-F]{1,64}", re.ASCII)
 _DECIMAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 # Clients match this beginning.
 _ADDRESS_FAULT = "Invalid account address or ENS"
@@ -118,14 +119,22 @@ def _source(value: object, info: ValidationInfo) -> int:
     return chain_id
 
 
-def _selector(value: object) -> int:
+@dataclass(frozen=True)
+class Selector:
+    """Which block: by number, or the latest whose timestamp (unix seconds) isn't after a time. The other is None."""
+
+    number: int | None = None
+    timestamp: int | None = None
+
+
+def _selector(value: object) -> Selector:
     text = value if isinstance(value, str) else ""
     kind, _, number = text.partition(":")
-    if kind == "timestamp" and _DECIMAL.fullmatch(number):
-        raise _unsupported("Selecting a block by timestamp is not supported yet; use block:<number>.")
+    if kind == "timestamp":
+        return Selector(timestamp=_decimal(number, "A timestamp, in seconds,", _MAX_BLOCK_NUMBER))
     if kind != "block":
-        raise _invalid(f"A block is selected as block:<number>, not {_shown(value)}.")
-    return _decimal(number, "A block number", _MAX_BLOCK_NUMBER)
+        raise _invalid(f"A block is selected as block:<number> or timestamp:<seconds>, not {_shown(value)}.")
+    return Selector(number=_decimal(number, "A block number", _MAX_BLOCK_NUMBER))
 
 
 def _address(value: object) -> str:
@@ -145,20 +154,11 @@ def _fee(value: object) -> int:
     return _decimal(value, "The fee, in wei,", (1 << 256) - 1)
 
 
-def _no_slots(value: object) -> list[str]:
-    if value == []:
-        return []
-    if isinstance(value, list):
-        raise _unsupported("Storage slots are not supported yet.")
-    raise _invalid(f"slots must be a list, not {_shown(value)}.")
-
-
-def _no_header(value: object) -> list[str]:
-    if value == []:
-        return []
-    if isinstance(value, list):
-        raise _unsupported("Header properties are not supported yet.")
-    raise _invalid(f"header must be a list, not {_shown(value)}.")
+def _slot(value: object) -> str:
+    digits = value.removeprefix("0x") if isinstance(value, str) else ""
+    if not _SLOT.fullmatch(digits):
+        raise _invalid(f"A storage slot is up to 64 hexadecimal digits, not {_shown(value)}.")
+    return f"0x{digits.lower():0>64}"
 
 
 def _no_webhook(value: object) -> None:  # noqa: ARG001 (whatever it is)
@@ -181,7 +181,31 @@ DestinationChainId = Annotated[
     int, BeforeValidator(_destination, json_schema_input_type=str), Field(json_schema_extra={"examples": ["31337"]})
 ]
 SourceChainId = Annotated[int, BeforeValidator(_source, json_schema_input_type=str)]
-BlockSelector = Annotated[int, BeforeValidator(_selector, json_schema_input_type=str)]
+BlockSelector = Annotated[Selector, BeforeValidator(_selector, json_schema_input_type=str)]
+Slot = Annotated[str, BeforeValidator(_slot)]
+HeaderName = Literal[
+    "PARENT_HASH",
+    "UNCLES_HASH",
+    "COINBASE",
+    "STATE_ROOT",
+    "TRANSACTIONS_ROOT",
+    "RECEIPTS_ROOT",
+    "LOGS_BLOOM",
+    "DIFFICULTY",
+    "BLOCK_NUMBER",
+    "GAS_LIMIT",
+    "GAS_USED",
+    "TIMESTAMP",
+    "EXTRA_DATA",
+    "MIX_HASH",
+    "NONCE",
+    "BASE_FEE_PER_GAS",
+    "WITHDRAWALS_ROOT",
+    "BLOB_GAS_USED",
+    "EXCESS_BLOB_GAS",
+    "PARENT_BEACON_BLOCK_ROOT",
+    "REQUESTS_HASH",
+]
 Address = Annotated[str, BeforeValidator(_address)]
 Wei = Annotated[int, BeforeValidator(_fee, json_schema_input_type=str), Field(json_schema_extra={"examples": ["0"]})]
 
@@ -194,12 +218,12 @@ class AccountRequest(_Strict):
     """What to prove of one account."""
 
     props: list[Property] = Field(default=[], max_length=16, description="Account properties to prove.")
-    slots: Annotated[list[str], BeforeValidator(_no_slots)] = Field(default=[], description="Not supported yet.")
+    slots: list[Slot] = Field(default=[], description="Storage slots to prove, in hexadecimal.")
 
     @model_validator(mode="after")
     def _not_empty(self) -> "AccountRequest":
-        if not self.props:
-            raise _invalid("Nothing to prove: the account names no property.")
+        if not self.props and not self.slots:
+            raise _invalid("Nothing to prove: the account names neither a property nor a slot.")
         return self
 
     @property
@@ -214,12 +238,12 @@ class BlockRequest(_Strict):
     accounts: Annotated[dict[Address, AccountRequest], BeforeValidator(_at_most_once)] = Field(
         default={}, description="By account address."
     )
-    header: Annotated[list[str], BeforeValidator(_no_header)] = Field(default=[], description="Not supported yet.")
+    header: list[HeaderName] = Field(default=[], max_length=64, description="Header properties to prove.")
 
     @model_validator(mode="after")
     def _not_empty(self) -> "BlockRequest":
-        if not self.accounts:
-            raise _invalid("Nothing to prove: the block names no account.")
+        if not self.accounts and not self.header:
+            raise _invalid("Nothing to prove: the block names neither an account nor a header property.")
         return self
 
 
@@ -230,15 +254,30 @@ class BatchRequest(_Strict):
     fee: Wei = Field(description="The most that the batch may cost, in wei, decimal. 0 on test networks.")
     data: Annotated[
         dict[SourceChainId, Annotated[dict[BlockSelector, BlockRequest], Field(min_length=1)]], Field(min_length=1)
-    ] = Field(description="By source chain id, then by block selector `block:<number>`.")
+    ] = Field(description="By source chain id, then by `block:<number>` or `timestamp:<seconds>`.")
     webhook: Annotated[None, BeforeValidator(_no_webhook)] = Field(default=None, description="Not supported yet.")
 
-    def accounts(self) -> Iterator[tuple[int, int, str, AccountRequest]]:
-        """(source chain id, block number, EIP-55 address, what to prove), in the order of the request."""
+    def parts(self) -> Iterator["Part"]:
+        """What becomes a query each, in the order of the request."""
         for source, blocks in self.data.items():
-            for number, block in blocks.items():
+            for selector, block in blocks.items():
                 for address, account in block.accounts.items():
-                    yield source, number, address, account
+                    slots = list(dict.fromkeys(account.slots))
+                    yield Part(source, selector, address, account.fields, slots)
+                if block.header:
+                    fields = sum(1 << HeaderField[name] for name in set(block.header))
+                    yield Part(source, selector, "", fields, [])
+
+
+@dataclass(frozen=True)
+class Part:
+    """One account, or with an empty address the header, at one block. `fields` is a mask, as in `queries.models`."""
+
+    source: int
+    selector: Selector
+    address: str
+    fields: int
+    slots: list[str]
 
 
 def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
@@ -257,8 +296,10 @@ def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
         request = BatchRequest.model_validate(document.value, context=context)
     except ValidationError as error:
         faults += [_fault(detail) for detail in error.errors(include_url=False)]
-    if request and (count := sum(1 for _ in request.accounts())) > max_queries:
-        faults.append(Fault("/data", f"{count} accounts are too many; one batch may name {max_queries}."))
+    if request and (count := sum(1 + len(part.slots) for part in request.parts())) > max_queries:
+        faults.append(
+            Fault("/data", f"{count} accounts, slots and headers are too many; a batch may name {max_queries}.")
+        )
     if faults or request is None:
         raise InvalidRequest(faults)
     return request

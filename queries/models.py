@@ -57,6 +57,32 @@ class AccountField(models.IntegerChoices):
     CODE_HASH = 3
 
 
+class HeaderField(models.IntegerChoices):
+    """The properties of a header, numbered by their place in its RLP (Yellow Paper, section 4.3, and later EIPs)."""
+
+    PARENT_HASH = 0
+    UNCLES_HASH = 1
+    COINBASE = 2
+    STATE_ROOT = 3
+    TRANSACTIONS_ROOT = 4
+    RECEIPTS_ROOT = 5
+    LOGS_BLOOM = 6  # its fact is the keccak-256 of its bytes
+    DIFFICULTY = 7
+    BLOCK_NUMBER = 8
+    GAS_LIMIT = 9
+    GAS_USED = 10
+    TIMESTAMP = 11
+    EXTRA_DATA = 12  # as LOGS_BLOOM
+    MIX_HASH = 13
+    NONCE = 14
+    BASE_FEE_PER_GAS = 15
+    WITHDRAWALS_ROOT = 16
+    BLOB_GAS_USED = 17
+    EXCESS_BLOB_GAS = 18
+    PARENT_BEACON_BLOCK_ROOT = 19
+    REQUESTS_HASH = 20
+
+
 @dataclass(frozen=True)
 class Wait:
     """What is waited for, a sentence; since when it fails and when it is tried again, if it does fail."""
@@ -168,13 +194,19 @@ class Block(Leased):
 
 
 class Query(models.Model):
-    """One account at one block of one source chain."""
+    """One account, or the header, at one block of one source chain.
+
+    A block that was named by a time has no row before the batch is accepted, which finds the block.
+    """
 
     batch = models.ForeignKey(Batch, models.CASCADE, related_name="queries")
-    block = models.ForeignKey(Block, models.PROTECT, related_name="queries")
+    source_chain_id = models.PositiveBigIntegerField()
+    timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds: the block is the latest that isn't after it
+    block = models.ForeignKey(Block, models.PROTECT, related_name="queries", null=True)
     position = models.PositiveIntegerField()  # in the request, from 0
-    address = models.CharField(max_length=42)  # EIP-55
-    fields = models.PositiveSmallIntegerField()  # a bit 1 << AccountField for each property asked for
+    address = models.CharField(max_length=42, blank=True)  # EIP-55; empty: the header is asked for
+    fields = models.PositiveIntegerField(default=0)  # a bit for each property: 1 << AccountField, or 1 << HeaderField
+    slots = models.JSONField(default=list)  # storage slots in their order, 0x and 64 hexadecimal digits each
     step = models.CharField(  # noqa: DJ001 (null: no step is open, all are completed)
         max_length=24, choices=StepKind.choices, null=True, default=StepKind.INITIAL_STATE
     )
@@ -192,11 +224,15 @@ class Query(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.address} at {self.block_id} for {self.batch_id}"
+        return f"{self.address or 'header'} at {self.block_id} for {self.batch_id}"
 
     @property
     def account_fields(self) -> list[AccountField]:
-        return [field for field in AccountField if self.fields & 1 << field]
+        return [field for field in AccountField if self.address and self.fields & 1 << field]
+
+    @property
+    def header_fields(self) -> list[HeaderField]:
+        return [field for field in HeaderField if not self.address and self.fields & 1 << field]
 
 
 class Step(models.Model):

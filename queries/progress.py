@@ -72,6 +72,10 @@ def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str 
             at_step = Query.objects.filter(pk__in=chunk, step=kind, batch__status__in=OPEN_STATUSES)
             ids = list(at_step.values_list("pk", flat=True))
             Step.objects.filter(query__in=ids, kind=kind).update(**change)
+            if following == StepKind.ACCOUNT_ACCUMULATED:
+                # A header is proven with its accumulation.
+                Query.objects.filter(pk__in=ids, address="").update(step=None)
+                ids = list(Query.objects.filter(pk__in=ids).exclude(address="").values_list("pk", flat=True))
             if following:
                 Step.objects.bulk_create([Step(query_id=pk, kind=following, started_at=now) for pk in ids])
             Query.objects.filter(pk__in=ids).update(step=following)

@@ -18,7 +18,7 @@ _ROWS_PER_STATEMENT = 500
 def store(request: BatchRequest, body: bytes, key: ApiKey) -> Batch:
     """Create the batch with its queries, each in its first step, due at once."""
     now = timezone.now()
-    accounts = list(request.accounts())
+    parts = list(request.parts())
     with transaction.atomic():
         batch = Batch.objects.create(
             user_id=key.user_id,
@@ -30,17 +30,21 @@ def store(request: BatchRequest, body: bytes, key: ApiKey) -> Batch:
             deadline_at=deadline_from(now),
             due_at=now,
         )
-        blocks = _blocks(request.destinationChainId, {(source, number) for source, number, _, _ in accounts})
+        named = {(part.source, part.selector.number) for part in parts if part.selector.number is not None}
+        blocks = find_blocks(request.destinationChainId, named)
         queries = Query.objects.bulk_create(
             [
                 Query(
                     batch=batch,
-                    block_id=blocks[source, number],
+                    source_chain_id=part.source,
+                    timestamp=part.selector.timestamp,
+                    block_id=None if part.selector.number is None else blocks[part.source, part.selector.number],
                     position=position,
-                    address=address,
-                    fields=account.fields,
+                    address=part.address,
+                    fields=part.fields,
+                    slots=part.slots,
                 )
-                for position, (source, number, address, account) in enumerate(accounts)
+                for position, part in enumerate(parts)
             ],
             batch_size=_ROWS_PER_STATEMENT,
         )
@@ -51,7 +55,7 @@ def store(request: BatchRequest, body: bytes, key: ApiKey) -> Batch:
     return batch
 
 
-def _blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
+def find_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tuple[int, int], int]:
     """Primary key of the row of each (source chain id, block number), made where there is none."""
     ids: dict[tuple[int, int], int] = {}
     for source, pairs in groupby(sorted(wanted), key=lambda pair: pair[0]):

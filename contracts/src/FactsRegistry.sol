@@ -1,53 +1,46 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
+import {Facts} from "./Facts.sol";
 import {IBlockHashSource} from "./IBlockHashSource.sol";
-import {MerklePatriciaProof} from "./MerklePatriciaProof.sol";
-import {RLP} from "./RLP.sol";
+import {PackedHeader} from "./PackedHeader.sol";
+import {InvalidProof, PackedTrie} from "./PackedTrie.sol";
 
-/// @title Proven facts about the accounts of one source chain, readable on the destination chain this is deployed on.
+/// @title Proven facts about the blocks of one source chain, readable on the destination chain this is deployed on.
 /// @notice Anyone may submit a proof; nobody can write a fact without one. There is no owner, upgrade or pause: all
 /// trust is in the block hash source, which can't be exchanged.
-contract FactsRegistry {
-    enum AccountField {
-        NONCE,
-        BALANCE,
-        STORAGE_ROOT,
-        CODE_HASH
-    }
+/// @dev Proofs come as packed calldata, which FORMAT.md specifies, to `fallback`: calldata is what proving costs.
+contract FactsRegistry is Facts {
+    bytes32 private constant EMPTY_CODE_HASH = 0xc5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470;
 
-    /// @param fields What to store: a mask of `1 << AccountField`, at least one.
-    /// @param nodes Nodes of the state trie from the root down, as `eth_getProof` answers in `accountProof`.
-    struct AccountProof {
-        address account;
-        uint8 fields;
-        bytes[] nodes;
-    }
+    // Operations, by their first byte. What is below OPEN_STORAGE is a branch.
+    uint256 private constant OPEN_STORAGE = 0x30;
+    uint256 private constant HEADER_FACTS = 0x31;
+    uint256 private constant ZERO_SLOT = 0x32; // to 0x35
+    uint256 private constant EXTENSION = 0x36;
+    uint256 private constant HEADER_ALONE = 0x37;
+    uint256 private constant SLOT = 0x40; // to 0x60, by its number's size
+    uint256 private constant ABSENT_ACCOUNT = 0x70; // to 0x7f
+    uint256 private constant ACCOUNT = 0x80; // to 0xff
 
-    /// @dev No account has a storage root or a code hash of zero: zero is "not proven", unless the account is absent.
-    struct AccountFacts {
-        // Presence, nonce and balance: 8, 64 and 184 bits, from the top. The compiler would pack a struct of three into
-        // this word just so, and take 200 gas more for each read.
-        uint256 summary;
-        uint256 largeBalance;
-        bytes32 storageRoot;
-        bytes32 codeHash;
-    }
+    // How something is absent: low bits of ABSENT_ACCOUNT, offset of ZERO_SLOT.
+    uint256 private constant AT_EMPTY = 0;
+    uint256 private constant AT_EXTENSION = 1;
+    uint256 private constant AT_SAME = 2;
+    uint256 private constant AT_LEAF = 3; // of an account: 4 to 7, by what follows
+    uint256 private constant ABSENT_CLOSES_STORAGE = 0x08;
 
-    uint256 private constant PRESENCE_SHIFT = 248;
-    uint256 private constant NONCE_SHIFT = 184;
+    // Bits of ACCOUNT. The lowest makes the number of ones below 0x80 even: what to store is all that the root doesn't
+    // bind, and no flip of one bit may change that either.
+    uint256 private constant CLOSES_STORAGE = 0x08;
+    uint256 private constant STORE_CODE_HASH = 0x10;
+    uint256 private constant STORE_STORAGE_ROOT = 0x20;
+    uint256 private constant STORE_NONCE_AND_BALANCE = 0x40;
+    // One bit up in ACCOUNT.
+    uint256 private constant CODE_HASH_FOLLOWS = 0x01;
+    uint256 private constant STORAGE_ROOT_FOLLOWS = 0x02;
 
-    // Presence. Zero: neither nonce nor balance are proven.
-    uint256 private constant EXISTS = 1;
-    // The balance doesn't fit beside the nonce and has a word of its own.
-    uint256 private constant EXISTS_WITH_LARGE_BALANCE = 2;
-    // Proven not to exist: this one word tells all four fields.
-    uint256 private constant ABSENT = 3;
-
-    uint8 private constant NONCE_AND_BALANCE = uint8(1 << uint8(AccountField.NONCE) | 1 << uint8(AccountField.BALANCE));
-    uint8 private constant STORAGE_ROOT = uint8(1 << uint8(AccountField.STORAGE_ROOT));
-    uint8 private constant CODE_HASH = uint8(1 << uint8(AccountField.CODE_HASH));
-    uint8 private constant ALL_FIELDS = NONCE_AND_BALANCE | STORAGE_ROOT | CODE_HASH;
+    uint256 private constant KEY_NIBBLES = 64;
 
     /// @notice The chain whose accounts are proven here, by its EIP-155 chain id.
     uint256 public immutable sourceChainId;
@@ -55,183 +48,401 @@ contract FactsRegistry {
     /// @notice Who vouches for the block hashes of the source chain.
     IBlockHashSource public immutable blockHashSource;
 
-    /// @notice The trusted state root of a block of the source chain; zero where its header isn't accumulated.
-    mapping(uint256 blockNumber => bytes32) public stateRoot;
-
-    mapping(address account => mapping(uint256 blockNumber => AccountFacts)) private _accounts;
-
-    /// @notice A header was accumulated: accounts of this block can be proven from now on, whatever its age.
-    event HeaderAccumulated(uint256 indexed blockNumber, bytes32 stateRoot);
-
-    /// @notice Facts became readable.
-    /// @param fields Those that weren't before, a mask of `1 << AccountField`. It can hold more than was asked for: nonce
-    /// and balance come together, and of an account that doesn't exist all four.
-    event AccountProven(address indexed account, uint256 indexed blockNumber, uint8 fields);
-
-    /// @notice The block hash source doesn't vouch for this block.
+    /// @notice The block hash source doesn't vouch for this block; or no header was sent, and none is accumulated.
     error UnknownBlock(uint256 blockNumber);
 
-    /// @notice The header isn't that of the block: its hash differs.
+    /// @notice The header isn't that of the block: its hash, or its state root, is another one.
     error HeaderMismatch(uint256 blockNumber);
 
-    /// @notice The header has the right hash, but isn't one of a block with this number.
-    error InvalidHeader(uint256 blockNumber);
+    /// @notice What was sent as a header isn't one.
+    error InvalidHeader();
 
-    /// @notice The mask asks for nothing, or for fields that don't exist.
-    error InvalidFields(address account, uint8 fields);
-
-    /// @notice The nodes prove nothing about this account under the block's state root.
-    error InvalidProof(address account);
-
-    /// @notice Nobody has proven this field of this account at this block here.
-    error NotProven(address account, uint256 blockNumber, AccountField field);
+    /// @notice These two aren't the headers of the blocks before and after that time.
+    error TimestampMismatch(uint256 timestamp);
 
     constructor(uint256 sourceChainId_, IBlockHashSource blockHashSource_) {
         sourceChainId = sourceChainId_;
         blockHashSource = blockHashSource_;
     }
 
-    /// @notice Stores facts about accounts at one block, all or none.
-    /// @dev Facts that are stored already stay as they are, at no error; their proofs must be valid all the same.
-    /// @param header RLP of the block's header. Not looked at when the block's state root is already stored.
-    /// @param accounts May be empty, to accumulate the header alone.
-    function prove(uint256 blockNumber, bytes calldata header, AccountProof[] calldata accounts) external {
-        bytes32 root = stateRoot[blockNumber];
-        if (root == 0) root = _accumulate(blockNumber, header);
-        for (uint256 i = 0; i < accounts.length; ++i) {
-            _proveAccount(root, blockNumber, accounts[i]);
-        }
-    }
-
-    /// @notice One field of an account, left-padded to 32 bytes. Of an account that doesn't exist: nonce 0, balance 0,
-    /// storage root of the empty trie, code hash 0 (as EXTCODEHASH, EIP-1052).
-    /// @dev Reverts with NotProven where nothing is proven, and without a reason where there is no such field.
-    function accountField(address account, uint256 blockNumber, AccountField field) external view returns (bytes32) {
-        (bool proven, bytes32 value) = tryAccountField(account, blockNumber, field);
-        if (!proven) revert NotProven(account, blockNumber, field);
-        return value;
-    }
-
-    /// @notice As `accountField`, but answers (false, 0) where nothing is proven.
-    function tryAccountField(address account, uint256 blockNumber, AccountField field)
-        public
-        view
-        returns (bool proven, bytes32 value)
-    {
-        AccountFacts storage facts = _accounts[account][blockNumber];
-        if (field == AccountField.NONCE || field == AccountField.BALANCE) {
-            uint256 summary = facts.summary;
-            uint256 presence = summary >> PRESENCE_SHIFT;
-            proven = presence != 0;
-            if (field == AccountField.NONCE) value = bytes32(uint256(uint64(summary >> NONCE_SHIFT)));
-            else if (presence == EXISTS_WITH_LARGE_BALANCE) value = bytes32(facts.largeBalance);
-            else value = bytes32(uint256(uint184(summary)));
+    /// @notice Stores what the packed calldata proves of one block, all or nothing. Facts that are stored already stay
+    /// as they are, at no error; their proofs must be valid all the same.
+    /// @dev No selector of a function here begins as packed calldata does, by 0x01 to 0x08 or 0xf9.
+    fallback() external {
+        uint256 blockNumber;
+        bytes32 root;
+        uint256 cursor;
+        if (PackedTrie.read(0, 1) < 0x80) {
+            (blockNumber, cursor) = _readBlockNumber();
+            root = stateRoot[blockNumber];
+            if (root == 0) revert UnknownBlock(blockNumber);
         } else {
-            value = field == AccountField.STORAGE_ROOT ? facts.storageRoot : facts.codeHash;
-            proven = value != 0;
-            if (!proven && facts.summary >> PRESENCE_SHIFT == ABSENT) {
-                proven = true;
-                if (field == AccountField.STORAGE_ROOT) value = MerklePatriciaProof.EMPTY_TRIE_ROOT;
+            (blockNumber,, root,, cursor) = _readHeader(0);
+            _checkHash(blockNumber, PackedHeader.hash(0, cursor));
+            _accumulate(blockNumber, root);
+            uint256 op = PackedTrie.read(cursor, 1);
+            if (op == HEADER_FACTS) {
+                _storeHeaderFields(blockNumber, PackedTrie.read(cursor + 1, 4), cursor);
+                cursor += 5;
+                op = PackedTrie.read(cursor, 1);
             }
+            if (op == HEADER_ALONE && cursor + 1 == msg.data.length) return;
         }
+        if (_prove(blockNumber, cursor) != root) revert InvalidProof();
     }
 
-    function _accumulate(uint256 blockNumber, bytes calldata header) private returns (bytes32 root) {
-        bytes32 hash = blockHashSource.blockHash(blockNumber);
-        if (hash == 0) revert UnknownBlock(blockNumber);
-        if (keccak256(header) != hash) revert HeaderMismatch(blockNumber);
+    /// @notice Stores which block of the source chain was the latest at a time, and accumulates its header.
+    /// @param header RLP of the header of the latest block whose timestamp isn't after `timestamp`.
+    /// @param next RLP of the header after it. It is this one that the block hash source must vouch for: its hash binds
+    /// the other's, as parent hash, and not the reverse.
+    /// @param timestamp In seconds since 1970.
+    function proveTimestamp(bytes calldata header, bytes calldata next, uint256 timestamp) external {
+        (uint256 nextNumber, uint256 nextTime, bytes32 parentHash,) = _readWhole(next);
+        _checkHash(nextNumber, keccak256(next));
+        (uint256 blockNumber, uint256 time,, bytes32 root) = _readWhole(header);
+        if (keccak256(header) != parentHash) revert HeaderMismatch(blockNumber);
+        if (time > timestamp || timestamp >= nextTime) revert TimestampMismatch(timestamp);
 
-        bool valid;
-        (valid, root) = _decodeHeader(header, blockNumber);
-        // A root of zero would read as "not accumulated".
-        if (!valid || root == 0) revert InvalidHeader(blockNumber);
-
-        stateRoot[blockNumber] = root;
-        emit HeaderAccumulated(blockNumber, root);
+        _accumulate(blockNumber, root);
+        _storeTimestamp(timestamp, blockNumber);
     }
 
-    /// @dev Fields 3 (state root) and 8 (number) have kept their places through all forks. What comes after is bound by
-    /// the hash and not read, so that headers of later forks pass.
-    function _decodeHeader(bytes calldata header, uint256 blockNumber) private pure returns (bool valid, bytes32 root) {
-        bytes calldata rest;
-        (valid, rest) = RLP.decodeList(header);
-        for (uint256 i = 0; valid && i < 8; ++i) {
-            if (i == 3) {
-                (valid, root, rest) = RLP.takeWord(rest);
-            } else {
-                (RLP.Kind kind,, uint256 size) = RLP.decode(rest);
-                valid = kind == RLP.Kind.STRING;
-                rest = rest[size:];
-            }
-        }
-        if (!valid) return (false, 0);
-        uint256 number;
-        (valid, number,) = RLP.takeInteger(rest);
-        valid = valid && number == blockNumber;
+    // --- Blocks -----------------------------------------------------------------------------------------------------
+
+    /// @dev The number that packed calldata begins with, instead of a header: its size, then its bytes.
+    function _readBlockNumber() private pure returns (uint256 blockNumber, uint256 cursor) {
+        uint256 size = PackedTrie.read(0, 1);
+        if (size == 0 || size > 8) revert InvalidProof();
+        blockNumber = PackedTrie.read(1, size);
+        // Zero takes one byte.
+        if (size > 1 && blockNumber >> (8 * size - 8) == 0) revert InvalidProof();
+        cursor = 1 + size;
     }
 
-    function _proveAccount(bytes32 root, uint256 blockNumber, AccountProof calldata proof) private {
-        address account = proof.account;
-        uint8 fields = proof.fields;
-        if (fields == 0 || fields > ALL_FIELDS) revert InvalidFields(account, fields);
-
-        (bool valid, bytes calldata leaf) =
-            MerklePatriciaProof.verify(root, keccak256(abi.encodePacked(account)), proof.nodes);
-        if (!valid) revert InvalidProof(account);
-
-        AccountFacts storage facts = _accounts[account][blockNumber];
-        uint8 added = leaf.length == 0 ? _storeAbsent(facts) : _store(facts, account, fields, leaf);
-        if (added != 0) emit AccountProven(account, blockNumber, added);
-    }
-
-    function _storeAbsent(AccountFacts storage facts) private returns (uint8 added) {
-        if (facts.summary == 0) {
-            facts.summary = ABSENT << PRESENCE_SHIFT;
-            added = ALL_FIELDS;
-        }
-    }
-
-    function _store(AccountFacts storage facts, address account, uint8 fields, bytes calldata leaf)
-        private
-        returns (uint8 added)
-    {
-        (bool valid, uint64 nonce, uint256 balance, bytes32 storageRoot, bytes32 codeHash) = _decodeAccount(leaf);
-        if (!valid) revert InvalidProof(account);
-
-        if (fields & NONCE_AND_BALANCE != 0 && facts.summary == 0) {
-            uint256 packedNonce = uint256(nonce) << NONCE_SHIFT;
-            if (balance <= type(uint184).max) {
-                facts.summary = EXISTS << PRESENCE_SHIFT | packedNonce | balance;
-            } else {
-                facts.summary = EXISTS_WITH_LARGE_BALANCE << PRESENCE_SHIFT | packedNonce;
-                facts.largeBalance = balance;
-            }
-            added |= NONCE_AND_BALANCE;
-        }
-        if (fields & STORAGE_ROOT != 0 && facts.storageRoot == 0) {
-            facts.storageRoot = storageRoot;
-            added |= STORAGE_ROOT;
-        }
-        if (fields & CODE_HASH != 0 && facts.codeHash == 0) {
-            facts.codeHash = codeHash;
-            added |= CODE_HASH;
-        }
-    }
-
-    /// @dev An account is the RLP list of nonce, balance, storage root and code hash. Nonces have 64 bits (EIP-2681).
-    function _decodeAccount(bytes calldata leaf)
+    /// @dev Reads a header in calldata up to its number. Fields 3 (state root) and 8 (number) have kept their places
+    /// through all forks. `rest` is where the field after the number begins.
+    function _readHeader(uint256 start)
         private
         pure
-        returns (bool valid, uint64 nonce, uint256 balance, bytes32 storageRoot, bytes32 codeHash)
+        returns (uint256 blockNumber, bytes32 parentHash, bytes32 root, uint256 rest, uint256 end)
     {
-        bytes calldata rest;
-        uint256 longNonce;
-        (valid, rest) = RLP.decodeList(leaf);
-        if (valid) (valid, longNonce, rest) = RLP.takeInteger(rest);
-        if (valid) (valid, balance, rest) = RLP.takeInteger(rest);
-        if (valid) (valid, storageRoot, rest) = RLP.takeWord(rest);
-        if (valid) (valid, codeHash, rest) = RLP.takeWord(rest);
-        nonce = uint64(longNonce);
-        valid = valid && rest.length == 0 && nonce == longNonce && storageRoot != 0 && codeHash != 0;
+        (rest, end) = PackedHeader.open(start);
+        (parentHash, root, blockNumber, rest) = PackedHeader.takeFirst(rest);
+        // A root of zero would read as "not accumulated".
+        if (rest > end || root == 0) revert InvalidHeader();
+    }
+
+    /// @dev Reads a header up to its timestamp.
+    function _readWhole(bytes calldata header)
+        private
+        pure
+        returns (uint256 blockNumber, uint256 time, bytes32 parentHash, bytes32 root)
+    {
+        uint256 start;
+        assembly ("memory-safe") {
+            start := header.offset
+        }
+        uint256 rest;
+        uint256 end;
+        (blockNumber, parentHash, root, rest, end) = _readHeader(start);
+        rest = PackedHeader.skip(rest, 2);
+        (time, rest) = PackedHeader.takeInteger(rest);
+        if (rest > end || end - start != header.length) revert InvalidHeader();
+    }
+
+    function _checkHash(uint256 blockNumber, bytes32 headerHash) private view {
+        address source = address(blockHashSource);
+        bytes4 selector = IBlockHashSource.blockHash.selector;
+        bytes32 hash;
+        assembly ("memory-safe") {
+            mstore(0, selector)
+            mstore(4, blockNumber)
+            // A source that fails doesn't vouch. (Arguments are evaluated from the right: the call comes first.)
+            if and(eq(returndatasize(), 32), staticcall(gas(), source, 0, 36, 0, 32)) { hash := mload(0) }
+        }
+        if (hash == 0) revert UnknownBlock(blockNumber);
+        if (headerHash != hash) revert HeaderMismatch(blockNumber);
+    }
+
+    function _accumulate(uint256 blockNumber, bytes32 root) private {
+        bytes32 known = stateRoot[blockNumber];
+        if (known == 0) _storeStateRoot(blockNumber, root);
+        else if (known != root) revert HeaderMismatch(blockNumber);
+    }
+
+    /// @param fields A mask of `1 << place`, without those that can be read of every accumulated header. Its highest bit
+    /// makes the number of ones even.
+    /// @param end Where the header that packed calldata begins with ends.
+    function _storeHeaderFields(uint256 blockNumber, uint256 fields, uint256 end) private {
+        bool even = PackedTrie.isEven((fields ^ fields >> 8 ^ fields >> 16 ^ fields >> 24) & 0xff);
+        fields &= (1 << HEADER_FIELDS) - 1;
+        if (!even || fields == 0 || fields & (1 << PackedHeader.STATE_ROOT | 1 << PackedHeader.NUMBER) != 0) {
+            revert InvalidProof();
+        }
+        uint256 added;
+        (uint256 cursor,) = PackedHeader.open(0);
+        for (uint256 place = 0; fields >> place != 0; ++place) {
+            (uint256 content, uint256 size, uint256 next) = PackedHeader.take(cursor);
+            // The header has no such field, or one that is none.
+            if (next > end) revert InvalidProof();
+            cursor = next;
+            if (fields >> place & 1 == 0) continue;
+
+            bytes32 value;
+            if (place == PackedHeader.LOGS_BLOOM || place == PackedHeader.EXTRA_DATA) {
+                value = PackedHeader.hash(content, content + size);
+            } else {
+                if (size > 32) revert InvalidProof();
+                value = bytes32(PackedTrie.read(content, size));
+            }
+            if (_storeHeaderField(blockNumber, place, value)) added |= 1 << place;
+        }
+        if (added != 0) emit HeaderFieldsProven(blockNumber, added);
+    }
+
+    // --- State ------------------------------------------------------------------------------------------------------
+
+    /// @dev Runs the operations from `cursor` to the end of calldata, stores what they prove, and answers the root of
+    /// the state in which it all holds. Nothing may be kept unless that root is trusted.
+    function _prove(uint256 blockNumber, uint256 cursor) private returns (bytes32) {
+        uint256 top = PackedTrie.BOTTOM;
+        // While the storage of an account is open: the bottom of its own stack, and whose it is.
+        uint256 storageBottom = 0;
+        address owner;
+        PackedTrie.begin();
+        unchecked {
+            while (cursor < msg.data.length) {
+                uint256 op = PackedTrie.read(cursor, 1);
+                if (op == 0) {
+                    uint256 next = PackedTrie.fullBranches(cursor, top);
+                    if (next != cursor) {
+                        cursor = next;
+                        continue;
+                    }
+                }
+                ++cursor;
+                if (op < OPEN_STORAGE) {
+                    (cursor, top) = PackedTrie.branch(op, cursor, top);
+                } else if (op >= ABSENT_ACCOUNT) {
+                    bytes32 storageRoot;
+                    if (op & (op < ACCOUNT ? ABSENT_CLOSES_STORAGE : CLOSES_STORAGE) == 0) {
+                        if (storageBottom != 0) revert InvalidProof();
+                    } else {
+                        if (storageBottom == 0) revert InvalidProof();
+                        storageRoot = PackedTrie.root(top, storageBottom);
+                        top = storageBottom - PackedTrie.ITEM;
+                        storageBottom = 0;
+                    }
+                    if (op < ACCOUNT) (cursor, top) = _absentAccount(op, blockNumber, cursor, top, owner, storageRoot);
+                    else (cursor, top) = _account(op, blockNumber, cursor, top, owner, storageRoot);
+                } else if (op == EXTENSION) {
+                    PackedTrie.extend(PackedTrie.read(cursor, 1), top);
+                    ++cursor;
+                } else if (op == OPEN_STORAGE) {
+                    if (storageBottom != 0) revert InvalidProof();
+                    owner = address(uint160(PackedTrie.read(cursor, 20)));
+                    cursor += 20;
+                    top += PackedTrie.ITEM;
+                    storageBottom = top;
+                    PackedTrie.clear(top);
+                } else {
+                    if (storageBottom == 0) revert InvalidProof();
+                    if (op >= SLOT) (cursor, top) = _slot(op - SLOT, blockNumber, cursor, top, owner);
+                    else (cursor, top) = _zeroSlot(op - ZERO_SLOT, blockNumber, cursor, top, owner);
+                }
+            }
+        }
+        if (cursor != msg.data.length || storageBottom != 0) revert InvalidProof();
+        return PackedTrie.root(top, PackedTrie.BOTTOM);
+    }
+
+    /// @param owner Whose account it is, if it closes a storage, of which `storageRoot` is then the root.
+    function _account(
+        uint256 op,
+        uint256 blockNumber,
+        uint256 cursor,
+        uint256 top,
+        address owner,
+        bytes32 storageRoot
+    ) private returns (uint256, uint256) {
+        unchecked {
+            if (!PackedTrie.isEven(op & 0x7f)) revert InvalidProof();
+            uint256 head = PackedTrie.read(cursor, 2);
+            cursor += 2;
+            uint256 follows = op >> 1 & 3;
+            if (op & CLOSES_STORAGE == 0) {
+                owner = address(uint160(PackedTrie.read(cursor, 20)));
+                cursor += 20;
+                if (op < ACCOUNT + STORE_CODE_HASH) revert InvalidProof(); // It would store nothing.
+            } else if (follows & STORAGE_ROOT_FOLLOWS != 0) {
+                revert InvalidProof();
+            }
+            uint256 nonce;
+            uint256 balance;
+            bytes32 codeHash;
+            (cursor, nonce, balance, storageRoot, codeHash) = _readAccount(follows, head, cursor, storageRoot);
+            top = PackedTrie.pushAccount(
+                top, _key(owner), head >> 10, nonce, head >> 6 & 0x0f, balance, head & 0x3f, storageRoot, codeHash
+            );
+            uint256 fields = op & STORE_NONCE_AND_BALANCE == 0 ? 0 : NONCE_AND_BALANCE;
+            if (op & STORE_STORAGE_ROOT != 0) fields |= STORAGE_ROOT;
+            if (op & STORE_CODE_HASH != 0) fields |= CODE_HASH;
+            _storeAccount(blockNumber, owner, uint8(fields), nonce, balance, storageRoot, codeHash);
+            return (cursor, top);
+        }
+    }
+
+    function _absentAccount(
+        uint256 op,
+        uint256 blockNumber,
+        uint256 cursor,
+        uint256 top,
+        address owner,
+        bytes32 storageRoot
+    ) private returns (uint256, uint256) {
+        unchecked {
+            if (op & ABSENT_CLOSES_STORAGE == 0) {
+                owner = address(uint160(PackedTrie.read(cursor, 20)));
+                cursor += 20;
+            } else if (storageRoot != PackedTrie.EMPTY_TRIE_ROOT) {
+                revert InvalidProof();
+            }
+            uint256 key = _key(owner);
+            uint256 how = op & 7;
+            if (how > AT_LEAF) {
+                uint256 head = PackedTrie.read(cursor, 2);
+                uint256 depth = head >> 10;
+                uint256 other;
+                (cursor, other) = PackedTrie.readOtherKey(cursor + 2, key, depth, KEY_NIBBLES - depth);
+                uint256 nonce;
+                uint256 balance;
+                bytes32 codeHash;
+                (cursor, nonce, balance, storageRoot, codeHash) = _readAccount(op & 3, head, cursor, 0);
+                top = PackedTrie.pushAccount(
+                    top, other, depth, nonce, head >> 6 & 0x0f, balance, head & 0x3f, storageRoot, codeHash
+                );
+                PackedTrie.attach(top, key);
+            } else {
+                if (how == AT_LEAF) revert InvalidProof();
+                (cursor, top) = _absentKey(how, cursor, top, key);
+            }
+            _storeAbsentAccount(blockNumber, owner);
+            return (cursor, top);
+        }
+    }
+
+    /// @dev What follows the address: nonce and balance, then the storage root and the code hash where they do.
+    function _readAccount(uint256 follows, uint256 head, uint256 cursor, bytes32 storageRoot)
+        private
+        pure
+        returns (uint256, uint256 nonce, uint256 balance, bytes32, bytes32 codeHash)
+    {
+        unchecked {
+            uint256 size = head >> 6 & 0x0f;
+            // Nonces have 64 bits (EIP-2681).
+            if (size > 8) revert InvalidProof();
+            nonce = PackedTrie.readShortest(cursor, size);
+            cursor += size;
+            size = head & 0x3f;
+            balance = PackedTrie.readShortest(cursor, size);
+            cursor += size;
+            if (follows & STORAGE_ROOT_FOLLOWS != 0) {
+                storageRoot = bytes32(PackedTrie.read(cursor, 32));
+                cursor += 32;
+                if (storageRoot == 0 || storageRoot == PackedTrie.EMPTY_TRIE_ROOT) revert InvalidProof();
+            } else if (storageRoot == 0) {
+                storageRoot = PackedTrie.EMPTY_TRIE_ROOT;
+            }
+            codeHash = EMPTY_CODE_HASH;
+            if (follows & CODE_HASH_FOLLOWS != 0) {
+                codeHash = bytes32(PackedTrie.read(cursor, 32));
+                cursor += 32;
+                if (codeHash == 0 || codeHash == EMPTY_CODE_HASH) revert InvalidProof();
+            }
+            return (cursor, nonce, balance, storageRoot, codeHash);
+        }
+    }
+
+    function _slot(uint256 size, uint256 blockNumber, uint256 cursor, uint256 top, address owner)
+        private
+        returns (uint256, uint256)
+    {
+        unchecked {
+            uint256 slot = PackedTrie.readShortest(cursor, size);
+            cursor += size;
+            uint256 depth = PackedTrie.read(cursor, 1);
+            uint256 value;
+            (cursor, value, size) = _readValue(cursor + 1);
+            top = PackedTrie.pushSlot(top, _key(slot), depth, value, size);
+            _storeSlot(blockNumber, owner, slot, value);
+            return (cursor, top);
+        }
+    }
+
+    function _zeroSlot(uint256 how, uint256 blockNumber, uint256 cursor, uint256 top, address owner)
+        private
+        returns (uint256, uint256)
+    {
+        unchecked {
+            uint256 size = PackedTrie.read(cursor, 1);
+            uint256 slot = PackedTrie.readShortest(cursor + 1, size);
+            cursor += 1 + size;
+            uint256 key = _key(slot);
+            if (how == AT_LEAF) {
+                uint256 depth = PackedTrie.read(cursor, 1);
+                if (depth > KEY_NIBBLES) revert InvalidProof();
+                uint256 other;
+                (cursor, other) = PackedTrie.readOtherKey(cursor + 1, key, depth, KEY_NIBBLES - depth);
+                uint256 value;
+                (cursor, value, size) = _readValue(cursor);
+                top = PackedTrie.pushSlot(top, other, depth, value, size);
+                PackedTrie.attach(top, key);
+            } else {
+                (cursor, top) = _absentKey(how, cursor, top, key);
+            }
+            _storeSlot(blockNumber, owner, slot, 0);
+            return (cursor, top);
+        }
+    }
+
+    /// @dev The value of a slot that isn't empty: its size, then its bytes.
+    function _readValue(uint256 cursor) private pure returns (uint256, uint256 value, uint256 size) {
+        unchecked {
+            size = PackedTrie.read(cursor, 1);
+            if (size == 0) revert InvalidProof();
+            value = PackedTrie.readShortest(cursor + 1, size);
+            return (cursor + 1 + size, value, size);
+        }
+    }
+
+    /// @dev A key that is absent elsewhere than at a leaf of its own.
+    function _absentKey(uint256 how, uint256 cursor, uint256 top, uint256 key)
+        private
+        pure
+        returns (uint256, uint256)
+    {
+        unchecked {
+            if (how == AT_EMPTY) return (cursor + 1, PackedTrie.pushEmpty(top, key, PackedTrie.read(cursor, 1)));
+            if (how == AT_EXTENSION) return PackedTrie.pushOtherExtension(cursor, top, key);
+            if (how != AT_SAME) revert InvalidProof();
+            PackedTrie.attach(top, key);
+            return (cursor, top);
+        }
+    }
+
+    /// @dev Where an account is in the state trie.
+    function _key(address account) private pure returns (uint256 key) {
+        assembly ("memory-safe") {
+            mstore(0, shl(96, account))
+            key := keccak256(0, 20)
+        }
+    }
+
+    /// @dev Where a slot is in its account's storage trie.
+    function _key(uint256 slot) private pure returns (uint256 key) {
+        assembly ("memory-safe") {
+            mstore(0, slot)
+            key := keccak256(0, 32)
+        }
     }
 }

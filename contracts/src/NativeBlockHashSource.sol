@@ -19,13 +19,14 @@ contract NativeBlockHashSource is IBlockHashSource {
         // then answer with the hash of the block that came later to the same place.
         if (blockNumber >= block.number || block.number - blockNumber > WINDOW) return 0;
 
-        // An address without code succeeds with an empty answer; the contract reverts outside of its window.
-        (bool answered, bytes memory answer) = HISTORY.staticcall(abi.encode(blockNumber));
-        if (answered && answer.length == 32) {
-            bytes32 hash = abi.decode(answer, (bytes32));
-            // A place is zero until its first block comes: the history begins at the fork, not 8,191 blocks before.
-            if (hash != 0) return hash;
+        bytes32 hash;
+        assembly ("memory-safe") {
+            mstore(0, blockNumber)
+            // An address without code succeeds with an empty answer; the contract reverts outside of its window. (Arguments
+            // are evaluated from the right: the call comes first.)
+            if and(eq(returndatasize(), 32), staticcall(gas(), HISTORY, 0, 32, 0, 32)) { hash := mload(0) }
         }
-        return blockhash(blockNumber);
+        // A place is zero until its first block comes: the history begins at the fork, not 8,191 blocks before.
+        return hash != 0 ? hash : blockhash(blockNumber);
     }
 }

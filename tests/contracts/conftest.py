@@ -4,6 +4,7 @@ import pytest
 
 from chains.devchain import DevChain
 from tests.contracts.deployed import Deployed
+from tests.contracts.harness import Harness
 
 # Of the registry that tests write to; any will do.
 SOURCE_CHAIN_ID = 1
@@ -12,14 +13,13 @@ SOURCE_CHAIN_ID = 1
 @pytest.fixture(scope="session")
 def chain() -> Iterator[DevChain]:
     """One chain for all tests of this folder that don't change the chain itself. Each deploys what it writes to."""
-    with DevChain() as chain:
+    with DevChain(extra_args=("--gas-limit", str(10**12))) as chain:
         yield chain
 
 
 @pytest.fixture(scope="session")
-def harness(chain: DevChain) -> Deployed:
-    """The proof and RLP libraries. Without state."""
-    return Deployed(chain, "test/ProofHarness")
+def harness(chain: DevChain) -> Harness:
+    return Harness(chain)
 
 
 @pytest.fixture

@@ -21,6 +21,8 @@ from contracts import load_artifact
 
 SENDER = ACCOUNTS[0][0]
 EXECUTION_REVERTED = 3
+# Enough for thousands of proofs in one call, on chains whose blocks have as much.
+CALL_GAS = hex(10**12)
 
 
 class Reverted(Exception):
@@ -54,7 +56,7 @@ class Deployed:
         return values[0] if len(values) == 1 else values or None
 
     def call_raw(self, data: bytes, block: str = "latest") -> bytes:
-        transaction = {"from": SENDER, "to": self.address, "data": "0x" + data.hex()}
+        transaction = {"from": SENDER, "to": self.address, "data": "0x" + data.hex(), "gas": CALL_GAS}
         return bytes.fromhex(self._rpc("eth_call", transaction, block)[2:])
 
     def send(self, function: str, *arguments: Any) -> Any:
@@ -62,6 +64,11 @@ class Deployed:
         # For the error, which a receipt doesn't tell; in the block that the transaction will be in.
         self.call(function, *arguments, block="pending")
         return self._mined({"to": self.address, "data": "0x" + self.calldata(function, *arguments).hex()})
+
+    def send_raw(self, data: bytes) -> Any:
+        """As `send`, with whatever calldata."""
+        self.call_raw(data, block="pending")
+        return self._mined({"to": self.address, "data": "0x" + data.hex()})
 
     def logged(self, receipt: Any) -> list[tuple[Any, ...]]:
         """Name and values of each event, indexed ones first, in order."""

@@ -1,9 +1,12 @@
 import pytest
 import rlp
 from eth_utils.crypto import keccak
+from trie import HexaryTrie
 
+from chains import packed
 from chains.devchain import ACCOUNTS
 from chains.header import Header
+from chains.packed import AccountToProve, encode
 from chains.trie import verify_account
 from tests.contracts import tries
 from tests.contracts.conftest import SOURCE_CHAIN_ID
@@ -37,10 +40,18 @@ def _plant(source: Deployed, state_root: bytes, number: int = BLOCK) -> bytes:
     return header
 
 
-def _plant_account(source: Deployed, leaf: bytes, address: str = ALICE) -> tuple[bytes, list[bytes]]:
-    """The header and the proof of a state that holds one account, with that leaf."""
+def _plant_account(
+    source: Deployed, leaf: bytes, address: str = ALICE, number: int = BLOCK
+) -> tuple[bytes, bytes, list[bytes]]:
+    """The header and root of a state that holds one account, with that leaf, and its proof."""
     node = tries.leaf(_key(address), leaf)
-    return _plant(source, keccak(node)), [node]
+    return _plant(source, keccak(node), number), keccak(node), [node]
+
+
+def _account(
+    address: str, fields: int, nodes: list[bytes], slots: dict[int, list[bytes]] | None = None
+) -> AccountToProve:
+    return AccountToProve(bytes.fromhex(address[2:]), fields, nodes, slots or {})
 
 
 def _readable(registry: Deployed, address: str = ALICE, number: int = BLOCK) -> set[int]:
@@ -56,8 +67,8 @@ def test_it_tells_its_source_chain_and_its_block_hash_source(registry, source):
 
 
 def test_account_field_has_the_selector_that_clients_know(registry, source):
-    header, nodes = _plant_account(source, tries.account(balance=77))
-    registry.send("prove", BLOCK, header, [(ALICE, _mask(BALANCE), nodes)])
+    header, root, nodes = _plant_account(source, tries.account(balance=77))
+    registry.send_raw(encode(header, root, [_account(ALICE, _mask(BALANCE), nodes)]))
     arguments = [bytes(12) + bytes.fromhex(ALICE[2:]), _word(BLOCK), _word(BALANCE)]
     assert registry.call_raw(bytes.fromhex("7177899b") + b"".join(arguments)) == _word(77)
 
@@ -73,8 +84,8 @@ def test_what_nobody_proved_is_an_error_that_names_it(registry, field):
 @pytest.mark.parametrize("function", ["accountField", "tryAccountField"])
 @pytest.mark.parametrize("field", [4, 255])
 def test_a_field_that_does_not_exist_is_an_error(registry, source, function, field):
-    header, nodes = _plant_account(source, tries.account())
-    registry.send("prove", BLOCK, header, [(ALICE, ALL, nodes)])
+    header, root, nodes = _plant_account(source, tries.account())
+    registry.send_raw(encode(header, root, [_account(ALICE, ALL, nodes)]))
     with pytest.raises(Reverted):
         registry.call(function, ALICE, BLOCK, field)
 
@@ -82,8 +93,8 @@ def test_a_field_that_does_not_exist_is_an_error(registry, source, function, fie
 @pytest.mark.parametrize("balance", [0, 1, 2**184 - 1, 2**184, 2**184 + 1, 2**255, 2**256 - 2, 2**256 - 1])
 @pytest.mark.parametrize("nonce", [0, 1, 2**64 - 1])
 def test_every_nonce_and_balance_reads_back_exactly(registry, source, nonce, balance):
-    header, nodes = _plant_account(source, tries.account(nonce, balance, b"\x01" * 32, b"\x02" * 32))
-    registry.send("prove", BLOCK, header, [(ALICE, ALL, nodes)])
+    header, root, nodes = _plant_account(source, tries.account(nonce, balance, b"\x01" * 32, b"\x02" * 32))
+    registry.send_raw(encode(header, root, [_account(ALICE, ALL, nodes)]))
     expected = {NONCE: nonce, BALANCE: balance, STORAGE_ROOT: b"\x01" * 32, CODE_HASH: b"\x02" * 32}
     for field, value in expected.items():
         assert registry.call("accountField", ALICE, BLOCK, field) == _word(value)
@@ -93,8 +104,8 @@ def test_every_nonce_and_balance_reads_back_exactly(registry, source, nonce, bal
 @pytest.mark.parametrize("balance", [0, 10**18], ids=["zero", "one ether"])
 @pytest.mark.parametrize("field", FIELDS)
 def test_reading_a_fact_costs_one_cold_read(registry, source, field, balance):
-    header, nodes = _plant_account(source, tries.account(1, balance))
-    registry.send("prove", BLOCK, header, [(ALICE, ALL, nodes)])
+    header, root, nodes = _plant_account(source, tries.account(1, balance))
+    registry.send_raw(encode(header, root, [_account(ALICE, ALL, nodes)]))
     data = registry.calldata("accountField", ALICE, BLOCK, field)
     zeros = data.count(0)
     used = int(registry.send("accountField", ALICE, BLOCK, field)["gasUsed"], 16)
@@ -119,8 +130,8 @@ def test_reading_a_fact_costs_one_cold_read(registry, source, field, balance):
 )
 @pytest.mark.parametrize("balance", [0, 2**256 - 1])
 def test_only_what_was_asked_for_becomes_readable(registry, source, asked, readable, balance):
-    header, nodes = _plant_account(source, tries.account(0, balance))
-    receipt = registry.send("prove", BLOCK, header, [(ALICE, _mask(*asked), nodes)])
+    header, root, nodes = _plant_account(source, tries.account(0, balance))
+    receipt = registry.send_raw(encode(header, root, [_account(ALICE, _mask(*asked), nodes)]))
     assert _readable(registry) == readable
     assert registry.logged(receipt)[1:] == [("AccountProven", ALICE, BLOCK, _mask(*readable))]
     assert not _readable(registry, BOB)
@@ -129,8 +140,8 @@ def test_only_what_was_asked_for_becomes_readable(registry, source, asked, reada
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_of_an_absent_account_all_four_facts_become_readable_at_once(registry, source, field):
-    header, nodes = _plant_account(source, tries.account(5, 5), address=BOB)
-    receipt = registry.send("prove", BLOCK, header, [(ALICE, _mask(field), nodes)])
+    header, root, nodes = _plant_account(source, tries.account(5, 5), address=BOB)
+    receipt = registry.send_raw(encode(header, root, [_account(ALICE, _mask(field), nodes)]))
     assert registry.logged(receipt)[1:] == [("AccountProven", ALICE, BLOCK, ALL)]
     values = [registry.call("accountField", ALICE, BLOCK, each) for each in FIELDS]
     assert values == [bytes(32), bytes(32), tries.EMPTY_ROOT, bytes(32)]
@@ -139,35 +150,83 @@ def test_of_an_absent_account_all_four_facts_become_readable_at_once(registry, s
 
 def test_everybody_is_absent_from_an_empty_state(registry, source):
     header = _plant(source, tries.EMPTY_ROOT)
-    registry.send("prove", BLOCK, header, [(ALICE, ALL, []), (BOB, ALL, [b"\x80"])])
+    registry.send_raw(encode(header, tries.EMPTY_ROOT, [_account(ALICE, ALL, []), _account(BOB, ALL, [b"\x80"])]))
     assert _readable(registry, ALICE) == _readable(registry, BOB) == set(FIELDS)
 
 
 def test_proving_again_changes_and_logs_nothing(registry, source):
-    header, nodes = _plant_account(source, tries.account(3, 2**200))
-    proofs = [(ALICE, ALL, nodes), (BOB, ALL, nodes)]
-    registry.send("prove", BLOCK, header, proofs)
+    header, root, nodes = _plant_account(source, tries.account(3, 2**200))
+    proof = encode(header, root, [_account(ALICE, ALL, nodes), _account(BOB, ALL, nodes, {7: [], 8: []})])
+    registry.send_raw(proof)
     before = [registry.call("accountField", who, BLOCK, field) for who in (ALICE, BOB) for field in FIELDS]
-    again = registry.send("prove", BLOCK, header, [*proofs, *proofs])
-    assert registry.logged(again) == []
+    assert registry.logged(registry.send_raw(proof)) == []
     assert before == [registry.call("accountField", who, BLOCK, field) for who in (ALICE, BOB) for field in FIELDS]
 
 
 def test_facts_can_be_added_to_and_only_new_ones_are_logged(registry, source):
-    header, nodes = _plant_account(source, tries.account(3, 4))
-    registry.send("prove", BLOCK, header, [(ALICE, _mask(CODE_HASH), nodes)])
-    receipt = registry.send("prove", BLOCK, b"", [(ALICE, _mask(CODE_HASH, BALANCE), nodes)])
+    header, root, nodes = _plant_account(source, tries.account(3, 4))
+    registry.send_raw(encode(header, root, [_account(ALICE, _mask(CODE_HASH), nodes)]))
+    receipt = registry.send_raw(encode(BLOCK, root, [_account(ALICE, _mask(CODE_HASH, BALANCE), nodes)]))
     assert registry.logged(receipt) == [("AccountProven", ALICE, BLOCK, _mask(NONCE, BALANCE))]
     assert _readable(registry) == {NONCE, BALANCE, CODE_HASH}
 
 
 def test_an_account_can_be_proven_at_several_blocks(registry, source):
     for number in (0, 1, 127, 128, 2**64 - 1):
-        node = tries.leaf(_key(ALICE), tries.account(balance=number))
-        header = _plant(source, keccak(node), number)
-        registry.send("prove", number, header, [(ALICE, _mask(BALANCE), [node])])
+        header, root, nodes = _plant_account(source, tries.account(balance=number), number=number)
+        registry.send_raw(encode(header, root))
+        registry.send_raw(encode(number, root, [_account(ALICE, _mask(BALANCE), nodes)]))
     for number in (0, 1, 127, 128, 2**64 - 1):
         assert registry.call("accountField", ALICE, number, BALANCE) == _word(number)
+
+
+# --- Storage slots ----------------------------------------------------------------------------------------------------
+
+
+def _storage(slots: dict[int, int]) -> HexaryTrie:
+    return tries.build({keccak(_word(slot)): tries.encode(value) for slot, value in slots.items()})
+
+
+def _slot_proofs(storage: HexaryTrie, *slots: int) -> dict[int, list[bytes]]:
+    return {slot: tries.proof(storage, keccak(_word(slot))) for slot in slots}
+
+
+@pytest.mark.parametrize("value", [1, 127, 128, 255, 2**248, 2**255, 2**256 - 2, 2**256 - 1])
+@pytest.mark.parametrize("slot", [0, 1, 255, 256, 2**256 - 1])
+def test_every_slot_and_value_reads_back_exactly(registry, source, slot, value):
+    storage = _storage({slot: value, 77: 1})
+    header, root, nodes = _plant_account(source, tries.account(1, 2, storage.root_hash, b"\x02" * 32))
+    receipt = registry.send_raw(encode(header, root, [_account(ALICE, 0, nodes, _slot_proofs(storage, slot, 78))]))
+    proven = {event[-1] for event in registry.logged(receipt) if event[0] == "StorageSlotProven"}
+    assert proven == {_word(slot), _word(78)}
+    assert registry.call("accountStorageSlotValues", ALICE, BLOCK, _word(slot)) == _word(value)
+    assert registry.call("tryAccountStorageSlotValues", ALICE, BLOCK, _word(78)) == (True, bytes(32))
+    assert registry.call("tryAccountStorageSlotValues", ALICE, BLOCK, _word(77)) == (False, bytes(32))
+    # The account was only needed to prove its slots.
+    assert not _readable(registry)
+
+
+def test_slot_values_have_the_selector_that_clients_know(registry, source):
+    storage = _storage({5: 55})
+    header, root, nodes = _plant_account(source, tries.account(storage_root=storage.root_hash))
+    registry.send_raw(encode(header, root, [_account(ALICE, ALL, nodes, _slot_proofs(storage, 5))]))
+    arguments = [bytes(12) + bytes.fromhex(ALICE[2:]), _word(BLOCK), _word(5)]
+    assert registry.call_raw(bytes.fromhex("7e445a26") + b"".join(arguments)) == _word(55)
+
+
+@pytest.mark.parametrize("exists", [True, False], ids=["account without storage", "absent account"])
+def test_all_slots_of_an_account_without_storage_are_zero(registry, source, exists):
+    header, root, nodes = _plant_account(source, tries.account(), ALICE if exists else BOB)
+    registry.send_raw(encode(header, root, [_account(ALICE, 0, nodes, {slot: [] for slot in (0, 1, 2**256 - 1)})]))
+    for slot in (0, 1, 2**256 - 1):
+        assert registry.call("accountStorageSlotValues", ALICE, BLOCK, _word(slot)) == bytes(32)
+    assert registry.call("tryAccountStorageSlotValues", ALICE, BLOCK, _word(2)) == (False, bytes(32))
+
+
+def test_a_slot_that_nobody_proved_is_an_error_that_names_it(registry):
+    with pytest.raises(Reverted) as reverted:
+        registry.call("accountStorageSlotValues", ALICE, BLOCK, _word(3))
+    assert reverted.value.error == ("SlotNotProven", ALICE, BLOCK, _word(3))
 
 
 # --- Headers ----------------------------------------------------------------------------------------------------------
@@ -175,44 +234,60 @@ def test_an_account_can_be_proven_at_several_blocks(registry, source):
 
 def test_a_header_can_be_accumulated_alone(registry, source):
     assert registry.call("stateRoot", BLOCK) == bytes(32)
-    receipt = registry.send("prove", BLOCK, _plant(source, b"\x07" * 32), [])
+    receipt = registry.send_raw(encode(_plant(source, b"\x07" * 32), b"\x07" * 32))
     assert registry.logged(receipt) == [("HeaderAccumulated", BLOCK, b"\x07" * 32)]
     assert registry.call("stateRoot", BLOCK) == b"\x07" * 32
 
 
-@pytest.mark.parametrize("ignored", [b"", b"anything"])
-def test_an_accumulated_block_needs_neither_its_header_nor_its_hash_again(registry, source, ignored):
-    header, nodes = _plant_account(source, tries.account(balance=9))
-    registry.send("prove", BLOCK, header, [])
+def test_an_accumulated_block_needs_neither_its_header_nor_its_hash_again(registry, source):
+    header, root, nodes = _plant_account(source, tries.account(balance=9))
+    registry.send_raw(encode(header, root))
     source.send("set", BLOCK, bytes(32))
-    receipt = registry.send("prove", BLOCK, ignored, [(ALICE, _mask(BALANCE), nodes)])
+    receipt = registry.send_raw(encode(BLOCK, root, [_account(ALICE, _mask(BALANCE), nodes)]))
     assert [event[0] for event in registry.logged(receipt)] == ["AccountProven"]
     assert registry.call("accountField", ALICE, BLOCK, BALANCE) == _word(9)
 
 
-@pytest.mark.parametrize("header", [b"", tries.header(BLOCK, tries.EMPTY_ROOT)], ids=["no header", "a header"])
-@pytest.mark.parametrize("accounts", [[], [(ALICE, ALL, [])]], ids=["alone", "with an account"])
-def test_a_block_that_the_source_does_not_know_proves_nothing(registry, header, accounts):
-    with pytest.raises(Reverted) as reverted:
-        registry.send("prove", BLOCK, header, accounts)
-    assert reverted.value.error == ("UnknownBlock", BLOCK)
+_ABSENCE = [AccountToProve(bytes.fromhex(ALICE[2:]), ALL, [])]
 
 
 @pytest.mark.parametrize(
-    "header",
+    "proof",
     [
-        pytest.param(b"", id="none"),
-        pytest.param(tries.header(BLOCK, b"\x07" * 32)[:-1], id="cut"),
-        pytest.param(tries.header(BLOCK, b"\x07" * 32) + b"\x00", id="longer"),
-        pytest.param(tries.header(BLOCK, tries.EMPTY_ROOT), id="of another block"),
+        encode(tries.header(BLOCK, tries.EMPTY_ROOT), tries.EMPTY_ROOT),
+        encode(tries.header(BLOCK, tries.EMPTY_ROOT), tries.EMPTY_ROOT, _ABSENCE),
+        encode(BLOCK, tries.EMPTY_ROOT, _ABSENCE),
     ],
+    ids=["header", "header and an absence", "an absence"],
 )
-def test_it_rejects_a_header_with_another_hash(registry, source, header):
+def test_a_block_that_the_source_does_not_know_proves_nothing(registry, proof):
+    with pytest.raises(Reverted) as reverted:
+        registry.send_raw(proof)
+    assert reverted.value.error == ("UnknownBlock", BLOCK)
+
+
+@pytest.mark.parametrize("code", ["0x5f5ffd", "0x", "0x60015f5260405ff3"], ids=["reverts", "none", "answers too much"])
+def test_a_source_that_fails_vouches_for_nothing(chain, registry, source, code):
+    header = _plant(source, b"\x07" * 32)
+    chain.rpc("anvil_setCode", source.address, code)
+    with pytest.raises(Reverted) as reverted:
+        registry.send_raw(encode(header, b"\x07" * 32))
+    assert reverted.value.error == ("UnknownBlock", BLOCK)
+
+
+def test_it_rejects_a_header_with_another_hash(registry, source):
     _plant(source, b"\x07" * 32)
     with pytest.raises(Reverted) as reverted:
-        registry.send("prove", BLOCK, header, [])
+        registry.send_raw(encode(tries.header(BLOCK, b"\x08" * 32), b"\x08" * 32))
     assert reverted.value.error == ("HeaderMismatch", BLOCK)
     assert registry.call("stateRoot", BLOCK) == bytes(32)
+
+
+def test_it_rejects_another_state_root_than_it_has(registry, source):
+    registry.send_raw(encode(_plant(source, b"\x07" * 32), b"\x07" * 32))
+    with pytest.raises(Reverted) as reverted:
+        registry.send_raw(encode(_plant(source, b"\x08" * 32), b"\x08" * 32))
+    assert reverted.value.error == ("HeaderMismatch", BLOCK)
 
 
 def _header(**changes: object) -> bytes:
@@ -224,89 +299,145 @@ def _header(**changes: object) -> bytes:
 @pytest.mark.parametrize(
     "header",
     [
-        pytest.param(b"", id="empty"),
-        pytest.param(b"\x80", id="no list"),
-        pytest.param(b"\xc0", id="empty list"),
-        pytest.param(_header() + b"\x00", id="a byte after it"),
-        pytest.param(_header()[:-1], id="a byte missing"),
-        pytest.param(_header(_8=BLOCK + 1), id="another number"),
-        pytest.param(_header(_8=b"\x00" + BLOCK.to_bytes(2, "big")), id="number with a leading zero"),
+        pytest.param(b"\xf8" + bytes(56), id="short list"),
+        pytest.param(b"\xf9\x00\x38" + bytes(56), id="length in too many bytes"),
+        pytest.param(_header(_8=b"\x00" + BLOCK.to_bytes(2)), id="number with a leading zero"),
+        pytest.param(_header(_8=b"\x00"), id="zero as a byte"),
+        pytest.param(_header().replace(b"\x82" + BLOCK.to_bytes(2), b"\x82\x00\x05"), id="number in too many bytes"),
+        pytest.param(_header().replace(b"\x82" + BLOCK.to_bytes(2), b"\x81\x05\x80"), id="small number with a prefix"),
         pytest.param(_header(_8=[BLOCK]), id="number in a list"),
-        pytest.param(_header(_8=BLOCK + 2**256), id="number that overflows"),
+        pytest.param(_header(_8=2**64), id="number of 65 bits"),
+        pytest.param(_header(_7=2**256), id="difficulty of 257 bits"),
+        pytest.param(_header(_7=[]), id="difficulty in a list"),
         pytest.param(_header(_3=bytes(32)), id="state root of zero"),
         pytest.param(_header(_3=b"\x07" * 31), id="state root of 31 bytes"),
         pytest.param(_header(_3=b"\x07" * 33), id="state root of 33 bytes"),
-        pytest.param(_header(_3=[b"\x07" * 31]), id="state root in a list"),
+        pytest.param(_header(_0=b"\x07" * 31, _1=b"\x07" * 33), id="shifted fields"),
+        pytest.param(_header(_2=b"\x07" * 21, _3=b"\x07" * 31), id="coinbase of 21 bytes"),
         pytest.param(_header(_0=[]), id="list as a field"),
         pytest.param(tries.encode(rlp.decode(_header())[:8]), id="no number"),
-        pytest.param(tries.encode(rlp.decode(_header())[:3]), id="no state root"),
     ],
 )
-def test_it_rejects_what_is_no_header_of_that_block_whatever_the_source_says(registry, source, header):
+def test_it_rejects_what_is_no_header_whatever_the_source_says(registry, source, header):
+    for number in (0, 5, BLOCK, 2**64 - 1):
+        source.send("set", number, keccak(header))
+    with pytest.raises(Reverted) as reverted:
+        registry.send_raw(header + b"\x37")
+    assert reverted.value.error == ("InvalidHeader",)
+    with pytest.raises(packed.InvalidPacked):
+        packed.decode(header + b"\x37", block_hash=lambda _: keccak(header), state_root=lambda _: None)
+
+
+@pytest.mark.parametrize("count", [15, 16, 17, 20, 21, 23])
+def test_all_fields_of_headers_of_all_forks_can_be_stored(registry, source, count):
+    values = [bytes([place]) * 32 for place in range(count)]
+    values[2], values[3], values[6] = b"\x02" * 20, b"\x07" * 32, b"\x06" * 256
+    values[7], values[8], values[9], values[12], values[14] = b"", BLOCK.to_bytes(2), b"\x09", b"extra", bytes(8)
+    header = tries.encode(values)
     source.send("set", BLOCK, keccak(header))
+    proof = encode(header, values[3], header_fields=range(count))
+    receipt = registry.send_raw(proof)
+    asked = [place for place in range(count) if place not in {3, 8}]
+    assert registry.logged(receipt)[1:] == [("HeaderFieldsProven", BLOCK, _mask(*asked))]
+    for place, value in enumerate(values):
+        word = keccak(value) if place in {6, 12} else value.rjust(32, b"\0")
+        assert registry.call("headerField", BLOCK, place) == word
+        assert registry.call("tryHeaderField", BLOCK, place) == (True, word)
+    assert registry.call("tryHeaderField", BLOCK, count) == (False, bytes(32))
+    assert registry.logged(registry.send_raw(proof)) == []
+
+
+def test_header_fields_that_were_not_asked_for_stay_unproven(registry, source):
+    header = _plant(source, b"\x07" * 32)
+    registry.send_raw(encode(header, b"\x07" * 32, header_fields=[7, 11]))
+    readable = {place for place in range(256) if registry.call("tryHeaderField", BLOCK, place)[0]}
+    assert readable == {3, 7, 8, 11}
     with pytest.raises(Reverted) as reverted:
-        registry.send("prove", BLOCK, header, [])
-    assert reverted.value.error == ("InvalidHeader", BLOCK)
+        registry.call("headerField", BLOCK, 0)
+    assert reverted.value.error == ("HeaderFieldNotProven", BLOCK, 0)
 
 
-# --- Proofs -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("fields", [0, 0b10000, 0b10010, 0xFF])
-def test_it_rejects_a_mask_of_nothing_or_of_unknown_fields(registry, source, fields):
-    header, nodes = _plant_account(source, tries.account())
+@pytest.mark.parametrize(
+    "mask",
+    [
+        pytest.param(0, id="none"),
+        pytest.param(1 << 31, id="parity alone"),
+        pytest.param(1 << 0, id="odd"),
+        pytest.param(1 << 0 | 1 << 3, id="one that needs no asking"),
+        pytest.param(1 << 0 | 1 << 8, id="another"),
+        pytest.param(1 << 0 | 1 << 15, id="one that the header has not"),
+    ],
+)
+def test_it_rejects_other_masks_of_header_fields(registry, source, mask):
+    header = _plant(source, b"\x07" * 32)
+    registry.send_raw(header + b"\x31" + (1 << 0 | 1 << 1).to_bytes(4) + b"\x37")
     with pytest.raises(Reverted) as reverted:
-        registry.send("prove", BLOCK, header, [(ALICE, fields, nodes)])
-    assert reverted.value.error == ("InvalidFields", ALICE, fields)
+        registry.send_raw(header + b"\x31" + mask.to_bytes(4) + b"\x37")
+    assert reverted.value.error == ("InvalidProof",)
 
 
-_NO_ACCOUNTS = {
-    "not RLP": b"\x81",
-    "no list": b"\x05",
-    "empty list": b"\xc0",
-    "three fields": tries.encode([0, 0, tries.EMPTY_ROOT]),
-    "five fields": tries.encode([0, 0, tries.EMPTY_ROOT, tries.EMPTY_CODE_HASH, 0]),
-    "a byte after it": tries.account() + b"\x00",
-    "a byte missing": tries.account()[:-1],
-    "nonce of 65 bits": tries.account(nonce=2**64),
-    "nonce that overflows": tries.account(nonce=2**256),
-    "nonce with a leading zero": tries.encode([b"\x00\x80", 0, tries.EMPTY_ROOT, tries.EMPTY_CODE_HASH]),
-    "nonce as a zero byte": tries.encode([b"\x00", 0, tries.EMPTY_ROOT, tries.EMPTY_CODE_HASH]),
-    "balance of 257 bits": tries.account(balance=2**256),
-    "balance with a leading zero": tries.encode([0, b"\x00\x80", tries.EMPTY_ROOT, tries.EMPTY_CODE_HASH]),
-    "balance in a list": tries.encode([0, [], tries.EMPTY_ROOT, tries.EMPTY_CODE_HASH]),
-    "storage root of 31 bytes": tries.account(storage_root=b"\x07" * 31),
-    "storage root of 33 bytes": tries.account(storage_root=b"\x07" * 33),
-    "storage root of zero": tries.account(storage_root=bytes(32)),
-    "code hash of 31 bytes": tries.account(code=b"\x07" * 31),
-    "code hash of zero": tries.account(code=bytes(32)),
-    "code hash empty": tries.account(code=b""),
-}
+# --- Timestamps -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("leaf", _NO_ACCOUNTS.values(), ids=_NO_ACCOUNTS)
-def test_it_rejects_leaves_that_are_no_accounts(registry, source, leaf):
-    header, nodes = _plant_account(source, leaf)
+def _timed(number: int, time: int, parent_hash: bytes, state_root: bytes = b"\x07" * 32) -> bytes:
+    fields: list[bytes | int] = [parent_hash, bytes(32), bytes(20), state_root, bytes(32), bytes(32), bytes(256)]
+    return tries.encode([*fields, 0, number, 0, 0, time, b"", bytes(32), bytes(8)])
+
+
+@pytest.mark.parametrize("time", [1000, 1001, 1011])
+def test_it_proves_which_block_was_the_latest_at_a_time(registry, source, time):
+    header = _timed(BLOCK, 1000, bytes(32))
+    following = _timed(BLOCK + 1, 1012, keccak(header))
+    # The hash of the block itself need not be known.
+    source.send("set", BLOCK + 1, keccak(following))
+    receipt = registry.send("proveTimestamp", header, following, time)
+    assert registry.logged(receipt) == [
+        ("HeaderAccumulated", BLOCK, b"\x07" * 32),
+        ("TimestampProven", time, BLOCK),
+    ]
+    assert registry.call("blockAtTimestamp", time) == BLOCK
+    assert registry.call("tryBlockAtTimestamp", time) == (True, BLOCK)
+    assert registry.logged(registry.send("proveTimestamp", header, following, time)) == []
+    assert registry.call("tryBlockAtTimestamp", time + 1) == (False, 0)
     with pytest.raises(Reverted) as reverted:
-        registry.send("prove", BLOCK, header, [(ALICE, _mask(BALANCE), nodes)])
-    assert reverted.value.error == ("InvalidProof", ALICE)
+        registry.call("blockAtTimestamp", time + 1)
+    assert reverted.value.error == ("TimestampNotProven", time + 1)
 
 
-def test_one_invalid_proof_undoes_all_of_its_transaction(registry, source):
-    header, nodes = _plant_account(source, tries.account())
+def test_the_first_block_of_a_chain_can_be_the_latest_at_a_time(registry, source):
+    header = _timed(0, 0, bytes(32))
+    following = _timed(1, 12, keccak(header))
+    source.send("set", 1, keccak(following))
+    registry.send("proveTimestamp", header, following, 0)
+    assert registry.call("tryBlockAtTimestamp", 0) == (True, 0)
+
+
+@pytest.mark.parametrize("time", [0, 999, 1012, 2**256 - 1])
+def test_it_rejects_times_that_are_not_between_the_two(registry, source, time):
+    header = _timed(BLOCK, 1000, bytes(32))
+    following = _timed(BLOCK + 1, 1012, keccak(header))
+    source.send("set", BLOCK + 1, keccak(following))
     with pytest.raises(Reverted) as reverted:
-        registry.send("prove", BLOCK, header, [(ALICE, ALL, nodes), (BOB, ALL, [])])
-    assert reverted.value.error == ("InvalidProof", BOB)
-    assert not _readable(registry)
-    assert registry.call("stateRoot", BLOCK) == bytes(32)
+        registry.send("proveTimestamp", header, following, time)
+    assert reverted.value.error == ("TimestampMismatch", time)
 
 
-def test_a_proof_must_be_valid_even_if_its_facts_are_known(registry, source):
-    header, nodes = _plant_account(source, tries.account())
-    registry.send("prove", BLOCK, header, [(ALICE, ALL, nodes)])
-    with pytest.raises(Reverted) as reverted:
-        registry.send("prove", BLOCK, b"", [(ALICE, ALL, [*nodes, nodes[0]])])
-    assert reverted.value.error == ("InvalidProof", ALICE)
+def test_it_rejects_headers_that_do_not_follow_each_other(registry, source):
+    header, other = _timed(BLOCK, 1000, bytes(32)), _timed(BLOCK, 1000, b"\x01" * 32)
+    following = _timed(BLOCK + 1, 1012, keccak(header))
+    source.send("set", BLOCK + 1, keccak(following))
+    source.send("set", BLOCK, keccak(other))
+    for first, second, error in (
+        (other, following, ("HeaderMismatch", BLOCK)),
+        (following, header, ("HeaderMismatch", BLOCK)),
+        (header, _timed(BLOCK + 2, 1012, keccak(header)), ("UnknownBlock", BLOCK + 2)),
+        (header + b"\0", following, ("InvalidHeader",)),
+        (header, following + b"\0", ("InvalidHeader",)),
+        (b"", following, ("InvalidHeader",)),
+    ):
+        with pytest.raises(Reverted) as reverted:
+            registry.send("proveTimestamp", first, second, 1000)
+        assert reverted.value.error == error
 
 
 # --- A chain that proves its own accounts -----------------------------------------------------------------------------
@@ -326,7 +457,8 @@ def native(chain) -> Deployed:
     registry = Deployed(chain, "FactsRegistry", chain.chain_id, source.address)
     # So that the registry has storage of its own by the block that is proven.
     number = chain.head()
-    registry.send("prove", number, _own_header(chain, number).encode(), [])
+    own = _own_header(chain, number)
+    registry.send_raw(encode(own.encode(), own.state_root))
     return registry
 
 
@@ -342,7 +474,7 @@ def test_it_proves_what_the_node_says_of_an_account(chain, native, who):
     answer = chain.rpc("eth_getProof", address, [], hex(number))
     nodes = [bytes.fromhex(node[2:]) for node in answer["accountProof"]]
 
-    native.send("prove", number, header.encode(), [(address, ALL, nodes)])
+    native.send_raw(encode(header.encode(), header.state_root, [_account(address, ALL, nodes)]))
     proven = verify_account(header.state_root, address, nodes)
     assert [native.call("accountField", address, number, field) for field in FIELDS] == [
         _word(proven.nonce),
@@ -357,10 +489,28 @@ def test_it_proves_what_the_node_says_of_an_account(chain, native, who):
     assert proven.exists == (who != ALICE)
 
 
-def test_the_current_block_can_only_be_proven_from_the_next_on(chain, native):
+def test_it_proves_its_own_slots_to_itself(chain, native):
     number = chain.head()
-    header = _own_header(chain, number).encode()
+    header = _own_header(chain, number)
+    # Where the compiler keeps `stateRoot` of that block: its mapping is the first variable.
+    known, unknown = (int.from_bytes(keccak(_word(block) + bytes(32))) for block in (number - 1, number + 1))
+    native.send_raw(encode(_own_header(chain, number - 1).encode(), _own_header(chain, number - 1).state_root))
+    number, header = chain.head(), _own_header(chain, chain.head())
+    answer = chain.rpc("eth_getProof", native.address, [f"0x{slot:064x}" for slot in (known, unknown)], hex(number))
+    slots = {
+        int(proof["key"], 16): [bytes.fromhex(node[2:]) for node in proof["proof"]] for proof in answer["storageProof"]
+    }
+    nodes = [bytes.fromhex(node[2:]) for node in answer["accountProof"]]
+    native.send_raw(encode(header.encode(), header.state_root, [_account(native.address, ALL, nodes, slots)]))
+    values = [native.call("accountStorageSlotValues", native.address, number, _word(slot)) for slot in (known, unknown)]
+    assert values == [native.call("stateRoot", number - 2), bytes(32)]
+    assert any(values[0])
+
+
+def test_the_current_block_can_only_be_proven_from_the_next_on(chain, native):
+    header = _own_header(chain, chain.head())
+    proof = encode(header.encode(), header.state_root)
     with pytest.raises(Reverted) as reverted:
-        native.call("prove", number, header, [], block="latest")
-    assert reverted.value.error == ("UnknownBlock", number)
-    native.call("prove", number, header, [], block="pending")
+        native.call_raw(proof, block="latest")
+    assert reverted.value.error == ("UnknownBlock", chain.head())
+    native.call_raw(proof, block="pending")

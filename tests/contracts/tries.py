@@ -1,6 +1,7 @@
 """Small tries for tests: built by py-trie, or by hand where no builder would make such a thing."""
 
-from collections.abc import Mapping
+import random
+from collections.abc import Mapping, Sequence
 
 import rlp
 from eth_utils.crypto import keccak
@@ -51,3 +52,40 @@ def header(number: int, state_root: bytes) -> bytes:
         number,
     ]
     return encode([*fields, 0, 0, 0, b"", bytes(32), bytes(8)])
+
+
+# How many children the branches on a mainnet account's path have, from the root down: as in recorded proofs.
+MAINNET_LEVELS = (16, 16, 16, 16, 16, 16, 9, 2)
+
+
+def shaped(
+    entries: Mapping[bytes, bytes], chance: random.Random, levels: Sequence[int] = MAINNET_LEVELS
+) -> tuple[bytes, dict[bytes, list[bytes]]]:
+    """The root of a large trie that holds `entries`, and the proof of each: their siblings are hashes of nothing.
+
+    At depth n a branch has `levels[n]` children, or more where the keys need them, and below them are leaves.
+    """
+    proofs: dict[bytes, list[bytes]] = {key: [] for key in entries}
+
+    def node(keys: list[bytes], depth: int) -> bytes:
+        if len(keys) == 1 and depth >= len(levels):
+            digits = keys[0].hex()[depth:]
+            path = bytes.fromhex("3" + digits if len(digits) % 2 else "20" + digits)
+            encoded = encode([path, entries[keys[0]]])
+        else:
+            below: dict[int, list[bytes]] = {}
+            for key in keys:
+                below.setdefault(int(key.hex()[depth], 16), []).append(key)
+            others = [place for place in range(16) if place not in below]
+            count = max(0, (levels[depth] if depth < len(levels) else 2) - len(below))
+            siblings = {place: chance.randbytes(32) for place in chance.sample(others, min(count, len(others)))}
+            children = [
+                keccak(node(below[place], depth + 1)) if place in below else siblings.get(place, b"")
+                for place in range(16)
+            ]
+            encoded = encode([*children, b""])
+        for key in keys:
+            proofs[key].insert(0, encoded)
+        return encoded
+
+    return keccak(node(sorted(entries), 0)), proofs

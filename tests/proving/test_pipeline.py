@@ -132,10 +132,10 @@ def test_an_accumulated_header_is_not_sent_again(service, key):
 
 def test_many_accounts_go_into_several_transactions_of_one_header(service, key):
     block = service.head()
-    accounts = [f"0x{number:040x}" for number in range(1000, 1100)]
+    accounts = [f"0x{number:040x}" for number in range(1000, 1300)]
     batch = work_until_done(submit(key, request(*accounts, block=block)))
     assert batch.status == BatchStatus.DONE
-    assert len(events(service, ACCOUNT_PROVEN)) == 100
+    assert len(events(service, ACCOUNT_PROVEN)) == 300
     assert len(events(service, HEADER_ACCUMULATED)) == 1
     assert Transaction.objects.exclude(to="").count() == 3
 

@@ -7,7 +7,7 @@ from django.test import Client
 
 from accounts import keys
 from queries.batch_request import MAX_FAULTS_LISTED
-from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind, StepStatus
+from queries.models import Batch, BatchStatus, Block, HeaderField, Query, Step, StepKind, StepStatus
 from tests.service import ALICE, BOB, a_key, header, request
 
 
@@ -29,7 +29,8 @@ def test_it_stores_the_batch_and_answers_with_its_id(post, key):
     assert (batch.status, batch.fee, batch.destination_chain_id) == (BatchStatus.RECEIVED, 5, 31337)
     assert (batch.user, batch.api_key) == (key.user, key)
     query = batch.queries.get()
-    assert (query.address, query.block.number, query.block.source_chain_id) == (ALICE, 12, 31337)
+    block = Block.objects.get(queries=query)
+    assert (query.address, block.number, block.source_chain_id) == (ALICE, 12, 31337)
     step = query.steps.get()
     assert (step.kind, step.status) == (StepKind.INITIAL_STATE, StepStatus.IN_PROGRESS)
 
@@ -38,8 +39,8 @@ def test_it_keeps_the_order_of_the_request(post):
     body = request(BOB, ALICE, block=2)
     body["data"]["31337"]["block:1"] = {"accounts": {ALICE: {"props": ["NONCE"]}}}
     post(body)
-    queries = Query.objects.order_by("position")
-    assert [(query.address, query.block.number) for query in queries] == [(BOB, 2), (ALICE, 2), (ALICE, 1)]
+    queries = Query.objects.order_by("position").values_list("address", "block__number")
+    assert list(queries) == [(BOB, 2), (ALICE, 2), (ALICE, 1)]
 
 
 def test_batches_share_the_row_of_a_block(post):
@@ -64,6 +65,56 @@ def test_it_takes_all_properties_and_missing_slots(post):
     }
     assert post(body).status_code == 200
     assert Query.objects.get().fields == 0b1111
+
+
+def test_it_takes_slots_with_or_without_prefix_and_padding_once_each(post):
+    body = request(ALICE, block=1)
+    body["data"]["31337"]["block:1"]["accounts"][ALICE] = {"slots": ["0x1", "01", "0xAB", f"{2:064x}"]}
+    assert post(body).status_code == 200
+    assert Query.objects.get().slots == [f"0x{slot:064x}" for slot in (1, 0xAB, 2)]
+
+
+def test_a_header_is_a_query_of_its_own_beside_the_accounts_or_alone(post):
+    body = request(ALICE, block=1)
+    body["data"]["31337"]["block:1"]["header"] = ["TIMESTAMP", "STATE_ROOT", "TIMESTAMP"]
+    body["data"]["31337"]["block:2"] = {"header": ["PARENT_HASH"]}
+    assert post(body).status_code == 200
+    queries = Query.objects.order_by("position")
+    assert [(query.address, query.header_fields) for query in queries] == [
+        (ALICE, []),
+        ("", [HeaderField.STATE_ROOT, HeaderField.TIMESTAMP]),
+        ("", [HeaderField.PARENT_HASH]),
+    ]
+
+
+def test_a_time_selects_a_block_that_is_found_later(post):
+    body = request(ALICE, block=1)
+    body["data"]["31337"] = {"timestamp:1700000000": body["data"]["31337"]["block:1"]}
+    assert post(body).status_code == 200
+    query = Query.objects.get()
+    assert (query.timestamp, query.block, query.source_chain_id) == (1700000000, None, 31337)
+    assert not Block.objects.exists()
+
+
+@pytest.mark.parametrize("slot", ["", "0x", "0xg", "0x" + "1" * 65, 5, None, "-1", "0x 1"])
+def test_it_refuses_slots_that_are_no_hexadecimal(post, slot):
+    body = request(ALICE, block=1)
+    body["data"]["31337"]["block:1"]["accounts"][ALICE] = {"slots": [slot]}
+    assert set(faults(post(body))) == {f"/data/31337/block:1/accounts/{ALICE}/slots/0"}
+
+
+@pytest.mark.parametrize("selector", ["timestamp:", "timestamp:-1", "timestamp:1.5", "timestamp:" + "9" * 30])
+def test_it_refuses_malformed_times(post, selector):
+    body = request(ALICE, block=1)
+    body["data"]["31337"] = {selector: body["data"]["31337"]["block:1"]}
+    assert len(faults(post(body))) == 1
+
+
+def test_slots_count_towards_the_limit(post, settings):
+    settings.MAX_QUERIES_PER_BATCH = 3
+    body = request(ALICE, block=1)
+    body["data"]["31337"]["block:1"]["accounts"][ALICE] = {"slots": ["0x1", "0x2", "0x3"]}
+    assert "4 accounts, slots and headers are too many" in faults(post(body))["/data"][1]
 
 
 def test_a_fee_of_256_bits_is_kept_to_the_wei(post):
@@ -240,14 +291,11 @@ def test_it_refuses_a_request_that_names_nothing(post):
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("data", "31337", "block:1", "accounts", ALICE, "slots"), ["0x0"]),
-        (("data", "31337", "block:1", "header"), ["STATE_ROOT"]),
         (("webhook",), {"url": "https://example.org"}),
-        (("data", "31337", "timestamp:1700000000"), {"accounts": {ALICE: {"props": ["BALANCE"]}}}),
         (("data", "31337", "block:1", "accounts", "vitalik.eth"), {"props": ["BALANCE"]}),
         (("data", "1"), {"block:1": {"accounts": {ALICE: {"props": ["BALANCE"]}}}}),
     ],
-    ids=["slots", "header", "webhook", "timestamp", "name", "other source chain"],
+    ids=["webhook", "name", "other source chain"],
 )
 def test_it_says_what_is_not_supported_yet(post, path, value):
     body = request(ALICE, block=1)
@@ -264,7 +312,7 @@ def test_it_refuses_more_accounts_than_the_limit(post, settings):
     settings.MAX_QUERIES_PER_BATCH = 2
     assert post(request(*(f"0x{number:040x}" for number in range(2)), block=1)).status_code == 200
     response = post(request(*(f"0x{number:040x}" for number in range(3)), block=1))
-    assert "3 accounts are too many" in faults(response)["/data"][1]
+    assert "3 accounts, slots and headers are too many" in faults(response)["/data"][1]
 
 
 def test_the_list_of_faults_is_bounded_and_their_number_told(post):

@@ -1,0 +1,296 @@
+"""Gas of the transactions that prove, each on a development chain whose history contract vouches for the block.
+
+`python -m benchmarks.gas [--json PATH] [--fixtures 'GLOB']`; without a glob, the recorded cases beside the project and
+generated ones of the same shape. Two chains run each transaction: one of today's rules tells `tx`, what the sender
+pays; one from before EIP-7623, whose floor hides the rest, tells `exec`: gas used, less 21,000 and the calldata's.
+"""
+
+import argparse
+import glob
+import json
+import random
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from eth_utils.crypto import keccak
+
+from chains import packed
+from chains.devchain import DevChain
+from chains.packed import AccountToProve
+from tests.contracts import tries
+from tests.contracts.deployed import SENDER, Deployed
+from tests.fixtures_folder import FOLDER, unhex
+
+HISTORY = "0x0000F90827F1C53a10cb7A02335B175320002935"
+WINDOW = 8191
+_GAS = hex(16_777_216)
+# The generated cases' block, and the seed of all that is random in them.
+_BLOCK = 17_463_226
+_SEED = 17
+
+_BALANCE = packed.NONCE_AND_BALANCE
+
+
+@dataclass(frozen=True)
+class Result:
+    """Gas and bytes of one transaction, divided by its `heads` where it proves several accounts.
+
+    `floor` is what its bytes alone cost (EIP-7623); zero for a read, whose `tx` is that of a call before that.
+    """
+
+    case: str
+    exec: int
+    tx: int
+    calldata_bytes: int
+    floor: int
+    heads: int = 1
+    peers: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One transaction. `before` is sent first and not counted."""
+
+    name: str
+    number: int
+    block_hash: bytes
+    calldata: bytes
+    before: bytes = b""
+    heads: int = 1
+    peers: str = ""
+
+
+class Lab:
+    """Both chains, at a height that has the block in its window."""
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._stack = ExitStack()
+        self._chains: list[tuple[DevChain, str]] = []
+
+    def __enter__(self) -> Self:
+        height = str(self._number + 100)
+        chains = [
+            self._stack.enter_context(DevChain(hardfork=hardfork, extra_args=("--number", height)))
+            for hardfork in (None, "cancun")
+        ]
+        # Before Prague there is no history contract, but a contract is a contract.
+        chains[1].rpc("anvil_setCode", HISTORY, chains[0].rpc("eth_getCode", HISTORY, "latest"))
+        self._chains = [(chain, Deployed(chain, "NativeBlockHashSource").address) for chain in chains]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def run(self, case: Case) -> Result:
+        today, before_prague = (self._gas(chain, source, case) for chain, source in self._chains)
+        size, zeros = len(case.calldata), case.calldata.count(0)
+        execution = before_prague - 21_000 - 4 * zeros - 16 * (size - zeros)
+        floor = 21_000 + 10 * zeros + 40 * (size - zeros)
+        heads = case.heads
+        return Result(
+            case.name, execution // heads, today // heads, size // heads, floor // heads, heads=heads, peers=case.peers
+        )
+
+    def read(self, case: Case, name: str, function: str, *arguments: object, peers: str = "") -> Result:
+        """What a contract spends on reading a fact, its call not included."""
+        chain, source = self._chains[1]
+        registry = self._registry(chain, source, case)
+        self._send(chain, registry, case.calldata)
+        data = registry.calldata(function, *arguments)
+        zeros = data.count(0)
+        used = self._send(chain, registry, data)
+        return Result(name, used - 21_000 - 4 * zeros - 16 * (len(data) - zeros), used, len(data), 0, peers=peers)
+
+    def _gas(self, chain: DevChain, source: str, case: Case) -> int:
+        registry = self._registry(chain, source, case)
+        if case.before:
+            self._send(chain, registry, case.before)
+        return self._send(chain, registry, case.calldata)
+
+    @staticmethod
+    def _registry(chain: DevChain, source: str, case: Case) -> Deployed:
+        chain.rpc("anvil_setStorageAt", HISTORY, f"0x{case.number % WINDOW:064x}", "0x" + case.block_hash.hex())
+        return Deployed(chain, "FactsRegistry", chain.chain_id, source)
+
+    @staticmethod
+    def _send(chain: DevChain, registry: Deployed, data: bytes) -> int:
+        transaction = {"from": SENDER, "to": registry.address, "data": "0x" + data.hex(), "gas": _GAS}
+        receipt = chain.rpc("eth_sendTransactionSync", transaction)
+        if receipt["status"] != "0x1":
+            raise SystemExit("The registry refused a proof.")
+        return int(receipt["gasUsed"], 16)
+
+
+# --- Recorded cases ---------------------------------------------------------------------------------------------------
+
+
+def account_of(fixture: Mapping[str, Any], fields: int = _BALANCE, *, slots: bool = True) -> AccountToProve:
+    account = fixture["account"]
+    nodes = [unhex(node) for node in account["proof"]]
+    wanted = {int(slot["slot"], 16): [unhex(node) for node in slot["proof"]] for slot in fixture["storage"]}
+    return AccountToProve(unhex(account["address"]), fields, nodes, wanted if slots else {})
+
+
+def recorded(
+    name: str, fixtures: Sequence[Mapping[str, Any]], *, known: bool = False, slots: bool = True, peers: str = ""
+) -> Case:
+    """One transaction that proves the accounts of all fixtures, which are of one block."""
+    first = fixtures[0]
+    header, root = unhex(first["headerRlp"]), unhex(first["stateRoot"])
+    number = int(first["blockNumber"])
+    accounts = [account_of(fixture, slots=slots) for fixture in fixtures if "account" in fixture]
+    return Case(
+        name,
+        number,
+        unhex(first["blockHash"]),
+        packed.encode(number if known else header, root, accounts),
+        before=packed.encode(header, root) if known else b"",
+        heads=max(1, len(accounts)),
+        peers=peers,
+    )
+
+
+def cases_of(paths: Sequence[str]) -> Iterator[Case]:
+    for path in paths:
+        fixture = json.loads(Path(path).read_text())
+        if "headers" in fixture:
+            continue
+        name = Path(path).stem
+        yield recorded(name, [fixture])
+        if fixture.get("storage"):
+            yield recorded(f"{name}, without its slots", [fixture], slots=False)
+        if "account" in fixture:
+            yield recorded(f"{name}, block known", [fixture], known=True)
+
+
+def recorded_cases() -> Iterator[Case]:
+    names = ("690b9a9e_depth9", "00000000_depth9", "388c818c_depth8", "ade2a9c8_depth8")
+    mainnet = [json.loads((FOLDER / f"mainnet_17463226_{name}.json").read_text()) for name in names]
+    yield recorded(
+        "one mainnet balance, 9 nodes", mainnet[:1], peers="Relic 64,583 / 198,110; OpenZeppelin 262,314 / 357,242"
+    )
+    yield recorded(
+        "the same block again, another account", mainnet[1:2], known=True, peers="floor of raw nodes - / 170,000"
+    )
+    yield recorded("four accounts of that block, each", mainnet, peers="- / 190,000")
+    absent, slot = (
+        json.loads((FOLDER / f"goerli_7583802_{name}.json").read_text())
+        for name in ("456cb24d_depth7", "7b2f05ce_depth7")
+    )
+    yield recorded("absent account, 7 nodes", [absent], peers="Relic 25,152 without header / -")
+    yield recorded("account, 7 nodes", [slot], slots=False)
+    yield recorded("account, 7 nodes, and one slot, 5 nodes", [slot])
+
+
+# --- Generated cases --------------------------------------------------------------------------------------------------
+
+
+def header_of(state_root: bytes) -> bytes:
+    """A header of mainnet's size, with other hashes."""
+    chance = random.Random(_SEED)
+    word = chance.randbytes
+    fields: list[bytes | int] = [word(32), word(32), word(20), state_root, word(32), word(32), word(256), 0, _BLOCK]
+    fields += [30_000_000, 15_000_000, 1_686_500_000, word(20), word(32), bytes(8), 20_000_000_000, word(32)]
+    return tries.encode(fields)
+
+
+def generated(
+    name: str, count: int, *, slot_levels: Sequence[int] | None = None, contract: bool = False, peers: str = ""
+) -> Case:
+    """A transaction that proves the balances of so many accounts, mainnet-shaped; and of the first one slot."""
+    chance = random.Random(_SEED)
+    addresses = [chance.randbytes(20) for _ in range(count)]
+    storage_root, slots = tries.EMPTY_ROOT, {}
+    if slot_levels is not None or contract:
+        key = keccak(bytes(31) + b"\x41")
+        value = tries.encode(chance.randbytes(32))
+        storage_root, proofs = tries.shaped({key: value}, chance, slot_levels or (16, 2))
+        slots = {0x41: proofs[key]} if slot_levels else {}
+    leaves = {}
+    for place, address in enumerate(addresses):
+        nonce, balance = chance.randrange(1, 2**16), chance.randrange(2**56, 2**64)
+        code = chance.randbytes(32) if place == 0 and (slot_levels or contract) else tries.EMPTY_CODE_HASH
+        root = storage_root if place == 0 else tries.EMPTY_ROOT
+        leaves[keccak(address)] = tries.account(nonce, balance, root, code)
+    state_root, proofs = tries.shaped(leaves, chance)
+    accounts = [
+        AccountToProve(address, _BALANCE, proofs[keccak(address)], slots if place == 0 else {})
+        for place, address in enumerate(addresses)
+    ]
+    header = header_of(state_root)
+    return Case(name, _BLOCK, keccak(header), packed.encode(header, state_root, accounts), heads=count, peers=peers)
+
+
+def generated_cases() -> Iterator[Case]:
+    yield generated("one generated account", 1)
+    yield generated("16 mainnet-shaped accounts, each", 16, peers="- / 190,000")
+    yield generated("32 mainnet-shaped accounts, each", 32, peers="- / 190,000")
+    yield generated("contract account", 1, contract=True)
+    yield generated("contract account and one slot, 3 nodes", 1, slot_levels=(16, 2), peers="two transactions")
+    root = bytes(range(1, 33))
+    header = header_of(root)
+    yield Case("header alone", _BLOCK, keccak(header), packed.encode(header, root))
+    places = sorted(set(range(17)) - packed.IMPLIED_HEADER_FIELDS)
+    yield Case(
+        "header and all of its fields", _BLOCK, keccak(header), packed.encode(header, root, header_fields=places)
+    )
+
+
+# --- Report -----------------------------------------------------------------------------------------------------------
+
+
+def measure(cases: Sequence[Case]) -> Iterator[Result]:
+    for number in dict.fromkeys(case.number for case in cases):
+        with Lab(number) as lab:
+            for case in cases:
+                if case.number == number:
+                    yield lab.run(case)
+
+
+def measure_reads() -> Iterator[Result]:
+    slot = generated("", 1, slot_levels=(16, 2))
+    address = "0x" + random.Random(_SEED).randbytes(20).hex()
+    with Lab(_BLOCK) as lab:
+        yield lab.read(slot, "read accountField", "accountField", address, _BLOCK, 1, peers="predecessor 2,836 / -")
+        arguments = (address, _BLOCK, (0x41).to_bytes(32))
+        yield lab.read(slot, "read accountStorageSlotValues", "accountStorageSlotValues", *arguments)
+
+
+def show(results: Sequence[Result]) -> None:
+    print(f"{'case':<56} {'exec':>8} {'tx':>8} {'floor':>8} {'bytes':>6}  peers (exec / tx)")
+    for result in results:
+        floor = f"{result.floor:,}" if result.floor else "-"
+        gas = f"{result.exec:>8,} {result.tx:>8,} {floor:>8}"
+        print(f"{result.case:<56} {gas} {result.calldata_bytes:>6,}  {result.peers}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.gas", description="Measure the gas of proving.")
+    parser.add_argument("--json", type=Path, help="also write the results to this file")
+    parser.add_argument("--fixtures", help="measure these files (a glob) instead of the usual cases")
+    arguments = parser.parse_args()
+
+    if arguments.fixtures:
+        paths = sorted(glob.glob(arguments.fixtures))  # noqa: PTH207 - the pattern may be absolute.
+        if not paths:
+            print("There are no such files.", file=sys.stderr)
+            return 1
+        results = list(measure(list(cases_of(paths))))
+    else:
+        cases = list(recorded_cases()) if FOLDER.is_dir() else []
+        if not cases:
+            print("The recorded proofs are not on this machine: generated cases only.")
+        results = list(measure([*cases, *generated_cases()])) + list(measure_reads())
+    show(results)
+    if arguments.json:
+        arguments.json.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""Mutated proofs of random states, tried on the contract and on the Python verifier: `make fuzz`, SEED=..., COUNT=...
+
+Nothing mutated may verify. What happens to be the one encoding of other true facts, as py-trie tells them, is another
+proof and counted apart.
+"""
+
+import argparse
+import random
+import sys
+import time
+from dataclasses import dataclass
+
+import rlp
+from eth_utils.crypto import keccak
+from trie import HexaryTrie
+from trie.exceptions import BadTrieProof, ValidationError
+
+from chains.devchain import DevChain
+from chains.packed import AccountToProve, CannotPack, InvalidPacked, PackedFacts, decode, encode
+from tests.contracts.deployed import Deployed
+from tests.contracts.harness import Harness
+from tests.contracts.worlds import World, empty_world, mutate, random_world
+
+_SIZES = (1, 1, 2, 3, 5, 17, 40, 200)
+
+
+class Disagreement(AssertionError):
+    """Two verifiers differ, or one took what isn't so; the message holds the proof."""
+
+
+@dataclass
+class Tally:
+    proofs: int = 0
+    mutations: int = 0
+    others: int = 0
+
+
+class Bench:
+    """A registry, the source that it trusts, and the harness that tries many proofs at once."""
+
+    def __init__(self, chain: DevChain) -> None:
+        self.source = Deployed(chain, "test/SettableBlockHashSource")
+        self.registry = Deployed(chain, "FactsRegistry", 1, self.source.address)
+        self.harness = Harness(chain)
+
+    def vouch(self, world: World) -> None:
+        self.source.send("set", world.number, world.block_hash)
+
+
+def python_accepts(proof: bytes, world: World, *, accumulated: bool) -> PackedFacts | None:
+    try:
+        return decode(
+            proof,
+            block_hash=lambda number: world.block_hash if number == world.number else None,
+            state_root=lambda number: world.root if accumulated and number == world.number else None,
+        )
+    except InvalidPacked:
+        return None
+
+
+def check(bench: Bench, world: World, proof: bytes, mutated: list[bytes], *, accumulated: bool, tally: Tally) -> None:
+    """Raises `Disagreement`."""
+    taken, *answers = bench.harness.accepted(bench.registry, [proof, *mutated])
+    facts = python_accepts(proof, world, accumulated=accumulated)
+    if not taken or facts is None or not world.agrees(facts) or world.encode_again(facts) != proof:
+        raise Disagreement(f"A valid proof at block {world.number} is refused, or misread: {proof.hex()}")
+    tally.proofs += 1
+    for spoilt, answer in zip(mutated, answers, strict=True):
+        facts = python_accepts(spoilt, world, accumulated=accumulated)
+        if answer != (facts is not None):
+            raise Disagreement(f"Contract ({answer}) and Python ({not answer}) differ on: {spoilt.hex()}")
+        if facts is None:
+            tally.mutations += 1
+        elif world.agrees(facts) and world.encode_again(facts) == spoilt:
+            tally.others += 1
+        else:
+            raise Disagreement(f"A mutated proof verifies: {spoilt.hex()}")
+
+
+def check_nodes(bench: Bench, world: World, chance: random.Random, tally: Tally, *, count: int = 25) -> None:
+    """Whatever becomes of the nodes of a proof, what can be packed of them proves what py-trie reads from them.
+
+    For a block that is accumulated. Raises `Disagreement`.
+    """
+    address = chance.choice([*sorted(world.accounts), chance.randbytes(20)])
+    nodes = world.to_prove(address, 1, []).nodes
+    spoilt = [_mutate_nodes(chance, list(nodes)) for _ in range(count)]
+    values = [_read_by_py_trie(world.root, keccak(address), each) for each in spoilt]
+    proofs = [_pack(world, AccountToProve(address, 1, each)) for each in spoilt]
+    answers = bench.harness.accepted(bench.registry, [proof for proof in proofs if proof])
+    if not all(answers) or [value is None for value in values] != [proof == b"" for proof in proofs]:
+        raise Disagreement(f"py-trie and the packed form differ on nodes of {address.hex()}: {spoilt}")
+    for value, proof in zip(values, proofs, strict=True):
+        if value is None:
+            tally.mutations += 1
+            continue
+        facts = python_accepts(proof, world, accumulated=True)
+        if facts is None or value != world.state.get(keccak(address)) or not world.agrees(facts):
+            raise Disagreement(f"py-trie and Python read different things from: {proof.hex()}")
+        tally.proofs += 1
+
+
+def _mutate_nodes(chance: random.Random, nodes: list[bytes]) -> list[bytes]:
+    place = chance.randrange(len(nodes)) if nodes else 0
+    before, there, after = nodes[:place], nodes[place : place + 1], nodes[place + 1 :]
+    flipped = [bytes([*node[:-1], node[-1] ^ 1 << chance.randrange(8)]) for node in there]
+    cut = [node[: chance.randrange(len(node))] for node in there]
+    return chance.choice(
+        [before + after, before, before + flipped + after, before + cut + after, after + there + before]
+    )
+
+
+def _read_by_py_trie(root: bytes, key: bytes, nodes: list[bytes]) -> bytes | None:
+    """What the nodes say of the key, which is empty if it isn't there, or None where they say nothing."""
+    try:
+        return bytes(HexaryTrie.get_from_proof(root, key, [rlp.decode(node) for node in nodes]))
+    except (BadTrieProof, ValidationError, rlp.exceptions.RLPException):
+        return None
+
+
+def _pack(world: World, account: AccountToProve) -> bytes:
+    """Empty where the nodes don't suffice."""
+    try:
+        return encode(world.number, world.root, [account])
+    except CannotPack:
+        return b""
+
+
+def run(chain: DevChain, seed: int, count: int, *, largest: int = 200, per_proof: int = 250) -> Tally:
+    """Try at least `count` mutations, first in a state of `largest` accounts. Deterministic in `seed`."""
+    chance = random.Random(seed)
+    tally = Tally()
+    number = 0
+    while tally.mutations < count:
+        # A registry of its own for each state: what one has accumulated, another hasn't.
+        bench = Bench(chain)
+        number += 1
+        size = chance.choice(_SIZES) if number > 1 else largest
+        world = empty_world(number) if chance.random() < 0.03 else random_world(chance, number, size)
+        bench.vouch(world)
+        other = world.prove(world.ask())
+        for known in (False, True):
+            if known:
+                bench.registry.send_raw(world.header + b"\x37")
+            proof = world.prove(world.ask(chance.choice([1, 2, 6, 6, 40])), known=known)
+            mutated = [mutate(chance, proof, other) for _ in range(per_proof)]
+            mutated = [spoilt for spoilt in dict.fromkeys(mutated) if spoilt not in {proof, b""}]
+            check(bench, world, proof, mutated, accumulated=known, tally=tally)
+        check_nodes(bench, world, chance, tally)
+    return tally
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.contracts.fuzz", description="Try mutated proofs.")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--count", type=int, default=100_000, help="how many mutations, at least")
+    arguments = parser.parse_args()
+    began = time.monotonic()
+    with DevChain(extra_args=("--gas-limit", str(10**12))) as chain:
+        tally = run(chain, arguments.seed, arguments.count, largest=10_000)
+    print(
+        f"{tally.mutations:,} mutations of {tally.proofs:,} proofs, none verified (seed {arguments.seed}, "
+        f"{time.monotonic() - began:.0f} s). {tally.others:,} more were proofs of other true facts."
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,225 @@
+"""Everything that a query can name beside an account's properties: slots, headers, times."""
+
+from typing import Any
+
+import pytest
+from eth_utils.crypto import keccak
+
+from chains.rpc import RpcClient
+from config.chains import get_rpc
+from proving import facts, timestamps
+from proving.models import Transaction
+from queries.models import AccountField, Batch, BatchStatus, HeaderField, Query, Step, StepKind
+from tests.proving.chain_state import field_on_chain, registry, signer_nonce
+from tests.service import ALICE, BOB, a_key, request, submit, waiting, work, work_until_done
+
+NOBODY = "0x000000000000000000000000000000000000dEaD"
+
+
+@pytest.fixture
+def key(service):
+    return a_key()
+
+
+def call(chain, selector: str, *words: int) -> int:
+    data = selector + "".join(f"{word:064x}" for word in words)
+    return int(chain.rpc("eth_call", {"to": registry().address, "data": data}, "latest"), 16)
+
+
+def slot_on_chain(chain, account: str, block: int, slot: int) -> int:
+    return call(chain, "0x7e445a26", int(account, 16), block, slot)
+
+
+def header_on_chain(chain, block: int, field: HeaderField) -> int:
+    return call(chain, "0x" + keccak(text="headerField(uint256,uint8)")[:4].hex(), block, int(field))
+
+
+def block_at(chain, timestamp: int) -> int:
+    return call(chain, "0x" + keccak(text="blockAtTimestamp(uint256)")[:4].hex(), timestamp)
+
+
+def asking(block: int | str, **parts) -> dict[str, Any]:
+    selector = f"block:{block}" if isinstance(block, int) else block
+    return {"destinationChainId": "31337", "fee": "0", "data": {"31337": {selector: parts}}}
+
+
+# --- Slots ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def contract(service) -> str:
+    """A contract with a few hundred slots, of which slot 5 is the largest value and slot 1000 is empty."""
+    address = "0x" + "c0de" * 10
+    service.rpc("anvil_setCode", address, "0x00")
+    for slot in range(300):
+        service.rpc("anvil_setStorageAt", address, hex(slot), f"0x{2**256 - 1 if slot == 5 else slot + 1:064x}")
+    service.mine()
+    return address
+
+
+def test_it_proves_slots_full_and_empty_in_any_spelling(service, key, contract):
+    block = service.head()
+    slots = ["0x5", f"{7:064x}", "0x" + "0" * 63 + "8", f"0x{1000:x}"]
+    batch = work_until_done(submit(key, asking(block, accounts={contract: {"slots": slots}})))
+    assert batch.status == BatchStatus.DONE
+    values = [slot_on_chain(service, contract, block, slot) for slot in (5, 7, 8, 1000)]
+    assert values == [2**256 - 1, 8, 9, 0]
+
+
+def test_slots_and_properties_of_one_account_take_one_transaction(service, key, contract):
+    block = service.head()
+    before = signer_nonce(service)
+    entry = {"slots": ["0x1", "0x2"], "props": ["BALANCE", "STORAGE_ROOT"]}
+    work_until_done(submit(key, asking(block, accounts={contract: entry, ALICE: {"props": ["NONCE"]}})))
+    assert signer_nonce(service) == before + 1
+    assert slot_on_chain(service, contract, block, 1) == 2
+    assert field_on_chain(service, contract, block, AccountField.STORAGE_ROOT) == int(
+        service.rpc("eth_getProof", contract, [], hex(block))["storageHash"], 16
+    )
+
+
+def test_slots_of_accounts_without_storage_or_existence_are_zero(service, key):
+    block = service.head()
+    accounts = {ALICE: {"slots": ["0x0"]}, NOBODY: {"slots": ["0x1"], "props": ["BALANCE"]}}
+    assert work_until_done(submit(key, asking(block, accounts=accounts))).status == BatchStatus.DONE
+    assert slot_on_chain(service, ALICE, block, 0) == slot_on_chain(service, NOBODY, block, 1) == 0
+
+
+def test_hundreds_of_slots_of_one_account_are_split_over_transactions(service, key, contract):
+    block = service.head()
+    slots = [hex(slot) for slot in range(400)]
+    batch = work_until_done(submit(key, asking(block, accounts={contract: {"slots": slots}})), rounds=20)
+    assert batch.status == BatchStatus.DONE
+    assert [slot_on_chain(service, contract, block, slot) for slot in (0, 299, 300, 399)] == [1, 300, 0, 0]
+    assert Transaction.objects.exclude(to="").count() > 1
+
+
+def test_slots_that_are_proven_cost_nothing_again(service, key, contract):
+    block = service.head()
+    body = asking(block, accounts={contract: {"slots": ["0x3"]}})
+    work_until_done(submit(key, body))
+    before = signer_nonce(service)
+    assert work_until_done(submit(key, body)).status == BatchStatus.DONE
+    assert signer_nonce(service) == before
+
+
+# --- Headers ----------------------------------------------------------------------------------------------------------
+
+
+def test_it_proves_every_property_of_a_header_and_has_only_the_steps_it_needs(service, key):
+    block = service.head()
+    batch = work_until_done(submit(key, asking(block, header=HeaderField.names)))
+    assert batch.status == BatchStatus.DONE
+    kinds = list(Step.objects.filter(query__batch=batch).order_by("pk").values_list("kind", flat=True))
+    assert kinds == [StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED]
+    header = get_rpc(31337).header(block)
+    assert header is not None
+    words = facts.header_words(header.encode())
+    assert set(words) == set(HeaderField)
+    for field, word in words.items():
+        assert header_on_chain(service, block, field) == int.from_bytes(word)
+    assert header_on_chain(service, block, HeaderField.TIMESTAMP) == header.timestamp
+    assert header_on_chain(service, block, HeaderField.LOGS_BLOOM) == int.from_bytes(keccak(b"\0" * 256))
+
+
+def test_header_and_accounts_of_a_block_take_one_transaction(service, key):
+    before = signer_nonce(service)
+    block = service.head()
+    body = asking(block, header=["GAS_LIMIT"], accounts={ALICE: {"props": ["BALANCE"]}})
+    assert work_until_done(submit(key, body)).status == BatchStatus.DONE
+    assert signer_nonce(service) == before + 1
+
+
+def test_a_state_root_is_there_once_the_header_is(service, key):
+    block = service.head()
+    work_until_done(submit(key, request(ALICE, block=block)))
+    before = signer_nonce(service)
+    body = asking(block, header=["STATE_ROOT", "BLOCK_NUMBER"])
+    assert work_until_done(submit(key, body)).status == BatchStatus.DONE
+    assert signer_nonce(service) == before
+
+
+def test_header_properties_of_an_accumulated_block_are_added(service, key):
+    block = service.head()
+    work_until_done(submit(key, request(ALICE, block=block)))
+    assert work_until_done(submit(key, asking(block, header=["TIMESTAMP"]))).status == BatchStatus.DONE
+    assert header_on_chain(service, block, HeaderField.TIMESTAMP) == int(
+        service.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16
+    )
+
+
+# --- Times ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def uneven(service) -> list[int]:
+    """Blocks at uneven times; their times by number."""
+    for pause in (1, 100, 3, 3, 5000, 12, 12, 12, 700, 1, 60):
+        service.rpc("evm_increaseTime", pause)
+        service.mine()
+    return [
+        int(service.rpc("eth_getBlockByNumber", hex(number), False)["timestamp"], 16)
+        for number in range(service.head() + 1)
+    ]
+
+
+def test_it_finds_the_latest_block_that_is_not_after_a_time(service, uneven):
+    rpc = get_rpc(31337)
+    head = rpc.head()
+    for time in {moment for block in uneven for moment in (block - 1, block, block + 1)}:
+        if uneven[0] <= time < head.timestamp:
+            latest = max(number for number, block in enumerate(uneven) if block <= time)
+            assert timestamps.block_at(rpc, time, head) == latest
+    assert timestamps.block_at(rpc, uneven[0] - 1, head) is None
+
+
+def test_it_finds_a_block_with_few_requests(service, monkeypatch):
+    service.rpc("anvil_mine", hex(2000), hex(12))
+    rpc = get_rpc(31337)
+    head = rpc.head()
+    asked = 0
+    honest = RpcClient.header
+
+    def count(client, block):
+        nonlocal asked
+        asked += 1
+        return honest(client, block)
+
+    monkeypatch.setattr(RpcClient, "header", count)
+    assert timestamps.block_at(rpc, head.timestamp - 12 * 700 + 5, head) == head.number - 700
+    assert asked <= 8
+
+
+def test_a_time_selects_its_block_and_is_a_fact_of_its_own(service, key, uneven):
+    number = len(uneven) - 4
+    time = uneven[number] + 1 if uneven[number + 1] > uneven[number] + 1 else uneven[number]
+    body = asking(f"timestamp:{time}", accounts={ALICE: {"props": ["BALANCE"]}}, header=["TIMESTAMP"])
+    batch = work_until_done(submit(key, body), rounds=20)
+    assert batch.status == BatchStatus.DONE
+    assert block_at(service, time) == number
+    assert {query.block.number for query in Query.objects.select_related("block") if query.block} == {number}
+    assert header_on_chain(service, number, HeaderField.TIMESTAMP) == uneven[number]
+
+
+def test_a_time_that_the_head_has_not_passed_is_waited_for(service, key):
+    now = int(service.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
+    batch = submit(key, asking(f"timestamp:{now}", accounts={BOB: {"props": ["NONCE"]}}))
+    work()
+    batch.refresh_from_db()
+    assert batch.status == BatchStatus.RECEIVED
+    assert "may still get a later block" in waiting()[0]
+    expected = service.head()
+    service.rpc("evm_increaseTime", 5)
+    service.mine(2)
+    assert work_until_done(batch, rounds=20).status == BatchStatus.DONE
+    assert block_at(service, now) == expected
+
+
+def test_a_time_far_ahead_or_before_the_first_block_is_rejected(service, key):
+    now = int(service.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
+    for time, code in ((now + 10**6, "timestamp_too_far_ahead"), (1, "timestamp_before_first_block")):
+        batch = submit(key, asking(f"timestamp:{time}", accounts={BOB: {"props": ["NONCE"]}}))
+        work()
+        batch.refresh_from_db()
+        assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, code)
+    assert Batch.objects.filter(rejection_retryable=True).count() == 1
