@@ -150,7 +150,7 @@ def test_at_a_high_gas_price_a_transaction_is_still_replaced_up_to_the_cap(mempo
 
 
 def test_a_signer_that_can_not_pay_for_all_it_has_promised_stops_and_says_so(service, batch):
-    service.rpc("anvil_setBalance", SIGNER, hex(12 * 10**15))
+    service.rpc("anvil_setBalance", SIGNER, hex(11 * 10**15))
     service.rpc("anvil_setNextBlockBaseFeePerGas", hex(80 * 10**9))
     service.mine()
     fresh = submit(a_key(BOB), request(ALICE, block=service.head()))
