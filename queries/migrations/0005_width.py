@@ -12,40 +12,41 @@ def name_source_chains(apps, schema_editor):
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('queries', '0004_search_blocks'),
+        ("queries", "0004_search_blocks"),
     ]
 
     operations = [
         migrations.AddField(
-            model_name='query',
-            name='slots',
+            model_name="query",
+            name="slots",
             field=models.JSONField(default=list),
         ),
         migrations.AddField(
-            model_name='query',
-            name='source_chain_id',
+            model_name="query",
+            name="source_chain_id",
             field=models.PositiveBigIntegerField(null=True),
         ),
         migrations.AddField(
-            model_name='query',
-            name='timestamp',
+            model_name="query",
+            name="timestamp",
             field=models.PositiveBigIntegerField(null=True),
         ),
         migrations.AlterField(
-            model_name='query',
-            name='address',
+            model_name="query",
+            name="address",
             field=models.CharField(blank=True, max_length=42),
         ),
         migrations.AlterField(
-            model_name='query',
-            name='block',
-            field=models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='queries', to='queries.block'),
+            model_name="query",
+            name="block",
+            field=models.ForeignKey(
+                null=True, on_delete=django.db.models.deletion.PROTECT, related_name="queries", to="queries.block"
+            ),
         ),
         migrations.AlterField(
-            model_name='query',
-            name='fields',
+            model_name="query",
+            name="fields",
             field=models.PositiveIntegerField(default=0),
         ),
         migrations.RunPython(name_source_chains, migrations.RunPython.noop),
