@@ -16,14 +16,16 @@ from chains.devchain import DevChain
 from config import chains as configured
 from proving.deployment import deploy
 from queries import progress
-from queries.models import Batch, Block, Step, StepKind
+from queries.models import Batch, Block, HeaderField, Step, StepKind
 from tests.browser.conftest import NARROW, TIMEOUT, WIDE, axe_violations, overflows
 from tests.explorer.batches import (
     HASH,
     a_batch,
     accept,
+    asking,
     beat,
     complete,
+    find_block,
     finish,
     many_accounts,
     mine,
@@ -76,6 +78,23 @@ def test_the_page_of_a_submitted_batch_reaches_done_without_reloading(service: D
         expect(page.locator("#live")).to_be_hidden(timeout=30_000)
         expect(page.locator(".reading")).to_contain_text("the registry answers as proven.")
     assert page.evaluate("window.neverReloaded")
+
+
+def test_slots_headers_and_times_reach_done_and_are_read_from_the_chain(service: DevChain, page: Page):
+    block = service.head()
+    time = int(service.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
+    parts = {"accounts": {BOB: {"slots": ["0x5"]}}, "header": ["TIMESTAMP", "GAS_LIMIT"]}
+    batch = asking(**{f"timestamp_{time}": parts})
+    page.goto(path(batch))
+    header = page.locator("#query-2")
+    expect(header).to_contain_text("it is being found")
+    with a_worker():
+        expect(page.locator(".headline .status")).to_have_text("DONE", timeout=30_000)
+    expect(header).to_contain_text("the latest at that time")
+    expect(header.locator("li.COMPLETED")).to_have_count(3)
+    for number in (1, 2):
+        page.locator(f"#read-{number}").click()
+        expect(page.locator(f"#reading-{number}")).to_contain_text("the registry answers as proven.")
 
 
 def test_a_reorg_is_seen_as_what_it_is(service: DevChain, page: Page):
@@ -183,6 +202,22 @@ def test_what_was_typed_to_find_an_account_survives_a_refresh(page: Page):
     poll_fast(page)
     expect(page.locator(".headline .status")).to_have_text("ACCEPTED")
     expect(page.locator("#account")).to_have_value("0xabc")
+
+
+def test_the_slots_of_a_later_page_are_read_and_stay_through_a_refresh(page: Page):
+    beat()
+    batch = asking(block_12={"accounts": {ALICE: {"slots": [hex(slot) for slot in range(60)]}}})
+    finish(batch)
+    page.goto(path(batch))
+    page.get_by_role("link", name="Next slots").click()
+    expect(page.get_by_text("Storage slots 51 to 60 of 60")).to_be_visible()
+    Batch.objects.update(gas_used=12_345)
+    poll_fast(page)
+    expect(page.get_by_text("12,345 gas")).to_be_visible()
+    expect(page.get_by_text("Storage slots 51 to 60 of 60")).to_be_visible()
+    with page.expect_request(re.compile(r"/1/read\?slots=51$")):
+        page.get_by_role("button", name="Read it from the chain now").click()
+    expect(page.locator(".reading")).to_contain_text("The chain could not be read.")
 
 
 def test_one_change_is_announced_once_and_an_unchanged_poll_not_at_all(page: Page):
@@ -315,13 +350,29 @@ def done() -> Batch:
     return batch
 
 
+def everything_open() -> Batch:
+    slots = [hex(2**200 * slot) for slot in range(60)]
+    accounts = {ALICE: {"props": ["BALANCE"], "slots": slots}}
+    return asking(timestamp_1700000005={"accounts": accounts, "header": HeaderField.names})
+
+
+def everything_done() -> Batch:
+    batch = everything_open()
+    find_block(batch)
+    finish(batch)
+    settle(batch)
+    return batch
+
+
 def thousands() -> Batch:
     batch = a_batch(*many_accounts(2000))
     accept(batch)
     return batch
 
 
-@pytest.mark.parametrize("state", [waiting, running, reorged, rejected, done, thousands])
+@pytest.mark.parametrize(
+    "state", [waiting, running, reorged, rejected, done, everything_open, everything_done, thousands]
+)
 def test_nobody_is_kept_out_of_a_batch_s_page(open_context: Callable[..., BrowserContext], state: Callable[[], Batch]):
     url = path(state())
     for scheme, viewport in (("light", WIDE), ("dark", NARROW)):
@@ -334,8 +385,10 @@ def test_nobody_is_kept_out_of_a_batch_s_page(open_context: Callable[..., Browse
 
 
 def test_the_first_load_is_small(open_context: Callable[..., BrowserContext]):
-    finished, large = done(), thousands()
-    for batch in (finished, large):
+    batches = [done(), thousands(), asking(block_12={"header": HeaderField.names})]
+    accept(batches[-1])
+    complete(batches[-1], *StepKind)
+    for batch in batches:
         context = open_context()
         assert weight(context, path(batch)) < 120_000
 
