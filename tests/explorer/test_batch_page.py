@@ -458,7 +458,10 @@ def test_a_query_for_a_header_says_so_and_has_the_three_steps_that_it_needs():
     complete(batch, StepKind.INITIAL_STATE)
     html = page(batch)
     text = text_of(html)
-    assert "Query 1: header GAS_USED, TIMESTAMP About the block's header Source chain" in text
+    assert (
+        "Query 1: header, GAS_USED, TIMESTAMP About the block's header Properties GAS_USED, TIMESTAMP Source chain"
+        in text
+    )
     assert "1 of 3 steps completed" in text
     steps = shown_steps(html)
     assert [step.split()[0] for step in steps] == list(StepKind)[:3]
@@ -495,7 +498,7 @@ def test_a_line_for_a_header_or_a_time_says_what_it_is_and_how_many_steps_it_has
     text = text_of(page(batch))
     assert "NONCE, 2 slots latest at time 1700000000 of chain 31337 0 of 4 INITIAL_STATE" in text
     assert (
-        "11 none: the block's header header GAS_USED latest at time 1700000000 of chain 31337 0 of 3 INITIAL_STATE"
+        "11 none: the block's header header, GAS_USED latest at time 1700000000 of chain 31337 0 of 3 INITIAL_STATE"
         in text
     )
     find_block(batch)
@@ -538,6 +541,7 @@ def test_every_property_of_a_header_is_shown_in_the_spellings_that_people_look_f
     batch = asking(block_12={"header": HeaderField.names})
     finish(batch)
     text = text_of(page(batch))
+    assert "Query 1: header, 21 properties About" in text
     numbers = {"GAS_LIMIT": 30_000_000, "GAS_USED": 21_000, "BLOCK_NUMBER": 12, "EXCESS_BLOB_GAS": 0}
     for name, number in numbers.items():
         place = HeaderField[name].value
