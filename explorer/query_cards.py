@@ -85,7 +85,53 @@ class ShownQuery:
         return sum(step.status == StepStatus.COMPLETED for step in self.steps)
 
     @property
-    # More properties than these are counted, not named, where there is one line for them.
+    def asked(self) -> str:
+        return asked(self.address, self.fields, self.slot_count)
+
+    @property
+    def time(self) -> str:
+        """The time that names the block, in UTC; empty beyond the calendar's years."""
+        return utc(self.timestamp) if self.timestamp is not None else ""
+
+    @property
+    def last_slot(self) -> int:
+        return self.first_slot + len(self.slots) - 1
+
+    @property
+    def previous_slots(self) -> int | None:
+        return max(1, self.first_slot - SLOTS_PAGE) if self.first_slot > 1 else None
+
+    @property
+    def following_slots(self) -> int | None:
+        return self.last_slot + 1 if self.last_slot < self.slot_count else None
+
+    @property
+    def single_values(self) -> list[Value]:
+        """Those that are shown one by one, each with its calls."""
+        return [value for value in self.values if value not in self.listed_values]
+
+    @property
+    def listed_values(self) -> list[Value]:
+        """Slots, or properties of the header: there may be many, and all are read alike."""
+        return [value for value in self.values if value.slot or (self.address is None and value.number is not None)]
+
+
+@dataclass(frozen=True)
+class QueryRow:
+    """One line for a query, where there are too many to show them whole."""
+
+    number: int
+    address: str  # empty: it is about the header
+    asked: str
+    source: ChainName
+    timestamp: int | None  # unix seconds, where the block was named by a time
+    block_number: int | None  # None: not found yet
+    completed: int  # of its steps
+    steps: int
+    step: str  # the open one, empty at the end
+
+
+# More properties than these are counted, not named, where there is one line for them.
 _MOST_NAMED = 4
 
 
