@@ -28,6 +28,11 @@ _ADVICE = {
         "The source chain had no block yet at that time, so none can be the latest at it.",
         "Check the time: it is in seconds since 1970, in UTC. Ask for one that is not before the chain's first block.",
     ),
+    "header_property_missing": Advice(
+        "Headers got some of their properties with later forks, and this block's header does not have one that was asked "
+        "for.",
+        "Leave that property out, or ask for a newer block.",
+    ),
     "fee_too_low": Advice(
         "Gas would have cost more than the fee that the batch offered. Nothing was spent.",
         "Send it again with a higher fee, or when gas is cheaper. The fee is only the most that it may cost.",
