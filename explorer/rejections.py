@@ -29,8 +29,8 @@ _ADVICE = {
         "Check the time: it is in seconds since 1970, in UTC. Ask for one that is not before the chain's first block.",
     ),
     "header_property_missing": Advice(
-        "Headers got some of their properties with later forks, and this block's header does not have one that was asked "
-        "for.",
+        "Headers got some of their properties with later forks, and this block's header does not have one that was "
+        "asked for.",
         "Leave that property out, or ask for a newer block.",
     ),
     "fee_too_low": Advice(
