@@ -1,4 +1,4 @@
-"""Keeps API keys out of logs, whatever wrote the line."""
+"""Keeps API keys out of logs, and each record on a line of its own, whatever wrote it."""
 
 import logging
 import re
@@ -16,11 +16,15 @@ def redact(text: str) -> str:
     return text
 
 
+# A path may hold encoded line ends and terminal commands: decoded into a log they would forge lines of it.
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+
+
 class RedactKeys(logging.Filter):
-    """Rewrites each record's message, and the text of its exception, without keys."""
+    """Rewrites each record's message, and the text of its exception, without keys and control characters."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.msg = redact(record.getMessage())
+        record.msg = redact(record.getMessage()).translate(_CONTROLS)
         record.args = None
         if record.exc_info and not record.exc_text:
             record.exc_text = logging.Formatter().formatException(record.exc_info)

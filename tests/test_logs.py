@@ -1,0 +1,43 @@
+"""What every log line goes through."""
+
+import logging
+
+import pytest
+
+from config.logs import RedactKeys, redact
+
+KEY = "bqs_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
+
+
+def logged(message: str, *arguments: object) -> str:
+    record = logging.LogRecord("test", logging.INFO, "", 0, message, arguments, None)
+    assert RedactKeys().filter(record)
+    return record.getMessage()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"GET /batch-query-status?apiKey={KEY}&batchQueryId=1",
+        f"Invalid HTTP request line: 'GET /?apikey={KEY}'",
+        f"{{'api-key': '{KEY}'}}",
+        f'"apiKey": "{KEY}"',
+        f"GET /;apiKey={KEY}",
+        f"a key alone: {KEY}",
+        "api-key: a-key-of-another-form",
+    ],
+)
+def test_no_key_is_left_in_a_line(text):
+    assert KEY not in redact(text)
+    assert "another-form" not in redact(text)
+    assert "redacted" in redact(text)
+
+
+def test_the_rest_of_a_line_stays():
+    assert redact(f"GET /?apiKey={KEY}&batchQueryId=1 200") == "GET /?apiKey=[redacted]&batchQueryId=1 200"
+
+
+def test_no_request_forges_a_line_or_commands_a_terminal():
+    assert logged("GET %s", "/x\n2026-11-20 INFO all is well\x1b[8m\x9b") == (
+        "GET /x\\x0a2026-11-20 INFO all is well\\x1b[8m\\x9b"
+    )
