@@ -108,7 +108,10 @@ def encode(
 
     Raises `CannotPack`. It refuses what is inconsistent, but does not replace verification before.
     """
-    wanted = {keccak(account.address): account for account in accounts}
+    wanted: dict[bytes, AccountToProve] = {}
+    for account in accounts:
+        if wanted.setdefault(keccak(account.address), account) is not account:
+            raise CannotPack(f"The account 0x{account.address.hex()} is there twice.")
     operations = _state_operations(state_root, wanted) if wanted else b""
     if isinstance(block, int):
         if header_fields:

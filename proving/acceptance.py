@@ -193,7 +193,9 @@ def _count(work: costs.Work, lease: Lease[Batch], registry: Deployed, source: in
         work.headers += bool(missing) and bool(not is_known or of_header)
         work.header_fields += sum(isinstance(fact, HeaderFact) for fact in missing)
         work.times += sum(isinstance(fact, TimeFact) for fact in missing)
-        work.slots += sum(isinstance(fact, SlotFact) for fact in missing)
+        with_slots = {fact.address for fact in missing if isinstance(fact, SlotFact)}
+        work.first_slots += len(with_slots)
+        work.slots += sum(isinstance(fact, SlotFact) for fact in missing) - len(with_slots)
         work.accounts += len({fact.address for fact in missing if isinstance(fact, AccountFact | SlotFact)})
     return None
 

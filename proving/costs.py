@@ -21,7 +21,8 @@ _SPENT_STATES = (TransactionState.CONFIRMED, TransactionState.FINAL)
 _HEADER_GAS = 60_000
 _HEADER_FIELD_GAS = 25_000
 _ACCOUNT_GAS = 200_000
-_SLOT_GAS = 170_000
+_FIRST_SLOT_GAS = 170_000  # of an account; the others share its upper nodes
+_SLOT_GAS = 60_000
 _TIME_GAS = 120_000
 
 
@@ -32,7 +33,8 @@ class Work:
     headers: int = 0
     header_fields: int = 0
     accounts: int = 0
-    slots: int = 0
+    first_slots: int = 0
+    slots: int = 0  # beside the first of each account
     times: int = 0
 
     def estimate_gas(self) -> int:
@@ -41,6 +43,7 @@ class Work:
             self.headers * _HEADER_GAS
             + self.header_fields * _HEADER_FIELD_GAS
             + self.accounts * _ACCOUNT_GAS
+            + self.first_slots * _FIRST_SLOT_GAS
             + self.slots * _SLOT_GAS
             + self.times * _TIME_GAS
         )

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 from eth_utils.crypto import keccak
 
@@ -15,39 +15,64 @@ from queries.chunks import chunks
 from queries.models import Block
 
 # Nodes take no transaction above 128 KiB, and EIP-7825 bounds its gas at 16,777,216; both with room for the rest of it.
-_MAX_BYTES = 100_000
+_MAX_BYTES = 110_000
 _MAX_GAS = 13_000_000
-# What verifying and storing takes at the most, beside calldata.
-_ACCOUNT_GAS = 95_000
-_SLOT_GAS = 50_000
+# What verifying and storing takes at the most, beside calldata, and what is packed of it that is no trie node.
+_ACCOUNT_GAS, _ACCOUNT_BYTES = 95_000, 160
+_SLOT_GAS, _SLOT_BYTES = 30_000, 70
 _NODE_GAS = 1_500
-_ACCOUNTS_PER_READ = 50
+_ROWS_PER_READ = 50
 
 
-@dataclass
 class _Pack:
-    """What goes into one transaction."""
+    """What goes into one transaction, with an upper bound of its calldata and gas.
 
-    accounts: list[AccountToProve] = field(default_factory=list)
-    queries: set[int] = field(default_factory=set)
-    nodes: set[bytes] = field(default_factory=set)
-    size: int = 0
-    gas: int = 0
+    Packed, no node is longer than it was, and none is there twice: those of the state trie once in a transaction, those
+    of a storage trie once in its account.
+    """
 
-    def has_room(self, nodes: Collection[bytes], gas: int) -> bool:
-        size = sum(map(len, self._unseen(nodes)))
-        return not self.accounts or (self.size + size <= _MAX_BYTES and self.gas + gas <= _MAX_GAS)
+    def __init__(self, queries: Collection[int] = ()) -> None:
+        self.queries = set(queries)
+        self._accounts: dict[str, AccountToProve] = {}
+        self._slots: dict[str, dict[int, list[bytes]]] = {}
+        self._state_nodes: set[bytes] = set()
+        self._storage_nodes: dict[str, set[bytes]] = {}
+        self._bytes = 0
+        self._gas = 0
 
-    def add(self, account: AccountToProve, nodes: Collection[bytes], gas: int, queries: Collection[int]) -> None:
-        # Nodes that it holds already cost nothing more; packed, no node is longer than it was.
-        self.size += sum(map(len, self._unseen(nodes)))
-        self.gas += gas
-        self.nodes.update(nodes)
-        self.accounts.append(account)
+    @property
+    def accounts(self) -> list[AccountToProve]:
+        return [replace(account, slots=self._slots[address]) for address, account in self._accounts.items()]
+
+    def add_account(self, address: str, account: AccountToProve, queries: Collection[int]) -> bool:
+        """Whether there was room for it."""
+        nodes = set(account.nodes) - self._state_nodes
+        if not self._take(nodes, _ACCOUNT_BYTES, _ACCOUNT_GAS):
+            return False
+        self._accounts[address], self._slots[address], self._storage_nodes[address] = account, {}, set()
+        self._state_nodes |= nodes
         self.queries.update(queries)
+        return True
 
-    def _unseen(self, nodes: Collection[bytes]) -> list[bytes]:
-        return [node for node in nodes if node not in self.nodes]
+    def add_slot(self, address: str, slot: str, slot_nodes: list[bytes], queries: Collection[int]) -> bool:
+        """Whether there was room for it. Its account is there already."""
+        nodes = set(slot_nodes) - self._storage_nodes[address]
+        if not self._take(nodes, _SLOT_BYTES, _SLOT_GAS):
+            return False
+        self._slots[address][int(slot, 16)] = slot_nodes
+        self._storage_nodes[address] |= nodes
+        self.queries.update(queries)
+        return True
+
+    def _take(self, nodes: Collection[bytes], more_bytes: int, more_gas: int) -> bool:
+        more_bytes += sum(map(len, nodes))
+        more_gas += len(nodes) * _NODE_GAS
+        is_full = self._bytes + more_bytes > _MAX_BYTES or self._gas + more_gas > _MAX_GAS
+        if self._accounts and is_full:
+            return False
+        self._bytes += more_bytes
+        self._gas += more_gas
+        return True
 
 
 def intents(
@@ -60,7 +85,7 @@ def intents(
     """
     fields = {fact.field: queries for fact, queries in missing.items() if isinstance(fact, HeaderFact)}
     of_header = {query for queries in fields.values() for query in queries}
-    for pack in _packs(block, missing, first=_Pack(queries=of_header)):
+    for pack in _packs(block, missing, first=_Pack(of_header)):
         data = registry.prove(
             block.number if header is None else header,
             bytes.fromhex(block.state_root[2:]),
@@ -72,53 +97,45 @@ def intents(
 
 def _packs(block: Block, missing: Mapping[Fact, Collection[int]], *, first: _Pack) -> Iterator[_Pack]:
     fields: dict[str, int] = defaultdict(int)
-    slots: dict[str, list[str]] = defaultdict(list)
+    slots: dict[str, dict[str, Collection[int]]] = defaultdict(dict)
     asking: dict[str, set[int]] = defaultdict(set)
     for fact, queries in missing.items():
         if isinstance(fact, AccountFact):
             fields[fact.address] |= 1 << fact.field
+            asking[fact.address].update(queries)
         elif isinstance(fact, SlotFact):
-            slots[fact.address].append(fact.slot)
-        else:
-            continue
-        asking[fact.address].update(queries)
-    # Neighbours in the trie share nodes: in the order of their keys, most of those end up in one transaction.
-    addresses = sorted(asking, key=lambda address: keccak(bytes.fromhex(address[2:])))
+            slots[fact.address][fact.slot] = queries
     pack = first
-    for chunk in chunks(addresses, _ACCOUNTS_PER_READ):
+    # Neighbours in a trie share nodes: in the order of their keys, most of those end up in one transaction.
+    for chunk in chunks(sorted({*fields, *slots}, key=_key), _ROWS_PER_READ):
         proofs = {proof.address: proof for proof in AccountProof.objects.filter(block=block, address__in=chunk)}
         for address in chunk:
-            for account in _portions(proofs[address], fields[address], slots[address]):
-                nodes = [*account.nodes, *(node for slot in account.slots.values() for node in slot)]
-                gas = _ACCOUNT_GAS + len(account.slots) * _SLOT_GAS + len(nodes) * _NODE_GAS
-                if not pack.has_room(nodes, gas):
+            proof = proofs[address]
+            account = AccountToProve(bytes.fromhex(address[2:]), fields[address], _bytes(proof.nodes))
+            if not pack.add_account(address, account, asking[address]):
+                yield pack
+                pack = _Pack()
+                pack.add_account(address, account, asking[address])
+            for slot, nodes in _slot_nodes(proof, sorted(slots[address], key=_key)):
+                if not pack.add_slot(address, slot, nodes, slots[address][slot]):
                     yield pack
                     pack = _Pack()
-                pack.add(account, nodes, gas, asking[address])
+                    pack.add_account(address, replace(account, fields=0), ())
+                    pack.add_slot(address, slot, nodes, slots[address][slot])
     if pack.queries:
         yield pack
 
 
-def _portions(proof: AccountProof, fields: int, slots: Sequence[str]) -> Iterator[AccountToProve]:
-    """An account with its slots, in pieces that fit a transaction each."""
-    address, nodes = bytes.fromhex(proof.address[2:]), _bytes(proof.nodes)
-    if not slots:
-        yield AccountToProve(address, fields, nodes)
-        return
-    size = sum(map(len, nodes))
-    portion: dict[int, list[bytes]] = {}
-    seen: set[bytes] = set()
-    for slot in sorted(slots, key=lambda slot: keccak(bytes.fromhex(slot[2:]))):
-        slot_nodes = _bytes(SlotProof.objects.values_list("nodes", flat=True).get(account=proof, slot=slot))
-        more = sum(len(node) for node in slot_nodes if node not in seen)
-        if portion and (size + more > _MAX_BYTES or (len(portion) + 1) * _SLOT_GAS > _MAX_GAS // 2):
-            yield AccountToProve(address, fields, nodes, portion)
-            fields, portion, seen, size = 0, {}, set(), sum(map(len, nodes))
-            more = sum(map(len, slot_nodes))
-        portion[int(slot, 16)] = slot_nodes
-        seen.update(slot_nodes)
-        size += more
-    yield AccountToProve(address, fields, nodes, portion)
+def _slot_nodes(proof: AccountProof, slots: Sequence[str]) -> Iterator[tuple[str, list[bytes]]]:
+    for chunk in chunks(slots, _ROWS_PER_READ):
+        nodes = dict(SlotProof.objects.filter(account=proof, slot__in=chunk).values_list("slot", "nodes"))
+        for slot in chunk:
+            yield slot, _bytes(nodes[slot])
+
+
+def _key(text: str) -> bytes:
+    """Where an address or a slot lies in its trie."""
+    return keccak(bytes.fromhex(text[2:]))
 
 
 def _bytes(nodes: Sequence[str]) -> list[bytes]:

@@ -20,14 +20,14 @@ from chains.header import Header
 from chains.rpc import Block as BlockName
 from chains.rpc import NodeUnavailable, Reverted, RpcClient, RpcRefused
 from config.chains import get_chains, get_rpc
-from proving import facts, fetching, packing, registries, transactions
+from proving import facts, fetching, packing, registries, timestamps, transactions
 from proving.facts import Fact, HeaderFact, RegistryView, TimeFact
 from proving.heads import Heads, poll_seconds
 from proving.models import LIVE_STATES, Transaction, TransactionState
 from proving.registries import Deployed
 from proving.registry import revert_reason
 from proving.transactions import CannotSend, Intent, SignerBusy, UnderWay
-from queries import leases, progress
+from queries import leases, progress, submission
 from queries.chunks import chunks
 from queries.leases import Lease
 from queries.models import OPEN_STATUSES, BatchStatus, Block, Query, StepKind
@@ -296,7 +296,14 @@ class _Work:
             untimed = {pk for fact, asking in missing.items() if isinstance(fact, TimeFact) for pk in asking}
             timed = self.open().exclude(address="").filter(pk__in=lacking - untimed)
             self.complete(timed, StepKind.HEADER_ACCUMULATED, transaction_hash=self.accumulated_by())
-        return missing
+        under_way = self.facts_under_way() if missing else set()
+        return {fact: asking for fact, asking in missing.items() if fact not in under_way}
+
+    def facts_under_way(self) -> set[Fact]:
+        """What transactions on their way may prove already, for other queries: nothing is paid twice."""
+        links = Transaction.objects.filter(queries=OuterRef("pk"), state__in=LIVE_STATES)
+        sent_for = Query.objects.filter(Exists(links), block=self.block)
+        return {fact for query in sent_for.iterator(chunk_size=_QUERIES_PER_LOOK) for fact in facts.of(query)}
 
     def missing(self, queries: Sequence[Query], view: RegistryView) -> dict[Fact, list[int]]:
         """The facts that the registry doesn't hold, with the ids of the queries that ask for them.
@@ -311,6 +318,9 @@ class _Work:
                 for fact in asked:
                     word = view.facts.get(fact)
                     if word is None:
+                        missing[fact].append(pk)
+                    elif isinstance(fact, TimeFact) and word != proven[fact]:
+                        # Of the two chains that a reorg made, ours may be the one that is gone.
                         missing[fact].append(pk)
                     elif word != proven.get(fact):
                         raise _ProofNotAccepted(
@@ -332,6 +342,10 @@ class _Work:
         accumulating = Transaction.objects.filter(accumulates=self.block, state__in=LIVE_STATES).exists()
         if accumulating and not trusted:
             raise _Wait("Waiting for the transaction that accumulates the header.", poll)
+        if trusted:
+            missing = self.without_what_lacks_the_hash(missing)
+        if not missing:
+            raise _Wait(self.what_is_under_way(), poll)
         try:
             sent = transactions.submit_all(self.destination, self.intents(missing, trusted=trusted))
         except (SignerBusy, UnderWay):
@@ -348,6 +362,48 @@ class _Work:
             ids = list(tx.queries.values_list("pk", flat=True))
             progress.note_transaction(ids, transactions.latest_hash(tx))
 
+    def without_what_lacks_the_hash(self, missing: Mapping[Fact, Collection[int]]) -> Mapping[Fact, Collection[int]]:
+        """What can be sent of it: facts of the header itself need its hash vouched for once more.
+
+        Rejects who asks for those when it is too old; others on the same block go on without them.
+        """
+        of_header = {pk for fact, pks in missing.items() if isinstance(fact, HeaderFact | TimeFact) for pk in pks}
+        if not of_header or "0x" + registries.vouched_hash(self.registry, self.block).hex() == self.block.hash:
+            return missing
+        too_old = registries.too_old(self.block, self.source.head().number)
+        if too_old is not None:
+            self.reject(self.open().filter(pk__in=of_header), "block_too_old", too_old)
+        rest: dict[Fact, Collection[int]] = {
+            fact: pks for fact, pks in missing.items() if not isinstance(fact, HeaderFact | TimeFact)
+        }
+        if not rest and too_old is None:
+            raise _Wait(
+                f"Chain {self.destination.id} does not vouch for block {self.block.number}, which its header's facts "
+                "need.",
+                poll_seconds(self.destination),
+            )
+        return rest
+
+    def find_time_again(self, timestamp: int, queries: Collection[int]) -> None:
+        """A reorg has moved a time to another block: its queries go there. Raises `_Wait`, whatever comes of it."""
+        poll = poll_seconds(self.source.chain)
+        head = self.source.head()
+        if head.timestamp <= timestamp:
+            raise _Wait(f"Chain {self.source.chain.id} has no block later than the time {timestamp} any more.", poll)
+        number = timestamps.block_at(self.source, timestamp, head)
+        if number is None or number == self.block.number:
+            raise _ProofNotAccepted(
+                f"The registry holds another block for the time {timestamp} than {self.block.number}, which the source "
+                "chain has; its operator must look into it."
+            )
+        reason = f"The source chain was reorganised: the time {timestamp} is now that of block {number}."
+        with self.lease.writing() as block:
+            pair = (block.source_chain_id, number)
+            found = submission.find_blocks(block.destination_chain_id, {pair})[pair]
+            progress.move(queries, found, reason=reason)
+            Block.objects.filter(pk=found).update(due_at=timezone.now())
+        raise _Wait(reason, 0)
+
     def intents(self, missing: Mapping[Fact, Collection[int]], *, trusted: bool) -> list[Intent]:
         """The transactions to send now."""
         assert self.block.header_rlp is not None, "INITIAL_STATE is completed"
@@ -357,6 +413,10 @@ class _Work:
             following = self.source.header(self.block.number + 1)
             if following is None:
                 raise _Wait(f"Waiting for the block after {self.block.number}.", poll_seconds(self.source.chain))
+            if not (self.block.timestamp or 0) <= timestamp < following.timestamp:
+                self.find_time_again(timestamp, asking)
+            if following.parent_hash != bytes.fromhex(self.block.hash[2:]):
+                raise _Wait("The source chain is being reorganised.", poll_seconds(self.source.chain))
             data = registry.prove_timestamp(header, following.encode(), timestamp)
             # It accumulates the header as well: the rest can follow without it.
             return [Intent(registry.address, data, asking, accumulates=self.block)]

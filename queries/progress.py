@@ -126,6 +126,14 @@ def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
         logger.warning("%d queries went back to %s, %d batches were DONE: %s", len(ids), kind, back, reason)
 
 
+def move(queries: Collection[int], block_id: int, *, reason: str) -> None:
+    """Give the queries (ids) another block, where they begin anew: a reorg has moved the time that they name."""
+    for chunk in chunks(sorted(queries), _CHUNK):
+        with transaction.atomic():
+            Query.objects.filter(pk__in=chunk).update(block=block_id)
+            reopen(chunk, StepKind.INITIAL_STATE, reason=reason)
+
+
 def deadline_from(moment: datetime) -> datetime:
     """Until when a batch that begins to wait at this moment is waited for."""
     return moment + timedelta(seconds=settings.BATCH_DEADLINE_SECONDS)

@@ -7,10 +7,11 @@ from eth_utils.crypto import keccak
 
 from chains.devchain import DevChain
 from chains.rpc import RpcClient
-from config.chains import get_rpc
+from config.chains import forget_chains, get_rpc
 from proving import facts, timestamps
 from proving.deployment import deploy
 from proving.models import Transaction
+from proving.work import due
 from queries.models import AccountField, Batch, BatchStatus, HeaderField, Query, Step, StepKind
 from tests.proving.chain_state import field_on_chain, registry, signer_nonce
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, waiting, work, work_until_done
@@ -89,10 +90,10 @@ def test_slots_of_accounts_without_storage_or_existence_are_zero(service, key):
 
 def test_hundreds_of_slots_of_one_account_are_split_over_transactions(service, key, contract):
     block = service.head()
-    slots = [hex(slot) for slot in range(400)]
+    slots = [hex(slot) for slot in range(700)]
     batch = work_until_done(submit(key, asking(block, accounts={contract: {"slots": slots}})), rounds=20)
     assert batch.status == BatchStatus.DONE
-    assert [slot_on_chain(service, contract, block, slot) for slot in (0, 299, 300, 399)] == [1, 300, 0, 0]
+    assert [slot_on_chain(service, contract, block, slot) for slot in (0, 299, 300, 699)] == [1, 300, 0, 0]
     assert Transaction.objects.exclude(to="").count() > 1
 
 
@@ -239,3 +240,89 @@ def test_a_time_far_ahead_or_before_the_first_block_is_rejected(service, key):
         batch.refresh_from_db()
         assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, code)
     assert Batch.objects.filter(rejection_retryable=True).count() == 1
+
+
+def test_a_reorg_that_moves_a_time_moves_its_queries_and_holds_up_nobody(service, key):
+    service.rpc("evm_setAutomine", False)
+    for pause in (10, 10, 10):
+        service.rpc("evm_increaseTime", pause)
+        service.mine()
+    number = service.head() - 1
+    time = int(service.rpc("eth_getBlockByNumber", hex(number), False)["timestamp"], 16) + 5
+    timed = submit(key, asking(f"timestamp:{time}", accounts={ALICE: {"props": ["BALANCE"]}}))
+    plain = submit(key, request(BOB, block=number))
+    accept_all()
+    assert {query.block_id for query in Query.objects.all()} == {plain.queries.get().block_id}
+    # The two newest blocks are replaced: the one above gets a time that isn't after `time`.
+    service.rpc("anvil_rollback", 2)
+    for pause in (1, 1, 100, 5):
+        service.rpc("evm_increaseTime", pause)
+        service.mine()
+    service.rpc("evm_setAutomine", True)
+    for batch in (plain, timed):
+        assert work_until_done(batch, service, rounds=30).status == BatchStatus.DONE
+    found = timestamps.block_at(get_rpc(31337), time, get_rpc(31337).head())
+    assert block_at(service, time) == found
+    assert timed.queries.values_list("block__number", flat=True).get() == found
+
+
+def accept_all() -> None:
+    for task in [task for task in due() if task.kind == "batch"]:
+        task()
+
+
+def test_header_facts_that_aged_out_are_rejected_alone(service, key, settings):
+    text = settings.CHAINS_FILE.read_text()
+    settings.CHAINS_FILE.write_text(text.replace('"native"', '"native"\nwindow = 10'))
+    forget_chains()
+    block = service.head()
+    work_until_done(submit(key, request(ALICE, block=block)))
+    header, plain = submit(key, asking(block, header=["GAS_USED"])), submit(key, request(BOB, block=block))
+    accept_all()
+    service.mine(20)
+    # The contract still vouches for it, unlike a destination that can't.
+    service.rpc("anvil_setCode", "0x0000F90827F1C53a10cb7A02335B175320002935", "0x")
+    service.mine(250)
+    assert work_until_done(plain).status == BatchStatus.DONE
+    header.refresh_from_db()
+    assert (header.status, header.rejection_code) == (BatchStatus.REJECTED, "block_too_old")
+
+
+def test_what_is_under_way_for_one_batch_is_not_paid_again_for_the_next(service, key, contract):
+    block = service.head()
+    body = asking(block, accounts={contract: {"slots": ["0x1", "0x2"]}}, header=["TIMESTAMP"])
+    service.rpc("evm_setAutomine", False)
+    one = submit(key, body)
+    work()
+    work()
+    two = submit(key, body)
+    work()
+    work()
+    service.rpc("evm_setAutomine", True)
+    assert work_until_done(one, service).status == BatchStatus.DONE
+    assert work_until_done(two, service).status == BatchStatus.DONE
+    assert Transaction.objects.exclude(to="").count() == 1
+
+
+def test_slots_fill_transactions_and_none_is_above_what_nodes_take(service, key):
+    clones = [f"0x{0xC10E0000 + number:040x}" for number in range(6)]
+    for clone in clones:
+        service.rpc("anvil_setCode", clone, "0x00")
+        for slot in range(120):
+            service.rpc("anvil_setStorageAt", clone, hex(slot), f"0x{slot + 1:064x}")
+    service.mine()
+    block = service.head()
+    slots = [hex(slot) for slot in range(120)]
+    body = asking(block, accounts={clone: {"slots": slots, "props": ["BALANCE"]} for clone in clones})
+    assert work_until_done(submit(key, body), rounds=20).status == BatchStatus.DONE
+    assert slot_on_chain(service, clones[-1], block, 119) == 120
+    sizes = [len(tx.data) for tx in Transaction.objects.exclude(to="")]
+    assert max(sizes) < 128 * 1024
+    assert len(sizes) <= 4
+
+
+def test_many_empty_slots_of_one_account_take_one_transaction(service, key):
+    block = service.head()
+    body = asking(block, accounts={ALICE: {"slots": [hex(slot) for slot in range(140)], "props": ["BALANCE"]}})
+    assert work_until_done(submit(key, body)).status == BatchStatus.DONE
+    assert Transaction.objects.exclude(to="").count() == 1
