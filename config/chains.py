@@ -8,6 +8,9 @@ from django.conf import settings
 from chains.config import Chains, load_chains
 from chains.rpc import RpcClient
 
+# People wait for a page, and a web process has few threads: a node that takes longer is as good as down.
+PAGE_TIMEOUT_SECONDS = 2
+
 
 @cache
 def get_chains() -> Chains:
@@ -21,7 +24,14 @@ def get_rpc(chain_id: int) -> RpcClient:
     return RpcClient(get_chains().chain(chain_id))
 
 
+@cache
+def get_page_rpc(chain_id: int) -> RpcClient:
+    """As `get_rpc`, for what is read while somebody waits for a page: it gives a node `PAGE_TIMEOUT_SECONDS`."""
+    return RpcClient(get_chains().chain(chain_id), timeout_seconds=PAGE_TIMEOUT_SECONDS)
+
+
 def forget_chains() -> None:
     """The next call reads the file again."""
     get_chains.cache_clear()
     get_rpc.cache_clear()
+    get_page_rpc.cache_clear()

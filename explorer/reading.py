@@ -1,5 +1,6 @@
 """Reads the facts of a query from their registry at this moment: the only thing here that asks a chain."""
 
+import threading
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -9,13 +10,16 @@ from django.utils import timezone
 
 from chains.config import UnknownChain
 from chains.rpc import NodeUnavailable, RpcRefused
-from config.chains import get_rpc
+from config.chains import get_page_rpc
 from explorer import values
 from explorer.chain_names import ChainName, chain_name
 from explorer.values import Meaning
 from proving import facts, registries
 from proving.facts import SlotFact
 from queries.models import Batch, Query
+
+# One read at a time in each web process: while a node hangs, the other threads serve pages.
+_turn = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,19 @@ class Reading:
 
 
 def read_now(batch: Batch, query: Query, first_slot: int = 1) -> Reading:
-    """Ask the destination's registry, at the newest block; of the slots one page, from this number on."""
+    """Ask the destination's registry, at the newest block; of the slots one page, from this number on.
+
+    Whoever comes while another reads is told to try again.
+    """
+    if not _turn.acquire(blocking=False):
+        return Reading(query.position + 1, "Somebody else is reading a chain just now; try again in a moment.")
+    try:
+        return _read(batch, query, first_slot)
+    finally:
+        _turn.release()
+
+
+def _read(batch: Batch, query: Query, first_slot: int) -> Reading:
     number = query.position + 1
     chain, source = chain_name(batch.destination_chain_id), chain_name(query.source_chain_id)
     registry = registries.find(chain.id, source.id)
@@ -62,7 +78,7 @@ def read_now(batch: Batch, query: Query, first_slot: int = 1) -> Reading:
     if registry is None or query.block is None or not proven:
         return Reading(number, "There is no facts registry to read this from any more.")
     try:
-        rpc = get_rpc(chain.id)
+        rpc = get_page_rpc(chain.id)
         head = rpc.head().number
         view = facts.read(rpc, registry.contract, query.block.number, proven, at=head)
     except UnknownChain:

@@ -1,17 +1,21 @@
 """Reading a fact from the chain at this moment, from a batch's page."""
 
 import re
+import socket
+import time
 from typing import Any
 
 import pytest
 from django.core.cache import cache
 from django.test import Client
 
+import config.chains
 from chains.devchain import DevChain
+from chains.errors import NodeUnavailable
 from queries import progress
 from queries.models import Batch, HeaderField, StepKind
 from tests.explorer.batches import a_batch, accept, asking, everything, finish, path, queries_of, word
-from tests.service import ALICE, BOB, a_key, request, submit, work_until_done
+from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, work_until_done
 
 pytestmark = pytest.mark.django_db
 
@@ -87,6 +91,34 @@ def test_a_node_that_is_down_is_said_in_a_sentence():
     assert response.status_code == 200
     assert "The chain could not be read." in response.text
     assert "127.0.0.1:1" in response.text
+
+
+def test_a_node_that_hangs_is_not_waited_for_as_long_as_a_worker_would(settings, tmp_path, monkeypatch):
+    monkeypatch.setattr(config.chains, "PAGE_TIMEOUT_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as never_answers:
+        settings.CHAINS_FILE = chains_toml(tmp_path, f"http://127.0.0.1:{never_answers.getsockname()[1]}")
+        config.chains.forget_chains()
+        batch = a_batch()
+        finish(batch)
+        begun = time.monotonic()
+        assert "The chain could not be read." in read(batch).text
+        assert time.monotonic() - begun < 5
+
+
+def test_while_one_reads_the_others_are_told_to_try_again(monkeypatch):
+    batch = a_batch()
+    finish(batch)
+    meanwhile = []
+
+    def read_meanwhile(_chain_id: int) -> Any:
+        meanwhile.append(read(batch, htmx=True).text)
+        raise NodeUnavailable("The node is down.")
+
+    monkeypatch.setattr("explorer.reading.get_page_rpc", read_meanwhile)
+    assert "The node is down." in read(batch).text
+    assert len(meanwhile) == 1
+    assert "Somebody else is reading a chain just now; try again in a moment." in meanwhile[0]
+    assert "The node is down." in read(batch).text  # The turn was given back.
 
 
 def test_reading_too_often_is_refused_in_a_sentence_until_the_next_minute(settings, monkeypatch):
