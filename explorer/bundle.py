@@ -14,6 +14,7 @@ A JSON object. Binary values are 0x-prefixed hex; numbers are decimal strings, a
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +33,8 @@ from queries.models import AccountField, Batch, Block, Query
 
 FORMAT = "facts-2"
 
+_CHAIN_ID = re.compile(r"[1-9][0-9]{0,19}", re.ASCII)
+_BATCH_ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}", re.ASCII)
 _PROVE_TIMESTAMP = keccak(text="proveTimestamp(bytes,bytes,uint256)")[:4]
 
 
@@ -131,9 +134,9 @@ class VerifiedTime:
 
 @dataclass(frozen=True)
 class Verified:
-    """What a bundle proves, given that `block_hash` is the hash of block `block_number` of the chain it names."""
+    """What a bundle proves, given that `block_hash` is the hash of block `block_number` of chain `source_chain_id`."""
 
-    source_chain_id: str
+    source_chain_id: str  # claimed only: a header does not say of which chain it is
     block_number: int
     block_hash: str
     account: str | None  # None: the facts are the header's
@@ -158,6 +161,7 @@ def verify(document: str | bytes) -> Verified:
 
 
 def _verify(bundle: dict[str, Any]) -> Verified:
+    _check_origin(bundle)
     block_hash, encoded = _bytes(bundle, "blockHash", 32), _bytes(bundle, "header")
     head = header.verify(encoded, block_hash)
     if bundle.get("blockNumber") != str(head.number):
@@ -180,7 +184,7 @@ def _verify(bundle: dict[str, Any]) -> Verified:
         if word != _hex(words[name]):
             raise InvalidBundle(f"The proof shows another {name} than the bundle claims.")
     return Verified(
-        source_chain_id=str(bundle.get("sourceChainId")),
+        source_chain_id=bundle["sourceChainId"],
         block_number=head.number,
         block_hash=_hex(block_hash),
         account=_hex(address) if account else None,
@@ -189,6 +193,24 @@ def _verify(bundle: dict[str, Any]) -> Verified:
         slots=_verified_slots(bundle, account, claimed_slots),
         time=_verified_time(bundle, head),
     )
+
+
+def _check_origin(bundle: dict[str, Any]) -> None:
+    """Nothing in the bundle can prove where it comes from, so of this only the form is checked."""
+    for name in ("sourceChainId", "destinationChainId"):
+        if not _has_form(bundle.get(name), _CHAIN_ID):
+            raise InvalidBundle(f"The bundle's {name} is not a chain id, a decimal number as a string.")
+    if not _has_form(bundle.get("batch"), _BATCH_ID):
+        raise InvalidBundle("The bundle's batch is not the identifier of a batch.")
+    number = bundle.get("query")
+    if type(number) is not int or number < 1:
+        raise InvalidBundle("The bundle's query is not the number of a query.")
+    if bundle.get("factsRegistry") is not None:
+        _bytes(bundle, "factsRegistry", 20)
+
+
+def _has_form(value: object, form: re.Pattern[str]) -> bool:
+    return isinstance(value, str) and form.fullmatch(value) is not None
 
 
 def _verified_slots(bundle: dict[str, Any], account: trie.Account | None, claimed: dict[str, Any]) -> dict[str, str]:

@@ -17,6 +17,8 @@ from tests.explorer.batches import CONTRACT, a_batch, accept, everything, finish
 from tests.service import BOB, a_key, request, submit, work_until_done
 
 pytestmark = pytest.mark.django_db
+CHAIN_IDS = ("sourceChainId", "destinationChainId")
+NO_CHAIN_IDS = (None, 31337, True, [], "", "0", "01", "-1", "1\n", "\u0661", "1\n  all is proven \x1b[2J", "1" * 21)
 NOBODY = "0x00000000000000000000000000000000000000aa"
 
 
@@ -56,7 +58,8 @@ def test_the_command_accepts_what_the_page_offers_and_says_what_it_trusts(downlo
     said = capsys.readouterr().out
     assert "The bundle holds." in said
     assert f"BALANCE        0x{balance:064x} ({balance // 10**18} whole units)" in said
-    assert f"This is so if {downloaded['blockHash']} is the hash of that block" in said
+    assert "chain    31337 (claimed, not proven" in said
+    assert f"This is so if {downloaded['blockHash']} is the hash of that block of chain 31337:" in said
 
 
 def test_it_asks_no_network_and_no_database(downloaded, monkeypatch, tmp_path, django_assert_num_queries):
@@ -115,7 +118,7 @@ def test_a_time_is_proven_by_the_header_after_it_whose_hash_must_be_compared_too
     following = service.rpc("eth_getBlockByNumber", hex(number + 1), False)["hash"]
     said = checked(content, tmp_path, capsys)
     assert f"block {number} was the latest at the time {content['timestamp']}, " in said
-    assert f"is the hash of that block, and {following} that of block {number + 1}" in said
+    assert f"is the hash of that block of chain 31337, and {following} that of block {number + 1}" in said
 
 
 def test_the_header_after_it_is_taken_from_whoever_asked_for_its_block(service):
@@ -160,9 +163,16 @@ def change_slot(content: Any, **parts: Any) -> Any:
         (4, {"timestamp": 5}, "The bundle's timestamp is not a number of seconds."),
         (4, lambda b: {"nextHeader": b["header"]}, "The nextHeader is not that of the block after it."),
         (4, {"nextHeader": "0x80"}, "The header is no list"),
+        *((3, {name: value}, f"The bundle's {name} is not a chain id") for name in CHAIN_IDS for value in NO_CHAIN_IDS),
+        (3, {"batch": None}, "The bundle's batch is not"),
+        (3, {"batch": "\x1b[2J"}, "The bundle's batch is not"),
+        (3, {"query": "1"}, "The bundle's query is not"),
+        (3, {"query": 0}, "The bundle's query is not"),
+        (3, {"query": True}, "The bundle's query is not"),
+        (3, {"factsRegistry": "0x12"}, "The bundle's factsRegistry is not 20 bytes in hex."),
     ],
 )
-def test_whatever_was_changed_of_slots_headers_and_times_is_found(bundles_of_everything, number, change, said):
+def test_whatever_was_changed_of_slots_headers_times_and_origin_is_found(bundles_of_everything, number, change, said):
     content = bundles_of_everything[number]
     with pytest.raises(bundle.InvalidBundle, match=re.escape(said)):
         bundle.verify(json.dumps(content | (change(content) if callable(change) else change)))

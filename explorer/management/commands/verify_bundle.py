@@ -37,12 +37,13 @@ class Command(BaseCommand):
             write("  the block's header")
         else:
             write(f"  account  {proven.account}{'' if proven.exists else ' (does not exist)'}")
-        write(f"  block    {proven.block_number} of chain {proven.source_chain_id}")
+        write(f"  block    {proven.block_number}")
+        write(f"  chain    {proven.source_chain_id} (claimed, not proven: a header does not say of which chain it is)")
         for name, word in proven.facts.items():
             write(f"  {name:<14} {word}{_meaning(name, word, of_header=proven.account is None)}")
         for slot, word in proven.slots.items():
             write(f"  slot {int(slot, 16):#x}: {word} ({int(word, 16)})")
-        hashes = f"{proven.block_hash} is the hash of that block"
+        hashes = f"{proven.block_hash} is the hash of that block of chain {proven.source_chain_id}"
         if proven.time is not None:
             hashes += _say_time(write, proven.time, proven.block_number)
         write(f"This is so if {hashes}: compare with a source that you trust, such as a node of your own.")
