@@ -6,6 +6,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from config.chains import forget_chains
 from tests.explorer.batches import a_batch, path
 from tests.service import chains_toml
 
@@ -19,6 +20,22 @@ def test_the_home_page_says_where_to_go_and_what_to_send(settings):
         assert f'href="{link}"' in html
     assert "https://prover.example/submit-batch-query" in html
     assert "&quot;destinationChainId&quot;: &quot;31337&quot;" in html
+
+
+def test_the_first_query_leaves_the_fee_to_fill_in_where_gas_has_a_price(settings, tmp_path):
+    filled_in, asked_for = "&quot;fee&quot;: &quot;0&quot;", "&quot;fee&quot;: &quot;&lt;fee in wei&gt;&quot;"
+    html = Client().get("/").text
+    assert (filled_in in html, asked_for in html, "The fee is the most" in html) == (True, False, False)
+    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1", chain="test_network = false")
+    forget_chains()
+    html = Client().get("/").text
+    assert (filled_in in html, asked_for in html, "The fee is the most" in html) == (False, True, True)
+
+
+def test_no_page_teaches_to_put_a_key_into_the_shell_s_history():
+    for html in (Client().get("/").text, Client().get(path(a_batch())).text):
+        assert "read -rs API_KEY" in html
+        assert "API_KEY=" not in html
 
 
 def test_the_home_page_works_where_nothing_is_connected(settings, tmp_path):
