@@ -5,6 +5,7 @@ as how long something has lasted, is not part of it: the templates and the brows
 """
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -76,6 +77,9 @@ class BatchPage:
     notices: tuple[str, ...]  # of the destination's signers
     step_counts: tuple[StepCount, ...]
     total: int
+    account: str  # the one that was looked for (EIP-55); empty: all queries are shown
+    matching: int  # how many queries are about it, else all
+    first_matching: int  # which of these the first query shown is, from 1
     first: int | None  # number of the first query shown, from 1; None: there is none
     previous: int | None  # what `first` is on the page before, if there is one
     following: int | None  # and on the next
@@ -105,6 +109,10 @@ class BatchPage:
     def last(self) -> int | None:
         shown = self.queries or self.rows
         return shown[-1].number if shown else None
+
+    @property
+    def last_matching(self) -> int:
+        return self.first_matching + len(self.queries or self.rows) - 1
 
     @property
     def is_open(self) -> bool:
@@ -137,8 +145,8 @@ def read(
     """The page of a batch, or None if there is no such batch, or no query with the number `only` in it.
 
     `first` is the number of the first query to show; one that doesn't exist becomes the nearest. `account` (EIP-55)
-    leaves the others out. `slots` is the number of the first slot to show of `only`. `always_whole` has no query as a
-    line only, and all slots of each, however many there are.
+    leaves the others out before they are paged. `slots` is the number of the first slot to show of `only`.
+    `always_whole` has no query as a line only, and all slots of each, however many there are.
     """
     batch = find(internal_id)
     if batch is None:
@@ -150,8 +158,14 @@ def read(
         return None
     whole = always_whole or only is not None or total <= MAX_CARDS
     queries = batch.queries.order_by("position").select_related("block")
+    matching, first_matching = total, 1
     if account:
-        shown, previous, following = queries.filter(address=account)[:PAGE_SIZE], None, None
+        positions = list(queries.filter(address=account).values_list("position", flat=True))
+        at = max(0, min(bisect_left(positions, first_of_page(first, total) - 1), len(positions) - 1))
+        shown = queries.filter(position__in=positions[at : at + PAGE_SIZE])
+        previous = positions[max(0, at - PAGE_SIZE)] + 1 if at else None
+        following = positions[at + PAGE_SIZE] + 1 if at + PAGE_SIZE < len(positions) else None
+        matching, first_matching = len(positions), at + 1
     elif only is not None:
         shown = queries.filter(position=only - 1)
         previous, following = (only - 1 if only > 1 else None), (only + 1 if only < total else None)
@@ -191,6 +205,9 @@ def read(
         notices=_notices(destination.id) if poll_seconds is not None else (),
         step_counts=tuple(_step_counts(at_step, headers_at_step)),
         total=total,
+        account=account,
+        matching=matching,
+        first_matching=first_matching,
         first=shown_queries[0].position + 1 if shown_queries else None,
         previous=previous,
         following=following,

@@ -711,6 +711,56 @@ def test_an_account_is_found_among_many_however_its_letters_are_written():
     assert "No query of this batch is about this account." in page(batch, account=BOB)
 
 
+def asking_of_alice_at(blocks: int) -> Batch:
+    """Of Alice at so many blocks, and at each of somebody else before her."""
+    other = "0x" + "11" * 20
+    accounts = {other: {"props": ["NONCE"]}, ALICE: {"props": ["NONCE"]}}
+    return asking(**{f"block_{number}": {"accounts": accounts} for number in range(1, blocks + 1)})
+
+
+def test_an_account_at_many_blocks_is_paged_like_all_queries():
+    batch = asking_of_alice_at(120)
+    url, seen, said = f"{path(batch)}?account={ALICE}", [], []
+    while url:
+        html = Client().get(url).text
+        assert "120 of the 240 queries are about" in html
+        seen += re.findall(r'id="row-(\d+)"', html)
+        said += re.findall(r"Found \d+ to \d+ of \d+", html)[:1]
+        found = re.search(r'id="next-below" href="([^"]+)"', html)
+        url = path(batch) + found[1].replace("&amp;", "&") if found else ""
+    assert seen == [str(number) for number in range(2, 242, 2)]
+    assert said == ["Found 1 to 50 of 120", "Found 51 to 100 of 120", "Found 101 to 120 of 120"]
+
+
+@pytest.mark.parametrize(("asked", "first"), [("1", 2), ("102", 102), ("103", 104), ("9999", 240), ("x", 2)])
+def test_a_page_of_an_account_s_queries_begins_with_the_nearest_from_there_on(asked, first):
+    html = page(asking_of_alice_at(120), **{"from": asked}, account=ALICE)
+    assert re.findall(r'id="row-(\d+)"', html)[0] == str(first)
+
+
+def test_pages_of_an_account_s_queries_lead_back():
+    html = page(asking_of_alice_at(120), **{"from": 202}, account=ALICE)
+    assert f'id="first-above" href="?account={ALICE}&amp;from=1"' in html
+    assert f'id="previous-above" href="?account={ALICE}&amp;from=102"' in html
+
+
+@pytest.mark.parametrize("accounts", [2, 60])
+@pytest.mark.parametrize("written", ["0x12", ALICE[:-1], f"{ALICE}0", "bob"])
+def test_what_is_not_an_address_is_said_and_leaves_all_queries_there(accounts, written):
+    html = page(a_batch(*many_accounts(accounts)), account=written)
+    assert "This is not an account" in html
+    assert len(re.findall(r'id="(?:row|query)-\d+"', html)) == min(accounts, 50)
+
+
+def test_an_account_is_found_in_a_small_batch_too():
+    batch = a_batch(BOB, ALICE)
+    html = page(batch, account=ALICE)
+    assert re.findall(r'id="query-(\d+)"', html) == ["2"]
+    assert "1 of the 2 queries is about" in html
+    assert "No query of this batch" not in html
+    assert "No query of this batch is about this account." in page(batch, account="0x" + "11" * 20)
+
+
 def test_it_counts_how_many_queries_completed_each_step():
     batch = a_batch(*many_accounts(60))
     accept(batch)
