@@ -15,7 +15,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_GET, require_http_methods
 from pydantic import SecretStr
 
 from accounts import events, key_use, keys
@@ -58,10 +58,12 @@ def dashboard(request: HttpRequest, user: User) -> HttpResponse:
     return _dashboard_page(request, user)
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
 def reveal_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
-    """The key itself: on the page, or as `{"apiKey"}`."""
+    """The key itself: on the page, or as `{"apiKey"}`. Only a POST shows it: a GET leads to the dashboard."""
+    if request.method != "POST":
+        return redirect("accounts:dashboard")
     key = _live_key(user, key_id)
     secret = _secret(key)
     if secret:
@@ -85,10 +87,15 @@ def log(request: HttpRequest, user: User) -> HttpResponse:
 # --- Making and ending ------------------------------------------------------------------------------------------------
 
 
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
 def new_key(request: HttpRequest, user: User) -> HttpResponse:
-    """One more key, of the `name` given. A program may leave the name out and gets a numbered one."""
+    """One more key, of the `name` given. A program may leave the name out and gets a numbered one.
+
+    A page that refuses a name has this address: a GET leads to the dashboard.
+    """
+    if request.method != "POST":
+        return redirect("accounts:dashboard")
     try:
         name = given_in(request)("name")
         if not name and wants_json(request):

@@ -6,7 +6,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.middleware import HtmxDetails
 
 from accounts.addresses import checksummed
@@ -167,9 +167,16 @@ def proof_bundle(request: HttpRequest, internal_id: str, number: int) -> HttpRes
 
 
 @never_cache
-@require_POST
+@require_http_methods(["GET", "HEAD", "POST"])
 def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
-    """Read a query's facts from the registry at this moment; of its slots those that the page shows."""
+    """Read a query's facts from the registry at this moment; of its slots those that the page shows.
+
+    Without JavaScript this becomes the page's address: who goes there again gets the query's page.
+    """
+    if request.method != "POST":
+        slots = request.GET.get("slots", "")
+        parameters = f"?slots={slots}" if slots.isascii() and slots.isdigit() else ""
+        return HttpResponseRedirect(reverse("explorer:query", args=[internal_id, number]) + parameters)
     found, row = _query(internal_id, number)
     slots = request.GET.get("slots", "")
     if reading.is_allowed(client_address(request)):

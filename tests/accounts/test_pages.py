@@ -249,8 +249,22 @@ def test_the_key_is_shown_only_on_request(alice_client):
     assert "no-store" in page.headers["Cache-Control"]
     assert page.headers["Referrer-Policy"] == "same-origin"
     assert f"apiKey={secret}" not in page.text
-    assert alice_client.get(f"/dashboard/keys/{key.pk}/reveal").status_code == 405
-    assert secret not in alice_client.get("/dashboard").text
+    again = alice_client.get(f"/dashboard/keys/{key.pk}/reveal", follow=True)
+    assert again.redirect_chain == [("/dashboard", 302)]
+    assert secret not in again.text
+
+
+@pytest.mark.parametrize("address", ["/dashboard/keys/{}/reveal", "/dashboard/keys"])
+def test_the_theme_s_form_on_a_dashboard_that_was_posted_to_leads_to_the_dashboard(alice_client, address):
+    key = ApiKey.objects.get()
+    page = alice_client.post(address.format(key.pk), {"name": ""})  # No key can be called that.
+    assert 'name="next" value="/dashboard"' in page.text
+
+
+def test_going_to_the_address_where_keys_are_made_leads_to_the_dashboard(alice_client):
+    response = alice_client.get("/dashboard/keys")
+    assert (response.status_code, response.headers["Location"]) == (302, "/dashboard")
+    assert ApiKey.objects.count() == 1
 
 
 @pytest.mark.parametrize("headers", [{}, JSON], ids=["page", "json"])

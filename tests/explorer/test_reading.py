@@ -142,10 +142,32 @@ def test_nothing_is_read_before_done():
     assert read(batch).status_code == 404
 
 
+def test_the_page_that_shows_a_reading_refreshes_itself_from_the_query_s_own_address():
+    slots = {ALICE: {"slots": [hex(slot) for slot in range(60)]}}
+    batch = asking(block_12={"accounts": slots})
+    finish(batch)
+    html = Client().post(f"{path(batch)}/1/read?slots=51").text
+    found = re.search(r'hx-get="([^"]+)"', html)
+    assert found
+    polled = Client().get(found[1].replace("&amp;", "&"), headers={"hx-request": "true"})
+    assert found[1].startswith(f"{path(batch)}/1?slots=51&")
+    assert polled.status_code == 204
+    assert f'name="next" value="{path(batch)}/1?slots=51"' in html
+    assert f'name="next" value="{path(batch)}/1"' in read(batch).text
+
+
+@pytest.mark.parametrize("parameters", ["", "?slots=51"])
+def test_going_to_the_address_of_a_reading_again_leads_to_the_query(monkeypatch, parameters):
+    monkeypatch.setattr("explorer.reading.read_now", None)  # A GET reads no chain.
+    batch = a_batch()
+    finish(batch)
+    response = Client().get(f"{path(batch)}/1/read{parameters}")
+    assert (response.status_code, response.headers["Location"]) == (302, f"{path(batch)}/1{parameters}")
+
+
 def test_reading_needs_a_post_from_our_own_page():
     batch = a_batch()
     finish(batch)
-    assert Client().get(f"{path(batch)}/1/read").status_code == 405
     strict = Client(enforce_csrf_checks=True)
     assert strict.post(f"{path(batch)}/1/read").status_code == 403
     token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', strict.get(path(batch)).text)
