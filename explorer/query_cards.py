@@ -67,6 +67,7 @@ class ShownStep:
 @dataclass(frozen=True)
 class ShownQuery:
     number: int  # from 1, in the order of the request
+    received_at: datetime  # when its first step began for the first time
     address: str | None  # None: it is about the header
     source: ChainName
     timestamp: int | None  # unix seconds, where the block was named by a time
@@ -189,6 +190,7 @@ def cards(
         source, registry = sources[query.source_chain_id], registries.get(query.source_chain_id)
         yield ShownQuery(
             number=query.position + 1,
+            received_at=batch.created_at,
             address=query.address or None,
             source=source,
             timestamp=query.timestamp,

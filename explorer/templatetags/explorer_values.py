@@ -167,11 +167,16 @@ def copy_from(element_id: str, what: str) -> SafeString:
 
 @dataclass(frozen=True)
 class TimedStep:
-    """A step and its place on the time axis of its query, in percent of it. No width: it has not begun."""
+    """A step and its place on the time axis of its query, in percent of it. No width: it has not begun.
+
+    What went back lies before it, from the end of the step before: that the step ended once is not kept.
+    """
 
     step: ShownStep
     x: float
     width: float
+    back_x: float = 0
+    back_width: float = 0  # 0: it never went back
 
 
 @dataclass(frozen=True)
@@ -179,6 +184,7 @@ class Timeline:
     steps: tuple[TimedStep, ...]
     took: timedelta
     longest: ShownStep | None  # of those that ended
+    went_back: timedelta  # of `took`, what lies before the moments when steps went back
     is_open: bool
 
 
@@ -190,23 +196,34 @@ _THINNEST = 0.8
 def timeline(query: ShownQuery) -> Timeline:
     now = timezone.now()
     begun = [step.started_at for step in query.steps if step.started_at]
+    if query.steps and query.steps[0].went_back_at:
+        begun.append(query.received_at)
     start = min(begun, default=now)
     end = max((step.ended_at or now for step in query.steps if step.started_at), default=now)
     length = max(end - start, timedelta(milliseconds=1))
 
+    # What went back, by step: from the end of the step before until the step began again.
+    ends = [start, *(step.ended_at or now for step in query.steps)]
+    backs = [
+        max(step.started_at - before, timedelta()) if step.went_back_at and step.started_at else timedelta()
+        for step, before in zip(query.steps, ends, strict=False)
+    ]
+
     def timed() -> Iterator[TimedStep]:
-        for step in query.steps:
+        for step, back in zip(query.steps, backs, strict=True):
             if step.started_at is None:
                 yield TimedStep(step, 0, 0)
                 continue
             width = max(100 * ((step.ended_at or now) - step.started_at) / length, _THINNEST)
             x = min(100 * (step.started_at - start) / length, 100 - width)
-            yield TimedStep(step, round(max(x, 0), 2), round(width, 2))
+            x, back_width = round(max(x, 0), 2), round(100 * back / length, 2)
+            yield TimedStep(step, x, round(width, 2), round(max(x - back_width, 0), 2), back_width)
 
     ended = [step for step in query.steps if step.took]
     return Timeline(
         steps=tuple(timed()),
         took=end - start,
         longest=max(ended, key=lambda step: step.took or timedelta(), default=None),
+        went_back=sum(backs, timedelta()),
         is_open=any(step.started_at and not step.ended_at for step in query.steps),
     )

@@ -293,7 +293,33 @@ def test_bars_show_where_the_time_went():
     html = page(batch)
     bars = re.findall(r'<rect class="COMPLETED" x="([\d.]+)" width="([\d.]+)"', html)
     assert [(float(x), float(width)) for x, width in bars] == [(0, 10), (10, 10), (20, 60), (80, 20)]
-    assert "time axis: 1 min 40 s in all, most of it in HEADER_ACCUMULATED (1 min 0 s)" in text_of(html)
+    assert "time axis: 1 min 40 s in all; the longest step was HEADER_ACCUMULATED (1 min 0 s)." in text_of(html)
+
+
+@pytest.mark.parametrize(
+    ("went_back", "times", "lost", "said"),
+    [
+        (StepKind.INITIAL_STATE, [(40, 50), (50, 60), (60, 80), (80, 100)], (0, 40), "40.0 s"),
+        (StepKind.HEADER_ACCUMULATED, [(0, 10), (10, 20), (70, 90), (90, 100)], (20, 50), "50.0 s"),
+    ],
+)
+def test_the_time_before_a_step_went_back_is_drawn_and_said(went_back, times, lost, said):
+    batch = a_batch()
+    finish(batch)
+    progress.reopen(queries_of(batch), went_back, reason="Reorganised.")
+    complete(batch, *list(StepKind)[list(StepKind).index(went_back) :])
+    begun = timezone.now() - timedelta(hours=1)
+    Batch.objects.update(created_at=begun)
+    for kind, (start, end) in zip(StepKind, times, strict=True):
+        times_of_step = {"started_at": begun + timedelta(seconds=start), "completed_at": begun + timedelta(seconds=end)}
+        Step.objects.filter(kind=kind).update(**times_of_step)
+    html = page(batch)
+    pale = re.findall(r'<rect class="WENT_BACK" x="([\d.]+)" width="([\d.]+)"', html)
+    assert [(float(x), float(width)) for x, width in pale] == [lost]
+    bars = re.findall(r'<rect class="COMPLETED" x="([\d.]+)" width="([\d.]+)"', html)
+    assert [(float(x), float(x) + float(width)) for x, width in bars] == times
+    assert f"in all; the longest step was {StepKind.HEADER_ACCUMULATED} (20.0 s)." in text_of(html)
+    assert f"Pale is the time before a step went back: {said}." in text_of(html)
 
 
 def test_the_bar_of_an_open_step_reaches_to_now():
