@@ -4,7 +4,7 @@ A page begins after the identifier that it names, so it stays the same however m
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -28,7 +28,10 @@ _CHAIN = _NUMBER
 
 @dataclass(frozen=True)
 class Filters:
-    """What the address bar asks for. Anything malformed is as if it were not there, and is said."""
+    """What the address bar asks for. A part that is malformed is as if it were not there, and is named in `ignored`.
+
+    A search is kept as it is; `BatchList` tells whether it was understood.
+    """
 
     everybody: bool = False
     status: str = ""
@@ -36,21 +39,27 @@ class Filters:
     search: str = ""
     before: str = ""  # show the batches older than this one
     after: str = ""  # or those newer
+    ignored: tuple[str, ...] = ()  # parts, in words
 
     @classmethod
     def of(cls, query: QueryDict) -> "Filters":
-        def known(name: str, form: re.Pattern[str]) -> str:
-            text = query.get(name, "")
-            return text if form.fullmatch(text) else ""
+        ignored: list[str] = []
 
-        status = query.get("status", "")
+        def known(name: str, is_known: Callable[[str], object], what: str) -> str:
+            text = query.get(name, "")
+            if text and not is_known(text):
+                ignored.append(what)
+                return ""
+            return text
+
         return cls(
             everybody=query.get("of") == "everybody",
-            status=status if status in BatchStatus else "",
-            chain=known("chain", _CHAIN),
+            status=known("status", BatchStatus.values.__contains__, "the status"),
+            chain=known("chain", _CHAIN.fullmatch, "the destination"),
             search=query.get("q", "").strip().replace("\0", "")[:100],
-            before=known("before", _ID).upper(),
-            after=known("after", _ID).upper(),
+            before=known("before", _ID.fullmatch, "the place to go on from").upper(),
+            after=known("after", _ID.fullmatch, "the place to go back from").upper(),
+            ignored=tuple(ignored),  # after the others: they fill it
         )
 
     @property

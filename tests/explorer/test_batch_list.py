@@ -204,6 +204,46 @@ def test_a_place_that_is_none_is_an_empty_or_the_first_page(alice, parameters):
     assert alice.get("/explorer", parameters).status_code == 200
 
 
+@pytest.mark.parametrize(("parameter", "said"), [("before", "older"), ("after", "newer")])
+@pytest.mark.parametrize("filters", [{}, {"status": "RECEIVED"}])
+def test_an_empty_page_is_not_taken_for_an_empty_list(alice, parameter, said, filters):
+    batch = a_batch()
+    html = alice.get("/explorer", filters | {parameter: batch.pk}).text
+    assert f"no batch in the list is {said} than the one it goes on from." in html
+    assert "You have not submitted a batch yet." not in html
+    assert "None of your batches" not in html
+    assert ids(follow_to_newest(alice, html)) == [batch.pk]
+
+
+def follow_to_newest(client: Client, html: str) -> str:
+    found = re.search(r'href="([^"]+)">Newest<', html)
+    assert found
+    return client.get("/explorer" + found[1].replace("&amp;", "&")).text
+
+
+@pytest.mark.parametrize(
+    ("parameters", "part"),
+    [
+        ({"status": "LOST"}, "The status"),
+        ({"status": "done"}, "The status"),
+        ({"chain": "mainnet"}, "The destination"),
+        ({"chain": "-1"}, "The destination"),
+        ({"before": "x"}, "The place to go on from"),
+        ({"after": "x"}, "The place to go back from"),
+    ],
+)
+def test_a_malformed_part_is_ignored_and_named(alice, parameters, part):
+    batch = a_batch()
+    html = alice.get("/explorer", parameters).text
+    assert ids(html) == [batch.pk]
+    assert re.findall(r"([\w ]+) in this page's address is none that exists", html) == [part]
+
+
+@pytest.mark.parametrize("parameters", [{}, {"status": "", "chain": "", "q": ""}, {"status": "DONE", "chain": "31337"}])
+def test_nothing_is_named_where_nothing_is_ignored(alice, parameters):
+    assert "none that exists" not in alice.get("/explorer", parameters).text
+
+
 def test_the_number_of_statements_does_not_grow_with_the_list(alice):
     counts = []
     for block in range(1, 30, 14):
