@@ -18,7 +18,20 @@ from tests.service import BOB, a_key, request, submit, work_until_done
 
 pytestmark = pytest.mark.django_db
 CHAIN_IDS = ("sourceChainId", "destinationChainId")
-NO_CHAIN_IDS = (None, 31337, True, [], "", "0", "01", "-1", "1\n", "\u0661", "1\n  all is proven \x1b[2J", "1" * 21)
+NO_CHAIN_IDS: tuple[Any, ...] = (
+    None,
+    31337,
+    True,
+    [],
+    "",
+    "0",
+    "01",
+    "-1",
+    "1\n",
+    "\u0661",
+    "1\n  all is proven \x1b[2J",
+    "1" * 21,
+)
 NOBODY = "0x00000000000000000000000000000000000000aa"
 
 
