@@ -171,6 +171,54 @@ def test_a_server_that_fails_is_said(page: Page):
     expect(page.locator("#lost")).to_contain_text("This service answers with an error (503).")
 
 
+def test_a_server_that_hangs_is_said(page: Page):
+    batch = a_batch()
+    page.goto(path(batch))
+    assert page.evaluate("htmx.config.timeout") == 15_000
+    page.evaluate("htmx.config.timeout = 100")
+    page.route(re.compile("version="), lambda _route: None)  # never answered
+    poll_fast(page)
+    expect(page.locator("#lost")).to_contain_text("The connection to this service is lost.")
+    page.unroute_all()
+    expect(page.locator("#lost")).to_be_hidden(timeout=20_000)
+
+
+@pytest.mark.parametrize(
+    ("state", "fault", "sentence"),
+    [
+        ("DONE", "offline", "This service can't be reached. Check your connection, then try again."),
+        ("final", "offline", "This service can't be reached. Check your connection, then try again."),
+        ("final", "hangs", "This service can't be reached. Check your connection, then try again."),
+        ("final", "403", "This page has been open for too long. Reload it, then try again."),
+        ("final", "404", "The batch is no longer DONE. Reload the page."),
+        ("final", "502", "This service answered with error 502. Try again in a moment."),
+    ],
+)
+def test_a_chain_that_could_not_be_read_is_said(
+    page: Page, context: BrowserContext, state: str, fault: str, sentence: str
+):
+    beat()
+    batch = a_batch()
+    finish(batch)
+    if state == "final":
+        settle(batch)
+    page.goto(path(batch))
+    expect(page.locator("#live")).to_have_count(0 if state == "final" else 1)
+    if fault == "offline":
+        context.set_offline(True)
+    elif fault == "hangs":
+        page.evaluate("htmx.config.timeout = 100")
+        page.route(re.compile("/read$"), lambda _route: None)
+    else:
+        page.route(re.compile("/read$"), lambda route: route.fulfill(status=int(fault), body="no"))
+    page.get_by_role("button", name="Read it from the chain now").click()
+    expect(page.locator("#reading-1 .problem")).to_have_text(sentence)
+    context.set_offline(False)
+    page.unroute_all()
+    page.get_by_role("button", name="Read it from the chain now").click()
+    expect(page.locator("#reading-1")).to_contain_text("The chain could not be read.")
+
+
 def test_focus_scroll_open_details_and_what_was_typed_survive_a_refresh(page: Page):
     beat()
     batch = a_batch()
