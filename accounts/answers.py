@@ -19,6 +19,7 @@ from django.views.decorators.cache import never_cache
 
 from accounts.models import User
 from accounts.refused import Refused
+from config.logs import redact_keys
 
 _P = ParamSpec("_P")
 
@@ -87,4 +88,4 @@ def error_answer(status: int, code: str, sentence: str) -> JsonResponse:
 def safe_next(path: str) -> str:
     """A path of this service, whatever was asked for."""
     local = path.startswith("/") and url_has_allowed_host_and_scheme(path, allowed_hosts=None)
-    return path if local else reverse("accounts:dashboard")
+    return redact_keys(path) if local else reverse("accounts:dashboard")

@@ -22,6 +22,7 @@ from accounts import events, key_use, keys
 from accounts.answers import error_answer, given_in, signed_in, wants_json
 from accounts.models import ApiKey, EventKind, User
 from accounts.refused import Refused
+from config.logs import redact_keys
 
 # How long the old key goes on when it is rotated. The first is the safe one: nothing breaks before it is noticed.
 OVERLAPS = {
@@ -104,7 +105,7 @@ def new_key(request: HttpRequest, user: User) -> HttpResponse:
     except Refused as refused:
         if wants_json(request):
             return _refused(refused)
-        status, name = _STATUS.get(refused.code, _CONFLICT), request.POST.get("name", "")
+        status, name = _STATUS.get(refused.code, _CONFLICT), redact_keys(request.POST.get("name", ""))
         return _dashboard_page(request, user, error=refused.sentence, name=name, status=status)
     events.record(request, user, EventKind.KEY_MADE, key)
     return _made(request, key, f"The key {key.name} was made.")
@@ -125,7 +126,9 @@ def rotate_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
     except Refused as refused:
         if wants_json(request):
             return _refused(refused)
-        context |= {name: request.POST.get(name, "") for name in ("name", "overlap")} | {"error": refused.sentence}
+        context |= {name: redact_keys(request.POST.get(name, "")) for name in ("name", "overlap")} | {
+            "error": refused.sentence
+        }
         return render(request, "accounts/rotate_key.html", context, status=_STATUS.get(refused.code, _CONFLICT))
     end = f"{key.ends_at:%Y-%m-%d %H:%M} UTC"
     fate = f"ends {end}" if key.revoked_at is None else "has ended"

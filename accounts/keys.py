@@ -21,6 +21,7 @@ from accounts import key_use
 from accounts.addresses import may_sign_in
 from accounts.models import ApiKey, User
 from accounts.refused import Refused
+from config.logs import redact_keys
 
 PREFIX = "bqs_"
 FIRST_NAME = "default"
@@ -120,6 +121,8 @@ def _valid_name(name: str) -> str:
             "malformed_name",
             f"Give the key a name of 1 to {MAX_NAME_CHARS} characters, such as the program that uses it.",
         )
+    if redact_keys(name) != name:
+        raise KeyRefused("malformed_name", "That is a key. Give it a name that may be seen, such as its program's.")
     return name
 
 

@@ -23,6 +23,7 @@ from accounts.models import EventKind, User
 from accounts.refused import Refused
 from accounts.sign_in import SignInError, finish, start
 from config.chains import get_chains
+from config.logs import redact_keys
 
 THEMES = ("light", "dark")
 _THEME_COOKIE, _THEME_SECONDS = "theme", 365 * 24 * 3600
@@ -155,7 +156,7 @@ def _sign_in_refused(request: HttpRequest, error: Refused) -> HttpResponse:
         response: HttpResponse = error_answer(status, error.code, error.sentence)
     else:
         next_path = safe_next(request.POST.get("next", ""))
-        address = request.POST.get("address", "")
+        address = redact_keys(request.POST.get("address", ""))
         response = _sign_in_form(request, next_path=next_path, status=status, error=error.sentence, address=address)
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)

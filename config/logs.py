@@ -3,17 +3,19 @@
 import logging
 import re
 
-# The query parameter and the header as they appear in URLs, in JSON and in printed headers, and a key by its own form.
-_PATTERNS = (
-    re.compile(r"(?i)(api[-_]?key[\"']?\s*[=:]\s*[\"']?)[^\s&\"',;)}\]]+"),
-    re.compile(r"\b(bqs_)[0-9A-Za-z_-]{8,}"),
-)
+# The query parameter and the header as they appear in URLs, in JSON and in printed headers.
+_NAMED = re.compile(r"(?i)(api[-_]?key[\"']?\s*[=:]\s*[\"']?)[^\s&\"',;)}\]]+")
+_KEY = re.compile(r"(bqs_)[0-9A-Za-z_-]{8,}")
 
 
 def redact(text: str) -> str:
-    for pattern in _PATTERNS:
-        text = pattern.sub(r"\1[redacted]", text)
-    return text
+    """The text with `[redacted]` in place of each key in it, and of whatever is named as one."""
+    return redact_keys(_NAMED.sub(r"\1[redacted]", text))
+
+
+def redact_keys(text: str) -> str:
+    """The text with `[redacted]` in place of what has a key's own form, for texts that are shown or stored."""
+    return _KEY.sub(r"\1[redacted]", text)
 
 
 # A path may hold encoded line ends and terminal commands: decoded into a log they would forge lines of it.

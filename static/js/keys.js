@@ -18,8 +18,11 @@ function prepare(form) {
   const showButton = form.querySelector("[data-show]");
   const copyButton = form.querySelector("[data-copy]");
   let timer = 0;
+  /** The question for the key that is under way; another object, or null, once the page was left. */
+  let asking = null;
 
   function hide() {
+    asking = null;
     if (!timer) return;
     clearTimeout(timer);
     timer = 0;
@@ -29,7 +32,10 @@ function prepare(form) {
   }
 
   async function show() {
-    code.textContent = await reveal(form);
+    const asked = (asking = {});
+    const key = await reveal(form);
+    if (asking !== asked) throw new Failure("Not shown, because the page was left meanwhile.");
+    code.textContent = key;
     showButton.textContent = "Hide";
     status.textContent = "Shown for a minute.";
     timer = setTimeout(hide, SHOWN_MS);

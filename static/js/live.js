@@ -1,4 +1,5 @@
-// Keeps a batch's page up to date: asks as often as the page says, stops when it says no more, and when told to.
+// Keeps a batch's page up to date: asks as often as the page says, stops when it says no more, and when told to. Says
+// what went wrong with what else a page asks for, such as a reading of the chain.
 
 import { span } from "./times.js";
 
@@ -6,6 +7,27 @@ const LONGEST_PAUSE = 30; // seconds between tries while the connection is lost
 
 const bar = document.getElementById("live");
 if (bar && document.getElementById("batch")?.dataset.pollSeconds) follow(bar);
+
+document.addEventListener("htmx:afterRequest", (event) => {
+  const { elt, target, successful, xhr } = event.detail;
+  if (elt.id === "batch" || successful) return;
+  const problem = Object.assign(document.createElement("p"), { className: "problem", textContent: whyNot(xhr) });
+  target.replaceChildren(problem);
+});
+
+/** Why a button's request came to nothing, and what to do. @param {XMLHttpRequest} xhr */
+function whyNot(xhr) {
+  switch (xhr.status) {
+    case 0:
+      return "This service can't be reached. Check your connection, then try again.";
+    case 403: // The page's token is that of an earlier session.
+      return "This page has been open for too long. Reload it, then try again.";
+    case 404: // The chain was reorganised.
+      return "The batch is no longer DONE. Reload the page.";
+    default:
+      return `This service answered with error ${xhr.status}. Try again in a moment.`;
+  }
+}
 
 /** @param {HTMLElement} bar with the button that pauses and the time of the last answer */
 function follow(bar) {

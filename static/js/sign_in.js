@@ -7,6 +7,7 @@
 const SERVER_MS = 20_000;
 // Wallets announce themselves at once when asked; a slow one still gets its button when it does.
 const DISCOVERY_MS = 400;
+const NAME_CHARS = 60; // A wallet names itself, and its name is part of sentences.
 
 const list = document.getElementById("wallets");
 const status = document.getElementById("wallet-status");
@@ -29,7 +30,7 @@ window.addEventListener("eip6963:announceProvider", (event) => {
   const { info, provider } = event.detail ?? {};
   if (!info || !provider || known.has(info.uuid)) return;
   known.add(info.uuid);
-  show({ name: String(info.name || "Wallet"), icon: String(info.icon || ""), provider });
+  show({ name: [...String(info.name || "Wallet")].slice(0, NAME_CHARS).join(""), icon: String(info.icon || ""), provider });
 });
 window.dispatchEvent(new Event("eip6963:requestProvider"));
 

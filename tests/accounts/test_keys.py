@@ -83,7 +83,9 @@ def test_a_name_is_trimmed_to_one_form(alice, given, stored):
     assert keys.issue(alice, given).name == stored
 
 
-@pytest.mark.parametrize("name", ["", " \t\n", "x" * 61, "a\x00b", "a\u202eb", "\ud800", "a\u200bb"])
+@pytest.mark.parametrize(
+    "name", ["", " \t\n", "x" * 61, "a\x00b", "a\u202eb", "\ud800", "a\u200bb", "my bqs_0123456789"]
+)
 def test_what_is_no_name_is_refused(alice, name):
     assert refused(keys.issue, alice, name) == "malformed_name"
 

@@ -56,6 +56,23 @@ def test_it_takes_the_key_out_and_leaves_the_other_parameters_byte_for_byte(quer
     assert "apiKey" not in request.GET
 
 
+@pytest.mark.parametrize(
+    ("query", "rest"),
+    [
+        ("a=1&q=bqs_0123456789&b=%7e", "a=1&q=bqs_%5Bredacted%5D&b=%7e"),
+        ("bqs_0123456789", "bqs_%5Bredacted%5D"),
+        ("q=%62qs%5f0123456789", "q=bqs_%5Bredacted%5D"),
+        ("next=/page?apiKey=bqs_0123456789%26a", "next=/page%3FapiKey=bqs_%5Bredacted%5D%26a"),
+    ],
+)
+def test_it_redacts_a_key_that_was_pasted_elsewhere(query, rest):
+    request, _ = passed(query, HTTP_REFERER=f"http://testserver/bqs_0123456789?{query}")
+    assert key_of(request) is None
+    assert request.META["QUERY_STRING"] == rest
+    assert request.META["RAW_URI"] == request.META["REQUEST_URI"] == f"/path?{rest}"
+    assert request.META["HTTP_REFERER"] == f"http://testserver/bqs_%5Bredacted%5D?{rest}"
+
+
 def test_it_takes_the_key_from_the_header():
     request, _ = passed("a=1", HTTP_API_KEY="k")
     assert key_of(request) == "k"

@@ -159,7 +159,8 @@ def overflows(page: Page) -> bool:
 
 def _console_fault(message: ConsoleMessage) -> list[str]:
     # Chromium and htmx report every request that failed; what the page makes of it is the test's business.
-    reports = ("Failed to load resource", "Response Status Error Code", "htmx:afterRequest", "htmx:sendError")
+    htmx_events = ("Response Status Error Code", "htmx:afterRequest", "htmx:sendError", "htmx:timeout")
+    reports = ("Failed to load resource", *htmx_events)
     if message.type != "error" or message.text.startswith(reports):
         return []
     with suppress(Error):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 from django.utils import timezone
 from playwright.sync_api import BrowserContext, Page, expect
 
@@ -18,6 +19,7 @@ from proving.deployment import deploy
 from queries import progress
 from queries.models import Batch, Block, HeaderField, Step, StepKind
 from tests.browser.conftest import NARROW, TIMEOUT, WIDE, axe_violations, overflows
+from tests.browser.wallet import Wallet
 from tests.explorer.batches import (
     HASH,
     a_batch,
@@ -59,6 +61,41 @@ def service(site: str, settings: Any, tmp_path: Path) -> Iterator[DevChain]:
 
 
 # --- With a worker and a chain ----------------------------------------------------------------------------------------
+
+
+def test_somebody_signs_in_copies_the_key_submits_with_it_and_watches_until_done(
+    service: DevChain, page: Page, context: BrowserContext, wallet: Wallet
+):
+    wallet.put_into(context)
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.goto("/dashboard")
+    page.get_by_role("button", name="Sign in with Test Wallet").click()
+    card = page.get_by_role("region", name="default", exact=True)
+    card.get_by_role("button", name="Copy").click()
+    expect(card.get_by_role("status")).to_have_text("Copied.")
+    key = page.evaluate("navigator.clipboard.readText()")
+
+    # A program elsewhere: it has the key, and no cookie of the browser.
+    answer = requests.post(
+        f"{page.evaluate('origin')}/submit-batch-query",
+        json=request(wallet.account.address, block=service.head()),
+        headers={"api-key": key},
+        timeout=10,
+    )
+    batch = answer.json()["internalId"]
+
+    page.get_by_role("link", name="Batches").click()
+    page.get_by_role("link", name=batch).click()
+    page.evaluate("window.neverReloaded = true")
+    status = page.locator(".headline .status")
+    expect(status).to_have_text("RECEIVED")
+    with a_worker():
+        expect(status).to_have_text("DONE", timeout=30_000)
+    expect(page.locator("li.COMPLETED")).to_have_count(4)
+    page.get_by_role("button", name="Read it from the chain now").click()
+    expect(page.locator(".reading")).to_contain_text("the registry answers as proven.")
+    assert page.evaluate("window.neverReloaded")
+    assert key not in page.content()
 
 
 def test_the_page_of_a_submitted_batch_reaches_done_without_reloading(service: DevChain, page: Page):
@@ -171,6 +208,54 @@ def test_a_server_that_fails_is_said(page: Page):
     expect(page.locator("#lost")).to_contain_text("This service answers with an error (503).")
 
 
+def test_a_server_that_hangs_is_said(page: Page):
+    batch = a_batch()
+    page.goto(path(batch))
+    assert page.evaluate("htmx.config.timeout") == 15_000
+    page.evaluate("htmx.config.timeout = 100")
+    page.route(re.compile("version="), lambda _route: None)  # never answered
+    poll_fast(page)
+    expect(page.locator("#lost")).to_contain_text("The connection to this service is lost.")
+    page.unroute_all()
+    expect(page.locator("#lost")).to_be_hidden(timeout=20_000)
+
+
+@pytest.mark.parametrize(
+    ("state", "fault", "sentence"),
+    [
+        ("DONE", "offline", "This service can't be reached. Check your connection, then try again."),
+        ("final", "offline", "This service can't be reached. Check your connection, then try again."),
+        ("final", "hangs", "This service can't be reached. Check your connection, then try again."),
+        ("final", "403", "This page has been open for too long. Reload it, then try again."),
+        ("final", "404", "The batch is no longer DONE. Reload the page."),
+        ("final", "502", "This service answered with error 502. Try again in a moment."),
+    ],
+)
+def test_a_chain_that_could_not_be_read_is_said(
+    page: Page, context: BrowserContext, state: str, fault: str, sentence: str
+):
+    beat()
+    batch = a_batch()
+    finish(batch)
+    if state == "final":
+        settle(batch)
+    page.goto(path(batch))
+    expect(page.locator("#live")).to_have_count(0 if state == "final" else 1)
+    if fault == "offline":
+        context.set_offline(True)
+    elif fault == "hangs":
+        page.evaluate("htmx.config.timeout = 100")
+        page.route(re.compile("/read$"), lambda _route: None)
+    else:
+        page.route(re.compile("/read$"), lambda route: route.fulfill(status=int(fault), body="no"))
+    page.get_by_role("button", name="Read it from the chain now").click()
+    expect(page.locator("#reading-1 .problem")).to_have_text(sentence)
+    context.set_offline(False)
+    page.unroute_all()
+    page.get_by_role("button", name="Read it from the chain now").click()
+    expect(page.locator("#reading-1")).to_contain_text("The chain could not be read.")
+
+
 def test_focus_scroll_open_details_and_what_was_typed_survive_a_refresh(page: Page):
     beat()
     batch = a_batch()
@@ -268,6 +353,19 @@ def test_copying_gives_the_whole_value_where_only_its_ends_are_shown(open_contex
     page.get_by_role("button", name="Copy the request").click()
     expect(page.get_by_text("Copied")).to_have_count(2)
     assert json.loads(page.evaluate("navigator.clipboard.readText()")) == request(ALICE, block=12)
+
+
+def test_an_account_is_copied_from_its_row(open_context: Callable[..., BrowserContext]):
+    context = open_context(viewport=NARROW, permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.goto(path(a_batch(*many_accounts(20))))
+    row = page.get_by_role("row").filter(has=page.get_by_role("link", name="7", exact=True))
+    shown = row.locator(".start")
+    assert shown.evaluate("element => element.scrollWidth > element.clientWidth")
+    row.get_by_role("button", name="Copy the account of query 7").click()
+    expect(row.get_by_text("Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == f"0x{7:040x}"
+    assert not overflows(page)
 
 
 def test_the_keyboard_alone_pauses_opens_and_copies(open_context: Callable[..., BrowserContext]):

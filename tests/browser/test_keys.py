@@ -31,6 +31,17 @@ def card(page: Page, name: str = "default"):
     return page.get_by_role("region", name=name, exact=True)
 
 
+def leave(page: Page, event: str) -> None:
+    """What a page hears when it is left (pagehide), or another one is looked at (visibilitychange)."""
+    page.evaluate(
+        """(event) => {
+            Object.defineProperty(document, "hidden", { get: () => true });
+            (event === "pagehide" ? window : document).dispatchEvent(new Event(event));
+        }""",
+        event,
+    )
+
+
 def works(secret: str) -> bool:
     """Whether the API takes the key: it then misses only the batch."""
     status = Client().get("/batch-query-status", {"batchQueryId": "x"}, headers={"api-key": secret}).status_code
@@ -73,14 +84,24 @@ def test_a_shown_key_is_hidden_when_the_page_is_left(page, key, event, shown_by)
     else:
         card(page).get_by_role("button", name="Show").click()
     expect(card(page)).to_contain_text(secret_of(key))
-    page.evaluate(
-        """(event) => {
-            Object.defineProperty(document, "hidden", { get: () => true });
-            (event === "pagehide" ? window : document).dispatchEvent(new Event(event));
-        }""",
-        event,
-    )
+    leave(page, event)
     assert secret_of(key) not in page.content()
+
+
+@pytest.mark.parametrize("event", ["pagehide", "visibilitychange"])
+def test_a_key_that_comes_after_the_page_was_left_is_not_shown(page, key, event):
+    page.goto("/dashboard")
+    answers = []
+    page.route("**/reveal", lambda route: answers.append(route))  # noqa: PLW0108 (Playwright marks what it is given)
+    with page.expect_request("**/reveal"):
+        card(page).get_by_role("button", name="Show").click()
+    leave(page, event)
+    answers[0].continue_()
+    expect(card(page).get_by_role("status")).to_have_text("Not shown, because the page was left meanwhile.")
+    assert secret_of(key) not in page.content()
+    card(page).get_by_role("button", name="Show").click()
+    answers[1].continue_()
+    expect(card(page).locator("[data-key]")).to_have_text(secret_of(key))
 
 
 def test_a_copied_key_is_in_the_clipboard_alone(page, context, key):

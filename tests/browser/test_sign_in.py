@@ -67,6 +67,12 @@ def test_several_wallets_are_listed_each_once(page, context, wallet):
     expect(page.locator(".wallet img")).to_have_count(1)  # No picture is fetched from another host.
 
 
+def test_a_wallet_s_name_is_cut_where_it_is_too_long_for_a_sentence(page, context, wallet):
+    wallet.put_into(context, name="\N{FOX FACE}" * 1000)
+    page.goto("/sign-in")
+    expect(page.locator(".wallet")).to_have_text("\N{FOX FACE}" * 60)
+
+
 def test_a_wallet_on_another_chain_signs_for_the_first_one_here_and_hears_so(page, context, wallet):
     wallet.put_into(context)
     wallet.chain_id = 7

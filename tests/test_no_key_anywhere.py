@@ -1,0 +1,109 @@
+"""No page of the service, whatever it is, holds a key that it was called with. One test walks all of its paths."""
+
+import logging
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.urls import URLPattern, URLResolver, get_resolver
+
+from accounts import keys
+from accounts.models import ApiKey, User
+from tests.explorer.batches import a_batch, finish
+from tests.service import chains_toml
+
+pytestmark = pytest.mark.django_db
+
+# The one place that answers with a key, to its owner's post.
+REVEALING = "dashboard/keys/<int:key_id>/reveal"
+
+
+def routes(resolver: URLResolver | None = None, before: str = "") -> Iterator[str]:
+    for pattern in (resolver or get_resolver("config.urls")).url_patterns:
+        route = before + str(pattern.pattern)
+        if isinstance(pattern, URLPattern):
+            yield route
+        else:
+            yield from routes(pattern, route)
+
+
+@pytest.fixture(params=[False, True], ids=["production", "debug"])
+def key(request, settings, tmp_path) -> ApiKey:
+    """Alice's, of a batch that is DONE. Her chain's node is down: nothing listens on port 1."""
+    settings.DEBUG, settings.PUBLIC_BATCH_LIST = request.param, True
+    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
+    finish(a_batch())
+    return ApiKey.objects.get()
+
+
+def filled(route: str, key: ApiKey) -> str:
+    values = {"<internal_id>": key.batches.get().pk, "<int:number>": "1", "<int:key_id>": str(key.pk)}
+    for name, value in values.items():
+        route = route.replace(name, value)
+    assert "<" not in route, "say here what the path's new part may be"
+    return f"/{route}"
+
+
+def secret_of(key: ApiKey) -> str:
+    secret = keys.reveal(key)
+    assert secret is not None
+    return secret
+
+
+def client_of(user: User | None) -> Client:
+    client = Client(raise_request_exception=False)
+    if user:
+        client.force_login(user)
+    return client
+
+
+@pytest.mark.parametrize("route", [*sorted(set(routes())), "nowhere"])
+def test_no_page_and_no_log_line_holds_the_key_that_it_was_called_with(key, route, caplog):
+    caplog.set_level(logging.DEBUG)
+    path, secret = filled(route, key), secret_of(key)
+    names = ["q", "account", "from", "slots", "status", "chain", "before", "after", "next", "name", "version", "a"]
+    pasted = dict.fromkeys(names, f" {secret}") | {"next": f"/explorer?q={secret}"}
+    calls = [
+        {"query_params": {"a": "1", "apiKey": secret}},
+        {"headers": {"api-key": secret}},
+        {"headers": {"referer": f"http://testserver/explorer?q={secret}&apiKey={secret}"}},
+        {"query_params": pasted},
+        {"query_params": {"next": f"/explorer?apiKey={secret}"}, "headers": {"hx-request": "true"}},
+    ]
+    for user in (None, key.user):
+        for call in calls:
+            methods = ["get"] if user and route == REVEALING else ["get", "post"]
+            for method in methods:
+                answer = getattr(client_of(user), method)(path, **call)
+                assert secret not in f"{answer.headers} {answer.cookies} {answer.text}", (user, call, method)
+        if route != REVEALING or user is None:
+            form = pasted | {"address": secret, "chainId": "31337", "theme": "dark", "overlap": secret}
+            answer = client_of(user).post(path, form)
+            assert secret not in f"{answer.headers} {answer.cookies} {answer.text}", (user, "form")
+    assert secret not in caplog.text
+    assert secret not in "".join(connection.connection.iterdump())
+
+
+@pytest.mark.parametrize("route", sorted(route for route in set(routes()) if "<internal_id>" in route))
+def test_no_page_holds_a_key_that_was_pasted_for_an_identifier(key, route, caplog):
+    secret = secret_of(key)
+    path = filled(route.replace("<internal_id>", quote(secret)), key)
+    answer = client_of(key.user).get(path)
+    assert answer.status_code in {404, 405}
+    assert secret not in f"{answer.headers} {answer.text}"
+    assert secret not in caplog.text
+
+
+def test_the_one_page_that_answers_with_a_key_does_so_to_its_owner_alone(key):
+    assert REVEALING in routes()
+    path = filled(REVEALING, key)
+    assert secret_of(key) in client_of(key.user).post(path).text
+    assert secret_of(key) not in client_of(None).post(path).text
+
+
+def test_a_search_for_a_key_goes_on_without_it(key):
+    text = client_of(key.user).get("/explorer", {"q": secret_of(key)}).text
+    assert 'value="bqs_[redacted]"' in text
+    assert 'value="/explorer?q=bqs_%5Bredacted%5D"' in text

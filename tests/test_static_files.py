@@ -1,0 +1,25 @@
+"""Static files as `manage.py collectstatic` stores them for production."""
+
+import re
+
+from django.contrib.staticfiles.storage import staticfiles_storage
+from django.core.management import call_command
+
+from chains.devchain import PROJECT
+from config import settings as project
+
+
+def test_a_script_imports_another_by_the_name_that_pages_load_it_by(settings, tmp_path):
+    settings.STATIC_ROOT, settings.STORAGES = str(tmp_path), project.STORAGES
+    call_command("collectstatic", "--no-input", "--ignore=ninja", verbosity=0)
+
+    def stored(script: str) -> str:
+        return staticfiles_storage.url(f"js/{script}").rpartition("/")[2]
+
+    def imports(text: str) -> list[str]:
+        return re.findall(r"""^import\b[^;]*["']\./(.*)["']""", text, re.MULTILINE)
+
+    plain = {path.name: imports(path.read_text()) for path in (PROJECT / "static/js").glob("*.js")}
+    assert plain["live.js"] == ["times.js"] != [stored("times.js")]
+    for script, names in plain.items():
+        assert imports((tmp_path / "js" / stored(script)).read_text()) == [stored(name) for name in names]
