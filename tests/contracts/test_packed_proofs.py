@@ -9,7 +9,7 @@ from eth_utils.abi import function_abi_to_4byte_selector
 from eth_utils.crypto import keccak
 
 from chains import packed
-from chains.packed import AccountToProve, encode
+from chains.packed import AccountToProve, decoder, encode
 from contracts import load_artifact
 from tests.contracts import fuzz, tries
 from tests.contracts.deployed import Deployed, Reverted
@@ -97,14 +97,14 @@ def test_a_small_share_of_the_fuzzing_finds_nothing(chain):
 
 def test_random_states_have_every_form_of_node_and_of_absence(monkeypatch):
     operations: set[int] = set()
-    byte = packed._Reader.byte
+    byte = decoder._Reader.byte
 
-    def recording(reader: packed._Reader) -> int:
+    def recording(reader: decoder._Reader) -> int:
         value = byte(reader)
         operations.add(value)
         return value
 
-    monkeypatch.setattr(packed._Reader, "byte", recording)
+    monkeypatch.setattr(decoder._Reader, "byte", recording)
     chance = random.Random(3)
     for number in range(150):
         world = random_world(chance, number, chance.choice([1, 2, 3, 20]))
@@ -160,9 +160,9 @@ def test_no_other_value_of_any_control_byte_verifies(registry, trust, harness, m
     proof = encode(BLOCK, root, accounts)
     places: set[int] = set()
     operations: set[int] = set()
-    take = packed._Reader.take
+    take = decoder._Reader.take
 
-    def recording(reader: packed._Reader, size: int) -> bytes:
+    def recording(reader: decoder._Reader, size: int) -> bytes:
         # All but hashes: operations, masks, depths, sizes, numbers, addresses, paths.
         if size != 32:
             places.update(range(reader.cursor, reader.cursor + size))
@@ -170,7 +170,7 @@ def test_no_other_value_of_any_control_byte_verifies(registry, trust, harness, m
             operations.add(reader.cursor)
         return take(reader, size)
 
-    monkeypatch.setattr(packed._Reader, "take", recording)
+    monkeypatch.setattr(decoder._Reader, "take", recording)
     packed.decode(proof, block_hash=lambda _: None, state_root=lambda _: root)
     assert len(places) > 100
     assert len(operations) == 2
@@ -195,13 +195,13 @@ def test_no_operation_left_out_or_sent_twice_verifies(registry, trust, harness, 
     trust(root)
     proof = encode(BLOCK, root, accounts)
     starts: list[int] = []
-    byte = packed._Reader.byte
+    byte = decoder._Reader.byte
 
-    def recording(reader: packed._Reader) -> int:
+    def recording(reader: decoder._Reader) -> int:
         starts.append(reader.cursor)
         return byte(reader)
 
-    monkeypatch.setattr(packed._Reader, "byte", recording)
+    monkeypatch.setattr(decoder._Reader, "byte", recording)
     packed.decode(proof, block_hash=lambda _: None, state_root=lambda _: root)
     pieces = [(start, end) for start in starts for end in [*starts, len(proof)] if end > start > 1]
     spoilt = [proof[:start] + proof[end:] for start, end in pieces]

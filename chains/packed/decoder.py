@@ -1,365 +1,51 @@
-"""The packed calldata of the facts registry, both ways (contracts/FORMAT.md): `encode` builds it out of trie nodes,
-`decode` verifies it as the contract does, and tells which facts it proves.
+"""Verifies packed calldata as the contract does, and tells which facts it proves."""
 
-One set of facts has one byte string. A byte string that `decode` takes is therefore the one that `encode` makes.
-"""
-
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NoReturn
 
 import rlp
 from eth_utils.crypto import keccak
 
-from chains.encoding import Item, decode_rlp
+from chains.encoding import Item
+from chains.packed.layout import (
+    ABSENT_ACCOUNT,
+    ABSENT_CLOSES_STORAGE,
+    ACCOUNT,
+    AT_ACCOUNT,
+    AT_EMPTY,
+    AT_EXTENSION,
+    AT_LEAF,
+    AT_SAME,
+    CLOSES_STORAGE,
+    CODE_HASH,
+    CODE_HASH_FOLLOWS,
+    EMBEDDED,
+    EXTENSION,
+    HASH_BYTES,
+    HASHED_HEADER_FIELDS,
+    HEADER_ALONE,
+    HEADER_FACTS,
+    HEADER_PARITY,
+    IMPLIED_HEADER_FIELDS,
+    MAX_DEPTH,
+    NIBBLES,
+    NONCE_AND_BALANCE,
+    OPEN_STORAGE,
+    SLOT,
+    SPARSE,
+    STORAGE_ROOT,
+    STORAGE_ROOT_FOLLOWS,
+    STORE_CODE_HASH,
+    STORE_NONCE_AND_BALANCE,
+    STORE_STORAGE_ROOT,
+    ZERO_SLOT,
+    AccountFacts,
+    InvalidPacked,
+    PackedFacts,
+    shortest,
+)
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
-
-# What to store of an account, as a mask of 1 << AccountField of the contract.
-NONCE_AND_BALANCE = 0b0011
-STORAGE_ROOT = 0b0100
-CODE_HASH = 0b1000
-
-# Places in the header's RLP whose facts are the keccak-256 of their bytes: LOGS_BLOOM and EXTRA_DATA.
-HASHED_HEADER_FIELDS = frozenset({6, 12})
-# STATE_ROOT and BLOCK_NUMBER can be read of every accumulated header, so they are never asked for.
-IMPLIED_HEADER_FIELDS = frozenset({3, 8})
-HEADER_FIELDS = 31
-
-_NIBBLES = 64
-# Two keys that agree in 63 nibbles of their hashes would have to be searched for in 2^126 steps.
-_MAX_DEPTH = 62
-_BRANCH = 17
-_HASH_BYTES = 32
-
-# Operations; the low bits of most tell more.
-_FULL, _SPARSE, _EMBEDDED = 0x00, 0x10, 0x20
-_OPEN_STORAGE, _HEADER_FACTS, _ZERO_SLOT, _EXTENSION, _HEADER_ALONE = 0x30, 0x31, 0x32, 0x36, 0x37
-_SLOT, _ABSENT_ACCOUNT, _ACCOUNT = 0x40, 0x70, 0x80
-# How a key is absent.
-_AT_EMPTY, _AT_EXTENSION, _AT_SAME, _AT_LEAF, _AT_ACCOUNT = 0, 1, 2, 3, 4
-_ABSENT_CLOSES_STORAGE = 0x08
-# Bits of an account's operation. The lowest makes their number even.
-_STORE_NONCE_AND_BALANCE, _STORE_STORAGE_ROOT, _STORE_CODE_HASH, _CLOSES_STORAGE = 0x40, 0x20, 0x10, 0x08
-# One bit up in an account's operation.
-_STORAGE_ROOT_FOLLOWS, _CODE_HASH_FOLLOWS = 0x02, 0x01
-_HEADER_PARITY = 1 << 31
-
-
-class InvalidPacked(ValueError):
-    """The calldata is not the one encoding of facts about a trusted block; the message is one sentence."""
-
-
-class CannotPack(ValueError):
-    """The nodes don't prove what is to be packed, or the facts make no sense; the message is one sentence."""
-
-
-@dataclass(frozen=True)
-class AccountToProve:
-    """An account, what to store of it, and the nodes that prove it, as `eth_getProof` answers them.
-
-    `fields` is a mask of NONCE_AND_BALANCE, STORAGE_ROOT and CODE_HASH, and does not matter for an account that does
-    not exist. It may be zero where there are slots. `slots` holds the proof's nodes of each storage slot.
-    """
-
-    address: bytes  # 20 bytes
-    fields: int
-    nodes: Sequence[bytes]
-    slots: Mapping[int, Sequence[bytes]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class AccountFacts:
-    """What was proven of an account. Of one that does not exist: zeros, and the empty trie's root."""
-
-    exists: bool
-    fields: int  # as in AccountToProve; zero for an account that does not exist, whose facts come all at once
-    nonce: int
-    balance: int  # wei
-    storage_root: bytes
-    code_hash: bytes
-    slots: Mapping[int, int]
-
-
-@dataclass(frozen=True)
-class PackedFacts:
-    """What packed calldata proves of one block."""
-
-    block_number: int
-    state_root: bytes
-    header: bytes | None  # its RLP, if it was sent
-    header_fields: Mapping[int, bytes]  # the words to store, by place
-    accounts: Mapping[bytes, AccountFacts]  # by address
-
-
-# --- Encoding ---------------------------------------------------------------------------------------------------------
-
-
-def encode(
-    block: bytes | int,
-    state_root: bytes,
-    accounts: Iterable[AccountToProve] = (),
-    *,
-    header_fields: Iterable[int] = (),
-) -> bytes:
-    """The packed calldata that proves the accounts, in whatever order they come, at one block.
-
-    `block` is the RLP of its header, or its number where the registry has accumulated that header before; then there
-    must be an account. `state_root` (32 bytes) is the block's. `header_fields` are places in the header's RLP.
-
-    Raises `CannotPack`. It refuses what is inconsistent, but does not replace verification before.
-    """
-    wanted: dict[bytes, AccountToProve] = {}
-    for account in accounts:
-        if wanted.setdefault(keccak(account.address), account) is not account:
-            raise CannotPack(f"The account 0x{account.address.hex()} is there twice.")
-    operations = _state_operations(state_root, wanted) if wanted else b""
-    if isinstance(block, int):
-        if header_fields:
-            raise CannotPack("Fields of a header can only be stored together with the header.")
-        if not operations:
-            raise CannotPack("There is nothing to prove.")
-        return _number(block) + operations
-    return block + _header_operation(header_fields) + (operations or bytes([_HEADER_ALONE]))
-
-
-def _number(block: int) -> bytes:
-    if not 0 <= block < 2**64:
-        raise CannotPack("A block number has at most 64 bits.")
-    digits = _shortest(block) or b"\0"
-    return bytes([len(digits)]) + digits
-
-
-def _header_operation(places: Iterable[int]) -> bytes:
-    mask = 0
-    for place in places:
-        if not 0 <= place < HEADER_FIELDS:
-            raise CannotPack(f"A header has no field {place}.")
-        if place not in IMPLIED_HEADER_FIELDS:
-            mask |= 1 << place
-    if mask.bit_count() % 2:
-        mask |= _HEADER_PARITY
-    return bytes([_HEADER_FACTS]) + mask.to_bytes(4) if mask else b""
-
-
-def _state_operations(state_root: bytes, wanted: Mapping[bytes, AccountToProve]) -> bytes:
-    subtrees = _Encoder(node for account in wanted.values() for node in account.nodes)
-
-    def present(key: bytes, depth: int, value: bytes) -> bytes:
-        account = wanted[key]
-        if len(account.address) != 20:  # noqa: PLR2004 - an address has 20 bytes.
-            raise CannotPack("An address has 20 bytes.")
-        head, flags, integers, roots, storage_root = _account_parts(value, depth)
-        store = 0
-        for mask, flag in (
-            (NONCE_AND_BALANCE, _STORE_NONCE_AND_BALANCE),
-            (STORAGE_ROOT, _STORE_STORAGE_ROOT),
-            (CODE_HASH, _STORE_CODE_HASH),
-        ):
-            store |= flag if account.fields & mask else 0
-        if not account.slots:
-            if not store:
-                raise CannotPack(f"Nothing of account 0x{account.address.hex()} is to be stored.")
-            return _account_operation(store | flags << 1) + head + account.address + integers + roots
-        flags &= _CODE_HASH_FOLLOWS
-        code_hash = roots[-_HASH_BYTES:] if flags else b""
-        opened = _open_storage(account, storage_root)
-        return opened + _account_operation(store | _CLOSES_STORAGE | flags << 1) + head + integers + code_hash
-
-    def absent(key: bytes, how: int, after: Callable[[bytes], bytes]) -> bytes:
-        account = wanted[key]
-        if account.slots:
-            opened = _open_storage(account, EMPTY_TRIE_ROOT)
-            return opened + bytes([_ABSENT_ACCOUNT | _ABSENT_CLOSES_STORAGE | how]) + after(b"")
-        return bytes([_ABSENT_ACCOUNT | how]) + after(account.address)
-
-    def absent_at_leaf(key: bytes, depth: int, suffix: str, value: bytes) -> bytes:
-        head, flags, integers, roots, _ = _account_parts(value, depth)
-        return absent(key, _AT_ACCOUNT | flags, lambda name: name + head + _packed_path(suffix) + integers + roots)
-
-    def absent_elsewhere(key: bytes, how: int, where: bytes) -> bytes:
-        return absent(key, how, lambda name: name + where)
-
-    return subtrees.trie(state_root, sorted(wanted), _Leaves(present, absent_at_leaf, absent_elsewhere))
-
-
-def _account_operation(bits: int) -> bytes:
-    return bytes([_ACCOUNT | bits | bits.bit_count() % 2])
-
-
-def _open_storage(account: AccountToProve, storage_root: bytes) -> bytes:
-    wanted = {keccak(slot.to_bytes(32)): slot for slot in account.slots}
-    subtrees = _Encoder(node for nodes in account.slots.values() for node in nodes)
-
-    def name(key: bytes) -> bytes:
-        digits = _shortest(wanted[key])
-        return bytes([len(digits)]) + digits
-
-    def present(key: bytes, depth: int, value: bytes) -> bytes:
-        size, *digits = name(key)
-        return bytes([_SLOT | size, *digits, depth]) + _slot_part(value)
-
-    def absent_at_leaf(key: bytes, depth: int, suffix: str, value: bytes) -> bytes:
-        where = bytes([depth]) + _packed_path(suffix) + _slot_part(value)
-        return absent_elsewhere(key, _AT_LEAF, where)
-
-    def absent_elsewhere(key: bytes, how: int, where: bytes) -> bytes:
-        return bytes([_ZERO_SLOT + how]) + name(key) + where
-
-    operations = subtrees.trie(storage_root, sorted(wanted), _Leaves(present, absent_at_leaf, absent_elsewhere))
-    return bytes([_OPEN_STORAGE]) + account.address + operations
-
-
-@dataclass(frozen=True)
-class _Leaves:
-    """How the keys of a trie are written, which is where state and storage differ."""
-
-    present: Callable[[bytes, int, bytes], bytes]  # key, depth, value
-    absent_at_leaf: Callable[[bytes, int, str, bytes], bytes]  # key, depth, the other leaf's path and value
-    absent_elsewhere: Callable[[bytes, int, bytes], bytes]  # key, how, and where
-
-
-class _Encoder:
-    """Writes a trie's nodes in the order in which a stack of subtrees needs them, children before parents."""
-
-    def __init__(self, nodes: Iterable[bytes]) -> None:
-        self._nodes = {keccak(node): node for node in set(nodes)}
-
-    def trie(self, root: bytes, keys: Sequence[bytes], leaves: _Leaves) -> bytes:
-        out = bytearray()
-        if root == EMPTY_TRIE_ROOT:
-            self._subtree(b"", 0, keys, leaves, out)
-        else:
-            self._subtree(root, 0, keys, leaves, out)
-        return bytes(out)
-
-    def _node(self, reference: Item) -> Sequence[Item]:
-        if not isinstance(reference, bytes):
-            return reference
-        encoded = self._nodes.get(reference)
-        if encoded is None:
-            raise CannotPack("A node of the proof is missing.")
-        try:
-            node = decode_rlp(encoded)
-        except ValueError as error:
-            raise CannotPack(f"A node of the proof is {error}.") from None
-        if isinstance(node, bytes):
-            raise CannotPack("A node of the proof is no list.")
-        return node
-
-    def _subtree(self, reference: Item, depth: int, keys: Sequence[bytes], leaves: _Leaves, out: bytearray) -> None:
-        """Write what proves `keys`, rising and at least one, which all lead to this node."""
-        first, *others = keys
-        same = [(key, _AT_SAME, b"") for key in others]
-        if reference == b"":
-            out += leaves.absent_elsewhere(first, _AT_EMPTY, bytes([_depth(depth)]))
-        else:
-            node = self._node(reference)
-            if len(node) == _BRANCH:
-                self._branch(node, depth, keys, leaves, out)
-                return
-            path, is_leaf = _read_path(node)
-            reach = depth + len(path)
-            inside = [key for key in keys if key.hex()[depth:reach] == path]
-            outside = [key for key in keys if key not in inside]
-            same = [(key, _AT_SAME, b"") for key in outside]
-            if is_leaf:
-                value = node[1]
-                if not isinstance(value, bytes):
-                    raise CannotPack("A leaf of the proof has no value.")
-                if inside:
-                    out += leaves.present(inside[0], _depth(depth), value)
-                else:
-                    out += leaves.absent_at_leaf(first, _depth(depth), path, value)
-                    del same[0]
-            elif inside:
-                self._subtree(node[1], _depth(reach), inside, leaves, out)
-                out += bytes([_EXTENSION, len(path)])
-            else:
-                child = node[1]
-                if not isinstance(child, bytes):
-                    raise CannotPack("An extension of the proof leads to a node of less than 32 bytes.")
-                where = bytes([depth, len(path)]) + _packed_path(path) + child
-                _depth(reach)
-                out += leaves.absent_elsewhere(first, _AT_EXTENSION, where)
-                del same[0]
-        for key, how, where in same:
-            out += leaves.absent_elsewhere(key, how, where)
-
-    def _branch(self, node: Sequence[Item], depth: int, keys: Sequence[bytes], leaves: _Leaves, out: bytearray) -> None:
-        below: dict[int, list[bytes]] = {}
-        for key in keys:
-            below.setdefault(int(key.hex()[depth], 16), []).append(key)
-        for place, inside in below.items():
-            self._subtree(node[place], _depth(depth + 1), inside, leaves, out)
-        siblings = [(place, node[place]) for place in range(16) if place not in below]
-        absent = sum(1 << place for place, sibling in siblings if sibling == b"")
-        embedded = sum(1 << place for place, sibling in siblings if not isinstance(sibling, bytes))
-        count = len(below) - 1
-        if embedded:
-            out += bytes([_EMBEDDED | count]) + absent.to_bytes(2) + embedded.to_bytes(2)
-        elif absent:
-            out += bytes([_SPARSE | count]) + absent.to_bytes(2)
-        else:
-            out.append(_FULL | count)
-        for _, sibling in siblings:
-            out += sibling if isinstance(sibling, bytes) else rlp.encode(sibling)
-
-
-def _depth(depth: int) -> int:
-    if depth > _MAX_DEPTH:
-        raise CannotPack(f"A node of the proof is below depth {_MAX_DEPTH}.")
-    return depth
-
-
-def _read_path(node: Sequence[Item]) -> tuple[str, bool]:
-    digits = node[0].hex() if isinstance(node[0], bytes) and len(node) == 2 else ""  # noqa: PLR2004 - path and value.
-    flag = int(digits[:1] or "f", 16)
-    if flag > 3:  # noqa: PLR2004 - two flags of hex-prefix encoding.
-        raise CannotPack("A node of the proof is neither branch, extension nor leaf.")
-    return digits[1 if flag & 1 else 2 :], flag > 1
-
-
-def _account_parts(value: bytes, depth: int) -> tuple[bytes, int, bytes, bytes, bytes]:
-    """Of an account's leaf: head, flags, nonce and balance, what follows them, and the storage root."""
-    try:
-        nonce, balance, storage_root, code_hash = decode_rlp(value)
-    except ValueError:
-        raise CannotPack("A leaf of the proof is no account.") from None
-    if not (
-        isinstance(nonce, bytes)
-        and isinstance(balance, bytes)
-        and isinstance(storage_root, bytes)
-        and isinstance(code_hash, bytes)
-    ):
-        raise CannotPack("A leaf of the proof is no account.")
-    head = (depth << 10 | len(nonce) << 6 | len(balance)).to_bytes(2)
-    flags, roots = 0, b""
-    if storage_root != EMPTY_TRIE_ROOT:
-        flags, roots = _STORAGE_ROOT_FOLLOWS, storage_root
-    if code_hash != EMPTY_CODE_HASH:
-        flags, roots = flags | _CODE_HASH_FOLLOWS, roots + code_hash
-    return head, flags, nonce + balance, roots, storage_root
-
-
-def _slot_part(value: bytes) -> bytes:
-    try:
-        digits = decode_rlp(value)
-    except ValueError:
-        raise CannotPack("A leaf of the proof is no storage slot.") from None
-    if not isinstance(digits, bytes):
-        raise CannotPack("A leaf of the proof is no storage slot.")
-    return bytes([len(digits)]) + digits
-
-
-def _packed_path(digits: str) -> bytes:
-    return bytes.fromhex(digits if len(digits) % 2 == 0 else "0" + digits)
-
-
-def _shortest(number: int) -> bytes:
-    return number.to_bytes((number.bit_length() + 7) // 8)
-
-
-# --- Decoding ---------------------------------------------------------------------------------------------------------
 
 
 def decode(
@@ -391,10 +77,10 @@ def decode(
         known = state_root(number)
         if known is not None and any(known) and known != root:
             raise InvalidPacked(f"Block {number} was accumulated with another state root.")
-        if reader.peek() == _HEADER_FACTS:
+        if reader.peek() == HEADER_FACTS:
             reader.byte()
             fields = _read_header_fields(header, reader.integer(4))
-        if calldata[reader.cursor :] == bytes([_HEADER_ALONE]):
+        if calldata[reader.cursor :] == bytes([HEADER_ALONE]):
             return PackedFacts(number, root, header, fields, {})
     accounts = _Decoder(reader)
     accounts.run()
@@ -499,7 +185,7 @@ def _read_header(reader: _Reader) -> tuple[bytes, int, bytes]:
 
 def _read_header_fields(header: bytes, mask: int) -> dict[int, bytes]:
     even = mask.bit_count() % 2 == 0
-    mask &= ~_HEADER_PARITY
+    mask &= ~HEADER_PARITY
     if not even or mask == 0 or any(mask >> place & 1 for place in IMPLIED_HEADER_FIELDS):
         raise InvalidPacked("Header fields are asked for that are none, or that need no asking.")
     words = {}
@@ -508,7 +194,7 @@ def _read_header_fields(header: bytes, mask: int) -> dict[int, bytes]:
             continue
         if place in HASHED_HEADER_FIELDS:
             words[place] = keccak(content)
-        elif len(content) > _HASH_BYTES:
+        elif len(content) > HASH_BYTES:
             raise InvalidPacked(f"Field {place} of the header does not fit a word.")
         else:
             words[place] = content.rjust(32, b"\0")
@@ -537,12 +223,12 @@ class _Subtree:
 
 
 def _prefix(key: int, depth: int) -> int:
-    return key >> 4 * (_NIBBLES - depth)
+    return key >> 4 * (NIBBLES - depth)
 
 
 def _reference(node: Item) -> bytes:
     encoded: bytes = rlp.encode(node)
-    return encoded if len(encoded) < _HASH_BYTES else b"\xa0" + keccak(encoded)
+    return encoded if len(encoded) < HASH_BYTES else b"\xa0" + keccak(encoded)
 
 
 def _root(stack: list[_Subtree]) -> bytes:
@@ -579,20 +265,20 @@ class _Decoder:
     def run(self) -> None:
         while not self._reader.at_end():
             op = self._reader.byte()
-            if op < _OPEN_STORAGE:
+            if op < OPEN_STORAGE:
                 self._branch(op)
-            elif op == _OPEN_STORAGE:
+            elif op == OPEN_STORAGE:
                 self._open_storage()
-            elif op == _EXTENSION:
+            elif op == EXTENSION:
                 self._extension(self._reader.byte())
-            elif op >= _ABSENT_ACCOUNT:
+            elif op >= ABSENT_ACCOUNT:
                 self._any_account(op)
             elif self._storage is None:
                 raise InvalidPacked("There is no such operation outside of a storage.")
-            elif op >= _SLOT:
-                self._slot(op - _SLOT)
+            elif op >= SLOT:
+                self._slot(op - SLOT)
             else:
-                self._zero_slot(op - _ZERO_SLOT)
+                self._zero_slot(op - ZERO_SLOT)
         if self._storage is not None:
             raise InvalidPacked("A storage stays open.")
 
@@ -616,9 +302,9 @@ class _Decoder:
 
     def _branch(self, op: int) -> None:
         count = (op & 0x0F) + 1
-        absent = self._reader.integer(2) if op >= _SPARSE else 0
-        embedded = self._reader.integer(2) if op >= _EMBEDDED else 0
-        if (op >= _EMBEDDED and not embedded) or (_SPARSE <= op < _EMBEDDED and not absent):
+        absent = self._reader.integer(2) if op >= SPARSE else 0
+        embedded = self._reader.integer(2) if op >= EMBEDDED else 0
+        if (op >= EMBEDDED and not embedded) or (SPARSE <= op < EMBEDDED and not absent):
             raise InvalidPacked("A branch is written in a longer form than it needs.")
         children = self._children(count)
         mine = sum(1 << place for place in children)
@@ -633,7 +319,7 @@ class _Decoder:
             elif embedded >> place & 1:
                 payload += self._embedded_child()
             else:
-                payload += b"\xa0" + self._reader.take(_HASH_BYTES)
+                payload += b"\xa0" + self._reader.take(HASH_BYTES)
         top = self._stack[-1]
         self._stack[-count:] = [_Subtree(_listed(payload + b"\x80"), top.key, top.depth - 1)]
 
@@ -666,36 +352,36 @@ class _Decoder:
         self._stack[-1] = _Subtree(above, top.key, top.depth - length, top.depth)
 
     def _push_leaf(self, key: int, depth: int, value: bytes) -> _Subtree:
-        if depth > _MAX_DEPTH:
+        if depth > MAX_DEPTH:
             raise InvalidPacked("A leaf is deeper than any is.")
         path = _hex_prefix(f"{key:064x}"[depth:], leaf=True)
-        self._stack.append(_Subtree(_reference([path, value]), key, depth, _NIBBLES))
+        self._stack.append(_Subtree(_reference([path, value]), key, depth, NIBBLES))
         return self._stack[-1]
 
     def _other_key(self, key: int, depth: int, length: int) -> int:
         """A key that leaves `key` at `depth`."""
         path = self._reader.integer((length + 1) // 2)
-        if depth + length > _NIBBLES or path >> 4 * length:
+        if depth + length > NIBBLES or path >> 4 * length:
             raise InvalidPacked("A path has a nibble too many.")
-        return (_prefix(key, depth) << 4 * length | path) << 4 * (_NIBBLES - depth - length)
+        return (_prefix(key, depth) << 4 * length | path) << 4 * (NIBBLES - depth - length)
 
     def _absent_key(self, how: int, key: int) -> None:
-        if how == _AT_SAME:
+        if how == AT_SAME:
             if not self._stack:
                 raise InvalidPacked("A key is said to be absent where there is nothing.")
             self._stack[-1].attach(key)
             return
         depth = self._reader.byte()
-        if how == _AT_EMPTY:
-            if depth > _MAX_DEPTH:
+        if how == AT_EMPTY:
+            if depth > MAX_DEPTH:
                 raise InvalidPacked("An empty place is deeper than any is.")
-            self._stack.append(_Subtree(b"\x80", key, depth, _NIBBLES, key))
-        elif how == _AT_EXTENSION:
+            self._stack.append(_Subtree(b"\x80", key, depth, NIBBLES, key))
+        elif how == AT_EXTENSION:
             length = self._reader.byte()
-            if not length or depth + length > _MAX_DEPTH:
+            if not length or depth + length > MAX_DEPTH:
                 raise InvalidPacked("An extension is empty, or deeper than any is.")
             other = self._other_key(key, depth, length)
-            self._stack.append(_Subtree(b"\xa0" + self._reader.take(_HASH_BYTES), other, depth + length))
+            self._stack.append(_Subtree(b"\xa0" + self._reader.take(HASH_BYTES), other, depth + length))
             self._extension(length)
             self._stack[-1].attach(key)
         else:
@@ -704,11 +390,11 @@ class _Decoder:
     # --- Accounts -----------------------------------------------------------------------------------------------------
 
     def _any_account(self, op: int) -> None:
-        closes = op & (_CLOSES_STORAGE if op >= _ACCOUNT else _ABSENT_CLOSES_STORAGE)
+        closes = op & (CLOSES_STORAGE if op >= ACCOUNT else ABSENT_CLOSES_STORAGE)
         storage_root = self._close_storage() if closes else None
         if self._storage is not None:
             raise InvalidPacked("An account comes before the open storage is closed.")
-        if op >= _ACCOUNT:
+        if op >= ACCOUNT:
             self._account(op, storage_root)
         else:
             self._absent_account(op, storage_root)
@@ -719,18 +405,18 @@ class _Decoder:
         head, follows = self._reader.integer(2), op >> 1 & 3
         if storage_root is None:
             address, slots = self._reader.take(20), {}
-            if op < _ACCOUNT | _STORE_CODE_HASH:
+            if op < ACCOUNT | STORE_CODE_HASH:
                 raise InvalidPacked("Nothing of an account is to be stored.")
         else:
             address, slots = self._owner, self._slots
-            if follows & _STORAGE_ROOT_FOLLOWS:
+            if follows & STORAGE_ROOT_FOLLOWS:
                 raise InvalidPacked("A storage root comes twice.")
         nonce, balance, storage_root, code_hash = self._account_body(follows, head, storage_root)
         key = int.from_bytes(keccak(address))
         self._push_leaf(key, head >> 10, rlp.encode([nonce, balance, storage_root, code_hash]))
-        fields = NONCE_AND_BALANCE if op & _STORE_NONCE_AND_BALANCE else 0
-        fields |= STORAGE_ROOT if op & _STORE_STORAGE_ROOT else 0
-        fields |= CODE_HASH if op & _STORE_CODE_HASH else 0
+        fields = NONCE_AND_BALANCE if op & STORE_NONCE_AND_BALANCE else 0
+        fields |= STORAGE_ROOT if op & STORE_STORAGE_ROOT else 0
+        fields |= CODE_HASH if op & STORE_CODE_HASH else 0
         self.facts[address] = AccountFacts(
             exists=True,
             fields=fields,
@@ -749,10 +435,10 @@ class _Decoder:
             if storage_root != EMPTY_TRIE_ROOT:
                 raise InvalidPacked("An account that does not exist has no storage.")
         key, how = int.from_bytes(keccak(address)), op & 7
-        if how >= _AT_ACCOUNT:
+        if how >= AT_ACCOUNT:
             head = self._reader.integer(2)
             depth = head >> 10
-            other = self._other_key(key, depth, _NIBBLES - depth)
+            other = self._other_key(key, depth, NIBBLES - depth)
             leaf = self._push_leaf(other, depth, rlp.encode(self._account_body(op & 3, head, None)))
             leaf.attach(key)
         else:
@@ -765,14 +451,14 @@ class _Decoder:
         nonce = self._reader.shortest(head >> 6 & 0x0F, 8)
         balance = self._reader.shortest(head & 0x3F)
         code_hash = EMPTY_CODE_HASH
-        if follows & _STORAGE_ROOT_FOLLOWS:
+        if follows & STORAGE_ROOT_FOLLOWS:
             storage_root = self._hash_but(EMPTY_TRIE_ROOT)
-        if follows & _CODE_HASH_FOLLOWS:
+        if follows & CODE_HASH_FOLLOWS:
             code_hash = self._hash_but(EMPTY_CODE_HASH)
         return nonce, balance, storage_root or EMPTY_TRIE_ROOT, code_hash
 
     def _hash_but(self, implied: bytes) -> bytes:
-        digest = self._reader.take(_HASH_BYTES)
+        digest = self._reader.take(HASH_BYTES)
         if digest == implied or not any(digest):
             raise InvalidPacked("A hash is zero, or would not have to be sent.")
         return digest
@@ -789,11 +475,11 @@ class _Decoder:
     def _zero_slot(self, how: int) -> None:
         slot = int.from_bytes(self._reader.shortest(self._reader.byte()))
         key = _slot_key(slot)
-        if how == _AT_LEAF:
+        if how == AT_LEAF:
             depth = self._reader.byte()
-            if depth > _MAX_DEPTH:
+            if depth > MAX_DEPTH:
                 raise InvalidPacked("A leaf is deeper than any is.")
-            other = self._other_key(key, depth, _NIBBLES - depth)
+            other = self._other_key(key, depth, NIBBLES - depth)
             self._push_leaf(other, depth, rlp.encode(self._value())).attach(key)
         else:
             self._absent_key(how, key)
@@ -816,6 +502,6 @@ def _listed(payload: bytes) -> bytes:
     if size < 56:  # noqa: PLR2004 - RLP's limit of short lists.
         encoded = bytes([0xC0 + size]) + payload
     else:
-        digits = _shortest(size)
+        digits = shortest(size)
         encoded = bytes([0xF7 + len(digits)]) + digits + payload
-    return encoded if len(encoded) < _HASH_BYTES else b"\xa0" + keccak(encoded)
+    return encoded if len(encoded) < HASH_BYTES else b"\xa0" + keccak(encoded)

@@ -1,0 +1,308 @@
+"""Builds packed calldata out of trie nodes."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import rlp
+from eth_utils.crypto import keccak
+
+from chains.encoding import Item, decode_rlp
+from chains.packed.layout import (
+    ABSENT_ACCOUNT,
+    ABSENT_CLOSES_STORAGE,
+    ACCOUNT,
+    AT_ACCOUNT,
+    AT_EMPTY,
+    AT_EXTENSION,
+    AT_LEAF,
+    AT_SAME,
+    BRANCH,
+    CLOSES_STORAGE,
+    CODE_HASH,
+    CODE_HASH_FOLLOWS,
+    EMBEDDED,
+    EXTENSION,
+    FULL,
+    HASH_BYTES,
+    HEADER_ALONE,
+    HEADER_FACTS,
+    HEADER_FIELDS,
+    HEADER_PARITY,
+    IMPLIED_HEADER_FIELDS,
+    MAX_DEPTH,
+    NONCE_AND_BALANCE,
+    OPEN_STORAGE,
+    SLOT,
+    SPARSE,
+    STORAGE_ROOT,
+    STORAGE_ROOT_FOLLOWS,
+    STORE_CODE_HASH,
+    STORE_NONCE_AND_BALANCE,
+    STORE_STORAGE_ROOT,
+    ZERO_SLOT,
+    AccountToProve,
+    CannotPack,
+    shortest,
+)
+from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
+
+
+def encode(
+    block: bytes | int,
+    state_root: bytes,
+    accounts: Iterable[AccountToProve] = (),
+    *,
+    header_fields: Iterable[int] = (),
+) -> bytes:
+    """The packed calldata that proves the accounts, in whatever order they come, at one block.
+
+    `block` is the RLP of its header, or its number where the registry has accumulated that header before; then there
+    must be an account. `state_root` (32 bytes) is the block's. `header_fields` are places in the header's RLP.
+
+    Raises `CannotPack`. It refuses what is inconsistent, but does not replace verification before.
+    """
+    wanted: dict[bytes, AccountToProve] = {}
+    for account in accounts:
+        if wanted.setdefault(keccak(account.address), account) is not account:
+            raise CannotPack(f"The account 0x{account.address.hex()} is there twice.")
+    operations = _state_operations(state_root, wanted) if wanted else b""
+    if isinstance(block, int):
+        if header_fields:
+            raise CannotPack("Fields of a header can only be stored together with the header.")
+        if not operations:
+            raise CannotPack("There is nothing to prove.")
+        return _number(block) + operations
+    return block + _header_operation(header_fields) + (operations or bytes([HEADER_ALONE]))
+
+
+def _number(block: int) -> bytes:
+    if not 0 <= block < 2**64:
+        raise CannotPack("A block number has at most 64 bits.")
+    digits = shortest(block) or b"\0"
+    return bytes([len(digits)]) + digits
+
+
+def _header_operation(places: Iterable[int]) -> bytes:
+    mask = 0
+    for place in places:
+        if not 0 <= place < HEADER_FIELDS:
+            raise CannotPack(f"A header has no field {place}.")
+        if place not in IMPLIED_HEADER_FIELDS:
+            mask |= 1 << place
+    if mask.bit_count() % 2:
+        mask |= HEADER_PARITY
+    return bytes([HEADER_FACTS]) + mask.to_bytes(4) if mask else b""
+
+
+def _state_operations(state_root: bytes, wanted: Mapping[bytes, AccountToProve]) -> bytes:
+    subtrees = _Encoder(node for account in wanted.values() for node in account.nodes)
+
+    def present(key: bytes, depth: int, value: bytes) -> bytes:
+        account = wanted[key]
+        if len(account.address) != 20:  # noqa: PLR2004 - an address has 20 bytes.
+            raise CannotPack("An address has 20 bytes.")
+        head, flags, integers, roots, storage_root = _account_parts(value, depth)
+        store = 0
+        for mask, flag in (
+            (NONCE_AND_BALANCE, STORE_NONCE_AND_BALANCE),
+            (STORAGE_ROOT, STORE_STORAGE_ROOT),
+            (CODE_HASH, STORE_CODE_HASH),
+        ):
+            store |= flag if account.fields & mask else 0
+        if not account.slots:
+            if not store:
+                raise CannotPack(f"Nothing of account 0x{account.address.hex()} is to be stored.")
+            return _account_operation(store | flags << 1) + head + account.address + integers + roots
+        flags &= CODE_HASH_FOLLOWS
+        code_hash = roots[-HASH_BYTES:] if flags else b""
+        opened = _open_storage(account, storage_root)
+        return opened + _account_operation(store | CLOSES_STORAGE | flags << 1) + head + integers + code_hash
+
+    def absent(key: bytes, how: int, after: Callable[[bytes], bytes]) -> bytes:
+        account = wanted[key]
+        if account.slots:
+            opened = _open_storage(account, EMPTY_TRIE_ROOT)
+            return opened + bytes([ABSENT_ACCOUNT | ABSENT_CLOSES_STORAGE | how]) + after(b"")
+        return bytes([ABSENT_ACCOUNT | how]) + after(account.address)
+
+    def absent_at_leaf(key: bytes, depth: int, suffix: str, value: bytes) -> bytes:
+        head, flags, integers, roots, _ = _account_parts(value, depth)
+        return absent(key, AT_ACCOUNT | flags, lambda name: name + head + _packed_path(suffix) + integers + roots)
+
+    def absent_elsewhere(key: bytes, how: int, where: bytes) -> bytes:
+        return absent(key, how, lambda name: name + where)
+
+    return subtrees.trie(state_root, sorted(wanted), _Leaves(present, absent_at_leaf, absent_elsewhere))
+
+
+def _account_operation(bits: int) -> bytes:
+    return bytes([ACCOUNT | bits | bits.bit_count() % 2])
+
+
+def _open_storage(account: AccountToProve, storage_root: bytes) -> bytes:
+    wanted = {keccak(slot.to_bytes(32)): slot for slot in account.slots}
+    subtrees = _Encoder(node for nodes in account.slots.values() for node in nodes)
+
+    def name(key: bytes) -> bytes:
+        digits = shortest(wanted[key])
+        return bytes([len(digits)]) + digits
+
+    def present(key: bytes, depth: int, value: bytes) -> bytes:
+        size, *digits = name(key)
+        return bytes([SLOT | size, *digits, depth]) + _slot_part(value)
+
+    def absent_at_leaf(key: bytes, depth: int, suffix: str, value: bytes) -> bytes:
+        where = bytes([depth]) + _packed_path(suffix) + _slot_part(value)
+        return absent_elsewhere(key, AT_LEAF, where)
+
+    def absent_elsewhere(key: bytes, how: int, where: bytes) -> bytes:
+        return bytes([ZERO_SLOT + how]) + name(key) + where
+
+    operations = subtrees.trie(storage_root, sorted(wanted), _Leaves(present, absent_at_leaf, absent_elsewhere))
+    return bytes([OPEN_STORAGE]) + account.address + operations
+
+
+@dataclass(frozen=True)
+class _Leaves:
+    """How the keys of a trie are written, which is where state and storage differ."""
+
+    present: Callable[[bytes, int, bytes], bytes]  # key, depth, value
+    absent_at_leaf: Callable[[bytes, int, str, bytes], bytes]  # key, depth, the other leaf's path and value
+    absent_elsewhere: Callable[[bytes, int, bytes], bytes]  # key, how, and where
+
+
+class _Encoder:
+    """Writes a trie's nodes in the order in which a stack of subtrees needs them, children before parents."""
+
+    def __init__(self, nodes: Iterable[bytes]) -> None:
+        self._nodes = {keccak(node): node for node in set(nodes)}
+
+    def trie(self, root: bytes, keys: Sequence[bytes], leaves: _Leaves) -> bytes:
+        out = bytearray()
+        if root == EMPTY_TRIE_ROOT:
+            self._subtree(b"", 0, keys, leaves, out)
+        else:
+            self._subtree(root, 0, keys, leaves, out)
+        return bytes(out)
+
+    def _node(self, reference: Item) -> Sequence[Item]:
+        if not isinstance(reference, bytes):
+            return reference
+        encoded = self._nodes.get(reference)
+        if encoded is None:
+            raise CannotPack("A node of the proof is missing.")
+        try:
+            node = decode_rlp(encoded)
+        except ValueError as error:
+            raise CannotPack(f"A node of the proof is {error}.") from None
+        if isinstance(node, bytes):
+            raise CannotPack("A node of the proof is no list.")
+        return node
+
+    def _subtree(self, reference: Item, depth: int, keys: Sequence[bytes], leaves: _Leaves, out: bytearray) -> None:
+        """Write what proves `keys`, rising and at least one, which all lead to this node."""
+        first, *others = keys
+        same = [(key, AT_SAME, b"") for key in others]
+        if reference == b"":
+            out += leaves.absent_elsewhere(first, AT_EMPTY, bytes([_depth(depth)]))
+        else:
+            node = self._node(reference)
+            if len(node) == BRANCH:
+                self._branch(node, depth, keys, leaves, out)
+                return
+            path, is_leaf = _read_path(node)
+            reach = depth + len(path)
+            inside = [key for key in keys if key.hex()[depth:reach] == path]
+            outside = [key for key in keys if key not in inside]
+            same = [(key, AT_SAME, b"") for key in outside]
+            if is_leaf:
+                value = node[1]
+                if not isinstance(value, bytes):
+                    raise CannotPack("A leaf of the proof has no value.")
+                if inside:
+                    out += leaves.present(inside[0], _depth(depth), value)
+                else:
+                    out += leaves.absent_at_leaf(first, _depth(depth), path, value)
+                    del same[0]
+            elif inside:
+                self._subtree(node[1], _depth(reach), inside, leaves, out)
+                out += bytes([EXTENSION, len(path)])
+            else:
+                child = node[1]
+                if not isinstance(child, bytes):
+                    raise CannotPack("An extension of the proof leads to a node of less than 32 bytes.")
+                where = bytes([depth, len(path)]) + _packed_path(path) + child
+                _depth(reach)
+                out += leaves.absent_elsewhere(first, AT_EXTENSION, where)
+                del same[0]
+        for key, how, where in same:
+            out += leaves.absent_elsewhere(key, how, where)
+
+    def _branch(self, node: Sequence[Item], depth: int, keys: Sequence[bytes], leaves: _Leaves, out: bytearray) -> None:
+        below: dict[int, list[bytes]] = {}
+        for key in keys:
+            below.setdefault(int(key.hex()[depth], 16), []).append(key)
+        for place, inside in below.items():
+            self._subtree(node[place], _depth(depth + 1), inside, leaves, out)
+        siblings = [(place, node[place]) for place in range(16) if place not in below]
+        absent = sum(1 << place for place, sibling in siblings if sibling == b"")
+        embedded = sum(1 << place for place, sibling in siblings if not isinstance(sibling, bytes))
+        count = len(below) - 1
+        if embedded:
+            out += bytes([EMBEDDED | count]) + absent.to_bytes(2) + embedded.to_bytes(2)
+        elif absent:
+            out += bytes([SPARSE | count]) + absent.to_bytes(2)
+        else:
+            out.append(FULL | count)
+        for _, sibling in siblings:
+            out += sibling if isinstance(sibling, bytes) else rlp.encode(sibling)
+
+
+def _depth(depth: int) -> int:
+    if depth > MAX_DEPTH:
+        raise CannotPack(f"A node of the proof is below depth {MAX_DEPTH}.")
+    return depth
+
+
+def _read_path(node: Sequence[Item]) -> tuple[str, bool]:
+    digits = node[0].hex() if isinstance(node[0], bytes) and len(node) == 2 else ""  # noqa: PLR2004 - path and value.
+    flag = int(digits[:1] or "f", 16)
+    if flag > 3:  # noqa: PLR2004 - two flags of hex-prefix encoding.
+        raise CannotPack("A node of the proof is neither branch, extension nor leaf.")
+    return digits[1 if flag & 1 else 2 :], flag > 1
+
+
+def _account_parts(value: bytes, depth: int) -> tuple[bytes, int, bytes, bytes, bytes]:
+    """Of an account's leaf: head, flags, nonce and balance, what follows them, and the storage root."""
+    try:
+        nonce, balance, storage_root, code_hash = decode_rlp(value)
+    except ValueError:
+        raise CannotPack("A leaf of the proof is no account.") from None
+    if not (
+        isinstance(nonce, bytes)
+        and isinstance(balance, bytes)
+        and isinstance(storage_root, bytes)
+        and isinstance(code_hash, bytes)
+    ):
+        raise CannotPack("A leaf of the proof is no account.")
+    head = (depth << 10 | len(nonce) << 6 | len(balance)).to_bytes(2)
+    flags, roots = 0, b""
+    if storage_root != EMPTY_TRIE_ROOT:
+        flags, roots = STORAGE_ROOT_FOLLOWS, storage_root
+    if code_hash != EMPTY_CODE_HASH:
+        flags, roots = flags | CODE_HASH_FOLLOWS, roots + code_hash
+    return head, flags, nonce + balance, roots, storage_root
+
+
+def _slot_part(value: bytes) -> bytes:
+    try:
+        digits = decode_rlp(value)
+    except ValueError:
+        raise CannotPack("A leaf of the proof is no storage slot.") from None
+    if not isinstance(digits, bytes):
+        raise CannotPack("A leaf of the proof is no storage slot.")
+    return bytes([len(digits)]) + digits
+
+
+def _packed_path(digits: str) -> bytes:
+    return bytes.fromhex(digits if len(digits) % 2 == 0 else "0" + digits)

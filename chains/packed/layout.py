@@ -1,0 +1,84 @@
+"""What the bytes of packed calldata mean (contracts/FORMAT.md), and what they speak of."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+# What to store of an account, as a mask of 1 << AccountField of the contract.
+NONCE_AND_BALANCE = 0b0011
+STORAGE_ROOT = 0b0100
+CODE_HASH = 0b1000
+
+# Places in the header's RLP whose facts are the keccak-256 of their bytes: LOGS_BLOOM and EXTRA_DATA.
+HASHED_HEADER_FIELDS = frozenset({6, 12})
+# STATE_ROOT and BLOCK_NUMBER can be read of every accumulated header, so they are never asked for.
+IMPLIED_HEADER_FIELDS = frozenset({3, 8})
+HEADER_FIELDS = 31
+
+NIBBLES = 64
+# Two keys that agree in 63 nibbles of their hashes would have to be searched for in 2^126 steps.
+MAX_DEPTH = 62
+BRANCH = 17
+HASH_BYTES = 32
+
+# Operations; the low bits of most tell more.
+FULL, SPARSE, EMBEDDED = 0x00, 0x10, 0x20
+OPEN_STORAGE, HEADER_FACTS, ZERO_SLOT, EXTENSION, HEADER_ALONE = 0x30, 0x31, 0x32, 0x36, 0x37
+SLOT, ABSENT_ACCOUNT, ACCOUNT = 0x40, 0x70, 0x80
+# How a key is absent.
+AT_EMPTY, AT_EXTENSION, AT_SAME, AT_LEAF, AT_ACCOUNT = 0, 1, 2, 3, 4
+ABSENT_CLOSES_STORAGE = 0x08
+# Bits of an account's operation. The lowest makes their number even.
+STORE_NONCE_AND_BALANCE, STORE_STORAGE_ROOT, STORE_CODE_HASH, CLOSES_STORAGE = 0x40, 0x20, 0x10, 0x08
+# One bit up in an account's operation.
+STORAGE_ROOT_FOLLOWS, CODE_HASH_FOLLOWS = 0x02, 0x01
+HEADER_PARITY = 1 << 31
+
+
+class InvalidPacked(ValueError):
+    """The calldata is not the one encoding of facts about a trusted block; the message is one sentence."""
+
+
+class CannotPack(ValueError):
+    """The nodes don't prove what is to be packed, or the facts make no sense; the message is one sentence."""
+
+
+@dataclass(frozen=True)
+class AccountToProve:
+    """An account, what to store of it, and the nodes that prove it, as `eth_getProof` answers them.
+
+    `fields` is a mask of NONCE_AND_BALANCE, STORAGE_ROOT and CODE_HASH, and does not matter for an account that does
+    not exist. It may be zero where there are slots. `slots` holds the proof's nodes of each storage slot.
+    """
+
+    address: bytes  # 20 bytes
+    fields: int
+    nodes: Sequence[bytes]
+    slots: Mapping[int, Sequence[bytes]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class AccountFacts:
+    """What was proven of an account. Of one that does not exist: zeros, and the empty trie's root."""
+
+    exists: bool
+    fields: int  # as in AccountToProve; zero for an account that does not exist, whose facts come all at once
+    nonce: int
+    balance: int  # wei
+    storage_root: bytes
+    code_hash: bytes
+    slots: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class PackedFacts:
+    """What packed calldata proves of one block."""
+
+    block_number: int
+    state_root: bytes
+    header: bytes | None  # its RLP, if it was sent
+    header_fields: Mapping[int, bytes]  # the words to store, by place
+    accounts: Mapping[bytes, AccountFacts]  # by address
+
+
+def shortest(number: int) -> bytes:
+    return number.to_bytes((number.bit_length() + 7) // 8)
