@@ -16,7 +16,7 @@ from proving.models import AccountProof, SlotProof
 from queries import progress
 from queries.chunks import chunks
 from queries.leases import Lease
-from queries.models import OPEN_STATUSES, BatchStatus, Block, Query, StepKind
+from queries.models import BatchStatus, Block, Query, StepKind
 
 logger = logging.getLogger(__name__)
 
@@ -55,8 +55,7 @@ def fetch_proofs(lease: Lease[Block], source: RpcClient) -> Exception | None:
     `NodeUnavailable`.
     """
     block = lease.row
-    open_queries = Query.objects.filter(block=block, step=StepKind.INITIAL_STATE, batch__status__in=OPEN_STATUSES)
-    waiting = list(open_queries.exclude(batch__status=BatchStatus.RECEIVED).only("pk", "address", "slots"))
+    waiting = list(block.open_queries().filter(step=StepKind.INITIAL_STATE).only("pk", "address", "slots"))
     with lease.writing():
         # The header is all that these need, and it is there.
         progress.complete([query.pk for query in waiting if not query.address], StepKind.INITIAL_STATE)

@@ -30,7 +30,7 @@ from proving.transactions import CannotSend, Intent, SignerBusy, UnderWay
 from queries import leases, progress, submission
 from queries.chunks import chunks
 from queries.leases import Lease
-from queries.models import OPEN_STATUSES, BatchStatus, Block, Query, StepKind
+from queries.models import BatchStatus, Block, Query, StepKind
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ def _fail(lease: Lease[Block], why: str) -> None:
     attempts = lease.row.attempts
     seconds = leases.backoff(attempts).total_seconds()
     logger.warning("%s waits: %s Next try in %.0f s.", lease.row, why, seconds)
-    progress.note_failure(list(_open_queries(lease.row).values_list("pk", flat=True)), why)
+    progress.note_failure(list(lease.row.open_queries().values_list("pk", flat=True)), why)
     _release(lease, why, seconds, attempts=attempts + 1)
 
 
@@ -88,20 +88,13 @@ def _release(lease: Lease[Block], sentence: str, seconds: float | None, *, attem
     """Give the block back, due again after so many seconds; with None not at all, unless a new query came meanwhile."""
     try:
         with lease.writing() as block:
-            if seconds is None and _open_queries(block).exists():
+            if seconds is None and block.open_queries().exists():
                 seconds = 0
             due_at: datetime | None = None if seconds is None else timezone.now() + timedelta(seconds=seconds)
             Block.objects.filter(pk=block.pk).update(waiting_for=sentence, queue_at=due_at or block.queue_at)
             lease.release(due_at, attempts=attempts)
     except leases.LeaseLost:
         pass
-
-
-def _open_queries(block: Block) -> QuerySet[Query]:
-    """Queries of accepted batches with steps to go."""
-    return Query.objects.filter(block=block, step__isnull=False, batch__status__in=OPEN_STATUSES).exclude(
-        batch__status=BatchStatus.RECEIVED
-    )
 
 
 @dataclass
@@ -145,7 +138,7 @@ class _Work:
         return self.destination.block_seconds * 2
 
     def open(self) -> QuerySet[Query]:
-        return _open_queries(self.block)
+        return self.block.open_queries()
 
     def not_under_way(self) -> QuerySet[Query]:
         """Open queries for which no transaction is on its way, nor in a block that this look doesn't see yet."""
@@ -333,11 +326,10 @@ class _Work:
 
     def send(self, missing: Mapping[Fact, Collection[int]], *, trusted: bool) -> None:
         """Send what proves the missing facts. Of those that carry the header only one: the others wait for it."""
-        asking = sorted({pk for queries in missing.values() for pk in queries})
-        if not asking and (trusted or not self.not_under_way().exists()):
+        if not missing:
             return
         poll = poll_seconds(self.destination)
-        self.back_off_after_reverts(asking)
+        self.back_off_after_reverts(sorted({pk for queries in missing.values() for pk in queries}))
         trusted = trusted or self.trusts(self.read([], at="latest"))
         accumulating = Transaction.objects.filter(accumulates=self.block, state__in=LIVE_STATES).exists()
         if accumulating and not trusted:
@@ -345,7 +337,7 @@ class _Work:
         if trusted:
             missing = self.without_what_lacks_the_hash(missing)
         if not missing:
-            raise _Wait(self.what_is_under_way(), poll)
+            return
         try:
             sent = transactions.submit_all(self.destination, self.intents(missing, trusted=trusted))
         except (SignerBusy, UnderWay):
@@ -434,9 +426,9 @@ class _Work:
             raise _ProofNotAccepted(f"{reverted} transactions for this block reverted; trying again more slowly.")
 
     def what_is_under_way(self) -> str:
-        """A sentence about the transaction that the open queries wait for."""
-        waiting = Transaction.objects.filter(queries__in=self.open()[:1]).defer("data").order_by("-pk")
-        tx = waiting.prefetch_related("versions").first()
+        """A sentence about the transaction that the open queries wait for, whichever of them it was sent for."""
+        live = Transaction.objects.filter(queries__block=self.block, state__in=LIVE_STATES)
+        tx = live.defer("data").order_by("-pk").prefetch_related("versions").first()
         if tx is None:
             return ""
         tx_hash = transactions.latest_hash(tx)

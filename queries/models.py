@@ -192,6 +192,12 @@ class Block(Leased):
     def __str__(self) -> str:
         return f"block {self.number} of chain {self.source_chain_id} on chain {self.destination_chain_id}"
 
+    def open_queries(self) -> "models.QuerySet[Query]":
+        """Queries of accepted batches with steps to go."""
+        return Query.objects.filter(
+            block=self, step__isnull=False, batch__status__in=[BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS]
+        )
+
 
 class Query(models.Model):
     """One account, or the header, at one block of one source chain.
