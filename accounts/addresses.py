@@ -1,25 +1,11 @@
-"""Which addresses are addresses, and which of them may sign in."""
-
-import re
+"""Which addresses may sign in."""
 
 from django.conf import settings
-from eth_utils.address import is_checksum_address, to_checksum_address
 
+from chains.addresses import checksummed
 from config.chains import get_chains
 
 ANYONE = "*"
-
-_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
-
-
-def checksummed(text: str) -> str | None:
-    """The address with its EIP-55 checksum; None if it is not one, or is in mixed case with a wrong checksum."""
-    if not _ADDRESS.fullmatch(text):
-        return None
-    digits = text[2:]
-    if digits not in {digits.lower(), digits.upper()} and not is_checksum_address(text):
-        return None
-    return to_checksum_address(text)
 
 
 def may_sign_in(address: str) -> bool:

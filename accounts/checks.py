@@ -5,7 +5,8 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004 (Django's name for it)
 
-from accounts.addresses import ANYONE, checksummed
+from accounts.addresses import ANYONE
+from chains.addresses import checksummed
 from config.chains import get_chains
 
 

@@ -19,9 +19,10 @@ from web3 import HTTPProvider
 from web3.exceptions import Web3Exception
 
 from accounts import keys
-from accounts.addresses import checksummed, may_sign_in
+from accounts.addresses import may_sign_in
 from accounts.models import SignInNonce, User
 from accounts.refused import Refused
+from chains.addresses import checksummed
 from chains.config import Chain, UnknownChain
 from config.chains import get_chains
 

@@ -27,7 +27,12 @@ from pydantic import (
     model_validator,
 )
 
+from chains.addresses import checksummed
+
 EIP_2935_WINDOW = 8191
+
+# Signatures that a contract can check in one transaction with much room to spare.
+MAX_ATTESTERS = 100
 
 _KEY = re.compile(r"(?:0x)?[0-9a-fA-F]{64}")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -69,6 +74,15 @@ def _variable(name: str, environ: Mapping[str, str]) -> str:
             raise ValueError(f"the file that {name}_FILE names is empty")
         return value
     raise ValueError(f"neither {name} nor {name}_FILE is set in the environment")
+
+
+def _address(written: str) -> str:
+    address = checksummed(written)
+    if address is None:
+        raise ValueError(
+            "must be 0x and 40 hexadecimal digits, with the right EIP-55 checksum if they are in mixed case"
+        )
+    return address
 
 
 def _rpc_url(written: str, info: ValidationInfo) -> str:
@@ -137,6 +151,7 @@ def _host(url: str) -> str:
     return f"{host}:{parts.port}" if parts.port else host
 
 
+Address = Annotated[str, AfterValidator(_address)]
 RpcUrl = Annotated[str, AfterValidator(_rpc_url)]
 PageUrl = Annotated[str, AfterValidator(_page_url)]
 FilePath = Annotated[Path, BeforeValidator(_file_path)]
@@ -248,19 +263,58 @@ class Chain(_Model):
         return int(self.minimum_signer_balance * 10**18)
 
 
+class Attester(_Model):
+    """Who vouches for blocks by signature: the account that signs, and the service that is asked for it over HTTP."""
+
+    address: Address
+    url: Annotated[RpcUrl, Field(repr=False)]
+
+    @property
+    def host(self) -> str:
+        """For messages: the rest of a URL may be a secret."""
+        return _host(self.url)
+
+
+BlockHashSourceName = Literal["native", "attested", "op-stack"]
+
+
 class Connection(_Model):
     """Facts of `source` can be proven to contracts on `destination`."""
 
     source: ChainId
     destination: ChainId
-    block_hash_source: Literal["native"]
+    block_hash_source: BlockHashSourceName
+    """Why the destination knows hashes of the source's blocks: it is the same chain; attesters sign them; or it is an
+    OP Stack chain on top of the source."""
     window: Annotated[int, Field(ge=1, le=EIP_2935_WINDOW)] = EIP_2935_WINDOW
-    """Blocks below the head whose hash the destination can vouch for (EIP-2935)."""
+    """Blocks whose hashes a block's state knows (EIP-2935): how far back the native source reaches, and each hop."""
+    max_hops: Annotated[int, Field(ge=0, le=10_000)] = 50
+    """The most hops that an older block is proven by."""
+    max_headers_walked: Annotated[int, Field(ge=0, le=100_000)] = 1000
+    """The most headers that are walked to an older block, where there is no history to hop through."""
+    keep_headers: bool = False
+    """Whether workers accumulate a header in every window, so that any later block is one hop away."""
+    attesters: Annotated[tuple[Attester, ...], Field(strict=False)] = ()
+    threshold: Annotated[int, Field(ge=1)] | None = None
+    """How many attesters must agree."""
 
     @model_validator(mode="after")
-    def _native_is_one_chain(self) -> Self:
+    def _has_what_its_source_needs(self) -> Self:
         if self.block_hash_source == "native" and self.source != self.destination:
             raise ValueError("block_hash_source native needs source and destination to be the same chain")
+        if self.block_hash_source == "op-stack" and self.source == self.destination:
+            raise ValueError("block_hash_source op-stack needs the chain below as source")
+        if self.block_hash_source != "attested":
+            if self.attesters or self.threshold is not None:
+                raise ValueError("attesters and threshold belong to block_hash_source attested")
+            return self
+        addresses = {attester.address for attester in self.attesters}
+        if not addresses or len(self.attesters) > MAX_ATTESTERS:
+            raise ValueError(f"block_hash_source attested needs 1 to {MAX_ATTESTERS} attesters")
+        if len(addresses) < len(self.attesters):
+            raise ValueError("an attester is there twice")
+        if self.threshold is None or self.threshold > len(addresses):
+            raise ValueError("block_hash_source attested needs a threshold, at most the number of attesters")
         return self
 
 
@@ -268,6 +322,8 @@ class Connection(_Model):
 class Chains:
     chains: tuple[Chain, ...]
     connections: tuple[Connection, ...]
+    attester: Signer | None = None
+    """The key that this installation attests with, if it is an attester."""
 
     def chain(self, chain_id: int) -> Chain:
         """Raises `UnknownChain`."""
@@ -310,11 +366,12 @@ def load_chains(path: Path, environ: Mapping[str, str]) -> Chains:
     chains = _tables(Chain, "chains", content, context, faults)
     all_chains_read = not faults
     connections = _tables(Connection, "connections", content, context, faults)
-    faults += [f"{key}: is not known here" for key in content if key not in {"chains", "connections"}]
+    attester = _table(Signer, "attester", content.get("attester"), context, faults)
+    faults += [f"{key}: is not known here" for key in content if key not in {"chains", "connections", "attester"}]
     faults += _contradictions(chains, connections, all_chains_read=all_chains_read)
     if faults:
         raise ChainsError(path, faults)
-    return Chains(tuple(chains.values()), tuple(connections.values()))
+    return Chains(tuple(chains.values()), tuple(connections.values()), attester)
 
 
 def _tables(
@@ -330,13 +387,25 @@ def _tables(
         faults.append(f"{key}: at least one is needed")
     for number, table in enumerate(written):
         place = f"{key}[{number}]"
-        try:
-            tables[place] = model.model_validate(table, context=context)
-        except ValidationError as error:
-            for fault in error.errors(include_input=False, include_url=False):
-                inside = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])
-                faults.append(f"{place}{inside}: {fault['msg'].removeprefix('Value error, ')}")
+        read = _table(model, place, table, context, faults)
+        if read is not None:
+            tables[place] = read
     return tables
+
+
+def _table(
+    model: type[_Table], place: str, written: object, context: dict[str, Any], faults: list[str]
+) -> _Table | None:
+    """The table at one place, or None where there is none or `faults` tell what is wrong with it."""
+    if written is None:
+        return None
+    try:
+        return model.model_validate(written, context=context)
+    except ValidationError as error:
+        for fault in error.errors(include_input=False, include_url=False):
+            inside = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])
+            faults.append(f"{place}{inside}: {fault['msg'].removeprefix('Value error, ')}")
+        return None
 
 
 def _contradictions(

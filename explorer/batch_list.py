@@ -11,8 +11,8 @@ from datetime import datetime
 from django.db.models import IntegerField, OuterRef, Q, QuerySet, Subquery
 from django.http import QueryDict
 
-from accounts.addresses import checksummed
 from accounts.models import User
+from chains.addresses import checksummed
 from explorer.chain_names import ChainName, chain_name
 from proving.models import SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query

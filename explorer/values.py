@@ -6,7 +6,7 @@ However many queries are asked for, the number of statements is the same.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from accounts.addresses import checksummed
+from chains.addresses import checksummed
 from chains.packed import HASHED_HEADER_FIELDS
 from explorer.amounts import whole_units
 from explorer.moments import utc

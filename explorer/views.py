@@ -9,9 +9,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.middleware import HtmxDetails
 
-from accounts.addresses import checksummed
 from accounts.client_address import client_address
 from accounts.models import User
+from chains.addresses import checksummed
 from config.chains import get_chains
 from explorer import batch_json, batch_list, batch_page, bundle, first_query, reading, submitted
 from explorer.batch_page import BatchPage

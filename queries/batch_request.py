@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from accounts.addresses import checksummed
+from chains.addresses import checksummed
 from chains.config import Chains
 from queries import strict_json
 from queries.models import AccountField, HeaderField

@@ -1,0 +1,17 @@
+"""Which texts are addresses (EIP-55)."""
+
+import re
+
+from eth_utils.address import is_checksum_address, to_checksum_address
+
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
+
+
+def checksummed(text: str) -> str | None:
+    """The address with its EIP-55 checksum; None if it is not one, or is in mixed case with a wrong checksum."""
+    if not _ADDRESS.fullmatch(text):
+        return None
+    digits = text[2:]
+    if digits not in {digits.lower(), digits.upper()} and not is_checksum_address(text):
+        return None
+    return to_checksum_address(text)
