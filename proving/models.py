@@ -10,13 +10,18 @@ from queries.leases import Leased
 from queries.models import Batch, Block, Query
 
 
-class FactsRegistry(models.Model):
-    """The facts registry of one (source chain, destination chain), where it was deployed."""
+class FactsRegistry(Leased):
+    """The facts registry of one (source chain, destination chain), where it was deployed.
+
+    It is leased while headers are kept for it.
+    """
 
     destination_chain_id = models.PositiveBigIntegerField()
     source_chain_id = models.PositiveBigIntegerField()
     address = models.CharField(max_length=42)  # EIP-55
     block_hash_source = models.CharField(max_length=42)  # address of the contract
+    sequence = models.CharField(max_length=42, blank=True)  # address of the contract that makes several calls in one
+    waiting_for = models.TextField(blank=True)  # a sentence, while a header is to be kept
     deployed_at = models.DateTimeField(null=True)  # null: the deploying transactions are not confirmed yet
 
     class Meta:
@@ -104,6 +109,9 @@ class Transaction(models.Model):
     queries = models.ManyToManyField(Query, related_name="transactions")  # whose facts it proves; empty: a deployment
     accumulates = models.ForeignKey(  # whose header it carries
         Block, models.SET_NULL, null=True, related_name="accumulating_transactions"
+    )
+    extends = models.ForeignKey(  # whose trust it extends to further blocks; it proves no fact that a query asks for
+        FactsRegistry, models.SET_NULL, null=True, related_name="extending_transactions"
     )
     state = models.CharField(max_length=10, choices=TransactionState.choices, default=TransactionState.PENDING)
     created_at = models.DateTimeField(default=timezone.now)

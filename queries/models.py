@@ -157,6 +157,11 @@ class Batch(Leased):
         return list({wait.sentence: wait for wait in found}.values())
 
 
+class WayUnit(models.TextChoices):
+    HOPS = "hops"
+    HEADERS = "headers"
+
+
 class Block(Leased):
     """One block of a source chain, as one destination is to know it: the unit of work.
 
@@ -177,6 +182,15 @@ class Block(Leased):
     # lets the others through.
     queue_at = models.DateTimeField(default=timezone.now)
     refused_since = models.DateTimeField(null=True)  # since when no node serves proofs of it
+
+    # A hint for planning the way to other blocks, asked of the chain before it is relied on: the registry has come to
+    # trust the state root, or the hash.
+    is_waypoint = models.BooleanField(default=False)
+    # The way by which the registry comes to trust this block: hops or headers, at the first plan and at the last.
+    way_unit = models.CharField(max_length=8, choices=WayUnit.choices, blank=True)  # empty: no way is needed
+    way_length = models.PositiveIntegerField(default=0)
+    way_left = models.PositiveIntegerField(default=0)
+
     waiting_for = models.TextField(blank=True)  # a sentence
     checked_number = models.PositiveBigIntegerField(null=True)
     checked_hash = models.CharField(max_length=66, blank=True)
@@ -187,7 +201,11 @@ class Block(Leased):
                 fields=["destination_chain_id", "source_chain_id", "number"], name="one_block_per_connection"
             )
         ]
-        indexes: ClassVar = [models.Index(fields=["number"]), models.Index(fields=["hash"])]  # searched by people
+        indexes: ClassVar = [
+            models.Index(fields=["number"]),  # searched by people, as the hash
+            models.Index(fields=["hash"]),
+            models.Index(fields=["destination_chain_id", "source_chain_id", "is_waypoint", "number"], name="waypoints"),
+        ]
 
     def __str__(self) -> str:
         return f"block {self.number} of chain {self.source_chain_id} on chain {self.destination_chain_id}"
@@ -195,7 +213,10 @@ class Block(Leased):
     def open_queries(self) -> "models.QuerySet[Query]":
         """Queries of accepted batches with steps to go."""
         return Query.objects.filter(
-            block=self, step__isnull=False, batch__status__in=[BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS]
+            block=self,
+            is_admitted=True,
+            step__isnull=False,
+            batch__status__in=[BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS],
         )
 
 
@@ -210,6 +231,8 @@ class Query(models.Model):
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds: the block is the latest that isn't after it
     block = models.ForeignKey(Block, models.PROTECT, related_name="queries", null=True)
     position = models.PositiveIntegerField()  # in the request, from 0
+    # Whether it was checked against its source chain: one that can't be asked now holds up no other.
+    is_admitted = models.BooleanField(default=False)
     address = models.CharField(max_length=42, blank=True)  # EIP-55; empty: the header is asked for
     fields = models.PositiveIntegerField(default=0)  # a bit for each property: 1 << AccountField, or 1 << HeaderField
     slots = models.JSONField(default=list)  # storage slots in their order, 0x and 64 hexadecimal digits each
