@@ -5,7 +5,7 @@ checked without asking another: headers are hashed again, and whatever is malfor
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import requests
 from eth_utils.address import to_checksum_address
@@ -35,8 +35,10 @@ __all__ = [
     "Fees",
     "InsufficientFunds",
     "InvalidReply",
+    "Log",
     "NodeUnavailable",
     "NonceTooLow",
+    "ProofRequest",
     "Receipt",
     "ReplacementUnderpriced",
     "Reverted",
@@ -48,13 +50,26 @@ __all__ = [
 ]
 
 HASH_BYTES = 32
+WORD_BYTES = 32
 
 Tag = Literal["latest", "safe", "finalized", "earliest"]
 Block = int | bytes | Tag | Literal["pending"]
 """A block by its number, by its hash (EIP-1898), or by name."""
 
+Answer = TypeVar("Answer")
 
-# --- Answers ----------------------------------------------------------------------------------------------------------
+
+# --- Questions and answers --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ProofRequest:
+    """An account, and slots of it, at one block."""
+
+    block_number: int
+    block_hash: bytes
+    address: str
+    slots: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -92,6 +107,13 @@ class Receipt:
     """In wei."""
     contract_address: str | None
     sender: str
+
+
+@dataclass(frozen=True)
+class Log:
+    block_number: int
+    topics: tuple[bytes, ...]
+    data: bytes
 
 
 # --- The client -------------------------------------------------------------------------------------------------------
@@ -140,51 +162,54 @@ class RpcClient:
 
     def header(self, block: int | Tag) -> Header | None:
         """None where there is no such block yet. The hash is recomputed: the node's word is not enough."""
+        return self._nodes.one(_header_request(block), lambda result: _read_header(result, block))
 
-        def read(result: Any) -> Header | None:
-            header = _read_header(result)
-            if header is not None and isinstance(block, int) and header.number != block:
-                raise ValueError("another block than was asked for")
-            return header
-
-        return self._nodes.one(("eth_getBlockByNumber", [_block(block), False]), read)
+    def headers(self, numbers: Sequence[int]) -> list[Header | None]:
+        """As `header`, for several blocks, in order."""
+        batched = [_header_request(number) for number in numbers]
+        return self._each(batched, lambda index, result: _read_header(result, numbers[index]))
 
     def header_by_hash(self, block_hash: bytes) -> Header | None:
-        def read(result: Any) -> Header | None:
-            header = _read_header(result)
-            if header is not None and header.hash != block_hash:
-                raise ValueError("another block than was asked for")
-            return header
+        request = ("eth_getBlockByHash", [_hex(block_hash), False])
+        return self._nodes.one(request, lambda result: _read_header(result, block_hash))
 
-        return self._nodes.one(("eth_getBlockByHash", [_hex(block_hash), False]), read)
-
-    def proofs(
-        self, block_number: int, block_hash: bytes, wanted: Sequence[tuple[str, Sequence[int]]]
-    ) -> list[AccountProof | RpcRefused]:
-        """`eth_getProof` (EIP-1186) of each account and its slots at one block, in order.
+    def proofs(self, wanted: Sequence[ProofRequest]) -> list[AccountProof | RpcRefused]:
+        """`eth_getProof` (EIP-1186) of each account and its slots at its block, in order.
 
         Asked by block hash (EIP-1898), and by number where a node refuses that. Not verified here.
         """
-
-        def ask(places: Sequence[int], block: Block) -> list[AccountProof | RpcRefused]:
-            batched = [
-                (
-                    "eth_getProof",
-                    [
-                        wanted[place][0],
-                        [_hex(slot.to_bytes(32, "big")) for slot in wanted[place][1]],
-                        _block(block),
-                    ],
-                )
-                for place in places
-            ]
-            return self._nodes.many(batched, lambda index, result: _read_proof(result, *wanted[places[index]]))
-
-        answers = ask(range(len(wanted)), block_hash)
+        answers = self._proofs([(one, one.block_hash) for one in wanted])
         refused = [place for place, answer in enumerate(answers) if isinstance(answer, RpcRefused)]
-        for place, answer in zip(refused, ask(refused, block_number), strict=True):
+        by_number = self._proofs([(wanted[place], wanted[place].block_number) for place in refused])
+        for place, answer in zip(refused, by_number, strict=True):
             answers[place] = answer
         return answers
+
+    def _proofs(self, wanted: Sequence[tuple[ProofRequest, Block]]) -> list[AccountProof | RpcRefused]:
+        batched = [
+            ("eth_getProof", [one.address, [_word(slot) for slot in one.slots], _block(block)]) for one, block in wanted
+        ]
+        return self._nodes.many(batched, lambda index, result: _read_proof(result, wanted[index][0]))
+
+    def logs(self, address: str, topics: Sequence[bytes | None], first: int, last: int) -> list[Log]:
+        """The logs of one contract in the blocks from `first` to `last`, both included, in the chain's order.
+
+        `topics` are those that a log must begin with; None stands for any. Nodes refuse ranges that they find too long.
+        """
+        wanted = {
+            "address": address,
+            "topics": [None if topic is None else _hex(topic) for topic in topics],
+            "fromBlock": hex(first),
+            "toBlock": hex(last),
+        }
+
+        def read(result: Any) -> list[Log]:
+            logs = [_read_log(log, address) for log in read_list(result)]
+            if not all(first <= log.block_number <= last and _begins_with(log, topics) for log in logs):
+                raise ValueError("other logs than were asked for")
+            return logs
+
+        return self._nodes.one(("eth_getLogs", [wanted]), read)
 
     # State
 
@@ -208,6 +233,15 @@ class RpcClient:
     def balance(self, address: str, block: Block = "latest") -> int:
         """In wei."""
         return self._nodes.one(("eth_getBalance", [address, _block(block)]), read_quantity)
+
+    def storage(self, address: str, slot: int, block: Block = "latest") -> int:
+        """The slot's value."""
+        return self.storages([(address, slot, block)])[0]
+
+    def storages(self, wanted: Sequence[tuple[str, int, Block]]) -> list[int]:
+        """As `storage`, for several slots, in order."""
+        batched = [("eth_getStorageAt", [address, _word(slot), _block(block)]) for address, slot, block in wanted]
+        return self._each(batched, lambda _, result: _read_word(result))
 
     def nonce(self, address: str, block: Block = "latest") -> int:
         return self._nodes.one(("eth_getTransactionCount", [address, _block(block)]), read_quantity)
@@ -264,8 +298,11 @@ class RpcClient:
                 raise ValueError("another transaction's receipt")
             return receipt
 
-        batched: list[Request] = [("eth_getTransactionReceipt", [_hex(tx_hash)]) for tx_hash in tx_hashes]
-        answers: list[Receipt | None] = []
+        return self._each([("eth_getTransactionReceipt", [_hex(tx_hash)]) for tx_hash in tx_hashes], read)
+
+    def _each(self, batched: Sequence[Request], read: Callable[[int, Any], Answer]) -> list[Answer]:
+        """The answers to all of the requests, in order. Raises the first refusal."""
+        answers: list[Answer] = []
         for answer in self._nodes.many(batched, read):
             if isinstance(answer, RpcRefused):
                 raise answer
@@ -280,6 +317,14 @@ def _hex(data: bytes) -> str:
     return f"0x{data.hex()}"
 
 
+def _word(number: int) -> str:
+    return _hex(number.to_bytes(32, "big"))
+
+
+def _header_request(block: int | Tag) -> Request:
+    return "eth_getBlockByNumber", [_block(block), False]
+
+
 def _block(block: Block) -> Any:
     if isinstance(block, int):
         return hex(block)
@@ -289,29 +334,56 @@ def _block(block: Block) -> Any:
 # --- What comes back --------------------------------------------------------------------------------------------------
 
 
-def _read_header(result: Any) -> Header | None:
+def _read_header(result: Any, wanted: int | bytes | Tag) -> Header | None:
     if result is None:
         return None
     block = read_object(result)
     header = Header.from_rpc(block)
     if header.hash != read_data(block.get("hash"), 32):
         raise InvalidHeader("a block whose hash is not the hash of its header")
+    if not isinstance(wanted, str) and wanted not in {header.number, header.hash}:
+        raise ValueError("another block than was asked for")
     return header
 
 
-def _read_proof(result: Any, address: str, slots: Sequence[int]) -> AccountProof:
+def _read_proof(result: Any, wanted: ProofRequest) -> AccountProof:
     result = read_object(result)
     storage = [read_object(proof) for proof in read_list(result.get("storageProof"))]
-    if [read_quantity(proof.get("key")) for proof in storage] != list(slots):
+    if [read_quantity(proof.get("key")) for proof in storage] != list(wanted.slots):
         raise ValueError("storage proofs for other slots than were asked for")
-    proven = tuple(SlotProof(slot, _read_nodes(proof.get("proof"))) for slot, proof in zip(slots, storage, strict=True))
-    return AccountProof(address, _read_nodes(result.get("accountProof")), proven)
+    slots = zip(wanted.slots, storage, strict=True)
+    proven = tuple(SlotProof(slot, _read_nodes(proof.get("proof"))) for slot, proof in slots)
+    return AccountProof(wanted.address, _read_nodes(result.get("accountProof")), proven)
 
 
 def _read_nodes(nodes: Any) -> tuple[bytes, ...]:
     read = [read_data(node) for node in read_list(nodes)]
     # A node shorter than a hash stands in its parent already (except the root, which has none); some nodes repeat it.
     return tuple(node for place, node in enumerate(read) if place == 0 or len(node) >= HASH_BYTES)
+
+
+def _read_word(result: Any) -> int:
+    data = read_data(result)
+    if len(data) > WORD_BYTES:
+        raise ValueError(f"{len(data)} bytes instead of a word")
+    return int.from_bytes(data, "big")
+
+
+def _read_log(result: Any, address: str) -> Log:
+    result = read_object(result)
+    if read_data(result.get("address"), 20) != bytes.fromhex(address[2:]):
+        raise ValueError("another contract's log")
+    return Log(
+        block_number=read_quantity(result.get("blockNumber")),
+        topics=tuple(read_data(topic, 32) for topic in read_list(result.get("topics"))),
+        data=read_data(result.get("data")),
+    )
+
+
+def _begins_with(log: Log, topics: Sequence[bytes | None]) -> bool:
+    return len(log.topics) >= len(topics) and all(
+        wanted in {None, topic} for wanted, topic in zip(topics, log.topics, strict=False)
+    )
 
 
 def _read_priority_fee(result: Any) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from chains.header import Header
 from chains.rpc import AccountProof as FetchedProof
-from chains.rpc import InvalidReply, NodeUnavailable, RpcClient, RpcRefused
+from chains.rpc import InvalidReply, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from chains.trie import InvalidProof, verify_account, verify_slot
 from proving.models import AccountProof, SlotProof
 from queries import progress
@@ -142,8 +142,10 @@ def _verified_proofs(
     block: Block, source: RpcClient, wanted: Sequence[_Wanted]
 ) -> tuple[list[_Proven], dict[str, Exception]]:
     """The proofs that verify, and what is wrong with the others, by address."""
-    asked = [(one.address, [int(slot, 16) for slot in one.slots]) for one in wanted]
-    answers = source.proofs(block.number, bytes.fromhex(block.hash[2:]), asked)
+    block_hash = bytes.fromhex(block.hash[2:])
+    answers = source.proofs(
+        [ProofRequest(block.number, block_hash, one.address, [int(slot, 16) for slot in one.slots]) for one in wanted]
+    )
     proofs: list[_Proven] = []
     failed: dict[str, Exception] = {}
     for one, answer in zip(wanted, answers, strict=True):

@@ -21,6 +21,7 @@ from chains.rpc import (
     InvalidReply,
     NodeUnavailable,
     NonceTooLow,
+    ProofRequest,
     Receipt,
     ReplacementUnderpriced,
     Reverted,
@@ -28,6 +29,7 @@ from chains.rpc import (
     RpcRefused,
     WrongChain,
 )
+from chains.trie import verify_account
 from tests.chains.lying_node import Raw, ask, error, is_chain_id, lying_node, recording, result
 
 ALICE, BOB = (address for address, _ in ACCOUNTS[:2])
@@ -95,6 +97,63 @@ def test_a_block_that_is_not_there_is_none(devchain, client_of):
     assert client.header(devchain.head() + 1) is None
     assert client.header_by_hash(b"\1" * 32) is None
     assert client.receipt(b"\1" * 32) is None
+
+
+def test_it_reads_many_headers_at_once(devchain, client_of):
+    devchain.mine(3)
+    client = client_of(devchain.url)
+    head = client.head()
+    missing = head.number + 10
+    assert client.headers([head.number, missing, 1]) == [head, None, client.header(1)]
+    assert client.headers([]) == []
+
+
+def test_it_reads_storage_at_a_block(devchain, client_of):
+    client = client_of(devchain.url)
+    before = client.head()
+    devchain.mine()
+    devchain.rpc("anvil_setStorageAt", CONTRACT, f"0x{2:064x}", f"0x{2**255:064x}")
+    devchain.mine()
+    assert client.storage(CONTRACT, 2) == 2**255
+    assert client.storages([(CONTRACT, 2, "latest"), (CONTRACT, 2, before.number), (CONTRACT, 2, before.hash)]) == [
+        2**255,
+        0,
+        0,
+    ]
+
+
+@pytest.mark.parametrize(("value", "word"), [("0x", 0), ("0x00", 0), ("0x0100", 256), ("0x" + "ff" * 32, 2**256 - 1)])
+def test_storage_may_come_without_leading_zeros(client_of, value, word):
+    with lying_node(lambda body: honest(body) if is_chain_id(body) else result(body, value)) as url:
+        assert client_of(url).storage(CONTRACT, 1) == word
+
+
+@pytest.mark.parametrize("value", [None, 1, "0x1", "1", "0x" + "00" * 33])
+def test_storage_that_is_no_word_is_nonsense(client_of, value):
+    with (
+        lying_node(lambda body: honest(body) if is_chain_id(body) else result(body, value)) as url,
+        pytest.raises(InvalidReply, match="eth_getStorageAt"),
+    ):
+        client_of(url).storage(CONTRACT, 1)
+
+
+def test_it_reads_the_logs_of_a_range(client_of):
+    emits_its_calldata_under_topics_1_and_2 = "0x365f5f37" + "60026001365fa200"
+    with DevChain() as chain:
+        client = client_of(chain.url)
+        chain.rpc("anvil_setCode", CONTRACT, emits_its_calldata_under_topics_1_and_2)
+        for data in ("0xaa", "0x", "0xbbbb"):
+            chain.rpc("eth_sendTransaction", {"from": ALICE, "to": CONTRACT, "data": data})
+            chain.mine()
+        head = chain.head()
+        one, two = (number.to_bytes(32, "big") for number in (1, 2))
+        logs = client.logs(CONTRACT, [one], 0, head)
+        assert [log.data for log in logs] == [b"\xaa", b"", b"\xbb\xbb"]
+        assert {log.topics for log in logs} == {(one, two)}
+        middle = logs[1].block_number
+        assert client.logs(CONTRACT, [None, two], middle, middle) == [logs[1]]
+        assert client.logs(CONTRACT, [two], 0, head) == []
+        assert client.logs(BOB, [], 0, head) == []
 
 
 def test_it_reads_state_at_a_block(devchain, client_of):
@@ -176,13 +235,26 @@ def test_proofs_come_in_order_and_in_bounded_batches(devchain, client_of):
     client = client_of(devchain.url)
     head = client.head()
     addresses = [f"0x{number:040x}" for number in range(1, nodes.BATCH_SIZE + 20)]
-    proofs = client.proofs(head.number, head.hash, [(address, [1, 2]) for address in addresses])
+    proofs = client.proofs([ProofRequest(head.number, head.hash, address, [1, 2]) for address in addresses])
     assert [proof.address for proof in proofs if not isinstance(proof, RpcRefused)] == addresses
     assert all(not isinstance(proof, RpcRefused) and proof.nodes for proof in proofs)
 
 
+def test_one_call_asks_for_proofs_at_several_blocks(devchain, client_of):
+    devchain.mine(2)
+    client = client_of(devchain.url)
+    blocks = [client.header(1), client.head()]
+    client.close()
+    asked: list[Any] = []
+    with lying_node(recording(asked, lambda body: ask(devchain.url, body))) as url:
+        proofs = client_of(url).proofs([ProofRequest(block.number, block.hash, ALICE, [1]) for block in blocks])
+    for block, proof in zip(blocks, proofs, strict=True):
+        verify_account(block.state_root, ALICE, proof.nodes)
+    assert len(asked) == 2, "one batch, after the chain id"
+
+
 def test_proofs_of_an_unknown_block_are_refused(devchain, client_of):
-    (refused,) = client_of(devchain.url).proofs(10**6, b"\1" * 32, [(ALICE, [])])
+    (refused,) = client_of(devchain.url).proofs([ProofRequest(10**6, b"\1" * 32, ALICE)])
     assert isinstance(refused, RpcRefused)
     assert not refused.may_pass
 
@@ -199,7 +271,7 @@ def test_a_node_that_takes_no_block_hash_is_asked_by_number(devchain, client_of)
 
     with lying_node(answer) as url:
         client = client_of(url)
-        (proof,) = client.proofs(1, b"\1" * 32, [(ALICE, [])])
+        (proof,) = client.proofs([ProofRequest(1, b"\1" * 32, ALICE)])
     assert not isinstance(proof, RpcRefused)
     assert asked == [{"blockHash": "0x" + "01" * 32}, "0x1"]
 
@@ -411,7 +483,7 @@ def test_what_one_node_refuses_another_may_serve(devchain, client_of):
     with lying_node(pruned) as url:
         client = client_of(url, devchain.url)
         head = client.head()
-        (proof,) = client.proofs(head.number, head.hash, [(ALICE, [])])
+        (proof,) = client.proofs([ProofRequest(head.number, head.hash, ALICE)])
         assert not isinstance(proof, RpcRefused)
         with pytest.raises(RpcRefused, match="missing trie node") as caught:
             client_of(url).head()
@@ -476,6 +548,8 @@ def test_another_block_than_was_asked_for_is_a_lie(devchain, client_of):
         with pytest.raises(InvalidReply, match="another block"):
             client.header(2)
         with pytest.raises(InvalidReply, match="another block"):
+            client_of(liar).headers([2])
+        with pytest.raises(InvalidReply, match="another block"):
             client.header_by_hash(bytes.fromhex(devchain.rpc("eth_getBlockByNumber", "0x2", False)["hash"][2:]))
 
 
@@ -506,6 +580,37 @@ def test_a_receipt_or_hash_of_another_transaction_is_a_lie(devchain, client_of):
             client.send_raw(signed(0))
 
 
+LOG = {"address": CONTRACT, "blockNumber": "0x5", "topics": ["0x" + "01" * 32, "0x" + "02" * 32], "data": "0x"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({}, None),
+        ({"address": BOB}, "another contract's log"),
+        ({"blockNumber": "0x4"}, "other logs"),
+        ({"blockNumber": "0x7"}, "other logs"),
+        ({"topics": ["0x" + "02" * 32]}, "other logs"),
+        ({"topics": []}, "other logs"),
+        ({"topics": None}, "not a JSON list"),
+        ({"topics": ["0x01"]}, "1 bytes instead of 32"),
+        ({"data": None}, "not hexadecimal data"),
+        ({"blockNumber": None}, "not a hexadecimal quantity"),
+    ],
+)
+def test_logs_of_something_else_are_nonsense(client_of, changes, fault):
+    def logs(body):
+        return honest(body) if is_chain_id(body) else result(body, [LOG | changes])
+
+    with lying_node(logs) as liar:
+        client = client_of(liar)
+        if fault is None:
+            assert len(client.logs(CONTRACT, [b"\1" * 32], 5, 6)) == 1
+        else:
+            with pytest.raises(InvalidReply, match=f"eth_getLogs with {fault}"):
+                client.logs(CONTRACT, [b"\1" * 32], 5, 6)
+
+
 @pytest.mark.parametrize("value", [None, 1, "1", "0x", "0xzz", "-0x1", "0x" + "1" * 65, ["0x1"]])
 def test_a_balance_that_is_no_quantity_is_nonsense(client_of, value):
     with (
@@ -534,7 +639,7 @@ def test_a_proof_of_something_else_is_nonsense(client_of, proof):
         lying_node(lambda body: honest(body) if is_chain_id(body) else result(body, proof)) as liar,
         pytest.raises(InvalidReply),
     ):
-        client_of(liar).proofs(1, b"\1" * 32, [(ALICE, [1])])
+        client_of(liar).proofs([ProofRequest(1, b"\1" * 32, ALICE, [1])])
 
 
 # --- Batches ----------------------------------------------------------------------------------------------------------

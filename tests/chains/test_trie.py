@@ -10,6 +10,7 @@ from trie import HexaryTrie
 
 from chains import trie
 from chains.devchain import ACCOUNTS
+from chains.rpc import ProofRequest
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT, NO_CODE_HASH, InvalidProof, verify_account, verify_slot
 from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures, unhex
 
@@ -392,9 +393,11 @@ def test_proofs_of_a_real_node_verify(devchain, client_of):
     head = client.head()
     absent_slots = [3, 2**256 - 1]
     contract, user, nobody = client.proofs(
-        head.number,
-        head.hash,
-        [(ADDRESS, [*values, *absent_slots]), (ACCOUNTS[0][0], [5]), ("0x" + "ab" * 20, [5])],
+        [
+            ProofRequest(head.number, head.hash, ADDRESS, [*values, *absent_slots]),
+            ProofRequest(head.number, head.hash, ACCOUNTS[0][0], [5]),
+            ProofRequest(head.number, head.hash, "0x" + "ab" * 20, [5]),
+        ]
     )
 
     account = verify_account(head.state_root, ADDRESS, contract.nodes)
