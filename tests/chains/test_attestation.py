@@ -1,0 +1,296 @@
+import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import pytest
+from eth_account import Account
+from eth_account.messages import _hash_eip191_message
+from eth_account.signers.local import LocalAccount
+from eth_utils.crypto import keccak
+
+from chains.attestation import (
+    Answer,
+    Attestation,
+    Domain,
+    Refusal,
+    ask,
+    attester_set_message,
+    block_hash_message,
+    recover,
+    sign,
+)
+from chains.config import Attester
+from chains.devchain import ACCOUNTS
+from tests.chains.lying_node import Raw, lying_node, recording
+
+ALICE, BOB = (Account.from_key(key) for _, key in ACCOUNTS[:2])
+DOMAIN = Domain(10, "0x5FbDB2315678afecb367f032d93F642f64180aa3")
+HASH = keccak(b"the block")
+ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+
+
+# --- What is signed ---------------------------------------------------------------------------------------------------
+
+
+def word(number: int) -> bytes:
+    return number.to_bytes(32, "big")
+
+
+def separator(domain: Domain) -> bytes:
+    kind = b"EIP712Domain(string name,string version,uint256 chainId,address verifyingContract)"
+    name, version = keccak(b"Batch Query Service Attestation"), keccak(b"1")
+    contract = word(int(domain.contract, 16))
+    return keccak(keccak(kind) + name + version + word(domain.destination_chain_id) + contract)
+
+
+def test_block_hashes_are_signed_as_the_contract_hashes_them():
+    kind = keccak(b"BlockHash(uint256 sourceChainId,uint256 blockNumber,bytes32 blockHash)")
+    expected = keccak(b"\x19\x01" + separator(DOMAIN) + keccak(kind + word(1) + word(123) + HASH))
+    assert _hash_eip191_message(block_hash_message(DOMAIN, 1, 123, HASH)) == expected
+
+
+def test_attester_sets_are_signed_as_the_contract_hashes_them():
+    kind = keccak(b"AttesterSet(address[] attesters,uint256 threshold,uint256 nonce)")
+    members = keccak(word(int(ALICE.address, 16)) + word(int(BOB.address, 16)))
+    expected = keccak(b"\x19\x01" + separator(DOMAIN) + keccak(kind + members + word(2) + word(7)))
+    assert _hash_eip191_message(attester_set_message(DOMAIN, [ALICE.address, BOB.address], 2, 7)) == expected
+
+
+def test_a_signature_recovers_to_its_signer():
+    message = block_hash_message(DOMAIN, 1, 123, HASH)
+    signature = sign(ALICE, message)
+    assert len(signature) == 65
+    assert recover(message, signature) == ALICE.address
+    for other in (
+        block_hash_message(DOMAIN, 2, 123, HASH),
+        block_hash_message(DOMAIN, 1, 124, HASH),
+        block_hash_message(DOMAIN, 1, 123, keccak(HASH)),
+        block_hash_message(Domain(11, DOMAIN.contract), 1, 123, HASH),
+        block_hash_message(Domain(10, BOB.address), 1, 123, HASH),
+    ):
+        assert recover(other, signature) != ALICE.address
+
+
+def test_what_the_contract_would_refuse_is_no_signature():
+    message = block_hash_message(DOMAIN, 1, 123, HASH)
+    signature = sign(ALICE, message)
+    r, s, v = signature[:32], int.from_bytes(signature[32:64], "big"), signature[64]
+    other_s = r + word(ORDER - s) + bytes([55 - v])
+    for bad in (
+        b"",
+        signature[:64],
+        signature + b"\0",
+        signature[:64] + bytes([v - 27]),
+        other_s,
+        bytes(64) + b"\x1b",
+        word(ORDER) + signature[32:],
+        b"\xff" * 64 + b"\x1b",
+    ):
+        with pytest.raises(ValueError, match="signature"):
+            recover(message, bad)
+
+
+# --- Asking for it ----------------------------------------------------------------------------------------------------
+
+
+def answer(
+    *, signer: LocalAccount = ALICE, domain: Domain = DOMAIN, chain_id: int = 1, number: int = 123
+) -> dict[str, Any]:
+    signature = sign(signer, block_hash_message(domain, chain_id, number, HASH))
+    return {"attester": ALICE.address, "blockHash": f"0x{HASH.hex()}", "signature": f"0x{signature.hex()}"}
+
+
+def refusal(code: str, sentence: object) -> Raw:
+    return Raw(json.dumps({"error": sentence, "code": code}).encode(), status=409)
+
+
+def attester(url: str, account: LocalAccount = ALICE) -> Attester:
+    return Attester(address=account.address, url=url)
+
+
+def only_answer_of(given: Any, **options: float) -> Answer:
+    with lying_node(lambda _: given) as url:
+        (only,) = ask([attester(url)], DOMAIN, 1, 123, **options)
+    return only
+
+
+def test_an_attestation_is_verified():
+    asked: list[Any] = []
+    with lying_node(recording(asked, lambda _: answer())) as url:
+        (attestation,) = ask([attester(f"{url}/secret/")], DOMAIN, 1, 123)
+    assert isinstance(attestation, Attestation)
+    assert (attestation.attester, attestation.block_hash) == (ALICE.address, HASH)
+    assert recover(block_hash_message(DOMAIN, 1, 123, HASH), attestation.signature) == ALICE.address
+    assert asked == [
+        {
+            "sourceChainId": "1",
+            "blockNumber": "123",
+            "destinationChainId": "10",
+            "verifyingContract": DOMAIN.contract,
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        answer(signer=BOB),
+        answer(signer=BOB) | {"attester": BOB.address},
+        answer(number=124),
+        answer(chain_id=2),
+        answer(domain=Domain(11, DOMAIN.contract)),
+        answer(domain=Domain(10, BOB.address)),
+        answer() | {"blockHash": "0x" + "11" * 32},
+        answer() | {"signature": "0x" + "00" * 65},
+        answer() | {"signature": "0x"},
+    ],
+)
+def test_a_signature_of_another_or_over_something_else_is_refused(given):
+    told = only_answer_of(given)
+    assert isinstance(told, Refusal)
+    assert told.code == "bad_signature"
+    assert told.host in told.sentence
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        Raw(b"<html>"),
+        Raw(b""),
+        Raw(b"[" * 10_000),
+        [],
+        {},
+        answer() | {"blockHash": "0x11"},
+        answer() | {"blockHash": 17},
+        answer() | {"signature": None},
+    ],
+)
+def test_nonsense_is_refused(given):
+    told = only_answer_of(given)
+    assert isinstance(told, Refusal)
+    assert told.code == "bad_answer"
+
+
+def test_a_giant_answer_is_not_read_to_its_end():
+    told = only_answer_of(Raw(b" " * 50_000_000))
+    assert isinstance(told, Refusal)
+    assert told.code == "bad_answer"
+    assert told.sentence == f"{told.host} sent more than 16384 bytes."
+
+
+def test_an_answer_that_drips_is_not_waited_for():
+    began = time.monotonic()
+    told = only_answer_of(Raw(b" " * 100, seconds_between_bytes=0.05), timeout_seconds=0.5)
+    assert time.monotonic() - began < 3
+    assert isinstance(told, Refusal)
+    assert told.code == "timed_out"
+    assert told.sentence == f"{told.host} did not answer within 0.5 seconds."
+
+
+@contextmanager
+def dripping_headers() -> Iterator[str]:
+    """A server that sends one byte of its headers after the other, each well within any time-out for one read."""
+    done = threading.Event()
+
+    def drip() -> None:
+        with suppress(OSError):
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.1 200 OK\r\nX-Header: ")
+                while not done.wait(0.05):
+                    connection.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=drip)
+        thread.start()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        done.set()
+        thread.join()
+
+
+def test_headers_that_drip_are_not_waited_for():
+    with dripping_headers() as url:
+        began = time.monotonic()
+        (told,) = ask([attester(url)], DOMAIN, 1, 123, timeout_seconds=0.5)
+        assert time.monotonic() - began < 3
+    assert isinstance(told, Refusal)
+    assert told.code == "timed_out"
+
+
+def test_all_are_asked_at_once_and_answer_in_their_order():
+    begun = threading.Barrier(2, timeout=4)
+
+    def together(given: Any) -> Callable[[Any], Any]:
+        def when_both_are_asked(_: Any) -> Any:
+            begun.wait()
+            return given
+
+        return when_both_are_asked
+
+    with lying_node(together(answer())) as one, lying_node(together(answer(signer=BOB))) as other:
+        answers = ask([attester(other, BOB), attester("http://127.0.0.1:1"), attester(one)], DOMAIN, 1, 123)
+    assert [told.attester for told in answers] == [BOB.address, ALICE.address, ALICE.address]
+    assert [type(told) for told in answers] == [Attestation, Refusal, Attestation]
+    down = answers[1]
+    assert isinstance(down, Refusal)
+    assert (down.code, down.sentence) == ("unreachable", "127.0.0.1:1 can't be reached.")
+
+
+def test_no_attesters_give_no_answers():
+    assert ask([], DOMAIN, 1, 123) == []
+
+
+def test_the_attesters_own_refusal_is_handed_on():
+    told = only_answer_of(refusal("not_final", "Block 123 is not final yet: block 120 is."))
+    assert isinstance(told, Refusal)
+    assert told.code == "not_final"
+    assert told.sentence == f"{told.host} refused: Block 123 is not final yet: block 120 is."
+
+
+def test_what_an_attester_writes_stays_one_short_line():
+    told = only_answer_of(refusal("conflict", "a\nb\x1b[8m" + "c" * 1000))
+    assert isinstance(told, Refusal)
+    assert told.sentence.isprintable()
+    assert len(told.sentence) < 400
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        Raw(b"<html>", status=502),
+        Raw(b"", status=302, headers={"Location": "http://127.0.0.1:1/"}),
+        Raw(b"{}", status=500),
+        refusal("<script>", "A sentence."),
+        refusal("conflict", 17),
+    ],
+)
+def test_an_error_of_another_form_is_told_by_its_status(given):
+    told = only_answer_of(given)
+    assert isinstance(told, Refusal)
+    assert told.code == "unreachable"
+    assert told.sentence == f"{told.host} answered with HTTP status {given.status}."
+
+
+def test_an_answer_that_breaks_off_is_refused():
+    told = only_answer_of(Raw(b"{", headers={"Content-Length": "100"}))
+    assert isinstance(told, Refusal)
+    assert (told.code, told.sentence) == ("unreachable", f"{told.host} broke off its answer.")
+
+
+def test_no_url_is_shown():
+    told = ask([attester("http://user:password@127.0.0.1:1/secret?key=secret")], DOMAIN, 1, 123)
+    assert "secret" not in repr(told)
+    assert "password" not in repr(told)
+
+
+def test_an_attester_is_asked_through_the_proxy_of_the_environment(monkeypatch):
+    with lying_node(lambda _: answer()) as proxy:
+        monkeypatch.setenv("http_proxy", proxy)
+        monkeypatch.delenv("no_proxy", raising=False)
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        (told,) = ask([attester("http://attester.invalid")], DOMAIN, 1, 123)
+    assert isinstance(told, Attestation)
