@@ -1,4 +1,8 @@
-"""RECEIVED -> ACCEPTED or REJECTED: checks a request against the chains before anything is spent on it."""
+"""RECEIVED -> ACCEPTED or REJECTED: checks a request against the chains before anything is spent on it.
+
+Each source chain of a batch is checked by itself: its queries are admitted as soon as it has answered, and one that is
+down, or whose block is still to come, holds up no other.
+"""
 
 import logging
 from collections.abc import Collection
@@ -10,28 +14,30 @@ from django.utils import timezone
 
 from accounts.models import User
 from chains.header import Header
-from chains.rpc import NodeUnavailable, RpcRefused
+from chains.rpc import InvalidReply, NodeUnavailable, ProofRequest, RpcRefused
 from config.chains import get_chains, get_rpc
-from proving import costs, facts, registries, timestamps
+from proving import costs, facts, links, timestamps, ways
 from proving.facts import AccountFact, HeaderFact, SlotFact, TimeFact
 from proving.heads import poll_seconds
-from proving.registries import Deployed
+from proving.links import Link
 from queries import leases, progress, submission
 from queries.leases import Lease
-from queries.models import Batch, BatchStatus, Block
+from queries.models import OPEN_STATUSES, Batch, Block
 
 logger = logging.getLogger(__name__)
 
 # How far apart the blocks of one batch stand in the queue: a batch that comes later waits for the first few at most.
 _PLACE_IN_QUEUE = timedelta(seconds=0.5)
+# States that every node keeps, archive or not; of a newer one a refusal tells little.
+_KEPT_BY_ALL = 128
 
 
 @dataclass(frozen=True)
 class _Wait:
-    """The batch stays RECEIVED: a sentence, and when to look again."""
+    """These queries are not admitted yet: a sentence, and when to look again; None: it fails, so ever more rarely."""
 
     sentence: str
-    until: datetime
+    until: datetime | None
 
 
 @dataclass(frozen=True)
@@ -48,74 +54,85 @@ class _Acceptance:
 
 
 def accept(batch_id: object) -> None:
-    """Decide about a received batch, or say what the decision waits for."""
-    lease = leases.claim(Batch.objects.filter(status=BatchStatus.RECEIVED), batch_id)
+    """Decide about the queries of a batch that are not admitted yet, or say what the decision waits for."""
+    lease = leases.claim(Batch.objects.filter(status__in=OPEN_STATUSES), batch_id)
     if lease is None:
-        return
+        return None
     batch = lease.row
     try:
-        decision = _decide(lease)
-        with lease.writing():
-            due_at = _record(batch, decision)
-        lease.release(due_at)
+        waits: list[_Wait] = []
+        for source in _undecided(batch):
+            decision = _decide(lease, source)
+            if isinstance(decision, _Wait):
+                waits.append(decision)
+                continue
+            with lease.writing():
+                decided = _record(batch, source, decision)
+            if decided is None:
+                return lease.release(None)
+        Batch.objects.filter(pk=batch.pk, lease_token=lease.token).update(
+            waiting_for=" ".join(dict.fromkeys(wait.sentence for wait in waits))
+        )
+        failing = bool(waits) and all(wait.until is None for wait in waits)
+        pause = timezone.now() + leases.backoff(batch.attempts)
+        due_at = min((wait.until or pause for wait in waits), default=None)
+        lease.release(due_at, attempts=batch.attempts + 1 if failing else 0)
     except leases.LeaseLost:
-        return
-    except (NodeUnavailable, RpcRefused) as error:
-        _wait_longer(lease, str(error))
+        return None
     except Exception:
-        _wait_longer(lease, "An error of this service, which has been logged.")
+        pause = timezone.now() + leases.backoff(batch.attempts)
+        Batch.objects.filter(pk=batch.pk, lease_token=lease.token).update(
+            waiting_for="An error of this service, which has been logged."
+        )
+        lease.release(pause, attempts=batch.attempts + 1)
         raise
 
 
-def _record(batch: Batch, decision: _Wait | _Refusal | _Acceptance) -> datetime | None:
-    """Write the decision, in the caller's database transaction; returns when to look again."""
+def _undecided(batch: Batch) -> list[int]:
+    """The source chains whose queries are not admitted yet."""
+    waiting = batch.queries.filter(is_admitted=False)
+    return list(waiting.order_by("source_chain_id").values_list("source_chain_id", flat=True).distinct())
+
+
+def _record(batch: Batch, source: int, decision: _Refusal | _Acceptance) -> _Acceptance | None:
+    """Write the decision, in the caller's database transaction; None if it is that nothing more is to be decided."""
     if isinstance(decision, _Acceptance):
         decision = _check_budget(batch, decision)
-    match decision:
-        case _Wait():
-            Batch.objects.filter(pk=batch.pk).update(waiting_for=decision.sentence)
-            return decision.until
-        case _Refusal():
-            progress.reject([batch.pk], code=decision.code, reason=decision.reason, retryable=decision.retryable)
-        case _Acceptance():
-            progress.accept(batch, estimated_gas=decision.estimated_gas, estimated_wei=decision.estimated_wei)
-            now = timezone.now()
-            blocks = Block.objects.filter(pk__in=batch.queries.values("block")).order_by("pk")
-            blocks.update(due_at=now)
-            for place, pk in enumerate(blocks.values_list("pk", flat=True)):
-                Block.objects.filter(pk=pk).update(queue_at=now + place * _PLACE_IN_QUEUE)
-    return None
+    if isinstance(decision, _Refusal):
+        progress.reject([batch.pk], code=decision.code, reason=decision.reason, retryable=decision.retryable)
+        return None
+    progress.admit(batch, source, estimated_gas=decision.estimated_gas, estimated_wei=decision.estimated_wei)
+    now = timezone.now()
+    admitted = batch.queries.filter(source_chain_id=source)
+    blocks = Block.objects.filter(pk__in=admitted.values("block")).order_by("pk")
+    blocks.update(due_at=now)
+    for place, pk in enumerate(blocks.values_list("pk", flat=True)):
+        Block.objects.filter(pk=pk).update(queue_at=now + place * _PLACE_IN_QUEUE)
+    return decision
 
 
-def _wait_longer(lease: Lease[Batch], why: str) -> None:
-    pause = leases.backoff(lease.row.attempts)
-    logger.warning("batch %s waits: %s Next try in %.0f s.", lease.row.pk, why, pause.total_seconds())
-    Batch.objects.filter(pk=lease.row.pk, lease_token=lease.token).update(waiting_for=why)
-    lease.release(timezone.now() + pause, attempts=lease.row.attempts + 1)
-
-
-def _decide(lease: Lease[Batch]) -> _Wait | _Refusal | _Acceptance:
-    batch = lease.row
-    destination = batch.destination_chain_id
-    sources = batch.queries.order_by("source_chain_id").values_list("source_chain_id", flat=True).distinct()
-    work = costs.Work()
-    for source in sources:
-        registry = registries.find(destination, source)
-        if registry is None:
-            return _Wait(
-                f"No facts registry is deployed on chain {destination} for chain {source}. The operator must run: "
-                f"manage.py deploy_registry {destination} {source}",
-                timezone.now() + timedelta(seconds=10),
-            )
-        head = get_rpc(source).head()
-        undecided = (
-            _check_heights(batch, source, head)
-            or _find_blocks(lease, source, head)
-            or _count(work, lease, registry, source, head.number)
+def _decide(lease: Lease[Batch], source: int) -> _Wait | _Refusal | _Acceptance:
+    destination = lease.row.destination_chain_id
+    link = links.find(destination, source)
+    if link is None:
+        return _Wait(
+            f"No facts registry is deployed on chain {destination} for chain {source}. The operator must run: "
+            f"manage.py deploy_registry {destination} {source}",
+            timezone.now() + timedelta(seconds=10),
         )
-        if undecided is not None:
-            return undecided
-    return _check_cost(batch, work)
+    work = costs.Work()
+    try:
+        head = link.source.head()
+        undecided = (
+            _check_heights(lease.row, source, head)
+            or _find_blocks(lease, source, head)
+            or _check_proofs(lease.row, link, head)
+            or _count(work, lease, link)
+        )
+        return undecided or _check_cost(lease.row, work)
+    except (NodeUnavailable, RpcRefused) as error:
+        logger.warning("batch %s waits: %s", lease.row.pk, error)
+        return _Wait(str(error), None)
 
 
 def _check_heights(batch: Batch, source: int, head: Header) -> _Wait | _Refusal | None:
@@ -171,32 +188,57 @@ def _find_blocks(lease: Lease[Batch], source: int, head: Header) -> _Wait | _Ref
     return None
 
 
-def _count(work: costs.Work, lease: Lease[Batch], registry: Deployed, source: int, head: int) -> _Refusal | None:
-    """Count what the registry does not hold yet; refuses blocks that are too old to be added."""
-    batch = lease.row
-    rpc = get_rpc(batch.destination_chain_id)
-    ids = batch.queries.filter(source_chain_id=source).values("block")
+def _check_proofs(batch: Batch, link: Link, head: Header) -> _Refusal | None:
+    """Whether some node still serves proofs at the oldest block that needs them: many keep only the newest states."""
+    accounts = batch.queries.filter(source_chain_id=link.connection.source).exclude(address="")
+    oldest = accounts.order_by("block__number").values_list("block__number", "address").first()
+    if oldest is None or oldest[0] > head.number - _KEPT_BY_ALL:
+        return None
+    number, address = oldest
+    header = link.source.header(number)
+    if header is None:
+        raise InvalidReply(f"A node of chain {link.connection.source} doesn't have block {number}, below its own head.")
+    (answer,) = link.source.proofs([ProofRequest(number, header.hash, address)])
+    if not isinstance(answer, RpcRefused) or answer.may_pass:
+        return None
+    return _Refusal(
+        "proof_unavailable",
+        f"No node of chain {link.connection.source} serves proofs at block {number}. {answer}",
+        True,
+    )
+
+
+def _count(work: costs.Work, lease: Lease[Batch], link: Link) -> _Refusal | None:
+    """Count what the registry does not hold yet; refuses blocks that are too far from those that it can trust."""
+    batch, rpc, contract = lease.row, link.destination, link.registry.contract
+    ids = batch.queries.filter(source_chain_id=link.connection.source).values("block")
     blocks = list(Block.objects.filter(pk__in=ids).order_by("number"))
-    roots = rpc.eth_calls([registry.contract.state_root(block.number) for block in blocks])
+    roots = rpc.eth_calls([contract.state_root(block.number) for block in blocks])
+    wanting_hash: set[int] = set()
     for block, root in zip(blocks, roots, strict=True):
         is_known = isinstance(root, bytes) and any(root)
         wanted = list(dict.fromkeys(fact for query in batch.queries.filter(block=block) for fact in facts.of(query)))
         missing: Collection[facts.Fact] = wanted
         if is_known:
-            view = facts.read(rpc, registry.contract, block.number, wanted, at="latest")
+            view = facts.read(rpc, contract, block.number, wanted, at="latest")
             missing = [fact for fact, word in view.facts.items() if word is None]
             lease.extend()
         of_header = [fact for fact in missing if isinstance(fact, HeaderFact | TimeFact)]
         # Without a state root no fact is stored; and fields of a header need the header again, and its hash.
-        if (not is_known or of_header) and (reason := registries.too_old(block, head)) is not None:
-            return _Refusal("block_too_old", reason, retryable=False)
-        work.headers += bool(missing) and bool(not is_known or of_header)
+        if missing and (not is_known or of_header):
+            work.headers += 1
+            # It is the header after it that binds when a block ended.
+            wanting_hash.add(block.number + any(isinstance(fact, TimeFact) for fact in missing))
         work.header_fields += sum(isinstance(fact, HeaderFact) for fact in missing)
         work.times += sum(isinstance(fact, TimeFact) for fact in missing)
         with_slots = {fact.address for fact in missing if isinstance(fact, SlotFact)}
         work.first_slots += len(with_slots)
         work.slots += sum(isinstance(fact, SlotFact) for fact in missing) - len(with_slots)
         work.accounts += len({fact.address for fact in missing if isinstance(fact, AccountFact | SlotFact)})
+    try:
+        work.way_gas = ways.estimate(link, wanting_hash, keep=lease.extend)
+    except ways.TooFar as too_far:
+        return _Refusal("block_too_old", str(too_far), retryable=False)
     return None
 
 
@@ -205,11 +247,13 @@ def _check_cost(batch: Batch, work: costs.Work) -> _Refusal | _Acceptance:
     gas = work.estimate_gas()
     fees = get_rpc(destination.id).fees()
     cost = gas * (fees.base_fee + fees.priority_fee)
-    if cost > batch.fee and not destination.test_network:
+    total_gas, total = gas + (batch.estimated_gas or 0), cost + (batch.estimated_wei or 0)
+    if total > batch.fee and not destination.test_network:
+        way = f", {work.way_gas} of it for the way to blocks that are old" if work.way_gas else ""
         return _Refusal(
             "fee_too_low",
-            f"Proving this batch is estimated at {gas} gas, {cost} wei at the present gas price, which is more than "
-            f"its fee of {batch.fee} wei.",
+            f"Proving this batch is estimated at {total_gas} gas{way}, {total} wei at the present gas price, which is "
+            f"more than its fee of {batch.fee} wei.",
             retryable=True,
         )
     return _Acceptance(gas, cost)

@@ -36,6 +36,7 @@ class Work:
     first_slots: int = 0
     slots: int = 0  # beside the first of each account
     times: int = 0
+    way_gas: int = 0  # by which the registry comes to trust the blocks
 
     def estimate_gas(self) -> int:
         """What proving it takes, on the high side."""
@@ -46,6 +47,7 @@ class Work:
             + self.first_slots * _FIRST_SLOT_GAS
             + self.slots * _SLOT_GAS
             + self.times * _TIME_GAS
+            + self.way_gas
         )
         return gas + _TRANSACTION_GAS if gas else 0
 

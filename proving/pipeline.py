@@ -19,13 +19,14 @@ from chains.config import Chain
 from chains.header import Header
 from chains.rpc import Block as BlockName
 from chains.rpc import NodeUnavailable, Reverted, RpcClient, RpcRefused
-from config.chains import get_chains, get_rpc
-from proving import facts, fetching, packing, registries, timestamps, transactions
+from config.chains import get_chains
+from proving import facts, fetching, links, packing, registries, timestamps, transactions, ways
 from proving.facts import Fact, HeaderFact, RegistryView, TimeFact
 from proving.heads import Heads, poll_seconds
+from proving.links import Link
 from proving.models import LIVE_STATES, Transaction, TransactionState
-from proving.registries import Deployed
-from proving.registry import revert_reason
+from proving.registry import in_sequence, revert_reason
+from proving.sources import NotYet, Preparation
 from proving.transactions import CannotSend, Intent, SignerBusy, UnderWay
 from queries import leases, progress, submission
 from queries.chunks import chunks
@@ -102,24 +103,35 @@ class _Work:
     """One look at one block. The order of the methods is the order of the steps."""
 
     lease: Lease[Block]
-    source: RpcClient
+    link: Link
     destination: Chain
-    rpc: RpcClient  # of the destination
-    registry: Deployed
     heads: Heads  # of the destination
 
     @classmethod
     def on(cls, lease: Lease[Block]) -> "_Work":
         block = lease.row
-        registry = registries.find(block.destination_chain_id, block.source_chain_id)
-        if registry is None:
+        link = links.find(block.destination_chain_id, block.source_chain_id)
+        if link is None:
             raise _Wait("The facts registry of this connection is not deployed any more.", 10)
-        destination, rpc = get_chains().chain(block.destination_chain_id), get_rpc(block.destination_chain_id)
-        return cls(lease, get_rpc(block.source_chain_id), destination, rpc, registry, Heads.read(destination, rpc))
+        destination = get_chains().chain(block.destination_chain_id)
+        return cls(lease, link, destination, Heads.read(destination, link.destination))
 
     @property
     def block(self) -> Block:
         return self.lease.row
+
+    @property
+    def source(self) -> RpcClient:
+        return self.link.source
+
+    @property
+    def rpc(self) -> RpcClient:
+        """Of the destination."""
+        return self.link.destination
+
+    @property
+    def registry(self) -> registries.Deployed:
+        return self.link.registry
 
     def advance(self) -> float | None:
         """Returns after how many seconds to look again, or None when nothing can change any more."""
@@ -143,7 +155,7 @@ class _Work:
     def not_under_way(self) -> QuerySet[Query]:
         """Open queries for which no transaction is on its way, nor in a block that this look doesn't see yet."""
         unseen = Q(state__in=LIVE_STATES) | Q(block_number__gt=self.heads.confirmed.number)
-        under_way = Transaction.objects.filter(unseen, queries=OuterRef("pk"))
+        under_way = Transaction.objects.filter(unseen, queries=OuterRef("pk"), extends=None)
         return self.open().exclude(step=StepKind.INITIAL_STATE).filter(~Exists(under_way)).order_by("pk")
 
     # --- When the destination was reorganised -------------------------------------------------------------------------
@@ -233,7 +245,9 @@ class _Work:
         """Whether the registry trusts the block's state root, at the required confirmations."""
         view = self.read([])
         trusted = self.trusts(view)
-        if not trusted and self.not_under_way().exists():
+        if trusted:
+            self.note_way(left=0)
+        elif self.not_under_way().exists():
             self.check_block_hash(view)
         self.complete(self.open(), StepKind.BLOCKHASH_AVAILABLE)
         if trusted:
@@ -248,23 +262,101 @@ class _Work:
         return accumulating.values_list("hash", flat=True).first() or ""
 
     def check_block_hash(self, view: RegistryView) -> None:
-        """Raises `_Wait` while the destination can't vouch for the block's hash; rejects when it never will."""
-        poll = poll_seconds(self.destination)
+        """Raises `_Wait` while there is no way to the block's hash; rejects when it is too long."""
         if any(view.state_root):
             raise _Wait(
                 f"The registry holds another state root for block {self.block.number} than the source chain has now; "
                 "waiting for the two to agree again.",
-                poll,
+                poll_seconds(self.destination),
             )
-        too_old = registries.too_old(self.block, self.source.head().number)
-        if too_old is not None:
-            self.reject(self.not_under_way(), "block_too_old", too_old)
-        elif "0x" + registries.vouched_hash(self.registry, self.block).hex() != self.block.hash:
-            raise _Wait(
-                f"Chain {self.destination.id} does not vouch for block {self.block.number} yet; waiting for its next "
-                "block.",
-                poll,
-            )
+        target = self.header_to_vouch_for(timed=self.not_under_way().exclude(timestamp=None).exists())
+        if not self.vouched(target) and not self.extending().exists():
+            self.plan_way(target, self.not_under_way())
+
+    # --- The way to the block's hash ----------------------------------------------------------------------------------
+
+    def header_to_vouch_for(self, *, timed: bool) -> Header:
+        """The block's own, or the one after it, which alone binds when the block ended."""
+        if not timed:
+            assert self.block.header_rlp is not None, "INITIAL_STATE is completed"
+            return Header.decode(bytes(self.block.header_rlp))
+        following = self.source.header(self.block.number + 1)
+        if following is None:
+            raise _Wait(f"Waiting for the block after {self.block.number}.", poll_seconds(self.source.chain))
+        return following
+
+    def vouched(self, header: Header) -> bool:
+        return registries.vouches(self.rpc, self.registry, [(header.number, header.hash)])[0]
+
+    def extending(self) -> QuerySet[Transaction]:
+        """What is on its way to extend the registry's trust: one at a time, because the next builds on it."""
+        return Transaction.objects.filter(extends=self.registry.row_id, state=TransactionState.PENDING)
+
+    def plan_way(self, target: Header, asking: QuerySet[Query]) -> ways.Plan:
+        """Raises `_Wait` where it can't begin now; rejects who asks where it is too long."""
+        try:
+            plan = ways.survey(self.link, target.number, others=self.others_waiting())
+        except NotYet as not_yet:
+            pause = max(poll_seconds(self.destination), poll_seconds(self.source.chain))
+            raise _Wait(str(not_yet), pause) from None
+        except ways.TooFar as too_far:
+            self.reject(asking, "block_too_old", str(too_far))
+            raise _Wait(str(too_far), 0) from None
+        self.note_way(left=plan.length, unit=plan.unit)
+        return plan
+
+    def others_waiting(self) -> list[int]:
+        """Blocks of this connection whose hashes are wanted too."""
+        waiting = Query.objects.filter(
+            step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED],
+            block__destination_chain_id=self.block.destination_chain_id,
+            block__source_chain_id=self.block.source_chain_id,
+            batch__status__in=[BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS],
+        ).exclude(block=self.block)
+        named = waiting.order_by().values_list("block__number", "timestamp").distinct()[:_QUERIES_PER_LOOK]
+        return sorted({number if timestamp is None else number + 1 for number, timestamp in named})
+
+    def note_way(self, *, left: int, unit: str = "") -> None:
+        """Show how far the way is; remember the block itself when it is at its end."""
+        block = self.block
+        length = max(block.way_length, left) if unit in {"", block.way_unit} else left
+        arrived = block.is_waypoint or not unit
+        shown = (unit or block.way_unit, length, left, arrived)
+        if shown != (block.way_unit, block.way_length, block.way_left, block.is_waypoint):
+            with self.lease.writing() as fresh:
+                fresh.way_unit, fresh.way_length, fresh.way_left, fresh.is_waypoint = shown
+                fresh.save(update_fields=["way_unit", "way_length", "way_left", "is_waypoint"])
+
+    def extend(self, target: Header, asking: Collection[int]) -> None:
+        """Send the next transaction of the way to a header's hash. Raises `_Wait`, whatever comes of it."""
+        poll = poll_seconds(self.destination)
+        if self.extending().exists():
+            raise _Wait("Waiting for the transaction by which the registry comes to trust earlier blocks.", poll)
+        others = self.others_waiting()
+        plan = self.plan_way(target, self.open().filter(pk__in=asking))
+        try:
+            way = ways.go(self.link, plan, others=others)
+        except NotYet as not_yet:
+            raise _Wait(str(not_yet), poll) from None
+        if isinstance(way, Preparation):
+            riding = []
+        else:
+            ways.remember(self.link, way)
+            riding = self.queries_at(way.riders)
+        to, data = in_sequence(self.registry.sequence, way.calls)
+        self.submit([Intent(to, data, {*asking, *riding}, extends=self.registry.row_id)])
+        raise _Wait("Waiting for the transaction by which the registry comes to trust earlier blocks.", poll)
+
+    def queries_at(self, numbers: Collection[int]) -> list[int]:
+        """Ids of the open queries for which the hashes of these blocks are wanted."""
+        here = Query.objects.filter(
+            Q(block__number__in=numbers, timestamp=None) | Q(block__number__in=[number - 1 for number in numbers]),
+            block__destination_chain_id=self.block.destination_chain_id,
+            block__source_chain_id=self.block.source_chain_id,
+            step=StepKind.HEADER_ACCUMULATED,
+            batch__status__in=[BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS],
+        )
+        return list(here.order_by("pk").values_list("pk", flat=True)[:_QUERIES_PER_LOOK])
 
     # --- Facts --------------------------------------------------------------------------------------------------------
 
@@ -294,7 +386,7 @@ class _Work:
 
     def facts_under_way(self) -> set[Fact]:
         """What transactions on their way may prove already, for other queries: nothing is paid twice."""
-        links = Transaction.objects.filter(queries=OuterRef("pk"), state__in=LIVE_STATES)
+        links = Transaction.objects.filter(queries=OuterRef("pk"), state__in=LIVE_STATES, extends=None)
         sent_for = Query.objects.filter(Exists(links), block=self.block)
         return {fact for query in sent_for.iterator(chunk_size=_QUERIES_PER_LOOK) for fact in facts.of(query)}
 
@@ -334,12 +426,14 @@ class _Work:
         accumulating = Transaction.objects.filter(accumulates=self.block, state__in=LIVE_STATES).exists()
         if accumulating and not trusted:
             raise _Wait("Waiting for the transaction that accumulates the header.", poll)
-        if trusted:
-            missing = self.without_what_lacks_the_hash(missing)
-        if not missing:
-            return
+        missing = self.with_header_vouched(missing, trusted=trusted)
+        self.submit(self.intents(missing, trusted=trusted))
+
+    def submit(self, intents: Sequence[Intent]) -> None:
+        """Store and broadcast; show on the queries what they wait for. Raises `_Wait` where nothing can be sent."""
+        poll = poll_seconds(self.destination)
         try:
-            sent = transactions.submit_all(self.destination, self.intents(missing, trusted=trusted))
+            sent = transactions.submit_all(self.destination, intents)
         except (SignerBusy, UnderWay):
             raise _Wait("Waiting for the signer.", min(0.2, poll)) from None
         except CannotSend as notice:
@@ -354,26 +448,22 @@ class _Work:
             ids = list(tx.queries.values_list("pk", flat=True))
             progress.note_transaction(ids, transactions.latest_hash(tx))
 
-    def without_what_lacks_the_hash(self, missing: Mapping[Fact, Collection[int]]) -> Mapping[Fact, Collection[int]]:
-        """What can be sent of it: facts of the header itself need its hash vouched for once more.
+    def with_header_vouched(
+        self, missing: Mapping[Fact, Collection[int]], *, trusted: bool
+    ) -> Mapping[Fact, Collection[int]]:
+        """What can be sent of it now: what is not below a trusted state root needs a header whose hash is vouched for.
 
-        Rejects who asks for those when it is too old; others on the same block go on without them.
+        Where nothing can, the next transaction of the way there is sent, and `_Wait` raised.
         """
-        of_header = {pk for fact, pks in missing.items() if isinstance(fact, HeaderFact | TimeFact) for pk in pks}
-        if not of_header or "0x" + registries.vouched_hash(self.registry, self.block).hex() == self.block.hash:
+        needing = {fact: pks for fact, pks in missing.items() if not trusted or isinstance(fact, HeaderFact | TimeFact)}
+        if not needing:
             return missing
-        too_old = registries.too_old(self.block, self.source.head().number)
-        if too_old is not None:
-            self.reject(self.open().filter(pk__in=of_header), "block_too_old", too_old)
-        rest: dict[Fact, Collection[int]] = {
-            fact: pks for fact, pks in missing.items() if not isinstance(fact, HeaderFact | TimeFact)
-        }
-        if not rest and too_old is None:
-            raise _Wait(
-                f"Chain {self.destination.id} does not vouch for block {self.block.number}, which its header's facts "
-                "need.",
-                poll_seconds(self.destination),
-            )
+        target = self.header_to_vouch_for(timed=any(isinstance(fact, TimeFact) for fact in needing))
+        if self.vouched(target):
+            return missing
+        rest = {fact: pks for fact, pks in missing.items() if fact not in needing}
+        if not rest:
+            self.extend(target, sorted({pk for pks in needing.values() for pk in pks}))
         return rest
 
     def find_time_again(self, timestamp: int, queries: Collection[int]) -> None:
@@ -464,5 +554,5 @@ def _proven_by(queries: Collection[int]) -> Iterator[tuple[int, str]]:
     """(query id, hash) of the mined transactions that proved the queries."""
     links = Transaction.queries.through.objects
     for chunk in chunks(sorted(queries), _QUERIES_PER_WRITE):
-        mined = links.filter(query__in=chunk, transaction__succeeded=True).order_by("pk")
+        mined = links.filter(query__in=chunk, transaction__succeeded=True, transaction__extends=None).order_by("pk")
         yield from mined.values_list("query", "transaction__hash")

@@ -1,46 +1,42 @@
-"""Which facts registry serves a connection, and what its block hash source can still vouch for."""
+"""Which facts registry serves a connection, and whose block hashes it trusts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from config.chains import get_chains, get_rpc
+from chains.rpc import InvalidReply, RpcClient
 from proving.models import FactsRegistry
-from proving.registry import Registry, block_hash
-from queries.models import Block
+from proving.registry import Registry
 
 
 @dataclass(frozen=True)
 class Deployed:
-    """A deployed registry: the contract to call, and the address of its block hash source."""
+    """A deployed registry: its row, the contract to call, and the addresses of what belongs to it."""
 
+    row_id: int
     contract: Registry
     block_hash_source: str
+    sequence: str
 
 
 def find(destination: int, source: int) -> Deployed | None:
     """The deployed registry of a connection, or None as long as there is none."""
-    row = FactsRegistry.objects.filter(
-        destination_chain_id=destination, source_chain_id=source, deployed_at__isnull=False
-    ).first()
-    return Deployed(Registry(row.address), row.block_hash_source) if row else None
+    row = (
+        FactsRegistry.objects.filter(
+            destination_chain_id=destination, source_chain_id=source, deployed_at__isnull=False
+        )
+        .exclude(sequence="")  # deployed by an older version: `deploy_registry` says what to do
+        .first()
+    )
+    return Deployed(row.pk, Registry(row.address), row.block_hash_source, row.sequence) if row else None
 
 
-def vouched_hash(registry: Deployed, block: Block) -> bytes:
-    """The hash that the destination can vouch for in its next block; 32 zero bytes where it can't.
+def vouches(rpc: RpcClient, registry: Deployed, blocks: Sequence[tuple[int, bytes]]) -> list[bool]:
+    """Of each (number, hash): whether a transaction mined next could bring that header. `rpc` is the destination's.
 
     Asked of the pending block: one that is mined now is the first to know the hash of the present head.
     """
-    rpc = get_rpc(block.destination_chain_id)
-    return rpc.eth_call(*block_hash(registry.block_hash_source, block.number), "pending")
-
-
-def too_old(block: Block, head: int) -> str | None:
-    """Why the block's header can't be accumulated any more, a sentence, or None if it can. `head` is the source's."""
-    connection = get_chains().connection(block.source_chain_id, block.destination_chain_id)
-    window = connection.window if connection else 0
-    # A transaction sent now is mined at head + 1 at the earliest, and sees `window` blocks before its own.
-    if block.number >= head + 1 - window:
-        return None
-    return (
-        f"Block {block.number} of chain {block.source_chain_id} is {head - block.number} blocks old; chain "
-        f"{block.destination_chain_id} can vouch for the last {window} blocks only."
-    )
+    answers = rpc.eth_calls([registry.contract.vouches(*block) for block in blocks], "pending")
+    words = [answer for answer in answers if isinstance(answer, bytes) and len(answer) == 32]  # noqa: PLR2004 - a word.
+    if len(words) < len(blocks):
+        raise InvalidReply(f"There is no facts registry of this version at {registry.contract.address}.")
+    return [any(word) for word in words]

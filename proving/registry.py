@@ -1,6 +1,6 @@
 """The facts registry as a contract: calls encoded, answers and reverts decoded (`contracts/src/FactsRegistry.sol`)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,9 @@ from contracts import load_artifact
 from queries.models import AccountField, HeaderField
 
 _CODEC = Web3()
+
+Call = tuple[str, bytes]
+"""An address and the calldata to send there."""
 
 
 @dataclass(frozen=True)
@@ -35,21 +38,25 @@ class Registry:
         self.address = to_checksum_address(address)
         self._contract = _CODEC.eth.contract(address=self.address, abi=load_artifact("FactsRegistry").abi)
 
-    def state_root(self, block_number: int) -> tuple[str, bytes]:
+    def state_root(self, block_number: int) -> Call:
         """A call that answers 32 bytes: zero where the block's header is not accumulated."""
         return self._call("stateRoot", block_number)
 
-    def account_field(self, address: str, block_number: int, field: AccountField) -> tuple[str, bytes]:
+    def vouches(self, block_number: int, block_hash: bytes) -> Call:
+        """A call that answers a word: whether the header of this number and hash would be trusted now."""
+        return self._call("vouches", block_number, block_hash)
+
+    def account_field(self, address: str, block_number: int, field: AccountField) -> Call:
         """A call whose answer `decode_try` reads, as for the three below."""
         return self._call("tryAccountField", address, block_number, int(field))
 
-    def slot_value(self, address: str, block_number: int, slot: str) -> tuple[str, bytes]:
+    def slot_value(self, address: str, block_number: int, slot: str) -> Call:
         return self._call("tryAccountStorageSlotValues", address, block_number, bytes.fromhex(slot[2:]))
 
-    def header_field(self, block_number: int, field: HeaderField) -> tuple[str, bytes]:
+    def header_field(self, block_number: int, field: HeaderField) -> Call:
         return self._call("tryHeaderField", block_number, int(field))
 
-    def block_at_timestamp(self, timestamp: int) -> tuple[str, bytes]:
+    def block_at_timestamp(self, timestamp: int) -> Call:
         return self._call("tryBlockAtTimestamp", timestamp)
 
     @staticmethod
@@ -64,25 +71,32 @@ class Registry:
 
     @staticmethod
     def prove(
-        block: bytes | int,
+        block: bytes | int | Sequence[bytes],
         state_root: bytes,
         accounts: Iterable[AccountToProve] = (),
         *,
         header_fields: Iterable[HeaderField] = (),
     ) -> bytes:
-        """Calldata that stores facts of accounts and, if `block` is a header and not a number, accumulates it."""
+        """Calldata that stores facts of accounts and, unless `block` is a number, accumulates its header."""
         return packed.encode(block, state_root, accounts, header_fields=header_fields)
 
-    def _call(self, function: str, *arguments: Any) -> tuple[str, bytes]:
-        return self.address, bytes.fromhex(self._contract.encode_abi(function, args=arguments).removeprefix("0x"))
+    def _call(self, function: str, *arguments: Any) -> Call:
+        return _call(self._contract, function, *arguments)
 
 
-def block_hash(source_address: str, block_number: int) -> tuple[str, bytes]:
-    """A call of a block hash source that answers 32 bytes: zero where it can't vouch for the block."""
-    contract = _CODEC.eth.contract(
-        address=to_checksum_address(source_address), abi=load_artifact("NativeBlockHashSource").abi
-    )
-    return contract.address, bytes.fromhex(contract.encode_abi("blockHash", args=[block_number]).removeprefix("0x"))
+def call(contract: str, address: str, function: str, *arguments: Any) -> Call:
+    """A call of the contract `contract` (by its name here) at an address."""
+    abi = load_artifact(contract).abi
+    return _call(_CODEC.eth.contract(address=to_checksum_address(address), abi=abi), function, *arguments)
+
+
+def in_sequence(address: str, calls: Sequence[Call]) -> Call:
+    """One call that makes all of them in order, all or nothing, through the `Sequence` at an address."""
+    return calls[0] if len(calls) == 1 else call("Sequence", address, "run", calls)
+
+
+def _call(contract: Any, function: str, *arguments: Any) -> Call:
+    return contract.address, bytes.fromhex(contract.encode_abi(function, args=arguments).removeprefix("0x"))
 
 
 def creation_code(name: str, *arguments: Any) -> bytes:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import QuerySet
 from django.utils import timezone
 from eth_account.signers.local import LocalAccount
 from hexbytes import HexBytes
@@ -62,7 +61,7 @@ class SignerBusy(Exception):
 
 
 class UnderWay(Exception):
-    """A transaction for some of these queries was stored meanwhile: whoever asks has lost the block's lease."""
+    """A transaction that does the same was stored meanwhile."""
 
 
 class CannotSend(Exception):
@@ -73,13 +72,22 @@ class CannotSend(Exception):
 class Intent:
     """What to send. An empty `to` creates a contract.
 
-    `queries` are the ids whose facts it proves, `accumulates` is the block whose header it carries.
+    `queries` are the ids whose facts it proves, `accumulates` is the block whose header it carries. With `extends`, the
+    id of a registry, it proves no facts but extends that registry's trust to blocks that the queries need.
     """
 
     to: str
     data: bytes
     queries: Collection[int] = ()
     accumulates: Block | None = None
+    extends: int | None = None
+
+    def is_under_way(self) -> bool:
+        """Whether a stored one does the same. One at a time extends a registry, because each builds on the last."""
+        if self.extends is not None:
+            return Transaction.objects.filter(extends=self.extends, state=TransactionState.PENDING).exists()
+        under_way = Transaction.objects.filter(queries__in=self.queries, state__in=LIVE_STATES, extends=None)
+        return under_way.exists()
 
 
 @dataclass(frozen=True)
@@ -114,7 +122,7 @@ def submit_all(
         pending_nonce = rpc.nonce(account.address, "pending")
         with lease.writing() as signer:
             first_nonce = next_nonce(signer, pending_nonce)
-            if any(live(intent.queries).exists() for intent in intents):
+            if any(intent.is_under_way() for intent in intents):
                 raise UnderWay
             sent = []
             for nonce, intent, gas_limit in zip(itertools.count(first_nonce), intents, gas_limits, strict=False):
@@ -125,6 +133,7 @@ def submit_all(
                     data=intent.data,
                     gas_limit=gas_limit,
                     accumulates=intent.accumulates,
+                    extends_id=intent.extends,
                 )
                 tx.queries.set(intent.queries)
                 price = costs.affordable_price(tx)
@@ -157,11 +166,6 @@ def next_nonce(signer: Signer, pending_nonce: int) -> int:
     """The first nonce that neither the chain nor a stored transaction has; `pending_nonce` is the node's word."""
     last = signer.transactions.order_by("-nonce").values_list("nonce", flat=True).first()
     return max(pending_nonce, 0 if last is None else last + 1)
-
-
-def live(queries: Collection[int]) -> QuerySet[Transaction]:
-    """The transactions that are under way for some of the queries (ids)."""
-    return Transaction.objects.filter(queries__in=queries, state__in=LIVE_STATES).distinct()
 
 
 def latest_hash(tx: Transaction) -> str:

@@ -15,7 +15,7 @@ from config.chains import get_chains
 from proving import acceptance, pipeline, transactions
 from proving.models import Signer
 from queries import leases, progress
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block
+from queries.models import OPEN_STATUSES, Batch, Block
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ def due() -> Iterator[Work]:
         queues.append([Work("block", key, (destination, source), pipeline.advance) for key in keys])
     for chain in get_chains().destinations():
         signers = Signer.objects.filter(chain_id=chain.id)
-        received = Batch.objects.filter(destination_chain_id=chain.id, status=BatchStatus.RECEIVED)
+        received = Batch.objects.filter(destination_chain_id=chain.id, status__in=OPEN_STATUSES)
         queues += [
             [Work("signer", key, (chain.id,), _tend) for key in leases.due(signers, _PER_LOOK)],
             [Work("batch", key, (chain.id,), acceptance.accept) for key in leases.due(received, _PER_LOOK)],

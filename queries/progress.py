@@ -23,20 +23,23 @@ _ORDER = list(StepKind)
 _CHUNK = 500
 
 
-def accept(batch: Batch, *, estimated_gas: int, estimated_wei: int | None = None) -> None:
-    """RECEIVED -> ACCEPTED: the request was checked against the chains.
+def admit(batch: Batch, source: int, *, estimated_gas: int, estimated_wei: int) -> None:
+    """The queries about one source chain were checked against the chains; with the first of them RECEIVED -> ACCEPTED.
 
-    `estimated_gas` in units of gas; `estimated_wei` is what that costs at the present gas price.
+    `estimated_gas` in units of gas; `estimated_wei` is what that costs at the present gas price. Both add up.
     """
-    accepted = Batch.objects.filter(pk=batch.pk, status=BatchStatus.RECEIVED).update(
-        status=BatchStatus.ACCEPTED,
-        accepted_at=timezone.now(),
-        estimated_gas=estimated_gas,
-        estimated_wei=estimated_wei,
-        waiting_for="",
-    )
-    if accepted:
-        logger.info("batch %s accepted, about %d gas", batch.pk, estimated_gas)
+    with transaction.atomic():
+        fresh = Batch.objects.select_for_update().get(pk=batch.pk)
+        if fresh.status not in OPEN_STATUSES:
+            return
+        fresh.queries.filter(source_chain_id=source).update(is_admitted=True)
+        fresh.estimated_gas = (fresh.estimated_gas or 0) + estimated_gas
+        fresh.estimated_wei = (fresh.estimated_wei or 0) + estimated_wei
+        if fresh.status == BatchStatus.RECEIVED:
+            fresh.status, fresh.accepted_at = BatchStatus.ACCEPTED, timezone.now()
+        fresh.save(update_fields=["status", "accepted_at", "estimated_gas", "estimated_wei"])
+    batch.estimated_gas, batch.estimated_wei = fresh.estimated_gas, fresh.estimated_wei
+    logger.info("batch %s: queries about chain %d admitted, about %d gas", batch.pk, source, estimated_gas)
 
 
 def reject(batches: Collection[str], *, code: str, reason: str, retryable: bool) -> None:

@@ -30,18 +30,18 @@ def complete(batch: Batch, *kinds: StepKind) -> None:
 
 def test_what_clients_do_not_know_is_in_progress(batch, status):
     assert status(batch.pk).json() == {"queryStatus": "IN_PROGRESS"}
-    progress.accept(batch, estimated_gas=1)
+    progress.admit(batch, 31337, estimated_gas=1, estimated_wei=1)
     assert status(batch.pk).json() == {"queryStatus": "IN_PROGRESS"}
 
 
 def test_it_says_what_the_batch_waits_for(batch, status):
-    progress.accept(batch, estimated_gas=1)
+    progress.admit(batch, 31337, estimated_gas=1, estimated_wei=1)
     Block.objects.update(waiting_for="The node is down.", due_at=timezone.now())
     assert status(batch.pk).json() == {"queryStatus": "IN_PROGRESS", "info": ["The node is down."]}
 
 
 def test_done_is_said_when_every_step_is_completed(batch, status):
-    progress.accept(batch, estimated_gas=1)
+    progress.admit(batch, 31337, estimated_gas=1, estimated_wei=1)
     complete(batch, *list(StepKind)[:-1])
     assert status(batch.pk).json()["queryStatus"] == "IN_PROGRESS"
     complete(batch, StepKind.ACCOUNT_ACCUMULATED)

@@ -1,0 +1,23 @@
+"""Where a destination's trust in blocks of a source chain begins: a file for each kind of block hash source.
+
+Each has a contract (`contracts/src/IBlockHashSource.sol`), and a class here that knows what to send to it. From a block
+that a source vouches for, `proving.ways` leads to all blocks before.
+"""
+
+from chains.config import BlockHashSourceName, Connection
+from proving.sources.attested import Attested
+from proving.sources.base import BlockHashSource, NotYet, Preparation, Start
+from proving.sources.native import Native
+from proving.sources.op_stack import OpStack
+
+__all__ = ["BlockHashSource", "NotYet", "Preparation", "Start", "of"]
+
+_SOURCES: dict[BlockHashSourceName, BlockHashSource] = {
+    "native": Native(),
+    "attested": Attested(),
+    "op-stack": OpStack(),
+}
+
+
+def of(connection: Connection) -> BlockHashSource:
+    return _SOURCES[connection.block_hash_source]

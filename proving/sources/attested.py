@@ -1,0 +1,127 @@
+"""Attesters vouch for blocks by signature, any m of n of them (`AttestedBlockHashSource.sol`): for any pair of chains.
+
+They vouch for final blocks only. One attested block serves many: of the blocks that wait together the highest is
+attested, and those before it are proven from its state.
+"""
+
+import logging
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from eth_abi.abi import decode
+
+from chains.attestation import Answer, Attestation, Domain, Refusal, ask
+from chains.config import Connection
+from chains.rpc import InvalidReply, RpcRefused
+from proving.links import Link
+from proving.models import FactsRegistry
+from proving.registry import call
+from proving.sources.base import NotYet, Start
+
+logger = logging.getLogger(__name__)
+
+
+class Attested:
+    contract = "AttestedBlockHashSource"
+    title = "Attested: signatures of independent attesters"
+
+    def trust(self, connection: Connection) -> str:
+        return (
+            f"{connection.threshold} of {len(connection.attesters)} attesters, who sign hashes of final blocks of "
+            f"chain {connection.source}. So many of them together could make chain {connection.destination} believe "
+            "in a block that does not exist."
+        )
+
+    def arguments(self, connection: Connection) -> tuple[Any, ...]:
+        addresses = sorted((attester.address for attester in connection.attesters), key=str.lower)
+        return connection.source, addresses, connection.threshold
+
+    def gas(self, connection: Connection) -> int:
+        return 90_000 + 15_000 * (connection.threshold or 0)
+
+    def reach(self, link: Link, target: int, others: Collection[int]) -> Start:
+        final = self._final(link)
+        if final is None:
+            return Start(target)
+        if target > final:
+            raise NotYet(
+                f"Block {target} of chain {link.connection.source} is not final yet, which attesters wait for; the "
+                f"newest final block is {final}."
+            )
+        highest = min(final, target + link.connection.window)
+        return Start(max((number for number in others if target < number <= highest), default=target))
+
+    def begin(self, link: Link, start: int) -> Start:
+        header = link.source.header(start)
+        if header is None:
+            raise NotYet(f"Block {start} of chain {link.connection.source} is not there.")
+        attesters, threshold = self._members(link)
+        domain = Domain(link.connection.destination, link.registry.block_hash_source)
+        known = [attester for attester in link.connection.attesters if attester.address in attesters]
+        answers = ask(known, domain, link.connection.source, start)
+        agreeing = [
+            answer for answer in answers if isinstance(answer, Attestation) and answer.block_hash == header.hash
+        ]
+        self._note_contradictions(link, start, header.hash, answers)
+        if len(agreeing) < threshold:
+            raise NotYet(
+                f"Waiting for attesters to vouch for block {start} of chain {link.connection.source}: {len(agreeing)} "
+                f"of {threshold} that are needed do. {_what_others_say(header.hash, answers)}".strip()
+            )
+        chosen = sorted(agreeing, key=lambda answer: answer.attester.lower())[:threshold]
+        signatures = b"".join(answer.signature for answer in chosen)
+        attest = call(self.contract, link.registry.block_hash_source, "attest", start, header.hash, signatures)
+        return Start(start, (attest,))
+
+    def newest(self, link: Link) -> int:
+        final = self._final(link)
+        if final is None:
+            raise NotYet(f"Nodes of chain {link.connection.source} do not tell which block is final.")
+        return final
+
+    def _final(self, link: Link) -> int | None:
+        """None where a chain's nodes don't tell: attesters may know by the chain's confirmations."""
+        try:
+            header = link.source.header("finalized")
+        except RpcRefused:
+            return None
+        return None if header is None else header.number
+
+    def _members(self, link: Link) -> tuple[set[str], int]:
+        """The attesters that the contract believes now, and how many of them it wants."""
+        address = link.registry.block_hash_source
+        calls = [call(self.contract, address, function) for function in ("attesters", "threshold")]
+        members, threshold = link.destination.eth_calls(calls)
+        if not isinstance(members, bytes) or not isinstance(threshold, bytes) or not threshold:
+            raise InvalidReply(f"There is no {self.contract} at {address}.")
+        (addresses,) = decode(["address[]"], members)
+        chains_own = {attester.address for attester in link.connection.attesters}
+        return {mine for mine in chains_own if mine.lower() in addresses}, int.from_bytes(threshold)
+
+    def _note_contradictions(self, link: Link, number: int, block_hash: bytes, answers: Sequence[Answer]) -> None:
+        """Tell the operator of attesters that sign another hash than our own nodes know: somebody's node is wrong."""
+        others = [answer for answer in answers if isinstance(answer, Attestation) and answer.block_hash != block_hash]
+        conflicts = [answer for answer in answers if isinstance(answer, Refusal) and answer.code == "conflict"]
+        notice = ""
+        if others:
+            who = ", ".join(f"{answer.attester} signed 0x{answer.block_hash.hex()}" for answer in others)
+            notice = (
+                f"Attesters contradict the nodes of chain {link.connection.source} about block {number}, which is "
+                f"0x{block_hash.hex()} there: {who}."
+            )
+        elif conflicts:
+            notice = " ".join(answer.sentence for answer in conflicts)
+        rows = FactsRegistry.objects.filter(pk=link.registry.row_id)
+        if notice and rows.exclude(notice=notice).update(notice=notice):
+            logger.error("%s", notice)
+        elif not notice and all(isinstance(answer, Attestation) for answer in answers):
+            # An attester that is silent may still hold to what it signed.
+            rows.exclude(notice="").update(notice="")
+
+
+def _what_others_say(block_hash: bytes, answers: Sequence[Answer]) -> str:
+    return " ".join(
+        answer.sentence if isinstance(answer, Refusal) else f"{answer.attester} signed 0x{answer.block_hash.hex()}."
+        for answer in answers
+        if isinstance(answer, Refusal) or answer.block_hash != block_hash
+    )

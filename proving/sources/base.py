@@ -1,0 +1,59 @@
+"""What a kind of block hash source must tell."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from chains.config import Connection
+from proving.links import Link
+from proving.registry import Call
+
+
+@dataclass(frozen=True)
+class Start:
+    """A block that the block hash source vouches for once `calls` are made, in the same transaction or before."""
+
+    number: int
+    calls: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What must be sent, and mined, before a start can be known."""
+
+    calls: tuple[Call, ...]
+
+
+class NotYet(Exception):
+    """The block hash source can't vouch for what is needed at this moment: a sentence."""
+
+
+class BlockHashSource(Protocol):
+    """One kind of block hash source. It keeps nothing: what it needs to know it asks of the chains.
+
+    `title` and `trust` are for people: a name, and a sentence that says who must be trusted for what.
+    """
+
+    contract: str
+    title: str
+
+    def trust(self, connection: Connection) -> str:
+        """Who must be trusted for what, a sentence."""
+
+    def arguments(self, connection: Connection) -> tuple[Any, ...]:
+        """Of the contract's constructor."""
+
+    def gas(self, connection: Connection) -> int:
+        """What it takes to have one block vouched for, on the high side."""
+
+    def reach(self, link: Link, target: int, others: Collection[int]) -> Start:
+        """Where a way to the block `target` could start: at it, or above. Its calls are `begin`'s to tell.
+
+        `others` are blocks of the same connection that wait too. Raises `NotYet`, `NodeUnavailable`.
+        """
+
+    def begin(self, link: Link, start: int) -> Start | Preparation:
+        """The block `start`, which `reach` named, with the calls that make it vouched for. Raises as `reach`."""
+
+    def newest(self, link: Link) -> int:
+        """Number of the newest block that a way could start from now. Raises as `reach`."""

@@ -1,0 +1,46 @@
+"""The destination vouches for its own blocks (`NativeBlockHashSource.sol`): source and destination are one chain."""
+
+from collections.abc import Collection
+from typing import Any
+
+from chains.config import Connection
+from proving.links import Link
+from proving.registry import call
+from proving.sources.base import NotYet, Start
+
+# `blockhash` serves so many where the chain has no history contract (EIP-2935).
+_BLOCKHASH_WINDOW = 256
+
+
+class Native:
+    contract = "NativeBlockHashSource"
+    title = "Native: the chain's own history of block hashes"
+
+    def trust(self, connection: Connection) -> str:  # noqa: ARG002 (the same for all)
+        return "Nobody beyond the chain itself: it knows the hashes of its own blocks."
+
+    def arguments(self, connection: Connection) -> tuple[Any, ...]:  # noqa: ARG002 (it needs none)
+        return ()
+
+    def gas(self, connection: Connection) -> int:  # noqa: ARG002 (nothing is sent)
+        return 0
+
+    def reach(self, link: Link, target: int, others: Collection[int]) -> Start:  # noqa: ARG002 (they don't matter)
+        head = link.source.head().number
+        window = link.connection.window
+        # One that is just in the window may have left it when the transaction is mined.
+        oldest = [head + 1 - size + min(size // 8, 64) for size in (window, min(window, _BLOCKHASH_WINDOW))]
+        starts = sorted({max(target, number, 0) for number in oldest})
+        for start in starts:
+            address, data = call(self.contract, link.registry.block_hash_source, "blockHash", start)
+            if any(link.destination.eth_call(address, data, "pending")):
+                return Start(start)
+        raise NotYet(
+            f"Chain {link.connection.destination} does not vouch for block {starts[0]} yet; waiting for its next block."
+        )
+
+    def begin(self, link: Link, start: int) -> Start:  # noqa: ARG002 (nothing is to be done)
+        return Start(start)
+
+    def newest(self, link: Link) -> int:
+        return link.source.head().number

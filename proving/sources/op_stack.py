@@ -1,0 +1,61 @@
+"""An OP Stack chain vouches for blocks of the chain below (`OpStackBlockHashSource.sol`), by its `L1Block` predeploy.
+
+Only the present one is known there: it is recorded, and everything before is reached from it.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+from chains.config import Connection
+from proving.links import Link
+from proving.registry import call
+from proving.sources.base import NotYet, Preparation, Start
+
+# Source: OP Stack specification, "Predeploys".
+L1_BLOCK = "0x4200000000000000000000000000000000000015"
+_NUMBER_SELECTOR = bytes.fromhex("8381f58a")  # number()
+
+
+class OpStack:
+    contract = "OpStackBlockHashSource"
+    title = "OP Stack: the destination's own view of the chain below"
+
+    def trust(self, connection: Connection) -> str:
+        return (
+            f"The sequencer of chain {connection.destination}, which tells it about the blocks of chain "
+            f"{connection.source}, and the fault proofs that hold it to the truth."
+        )
+
+    def arguments(self, connection: Connection) -> tuple[Any, ...]:  # noqa: ARG002 (it needs none)
+        return ()
+
+    def gas(self, connection: Connection) -> int:  # noqa: ARG002 (the same for all)
+        return 100_000
+
+    def reach(self, link: Link, target: int, others: Collection[int]) -> Start:  # noqa: ARG002 (they don't matter)
+        recorded = self._recorded(link)
+        if recorded >= target:
+            return Start(recorded)
+        present = self.newest(link)
+        if present < target:
+            raise NotYet(
+                f"Chain {link.connection.destination} knows chain {link.connection.source} up to block {present} yet; "
+                f"waiting for block {target}."
+            )
+        return Start(present)
+
+    def begin(self, link: Link, start: int) -> Start | Preparation:
+        # The present block may be another one when a transaction is mined: it is recorded first, then built upon.
+        if self._recorded(link) == start:
+            return Start(start)
+        return Preparation((call(self.contract, link.registry.block_hash_source, "record"),))
+
+    def newest(self, link: Link) -> int:
+        answer = link.destination.eth_call(L1_BLOCK, _NUMBER_SELECTOR)
+        if not answer:
+            raise NotYet(f"Chain {link.connection.destination} has no L1Block predeploy: is it an OP Stack chain?")
+        return int.from_bytes(answer)
+
+    def _recorded(self, link: Link) -> int:
+        address, data = call(self.contract, link.registry.block_hash_source, "newest")
+        return int.from_bytes(link.destination.eth_call(address, data))

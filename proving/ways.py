@@ -1,0 +1,343 @@
+"""How a registry comes to trust a block that its block hash source doesn't vouch for.
+
+From a block whose state root it trusts, a proof of one slot of the history contract (EIP-2935) makes the hash of any of
+the `window` blocks before known: a *hop*. Where there is no history, headers are *walked* by their parent hashes. A way
+begins at a block that the registry trusts already, or at one that the block hash source vouches for.
+
+Nothing of a plan is kept. Each look plans anew from what the chain has by then, so that a way that was interrupted goes
+on where it was, and what others have sent shortens it.
+"""
+
+import itertools
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from chains.config import EIP_2935_WINDOW
+from chains.header import Header
+from chains.packed import HISTORY_ADDRESS, AccountToProve, encode_parent_hash
+from chains.rpc import AccountProof, InvalidReply, NodeUnavailable, ProofRequest, RpcRefused
+from chains.trie import InvalidProof, verify_account, verify_slot
+from proving import registries, sources
+from proving.links import Link
+from proving.registry import Call
+from proving.sources import NotYet, Preparation, Start
+from queries import submission
+from queries.models import Block, WayUnit
+
+# Nodes take no transaction above 128 KiB.
+_MAX_BYTES = 110_000
+# Beside what its trie nodes and headers take; packed, nodes are no longer than they were.
+_CALL_BYTES = 500
+# EIP-7825 bounds a transaction's gas at 16,777,216; what a hop and a walked header take at the most.
+_MAX_HOPS, _MAX_HEADERS = 40, 250
+# Blocks whose hashes one hop makes known beside the one that it leads to.
+_MAX_RIDERS = 50
+# Rounded up from what mainnet-sized ones take (make bench-gas).
+_HOP_GAS, _RIDER_GAS, _WALKED_HEADER_GAS, _HEADER_GAS = 250_000, 30_000, 27_000, 60_000
+# Of the blocks that the registry may trust, the nearest so many are looked at.
+_WAYPOINTS = 20
+
+
+class TooFar(Exception):
+    """The way is longer than the configured limits: a sentence with its length and its gas."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """From where, over which blocks, to which block.
+
+    `start` is None where the registry trusts the state root of `origin` already (and its hash, if it is walked from).
+    `hops` are the blocks hopped to, falling; then `walk` headers are walked, from that of the last hop, or of `origin`,
+    on.
+    """
+
+    origin: int
+    target: int
+    start: Start | None = None
+    hops: Sequence[int] = ()
+    walk: int = 0
+
+    @property
+    def gas(self) -> int:
+        """About, without what the start takes."""
+        header = _HEADER_GAS if self.start and self.hops else 0
+        return header + len(self.hops) * _HOP_GAS + self.walk * _WALKED_HEADER_GAS
+
+    @property
+    def unit(self) -> WayUnit:
+        return WayUnit.HEADERS if self.walk else WayUnit.HOPS
+
+    @property
+    def length(self) -> int:
+        """In `unit`s: of a way with both, the headers are what takes long."""
+        return self.walk or len(self.hops)
+
+
+@dataclass(frozen=True)
+class Way:
+    """What to send now, in one transaction, all or nothing; and the blocks that the registry trusts afterwards."""
+
+    plan: Plan
+    calls: Sequence[Call]
+    waypoints: Sequence[Header] = ()
+    riders: Sequence[int] = ()
+
+
+# --- Planning ---------------------------------------------------------------------------------------------------------
+
+
+def survey(link: Link, target: int, *, others: Collection[int] = (), trusted: Collection[int] = ()) -> Plan:
+    """The shortest way to a block's hash: what it takes, without proofs.
+
+    `others` are blocks of the connection that wait too, `trusted` ones that will be trusted by then. Raises `TooFar`,
+    `NotYet` when the way can't begin at this moment, `NodeUnavailable`, `RpcRefused`.
+    """
+    waypoints = list(_waypoints(link, target))
+    roots = [*(point.number for point in waypoints if point.has_root), *(one for one in trusted if one > target)]
+    plans: list[Plan] = []
+    if roots:
+        plans += _through_history(link, Plan(min(roots), target))
+    if not plans or len(plans[0].hops) > 1:
+        try:
+            plans += _from_source(link, target, others)
+        except NotYet:
+            if not plans and not any(point.has_hash for point in waypoints):
+                raise
+    plans += [Plan(point.number, target, walk=point.number - target) for point in waypoints if point.has_hash][:1]
+    return _within_limits(link, min(plans, key=lambda plan: plan.gas))
+
+
+def estimate(link: Link, targets: Collection[int], *, keep: Callable[[], None]) -> int:
+    """Gas of the ways to the hashes of all these blocks, on the high side.
+
+    What one way leads over shortens the next. `keep` is called between steps that take long. Raises `TooFar`,
+    `NodeUnavailable`, `RpcRefused`.
+    """
+    gas = 0
+    trusted: set[int] = set()
+    numbers = sorted(targets, reverse=True)
+    found = [header for header in link.source.headers(numbers) if header is not None]
+    asked = [(header.number, header.hash) for header in found]
+    for header, vouched in zip(found, registries.vouches(link.destination, link.registry, asked), strict=True):
+        if not vouched:
+            keep()
+            try:
+                plan = survey(link, header.number, others=numbers, trusted=trusted)
+            except NotYet:
+                # It will begin at the block itself, or near it.
+                plan = Plan(header.number, header.number, Start(header.number))
+            gas += plan.gas + (sources.of(link.connection).gas(link.connection) if plan.start else 0)
+            trusted.update(plan.hops, [plan.origin])
+        trusted.add(header.number)
+    return gas
+
+
+def _from_source(link: Link, target: int, others: Collection[int]) -> Iterator[Plan]:
+    source = sources.of(link.connection)
+    starts = [source.reach(link, target, others)]
+    if starts[0].number != target:
+        through = list(_through_history(link, Plan(starts[0].number, target, starts[0])))
+        if through:
+            yield from through
+            return
+        # Without a history another start may be nearer.
+        starts = [source.reach(link, target, ())]
+    for start in starts:
+        yield Plan(start.number, target, start, walk=start.number - target)
+
+
+def _within_limits(link: Link, plan: Plan) -> Plan:
+    for length, most, what in (
+        (len(plan.hops), link.connection.max_hops, "hops"),
+        (plan.walk, link.connection.max_headers_walked, "headers"),
+    ):
+        if length > most:
+            raise TooFar(
+                f"Block {plan.target} of chain {link.connection.source} is {length} {what} before block {plan.origin}, "
+                f"about {plan.gas} gas; this service goes at most {most} {what}."
+            )
+    return plan
+
+
+@dataclass(frozen=True)
+class _Waypoint:
+    number: int
+    has_root: bool
+    has_hash: bool
+
+
+def _waypoints(link: Link, target: int) -> Iterator[_Waypoint]:
+    """The nearest blocks above that the registry trusts, as of the pending block: rows only tell which to ask for."""
+    rows = Block.objects.filter(
+        destination_chain_id=link.connection.destination,
+        source_chain_id=link.connection.source,
+        is_waypoint=True,
+        number__gt=target,
+    ).exclude(hash="")
+    found = list(rows.order_by("number").values_list("number", "hash", "state_root")[:_WAYPOINTS])
+    if not found:
+        return
+    contract = link.registry.contract
+    roots = link.destination.eth_calls([contract.state_root(number) for number, _, _ in found], "pending")
+    known = registries.vouches(
+        link.destination, link.registry, [(number, bytes.fromhex(block_hash[2:])) for number, block_hash, _ in found]
+    )
+    for (number, _, state_root), root, has_hash in zip(found, roots, known, strict=True):
+        point = _Waypoint(number, isinstance(root, bytes) and "0x" + root.hex() == state_root, has_hash)
+        if point.has_root or point.has_hash:
+            yield point
+
+
+def _through_history(link: Link, plan: Plan) -> Iterator[Plan]:
+    """The plan with its hops, as far as there is a history; nothing where there is none at its origin."""
+    window = link.connection.window
+    stops = [*range(plan.origin - window, plan.target, -window), plan.target]
+    froms = [plan.origin, *stops[:-1]]
+    values = link.source.storages([(HISTORY_ADDRESS, _slot(stop), at) for at, stop in zip(froms, stops, strict=True)])
+    kept = list(itertools.takewhile(lambda pair: pair[1] != 0, zip(stops, values, strict=True)))
+    if len(kept) == len(stops):
+        yield replace(plan, hops=stops)
+        return
+    # Here the history begins: the fork that introduced it lies between.
+    last = froms[len(kept)]
+    oldest = _oldest_in_history(link, last, stops[len(kept)])
+    if oldest < last:
+        stops = [*stops[: len(kept)], oldest]
+    elif kept:
+        stops = stops[: len(kept)]
+    else:
+        return
+    yield replace(plan, hops=stops, walk=stops[-1] - plan.target)
+
+
+def _oldest_in_history(link: Link, at: int, missing: int) -> int:
+    """The oldest block after `missing` whose hash the state of block `at` knows; `at` if it knows none."""
+    low, high = missing, at
+    while high - low > 1:
+        middle = (low + high) // 2
+        if link.source.storage(HISTORY_ADDRESS, _slot(middle), at):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _slot(number: int) -> int:
+    """Where the history contract keeps a block's hash (EIP-2935)."""
+    return number % EIP_2935_WINDOW
+
+
+# --- Going ------------------------------------------------------------------------------------------------------------
+
+
+def go(link: Link, plan: Plan, *, others: Collection[int] = ()) -> Way | Preparation:
+    """The next transaction of the way: as much of it as fits. `others` ride along where a hop passes them.
+
+    Raises as `survey`.
+    """
+    start = plan.start
+    if start is not None:
+        begun = sources.of(link.connection).begin(link, start.number)
+        if isinstance(begun, Preparation):
+            return begun
+        start = begun
+    calls: Sequence[Call] = start.calls if start else ()
+    if plan.hops:
+        way = _hop(link, plan, others)
+    elif plan.walk:
+        way = _walk(link, plan)
+    else:
+        way = Way(plan, ())
+    return replace(way, calls=[*calls, *way.calls])
+
+
+def _hop(link: Link, plan: Plan, others: Collection[int]) -> Way:
+    headers = _headers(link, [plan.origin, *plan.hops][: _MAX_HOPS + 1])
+    passed = _riders(link, [header.number for header in headers], others)
+    requests = [
+        ProofRequest(at.number, at.hash, HISTORY_ADDRESS, [_slot(one) for one in (to.number, *riders)])
+        for (at, to), riders in zip(itertools.pairwise(headers), passed, strict=True)
+    ]
+    calls: list[Call] = []
+    size = 0
+    for place, answer in enumerate(link.source.proofs(requests)):
+        if isinstance(answer, RpcRefused):
+            raise answer
+        header, following = headers[place], headers[place + 1]
+        account = _history_to_prove(header, following, answer)
+        block = header.number if place == 0 and plan.start is None else header.encode()
+        data = link.registry.contract.prove(block, header.state_root, [account])
+        size += len(data) + _CALL_BYTES
+        if calls and size > _MAX_BYTES:
+            break
+        calls.append((link.registry.contract.address, data))
+    taken = [rider for riders in passed[: len(calls)] for rider in riders]
+    return Way(plan, calls, waypoints=headers[: len(calls) + 1], riders=taken)
+
+
+def _riders(link: Link, stops: Sequence[int], others: Collection[int]) -> list[list[int]]:
+    """For each hop: those of the waiting blocks whose hashes the state that it is made from knows."""
+    riders: list[list[int]] = []
+    waiting = sorted(set(others).difference(stops), reverse=True)
+    for at, _ in itertools.pairwise(stops):
+        riders.append([one for one in waiting if at - link.connection.window <= one < at][:_MAX_RIDERS])
+        waiting = [one for one in waiting if one not in riders[-1]]
+    return riders
+
+
+def _history_to_prove(header: Header, following: Header, answer: AccountProof) -> AccountToProve:
+    """The history contract at one block, verified: it knows the hash of `following`."""
+    try:
+        account = verify_account(header.state_root, answer.address, answer.nodes)
+        values = {slot.slot: verify_slot(account.storage_root, slot.slot, slot.nodes) for slot in answer.slots}
+    except InvalidProof as invalid:
+        raise InvalidReply(
+            f"A node sent a proof of the history contract at block {header.number} that does not verify: {invalid}"
+        ) from None
+    if values[_slot(following.number)] != int.from_bytes(following.hash):
+        raise InvalidReply(
+            f"Nodes disagree about block {following.number}: its header has another hash than the history."
+        )
+    history = {slot.slot: slot.nodes for slot in answer.slots if values[slot.slot]}
+    return AccountToProve(bytes.fromhex(HISTORY_ADDRESS[2:]), 0, answer.nodes, history=history)
+
+
+def _walk(link: Link, plan: Plan) -> Way:
+    last = max(plan.target + 1, plan.origin - _MAX_HEADERS + 1)
+    # The one whose hash becomes known comes too: the next transaction begins with it.
+    *headers, following = _headers(link, range(plan.origin, last - 2, -1))
+    sent: list[bytes] = []
+    size = 0
+    for header, parent in zip(headers, [*headers[1:], following], strict=True):
+        if header.parent_hash != parent.hash:
+            raise InvalidReply(f"Nodes disagree about block {parent.number}: it is not the parent of the next one.")
+        encoded = header.encode()
+        size += len(encoded) + 1
+        if sent and size > _MAX_BYTES:
+            following = header
+            break
+        sent.append(encoded)
+    return Way(plan, [(link.registry.contract.address, encode_parent_hash(sent))], waypoints=[following])
+
+
+def _headers(link: Link, numbers: Sequence[int]) -> list[Header]:
+    headers = [header for header in link.source.headers(numbers) if header is not None]
+    if len(headers) < len(numbers):
+        raise NodeUnavailable(f"A node of chain {link.connection.source} lacks headers that it must have.")
+    return headers
+
+
+def remember(link: Link, way: Way) -> None:
+    """Keep what the way leads over: the next plans ask the chain for it."""
+    connection = link.connection
+    wanted = {(connection.source, header.number) for header in way.waypoints}
+    rows = submission.find_blocks(connection.destination, wanted)
+    for header in way.waypoints:
+        row = Block.objects.filter(pk=rows[connection.source, header.number])
+        row.filter(hash="").update(
+            hash="0x" + header.hash.hex(),
+            header_rlp=header.encode(),
+            state_root="0x" + header.state_root.hex(),
+            timestamp=header.timestamp,
+        )
+        row.update(is_waypoint=True)
