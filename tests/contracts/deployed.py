@@ -42,7 +42,10 @@ class Deployed:
         self._events = filter_abi_by_type("event", artifact.abi)
         constructors = filter_abi_by_type("constructor", artifact.abi)
         types = get_abi_input_types(constructors[0]) if constructors else []
-        receipt = self._mined({"data": "0x" + (artifact.bytecode + encode(types, arguments)).hex()})
+        creation = {"data": "0x" + (artifact.bytecode + encode(types, arguments)).hex()}
+        # For the error, which a receipt doesn't tell.
+        self._rpc("eth_call", {"from": SENDER, "gas": CALL_GAS, **creation}, "pending")
+        receipt = self._mined(creation)
         self.address = to_checksum_address(receipt["contractAddress"])
 
     def calldata(self, function: str, *arguments: Any) -> bytes:

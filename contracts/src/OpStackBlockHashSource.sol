@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {IBlockHashSource} from "./IBlockHashSource.sol";
+
+/// @title An OP Stack chain vouches for blocks of the chain below it, the L1 from which it is derived.
+/// @notice The chain itself tells one L1 block at a time, a few behind the newest. Whoever wants to use another one
+/// later records it while it is told. An L1 block that is replaced takes this chain's blocks with it, and what was
+/// recorded in them.
+contract OpStackBlockHashSource is IBlockHashSource {
+    /// @notice The predeploy into which each block of an OP Stack chain first writes the L1 block that it is derived from.
+    address public constant L1_BLOCK = 0x4200000000000000000000000000000000000015;
+
+    // Its functions.
+    bytes4 private constant NUMBER = bytes4(keccak256("number()"));
+    bytes4 private constant HASH = bytes4(keccak256("hash()"));
+
+    /// @notice The highest number that is recorded; zero where none is.
+    uint256 public newest;
+
+    mapping(uint256 blockNumber => bytes32) private _recorded;
+
+    /// @notice The hash of an L1 block is known for good.
+    event BlockRecorded(uint256 indexed blockNumber, bytes32 blockHash);
+
+    /// @notice No L1 block is told: this isn't an OP Stack chain, or it hasn't begun.
+    error NoL1Block();
+
+    /// @notice Stores the hash of the L1 block that is told at present. Once more changes nothing, at no error.
+    /// @return blockNumber Its number.
+    function record() external returns (uint256 blockNumber) {
+        blockNumber = uint256(_told(NUMBER));
+        bytes32 hash = _told(HASH);
+        if (blockNumber == 0 || hash == 0) revert NoL1Block();
+        if (_recorded[blockNumber] != 0) return blockNumber;
+
+        _recorded[blockNumber] = hash;
+        if (blockNumber > newest) newest = blockNumber;
+        emit BlockRecorded(blockNumber, hash);
+    }
+
+    /// @inheritdoc IBlockHashSource
+    /// @dev Of the L1 block that is told at present also without record, until the next one is told. Never of block 0.
+    function blockHash(uint256 blockNumber) external view returns (bytes32 hash) {
+        hash = _recorded[blockNumber];
+        if (hash == 0 && blockNumber != 0 && blockNumber == uint256(_told(NUMBER))) hash = _told(HASH);
+    }
+
+    /// @dev What a function of the predeploy answers; zero where it doesn't answer one word.
+    function _told(bytes4 selector) private view returns (bytes32 word) {
+        assembly ("memory-safe") {
+            mstore(0, selector)
+            // An address without code succeeds with an empty answer. (Arguments are evaluated from the right: the call
+            // comes first.)
+            if and(eq(returndatasize(), 32), staticcall(gas(), L1_BLOCK, 0, 4, 0, 32)) { word := mload(0) }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+from collections.abc import Iterator
+
+import pytest
+from eth_utils.crypto import keccak
+
+from chains.devchain import DevChain
+from chains.packed import encode
+from tests.contracts import l1_block, tries
+from tests.contracts.conftest import SOURCE_CHAIN_ID
+from tests.contracts.deployed import Deployed, Reverted
+from tests.contracts.l1_block import L1Block
+
+BLOCK = 1234
+HASH = b"\x07" * 32
+OTHER_HASH = b"\x08" * 32
+ZERO = bytes(32)
+
+# Code that puts 32 bytes of seven into memory, whatever was asked, and ends in different ways.
+_PLANT = "0x7f" + HASH.hex() + "5f52"
+ANSWERS_31_BYTES = _PLANT + "601f5ff3"
+ANSWERS_64_BYTES = _PLANT + "60405ff3"
+REVERTS_WITH_32_BYTES = _PLANT + "60205ffd"
+
+
+@pytest.fixture(scope="module")
+def op_chain() -> Iterator[DevChain]:
+    """A chain that can have an L1Block, apart from those that have none."""
+    with DevChain() as chain:
+        yield chain
+
+
+@pytest.fixture
+def l1(op_chain) -> Iterator[L1Block]:
+    """The predeploy, for one test."""
+    snapshot = op_chain.rpc("evm_snapshot")
+    yield L1Block(op_chain)
+    assert op_chain.rpc("evm_revert", snapshot)
+
+
+@pytest.fixture
+def source(op_chain, l1) -> Deployed:
+    return Deployed(op_chain, "OpStackBlockHashSource")
+
+
+def _refuses_to_record(source: Deployed) -> bool:
+    with pytest.raises(Reverted) as reverted:
+        source.send("record")
+    return reverted.value.error == ("NoL1Block",) and source.call("newest") == 0
+
+
+def test_nothing_is_known_before_the_chain_has_begun(source):
+    assert _refuses_to_record(source)
+    assert [source.call("blockHash", number) for number in (0, 1, 2**256 - 1)] == [ZERO] * 3
+
+
+def test_the_present_block_is_known_without_record(l1, source):
+    l1.tell(BLOCK, HASH)
+    assert source.call("blockHash", BLOCK) == HASH
+    assert [source.call("blockHash", number) for number in (0, BLOCK - 1, BLOCK + 1)] == [ZERO] * 3
+    assert source.call("newest") == 0
+
+
+def test_a_block_that_was_not_recorded_is_forgotten(l1, source):
+    l1.tell(BLOCK, HASH)
+    l1.tell(BLOCK + 1, OTHER_HASH)
+    assert source.call("blockHash", BLOCK) == ZERO
+    assert source.call("blockHash", BLOCK + 1) == OTHER_HASH
+
+
+def test_a_recorded_block_stays_known(l1, source):
+    l1.tell(BLOCK, HASH)
+    assert source.call("record") == BLOCK
+    assert source.logged(source.send("record")) == [("BlockRecorded", BLOCK, HASH)]
+    l1.tell(BLOCK + 1, OTHER_HASH)
+    assert source.call("blockHash", BLOCK) == HASH
+    assert source.call("newest") == BLOCK
+
+    source.send("record")
+    assert [source.call("blockHash", number) for number in (BLOCK, BLOCK + 1)] == [HASH, OTHER_HASH]
+    assert source.call("newest") == BLOCK + 1
+
+
+def test_recording_again_changes_nothing(l1, source):
+    l1.tell(BLOCK, HASH)
+    source.send("record")
+    assert source.call("record") == BLOCK
+    assert source.logged(source.send("record")) == []
+    assert source.call("blockHash", BLOCK) == HASH
+
+
+def test_the_newest_is_the_highest_that_was_recorded(l1, source):
+    for number in (BLOCK, BLOCK + 5, BLOCK + 3):
+        l1.tell(number, HASH)
+        source.send("record")
+    assert source.call("newest") == BLOCK + 5
+    assert source.call("blockHash", BLOCK + 3) == HASH
+
+
+@pytest.mark.parametrize("number", [1, 2**64 - 1])
+def test_the_first_and_the_largest_number_can_be_recorded(l1, source, number):
+    l1.tell(number, HASH, timestamp=2**64 - 1)
+    source.send("record")
+    assert source.call("newest") == number
+    assert source.call("blockHash", number) == HASH
+
+
+def test_an_l1_block_that_is_replaced_before_it_is_recorded_was_never_known(l1, source):
+    l1.tell(BLOCK, HASH)
+    l1.tell(BLOCK, OTHER_HASH)
+    assert source.call("blockHash", BLOCK) == OTHER_HASH
+    source.send("record")
+    assert source.call("blockHash", BLOCK) == OTHER_HASH
+
+
+def test_a_reorg_of_the_l1_takes_what_was_recorded_with_it(op_chain, l1, source):
+    before = op_chain.rpc("evm_snapshot")
+    l1.tell(BLOCK, HASH)
+    source.send("record")
+    # The chain is derived from its L1: without that block there are no blocks that told of it.
+    assert op_chain.rpc("evm_revert", before)
+    assert source.call("blockHash", BLOCK) == ZERO
+    l1.tell(BLOCK, OTHER_HASH)
+    source.send("record")
+    assert source.call("blockHash", BLOCK) == OTHER_HASH
+
+
+def test_an_answer_stays_even_if_the_chain_told_something_else_later(l1, source):
+    l1.tell(BLOCK, HASH)
+    source.send("record")
+    l1.tell(BLOCK, OTHER_HASH)
+    assert source.logged(source.send("record")) == []
+    assert source.call("blockHash", BLOCK) == HASH
+
+
+@pytest.mark.parametrize(("number", "block_hash"), [(BLOCK, ZERO), (0, HASH)], ids=["hash", "number"])
+def test_zero_is_no_answer(l1, source, number, block_hash):
+    l1.tell(number, block_hash)
+    assert _refuses_to_record(source)
+    assert source.call("blockHash", number) == ZERO
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["0x", "0x00", "0xfe", REVERTS_WITH_32_BYTES, ANSWERS_31_BYTES, ANSWERS_64_BYTES],
+    ids=["none", "stops", "invalid", "reverts", "31 bytes", "64 bytes"],
+)
+def test_without_a_working_predeploy_it_vouches_for_nothing(op_chain, l1, source, code):
+    op_chain.rpc("anvil_setCode", l1_block.ADDRESS, code)
+    assert _refuses_to_record(source)
+    # What the codes would have answered, what is left in memory before an answer, and others.
+    numbers = (0, BLOCK, int.from_bytes(HASH), int.from_bytes(source.calldata("record")[:4]) << 224)
+    assert [source.call("blockHash", number) for number in numbers] == [ZERO] * 4
+
+
+def test_what_was_recorded_stays_known_without_the_predeploy(op_chain, l1, source):
+    l1.tell(BLOCK, HASH)
+    source.send("record")
+    op_chain.rpc("anvil_setCode", l1_block.ADDRESS, "0x")
+    assert source.call("blockHash", BLOCK) == HASH
+
+
+def test_asking_for_a_recorded_hash_costs_one_cold_read(l1, source):
+    l1.tell(BLOCK, HASH)
+    source.send("record")
+    data = source.calldata("blockHash", BLOCK)
+    zeros = data.count(0)
+    used = int(source.send("blockHash", BLOCK)["gasUsed"], 16)
+    # EIP-2028 for the calldata; a cold read is 2,100 (EIP-2929).
+    assert 2_100 < used - 21_000 - 4 * zeros - 16 * (len(data) - zeros) < 2_500
+
+
+def test_a_registry_takes_headers_of_recorded_blocks_and_of_no_other_chain(op_chain, l1, source):
+    registry = Deployed(op_chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address)
+    header, other = (tries.header(BLOCK, root) for root in (HASH, OTHER_HASH))
+    l1.tell(BLOCK, keccak(header))
+    source.send("record")
+    l1.tell(BLOCK + 1, OTHER_HASH)
+    with pytest.raises(Reverted) as reverted:
+        registry.send_raw(encode(other, OTHER_HASH))
+    assert reverted.value.error == ("HeaderMismatch", BLOCK)
+    assert registry.logged(registry.send_raw(encode(header, HASH))) == [("HeaderAccumulated", BLOCK, HASH)]
+
+
+# --- The stand-in -----------------------------------------------------------------------------------------------------
+
+
+def test_the_stand_in_keeps_number_and_hash_where_the_predeploy_does(op_chain, l1):
+    l1.tell(BLOCK, HASH, timestamp=99)
+    first, third = (op_chain.rpc("eth_getStorageAt", l1_block.ADDRESS, slot, "latest") for slot in ("0x0", "0x2"))
+    assert int(first, 16) == 99 << 64 | BLOCK
+    assert bytes.fromhex(third[2:]) == HASH
+
+
+def test_nobody_but_the_depositor_tells_the_stand_in(l1, source):
+    with pytest.raises(Reverted) as reverted:
+        l1.contract.send("setL1BlockValues", BLOCK, 0, 0, HASH, 0, ZERO, 0, 0)
+    assert reverted.value.error == ("NotDepositor",)
+    assert source.call("blockHash", BLOCK) == ZERO
