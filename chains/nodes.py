@@ -1,15 +1,17 @@
 """The nodes of one chain: JSON-RPC over HTTP, with failover.
 
-A node that fails rests while the next one is asked. RPC URLs often hold a provider's key, so no error, `repr` or log
-line here shows more of them than the host.
+A node that fails rests while the next one is asked. A node that lacks old states is asked for them after the others.
+RPC URLs often hold a provider's key, so no error, `repr` or log line here shows more of them than the host.
 """
 
 import itertools
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from http.cookiejar import DefaultCookiePolicy
 from typing import Any, TypeVar
 
@@ -32,7 +34,7 @@ Request = tuple[str, list[Any]]
 Answer = TypeVar("Answer")
 
 
-@dataclass
+@dataclass(eq=False)
 class _Node:
     url: str = field(repr=False)
     host: str
@@ -42,6 +44,11 @@ class _Node:
     rests_until: float = 0
     problem: NodeUnavailable | None = None
     batch_size: int = BATCH_SIZE
+    lacks: dict[str, int] = field(default_factory=dict)
+    """For each method, the newest block whose state it refused and another node served: what is pruned stays pruned."""
+
+    def may_refuse(self, method: str, block: int) -> bool:
+        return block <= self.lacks.get(method, -1)
 
 
 class _BatchRefused(Exception):
@@ -80,35 +87,45 @@ class NodePool:
             raise answer
         return answer
 
-    def many(self, batched: Sequence[Request], read: Callable[[int, Any], Answer]) -> list[Answer | RpcRefused]:
-        """The answers, each read from its result by `read`, whose `ValueError` sends us to the next node."""
+    def many(
+        self,
+        batched: Sequence[Request],
+        read: Callable[[int, Any], Answer],
+        *,
+        blocks: Sequence[int] | None = None,
+    ) -> list[Answer | RpcRefused]:
+        """The answers, each read from its result by `read`, whose `ValueError` sends us to the next node.
+
+        `blocks` holds for each request the number of the block whose state it needs.
+        """
         answers: dict[int, Answer | RpcRefused] = {}
-        refusals: dict[int, RpcRefused] = {}
-        problems: list[NodeUnavailable] = []
+        refusals: dict[int, dict[_Node, RpcRefused]] = defaultdict(dict)
+        problems: dict[_Node, NodeUnavailable] = {}
         self._fail_fast()
-        for node in self._nodes_in_order() if batched else ():
+        for node, turn in self._turns(batched, blocks):
+            asked = {index: batched[index] for index in turn if index not in answers}
+            if not asked or node in problems:
+                continue
             try:
                 self._check_chain(node)
-                for index, result in self._ask(node, {i: batched[i] for i in range(len(batched)) if i not in answers}):
-                    if isinstance(result, RpcRefused):
-                        (answers if isinstance(result, FINAL) else refusals).setdefault(index, result)
-                        continue
-                    try:
-                        answers[index] = read(index, result)
-                    except ValueError as error:
-                        raise InvalidReply(f"{node.host} answered {batched[index][0]} with {error}") from None
+                for index, result in self._ask(node, asked):
+                    if isinstance(result, RpcRefused) and not isinstance(result, FINAL):
+                        refusals[index][node] = result
+                    else:
+                        answers[index] = _read(node, batched[index][0], partial(read, index), result)
             except NodeUnavailable as error:
                 self._rest(node, error)
-                problems.append(error)
+                problems[node] = error
             else:
                 self._recovered(node)
-            if len(answers) == len(batched):
-                break
-        outcome: dict[int, Answer | RpcRefused] = {**refusals, **answers}
-        if len(outcome) < len(batched):
-            raise self._why(problems)
-        for refusal in refusals.values():
+        refused = {index: next(iter(said.values())) for index, said in refusals.items() if index not in answers}
+        if len(answers) + len(refused) < len(batched):
+            raise self._why(list(problems.values()))
+        for refusal in refused.values():
             refusal.may_pass = bool(problems)
+        if blocks:
+            self._ask_last({(node, batched[i][0], blocks[i]) for i in refusals if i in answers for node in refusals[i]})
+        outcome = answers | refused
         return [outcome[index] for index in range(len(batched))]
 
     def _ask(self, node: _Node, batched: dict[int, Request]) -> Iterator[tuple[int, Any | RpcRefused]]:
@@ -220,6 +237,24 @@ class NodePool:
         with self._lock:
             return sorted(self._nodes, key=lambda node: max(node.rests_until - now, 0))
 
+    def _turns(self, batched: Sequence[Request], blocks: Sequence[int] | None) -> list[tuple[_Node, list[int]]]:
+        """Whom to ask for which of the requests, in this order, as long as they are not answered."""
+        nodes = self._nodes_in_order()
+        known = list(zip((method for method, _ in batched), blocks, strict=True)) if blocks else []
+        with self._lock:
+            late = {
+                node: [index for index, (method, block) in enumerate(known) if node.may_refuse(method, block)]
+                for node in nodes
+            }
+        early = {node: [index for index in range(len(batched)) if index not in late[node]] for node in nodes}
+        return [*early.items(), *late.items()]
+
+    def _ask_last(self, lacking: Iterable[tuple[_Node, str, int]]) -> None:
+        """From now on, for what the method needs of the state of this block or of one before."""
+        with self._lock:
+            for node, method, block in lacking:
+                node.lacks[method] = max(block, node.lacks.get(method, block))
+
     def _rest(self, node: _Node, problem: NodeUnavailable) -> None:
         with self._lock:
             node.problem = problem
@@ -239,6 +274,15 @@ class NodePool:
         kinds = {type(problem) for problem in problems}
         kind = kinds.pop() if len(kinds) == 1 else NodeUnavailable
         return kind(f"No node of {self._chain.label} can be used: {'; '.join(map(str, problems))}.")
+
+
+def _read(node: _Node, method: str, read: Callable[[Any], Answer], result: Any) -> Answer | RpcRefused:
+    if isinstance(result, RpcRefused):
+        return result
+    try:
+        return read(result)
+    except ValueError as error:
+        raise InvalidReply(f"{node.host} answered {method} with {error}") from None
 
 
 def _result(node: _Node, method: str, reply: dict[str, Any]) -> Any | RpcRefused:

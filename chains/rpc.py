@@ -189,7 +189,11 @@ class RpcClient:
         batched = [
             ("eth_getProof", [one.address, [_word(slot) for slot in one.slots], _block(block)]) for one, block in wanted
         ]
-        return self._nodes.many(batched, lambda index, result: _read_proof(result, wanted[index][0]))
+        return self._nodes.many(
+            batched,
+            lambda index, result: _read_proof(result, wanted[index][0]),
+            blocks=[one.block_number for one, _ in wanted],
+        )
 
     def logs(self, address: str, topics: Sequence[bytes | None], first: int, last: int) -> list[Log]:
         """The logs of one contract in the blocks from `first` to `last`, both included, in the chain's order.
