@@ -44,10 +44,12 @@ class Counted:
     def __init__(self, chain: DevChain) -> None:
         self._chain = chain
         self.asked: list[int | str] = []
+        self.failed = 0
         self.down = False
 
     def __call__(self, body: Any) -> Any:
         if self.down:
+            self.failed += 1
             return Raw(status=503)
         for one in body if isinstance(body, list) else [body]:
             if one["method"] == "eth_getProof":
@@ -127,18 +129,18 @@ def test_it_is_asked_in_the_end_when_the_others_fail(client, near, far):
 def test_what_no_node_serves_says_nothing_about_any(client, near, far):
     (refused,) = client.proofs([ProofRequest(10**6, b"\1" * 32, ALICE)])
     assert isinstance(refused, RpcRefused)
+    prove(client, 10)
     near.count(), far.count()
-    assert served(prove(client, HEAD))
-    assert (near.count(), far.count()) == (1, 0)
+    assert served(prove(client, 10, HEAD))
+    assert (near.count(), far.count()) == (1, 1)
 
 
 def test_a_node_that_fails_is_asked_once_in_a_call(client, near, far):
     prove(client, 10)
-    near.count(), far.count()
     near.down = far.down = True
-    with pytest.raises(NodeUnavailable) as caught:
+    with pytest.raises(NodeUnavailable):
         client.proofs([ProofRequest(number, b"\1" * 32, ALICE) for number in (HEAD, 10)])
-    assert str(caught.value).count("HTTP status 503") == 2
+    assert (near.failed, far.failed) == (1, 1)
 
 
 def test_other_methods_are_asked_as_before(archive, client_of):
