@@ -5,11 +5,12 @@ One set of facts has one byte string. A byte string that `decode` takes is there
 """
 
 from chains.packed.decoder import decode
-from chains.packed.encoder import encode
+from chains.packed.encoder import encode, encode_parent_hash
 from chains.packed.layout import (
     CODE_HASH,
     HASHED_HEADER_FIELDS,
     HEADER_FIELDS,
+    HISTORY_ADDRESS,
     IMPLIED_HEADER_FIELDS,
     NONCE_AND_BALANCE,
     STORAGE_ROOT,
@@ -24,6 +25,7 @@ __all__ = [
     "CODE_HASH",
     "HASHED_HEADER_FIELDS",
     "HEADER_FIELDS",
+    "HISTORY_ADDRESS",
     "IMPLIED_HEADER_FIELDS",
     "NONCE_AND_BALANCE",
     "STORAGE_ROOT",
@@ -34,4 +36,5 @@ __all__ = [
     "PackedFacts",
     "decode",
     "encode",
+    "encode_parent_hash",
 ]

@@ -1,6 +1,6 @@
 """Verifies packed calldata as the contract does, and tells which facts it proves."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -17,6 +17,7 @@ from chains.packed.layout import (
     AT_EXTENSION,
     AT_LEAF,
     AT_SAME,
+    BLOCK_HASH,
     CLOSES_STORAGE,
     CODE_HASH,
     CODE_HASH_FOLLOWS,
@@ -27,11 +28,14 @@ from chains.packed.layout import (
     HEADER_ALONE,
     HEADER_FACTS,
     HEADER_PARITY,
+    HISTORY_ADDRESS,
     IMPLIED_HEADER_FIELDS,
     MAX_DEPTH,
     NIBBLES,
     NONCE_AND_BALANCE,
     OPEN_STORAGE,
+    PARENT,
+    PARENT_HASH_ALONE,
     SLOT,
     SPARSE,
     STORAGE_ROOT,
@@ -53,14 +57,16 @@ def decode(
     *,
     block_hash: Callable[[int], bytes | None],
     state_root: Callable[[int], bytes | None],
+    known_hashes: Container[bytes] = frozenset(),
 ) -> PackedFacts:
     """What the calldata proves, if the registry would take it.
 
     `block_hash` answers what the block hash source vouches for, `state_root` what the registry holds, both by block
-    number, and None (or zero bytes) where there is nothing. Raises `InvalidPacked`.
+    number, and None (or zero bytes) where there is nothing. `known_hashes` are those of blocks that the registry was
+    proven. Raises `InvalidPacked`.
     """
     reader = _Reader(calldata)
-    header: bytes | None = None
+    headers: tuple[bytes, ...] = ()
     fields: dict[int, bytes] = {}
     if calldata[:1] < b"\x80":
         number = _read_number(reader)
@@ -68,25 +74,31 @@ def decode(
         if root is None or not any(root):
             raise InvalidPacked(f"The header of block {number} is not accumulated.")
     else:
-        header, number, root = _read_header(reader)
-        expected = block_hash(number)
-        if expected is None or not any(expected):
-            raise InvalidPacked(f"Nobody vouches for block {number}.")
-        if keccak(header) != expected:
-            raise InvalidPacked(f"The header is not that of block {number}.")
+        header = _read_header(reader)
+        _check_hash(header, block_hash(header.number), known_hashes)
+        headers = (header.encoded,)
+        while reader.peek() == PARENT:
+            header = _read_parent(reader, header)
+            headers += (header.encoded,)
+        number, root = header.number, header.state_root
+        if calldata[reader.cursor :] == bytes([PARENT_HASH_ALONE]):
+            if not any(header.parent_hash):
+                raise InvalidPacked("The first block of all has no parent.")
+            return PackedFacts(number, root, headers, {}, {}, frozenset({header.parent_hash}))
         known = state_root(number)
         if known is not None and any(known) and known != root:
             raise InvalidPacked(f"Block {number} was accumulated with another state root.")
         if reader.peek() == HEADER_FACTS:
             reader.byte()
-            fields = _read_header_fields(header, reader.integer(4))
+            fields = _read_header_fields(header.encoded, reader.integer(4))
         if calldata[reader.cursor :] == bytes([HEADER_ALONE]):
-            return PackedFacts(number, root, header, fields, {})
+            return PackedFacts(number, root, headers, fields, {})
     accounts = _Decoder(reader)
     accounts.run()
     if accounts.root != root:
         raise InvalidPacked("The proof is one under another state root.")
-    return PackedFacts(number, root, header, fields, accounts.facts)
+    proven = frozenset(digest for facts in accounts.facts.values() for digest in facts.history.values())
+    return PackedFacts(number, root, headers, fields, accounts.facts, proven)
 
 
 class _Reader:
@@ -162,7 +174,32 @@ def _fields(header: bytes, count: int) -> list[bytes]:
     return found
 
 
-def _read_header(reader: _Reader) -> tuple[bytes, int, bytes]:
+@dataclass(frozen=True)
+class _Header:
+    encoded: bytes
+    number: int
+    parent_hash: bytes
+    state_root: bytes
+
+
+def _check_hash(header: _Header, expected: bytes | None, known_hashes: Container[bytes]) -> None:
+    digest = keccak(header.encoded)
+    if digest == expected or digest in known_hashes:
+        return
+    if expected is None or not any(expected):
+        raise InvalidPacked(f"Nobody vouches for block {header.number}.")
+    raise InvalidPacked(f"The header is not that of block {header.number}.")
+
+
+def _read_parent(reader: _Reader, child: _Header) -> _Header:
+    reader.byte()
+    header = _read_header(reader)
+    if keccak(header.encoded) != child.parent_hash:
+        raise InvalidPacked(f"A header is not that of the parent of block {child.number}.")
+    return header
+
+
+def _read_header(reader: _Reader) -> _Header:
     # A list of 256 to 65,535 bytes, as the bloom alone makes it.
     prefix = reader.take(3)
     if prefix[0] != 0xF9:  # noqa: PLR2004
@@ -180,7 +217,7 @@ def _read_header(reader: _Reader) -> tuple[bytes, int, bytes]:
     digits, _ = _string(header, 449 + max(0, difficulty[0] - 0x80))
     if not any(root) or len(digits) > 8 or digits[:1] == b"\0":  # noqa: PLR2004 - 64 bits.
         raise InvalidPacked("The header has no state root or no block number.")
-    return header, int.from_bytes(digits), root
+    return _Header(header, int.from_bytes(digits), header[4:36], root)
 
 
 def _read_header_fields(header: bytes, mask: int) -> dict[int, bytes]:
@@ -256,6 +293,7 @@ class _Decoder:
         self._storage: list[_Subtree] | None = None
         self._owner = b""
         self._slots: dict[int, int] = {}
+        self._history: dict[int, bytes] = {}
         self.facts: dict[bytes, AccountFacts] = {}
 
     @property
@@ -275,6 +313,8 @@ class _Decoder:
                 self._any_account(op)
             elif self._storage is None:
                 raise InvalidPacked("There is no such operation outside of a storage.")
+            elif op == BLOCK_HASH:
+                self._block_hash()
             elif op >= SLOT:
                 self._slot(op - SLOT)
             else:
@@ -285,7 +325,8 @@ class _Decoder:
     def _open_storage(self) -> None:
         if self._storage is not None:
             raise InvalidPacked("A storage is opened in another one.")
-        self._storage, self._owner, self._slots = [], self._reader.take(20), {}
+        self._storage, self._owner = [], self._reader.take(20)
+        self._slots, self._history = {}, {}
 
     @property
     def _stack(self) -> list[_Subtree]:
@@ -404,11 +445,11 @@ class _Decoder:
             raise InvalidPacked("An account's operation has an odd number of bits.")
         head, follows = self._reader.integer(2), op >> 1 & 3
         if storage_root is None:
-            address, slots = self._reader.take(20), {}
+            address, slots, history = self._reader.take(20), {}, {}
             if op < ACCOUNT | STORE_CODE_HASH:
                 raise InvalidPacked("Nothing of an account is to be stored.")
         else:
-            address, slots = self._owner, self._slots
+            address, slots, history = self._owner, self._slots, self._history
             if follows & STORAGE_ROOT_FOLLOWS:
                 raise InvalidPacked("A storage root comes twice.")
         nonce, balance, storage_root, code_hash = self._account_body(follows, head, storage_root)
@@ -425,6 +466,7 @@ class _Decoder:
             storage_root=storage_root,
             code_hash=code_hash,
             slots=slots,
+            history=history,
         )
 
     def _absent_account(self, op: int, storage_root: bytes | None) -> None:
@@ -466,11 +508,21 @@ class _Decoder:
     # --- Slots --------------------------------------------------------------------------------------------------------
 
     def _slot(self, size: int) -> None:
+        slot, value = self._push_slot(size)
+        self._slots[slot] = int.from_bytes(value)
+
+    def _block_hash(self) -> None:
+        if self._owner != HISTORY_ADDRESS:
+            raise InvalidPacked("Only the history contract holds block hashes.")
+        slot, value = self._push_slot(self._reader.byte())
+        self._history[slot] = value.rjust(HASH_BYTES, b"\0")
+
+    def _push_slot(self, size: int) -> tuple[int, bytes]:
         slot = int.from_bytes(self._reader.shortest(size))
         depth = self._reader.byte()
         value = self._value()
         self._push_leaf(_slot_key(slot), depth, rlp.encode(value))
-        self._slots[slot] = int.from_bytes(value)
+        return slot, value
 
     def _zero_slot(self, how: int) -> None:
         slot = int.from_bytes(self._reader.shortest(self._reader.byte()))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import rlp
 from eth_utils.crypto import keccak
@@ -16,6 +17,7 @@ from chains.packed.layout import (
     AT_EXTENSION,
     AT_LEAF,
     AT_SAME,
+    BLOCK_HASH,
     BRANCH,
     CLOSES_STORAGE,
     CODE_HASH,
@@ -28,10 +30,13 @@ from chains.packed.layout import (
     HEADER_FACTS,
     HEADER_FIELDS,
     HEADER_PARITY,
+    HISTORY_ADDRESS,
     IMPLIED_HEADER_FIELDS,
     MAX_DEPTH,
     NONCE_AND_BALANCE,
     OPEN_STORAGE,
+    PARENT,
+    PARENT_HASH_ALONE,
     SLOT,
     SPARSE,
     STORAGE_ROOT,
@@ -48,7 +53,7 @@ from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 
 
 def encode(
-    block: bytes | int,
+    block: bytes | int | Sequence[bytes],
     state_root: bytes,
     accounts: Iterable[AccountToProve] = (),
     *,
@@ -56,7 +61,8 @@ def encode(
 ) -> bytes:
     """The packed calldata that proves the accounts, in whatever order they come, at one block.
 
-    `block` is the RLP of its header, or its number where the registry has accumulated that header before; then there
+    `block` is the RLP of its header; or headers, from one whose hash is trusted down to the block's own, each that of
+    the parent of the one before; or its number where the registry has accumulated its header before, and then there
     must be an account. `state_root` (32 bytes) is the block's. `header_fields` are places in the header's RLP.
 
     Raises `CannotPack`. It refuses what is inconsistent, but does not replace verification before.
@@ -72,7 +78,26 @@ def encode(
         if not operations:
             raise CannotPack("There is nothing to prove.")
         return _number(block) + operations
-    return block + _header_operation(header_fields) + (operations or bytes([HEADER_ALONE]))
+    headers = _headers([block] if isinstance(block, bytes) else block)
+    return headers + _header_operation(header_fields) + (operations or bytes([HEADER_ALONE]))
+
+
+def encode_parent_hash(headers: Sequence[bytes]) -> bytes:
+    """The packed calldata that makes the hash of the last header's parent a known one, and accumulates nothing.
+
+    `headers` are as in `encode`. Raises `CannotPack`.
+    """
+    return _headers(headers) + bytes([PARENT_HASH_ALONE])
+
+
+def _headers(headers: Sequence[bytes]) -> bytes:
+    if not headers:
+        raise CannotPack("There is no header.")
+    for child, header in pairwise(headers):
+        # The parent's hash is the first field, of 32 bytes, in a list whose prefix has three.
+        if child[4:36] != keccak(header):
+            raise CannotPack("A header is not that of the parent of the one before.")
+    return bytes([PARENT]).join(headers)
 
 
 def _number(block: int) -> bytes:
@@ -109,7 +134,7 @@ def _state_operations(state_root: bytes, wanted: Mapping[bytes, AccountToProve])
             (CODE_HASH, STORE_CODE_HASH),
         ):
             store |= flag if account.fields & mask else 0
-        if not account.slots:
+        if not (account.slots or account.history):
             if not store:
                 raise CannotPack(f"Nothing of account 0x{account.address.hex()} is to be stored.")
             return _account_operation(store | flags << 1) + head + account.address + integers + roots
@@ -120,7 +145,7 @@ def _state_operations(state_root: bytes, wanted: Mapping[bytes, AccountToProve])
 
     def absent(key: bytes, how: int, after: Callable[[bytes], bytes]) -> bytes:
         account = wanted[key]
-        if account.slots:
+        if account.slots or account.history:
             opened = _open_storage(account, EMPTY_TRIE_ROOT)
             return opened + bytes([ABSENT_ACCOUNT | ABSENT_CLOSES_STORAGE | how]) + after(b"")
         return bytes([ABSENT_ACCOUNT | how]) + after(account.address)
@@ -140,14 +165,21 @@ def _account_operation(bits: int) -> bytes:
 
 
 def _open_storage(account: AccountToProve, storage_root: bytes) -> bytes:
-    wanted = {keccak(slot.to_bytes(32)): slot for slot in account.slots}
-    subtrees = _Encoder(node for nodes in account.slots.values() for node in nodes)
+    if account.history and account.address != HISTORY_ADDRESS:
+        raise CannotPack(f"The account 0x{account.address.hex()} is not the history contract.")
+    if account.history.keys() & account.slots.keys():
+        raise CannotPack("A slot of the history contract is asked for both as a fact and as a block hash.")
+    proofs = {**account.slots, **account.history}
+    wanted = {keccak(slot.to_bytes(32)): slot for slot in proofs}
+    subtrees = _Encoder(node for nodes in proofs.values() for node in nodes)
 
     def name(key: bytes) -> bytes:
         digits = shortest(wanted[key])
         return bytes([len(digits)]) + digits
 
     def present(key: bytes, depth: int, value: bytes) -> bytes:
+        if wanted[key] in account.history:
+            return bytes([BLOCK_HASH]) + name(key) + bytes([depth]) + _slot_part(value)
         size, *digits = name(key)
         return bytes([SLOT | size, *digits, depth]) + _slot_part(value)
 
@@ -156,6 +188,8 @@ def _open_storage(account: AccountToProve, storage_root: bytes) -> bytes:
         return absent_elsewhere(key, AT_LEAF, where)
 
     def absent_elsewhere(key: bytes, how: int, where: bytes) -> bytes:
+        if wanted[key] in account.history:
+            raise CannotPack(f"Slot {wanted[key]} of the history contract holds no block hash.")
         return bytes([ZERO_SLOT + how]) + name(key) + where
 
     operations = subtrees.trie(storage_root, sorted(wanted), _Leaves(present, absent_at_leaf, absent_elsewhere))

@@ -20,10 +20,14 @@ MAX_DEPTH = 62
 BRANCH = 17
 HASH_BYTES = 32
 
+# Of EIP-2935: from block M on, slot n % 8191 holds the hash of block n, for the 8,191 blocks before M.
+HISTORY_ADDRESS = bytes.fromhex("0000F90827F1C53a10cb7A02335B175320002935")
+
 # Operations; the low bits of most tell more.
 FULL, SPARSE, EMBEDDED = 0x00, 0x10, 0x20
 OPEN_STORAGE, HEADER_FACTS, ZERO_SLOT, EXTENSION, HEADER_ALONE = 0x30, 0x31, 0x32, 0x36, 0x37
-SLOT, ABSENT_ACCOUNT, ACCOUNT = 0x40, 0x70, 0x80
+PARENT, PARENT_HASH_ALONE = 0x38, 0x39
+SLOT, BLOCK_HASH, ABSENT_ACCOUNT, ACCOUNT = 0x40, 0x61, 0x70, 0x80
 # How a key is absent.
 AT_EMPTY, AT_EXTENSION, AT_SAME, AT_LEAF, AT_ACCOUNT = 0, 1, 2, 3, 4
 ABSENT_CLOSES_STORAGE = 0x08
@@ -47,13 +51,15 @@ class AccountToProve:
     """An account, what to store of it, and the nodes that prove it, as `eth_getProof` answers them.
 
     `fields` is a mask of NONCE_AND_BALANCE, STORAGE_ROOT and CODE_HASH, and does not matter for an account that does
-    not exist. It may be zero where there are slots. `slots` holds the proof's nodes of each storage slot.
+    not exist. It may be zero where there are slots. `slots` holds the proof's nodes of each storage slot. So does
+    `history`, for other slots, of the history contract only: their values become known block hashes, and no facts.
     """
 
     address: bytes  # 20 bytes
     fields: int
     nodes: Sequence[bytes]
     slots: Mapping[int, Sequence[bytes]] = field(default_factory=dict)
+    history: Mapping[int, Sequence[bytes]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -67,17 +73,24 @@ class AccountFacts:
     storage_root: bytes
     code_hash: bytes
     slots: Mapping[int, int]
+    history: Mapping[int, bytes] = field(default_factory=dict)  # block hashes by slot, of the history contract
 
 
 @dataclass(frozen=True)
 class PackedFacts:
-    """What packed calldata proves of one block."""
+    """What packed calldata proves of one block, and which block hashes become known by it.
+
+    Those are in accounts' `history`; or it is the parent's hash alone, and then the block is not accumulated.
+    """
 
     block_number: int
     state_root: bytes
-    header: bytes | None  # its RLP, if it was sent
+    headers: Sequence[
+        bytes
+    ]  # their RLP, from the trusted one down to the block's; none if the block is named by number
     header_fields: Mapping[int, bytes]  # the words to store, by place
     accounts: Mapping[bytes, AccountFacts]  # by address
+    known_hashes: frozenset[bytes] = frozenset()
 
 
 def shortest(number: int) -> bytes:

@@ -61,6 +61,8 @@ abstract contract Facts {
     mapping(address account => mapping(uint256 blockNumber => AccountFacts)) private _accounts;
     mapping(uint256 blockNumber => HeaderFacts) private _headers;
     mapping(uint256 timestamp => uint256) private _blocksAtTimestamps;
+    // A hash binds its header, and so its number: which hashes are those of blocks is all there is to know.
+    mapping(bytes32 blockHash => bool) private _blockHashes;
 
     /// @notice A header was accumulated: accounts of this block can be proven from now on, whatever its age.
     event HeaderAccumulated(uint256 indexed blockNumber, bytes32 stateRoot);
@@ -79,6 +81,9 @@ abstract contract Facts {
 
     /// @notice It became readable which block was the latest at a time.
     event TimestampProven(uint256 indexed timestamp, uint256 indexed blockNumber);
+
+    /// @notice A header of this hash can be accumulated from now on, whether or not the block hash source vouches for it.
+    event BlockHashProven(bytes32 indexed blockHash);
 
     /// @notice Nobody has proven this field of this account at this block here.
     error NotProven(address account, uint256 blockNumber, AccountField field);
@@ -272,5 +277,17 @@ abstract contract Facts {
         if (_blocksAtTimestamps[timestamp] != 0) return;
         _blocksAtTimestamps[timestamp] = TIMESTAMP_PROVEN | blockNumber;
         emit TimestampProven(timestamp, blockNumber);
+    }
+
+    /// @param blockHash Not zero.
+    function _storeBlockHash(bytes32 blockHash) internal {
+        if (_blockHashes[blockHash]) return;
+        _blockHashes[blockHash] = true;
+        emit BlockHashProven(blockHash);
+    }
+
+    /// @dev Whether it is proven to be the hash of a block of the source chain.
+    function _isBlockHash(bytes32 blockHash) internal view returns (bool) {
+        return _blockHashes[blockHash];
     }
 }

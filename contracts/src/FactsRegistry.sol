@@ -19,7 +19,10 @@ contract FactsRegistry is Facts {
     uint256 private constant ZERO_SLOT = 0x32; // to 0x35
     uint256 private constant EXTENSION = 0x36;
     uint256 private constant HEADER_ALONE = 0x37;
+    uint256 private constant PARENT = 0x38;
+    uint256 private constant PARENT_HASH_ALONE = 0x39;
     uint256 private constant SLOT = 0x40; // to 0x60, by its number's size
+    uint256 private constant BLOCK_HASH = 0x61;
     uint256 private constant ABSENT_ACCOUNT = 0x70; // to 0x7f
     uint256 private constant ACCOUNT = 0x80; // to 0xff
 
@@ -41,6 +44,9 @@ contract FactsRegistry is Facts {
     uint256 private constant STORAGE_ROOT_FOLLOWS = 0x02;
 
     uint256 private constant KEY_NIBBLES = 64;
+
+    // Of EIP-2935. Its storage holds hashes of the blocks before, and nothing else: only the protocol writes there.
+    address private constant HISTORY = 0x0000F90827F1C53a10cb7A02335B175320002935;
 
     /// @notice The chain whose accounts are proven here, by its EIP-155 chain id.
     uint256 public immutable sourceChainId;
@@ -77,16 +83,36 @@ contract FactsRegistry is Facts {
             root = stateRoot[blockNumber];
             if (root == 0) revert UnknownBlock(blockNumber);
         } else {
-            (blockNumber,, root,, cursor) = _readHeader(0);
+            uint256 start = 0;
+            bytes32 parentHash;
+            (blockNumber, parentHash, root,, cursor) = _readHeader(0);
             _checkHash(blockNumber, PackedHeader.hash(0, cursor));
-            _accumulate(blockNumber, root);
             uint256 op = PackedTrie.read(cursor, 1);
-            if (op == HEADER_FACTS) {
-                _storeHeaderFields(blockNumber, PackedTrie.read(cursor + 1, 4), cursor);
-                cursor += 5;
-                op = PackedTrie.read(cursor, 1);
+            // In most proofs an account follows: one comparison tells it from all of the kind.
+            if (op >> 3 == PARENT >> 3) {
+                while (op == PARENT) {
+                    start = cursor + 1;
+                    bytes32 expected = parentHash;
+                    (blockNumber, parentHash, root,, cursor) = _readHeader(start);
+                    if (PackedHeader.hash(start, cursor) != expected) revert HeaderMismatch(blockNumber);
+                    op = PackedTrie.read(cursor, 1);
+                }
+                if (op == PARENT_HASH_ALONE) {
+                    // The first block of all has no parent.
+                    if (cursor + 1 != msg.data.length || parentHash == 0) revert InvalidProof();
+                    _storeBlockHash(parentHash);
+                    return;
+                }
             }
-            if (op == HEADER_ALONE && cursor + 1 == msg.data.length) return;
+            _accumulate(blockNumber, root);
+            if (op >> 3 == HEADER_FACTS >> 3) {
+                if (op == HEADER_FACTS) {
+                    _storeHeaderFields(blockNumber, PackedTrie.read(cursor + 1, 4), start, cursor);
+                    cursor += 5;
+                    op = PackedTrie.read(cursor, 1);
+                }
+                if (op == HEADER_ALONE && cursor + 1 == msg.data.length) return;
+            }
         }
         if (_prove(blockNumber, cursor) != root) revert InvalidProof();
     }
@@ -105,6 +131,13 @@ contract FactsRegistry is Facts {
 
         _accumulate(blockNumber, root);
         _storeTimestamp(timestamp, blockNumber);
+    }
+
+    /// @notice Whether the header of this number and hash would be accepted now: the block hash source vouches for it, or
+    /// the hash is proven to be that of a block.
+    /// @dev A proven hash is accepted whatever the number: it is the header's own number that counts, which its hash binds.
+    function vouches(uint256 blockNumber, bytes32 blockHash) external view returns (bool) {
+        return blockHash != 0 && (_vouchedHash(blockNumber) == blockHash || _isBlockHash(blockHash));
     }
 
     // --- Blocks -----------------------------------------------------------------------------------------------------
@@ -151,17 +184,22 @@ contract FactsRegistry is Facts {
     }
 
     function _checkHash(uint256 blockNumber, bytes32 headerHash) private view {
+        bytes32 hash = _vouchedHash(blockNumber);
+        if (headerHash == hash || _isBlockHash(headerHash)) return;
+        if (hash == 0) revert UnknownBlock(blockNumber);
+        revert HeaderMismatch(blockNumber);
+    }
+
+    /// @dev What the block hash source answers; zero where it doesn't.
+    function _vouchedHash(uint256 blockNumber) private view returns (bytes32 hash) {
         address source = address(blockHashSource);
         bytes4 selector = IBlockHashSource.blockHash.selector;
-        bytes32 hash;
         assembly ("memory-safe") {
             mstore(0, selector)
             mstore(4, blockNumber)
             // A source that fails doesn't vouch. (Arguments are evaluated from the right: the call comes first.)
             if and(eq(returndatasize(), 32), staticcall(gas(), source, 0, 36, 0, 32)) { hash := mload(0) }
         }
-        if (hash == 0) revert UnknownBlock(blockNumber);
-        if (headerHash != hash) revert HeaderMismatch(blockNumber);
     }
 
     function _accumulate(uint256 blockNumber, bytes32 root) private {
@@ -172,15 +210,16 @@ contract FactsRegistry is Facts {
 
     /// @param fields A mask of `1 << place`, without those that can be read of every accumulated header. Its highest bit
     /// makes the number of ones even.
-    /// @param end Where the header that packed calldata begins with ends.
-    function _storeHeaderFields(uint256 blockNumber, uint256 fields, uint256 end) private {
+    /// @param start Where the header begins.
+    /// @param end Where it ends.
+    function _storeHeaderFields(uint256 blockNumber, uint256 fields, uint256 start, uint256 end) private {
         bool even = PackedTrie.isEven((fields ^ fields >> 8 ^ fields >> 16 ^ fields >> 24) & 0xff);
         fields &= (1 << HEADER_FIELDS) - 1;
         if (!even || fields == 0 || fields & (1 << PackedHeader.STATE_ROOT | 1 << PackedHeader.NUMBER) != 0) {
             revert InvalidProof();
         }
         uint256 added;
-        (uint256 cursor,) = PackedHeader.open(0);
+        (uint256 cursor,) = PackedHeader.open(start);
         for (uint256 place = 0; fields >> place != 0; ++place) {
             (uint256 content, uint256 size, uint256 next) = PackedHeader.take(cursor);
             // The header has no such field, or one that is none.
@@ -363,18 +402,27 @@ contract FactsRegistry is Facts {
         }
     }
 
+    /// @param size Bytes of the slot's number; or BLOCK_HASH - SLOT, and they are told next.
     function _slot(uint256 size, uint256 blockNumber, uint256 cursor, uint256 top, address owner)
         private
         returns (uint256, uint256)
     {
         unchecked {
+            bool isBlockHash = size > 32;
+            if (isBlockHash) {
+                // Whose storage it is shows when it is closed, as for any slot.
+                if (size != BLOCK_HASH - SLOT || owner != HISTORY) revert InvalidProof();
+                size = PackedTrie.read(cursor, 1);
+                ++cursor;
+            }
             uint256 slot = PackedTrie.readShortest(cursor, size);
             cursor += size;
             uint256 depth = PackedTrie.read(cursor, 1);
             uint256 value;
             (cursor, value, size) = _readValue(cursor + 1);
             top = PackedTrie.pushSlot(top, _key(slot), depth, value, size);
-            _storeSlot(blockNumber, owner, slot, value);
+            if (isBlockHash) _storeBlockHash(bytes32(value));
+            else _storeSlot(blockNumber, owner, slot, value);
             return (cursor, top);
         }
     }

@@ -30,7 +30,7 @@ def test_one_account_takes_its_bytes_and_no_more():
 
 def test_a_header_alone_says_so():
     assert encode(HEADER, ROOT) == HEADER + b"\x37"
-    assert under(bytes(32), HEADER + b"\x37") == PackedFacts(5, ROOT, HEADER, {}, {})
+    assert under(bytes(32), HEADER + b"\x37") == PackedFacts(5, ROOT, (HEADER,), {}, {})
     with pytest.raises(InvalidPacked):
         under(bytes(32), HEADER)
 
@@ -58,7 +58,7 @@ def test_every_block_number_can_be_named(number):
     calldata = encode(number, ROOT, [ACCOUNT])
     facts = under(ROOT, calldata)
     assert facts.block_number == number
-    assert facts.header is None
+    assert facts.headers == ()
     assert set(facts.accounts) == {ALICE}
 
 

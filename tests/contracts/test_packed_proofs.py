@@ -57,7 +57,7 @@ def accepts(registry: Deployed, trust) -> Callable[[bytes, bytes], bool]:
 def test_no_function_begins_as_a_proof_does():
     functions = [entry for entry in load_artifact("FactsRegistry").abi if entry["type"] == "function"]
     first_bytes = {function_abi_to_4byte_selector(entry)[0] for entry in functions}
-    assert len(functions) == 12
+    assert len(functions) == 13
     assert not first_bytes & {*range(1, 9), *range(0xF8, 0xFB)}
 
 
@@ -389,7 +389,8 @@ def test_an_account_is_written_in_one_way(accepts, operation):
         pytest.param(b"\x41\x05\x00\x02\x00\x09", id="value with a zero"),
         pytest.param(b"\x41\x05\x00\x00", id="value of zero"),
         pytest.param(b"\x41\x05\x00\x21" + b"\x09" * 33, id="value of 33 bytes"),
-        pytest.param(b"\x61" + bytes(33) + b"\x00\x01\x09", id="number of 33 bytes"),
+        pytest.param(b"\x61\x01\x05\x00\x01\x09", id="a block hash of another contract than the history"),
+        pytest.param(b"\x62" + bytes(34) + b"\x00\x01\x09", id="number of 34 bytes"),
         pytest.param(b"\x41\x06\x00\x01\x09", id="another slot"),
         pytest.param(b"\x41\x05\x00\x01\x08", id="another value"),
         pytest.param(b"\x41\x05\x3f\x01\x09", id="too deep"),

@@ -108,7 +108,7 @@ class World:
             self.to_prove(address, account.fields, list(account.slots)) for address, account in facts.accounts.items()
         ]
         return encode(
-            facts.block_number if facts.header is None else facts.header,
+            facts.headers or facts.block_number,
             facts.state_root,
             accounts,
             header_fields=facts.header_fields,
