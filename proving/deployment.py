@@ -11,7 +11,7 @@ from rlp import encode
 
 from chains.config import Chain, Connection
 from config.chains import get_chains, get_rpc
-from proving import transactions
+from proving import sources, transactions
 from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, AccountProof, FactsRegistry, Signer, Transaction, TransactionState
 from proving.registry import creation_code
@@ -36,6 +36,14 @@ def deploy(destination: int, source: int, *, replace: bool = False, seconds: flo
     chain = get_chains().chain(destination)
     rows = FactsRegistry.objects.filter(destination_chain_id=destination, source_chain_id=source)
     row = rows.first()
+    if row and row.deployed_at and not row.sequence:
+        if not replace:
+            raise DeploymentError(
+                f"The registry at {row.address} was deployed by an earlier version of this service. With --replace a "
+                "new one is deployed; what was proven stays readable at the old address."
+            )
+        rows.delete()
+        row = None
     if row and row.deployed_at and not get_rpc(destination).code(row.address):
         if not replace:
             raise DeploymentError(
@@ -68,14 +76,15 @@ def _forget_another_chain(chain: Chain) -> None:
 
 
 def _begin(chain: Chain, connection: Connection) -> FactsRegistry:
-    """Store and broadcast the two transactions; their nonces fix both addresses, which are stored with them."""
+    """Store and broadcast the transactions; their nonces fix the addresses, which are stored with them."""
     assert chain.signer is not None, "chains.config refuses destinations without a signer"
     sender = chain.signer.account().address
-    # The second contract takes the first one's address, which depends on the nonce that is known only when they are
+    # The registry takes the block hash source's address, which depends on the nonce that is known only when they are
     # stored. So the nonce is foreseen, and checked there.
     signer, _ = Signer.objects.get_or_create(chain_id=chain.id, address=sender)
     nonce = transactions.next_nonce(signer, get_rpc(chain.id).nonce(sender, "pending"))
-    block_hash_source, registry = contract_address(sender, nonce), contract_address(sender, nonce + 1)
+    block_hash_source, registry, sequence = (contract_address(sender, nonce + place) for place in range(3))
+    source = sources.of(connection)
     created: list[FactsRegistry] = []
 
     def store(first_nonce: int) -> None:
@@ -87,19 +96,21 @@ def _begin(chain: Chain, connection: Connection) -> FactsRegistry:
                 source_chain_id=connection.source,
                 address=registry,
                 block_hash_source=block_hash_source,
+                sequence=sequence,
             )
         )
 
     intents = [
-        Intent("", creation_code("NativeBlockHashSource")),
+        Intent("", creation_code(source.contract, *source.arguments(connection))),
         Intent("", creation_code("FactsRegistry", connection.source, block_hash_source)),
+        Intent("", creation_code("Sequence")),
     ]
     _until_free(lambda: transactions.submit_all(chain, intents, and_store=store))
     return created[0]
 
 
 def _finish(chain: Chain, row: FactsRegistry, seconds: float) -> None:
-    """Wait until both contracts are there, tending the transactions in case no worker runs."""
+    """Wait until the contracts are there, tending the transactions in case no worker runs."""
     rpc = get_rpc(chain.id)
     signer = Signer.objects.filter(chain_id=chain.id).order_by("pk").last()
     deadline = time.monotonic() + seconds
@@ -108,7 +119,7 @@ def _finish(chain: Chain, row: FactsRegistry, seconds: float) -> None:
             transactions.tend(signer.pk)
         under_way = Transaction.objects.filter(signer=signer, to="", state__in=LIVE_STATES).exists()
         if not under_way:
-            if rpc.code(row.address) and rpc.code(row.block_hash_source):
+            if all(rpc.code(address) for address in (row.address, row.block_hash_source, row.sequence)):
                 row.deployed_at = timezone.now()
                 row.save(update_fields=["deployed_at"])
                 logger.info("deployed %s", row)

@@ -12,6 +12,8 @@ import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from eth_utils.address import to_checksum_address
+
 from chains.config import EIP_2935_WINDOW
 from chains.header import Header
 from chains.packed import HISTORY_ADDRESS, AccountToProve, encode_parent_hash
@@ -24,6 +26,7 @@ from proving.sources import NotYet, Preparation, Start
 from queries import submission
 from queries.models import Block, WayUnit
 
+_HISTORY = to_checksum_address(HISTORY_ADDRESS)
 # Nodes take no transaction above 128 KiB.
 _MAX_BYTES = 110_000
 # Beside what its trie nodes and headers take; packed, nodes are no longer than they were.
@@ -193,7 +196,7 @@ def _through_history(link: Link, plan: Plan) -> Iterator[Plan]:
     window = link.connection.window
     stops = [*range(plan.origin - window, plan.target, -window), plan.target]
     froms = [plan.origin, *stops[:-1]]
-    values = link.source.storages([(HISTORY_ADDRESS, _slot(stop), at) for at, stop in zip(froms, stops, strict=True)])
+    values = link.source.storages([(_HISTORY, _slot(stop), at) for at, stop in zip(froms, stops, strict=True)])
     kept = list(itertools.takewhile(lambda pair: pair[1] != 0, zip(stops, values, strict=True)))
     if len(kept) == len(stops):
         yield replace(plan, hops=stops)
@@ -215,7 +218,7 @@ def _oldest_in_history(link: Link, at: int, missing: int) -> int:
     low, high = missing, at
     while high - low > 1:
         middle = (low + high) // 2
-        if link.source.storage(HISTORY_ADDRESS, _slot(middle), at):
+        if link.source.storage(_HISTORY, _slot(middle), at):
             high = middle
         else:
             low = middle
@@ -255,7 +258,7 @@ def _hop(link: Link, plan: Plan, others: Collection[int]) -> Way:
     headers = _headers(link, [plan.origin, *plan.hops][: _MAX_HOPS + 1])
     passed = _riders(link, [header.number for header in headers], others)
     requests = [
-        ProofRequest(at.number, at.hash, HISTORY_ADDRESS, [_slot(one) for one in (to.number, *riders)])
+        ProofRequest(at.number, at.hash, _HISTORY, [_slot(one) for one in (to.number, *riders)])
         for (at, to), riders in zip(itertools.pairwise(headers), passed, strict=True)
     ]
     calls: list[Call] = []
@@ -299,7 +302,7 @@ def _history_to_prove(header: Header, following: Header, answer: AccountProof) -
             f"Nodes disagree about block {following.number}: its header has another hash than the history."
         )
     history = {slot.slot: slot.nodes for slot in answer.slots if values[slot.slot]}
-    return AccountToProve(bytes.fromhex(HISTORY_ADDRESS[2:]), 0, answer.nodes, history=history)
+    return AccountToProve(HISTORY_ADDRESS, 0, answer.nodes, history=history)
 
 
 def _walk(link: Link, plan: Plan) -> Way:

@@ -18,7 +18,9 @@ contract OpStackBlockHashSource is IBlockHashSource {
     /// @notice The highest number that is recorded; zero where none is.
     uint256 public newest;
 
-    mapping(uint256 blockNumber => bytes32) private _recorded;
+    /// @inheritdoc IBlockHashSource
+    /// @dev The one that is told at present too must be recorded: it may be another one when a transaction is mined.
+    mapping(uint256 blockNumber => bytes32) public blockHash;
 
     /// @notice The hash of an L1 block is known for good.
     event BlockRecorded(uint256 indexed blockNumber, bytes32 blockHash);
@@ -32,18 +34,11 @@ contract OpStackBlockHashSource is IBlockHashSource {
         blockNumber = uint256(_told(NUMBER));
         bytes32 hash = _told(HASH);
         if (blockNumber == 0 || hash == 0) revert NoL1Block();
-        if (_recorded[blockNumber] != 0) return blockNumber;
+        if (blockHash[blockNumber] != 0) return blockNumber;
 
-        _recorded[blockNumber] = hash;
+        blockHash[blockNumber] = hash;
         if (blockNumber > newest) newest = blockNumber;
         emit BlockRecorded(blockNumber, hash);
-    }
-
-    /// @inheritdoc IBlockHashSource
-    /// @dev Of the L1 block that is told at present also without record, until the next one is told. Never of block 0.
-    function blockHash(uint256 blockNumber) external view returns (bytes32 hash) {
-        hash = _recorded[blockNumber];
-        if (hash == 0 && blockNumber != 0 && blockNumber == uint256(_told(NUMBER))) hash = _told(HASH);
     }
 
     /// @dev What a function of the predeploy answers; zero where it doesn't answer one word.
