@@ -4,20 +4,32 @@ pragma solidity ^0.8.28;
 import {IBlockHashSource} from "./IBlockHashSource.sol";
 
 /// @title The chain vouches for its own blocks: source chain = destination chain.
-/// @notice Knows the last 8,191 blocks where the history contract of EIP-2935 exists, and the last 256 elsewhere.
+/// @notice Knows the last 8,191 blocks where the history contract of EIP-2935 exists, and the last 256 elsewhere; or
+/// fewer, as it is made.
 /// Useless, though harmless, where `block.number` counts another chain's blocks (Arbitrum).
 contract NativeBlockHashSource is IBlockHashSource {
     /// @notice The history contract of EIP-2935.
     address public constant HISTORY = 0x0000F90827F1C53a10cb7A02335B175320002935;
 
     /// @notice How many blocks the history contract serves.
-    uint256 public constant WINDOW = 8191;
+    uint256 public constant MAX_WINDOW = 8191;
+
+    /// @notice How many blocks this vouches for, the newest ones, at the most.
+    uint256 public immutable window;
+
+    /// @notice The window must be from 1 to MAX_WINDOW.
+    error InvalidWindow();
+
+    constructor(uint256 window_) {
+        if (window_ == 0 || window_ > MAX_WINDOW) revert InvalidWindow();
+        window = window_;
+    }
 
     /// @inheritdoc IBlockHashSource
     function blockHash(uint256 blockNumber) external view returns (bytes32) {
         // The history contract is a ring buffer that checks its window itself. A chain's own variant may not, and would
         // then answer with the hash of the block that came later to the same place.
-        if (blockNumber >= block.number || block.number - blockNumber > WINDOW) return 0;
+        if (blockNumber >= block.number || block.number - blockNumber > window) return 0;
 
         bytes32 hash;
         assembly ("memory-safe") {

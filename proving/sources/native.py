@@ -19,8 +19,8 @@ class Native:
     def trust(self, connection: Connection) -> str:  # noqa: ARG002 (the same for all)
         return "Nobody beyond the chain itself: it knows the hashes of its own blocks."
 
-    def arguments(self, connection: Connection) -> tuple[Any, ...]:  # noqa: ARG002 (it needs none)
-        return ()
+    def arguments(self, connection: Connection) -> tuple[Any, ...]:
+        return (connection.window,)
 
     def gas(self, connection: Connection) -> int:  # noqa: ARG002 (nothing is sent)
         return 0

@@ -453,7 +453,7 @@ def native(chain) -> Deployed:
     chain.rpc("anvil_setBalance", RICHEST, hex(2**256 - 1))
     chain.rpc("anvil_setBalance", NEARLY_RICHEST, hex(2**256 - 2))
     chain.rpc("anvil_setNonce", BUSIEST, hex(2**64 - 1))
-    source = Deployed(chain, "NativeBlockHashSource")
+    source = Deployed(chain, "NativeBlockHashSource", 8191)
     registry = Deployed(chain, "FactsRegistry", chain.chain_id, source.address)
     # So that the registry has storage of its own by the block that is proven.
     number = chain.head()

@@ -31,7 +31,7 @@ def long_chain() -> Iterator[DevChain]:
 
 @pytest.fixture(scope="module")
 def source(long_chain) -> Deployed:
-    return Deployed(long_chain, "NativeBlockHashSource")
+    return Deployed(long_chain, "NativeBlockHashSource", 8191)
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from django.utils import timezone
 
 from accounts import keys
 from config.chains import forget_chains
-from proving.models import FactsRegistry
+from proving.deployment import deploy
+from proving.models import FactsRegistry, Transaction
 from proving.work import due, reject_overdue
 from queries.models import Batch, BatchStatus
 from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, waiting, work, work_until_done
@@ -38,9 +39,11 @@ def costly(reconfigure):
 
 
 @pytest.fixture
-def short_window(reconfigure):
+def short_window(service, reconfigure):
     """The block hash source vouches for 10 blocks."""
     reconfigure('block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 10')
+    FactsRegistry.objects.all().delete()
+    deploy(31337, 31337)
 
 
 def accepted(batch: Batch) -> Batch:
@@ -72,18 +75,6 @@ def test_a_block_just_above_the_head_is_waited_for(service, key):
     assert work_until_done(batch).status == BatchStatus.DONE
 
 
-def test_a_block_older_than_the_source_vouches_for_is_rejected(service, key, short_window):
-    service.mine(10)
-    too_old = service.head() - 10
-    batch = accepted(submit(key, request(ALICE, block=too_old)))
-    assert (batch.status, batch.rejection_code, batch.rejection_retryable) == (
-        BatchStatus.REJECTED,
-        "block_too_old",
-        False,
-    )
-    assert f"Block {too_old} of chain 31337 is 10 blocks old" in batch.rejection_reason
-
-
 def test_the_oldest_block_of_the_window_is_proven(service, key, short_window):
     service.mine(10)
     assert work_until_done(submit(key, request(ALICE, block=service.head() - 9))).status == BatchStatus.DONE
@@ -96,7 +87,7 @@ def test_an_old_block_whose_header_is_accumulated_is_proven(service, key, short_
     assert work_until_done(submit(key, request(BOB, block=block))).status == BatchStatus.DONE
 
 
-def test_a_block_that_ages_out_while_it_waits_is_rejected(service, key, short_window):
+def test_a_block_that_ages_out_while_it_waits_is_proven_by_a_hop(service, key, short_window):
     service.rpc("evm_setAutomine", False)
     service.rpc("anvil_setBalance", SIGNER, "0x0")  # nothing can be sent
     service.mine()
@@ -105,21 +96,9 @@ def test_a_block_that_ages_out_while_it_waits_is_rejected(service, key, short_wi
     batch.refresh_from_db()
     assert batch.status == BatchStatus.IN_PROGRESS
     service.mine(12)
-    work()
-    batch.refresh_from_db()
-    assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, "block_too_old")
-
-
-def test_a_window_beyond_what_the_contract_knows_is_found_out_on_the_chain(service, key):
-    service.mine(300)
-    batch = submit(key, request(ALICE, block=service.head() - 280))
-    # Without the history contract only `blockhash` is left, which knows 256 blocks.
-    service.rpc("anvil_setCode", "0x0000F90827F1C53a10cb7A02335B175320002935", "0x")
-    work()
-    work()
-    batch.refresh_from_db()
-    assert batch.status == BatchStatus.IN_PROGRESS
-    assert "does not vouch for block" in waiting()[0]
+    service.rpc("anvil_setBalance", SIGNER, hex(10**18))
+    assert work_until_done(batch, service).status == BatchStatus.DONE
+    assert Transaction.objects.exclude(extends=None).count() == 1
 
 
 # --- Money ------------------------------------------------------------------------------------------------------------

@@ -116,7 +116,7 @@ def test_a_source_block_that_changed_discards_its_proofs(service):
     old_hash = Block.objects.get().hash
     # Another block of the same number, in which alice has got more.
     service.rpc(
-        "anvil_reorg", 1, [[{"from": SIGNER, "to": ALICE, "value": "0xff", "gas": "0x5208", "nonce": hex(2)}, 0]]
+        "anvil_reorg", 1, [[{"from": SIGNER, "to": ALICE, "value": "0xff", "gas": "0x5208", "nonce": hex(3)}, 0]]
     )
     assert work_until_done(batch, service, rounds=20).status == BatchStatus.DONE
     assert Block.objects.get().hash != old_hash

@@ -7,7 +7,7 @@ from eth_utils.crypto import keccak
 
 from chains.devchain import DevChain
 from chains.rpc import RpcClient
-from config.chains import forget_chains, get_rpc
+from config.chains import get_rpc
 from proving import facts, timestamps
 from proving.deployment import deploy
 from proving.models import Transaction
@@ -269,23 +269,6 @@ def test_a_reorg_that_moves_a_time_moves_its_queries_and_holds_up_nobody(service
 def accept_all() -> None:
     for task in [task for task in due() if task.kind == "batch"]:
         task()
-
-
-def test_header_facts_that_aged_out_are_rejected_alone(service, key, settings):
-    text = settings.CHAINS_FILE.read_text()
-    settings.CHAINS_FILE.write_text(text.replace('"native"', '"native"\nwindow = 10'))
-    forget_chains()
-    block = service.head()
-    work_until_done(submit(key, request(ALICE, block=block)))
-    header, plain = submit(key, asking(block, header=["GAS_USED"])), submit(key, request(BOB, block=block))
-    accept_all()
-    service.mine(20)
-    # The contract still vouches for it, unlike a destination that can't.
-    service.rpc("anvil_setCode", "0x0000F90827F1C53a10cb7A02335B175320002935", "0x")
-    service.mine(250)
-    assert work_until_done(plain).status == BatchStatus.DONE
-    header.refresh_from_db()
-    assert (header.status, header.rejection_code) == (BatchStatus.REJECTED, "block_too_old")
 
 
 def test_what_is_under_way_for_one_batch_is_not_paid_again_for_the_next(service, key, contract):
