@@ -14,6 +14,9 @@ class ChainError(Exception):
 class NodeUnavailable(ChainError):
     """No node gave a usable answer. It may pass: try again later."""
 
+    reasons: tuple[str, ...] = ()
+    """What is wrong with each node, beginning with its host."""
+
 
 class WrongChain(NodeUnavailable):
     """The node belongs to another chain than the configuration says."""

@@ -273,7 +273,10 @@ class NodePool:
     def _why(self, problems: Sequence[NodeUnavailable]) -> NodeUnavailable:
         kinds = {type(problem) for problem in problems}
         kind = kinds.pop() if len(kinds) == 1 else NodeUnavailable
-        return kind(f"No node of {self._chain.label} can be used: {'; '.join(map(str, problems))}.")
+        reasons = tuple(map(str, problems))
+        why = kind(f"No node of {self._chain.label} can be used: {'; '.join(reasons)}.")
+        why.reasons = reasons
+        return why
 
 
 def _read(node: _Node, method: str, read: Callable[[Any], Answer], result: Any) -> Answer | RpcRefused:

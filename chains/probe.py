@@ -1,0 +1,78 @@
+"""What a node can do for us: how far it is, whether its chain keeps block hashes, how far back it proves states."""
+
+from dataclasses import dataclass
+
+from chains.config import EIP_2935_WINDOW
+from chains.header import Header
+from chains.rpc import ChainError, ProofRequest, RpcClient, RpcRefused
+from chains.trie import InvalidProof, verify_account, verify_slot
+
+# EIP-2935: keeps the hash of block n in slot n % 8191.
+HISTORY_CONTRACT = "0x0000F90827F1C53a10cb7A02335B175320002935"
+
+# Around the usual limits: geth and Nethermind keep 128 states, Erigon 1,000, EIP-2935 8,191 hashes.
+DEPTHS = (0, 128, 1_000, EIP_2935_WINDOW, 100_000, 1_000_000)
+
+
+@dataclass(frozen=True)
+class Abilities:
+    head: Header
+    finalized: int | None
+    """None where the chain has no final block."""
+    keeps_hashes: bool
+    """Whether the chain's state knows its head's parent by the history contract (EIP-2935)."""
+    oldest_provable: int | None
+    """As `oldest_provable` tells."""
+
+
+def probe(rpc: RpcClient) -> Abilities:
+    """Raises `NodeUnavailable`, and `RpcRefused` where not even the latest block is told."""
+    head = rpc.head()
+    try:
+        finalized = rpc.header("finalized")
+    except RpcRefused:
+        finalized = None
+    return Abilities(
+        head=head,
+        finalized=finalized.number if finalized else None,
+        keeps_hashes=_keeps_hashes(rpc, head),
+        oldest_provable=oldest_provable(rpc, head),
+    )
+
+
+def oldest_provable(rpc: RpcClient, head: Header) -> int | None:
+    """The oldest of a few blocks (`DEPTHS` below the head, and the first) down to which all states can be proven.
+
+    Older blocks up to the next depth may be provable too. None where not even the head is. A node that does not answer
+    in time does not prove.
+    """
+    oldest = None
+    for number in [*(head.number - depth for depth in DEPTHS if head.number - depth > 1), min(1, head.number)]:
+        if not _proves(rpc, number):
+            break
+        oldest = number
+    return oldest
+
+
+def _proves(rpc: RpcClient, number: int) -> bool:
+    slot = number % EIP_2935_WINDOW
+    try:
+        header = rpc.header(number)
+        if header is None:
+            return False
+        (proof,) = rpc.proofs([ProofRequest(number, header.hash, HISTORY_CONTRACT, [slot])])
+        if isinstance(proof, RpcRefused):
+            return False
+        account = verify_account(header.state_root, HISTORY_CONTRACT, proof.nodes)
+        verify_slot(account.storage_root, slot, proof.slots[0].nodes)
+    except (ChainError, InvalidProof):
+        return False
+    return True
+
+
+def _keeps_hashes(rpc: RpcClient, head: Header) -> bool:
+    try:
+        kept = rpc.storage(HISTORY_CONTRACT, (head.number - 1) % EIP_2935_WINDOW, head.number)
+    except RpcRefused:
+        return False
+    return kept == int.from_bytes(head.parent_hash, "big")

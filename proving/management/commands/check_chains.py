@@ -1,0 +1,103 @@
+"""`manage.py check_chains`."""
+
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from chains.config import Chain, ChainsError, SignerError
+from chains.probe import Abilities, probe
+from chains.rpc import ChainError, NodeUnavailable, RpcClient
+from config.chains import get_chains
+
+_COLUMNS = ("node", "head", "age", "finalized", "EIP-2935", "proofs")
+
+
+class Command(BaseCommand):
+    help = "Asks every node of every configured chain what it can do, and looks at the signers' balances."
+
+    def handle(self, **_: Any) -> None:
+        try:
+            chains = get_chains()
+        except ChainsError as error:
+            raise CommandError(str(error)) from None
+        sources = {connection.source for connection in chains.connections}
+        unusable = []
+        for chain in chains.chains:
+            self.stdout.write(chain.label)
+            if not self._check_nodes(chain, must_prove=chain.id in sources):
+                unusable.append(chain.label)
+            if chain in chains.destinations():
+                self.stdout.write(f"  {_signer(chain)}")
+        if unusable:
+            raise CommandError(f"No node can be used of {', '.join(unusable)}.")
+
+    def _check_nodes(self, chain: Chain, *, must_prove: bool) -> bool:
+        """Tell of each node, in a line; returns whether one of them can be used."""
+        found = [(host, _abilities(chain, url)) for host, url in zip(chain.hosts, chain.rpc_urls, strict=True)]
+        rows = [
+            (host, *_cells(abilities)) if isinstance(abilities, Abilities) else (host, abilities)
+            for host, abilities in found
+        ]
+        for line in _aligned([_COLUMNS, *rows]):
+            self.stdout.write(f"  {line}")
+        return any(
+            isinstance(abilities, Abilities) and not (must_prove and abilities.oldest_provable is None)
+            for _, abilities in found
+        )
+
+
+def _abilities(chain: Chain, url: str) -> Abilities | str:
+    """What the node can do, or what is wrong with it."""
+    alone = chain.model_copy(update={"rpc_urls": (url,)})
+    with closing(RpcClient(alone)) as rpc:
+        try:
+            return probe(rpc)
+        except NodeUnavailable as error:
+            # The host stands in the line already.
+            return " ".join(error.reasons).removeprefix(f"{alone.hosts[0]} ") or str(error)
+        except ChainError as error:
+            return str(error)
+
+
+def _cells(abilities: Abilities) -> tuple[str, ...]:
+    head, finalized, oldest = abilities.head, abilities.finalized, abilities.oldest_provable
+    if oldest is None:
+        proofs = "none"
+    elif oldest <= 1:
+        proofs = f"back to block {oldest}"
+    else:
+        proofs = f"at least {head.number - oldest:,} blocks back"
+    return (
+        f"{head.number:,}",
+        f"{time.time() - head.timestamp:,.0f} s",
+        "none" if finalized is None else f"{finalized:,}",
+        "yes" if abilities.keeps_hashes else "no",
+        proofs,
+    )
+
+
+def _signer(chain: Chain) -> str:
+    """The signer's address and what it holds, in a sentence; or why that can't be told."""
+    assert chain.signer is not None, "chains.config refuses destinations without a signer"
+    with closing(RpcClient(chain)) as rpc:
+        try:
+            address = chain.signer.account().address
+            balance = rpc.balance(address)
+        except (SignerError, ChainError) as error:
+            return str(error)
+    currency, minimum = chain.native_currency, chain.minimum_signer_balance
+    said = f"The signer {address} holds {balance / 10**18:.6f} {currency}"
+    if balance < chain.minimum_signer_balance_wei:
+        return f"{said}, less than the {minimum} {currency} at which it stops. Fund it."
+    return f"{said}; it stops below {minimum} {currency}."
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Lines of columns as wide as they must be. A row of two cells tells a fault, in a sentence as long as it is."""
+    whole = [row for row in rows if len(row) == len(_COLUMNS)]
+    widths = [max(map(len, column)) for column in zip(*whole, strict=True)]
+    widths[0] = max(len(row[0]) for row in rows)
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]

@@ -1,0 +1,107 @@
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from chains.devchain import DevChain
+from chains.probe import HISTORY_CONTRACT, oldest_provable, probe
+from chains.rpc import NodeUnavailable, RpcRefused
+from tests.chains.lying_node import Raw, ask, error, is_chain_id, lying_node, result
+
+HEAD = 1_200
+
+
+@pytest.fixture(scope="module")
+def devchain() -> Iterator[DevChain]:
+    with DevChain() as chain:
+        chain.mine(HEAD)
+        yield chain
+
+
+def test_an_archive_proves_back_to_the_first_block(devchain, client_of):
+    client = client_of(devchain.url)
+    abilities = probe(client)
+    assert abilities.head == client.head()
+    assert abilities.finalized == HEAD - 2
+    assert abilities.keeps_hashes
+    assert abilities.oldest_provable == 1
+
+
+@pytest.mark.parametrize(("kept", "depth"), [(1_000, 1_000), (999, 128), (128, 128), (127, 0)])
+def test_a_pruned_node_proves_down_to_a_depth(client_of, kept, depth):
+    with DevChain(extra_args=("--prune-history", str(kept))) as chain:
+        chain.mine(HEAD)
+        client = client_of(chain.url)
+        assert oldest_provable(client, client.head()) == HEAD - depth
+
+
+def test_a_chain_of_one_block_can_be_probed(client_of):
+    # anvil's first header does not have the root of its state, so there is nothing to prove.
+    with DevChain() as chain:
+        abilities = probe(client_of(chain.url))
+    assert (abilities.head.number, abilities.oldest_provable) == (0, None)
+
+
+def test_a_chain_without_history_contract_keeps_no_hashes(client_of):
+    with DevChain(hardfork="cancun") as chain:
+        chain.mine(5)
+        assert not probe(client_of(chain.url)).keeps_hashes
+
+
+def answering(devchain: DevChain, method: str, answer: Any) -> Any:
+    """The real node, but for one method at blocks that are not the head."""
+    names_of_head = {hex(HEAD), "latest", devchain.rpc("eth_getBlockByNumber", "latest", False)["hash"]}
+
+    def node(body: Any) -> Any:
+        if body["method"] != method or any(f"'{name}'" in str(body["params"]) for name in names_of_head):
+            return ask(devchain.url, body)
+        return answer(body)
+
+    return node
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda body: error(body, -32000, "missing trie node"),
+        lambda _: Raw(status=503),
+        lambda body: result(body, {"accountProof": ["0x80"], "storageProof": [{"key": "0x0", "proof": []}]}),
+    ],
+    ids=["refused", "failed", "wrong"],
+)
+def test_what_does_not_verify_is_not_provable(devchain, client_of, answer):
+    with lying_node(answering(devchain, "eth_getProof", answer)) as url:
+        client = client_of(url)
+        assert oldest_provable(client, client.head()) == HEAD
+
+
+def test_headers_that_are_gone_can_not_be_proven(devchain, client_of):
+    with lying_node(answering(devchain, "eth_getBlockByNumber", lambda body: result(body, None))) as url:
+        client = client_of(url)
+        assert oldest_provable(client, client.head()) == HEAD
+
+
+def test_refused_extras_are_told_and_do_no_harm(devchain, client_of):
+    def node(body: Any) -> Any:
+        if body["method"] in {"eth_getProof", "eth_getStorageAt"} or "finalized" in str(body):
+            return error(body, -32601, "Method not found")
+        return ask(devchain.url, body)
+
+    with lying_node(node) as url:
+        abilities = probe(client_of(url))
+    assert (abilities.finalized, abilities.keeps_hashes, abilities.oldest_provable) == (None, False, None)
+
+
+def test_a_node_without_a_head_is_no_node(client_of):
+    with (
+        lying_node(lambda body: result(body, "0x7a69") if is_chain_id(body) else error(body, 1, "no")) as url,
+        pytest.raises(RpcRefused),
+    ):
+        probe(client_of(url))
+    with pytest.raises(NodeUnavailable) as caught:
+        probe(client_of("http://127.0.0.1:1/secret"))
+    assert caught.value.reasons == ("127.0.0.1:1 can't be reached",)
+
+
+def test_the_history_contract_is_that_of_the_chain(devchain, client_of):
+    assert client_of(devchain.url).code(HISTORY_CONTRACT)
