@@ -404,7 +404,9 @@ def _table(
     except ValidationError as error:
         for fault in error.errors(include_input=False, include_url=False):
             inside = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])
-            faults.append(f"{place}{inside}: {fault['msg'].removeprefix('Value error, ')}")
+            no_table = fault["type"] == "model_type"
+            said = "must be a table" if no_table else fault["msg"].removeprefix("Value error, ")
+            faults.append(f"{place}{inside}: {said}")
         return None
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from eth_account import Account
 
-from chains.config import Chains, ChainsError, Signer, SignerError, UnknownChain, load_chains
+from chains.config import Chains, ChainsError, Connection, Signer, SignerError, UnknownChain, load_chains
 from chains.devchain import ACCOUNTS, PROJECT
 
 Load = Callable[..., Chains]
@@ -216,6 +216,160 @@ def test_a_signer_is_given_in_one_way(load, fields):
     assert fault.startswith("chains[0].signer: must have keystore_file and password_file, or")
 
 
+# --- Connections ------------------------------------------------------------------------------------------------------
+
+
+def connection_of(load: Load, fields: str, environ: dict[str, str] | None = None) -> Connection:
+    (connection,) = load(with_connection(fields), environ).connections
+    return connection
+
+
+def with_connection(fields: str, *, source: int = 31337) -> str:
+    """`ONE`, its connection with these fields, from a chain that is there besides."""
+    other = '[[chains]]\nid = 5\nname = "Other"\nrpc_urls = ["https://example.org"]\n'
+    return other + ONE.replace("source = 31337", f"source = {source}").replace('block_hash_source = "native"', fields)
+
+
+def attested(count: int = 2, *, threshold: str = "threshold = 1") -> str:
+    attesters = (
+        f'[[connections.attesters]]\naddress = "0x{number:040x}"\nurl = "https://{number}.example/${{TOKEN}}"\n'
+        for number in range(1, count + 1)
+    )
+    return "\n".join([f'block_hash_source = "attested"\n{threshold}', *attesters])
+
+
+def test_hops_and_walks_are_bounded_where_nothing_is_written(load):
+    connection = connection_of(load, 'block_hash_source = "native"')
+    assert (connection.max_hops, connection.max_headers_walked, connection.keep_headers) == (50, 1000, False)
+    assert (connection.attesters, connection.threshold) == ((), None)
+
+
+def test_hops_and_walks_may_be_set(load):
+    fields = 'block_hash_source = "native"\nmax_hops = 0\nmax_headers_walked = 100000\nkeep_headers = true'
+    connection = connection_of(load, fields)
+    assert (connection.max_hops, connection.max_headers_walked, connection.keep_headers) == (0, 100_000, True)
+
+
+def test_an_op_stack_chain_is_connected_to_the_one_below(load):
+    (connection,) = load(with_connection('block_hash_source = "op-stack"', source=5)).connections
+    assert (connection.source, connection.destination, connection.block_hash_source) == (5, 31337, "op-stack")
+
+
+def test_attesters_are_accounts_and_where_they_are_asked(load, tmp_path):
+    (tmp_path / "token").write_text("secret-token\n")
+    fields = attested(threshold="threshold = 2").replace(f"0x{1:040x}", ADDRESS.lower())
+    for environ in ({"TOKEN": "secret-token"}, {"TOKEN_FILE": str(tmp_path / "token")}):
+        connection = connection_of(load, fields, environ)
+        assert connection.threshold == 2
+        first, second = connection.attesters
+        assert first.address == ADDRESS, "with its checksum"
+        assert (first.url, second.url) == ("https://1.example/secret-token", "https://2.example/secret-token")
+        assert (first.host, second.host) == ("1.example", "2.example")
+
+
+def test_there_may_be_a_hundred_attesters(load):
+    assert len(connection_of(load, attested(100, threshold="threshold = 100"), {"TOKEN": "a"}).attesters) == 100
+
+
+def test_where_attesters_are_asked_is_in_no_representation(load):
+    chains = load(with_connection(attested()), {"TOKEN": "secret-token"})
+    attester = chains.connections[0].attesters[0]
+    shown = f"{chains!r} {chains} {chains.connections[0]!r} {chains.connections[0]} {attester!r} {attester}"
+    assert f"0x{1:040x}" in shown
+    assert "secret-token" not in shown
+    assert "example" not in shown.replace("example.org", "")
+
+
+def test_an_installation_may_have_a_key_to_attest_with(load, tmp_path):
+    (tmp_path / "attester.key").write_text(KEY)
+    attester = load(ONE + '[attester]\nkey_file = "attester.key"\n').attester
+    assert attester is not None
+    assert attester.account().address == ADDRESS
+    assert load(ONE).attester is None
+    chains = load(ONE + '[attester]\nkey = "${ATTESTER_KEY}"\n', {"ATTESTER_KEY": KEY})
+    assert chains.attester is not None
+    assert chains.attester.account().address == ADDRESS
+    assert KEY.removeprefix("0x") not in f"{chains!r} {chains.attester!r} {chains.attester}"
+
+
+@pytest.mark.parametrize(
+    ("written", "fault"),
+    [
+        ("[attester]", "attester: must have keystore_file and password_file, or"),
+        ('[attester]\nkey_file = "a"\nkey = "${A}"', "attester: must have keystore_file and password_file, or"),
+        ('[attester]\nkey_file = "a"\ncolour = 1', "attester.colour: "),
+        (f'[attester]\nkey = "{KEY}"', 'attester.key: must be "${NAME}"'),
+        ('[[attester]]\nkey_file = "a"', "attester: must be a table"),
+        ("[attester.key]", "attester.key: "),
+    ],
+)
+def test_a_fault_of_the_attester_s_key_is_named_with_its_place(load, written, fault):
+    (told,) = faults_of(load, f"{ONE}\n{written}\n")
+    assert told.startswith(fault)
+    assert KEY not in told
+
+
+NEEDS_ATTESTERS = "connections[0]: block_hash_source attested needs 1 to 100 attesters"
+NEEDS_THRESHOLD = "connections[0]: block_hash_source attested needs a threshold, at most the number of attesters"
+BELONG_TO_ATTESTED = "connections[0]: attesters and threshold belong to block_hash_source attested"
+
+
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ('block_hash_source = "native"\nmax_hops = -1', "connections[0].max_hops: "),
+        ('block_hash_source = "native"\nmax_hops = 10001', "connections[0].max_hops: "),
+        ('block_hash_source = "native"\nmax_hops = true', "connections[0].max_hops: "),
+        ('block_hash_source = "native"\nmax_headers_walked = -1', "connections[0].max_headers_walked: "),
+        ('block_hash_source = "native"\nmax_headers_walked = 100001', "connections[0].max_headers_walked: "),
+        ('block_hash_source = "native"\nkeep_headers = 1', "connections[0].keep_headers: "),
+        ('block_hash_source = "native"\nthreshold = 1', BELONG_TO_ATTESTED),
+        (attested(threshold="").replace("attested", "native"), BELONG_TO_ATTESTED),
+        (
+            'block_hash_source = "op-stack"',
+            "connections[0]: block_hash_source op-stack needs the chain below as source",
+        ),
+        ('block_hash_source = "attested"', NEEDS_ATTESTERS),
+        ('block_hash_source = "attested"\nthreshold = 1\nattesters = []', NEEDS_ATTESTERS),
+        (attested(101), NEEDS_ATTESTERS),
+        (attested(threshold=""), NEEDS_THRESHOLD),
+        (attested(threshold="threshold = 3"), NEEDS_THRESHOLD),
+        (attested(threshold="threshold = 0"), "connections[0].threshold: "),
+        (attested(threshold='threshold = "1"'), "connections[0].threshold: "),
+        (attested().replace(f"0x{2:040x}", f"0x{1:040x}"), "connections[0]: an attester is there twice"),
+        (
+            attested().replace(f"0x{1:040x}", ADDRESS).replace(f"0x{2:040x}", ADDRESS.lower()),
+            "connections[0]: an attester is there twice",
+        ),
+        (
+            attested().replace(f"0x{2:040x}", "0x12"),
+            "connections[0].attesters[1].address: must be 0x and 40 hexadecimal digits",
+        ),
+        (
+            attested().replace(f"0x{1:040x}", ADDRESS.replace("f", "F", 1)),
+            "connections[0].attesters[0].address: must be 0x and 40 hexadecimal digits",
+        ),
+        (attested().replace("https://2", "ftp://2"), "connections[0].attesters[1].url: must be an http or https URL"),
+        (
+            attested(1).replace("TOKEN", "NOPE"),
+            "connections[0].attesters[0].url: neither NOPE nor NOPE_FILE is set in the environment",
+        ),
+        (attested(1) + "colour = 1", "connections[0].attesters[0].colour: "),
+        (attested(1).replace('url = "https://1.example/${TOKEN}"', ""), "connections[0].attesters[0].url: "),
+        (attested(1).replace(f'address = "0x{1:040x}"', ""), "connections[0].attesters[0].address: "),
+        (
+            'block_hash_source = "attested"\nthreshold = 1\nattesters = ["https://secret-token@1.example"]',
+            "connections[0].attesters[0]: must be a table",
+        ),
+    ],
+)
+def test_a_fault_of_a_connection_is_named_with_its_place(load, fields, fault):
+    (told,) = faults_of(load, with_connection(fields), {"TOKEN": "secret-token"})
+    assert told.startswith(fault)
+    assert "secret" not in told
+    assert "example" not in told
+
+
 # --- Faults -----------------------------------------------------------------------------------------------------------
 
 
@@ -265,6 +419,7 @@ def test_a_signer_is_given_in_one_way(load, fields):
         ('[chains.signer]\nkey = "${SIGNER_KEY}"', "", "chains[0].signer: chain 31337 is a destination"),
         ("[[connections]]", "[[bridges]]", "bridges: is not known here"),
         ("[[connections]]", "[connections]", "connections: must be written as [[connections]]"),
+        ("[chains.signer]", "[[chains.signer]]", "chains[0].signer: must be a table"),
     ],
 )
 def test_a_fault_is_named_with_its_place(load, old, new, fault):
