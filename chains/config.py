@@ -27,9 +27,8 @@ from pydantic import (
     model_validator,
 )
 
+from chains import history
 from chains.addresses import checksummed
-
-EIP_2935_WINDOW = 8191
 
 # Signatures that a contract can check in one transaction with much room to spare.
 MAX_ATTESTERS = 100
@@ -286,7 +285,7 @@ class Connection(_Model):
     block_hash_source: BlockHashSourceName
     """Why the destination knows hashes of the source's blocks: it is the same chain; attesters sign them; or it is an
     OP Stack chain on top of the source."""
-    window: Annotated[int, Field(ge=1, le=EIP_2935_WINDOW)] = EIP_2935_WINDOW
+    window: Annotated[int, Field(ge=1, le=history.WINDOW)] = history.WINDOW
     """Blocks whose hashes a block's state knows (EIP-2935): how far back the native source reaches, and each hop."""
     max_hops: Annotated[int, Field(ge=0, le=10_000)] = 50
     """The most hops that an older block is proven by."""

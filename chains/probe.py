@@ -2,16 +2,13 @@
 
 from dataclasses import dataclass
 
-from chains.config import EIP_2935_WINDOW
+from chains import history
 from chains.header import Header
 from chains.rpc import ChainError, ProofRequest, RpcClient, RpcRefused
 from chains.trie import InvalidProof, verify_account, verify_slot
 
-# EIP-2935: keeps the hash of block n in slot n % 8191.
-HISTORY_CONTRACT = "0x0000F90827F1C53a10cb7A02335B175320002935"
-
 # Around the usual limits: geth and Nethermind keep 128 states, Erigon 1,000, EIP-2935 8,191 hashes.
-DEPTHS = (0, 128, 1_000, EIP_2935_WINDOW, 100_000, 1_000_000)
+DEPTHS = (0, 128, 1_000, history.WINDOW, 100_000, 1_000_000)
 
 
 @dataclass(frozen=True)
@@ -55,15 +52,15 @@ def oldest_provable(rpc: RpcClient, head: Header) -> int | None:
 
 
 def _proves(rpc: RpcClient, number: int) -> bool:
-    slot = number % EIP_2935_WINDOW
+    slot = history.slot(number)
     try:
         header = rpc.header(number)
         if header is None:
             return False
-        (proof,) = rpc.proofs([ProofRequest(number, header.hash, HISTORY_CONTRACT, [slot])])
+        (proof,) = rpc.proofs([ProofRequest(number, header.hash, history.CONTRACT, [slot])])
         if isinstance(proof, RpcRefused):
             return False
-        account = verify_account(header.state_root, HISTORY_CONTRACT, proof.nodes)
+        account = verify_account(header.state_root, history.CONTRACT, proof.nodes)
         verify_slot(account.storage_root, slot, proof.slots[0].nodes)
     except (ChainError, InvalidProof):
         return False
@@ -72,7 +69,7 @@ def _proves(rpc: RpcClient, number: int) -> bool:
 
 def _keeps_hashes(rpc: RpcClient, head: Header) -> bool:
     try:
-        kept = rpc.storage(HISTORY_CONTRACT, (head.number - 1) % EIP_2935_WINDOW, head.number)
+        kept = rpc.storage(history.CONTRACT, history.slot(head.number - 1), head.number)
     except RpcRefused:
         return False
     return kept == int.from_bytes(head.parent_hash, "big")

@@ -12,13 +12,11 @@ import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from eth_utils.address import to_checksum_address
-
-from chains.config import EIP_2935_WINDOW
+from chains import history
 from chains.header import Header
 from chains.packed import HISTORY_ADDRESS, AccountToProve, encode_parent_hash
 from chains.rpc import AccountProof, InvalidReply, NodeUnavailable, ProofRequest, RpcRefused
-from chains.trie import InvalidProof, verify_account, verify_slot
+from chains.trie import InvalidProof, verify_account
 from proving import registries, sources
 from proving.links import Link
 from proving.registry import Call
@@ -26,7 +24,6 @@ from proving.sources import NotYet, Preparation, Start
 from queries import submission
 from queries.models import Block, WayUnit
 
-_HISTORY = to_checksum_address(HISTORY_ADDRESS)
 # Nodes take no transaction above 128 KiB.
 _MAX_BYTES = 110_000
 # Beside what its trie nodes and headers take; packed, nodes are no longer than they were.
@@ -196,7 +193,9 @@ def _through_history(link: Link, plan: Plan) -> Iterator[Plan]:
     window = link.connection.window
     stops = [*range(plan.origin - window, plan.target, -window), plan.target]
     froms = [plan.origin, *stops[:-1]]
-    values = link.source.storages([(_HISTORY, _slot(stop), at) for at, stop in zip(froms, stops, strict=True)])
+    values = link.source.storages(
+        [(history.CONTRACT, history.slot(stop), at) for at, stop in zip(froms, stops, strict=True)]
+    )
     kept = list(itertools.takewhile(lambda pair: pair[1] != 0, zip(stops, values, strict=True)))
     if len(kept) == len(stops):
         yield replace(plan, hops=stops)
@@ -218,16 +217,11 @@ def _oldest_in_history(link: Link, at: int, missing: int) -> int:
     low, high = missing, at
     while high - low > 1:
         middle = (low + high) // 2
-        if link.source.storage(_HISTORY, _slot(middle), at):
+        if link.source.storage(history.CONTRACT, history.slot(middle), at):
             high = middle
         else:
             low = middle
     return high
-
-
-def _slot(number: int) -> int:
-    """Where the history contract keeps a block's hash (EIP-2935)."""
-    return number % EIP_2935_WINDOW
 
 
 # --- Going ------------------------------------------------------------------------------------------------------------
@@ -258,7 +252,7 @@ def _hop(link: Link, plan: Plan, others: Collection[int]) -> Way:
     headers = _headers(link, [plan.origin, *plan.hops][: _MAX_HOPS + 1])
     passed = _riders(link, [header.number for header in headers], others)
     requests = [
-        ProofRequest(at.number, at.hash, _HISTORY, [_slot(one) for one in (to.number, *riders)])
+        ProofRequest(at.number, at.hash, history.CONTRACT, [history.slot(one) for one in (to.number, *riders)])
         for (at, to), riders in zip(itertools.pairwise(headers), passed, strict=True)
     ]
     calls: list[Call] = []
@@ -292,12 +286,12 @@ def _history_to_prove(header: Header, following: Header, answer: AccountProof) -
     """The history contract at one block, verified: it knows the hash of `following`."""
     try:
         account = verify_account(header.state_root, answer.address, answer.nodes)
-        values = {slot.slot: verify_slot(account.storage_root, slot.slot, slot.nodes) for slot in answer.slots}
+        values = {slot.slot: verifyhistory.slot(account.storage_root, slot.slot, slot.nodes) for slot in answer.slots}
     except InvalidProof as invalid:
         raise InvalidReply(
             f"A node sent a proof of the history contract at block {header.number} that does not verify: {invalid}"
         ) from None
-    if values[_slot(following.number)] != int.from_bytes(following.hash):
+    if values[history.slot(following.number)] != int.from_bytes(following.hash):
         raise InvalidReply(
             f"Nodes disagree about block {following.number}: its header has another hash than the history."
         )

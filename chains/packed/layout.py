@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from chains import history
+
 # What to store of an account, as a mask of 1 << AccountField of the contract.
 NONCE_AND_BALANCE = 0b0011
 STORAGE_ROOT = 0b0100
@@ -20,8 +22,7 @@ MAX_DEPTH = 62
 BRANCH = 17
 HASH_BYTES = 32
 
-# Of EIP-2935: from block M on, slot n % 8191 holds the hash of block n, for the 8,191 blocks before M.
-HISTORY_ADDRESS = bytes.fromhex("0000F90827F1C53a10cb7A02335B175320002935")
+HISTORY_ADDRESS = bytes.fromhex(history.CONTRACT[2:])
 
 # Operations; the low bits of most tell more.
 FULL, SPARSE, EMBEDDED = 0x00, 0x10, 0x20

@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from eth_abi.abi import decode
+from eth_utils.address import to_checksum_address
 
 from chains.attestation import Answer, Attestation, Domain, Refusal, ask
 from chains.config import Connection
@@ -56,8 +57,13 @@ class Attested:
         if header is None:
             raise NotYet(f"Block {start} of chain {link.connection.source} is not there.")
         attesters, threshold = self._members(link)
-        domain = Domain(link.connection.destination, link.registry.block_hash_source)
         known = [attester for attester in link.connection.attesters if attester.address in attesters]
+        if len(known) < threshold:
+            raise NotYet(
+                f"The contract wants {threshold} attesters to agree, and chains.toml names {len(known)} of those that it "
+                f"believes ({', '.join(sorted(attesters)) or 'none'}). The operator must add the others."
+            )
+        domain = Domain(link.connection.destination, link.registry.block_hash_source)
         answers = ask(known, domain, link.connection.source, start)
         agreeing = [
             answer for answer in answers if isinstance(answer, Attestation) and answer.block_hash == header.hash
@@ -95,8 +101,7 @@ class Attested:
         if not isinstance(members, bytes) or not isinstance(threshold, bytes) or not threshold:
             raise InvalidReply(f"There is no {self.contract} at {address}.")
         (addresses,) = decode(["address[]"], members)
-        chains_own = {attester.address for attester in link.connection.attesters}
-        return {mine for mine in chains_own if mine.lower() in addresses}, int.from_bytes(threshold)
+        return {to_checksum_address(address) for address in addresses}, int.from_bytes(threshold)
 
     def _note_contradictions(self, link: Link, number: int, block_hash: bytes, answers: Sequence[Answer]) -> None:
         """Tell the operator of attesters that sign another hash than our own nodes know: somebody's node is wrong."""

@@ -3,8 +3,9 @@ from typing import Any
 
 import pytest
 
+from chains import history
 from chains.devchain import DevChain
-from chains.probe import HISTORY_CONTRACT, oldest_provable, probe
+from chains.probe import oldest_provable, probe
 from chains.rpc import NodeUnavailable, RpcRefused
 from tests.chains.lying_node import Raw, ask, error, is_chain_id, lying_node, result
 
@@ -104,4 +105,4 @@ def test_a_node_without_a_head_is_no_node(client_of):
 
 
 def test_the_history_contract_is_that_of_the_chain(devchain, client_of):
-    assert client_of(devchain.url).code(HISTORY_CONTRACT)
+    assert client_of(devchain.url).code(history.CONTRACT)
