@@ -6,7 +6,7 @@ import {IBlockHashSource} from "./IBlockHashSource.sol";
 /// @title An OP Stack chain vouches for blocks of the chain below it, the L1 from which it is derived.
 /// @notice The chain itself tells one L1 block at a time, a few behind the newest. Whoever wants to use another one
 /// later records it while it is told. An L1 block that is replaced takes this chain's blocks with it, and what was
-/// recorded in them.
+/// recorded in them. Who may upgrade this chain's predeploys is trusted, as on that chain for everything.
 contract OpStackBlockHashSource is IBlockHashSource {
     /// @notice The predeploy into which each block of an OP Stack chain first writes the L1 block that it is derived from.
     address public constant L1_BLOCK = 0x4200000000000000000000000000000000000015;

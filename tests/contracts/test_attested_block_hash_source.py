@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from eth_account import Account
+from eth_account.messages import encode_typed_data
 from eth_account.signers.local import LocalAccount
 from eth_utils.address import to_checksum_address
 
@@ -171,6 +172,13 @@ def test_any_number_can_be_attested(attested, number):
     assert attested.call("blockHash", number) == HASH
 
 
+def test_the_source_chain_is_part_of_what_is_signed(chain):
+    source = Deployed(chain, "AttestedBlockHashSource", 2**256 - 1, _addresses(ATTESTERS), THRESHOLD)
+    assert _refuses(source, _signatures(source, [ALICE, BOB]))[0] == "NotAnAttester"
+    source.send("attest", BLOCK, HASH, _signatures(source, [ALICE, BOB], sourceChainId=2**256 - 1))
+    assert source.call("blockHash", BLOCK) == HASH
+
+
 def test_one_of_one_suffices_and_a_hundred_of_a_hundred_can_sign(chain):
     crowd = sorted(
         (Account.from_key(number.to_bytes(32)) for number in range(1, 101)), key=lambda person: int(person.address, 16)
@@ -249,6 +257,20 @@ def test_what_is_no_signature_is_refused_with_its_place(attested, place, spoil):
     signatures = [_signatures(attested, [person]) for person in (ALICE, BOB)]
     signatures[place] = spoil(signatures[place])
     assert _refuses(attested, b"".join(signatures)) == ("InvalidSignature", place)
+
+
+def test_the_largest_s_is_half_of_the_order(attested):
+    # Any r and s are somebody's signature: both of them become the attesters.
+    r = _signatures(attested, [ALICE])[:32]
+    highest, too_high = (r + s.to_bytes(32) + b"\x1b" for s in (ORDER // 2, ORDER // 2 + 1))
+    message = {"sourceChainId": SOURCE_CHAIN_ID, "blockNumber": BLOCK, "blockHash": HASH}
+    signable = encode_typed_data(_domain(attested), BLOCK_HASH, message)
+    signers = {Account.recover_message(signable, signature=signature).lower() for signature in (highest, too_high)}
+    _change(attested, ATTESTERS, sorted(signers), 1)
+
+    assert _refuses(attested, too_high) == ("InvalidSignature", 0)
+    attested.send("attest", BLOCK, HASH, highest)
+    assert attested.call("blockHash", BLOCK) == HASH
 
 
 @pytest.mark.parametrize("size", [1, 64, 66, 129, 131, 194])
