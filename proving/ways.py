@@ -286,7 +286,7 @@ def _history_to_prove(header: Header, following: Header, answer: AccountProof) -
     """The history contract at one block, verified: it knows the hash of `following`."""
     try:
         account = verify_account(header.state_root, answer.address, answer.nodes)
-        values = {slot.slot: verifyhistory.slot(account.storage_root, slot.slot, slot.nodes) for slot in answer.slots}
+        values = {slot.slot: verify_slot(account.storage_root, slot.slot, slot.nodes) for slot in answer.slots}
     except InvalidProof as invalid:
         raise InvalidReply(
             f"A node sent a proof of the history contract at block {header.number} that does not verify: {invalid}"
@@ -295,8 +295,8 @@ def _history_to_prove(header: Header, following: Header, answer: AccountProof) -
         raise InvalidReply(
             f"Nodes disagree about block {following.number}: its header has another hash than the history."
         )
-    history = {slot.slot: slot.nodes for slot in answer.slots if values[slot.slot]}
-    return AccountToProve(HISTORY_ADDRESS, 0, answer.nodes, history=history)
+    hashes = {slot.slot: slot.nodes for slot in answer.slots if values[slot.slot]}
+    return AccountToProve(HISTORY_ADDRESS, 0, answer.nodes, history=hashes)
 
 
 def _walk(link: Link, plan: Plan) -> Way:

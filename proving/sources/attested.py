@@ -60,8 +60,8 @@ class Attested:
         known = [attester for attester in link.connection.attesters if attester.address in attesters]
         if len(known) < threshold:
             raise NotYet(
-                f"The contract wants {threshold} attesters to agree, and chains.toml names {len(known)} of those that it "
-                f"believes ({', '.join(sorted(attesters)) or 'none'}). The operator must add the others."
+                f"The contract wants {threshold} attesters to agree, and chains.toml names {len(known)} of those that "
+                f"it believes ({', '.join(sorted(attesters)) or 'none'}). The operator must add the others."
             )
         domain = Domain(link.connection.destination, link.registry.block_hash_source)
         answers = ask(known, domain, link.connection.source, start)

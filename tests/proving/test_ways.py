@@ -21,7 +21,7 @@ def key(db):
 
 
 @pytest.fixture
-def old(chain, db, settings, tmp_path) -> DevChain:
+def old(chain: DevChain, db, settings, tmp_path) -> DevChain:
     """The service with windows of 10 blocks, on a chain of 60 in which balances change."""
     connect(chain, settings, tmp_path)
     deploy(31337, 31337)
