@@ -16,7 +16,7 @@ from chains import history
 from chains.header import Header
 from chains.packed import HISTORY_ADDRESS, AccountToProve, encode_parent_hash
 from chains.rpc import AccountProof, InvalidReply, NodeUnavailable, ProofRequest, RpcRefused
-from chains.trie import InvalidProof, verify_account
+from chains.trie import InvalidProof, verify_account, verify_slot
 from proving import registries, sources
 from proving.links import Link
 from proving.registry import Call
