@@ -270,7 +270,7 @@ class _Work:
                 poll_seconds(self.destination),
             )
         target = self.header_to_vouch_for(timed=self.not_under_way().exclude(timestamp=None).exists())
-        if not self.vouched(target) and not self.extending().exists():
+        if not self.vouched(target) and not ways.extending(self.link).exists():
             self.plan_way(target, self.not_under_way())
 
     # --- The way to the block's hash ----------------------------------------------------------------------------------
@@ -287,10 +287,6 @@ class _Work:
 
     def vouched(self, header: Header) -> bool:
         return registries.vouches(self.rpc, self.registry, [(header.number, header.hash)])[0]
-
-    def extending(self) -> QuerySet[Transaction]:
-        """What is on its way to extend the registry's trust: one at a time, because the next builds on it."""
-        return Transaction.objects.filter(extends=self.registry.row_id, state=TransactionState.PENDING)
 
     def plan_way(self, target: Header, asking: QuerySet[Query]) -> ways.Plan:
         """Raises `_Wait` where it can't begin now; rejects who asks where it is too long."""
@@ -330,7 +326,7 @@ class _Work:
     def extend(self, target: Header, asking: Collection[int]) -> None:
         """Send the next transaction of the way to a header's hash. Raises `_Wait`, whatever comes of it."""
         poll = poll_seconds(self.destination)
-        if self.extending().exists():
+        if ways.extending(self.link).exists():
             raise _Wait("Waiting for the transaction by which the registry comes to trust earlier blocks.", poll)
         others = self.others_waiting()
         plan = self.plan_way(target, self.open().filter(pk__in=asking))

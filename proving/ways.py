@@ -12,6 +12,8 @@ import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from django.db.models import QuerySet
+
 from chains import history
 from chains.header import Header
 from chains.packed import HISTORY_ADDRESS, AccountToProve, encode_parent_hash
@@ -19,6 +21,7 @@ from chains.rpc import AccountProof, InvalidReply, NodeUnavailable, ProofRequest
 from chains.trie import InvalidProof, verify_account, verify_slot
 from proving import registries, sources
 from proving.links import Link
+from proving.models import Transaction, TransactionState
 from proving.registry import Call
 from proving.sources import NotYet, Preparation, Start
 from queries import submission
@@ -322,6 +325,11 @@ def _headers(link: Link, numbers: Sequence[int]) -> list[Header]:
     if len(headers) < len(numbers):
         raise NodeUnavailable(f"A node of chain {link.connection.source} lacks headers that it must have.")
     return headers
+
+
+def extending(link: Link) -> QuerySet[Transaction]:
+    """What is on its way to extend the registry's trust: one transaction at a time, because the next builds on it."""
+    return Transaction.objects.filter(extends=link.registry.row_id, state=TransactionState.PENDING)
 
 
 def remember(link: Link, way: Way) -> None:

@@ -17,6 +17,7 @@ from django.db import connections
 from django.utils import timezone
 
 from config.chains import get_chains
+from proving import keeping
 from proving.models import WorkerHeartbeat
 from proving.work import Work, due, reject_overdue
 
@@ -62,6 +63,7 @@ class Worker:
                 if now >= next_beat:
                     self._beat(started_at, now)
                     reject_overdue()
+                    keeping.wake()
                     next_beat = now + timedelta(seconds=_BEAT_SECONDS)
                 self._take_up_what_is_due()
             except DatabaseError:

@@ -43,4 +43,5 @@ class Native:
         return Start(start)
 
     def newest(self, link: Link) -> int:
-        return link.source.head().number
+        # Not the head itself, which is the likeliest to be replaced.
+        return max(0, link.source.head().number - min(8, link.connection.window // 8))

@@ -1,0 +1,131 @@
+"""Accumulates a header in every window of a chain, so that any later block is at most one hop away."""
+
+import logging
+from datetime import timedelta
+
+from django.utils import timezone
+
+from chains.header import Header
+from chains.rpc import InvalidReply, NodeUnavailable, Reverted, RpcRefused
+from config.chains import get_chains
+from proving import links, registries, sources, transactions, ways
+from proving.heads import poll_seconds
+from proving.links import Link
+from proving.models import FactsRegistry
+from proving.registry import in_sequence
+from proving.sources import NotYet, Preparation
+from proving.transactions import CannotSend, Intent, SignerBusy, UnderWay
+from proving.ways import Plan, Way
+from queries import leases
+from queries.leases import Lease
+from queries.models import Block
+
+logger = logging.getLogger(__name__)
+
+# Rows asked for when the newest that is trusted is looked for: others may be waiting, or were reorganised.
+_NEWEST = 20
+
+
+def wake() -> None:
+    """Make those registries due for which headers are to be kept from now on."""
+    for connection in get_chains().connections:
+        if connection.keep_headers:
+            rows = FactsRegistry.objects.filter(
+                destination_chain_id=connection.destination, source_chain_id=connection.source, due_at=None
+            )
+            rows.update(due_at=timezone.now())
+
+
+def keep(registry_id: object) -> None:
+    """Look whether the connection's newest window lacks a header, and send what is missing; due again when it may.
+
+    Does nothing while another worker does.
+    """
+    lease = leases.claim(FactsRegistry.objects.exclude(deployed_at=None), registry_id)
+    if lease is None:
+        return None
+    try:
+        sentence, seconds = _look(lease.row)
+    except (SignerBusy, UnderWay):
+        sentence, seconds = "Waiting for the signer.", 0.2
+    except Reverted:
+        sentence, seconds = "The destination does not accept the header at this moment.", 1
+    except (NotYet, CannotSend, ways.TooFar) as why:
+        sentence, seconds = str(why), 10
+    except (NodeUnavailable, RpcRefused) as error:
+        logger.warning("keeping headers for %s waits: %s", lease.row, error)
+        return _fail(lease, str(error))
+    except Exception:
+        _fail(lease, "An error of this service, which has been logged.")
+        raise
+    FactsRegistry.objects.filter(pk=lease.row.pk, lease_token=lease.token).update(waiting_for=sentence)
+    lease.release(timezone.now() + timedelta(seconds=seconds))
+
+
+def is_kept(row: FactsRegistry) -> bool:
+    """Whether the newest window has its header, or nothing can be done about it now."""
+    return row.waiting_for == ""
+
+
+def _fail(lease: Lease[FactsRegistry], why: str) -> None:
+    attempts = lease.row.attempts
+    FactsRegistry.objects.filter(pk=lease.row.pk, lease_token=lease.token).update(waiting_for=why)
+    lease.release(timezone.now() + leases.backoff(attempts), attempts=attempts + 1)
+
+
+def _look(row: FactsRegistry) -> tuple[str, float]:
+    """What is waited for, if anything is, and when to look again (seconds)."""
+    link = links.find(row.destination_chain_id, row.source_chain_id)
+    if link is None:
+        return "The connection is not configured any more.", 600
+    chain = get_chains().chain(row.destination_chain_id)
+    poll = poll_seconds(chain)
+    if ways.extending(link).exists():
+        return "Waiting for the transaction that extends the registry's trust.", poll
+    newest = sources.of(link.connection).newest(link)
+    trusted = _newest_trusted(link)
+    window = link.connection.window
+    # Early enough for the transaction to be mined while the window still reaches back.
+    next_at = 0 if trusted is None else trusted + window - window // 8
+    if newest < next_at:
+        return "", min(600, max(poll, (next_at - newest) * link.source.chain.block_seconds))
+    way = _way_to(link, newest if trusted is None else min(newest, trusted + window))
+    if isinstance(way, Way):
+        ways.remember(link, way)
+    to, data = in_sequence(link.registry.sequence, way.calls)
+    transactions.submit_all(chain, [Intent(to, data, extends=row.pk)])
+    return "Waiting for the transaction that accumulates a header.", poll
+
+
+def _newest_trusted(link: Link) -> int | None:
+    """The newest block whose state root the registry trusts, as of the pending block."""
+    rows = Block.objects.filter(
+        destination_chain_id=link.connection.destination, source_chain_id=link.connection.source, is_waypoint=True
+    )
+    found = list(rows.order_by("-number").values_list("number", "state_root")[:_NEWEST])
+    contract = link.registry.contract
+    roots = link.destination.eth_calls([contract.state_root(number) for number, _ in found], "pending")
+    trusted = (
+        number
+        for (number, state_root), root in zip(found, roots, strict=True)
+        if isinstance(root, bytes) and "0x" + root.hex() == state_root
+    )
+    return next(trusted, None)
+
+
+def _way_to(link: Link, target: int) -> Way | Preparation:
+    """What accumulates the header of a block, or leads there."""
+    header = link.source.header(target)
+    if header is None:
+        raise InvalidReply(f"A node of chain {link.connection.source} doesn't have block {target}, below its own head.")
+    if registries.vouches(link.destination, link.registry, [(target, header.hash)])[0]:
+        return _accumulate(link, Way(Plan(target, target), ()), header)
+    way = ways.go(link, ways.survey(link, target))
+    if isinstance(way, Way) and not way.plan.hops and not way.plan.walk:
+        return _accumulate(link, way, header)
+    return way
+
+
+def _accumulate(link: Link, way: Way, header: Header) -> Way:
+    data = link.registry.contract.prove(header.encode(), header.state_root)
+    return Way(way.plan, [*way.calls, (link.registry.contract.address, data)], waypoints=[header])

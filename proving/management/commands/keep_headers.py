@@ -1,0 +1,50 @@
+"""`manage.py keep_headers [<destination> <source>]`."""
+
+import time
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from chains.config import SignerError
+from proving import keeping, transactions
+from proving.models import FactsRegistry, Signer
+
+
+class Command(BaseCommand):
+    help = (
+        "Accumulates a header in the newest window of each connection that has none yet, and waits until it is there. "
+        "Workers do the same where chains.toml says keep_headers = true."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("destination", type=int, nargs="?", help="only this destination")
+        parser.add_argument("source", type=int, nargs="?", help="and only this source")
+        parser.add_argument("--timeout", type=float, default=600, help="seconds to wait for each (default: 600)")
+
+    def handle(self, *, destination: int | None, source: int | None, timeout: float, **_: Any) -> None:
+        rows = FactsRegistry.objects.exclude(deployed_at=None).order_by("pk")
+        if destination is not None:
+            rows = rows.filter(destination_chain_id=destination)
+        if source is not None:
+            rows = rows.filter(source_chain_id=source)
+        if not rows:
+            raise CommandError("No facts registry is deployed there; manage.py deploy_registry does that.")
+        try:
+            for row in rows:
+                self._keep(row, time.monotonic() + timeout)
+        except SignerError as error:
+            raise CommandError(str(error)) from None
+
+    def _keep(self, row: FactsRegistry, deadline: float) -> None:
+        while True:
+            keeping.keep(row.pk)
+            # No worker need be running.
+            for signer in Signer.objects.filter(chain_id=row.destination_chain_id):
+                transactions.tend(signer.pk)
+            row.refresh_from_db()
+            if keeping.is_kept(row):
+                self.stdout.write(f"{row}: kept.")
+                return
+            if time.monotonic() > deadline:
+                raise CommandError(f"{row}: {row.waiting_for}")
+            time.sleep(0.5)
