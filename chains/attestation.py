@@ -54,15 +54,33 @@ class Domain:
         )
 
 
-def block_hash_message(domain: Domain, source_chain_id: int, block_number: int, block_hash: bytes) -> SignableMessage:
-    return domain.message(
-        "BlockHash",
-        [
-            ("uint256", "sourceChainId", source_chain_id),
-            ("uint256", "blockNumber", block_number),
-            ("bytes32", "blockHash", block_hash),
-        ],
-    )
+@dataclass(frozen=True)
+class Question:
+    """What an attester is asked: which hash this block of a source chain has, signed for this domain."""
+
+    domain: Domain
+    source_chain_id: int
+    block_number: int
+
+    def body(self) -> dict[str, str]:
+        """As it is asked over HTTP."""
+        return {
+            "sourceChainId": str(self.source_chain_id),
+            "blockNumber": str(self.block_number),
+            "destinationChainId": str(self.domain.destination_chain_id),
+            "verifyingContract": self.domain.contract,
+        }
+
+    def message(self, block_hash: bytes) -> SignableMessage:
+        """What is signed as the answer."""
+        return self.domain.message(
+            "BlockHash",
+            [
+                ("uint256", "sourceChainId", self.source_chain_id),
+                ("uint256", "blockNumber", self.block_number),
+                ("bytes32", "blockHash", block_hash),
+            ],
+        )
 
 
 def attester_set_message(domain: Domain, attesters: Sequence[str], threshold: int, nonce: int) -> SignableMessage:
@@ -121,24 +139,6 @@ class Refusal:
 Answer = Attestation | Refusal
 
 
-@dataclass(frozen=True)
-class _Question:
-    domain: Domain
-    source_chain_id: int
-    block_number: int
-
-    def body(self) -> dict[str, str]:
-        return {
-            "sourceChainId": str(self.source_chain_id),
-            "blockNumber": str(self.block_number),
-            "destinationChainId": str(self.domain.destination_chain_id),
-            "verifyingContract": self.domain.contract,
-        }
-
-    def message(self, block_hash: bytes) -> SignableMessage:
-        return block_hash_message(self.domain, self.source_chain_id, self.block_number, block_hash)
-
-
 class _Refused(Exception):
     def __init__(self, code: str, what: str) -> None:
         super().__init__(what)
@@ -157,13 +157,13 @@ def ask(
 
     Attestations may be for different hashes: what agrees is the caller's to count.
     """
-    question = _Question(domain, source_chain_id, block_number)
+    question = Question(domain, source_chain_id, block_number)
     # A thread of its own, because the caller's may run another loop already.
     with ThreadPoolExecutor(max_workers=1) as pool:
         return pool.submit(_ask_in_loop, attesters, question, timeout_seconds).result()
 
 
-def _ask_in_loop(attesters: Sequence[Attester], question: _Question, timeout_seconds: float) -> list[Answer]:
+def _ask_in_loop(attesters: Sequence[Attester], question: Question, timeout_seconds: float) -> list[Answer]:
     # Not `asyncio.run`, which at its end would wait for names that are still being looked up.
     loop = asyncio.new_event_loop()
     try:
@@ -172,7 +172,7 @@ def _ask_in_loop(attesters: Sequence[Attester], question: _Question, timeout_sec
         loop.close()
 
 
-async def _ask_all(attesters: Sequence[Attester], question: _Question, timeout_seconds: float) -> list[Answer]:
+async def _ask_all(attesters: Sequence[Attester], question: Question, timeout_seconds: float) -> list[Answer]:
     # Its time-out is for the whole exchange, so that no attester holds us by dripping its answer, headers included.
     timeout = aiohttp.ClientTimeout(total=timeout_seconds)
     async with aiohttp.ClientSession(
@@ -181,7 +181,7 @@ async def _ask_all(attesters: Sequence[Attester], question: _Question, timeout_s
         return await asyncio.gather(*(_ask_one(session, attester, question) for attester in attesters))
 
 
-async def _ask_one(session: aiohttp.ClientSession, attester: Attester, question: _Question) -> Answer:
+async def _ask_one(session: aiohttp.ClientSession, attester: Attester, question: Question) -> Answer:
     try:
         status, content = await _exchange(session, attester, question)
         return _read_answer(attester, question, status, content)
@@ -198,7 +198,7 @@ async def _ask_one(session: aiohttp.ClientSession, attester: Attester, question:
     return Refusal(attester.address, attester.host, code, f"{attester.host} {what}.")
 
 
-async def _exchange(session: aiohttp.ClientSession, attester: Attester, question: _Question) -> tuple[int, bytes]:
+async def _exchange(session: aiohttp.ClientSession, attester: Attester, question: Question) -> tuple[int, bytes]:
     """The answer's status and content. Raises `_Refused` where it is too long, and what aiohttp raises."""
     parts = urlsplit(attester.url)
     url = parts._replace(path=f"{parts.path.rstrip('/')}/attest").geturl()
@@ -216,7 +216,7 @@ async def _exchange(session: aiohttp.ClientSession, attester: Attester, question
         return response.status, content
 
 
-def _read_answer(attester: Attester, question: _Question, status: int, content: bytes) -> Attestation:
+def _read_answer(attester: Attester, question: Question, status: int, content: bytes) -> Attestation:
     """Raises `_Refused`."""
     try:
         answer = read_object(json.loads(content))

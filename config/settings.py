@@ -51,6 +51,8 @@ INSTALLED_APPS = [
     "queries",
     "proving",
     "explorer",
+    # For its commands; it runs in a process of its own, with settings of its own.
+    "attesting",
 ]
 
 MIDDLEWARE = [

@@ -1,0 +1,25 @@
+"""What this attester has vouched for."""
+
+from typing import ClassVar
+
+from django.db import models
+
+
+class SignedBlock(models.Model):
+    """The one hash that this attester signs for a block's number, stored before the first signature and for ever.
+
+    For every destination chain and contract alike: there is one truth about a source chain.
+    """
+
+    source_chain_id = models.PositiveBigIntegerField()
+    number = models.PositiveBigIntegerField()
+    hash = models.CharField(max_length=66)  # 0x and 64 hexadecimal digits
+    signed_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["source_chain_id", "number"], name="one_hash_per_number")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.hash} as block {self.number} of chain {self.source_chain_id}"

@@ -1,0 +1,119 @@
+"""An attester over HTTP. Errors are `{"error": sentence, "code": stable word}`."""
+
+import logging
+import re
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, Any
+
+from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest, JsonResponse
+from django.http.request import UnreadablePostError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from attesting import nodes
+from attesting.attest import Refused, attest, own_account
+from chains.attestation import Domain, Question
+from chains.config import Address, Chain, ChainId
+from chains.errors import ChainError
+from config.chains import get_chains
+
+logger = logging.getLogger(__name__)
+
+_STATUS = {"unknown_chain": 404, "not_final": 409, "no_finality": 409, "conflict": 409, "unavailable": 503}
+
+
+# --- POST /attest -----------------------------------------------------------------------------------------------------
+
+
+def _whole_number(written: object) -> object:
+    if not isinstance(written, str) or not re.fullmatch(r"0|[1-9][0-9]{0,77}", written):
+        raise ValueError("must be a whole number in decimal digits, in quotes")
+    return int(written)
+
+
+class _Asked(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
+
+    sourceChainId: Annotated[ChainId, BeforeValidator(_whole_number)]  # noqa: N815 (the API's name)
+    # A block's number has 8 bytes at most, and a database's integer one bit less.
+    blockNumber: Annotated[int, BeforeValidator(_whole_number), Field(lt=2**63)]  # noqa: N815 (same)
+    destinationChainId: Annotated[ChainId, BeforeValidator(_whole_number)]  # noqa: N815 (same)
+    verifyingContract: Address  # noqa: N815 (same)
+
+    def question(self) -> Question:
+        return Question(Domain(self.destinationChainId, self.verifyingContract), self.sourceChainId, self.blockNumber)
+
+
+def attest_block(request: HttpRequest) -> JsonResponse:
+    if request.method != "POST":
+        return _error(405, "method_not_allowed", "This path takes POST alone.")
+    try:
+        asked = _Asked.model_validate_json(request.body)
+    except RequestDataTooBig:
+        return _error(413, "too_large", "The request's body is too large.")
+    except UnreadablePostError:
+        return _error(400, "bad_request", "The request's body broke off.")
+    except ValidationError as error:
+        return _error(400, "bad_request", f"The request can't be read: {'; '.join(_faults(error))}.")
+    try:
+        attestation = attest(asked.question())
+    except Refused as refused:
+        return _error(_STATUS[refused.code], refused.code, str(refused))
+    return JsonResponse(
+        {
+            "attester": attestation.attester,
+            "blockHash": f"0x{attestation.block_hash.hex()}",
+            "signature": f"0x{attestation.signature.hex()}",
+        }
+    )
+
+
+def _faults(error: ValidationError) -> list[str]:
+    faults = error.errors(include_input=False, include_url=False)
+    return [
+        ": ".join([*map(str, fault["loc"]), fault["msg"].removeprefix("Value error, ")])
+        for fault in faults
+        # An unknown field's name is the asker's own text.
+        if fault["type"] != "extra_forbidden"
+    ] or ["it has other fields than sourceChainId, blockNumber, destinationChainId and verifyingContract"]
+
+
+# --- GET /healthz -----------------------------------------------------------------------------------------------------
+
+
+def healthz(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 (Django's signature)
+    """200 when a node of every chain answers, else 503.
+
+    `{"attester": address, "chains": {id: {"newestFinalBlock": number} | {"error": sentence}}}`
+    """
+    chains = get_chains().chains
+    with ThreadPoolExecutor(max_workers=len(chains)) as pool:
+        told = dict(zip((str(chain.id) for chain in chains), pool.map(_health, chains), strict=True))
+    works = not any("error" in health for health in told.values())
+    state = {"attester": own_account().address, "chains": told}
+    return JsonResponse(state, status=200 if works else 503, headers={"Cache-Control": "no-store"})
+
+
+def _health(chain: Chain) -> dict[str, str]:
+    try:
+        return {"newestFinalBlock": str(nodes.newest_final(chain))}
+    except nodes.NoFinality as error:
+        return {"error": str(error)}
+    except ChainError:
+        return {"error": f"No node of chain {chain.id} answers this attester."}
+
+
+# --- Errors -----------------------------------------------------------------------------------------------------------
+
+
+def not_found(request: HttpRequest, exception: Exception) -> JsonResponse:  # noqa: ARG001 (Django's signature)
+    return _error(404, "not_found", "There is nothing at this path.")
+
+
+def internal_error(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 (same)
+    return _error(500, "internal_error", "Something went wrong here; it has been logged. Nothing was signed.")
+
+
+def _error(status: int, code: str, sentence: str) -> JsonResponse:
+    body: dict[str, Any] = {"error": sentence, "code": code}
+    return JsonResponse(body, status=status)
