@@ -16,12 +16,13 @@ from trie import HexaryTrie
 from trie.exceptions import BadTrieProof, ValidationError
 
 from chains.devchain import DevChain
-from chains.packed import AccountToProve, CannotPack, InvalidPacked, PackedFacts, decode, encode
+from chains.packed import AccountToProve, CannotPack, InvalidPacked, PackedFacts, decode, encode, encode_parent_hash
 from tests.contracts.deployed import Deployed
 from tests.contracts.harness import Harness
-from tests.contracts.worlds import World, empty_world, mutate, random_world
+from tests.contracts.worlds import World, empty_world, mutate, number_of, random_world
 
-_SIZES = (1, 1, 2, 3, 5, 17, 40, 200)
+_SIZES = (0, 1, 2, 3, 5, 17, 40, 200)
+_ASKED = (1, 2, 6, 6, 40)
 
 
 class Disagreement(AssertionError):
@@ -43,16 +44,20 @@ class Bench:
         self.registry = Deployed(chain, "FactsRegistry", 1, self.source.address)
         self.harness = Harness(chain)
 
-    def vouch(self, world: World) -> None:
-        self.source.send("set", world.number, world.block_hash)
+    def trust(self, world: World) -> None:
+        """The first of the world's headers, in the way that it says."""
+        self.source.send("set", number_of(world.vouched), keccak(world.vouched))
+        if world.by_child:
+            self.registry.send_raw(encode_parent_hash([world.vouched]))
 
 
 def python_accepts(proof: bytes, world: World, *, accumulated: bool) -> PackedFacts | None:
     try:
         return decode(
             proof,
-            block_hash=lambda number: world.block_hash if number == world.number else None,
+            block_hash=lambda number: keccak(world.vouched) if number == number_of(world.vouched) else None,
             state_root=lambda number: world.root if accumulated and number == world.number else None,
+            known_hashes={keccak(world.headers[0])} if world.by_child else (),
         )
     except InvalidPacked:
         return None
@@ -136,16 +141,22 @@ def run(chain: DevChain, seed: int, count: int, *, largest: int = 200, per_proof
         bench = Bench(chain)
         number += 1
         size = chance.choice(_SIZES) if number > 1 else largest
-        world = empty_world(number) if chance.random() < 0.03 else random_world(chance, number, size)
-        bench.vouch(world)
+        walked, by_child = chance.choice([0, 0, 1, 2]), chance.random() < 0.3
+        is_empty = chance.random() < 0.03
+        world = empty_world(number) if is_empty else random_world(chance, number, size, walked, by_child=by_child)
+        bench.trust(world)
         other = world.prove(world.ask())
-        for known in (False, True):
-            if known:
-                bench.registry.send_raw(world.header + b"\x37")
-            proof = world.prove(world.ask(chance.choice([1, 2, 6, 6, 40])), known=known)
-            mutated = [mutate(chance, proof, other) for _ in range(per_proof)]
+        proofs = [
+            (encode_parent_hash(world.headers), per_proof // 5, False),
+            (world.prove(world.ask(chance.choice(_ASKED))), per_proof, False),
+            (world.prove(world.ask(chance.choice(_ASKED)), known=True), per_proof, True),
+        ]
+        for proof, wanted, accumulated in proofs:
+            if accumulated:
+                bench.registry.send_raw(encode(world.headers, world.root))
+            mutated = [mutate(chance, proof, other) for _ in range(wanted)]
             mutated = [spoilt for spoilt in dict.fromkeys(mutated) if spoilt not in {proof, b""}]
-            check(bench, world, proof, mutated, accumulated=known, tally=tally)
+            check(bench, world, proof, mutated, accumulated=accumulated, tally=tally)
         check_nodes(bench, world, chance, tally)
     return tally
 

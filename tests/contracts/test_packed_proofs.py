@@ -75,7 +75,7 @@ def test_what_is_proven_of_random_states_reads_back_as_py_trie_has_it(registry, 
         assert facts is not None
         assert world.agrees(facts)
         assert {address: set(account.slots) for address, account in facts.accounts.items()} == {
-            address: set(slots) for address, _, slots in asked
+            each.address: set(each.slots) for each in asked
         }
         registry.send_raw(proof)
         for address, account in facts.accounts.items():

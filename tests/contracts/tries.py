@@ -38,10 +38,10 @@ def account(nonce: int = 0, balance: int = 0, storage_root: bytes = EMPTY_ROOT, 
     return encode([nonce, balance, storage_root, code])
 
 
-def header(number: int, state_root: bytes) -> bytes:
-    """A header of 15 fields that holds nothing but these two."""
+def header(number: int, state_root: bytes, parent_hash: bytes = bytes(32)) -> bytes:
+    """A header of 15 fields that holds nothing but these."""
     fields: list[bytes | int] = [
-        bytes(32),
+        parent_hash,
         bytes(32),
         bytes(20),
         state_root,

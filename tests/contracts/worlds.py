@@ -1,18 +1,22 @@
 """Random states with accounts and storage, what py-trie says of them, their packed proofs, and mutations of those."""
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+import rlp
 from eth_utils.crypto import keccak
 from trie import HexaryTrie
 
-from chains.packed import AccountToProve, PackedFacts, encode
+from chains.packed import HISTORY_ADDRESS, AccountToProve, PackedFacts, encode, encode_parent_hash
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 from tests.contracts import tries
 
 # Two slots whose hashes share their first 32 bits: leaves of small values there are embedded in their branch.
 NEAR_SLOTS = (40364, 105566)
+# What makes a known block hash, or ends a proof early, and what could be taken for it.
+_NEAR_OPERATIONS = (0x30, 0x31, 0x36, 0x37, 0x38, 0x39, 0x3A, 0x40, 0x41, 0x42, 0x60, 0x61, 0x62)
 FIELDS = (0b0011, 0b0100, 0b1000, 0b0111, 0b1011, 0b1100, 0b1111)
 
 
@@ -20,12 +24,27 @@ def slot_key(slot: int) -> bytes:
     return keccak(slot.to_bytes(32))
 
 
+class Asked(NamedTuple):
+    """An account, a mask of its fields to store, slots, and slots of the history contract as block hashes."""
+
+    address: bytes
+    fields: int
+    slots: Sequence[int]
+    history: Sequence[int] = ()
+
+
 @dataclass
 class World:
-    """A state: accounts by address, each with its leaf's parts and its storage."""
+    """A state: accounts by address, each with its leaf's parts and its storage; and the headers that lead to it.
+
+    Those are `walked` more than the block's own. The block hash source vouches for the first one, or, with `by_child`,
+    for a header whose parent it is.
+    """
 
     chance: random.Random
     number: int
+    walked: int = 0
+    by_child: bool = False
     accounts: dict[bytes, tuple[int, int, bytes]] = field(default_factory=dict)  # nonce, balance, code hash
     storages: dict[bytes, dict[int, int]] = field(default_factory=dict)
 
@@ -33,6 +52,8 @@ class World:
         self._storage_tries: dict[bytes, HexaryTrie] = {}
         self.state: HexaryTrie = tries.build({})
         self.header = b""
+        self.headers: list[bytes] = []
+        self.vouched = b""
 
     def close(self) -> "World":
         """Build the tries, after which nothing changes any more."""
@@ -43,8 +64,15 @@ class World:
             self._storage_tries[address] = storage
             leaves[keccak(address)] = tries.account(nonce, balance, storage.root_hash, code_hash)
         self.state = tries.build(leaves)
-        self.header = tries.header(self.number, self.root)
+        self.header = tries.header(self.number, self.root, self.chance.randbytes(32))
+        self.headers = [self.header]
+        for _ in range(self.walked):
+            self.headers.insert(0, self._child(self.headers[0]))
+        self.vouched = self._child(self.headers[0]) if self.by_child else self.headers[0]
         return self
+
+    def _child(self, header: bytes) -> bytes:
+        return tries.header(number_of(header) + 1, self.chance.randbytes(32), keccak(header))
 
     @property
     def root(self) -> bytes:
@@ -54,22 +82,34 @@ class World:
     def block_hash(self) -> bytes:
         return keccak(self.header)
 
-    def to_prove(self, address: bytes, fields: int, slots: Iterator[int] | list[int]) -> AccountToProve:
+    def to_prove(
+        self, address: bytes, fields: int, slots: Iterable[int], history: Iterable[int] = ()
+    ) -> AccountToProve:
         storage = self._storage_tries.get(address, tries.build({}))
-        proofs = {slot: tries.proof(storage, slot_key(slot)) for slot in slots}
-        return AccountToProve(address, fields, tries.proof(self.state, keccak(address)), proofs)
 
-    def prove(self, asked: list[tuple[bytes, int, list[int]]], *, known: bool = False) -> bytes:
+        def proofs(wanted: Iterable[int]) -> dict[int, list[bytes]]:
+            return {slot: tries.proof(storage, slot_key(slot)) for slot in wanted}
+
+        return AccountToProve(address, fields, tries.proof(self.state, keccak(address)), proofs(slots), proofs(history))
+
+    def prove(self, asked: Iterable[Asked | tuple[bytes, int, list[int]]], *, known: bool = False) -> bytes:
         """Packed calldata for accounts by address, fields and slots."""
         accounts = [self.to_prove(*each) for each in asked]
-        return encode(self.number if known else self.header, self.root, accounts)
+        return encode(self.number if known else self.headers, self.root, accounts)
 
-    def ask(self, most: int = 6) -> list[tuple[bytes, int, list[int]]]:
+    def ask(self, most: int = 6) -> list[Asked]:
         """Some of what there is, and some of what there isn't."""
         chance = self.chance
         addresses = chance.sample(sorted(self.accounts), min(len(self.accounts), chance.randint(0, most)))
         addresses += [chance.randbytes(20) for _ in range(chance.randint(0 if addresses else 1, most))]
-        return [(address, chance.choice(FIELDS), self._ask_slots(address)) for address in addresses]
+        asked = [Asked(address, chance.choice(FIELDS), self._ask_slots(address)) for address in addresses]
+        return [self._ask_history(each) if each.address == HISTORY_ADDRESS else each for each in asked]
+
+    def _ask_history(self, asked: Asked) -> Asked:
+        """With some of its slots as block hashes, and some not."""
+        there = self.storages.get(HISTORY_ADDRESS, {})
+        history = [slot for slot in there if self.chance.random() < 0.4]
+        return asked._replace(slots=[slot for slot in asked.slots if slot not in history], history=history)
 
     def _ask_slots(self, address: bytes) -> list[int]:
         chance = self.chance
@@ -83,9 +123,15 @@ class World:
         return sorted(set(slots))
 
     def agrees(self, facts: PackedFacts) -> bool:
-        """Whether these are facts of this state, as py-trie tells them."""
-        return facts.state_root == self.root and all(
+        """Whether these are facts of this state, as py-trie tells them, or of a header on the way to it."""
+        if facts.headers and facts.headers[-1] != self.header:
+            return not facts.accounts and self._agrees_on_headers(facts)
+        return self._agrees_on_headers(facts) and all(
             self._agrees_on(address, account.exists, account.slots)
+            and all(
+                self.storages[address][slot].to_bytes(32) == digest in facts.known_hashes
+                for slot, digest in account.history.items()
+            )
             and (
                 self.state.get(keccak(address))
                 == tries.account(account.nonce, account.balance, account.storage_root, account.code_hash)
@@ -93,6 +139,16 @@ class World:
                 else self.state.get(keccak(address)) == b""
             )
             for address, account in facts.accounts.items()
+        )
+
+    def _agrees_on_headers(self, facts: PackedFacts) -> bool:
+        last = facts.headers[-1] if facts.headers else self.header
+        parent_hash, _, _, state_root, *_ = rlp.decode(last)
+        hashes = {digest for account in facts.accounts.values() for digest in account.history.values()}
+        return (
+            list(facts.headers) == self.headers[: len(facts.headers)]
+            and (facts.block_number, facts.state_root) == (number_of(last), state_root)
+            and set(facts.known_hashes) in (hashes, {parent_hash})
         )
 
     def _agrees_on(self, address: bytes, exists: bool, slots: object) -> bool:  # noqa: FBT001 - a predicate.
@@ -104,8 +160,11 @@ class World:
 
     def encode_again(self, facts: PackedFacts) -> bytes:
         """The calldata that proves just these facts."""
+        if facts.known_hashes and not facts.accounts:
+            return encode_parent_hash(facts.headers)
         accounts = [
-            self.to_prove(address, account.fields, list(account.slots)) for address, account in facts.accounts.items()
+            self.to_prove(address, account.fields, account.slots, account.history)
+            for address, account in facts.accounts.items()
         ]
         return encode(
             facts.headers or facts.block_number,
@@ -115,8 +174,18 @@ class World:
         )
 
 
-def random_world(chance: random.Random, number: int, size: int) -> World:
-    world = World(chance, number)
+def number_of(header: bytes) -> int:
+    return int.from_bytes(rlp.decode(header)[8])
+
+
+def random_world(chance: random.Random, number: int, size: int, walked: int = 0, *, by_child: bool = False) -> World:
+    """With the history contract, and `size` accounts more."""
+    world = World(chance, number, walked, by_child)
+    world.accounts[HISTORY_ADDRESS] = (1, 0, chance.randbytes(32))
+    world.storages[HISTORY_ADDRESS] = {
+        slot: chance.choice([1, chance.randrange(1, 2**240), *(chance.randrange(1, 2**256) for _ in range(4))])
+        for slot in [0, *chance.sample(range(1, 8191), chance.choice([0, 1, 3, 20]))]
+    }
     for _ in range(size):
         address = chance.randbytes(20)
         nonce = chance.choice([0, 1, 127, 128, chance.randrange(2**64)])
@@ -148,6 +217,8 @@ def mutate(chance: random.Random, proof: bytes, other: bytes) -> bytes:
         place, size = chance.randrange(len(spoilt)), chance.choice([1, 1, 2, 20, 32, 33])
         before, there, after = spoilt[:place], spoilt[place : place + size], spoilt[place + size :]
         start = chance.randrange(len(other))
+        near = [at for at, byte in enumerate(spoilt) if byte in _NEAR_OPERATIONS] or [place]
+        at = chance.choice(near)
         spoilt = chance.choice(
             [
                 before + bytes([there[0] ^ 1 << chance.randrange(8)]) + there[1:] + after,
@@ -159,6 +230,7 @@ def mutate(chance: random.Random, proof: bytes, other: bytes) -> bytes:
                 before + there + there + after,
                 before + other[start : start + size] + after,
                 before + after[:size] + there + after[size:],
+                spoilt[:at] + bytes([chance.choice(_NEAR_OPERATIONS)]) + spoilt[at + 1 :],
             ]
         )
     return spoilt
