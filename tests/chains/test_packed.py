@@ -6,7 +6,16 @@ import pytest
 from eth_utils.crypto import keccak
 
 from chains import packed
-from chains.packed import AccountToProve, CannotPack, InvalidPacked, PackedFacts, decode, encode
+from chains.packed import (
+    HISTORY_ADDRESS,
+    AccountToProve,
+    CannotPack,
+    InvalidPacked,
+    PackedFacts,
+    decode,
+    encode,
+    encode_parent_hash,
+)
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT, verify_account, verify_slot
 from tests.contracts import tries
 from tests.contracts.worlds import random_world
@@ -40,6 +49,65 @@ def test_header_fields_come_with_even_parity():
     assert encode(HEADER, ROOT, header_fields=[0]) == HEADER + bytes.fromhex("31 80000001 37")
     # State root and number need no asking.
     assert encode(HEADER, ROOT, header_fields=[3, 8]) == HEADER + b"\x37"
+
+
+def test_headers_walked_are_joined_and_end_as_one_does():
+    child = tries.header(6, bytes(range(32)), keccak(HEADER))
+    assert encode([HEADER], ROOT) == encode(HEADER, ROOT)
+    assert encode([child, HEADER], ROOT) == child + b"\x38" + HEADER + b"\x37"
+    assert encode([child, HEADER], ROOT, header_fields=[0]) == child + b"\x38" + encode(HEADER, ROOT, header_fields=[0])
+    assert encode_parent_hash([child]) == child + b"\x39"
+    facts = decode(encode([child, HEADER], ROOT), block_hash=lambda _: keccak(child), state_root=lambda _: None)
+    assert facts == PackedFacts(5, ROOT, (child, HEADER), {}, {})
+    facts = decode(encode_parent_hash([child]), block_hash=lambda _: keccak(child), state_root=lambda _: None)
+    assert facts.known_hashes == {keccak(HEADER)}
+    assert not facts.accounts
+
+
+def test_a_header_whose_hash_is_known_needs_nobody_to_vouch_for_it():
+    for vouched in (None, bytes(32), keccak(b"another")):
+        facts = decode(
+            encode(HEADER, ROOT),
+            block_hash=lambda _, vouched=vouched: vouched,  # type: ignore[misc]
+            state_root=lambda _: None,
+            known_hashes={keccak(HEADER)},
+        )
+        assert facts.block_number == 5
+    with pytest.raises(InvalidPacked, match="vouches"):
+        decode(encode(HEADER, ROOT), block_hash=lambda _: None, state_root=lambda _: None, known_hashes={bytes(32)})
+
+
+def test_a_block_hash_takes_two_bytes_and_its_slot():
+    """Slot 5 with a short hash, and slot 6 as a fact, in the history contract."""
+    keys = {slot: keccak(slot.to_bytes(32)) for slot in (5, 6)}
+    storage = tries.build({keys[5]: tries.encode(0x777777), keys[6]: tries.encode(b"\x66" * 32)})
+    state = tries.leaf(keccak(HISTORY_ADDRESS), tries.account(1, 0, storage.root_hash))
+    proofs = {slot: tries.proof(storage, key) for slot, key in keys.items()}
+    account = AccountToProve(HISTORY_ADDRESS, 0, [state], {6: proofs[6]}, {5: proofs[5]})
+    calldata = encode(5, keccak(state), [account])
+    assert calldata[:2] + calldata[2:23] == b"\x01\x05" + b"\x30" + HISTORY_ADDRESS
+    assert b"\x61\x01\x05\x01\x03\x77\x77\x77" in calldata
+    facts = under(keccak(state), calldata)
+    assert facts.known_hashes == {bytes(29) + b"\x77" * 3}
+    assert facts.accounts[HISTORY_ADDRESS].slots == {6: int.from_bytes(b"\x66" * 32)}
+    assert facts.accounts[HISTORY_ADDRESS].history == {5: bytes(29) + b"\x77" * 3}
+
+
+@pytest.mark.parametrize(
+    ("slots", "history", "exists", "why"),
+    [
+        pytest.param({5}, {5}, True, "both as a fact and as a block hash", id="twice"),
+        pytest.param(set(), {6}, True, "Slot 6 .* holds no block hash", id="empty slot"),
+        pytest.param(set(), {5}, False, "Slot 5 .* holds no block hash", id="absent contract"),
+    ],
+)
+def test_it_refuses_to_pack_block_hashes_that_are_none(slots, history, exists, why):
+    storage = tries.leaf(keccak((5).to_bytes(32)), tries.encode(b"\x55" * 32))
+    owner = HISTORY_ADDRESS if exists else ALICE
+    state = tries.leaf(keccak(owner), tries.account(1, 0, keccak(storage)))
+    proofs = [{slot: [storage] for slot in wanted} for wanted in (slots, history)]
+    with pytest.raises(CannotPack, match=why):
+        encode(5, keccak(state), [AccountToProve(HISTORY_ADDRESS, 0, [state], *proofs)])
 
 
 def test_what_is_asked_in_any_order_has_one_encoding():
@@ -83,9 +151,9 @@ def test_it_tells_what_was_proven():
         pytest.param(2**64, [ACCOUNT], [], "64 bits", id="block number"),
         pytest.param(-1, [ACCOUNT], [], "64 bits", id="negative block number"),
         pytest.param(HEADER, [], [31], "no field 31", id="header field"),
-        pytest.param(5, [AccountToProve(ALICE, 0, [LEAF])], [], "to be stored", id="nothing to store"),
-        pytest.param(5, [AccountToProve(ALICE, 3, [])], [], "missing", id="node missing"),
-        pytest.param(5, [AccountToProve(ALICE, 3, [LEAF], {1: [b"\x80"]})], [], None, id="slot of no storage"),
+        pytest.param([], [], [], "no header", id="no headers"),
+        pytest.param([HEADER, HEADER], [], [], "not that of the parent", id="headers that are no chain"),
+        pytest.param(5, [AccountToProve(ALICE, 3, [LEAF], {}, {1: []})], [], "not the history", id="history of others"),
     ],
 )
 def test_it_refuses_to_pack_what_makes_no_sense(block, accounts, fields, why):

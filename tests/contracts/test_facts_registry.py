@@ -6,7 +6,7 @@ from trie import HexaryTrie
 from chains import packed
 from chains.devchain import ACCOUNTS
 from chains.header import Header
-from chains.packed import AccountToProve, encode
+from chains.packed import HISTORY_ADDRESS, AccountToProve, encode, encode_parent_hash
 from chains.trie import verify_account
 from tests.contracts import tries
 from tests.contracts.conftest import SOURCE_CHAIN_ID
@@ -440,6 +440,16 @@ def test_it_rejects_headers_that_do_not_follow_each_other(registry, source):
         assert reverted.value.error == error
 
 
+def test_a_known_hash_of_the_following_header_proves_a_time_too(registry, source):
+    header = _timed(BLOCK, 1000, bytes(32))
+    following = _timed(BLOCK + 1, 1012, keccak(header))
+    child = tries.header(BLOCK + 2, b"\x09" * 32, keccak(following))
+    source.send("set", BLOCK + 2, keccak(child))
+    registry.send_raw(encode_parent_hash([child]))
+    registry.send("proveTimestamp", header, following, 1011)
+    assert registry.call("tryBlockAtTimestamp", 1011) == (True, BLOCK)
+
+
 # --- A chain that proves its own accounts -----------------------------------------------------------------------------
 
 RICHEST = "0x" + "c1" * 20
@@ -514,3 +524,21 @@ def test_the_current_block_can_only_be_proven_from_the_next_on(chain, native):
         native.call_raw(proof, block="latest")
     assert reverted.value.error == ("UnknownBlock", chain.head())
     native.call_raw(proof, block="pending")
+
+
+def test_the_chains_own_history_contract_leads_from_a_block_to_those_before(chain, registry, source):
+    chain.mine(3)
+    head = _own_header(chain, chain.head())
+    old = _own_header(chain, head.number - 2)
+    slot = old.number % 8191
+    answer = chain.rpc("eth_getProof", "0x" + HISTORY_ADDRESS.hex(), [f"0x{slot:064x}"], hex(head.number))
+    nodes, slot_nodes = (
+        [bytes.fromhex(node[2:]) for node in proof]
+        for proof in (answer["accountProof"], answer["storageProof"][0]["proof"])
+    )
+    source.send("set", head.number, head.hash)
+    history = AccountToProve(HISTORY_ADDRESS, 0, nodes, {}, {slot: slot_nodes})
+    registry.send_raw(encode(head.encode(), head.state_root, [history]))
+    assert registry.call("vouches", old.number, old.hash)
+    registry.send_raw(encode(old.encode(), old.state_root))
+    assert registry.call("stateRoot", old.number) == old.state_root

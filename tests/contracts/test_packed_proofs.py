@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import rlp
@@ -9,11 +10,11 @@ from eth_utils.abi import function_abi_to_4byte_selector
 from eth_utils.crypto import keccak
 
 from chains import packed
-from chains.packed import AccountToProve, decoder, encode
+from chains.packed import HISTORY_ADDRESS, AccountToProve, decoder, encode, encode_parent_hash
 from contracts import load_artifact
 from tests.contracts import fuzz, tries
-from tests.contracts.deployed import Deployed, Reverted
-from tests.contracts.worlds import World, random_world
+from tests.contracts.deployed import SENDER, Deployed, Reverted
+from tests.contracts.worlds import Asked, World, number_of, random_world
 
 BLOCK = 77
 INVALID = ("InvalidProof",)
@@ -126,6 +127,10 @@ def test_random_states_have_every_form_of_node_and_of_absence(monkeypatch):
         0x78,
         0x7A,
         0x7C,
+        # Block hashes, beside slots of the same contract as facts.
+        0x61,
+        0x41,
+        0x42,
     } <= operations
 
 
@@ -133,11 +138,12 @@ def test_random_states_have_every_form_of_node_and_of_absence(monkeypatch):
 
 
 def _mainnet_shaped(levels: Sequence[int] = tries.MAINNET_LEVELS) -> tuple[bytes, list[AccountToProve]]:
-    """Two accounts, one of them with a slot, and one that isn't there."""
+    """The history contract with a slot and a block hash, another account, and one that isn't there."""
     chance = random.Random(5)
-    addresses = [chance.randbytes(20) for _ in range(3)]
-    slot = keccak((3).to_bytes(32))
-    storage_root, slots = tries.shaped({slot: tries.encode(10**18)}, chance, (16, 16, 4))
+    addresses = [HISTORY_ADDRESS, chance.randbytes(20), chance.randbytes(20)]
+    slot, hash_slot = keccak((3).to_bytes(32)), keccak((4).to_bytes(32))
+    values = {slot: tries.encode(10**18), hash_slot: tries.encode(chance.randbytes(32))}
+    storage_root, slots = tries.shaped(values, chance, (16, 16, 4))
     leaves = {
         keccak(addresses[0]): tries.account(3, 10**18, storage_root, chance.randbytes(32)),
         keccak(addresses[1]): tries.account(500, 10**17),
@@ -148,7 +154,7 @@ def _mainnet_shaped(levels: Sequence[int] = tries.MAINNET_LEVELS) -> tuple[bytes
     leaves[bytes(near)] = tries.account(7, 10**19)
     root, proofs = tries.shaped(leaves, chance, levels)
     return root, [
-        AccountToProve(addresses[0], 0b0011, proofs[keccak(addresses[0])], {3: slots[slot]}),
+        AccountToProve(addresses[0], 0b0011, proofs[keccak(addresses[0])], {3: slots[slot]}, {4: slots[hash_slot]}),
         AccountToProve(addresses[1], 0b1111, proofs[keccak(addresses[1])]),
         AccountToProve(addresses[2], 0b0011, proofs[bytes(near)]),
     ]
@@ -213,6 +219,7 @@ def test_no_operation_left_out_or_sent_twice_verifies(registry, trust, harness, 
 # --- By property ------------------------------------------------------------------------------------------------------
 
 ALICE, BOB = b"\xa1" * 20, b"\xb0" * 20
+ALICE_HEX = "0x" + ALICE.hex()
 
 
 @pytest.fixture(scope="module")
@@ -459,3 +466,296 @@ def test_a_child_that_is_a_node_tells_its_own_length(accepts, child):
     # The sibling is the one list of 30 bytes in it, prefix included.
     at = proof.index(b"\xde", proof.index(b"\x20", 25))
     assert not accepts(world.root, proof[:at] + bytes.fromhex(child) + proof[at + 1 :] if child != "de" else proof[:-1])
+
+
+# --- Block hashes -----------------------------------------------------------------------------------------------------
+
+# Of the block before, which the history contract tells, and of one whose hash has fewer digits.
+OLD = tries.header(BLOCK - 40, b"\x09" * 32, b"\x0a" * 32)
+OLD_HASH = keccak(OLD)
+SHORT_HASH = bytes(2) + b"\x77" * 30
+OLD_SLOT, SHORT_SLOT, FACT_SLOT = (BLOCK - 40) % 8191, 8190, 0
+
+
+def _history_world(owner: bytes = HISTORY_ADDRESS, **way: Any) -> World:
+    """The history contract with three slots, and accounts beside it."""
+    chance = random.Random(11)
+    world = World(chance, BLOCK, **way)
+    world.accounts[owner] = (1, 0, b"\x0c" * 32)
+    world.storages[owner] = {
+        OLD_SLOT: int.from_bytes(OLD_HASH),
+        SHORT_SLOT: int.from_bytes(SHORT_HASH),
+        FACT_SLOT: int.from_bytes(b"\x55" * 32),
+    }
+    for _ in range(9):
+        world.accounts[chance.randbytes(20)] = (1, 2, keccak(b""))
+    return world.close()
+
+
+@pytest.fixture(scope="module")
+def history() -> World:
+    return _history_world()
+
+
+def _vouch(source: Deployed, header: bytes) -> None:
+    source.send("set", number_of(header), keccak(header))
+
+
+def test_slots_of_the_history_contract_make_block_hashes_known(registry, source, history):
+    _vouch(source, history.header)
+    proof = history.prove([Asked(HISTORY_ADDRESS, 0, [FACT_SLOT], [OLD_SLOT, SHORT_SLOT])])
+    facts = fuzz.python_accepts(proof, history, accumulated=False)
+    assert facts is not None
+    assert facts.known_hashes == {OLD_HASH, SHORT_HASH}
+    address = "0x" + HISTORY_ADDRESS.hex()
+    events = set(registry.logged(registry.send_raw(proof)))
+    assert events == {
+        ("HeaderAccumulated", BLOCK, history.root),
+        ("BlockHashProven", OLD_HASH),
+        ("BlockHashProven", SHORT_HASH),
+        ("StorageSlotProven", address, BLOCK, bytes(32)),
+    }
+    # Block hashes are no facts.
+    for slot in (OLD_SLOT, SHORT_SLOT):
+        assert registry.call("tryAccountStorageSlotValues", address, BLOCK, slot.to_bytes(32))[0] is False
+    assert registry.logged(registry.send_raw(proof)) == []
+
+
+def test_a_known_hash_is_trusted_as_one_that_the_source_vouches_for(registry, source, history):
+    old = encode(OLD, b"\x09" * 32)
+    with pytest.raises(Reverted) as reverted:
+        registry.call_raw(old)
+    assert reverted.value.error == ("UnknownBlock", BLOCK - 40)
+    assert not registry.call("vouches", BLOCK - 40, OLD_HASH)
+    _vouch(source, history.header)
+    registry.send_raw(history.prove([Asked(HISTORY_ADDRESS, 0, [], [OLD_SLOT])]))
+    assert registry.call("vouches", BLOCK - 40, OLD_HASH)
+    assert registry.logged(registry.send_raw(old)) == [("HeaderAccumulated", BLOCK - 40, b"\x09" * 32)]
+
+
+def test_a_known_hash_is_trusted_even_where_the_source_says_another(registry, source, history):
+    _vouch(source, history.header)
+    registry.send_raw(history.prove([Asked(HISTORY_ADDRESS, 0, [], [OLD_SLOT])]))
+    source.send("set", BLOCK - 40, b"\x01" * 32)
+    registry.send_raw(encode(OLD, b"\x09" * 32))
+    assert registry.call("stateRoot", BLOCK - 40) == b"\x09" * 32
+    # And no other header of that number is.
+    with pytest.raises(Reverted) as reverted:
+        registry.call_raw(encode(tries.header(BLOCK - 40, b"\x08" * 32), b"\x08" * 32))
+    assert reverted.value.error == ("HeaderMismatch", BLOCK - 40)
+
+
+def test_vouching_tells_which_headers_would_be_accepted(registry, source, history):
+    _vouch(source, history.header)
+    assert registry.call("vouches", BLOCK, history.block_hash)
+    # It is by number that the source vouches.
+    assert not registry.call("vouches", BLOCK + 1, history.block_hash)
+    assert not registry.call("vouches", BLOCK, OLD_HASH)
+    # Nobody vouches for zero, which is what the source answers where it doesn't.
+    assert not registry.call("vouches", BLOCK + 1, bytes(32))
+    assert not registry.call("vouches", BLOCK, bytes(32))
+    registry.send_raw(history.prove([Asked(HISTORY_ADDRESS, 0, [], [OLD_SLOT])]))
+    # A header's own number counts, not this one.
+    assert registry.call("vouches", 5, OLD_HASH)
+    assert not registry.call("vouches", 5, bytes(32))
+
+
+def test_only_the_history_contracts_slots_make_hashes_known(accepts):
+    """The same storage, of an account that is another one, or that says it is the history contract."""
+    world = _history_world(ALICE)
+    as_fact = world.prove([(ALICE, 0, [OLD_SLOT])], known=True)[2:]
+    assert accepts(world.root, as_fact)
+    plain = b"\x41" + bytes([OLD_SLOT])
+    assert as_fact.count(plain) == 1
+    as_hash = as_fact.replace(plain, b"\x61\x01" + plain[1:])
+    assert not accepts(world.root, as_hash)
+    assert not accepts(world.root, as_hash.replace(ALICE, HISTORY_ADDRESS))
+    # An account that isn't there has no such storage, whoever it is.
+    slot_end = as_hash.index(b"\x61") + 4 + 1 + 32
+    for address in (ALICE, HISTORY_ADDRESS):
+        for closing in (b"\x78\x00", b"\x7a"):
+            assert not accepts(world.root, b"\x30" + address + as_hash[21:slot_end] + closing)
+
+
+_HISTORY_LEAF = b"\x61\x01\x05\x00\x20" + OLD_HASH
+
+
+@pytest.mark.parametrize(
+    "slots",
+    [
+        pytest.param(b"\x61\x02\x00\x05\x00\x20" + OLD_HASH, id="number with a zero"),
+        pytest.param(b"\x61\x21" + bytes(32) + b"\x05\x00\x20" + OLD_HASH, id="number of 33 bytes"),
+        pytest.param(b"\x61\x00\x00\x20" + OLD_HASH, id="slot 0"),
+        pytest.param(b"\x61\x01\x06\x00\x20" + OLD_HASH, id="another slot"),
+        pytest.param(b"\x61\x01\x05\x00\x20" + keccak(OLD_HASH), id="another hash"),
+        pytest.param(b"\x61\x01\x05\x00\x21\x00" + OLD_HASH, id="hash of 33 bytes"),
+        pytest.param(b"\x61\x01\x05\x00\x20" + bytes(32), id="hash of zeros"),
+        pytest.param(b"\x61\x01\x05\x00\x00", id="no hash"),
+        pytest.param(b"\x61\x01\x05\x3f\x20" + OLD_HASH, id="too deep"),
+        pytest.param(_HISTORY_LEAF[:-1], id="cut"),
+        pytest.param(_HISTORY_LEAF * 2, id="twice"),
+        pytest.param(_HISTORY_LEAF + b"\x41\x05\x00\x20" + OLD_HASH, id="also as a fact"),
+        pytest.param(b"\x41\x05\x00\x20" + OLD_HASH + _HISTORY_LEAF, id="a fact before"),
+        pytest.param(_HISTORY_LEAF + b"\x37", id="a header's end in a storage"),
+        pytest.param(_HISTORY_LEAF + b"\x38", id="a parent in a storage"),
+        pytest.param(_HISTORY_LEAF + b"\x39", id="a parent's hash in a storage"),
+        *(pytest.param(bytes([op]) + _HISTORY_LEAF[1:], id=f"{op:02x}") for op in range(0x62, 0x70)),
+    ],
+)
+def test_a_block_hash_is_written_in_one_way(accepts, slots):
+    storage = tries.leaf(keccak((5).to_bytes(32)), tries.encode(OLD_HASH))
+    root = keccak(tries.leaf(keccak(HISTORY_ADDRESS), tries.account(1, 2, keccak(storage))))
+
+    def under_history(operations: bytes) -> bytes:
+        return b"\x30" + HISTORY_ADDRESS + operations + b"\xc8" + _HEAD + b"\x01\x02"
+
+    assert accepts(root, under_history(_HISTORY_LEAF))
+    assert not accepts(root, under_history(slots))
+    # Outside of a storage it is no operation.
+    assert not accepts(root, slots)
+    assert not accepts(root, under_history(_HISTORY_LEAF) + slots)
+
+
+def test_what_an_untrusted_state_says_of_blocks_is_not_kept(chain, registry, source, history):
+    proof = history.prove([Asked(HISTORY_ADDRESS, 0, [], [OLD_SLOT])], known=True)
+    header = tries.header(BLOCK, keccak(b"another state"))
+    _vouch(source, header)
+    registry.send_raw(encode(header, keccak(b"another state")))
+    transaction = {"from": SENDER, "to": registry.address, "data": "0x" + proof.hex(), "gas": hex(10**7)}
+    assert chain.rpc("eth_sendTransactionSync", transaction)["status"] == "0x0"
+    assert not registry.call("vouches", BLOCK - 40, OLD_HASH)
+
+
+def test_no_flipped_bit_and_no_cut_of_a_block_hash_verifies(registry, source, harness):
+    world = _history_world(walked=2)
+    _vouch(source, world.headers[0])
+    proof = world.prove([Asked(HISTORY_ADDRESS, 0, [FACT_SLOT], [OLD_SLOT, SHORT_SLOT])])
+    assert harness.accepted(registry, [proof]) == [True]
+    assert not any(harness.accepted(registry, (proof[:size] for size in range(len(proof)))))
+    assert harness.accepted_flips(registry, proof) == 0
+
+
+# --- Headers walked ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def lineage() -> World:
+    """A block with Alice, and the three that come after it."""
+    world = World(random.Random(12), BLOCK, walked=3)
+    world.accounts[ALICE] = (5, 10**18, b"\x0c" * 32)
+    return world.close()
+
+
+def test_from_a_trusted_header_it_walks_to_its_parents(registry, source, lineage):
+    _vouch(source, lineage.headers[0])
+    receipt = registry.send_raw(lineage.prove([(ALICE, 3, [])]))
+    assert registry.logged(receipt) == [
+        ("HeaderAccumulated", BLOCK, lineage.root),
+        ("AccountProven", ALICE_HEX, BLOCK, 3),
+    ]
+    assert registry.call("accountField", ALICE_HEX, BLOCK, 1) == (10**18).to_bytes(32)
+    # Those in between are neither accumulated nor known.
+    for header in lineage.headers[:-1]:
+        assert registry.call("stateRoot", number_of(header)) == bytes(32)
+    for header in lineage.headers[1:]:
+        assert not registry.call("vouches", number_of(header), keccak(header))
+
+
+def test_fields_are_those_of_the_last_header(registry, source, lineage):
+    _vouch(source, lineage.headers[0])
+    registry.send_raw(encode(lineage.headers, lineage.root, header_fields=[0, 11]))
+    assert registry.call("headerField", BLOCK, 0) == rlp.decode(lineage.header)[0]
+    assert registry.call("headerField", BLOCK, 11) == bytes(32)
+    assert not registry.call("tryHeaderField", BLOCK + 3, 0)[0]
+
+
+def test_the_parents_hash_alone_becomes_known_and_nothing_is_accumulated(registry, source, lineage):
+    _vouch(source, lineage.headers[0])
+    proof = encode_parent_hash(lineage.headers[:2])
+    assert registry.logged(registry.send_raw(proof)) == [("BlockHashProven", keccak(lineage.headers[2]))]
+    assert registry.logged(registry.send_raw(proof)) == []
+    assert not any(int.from_bytes(registry.call("stateRoot", BLOCK + above)) for above in range(4))
+    # From there on with another transaction, which needs the source no more.
+    source.send("set", BLOCK + 3, bytes(32))
+    registry.send_raw(encode(lineage.headers[2:], lineage.root))
+    assert registry.call("stateRoot", BLOCK) == lineage.root
+
+
+def test_headers_are_written_in_one_way(registry, source, lineage):
+    first, second, third, _ = lineage.headers
+    facts = b"\x31" + (0x801).to_bytes(4)
+    _vouch(source, first)
+    registry.call_raw(b"\x38".join(lineage.headers) + facts + b"\x37")
+    registry.send_raw(first + b"\x37")
+    number = bytes([1, BLOCK + 3])
+    for spoilt in (
+        # In another order, with one left out or sent twice, and with what is no header.
+        b"\x38".join([second, first]) + b"\x37",
+        b"\x38".join([first, third]) + b"\x37",
+        b"\x38".join([first, first]) + b"\x37",
+        b"\x38".join([first, second, second]) + b"\x37",
+        b"\x38".join([first, second[:-1]]) + b"\x37",
+        b"\x38".join([second, third]) + b"\x37",
+        b"\x38".join([first, second[:200]]),
+        first + second + b"\x37",
+        first + b"\x38\x38" + second + b"\x37",
+        first + b"\x38",
+        first + b"\x38\x37",
+        first + b"\x38\x39",
+        first + b"\x38" + number + b"\x37",
+        b"\x38" + first + b"\x37",
+        # With fields before the last, and with other ends.
+        first + facts + b"\x38" + second + b"\x37",
+        first + b"\x38" + second,
+        first + b"\x38" + second + b"\x38",
+        first + b"\x38" + second + b"\x3a",
+        first + b"\x38" + second + b"\x37\x37",
+        first + b"\x38" + second + b"\x37\x39",
+        first + b"\x39\x37",
+        first + b"\x39\x39",
+        first + b"\x39\x00",
+        first + b"\x39" + second,
+        first + b"\x39" + second + b"\x37",
+        first + facts + b"\x39",
+        first + b"\x39" + facts,
+        second + b"\x39",
+        # After a number there is no header to walk from, nor one whose parent it would be.
+        number + b"\x37",
+        number + b"\x39",
+        number + b"\x38" + second + b"\x37",
+        number + b"\x38" + second + b"\x39",
+        number + facts + b"\x39",
+    ):
+        with pytest.raises(Reverted):
+            registry.call_raw(spoilt)
+        with pytest.raises(packed.InvalidPacked):
+            packed.decode(
+                spoilt,
+                block_hash=lambda number: keccak(first) if number == BLOCK + 3 else None,
+                state_root=lambda number: rlp.decode(first)[3] if number == BLOCK + 3 else None,
+            )
+
+
+@pytest.mark.parametrize("before", [0, 1], ids=["alone", "walked to"])
+def test_the_first_block_of_all_has_no_parent_to_be_known(registry, source, before):
+    genesis = tries.header(0, b"\x07" * 32)
+    headers = [tries.header(1, b"\x08" * 32, keccak(genesis)), genesis][1 - before :]
+    _vouch(source, headers[0])
+    registry.call_raw(encode(headers, b"\x07" * 32))
+    proof = encode_parent_hash(headers)
+    with pytest.raises(Reverted) as reverted:
+        registry.call_raw(proof)
+    assert reverted.value.error == INVALID
+    with pytest.raises(packed.InvalidPacked):
+        packed.decode(proof, block_hash=lambda _: keccak(headers[0]), state_root=lambda _: None)
+
+
+def test_a_header_that_is_none_ends_the_walk_even_where_a_hash_leads_to_it(registry, source):
+    """What no chain has: a parent whose RLP is that of no header."""
+    for broken in (b"\xf8" + bytes(56), tries.header(BLOCK, bytes(32)), tries.encode([b"\x01" * 32, b"\x02" * 600])):
+        child = tries.header(BLOCK + 1, b"\x07" * 32, keccak(broken))
+        _vouch(source, child)
+        for end in (b"\x37", b"\x39"):
+            with pytest.raises(Reverted) as reverted:
+                registry.call_raw(child + b"\x38" + broken + end)
+            assert reverted.value.error == ("InvalidHeader",)

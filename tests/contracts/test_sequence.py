@@ -1,0 +1,101 @@
+"""Several calls in one transaction, with the registry as what is called."""
+
+import pytest
+from eth_utils.crypto import keccak
+
+from chains.devchain import ACCOUNTS
+from chains.packed import HISTORY_ADDRESS, AccountToProve, encode
+from tests.contracts import tries
+from tests.contracts.deployed import SENDER, Deployed, Reverted
+
+BLOCK, OLD_BLOCK = 1234, 1200
+SLOT = OLD_BLOCK % 8191
+OLD_ROOT = b"\x07" * 32
+OLD = tries.header(OLD_BLOCK, OLD_ROOT)
+
+STORAGE = tries.leaf(keccak(SLOT.to_bytes(32)), tries.encode(keccak(OLD)))
+STATE = tries.leaf(keccak(HISTORY_ADDRESS), tries.account(1, 0, keccak(STORAGE), b"\x0c" * 32))
+ROOT = keccak(STATE)
+HEADER = tries.header(BLOCK, ROOT)
+
+HOP = encode(HEADER, ROOT, [AccountToProve(HISTORY_ADDRESS, 0, [STATE], {}, {SLOT: [STORAGE]})])
+LANDING = encode(OLD, OLD_ROOT)
+
+
+@pytest.fixture(scope="module")
+def sequence(chain) -> Deployed:
+    return Deployed(chain, "Sequence")
+
+
+@pytest.fixture
+def vouched(registry: Deployed, source: Deployed) -> Deployed:
+    """A registry whose source vouches for the newer block only."""
+    source.send("set", BLOCK, keccak(HEADER))
+    return registry
+
+
+def test_a_call_may_need_what_the_one_before_has_stored(sequence, vouched):
+    receipt = sequence.send("run", [(vouched.address, HOP), (vouched.address, LANDING)])
+    assert vouched.logged(receipt) == [
+        ("HeaderAccumulated", BLOCK, ROOT),
+        ("BlockHashProven", keccak(OLD)),
+        ("HeaderAccumulated", OLD_BLOCK, OLD_ROOT),
+    ]
+    assert vouched.call("stateRoot", OLD_BLOCK) == OLD_ROOT
+
+
+def test_the_calls_are_made_in_order(sequence, vouched):
+    with pytest.raises(Reverted):
+        sequence.call("run", [(vouched.address, LANDING), (vouched.address, HOP)])
+
+
+def test_a_call_that_reverts_undoes_those_before_and_its_error_comes_through(chain, sequence, vouched):
+    other = encode(tries.header(5, OLD_ROOT), OLD_ROOT)
+    calls = [(vouched.address, HOP), (vouched.address, other), (vouched.address, LANDING)]
+    data = "0x" + sequence.calldata("run", calls).hex()
+    with pytest.raises(Reverted) as through_sequence:
+        sequence.call("run", calls)
+    assert through_sequence.value.error == ((keccak(text="UnknownBlock(uint256)")[:4] + (5).to_bytes(32)).hex(),)
+    receipt = chain.rpc(
+        "eth_sendTransactionSync", {"from": SENDER, "to": sequence.address, "data": data, "gas": hex(10**6)}
+    )
+    assert receipt["status"] == "0x0"
+    assert vouched.call("stateRoot", BLOCK) == bytes(32)
+    assert not vouched.call("vouches", OLD_BLOCK, keccak(OLD))
+
+
+def test_a_revert_without_a_reason_stays_one(chain, sequence, vouched):
+    chain.rpc("anvil_setCode", "0x" + "fd" * 20, "0x5f5ffd")
+    with pytest.raises(Reverted) as reverted:
+        sequence.call("run", [(vouched.address, HOP), ("0x" + "fd" * 20, b"")])
+    assert reverted.value.error == ("",)
+
+
+@pytest.mark.parametrize("to", [ACCOUNTS[1][0], "0x" + "00" * 20], ids=["account of a person", "zero address"])
+def test_what_is_no_contract_cannot_be_called(sequence, vouched, to):
+    with pytest.raises(Reverted) as reverted:
+        sequence.call("run", [(vouched.address, HOP), (to, HOP)])
+    assert reverted.value.error == ("NoContract", to.lower())
+
+
+def test_no_calls_are_no_error(sequence):
+    assert sequence.logged(sequence.send("run", [])) == []
+
+
+@pytest.mark.parametrize("size", [0, 1, 31, 32, 33, 1000])
+def test_calldata_arrives_as_it_was_sent(chain, sequence, size):
+    """Whatever came before it."""
+    echo = f"0x{0xEC40:040x}"
+    # Logs its calldata: CALLDATACOPY and LOG0.
+    chain.rpc("anvil_setCode", echo, "0x365f5f37365fa000")
+    data = bytes(range(1, 251)) * 4
+    receipt = sequence.send("run", [(echo, b"\xff" * 700), (echo, data[:size]), (echo, b"\xee" * 40)])
+    assert [log["data"] for log in receipt["logs"]] == [
+        "0x" + each.hex() for each in (b"\xff" * 700, data[:size], b"\xee" * 40)
+    ]
+
+
+def test_it_takes_no_value(chain, sequence):
+    data = "0x" + sequence.calldata("run", []).hex()
+    transaction = {"from": SENDER, "to": sequence.address, "data": data, "value": "0x1", "gas": hex(10**6)}
+    assert chain.rpc("eth_sendTransactionSync", transaction)["status"] == "0x0"
