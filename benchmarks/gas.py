@@ -53,13 +53,16 @@ class Result:
 
 @dataclass(frozen=True)
 class Case:
-    """One transaction. `before` is sent first and not counted."""
+    """One transaction: calldata of the registry, or several that `Sequence` makes calls of.
+
+    What is in `before` is sent first, one transaction each, and not counted.
+    """
 
     name: str
     number: int
     block_hash: bytes
-    calldata: bytes
-    before: bytes = b""
+    calldata: bytes | Sequence[bytes]
+    before: Sequence[bytes] = ()
     heads: int = 1
     peers: str = ""
 
@@ -87,8 +90,8 @@ class Lab:
         self._stack.close()
 
     def run(self, case: Case) -> Result:
-        today, before_prague = (self._gas(chain, source, case) for chain, source in self._chains)
-        size, zeros = len(case.calldata), case.calldata.count(0)
+        (today, _), (before_prague, data) = (self._gas(chain, source, case) for chain, source in self._chains)
+        size, zeros = len(data), data.count(0)
         execution = before_prague - 21_000 - 4 * zeros - 16 * (size - zeros)
         floor = 21_000 + 10 * zeros + 40 * (size - zeros)
         heads = case.heads
@@ -100,17 +103,23 @@ class Lab:
         """What a contract spends on reading a fact, its call not included."""
         chain, source = self._chains[1]
         registry = self._registry(chain, source, case)
+        assert isinstance(case.calldata, bytes)
         self._send(chain, registry, case.calldata)
         data = registry.calldata(function, *arguments)
         zeros = data.count(0)
         used = self._send(chain, registry, data)
         return Result(name, used - 21_000 - 4 * zeros - 16 * (len(data) - zeros), used, len(data), 0, peers=peers)
 
-    def _gas(self, chain: DevChain, source: str, case: Case) -> int:
+    def _gas(self, chain: DevChain, source: str, case: Case) -> tuple[int, bytes]:
+        """Gas used, and the transaction's calldata."""
         registry = self._registry(chain, source, case)
-        if case.before:
-            self._send(chain, registry, case.before)
-        return self._send(chain, registry, case.calldata)
+        for earlier in case.before:
+            self._send(chain, registry, earlier)
+        if isinstance(case.calldata, bytes):
+            return self._send(chain, registry, case.calldata), case.calldata
+        sequence = Deployed(chain, "Sequence")
+        data = sequence.calldata("run", [(registry.address, each) for each in case.calldata])
+        return self._send(chain, sequence, data), data
 
     @staticmethod
     def _registry(chain: DevChain, source: str, case: Case) -> Deployed:
@@ -118,8 +127,8 @@ class Lab:
         return Deployed(chain, "FactsRegistry", chain.chain_id, source)
 
     @staticmethod
-    def _send(chain: DevChain, registry: Deployed, data: bytes) -> int:
-        transaction = {"from": SENDER, "to": registry.address, "data": "0x" + data.hex(), "gas": _GAS}
+    def _send(chain: DevChain, to: Deployed, data: bytes) -> int:
+        transaction = {"from": SENDER, "to": to.address, "data": "0x" + data.hex(), "gas": _GAS}
         receipt = chain.rpc("eth_sendTransactionSync", transaction)
         if receipt["status"] != "0x1":
             raise SystemExit("The registry refused a proof.")
@@ -149,7 +158,7 @@ def recorded(
         number,
         unhex(first["blockHash"]),
         packed.encode(number if known else header, root, accounts),
-        before=packed.encode(header, root) if known else b"",
+        before=[packed.encode(header, root)] if known else [],
         heads=max(1, len(accounts)),
         peers=peers,
     )
@@ -241,6 +250,80 @@ def generated_cases() -> Iterator[Case]:
     )
 
 
+# --- Older blocks -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Block:
+    """A header as of Prague, and what proves the hash of an older block under its state root."""
+
+    number: int
+    header: bytes
+    root: bytes
+    history: Sequence[AccountToProve] = ()
+
+    @property
+    def hash(self) -> bytes:
+        return keccak(self.header)
+
+
+def prague_header(number: int, state_root: bytes, parent_hash: bytes, chance: random.Random) -> bytes:
+    """Of the size that mainnet's have: 649 bytes."""
+    word = chance.randbytes
+    fields: list[bytes | int] = [parent_hash, word(32), word(20), state_root, word(32), word(32), word(256), 0, number]
+    fields += [60_000_000, 30_000_000, 1_780_000_000, word(24), word(32), bytes(8), 500_000_000, word(32)]
+    return tries.encode([*fields, 0x060000, 0x0B000000, word(32), word(32)])
+
+
+def hops(count: int) -> list[Block]:
+    """Blocks, from the newest to the oldest, `count` hops away; each the last that the next newer one's history knows.
+
+    The history contract's storage is the real trie of a full ring, its account at the depth of a mainnet account.
+    """
+    chance = random.Random(_SEED)
+    ring = tries.build({keccak(slot.to_bytes(32)): tries.encode(chance.randrange(1, 2**256)) for slot in range(WINDOW)})
+    number = _BLOCK - count * WINDOW
+    root = chance.randbytes(32)
+    blocks = [Block(number, prague_header(number, root, chance.randbytes(32), chance), root)]
+    key, slot = keccak(packed.HISTORY_ADDRESS), number % WINDOW
+    for _ in range(count):
+        slot_key = keccak(slot.to_bytes(32))
+        ring[slot_key] = tries.encode(int.from_bytes(blocks[0].hash))
+        account = tries.account(1, 0, ring.root_hash, chance.randbytes(32))
+        root, proofs = tries.shaped({key: account}, chance)
+        history = AccountToProve(packed.HISTORY_ADDRESS, 0, proofs[key], {}, {slot: tries.proof(ring, slot_key)})
+        number += WINDOW
+        header = prague_header(number, root, chance.randbytes(32), chance)
+        blocks.insert(0, Block(number, header, root, [history]))
+    return blocks
+
+
+def lineage(count: int) -> list[bytes]:
+    """Headers, from the newest on, each that of the parent of the one before."""
+    chance = random.Random(_SEED)
+    headers: list[bytes] = []
+    parent_hash = chance.randbytes(32)
+    for number in range(_BLOCK - count + 1, _BLOCK + 1):
+        headers.insert(0, prague_header(number, chance.randbytes(32), parent_hash, chance))
+        parent_hash = keccak(headers[0])
+    return headers
+
+
+def hop_cases() -> Iterator[Case]:
+    newest, *others = hops(10)
+    accumulate = packed.encode(newest.header, newest.root)
+    hop = packed.encode(newest.number, newest.root, newest.history)
+    land = packed.encode(others[0].header, others[0].root)
+    start = newest.number, newest.hash
+    yield Case("one hop: an older block's hash", *start, hop, before=[accumulate])
+    yield Case("one hop: and its header", *start, land, before=[accumulate, hop])
+    yield Case("one hop: both in one Sequence", *start, [hop, land], before=[accumulate])
+    calls = [hop, *(packed.encode(block.header, block.root, block.history) for block in others)]
+    yield Case("ten hops in one Sequence", *start, calls, before=[accumulate])
+    headers = lineage(100)
+    yield Case("100 headers walked", _BLOCK, keccak(headers[0]), packed.encode_parent_hash(headers))
+
+
 # --- Report -----------------------------------------------------------------------------------------------------------
 
 
@@ -262,10 +345,10 @@ def measure_reads() -> Iterator[Result]:
 
 
 def show(results: Sequence[Result]) -> None:
-    print(f"{'case':<56} {'exec':>8} {'tx':>8} {'floor':>8} {'bytes':>6}  peers (exec / tx)")
+    print(f"{'case':<56} {'exec':>9} {'tx':>9} {'floor':>9} {'bytes':>6}  peers (exec / tx)")
     for result in results:
         floor = f"{result.floor:,}" if result.floor else "-"
-        gas = f"{result.exec:>8,} {result.tx:>8,} {floor:>8}"
+        gas = f"{result.exec:>9,} {result.tx:>9,} {floor:>9}"
         print(f"{result.case:<56} {gas} {result.calldata_bytes:>6,}  {result.peers}")
 
 
@@ -285,7 +368,7 @@ def main() -> int:
         cases = list(recorded_cases()) if FOLDER.is_dir() else []
         if not cases:
             print("The recorded proofs are not on this machine: generated cases only.")
-        results = list(measure([*cases, *generated_cases()])) + list(measure_reads())
+        results = list(measure([*cases, *generated_cases(), *hop_cases()])) + list(measure_reads())
     show(results)
     if arguments.json:
         arguments.json.write_text(json.dumps([asdict(result) for result in results], indent=1) + "\n")
