@@ -43,7 +43,7 @@ def keep(registry_id: object) -> None:
     """
     lease = leases.claim(FactsRegistry.objects.exclude(deployed_at=None), registry_id)
     if lease is None:
-        return None
+        return
     try:
         sentence, seconds = _look(lease.row)
     except (SignerBusy, UnderWay):
@@ -54,7 +54,8 @@ def keep(registry_id: object) -> None:
         sentence, seconds = str(why), 10
     except (NodeUnavailable, RpcRefused) as error:
         logger.warning("keeping headers for %s waits: %s", lease.row, error)
-        return _fail(lease, str(error))
+        _fail(lease, str(error))
+        return
     except Exception:
         _fail(lease, "An error of this service, which has been logged.")
         raise
