@@ -1,10 +1,19 @@
 """The settings of an attester's process: the service's database, chains and logs, and nothing else of it."""
 
-from config.settings import *  # noqa: F403
+from config.settings import (  # noqa: F401 (Django reads them here)
+    BASE_DIR,
+    CHAINS_FILE,
+    DATABASES,
+    DEFAULT_AUTO_FIELD,
+    LOGGING,
+    SECRET_KEY,
+    STATE_DIR,
+    TIME_ZONE,
+    USE_I18N,
+    USE_TZ,
+)
 
-DEBUG = False
 INSTALLED_APPS = ["attesting"]
-MIDDLEWARE = []
 ROOT_URLCONF = "attesting.urls"
 
 # Any name may be in a request's Host header. Checking it protects what is built from it, or is for certain origins

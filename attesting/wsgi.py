@@ -7,3 +7,8 @@ from django.core.wsgi import get_wsgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "attesting.settings")
 
 application = get_wsgi_application()
+
+# A keystore takes a second to decrypt, which whoever asks first should not have to wait for.
+from attesting.attest import own_account  # noqa: E402 (models need the settings)
+
+own_account()

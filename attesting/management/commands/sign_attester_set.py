@@ -28,6 +28,8 @@ class Command(BaseCommand):
         ordered = sorted({_address(written) for written in attesters}, key=lambda address: int(address, 16))
         if len(ordered) < len(attesters):
             raise CommandError("An attester is there twice.")
+        if int(ordered[0], 16) == 0:
+            raise CommandError("The zero address can't be an attester: nobody has its key.")
         if len(ordered) > MAX_ATTESTERS:
             raise CommandError(f"There are {len(ordered)} attesters; a contract takes {MAX_ATTESTERS} at most.")
         if not 1 <= threshold <= len(ordered):

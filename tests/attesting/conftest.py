@@ -1,0 +1,13 @@
+from collections.abc import Iterator
+
+import pytest
+
+from chains.devchain import DevChain
+
+
+@pytest.fixture(scope="module")
+def devchain() -> Iterator[DevChain]:
+    """A chain whose newest final block is the one two below its head."""
+    with DevChain() as chain:
+        chain.mine(10)
+        yield chain

@@ -1,0 +1,91 @@
+"""Attesters as their operators run them: `manage.py run_attester`, with a folder for each."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from eth_account import Account
+
+from chains.config import Attester
+from chains.devchain import ACCOUNTS, PROJECT
+from chains.guarded import GuardedProcess
+
+ALICE, BOB, CHARLIE = (Account.from_key(key) for _, key in ACCOUNTS[:3])
+CONTRACT = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
+READY_SECONDS = 20
+
+
+def chains_file(folder: Path, *urls: str, key: str = ACCOUNTS[0][1], chain: str = "") -> Path:
+    """The chains file of an attester for one development chain; `chain` adds lines to its table."""
+    folder.mkdir(exist_ok=True)
+    (folder / "attester.key").write_text(key)
+    path = folder / "chains.toml"
+    path.write_text(f"""
+[attester]
+key_file = "attester.key"
+
+[[chains]]
+id = 31337
+name = "Development chain"
+rpc_urls = {json.dumps(urls)}
+{chain}
+""")
+    return path
+
+
+def environment(folder: Path) -> Mapping[str, str]:
+    return {**os.environ, "STATE_DIR": str(folder / "state"), "CHAINS_FILE": str(folder / "chains.toml")}
+
+
+@dataclass
+class Running:
+    process: GuardedProcess
+    account_address: str
+    url: str
+    lines: list[str]
+    """What it has printed. Complete when the process has ended and been left."""
+
+    @property
+    def attester(self) -> Attester:
+        return Attester(address=self.account_address, url=self.url)
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Running]:
+    """The attester of a folder with a chains file, on a free port."""
+    command = [sys.executable, str(PROJECT / "manage.py"), "run_attester", "--bind", "127.0.0.1:0"]
+    process = GuardedProcess(command, env=environment(folder), stdout=subprocess.PIPE)
+    lines: list[str] = []
+    listening = threading.Event()
+
+    def read() -> None:
+        for line in process.output:
+            lines.append(line.decode())
+            listening.set()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        assert listening.wait(READY_SECONDS), "the attester says nothing"
+        match = re.fullmatch(r"Attester (0x\w{40}) listens on (http://127\.0\.0\.1:\d+)\n", lines[0])
+        assert match, lines
+        yield Running(process, match[1], match[2], lines)
+    finally:
+        process.stop()
+        reader.join(READY_SECONDS)
+        process.output.close()
+
+
+def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command of an attester's that ends by itself."""
+    command = [sys.executable, str(PROJECT / "manage.py"), *arguments]
+    return subprocess.run(
+        command, env=environment(folder), capture_output=True, text=True, timeout=READY_SECONDS, check=False
+    )

@@ -1,0 +1,269 @@
+"""Attesters as processes: asked by several at once, killed, doubled, stopped, and with a chain that is reorganised."""
+
+import json
+import os
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from django.core.management import CommandError, call_command
+
+from chains.attestation import Attestation, Domain, Question, Refusal, ask, recover
+from chains.config import Attester
+from chains.devchain import ACCOUNTS, PROJECT, DevChain
+from tests.attesting.process import ALICE, BOB, CHARLIE, CONTRACT, Running, chains_file, environment, run, running
+
+DOMAIN = Domain(10, CONTRACT)
+
+
+@pytest.fixture(scope="module")
+def alice(devchain, tmp_path_factory) -> Iterator[Running]:
+    folder = tmp_path_factory.mktemp("alice")
+    chains_file(folder, devchain.url)
+    with running(folder) as attester:
+        yield attester
+
+
+@pytest.fixture
+def own_chain() -> Iterator[DevChain]:
+    """A chain that a test may reorganise."""
+    with DevChain() as chain:
+        chain.mine(10)
+        yield chain
+
+
+def block_hash(chain: DevChain, number: int) -> bytes:
+    return bytes.fromhex(chain.rpc("eth_getBlockByNumber", hex(number), False)["hash"][2:])
+
+
+def stored(folder: Path) -> list[tuple[int, str]]:
+    with sqlite3.connect(folder / "state" / "db.sqlite3") as database:
+        return database.execute("SELECT number, hash FROM attesting_signedblock").fetchall()
+
+
+def only_answer(attester: Running, number: int) -> Attestation | Refusal:
+    (answer,) = ask([attester.attester], DOMAIN, 31337, number)
+    return answer
+
+
+# --- Asked by a worker ------------------------------------------------------------------------------------------------
+
+
+def test_of_three_attesters_two_answer_while_one_is_down(devchain, alice, tmp_path):
+    chains_file(tmp_path, devchain.url, key=ACCOUNTS[1][1])
+    with running(tmp_path) as bob:
+        down = Attester(address=CHARLIE.address, url="http://127.0.0.1:1")
+        answers = ask([alice.attester, down, bob.attester], DOMAIN, 31337, 5)
+    assert [type(answer) for answer in answers] == [Attestation, Refusal, Attestation]
+    message = Question(DOMAIN, 31337, 5).message(block_hash(devchain, 5))
+    signers = [recover(message, answer.signature) for answer in answers if isinstance(answer, Attestation)]
+    assert signers == [ALICE.address, BOB.address]
+
+
+def test_a_refusal_reaches_who_asks(devchain, alice):
+    refusal = only_answer(alice, devchain.head())
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == "not_final"
+    assert refusal.sentence == (
+        f"{refusal.host} refused: Block {devchain.head()} of chain 31337 is not final yet: "
+        f"the newest final block is {devchain.head() - 2}."
+    )
+
+
+def test_a_reorg_below_finality_is_a_conflict_and_nothing_more_is_signed(own_chain, tmp_path):
+    chains_file(tmp_path, own_chain.url)
+    number = own_chain.head() - 2
+    before = block_hash(own_chain, number)
+    with running(tmp_path) as attester:
+        assert isinstance(only_answer(attester, number), Attestation)
+        own_chain.rpc("anvil_setCoinbase", BOB.address)
+        own_chain.rpc("anvil_reorg", 5, [])
+        assert block_hash(own_chain, number) != before
+        refusal = only_answer(attester, number)
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == "conflict"
+    assert stored(tmp_path) == [(number, f"0x{before.hex()}")]
+    (line,) = [line for line in attester.lines if "CONFLICT" in line]
+    assert "CRITICAL" in line
+    assert before.hex() in line
+
+
+# --- Killed and doubled -----------------------------------------------------------------------------------------------
+
+# Everything is real up to the moment of the signature.
+DIE_INSTEAD_OF_SIGNING = """
+import os, signal, django
+django.setup()
+from attesting import attest
+from chains.attestation import Domain, Question
+attest.sign = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+attest.attest(Question(Domain(10, "0x5FbDB2315678afecb367f032d93F642f64180aa3"), 31337, 8))
+"""
+
+
+def test_killed_between_storing_and_signing_it_signs_no_other_hash(own_chain, tmp_path):
+    chains_file(tmp_path, own_chain.url)
+    first = block_hash(own_chain, 8)
+    assert run(tmp_path, "migrate", "attesting").returncode == 0
+    env = {**environment(tmp_path), "DJANGO_SETTINGS_MODULE": "attesting.settings"}
+    died = subprocess.run([sys.executable, "-c", DIE_INSTEAD_OF_SIGNING], cwd=PROJECT, env=env, timeout=20, check=False)
+    assert died.returncode == -signal.SIGKILL
+    assert stored(tmp_path) == [(8, f"0x{first.hex()}")]
+    with running(tmp_path) as attester:
+        answer = only_answer(attester, 8)
+        assert isinstance(answer, Attestation)
+        assert answer.block_hash == first
+        own_chain.rpc("anvil_setCoinbase", BOB.address)
+        own_chain.rpc("anvil_reorg", 5, [])
+        refusal = only_answer(attester, 8)
+    assert isinstance(refusal, Refusal)
+    assert refusal.code == "conflict"
+
+
+def test_two_processes_on_one_database_sign_one_hash_for_a_number(devchain, own_chain, tmp_path):
+    """Of nodes that disagree: whichever process is first for a number, the other one refuses it."""
+    own_chain.rpc("anvil_setCoinbase", BOB.address)
+    own_chain.rpc("anvil_reorg", 10, [])
+    one, other = tmp_path / "one", tmp_path / "other"
+    chains_file(one, devchain.url)
+    chains_file(other, own_chain.url)
+    (one / "state").mkdir()
+    (other / "state").symlink_to(one / "state")
+    numbers = range(1, 9)
+    with running(one) as first, running(other) as second, ThreadPoolExecutor(max_workers=4) as pool:
+        answers = list(pool.map(lambda number: ask([first.attester, second.attester], DOMAIN, 31337, number), numbers))
+    hashes = dict(stored(one))
+    assert sorted(hashes) == list(numbers)
+    for number, pair in zip(numbers, answers, strict=True):
+        (signed,) = [answer for answer in pair if isinstance(answer, Attestation)]
+        (refusal,) = [answer for answer in pair if isinstance(answer, Refusal)]
+        assert hashes[number] == f"0x{signed.block_hash.hex()}"
+        assert refusal.code == "conflict"
+
+
+# --- HTTP -------------------------------------------------------------------------------------------------------------
+
+VALID = {
+    "sourceChainId": "31337",
+    "blockNumber": "5",
+    "destinationChainId": "10",
+    "verifyingContract": CONTRACT,
+}
+
+
+def post(attester: Running, body: Any, **headers: str) -> requests.Response:
+    data = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return requests.post(f"{attester.url}/attest", data=data, headers=headers, timeout=10)
+
+
+def test_whatever_name_it_is_reached_by_it_answers(devchain, alice):
+    answer = post(alice, VALID, Host="attester.example.org")
+    assert answer.status_code == 200
+    assert answer.json().keys() == {"attester", "blockHash", "signature"}
+    assert answer.json()["blockHash"] == f"0x{block_hash(devchain, 5).hex()}"
+    assert not answer.cookies
+
+
+@pytest.mark.parametrize(
+    ("body", "fault"),
+    [
+        (VALID | {"sourceChainId": 31337}, "sourceChainId: must be a whole number in decimal digits, in quotes"),
+        (VALID | {"sourceChainId": "0"}, "sourceChainId: "),
+        (VALID | {"blockNumber": "-1"}, "blockNumber: must be a whole number"),
+        (VALID | {"blockNumber": "05"}, "blockNumber: must be a whole number"),
+        (VALID | {"blockNumber": "\u0665"}, "blockNumber: must be a whole number"),
+        (VALID | {"blockNumber": str(2**63)}, "blockNumber: "),
+        (VALID | {"destinationChainId": str(2**256)}, "destinationChainId: "),
+        (VALID | {"verifyingContract": "0x12"}, "verifyingContract: must be 0x and 40 hexadecimal digits"),
+        (VALID | {"verifyingContract": CONTRACT.replace("F", "f")}, "verifyingContract: must be 0x and 40"),
+        (VALID | {"blockHash": "0x"}, "it has other fields than"),
+        ({key: VALID[key] for key in VALID if key != "blockNumber"}, "blockNumber: "),
+        ([VALID], ""),
+        (b"{", ""),
+        (b"\xff", ""),
+        (b"", ""),
+    ],
+)
+def test_what_is_malformed_is_named(alice, body, fault):
+    answer = post(alice, body)
+    assert answer.status_code == 400
+    assert answer.json()["code"] == "bad_request"
+    assert answer.json()["error"].startswith(f"The request can't be read: {fault}")
+
+
+def test_a_large_body_is_refused(alice):
+    answer = post(alice, VALID | {"padding": "x" * 10_000})
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+
+
+def test_an_attester_serves_nothing_else(alice):
+    for path in ("/", "/sign-in", "/submit-batch-query", "/static/x", "/api/docs"):
+        answer = requests.get(f"{alice.url}{path}", timeout=10)
+        assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+    answer = requests.get(f"{alice.url}/attest", timeout=10)
+    assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed")
+
+
+def test_its_health_tells_who_it_is_and_how_far_its_chains_are(devchain, alice):
+    answer = requests.get(f"{alice.url}/healthz", timeout=10)
+    assert answer.status_code == 200
+    assert answer.json() == {
+        "attester": ALICE.address,
+        "chains": {"31337": {"newestFinalBlock": str(devchain.head() - 2)}},
+    }
+
+
+# --- Started and stopped ----------------------------------------------------------------------------------------------
+
+
+def test_without_a_node_its_health_says_so_and_sigterm_ends_it(tmp_path):
+    chains_file(tmp_path, "http://127.0.0.1:1/secret")
+    with running(tmp_path) as attester:
+        answer = requests.get(f"{attester.url}/healthz", timeout=10)
+        os.kill(attester.process._process.pid, signal.SIGTERM)
+        assert attester.process._process.wait(10) == 0
+    assert answer.status_code == 503
+    assert answer.json()["chains"] == {"31337": {"error": "No node of chain 31337 answers this attester."}}
+    assert not any("secret" in line for line in attester.lines)
+    with sqlite3.connect(tmp_path / "state" / "db.sqlite3") as database:
+        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    assert tables == {"attesting_signedblock", "django_migrations", "sqlite_sequence"}
+
+
+def test_where_its_port_is_in_use_it_does_not_start(tmp_path):
+    chains_file(tmp_path, "http://127.0.0.1:1")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        bind = f"127.0.0.1:{taken.getsockname()[1]}"
+        ended = run(tmp_path, "run_attester", "--bind", bind)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == f"CommandError: The attester can't listen on {bind}: Address already in use.\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ('[attester]\nkey_file = "attester.key"', "", "The chains file has no \\[attester\\] table"),
+        ("attester.key", "another.key", "another.key can't be read"),
+        ("[[chains]]", "[[networks]]", "networks: is not known here"),
+    ],
+)
+def test_without_a_key_or_chains_it_does_not_start(tmp_path, settings, old, new, fault):
+    path = settings.CHAINS_FILE = chains_file(tmp_path, "http://127.0.0.1:1")
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(CommandError, match=fault):
+        call_command("run_attester")
+
+
+@pytest.mark.parametrize("bind", ["localhost", "8100", "127.0.0.1:x", "127.0.0.1:99999", ""])
+def test_it_listens_on_an_address_with_a_port_alone(tmp_path, settings, db, bind):
+    settings.CHAINS_FILE = chains_file(tmp_path, "http://127.0.0.1:1")
+    with pytest.raises(CommandError, match="--bind must look like"):
+        call_command("run_attester", bind=bind)
