@@ -304,7 +304,8 @@ class _Work:
     def others_waiting(self) -> list[int]:
         """Blocks of this connection whose hashes are wanted too."""
         waiting = Query.objects.filter(
-            step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED],
+            is_admitted=True,
+            step__in=[StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED],
             block__destination_chain_id=self.block.destination_chain_id,
             block__source_chain_id=self.block.source_chain_id,
             batch__status__in=[BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS],
@@ -349,7 +350,8 @@ class _Work:
             Q(block__number__in=numbers, timestamp=None) | Q(block__number__in=[number - 1 for number in numbers]),
             block__destination_chain_id=self.block.destination_chain_id,
             block__source_chain_id=self.block.source_chain_id,
-            step=StepKind.HEADER_ACCUMULATED,
+            is_admitted=True,
+            step__in=[StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED],
             batch__status__in=[BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS],
         )
         return list(here.order_by("pk").values_list("pk", flat=True)[:_QUERIES_PER_LOOK])

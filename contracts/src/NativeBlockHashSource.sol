@@ -11,13 +11,13 @@ contract NativeBlockHashSource is IBlockHashSource {
     /// @notice The history contract of EIP-2935.
     address public constant HISTORY = 0x0000F90827F1C53a10cb7A02335B175320002935;
 
-    /// @notice How many blocks the history contract serves.
-    uint256 public constant MAX_WINDOW = 8191;
+    // How many blocks the history contract serves.
+    uint256 private constant MAX_WINDOW = 8191;
 
     /// @notice How many blocks this vouches for, the newest ones, at the most.
     uint256 public immutable window;
 
-    /// @notice The window must be from 1 to MAX_WINDOW.
+    /// @notice The window must be from 1 to 8,191, which the history contract serves.
     error InvalidWindow();
 
     constructor(uint256 window_) {

@@ -1,16 +1,31 @@
 """Old blocks: reached by hops through the history of block hashes, or by walking headers where there is none."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from chains import history
 from chains.devchain import DevChain
 from config.chains import forget_chains
+from proving import ways
 from proving.deployment import deploy
 from proving.models import Transaction
-from queries.models import AccountField, Batch, BatchStatus, Block, Query, StepKind
+from queries.models import AccountField, Batch, BatchStatus, Block, HeaderField, Query, StepKind
 from tests.proving.chain_state import balance_at, field_on_chain
-from tests.service import CHARLIE, a_key, chains_toml, request, submit, work_until_done
+from tests.service import (
+    ALICE,
+    BOB,
+    CHARLIE,
+    a_key,
+    chains_toml,
+    expire_leases,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
 
 WINDOW = 10
 
@@ -29,27 +44,44 @@ def old(chain: DevChain, db, settings, tmp_path) -> DevChain:
     return chain
 
 
-def connect(chain: DevChain, settings, folder: Path, more: str = "") -> None:
-    settings.CHAINS_FILE = chains_toml(folder, chain.url, connection=f"window = {WINDOW}\n{more}")
+@pytest.fixture
+def without_history(db, settings, tmp_path) -> Iterator[DevChain]:
+    """The same on a chain from before EIP-2935."""
+    with DevChain(hardfork="cancun") as chain:
+        chain.mine(5)
+        connect(chain, settings, tmp_path)
+        deploy(31337, 31337)
+        grow(chain, 50)
+        yield chain
+
+
+def connect(chain: DevChain, settings, folder: Path, more: str = "", of_chain: str = "") -> None:
+    connection = f"window = {WINDOW}\n{more}"
+    settings.CHAINS_FILE = chains_toml(folder, chain.url, connection=connection, chain=of_chain)
     forget_chains()
 
 
 def grow(chain: DevChain, blocks: int) -> None:
-    for number in range(5):
-        chain.rpc("anvil_setBalance", CHARLIE, hex(10**18 + number))
-        chain.mine(blocks // 5)
+    """Blocks in each of which Charlie has got more, a second after the one before."""
+    chain.rpc("anvil_setBlockTimestampInterval", 1)
+    for _ in range(blocks):
+        chain.rpc("eth_sendTransaction", {"from": BOB, "to": CHARLIE, "value": "0x1"})
 
 
 def extending() -> list[Transaction]:
     return list(Transaction.objects.exclude(extends=None).order_by("pk"))
 
 
-def proven(chain: DevChain, batch: Batch, address: str, block: int) -> int:
-    """The balance that the registry holds, after the work is done."""
+def assert_proven(chain: DevChain, batch: Batch, address: str, block: int) -> None:
     assert work_until_done(batch, chain, rounds=30).status == BatchStatus.DONE
-    value = field_on_chain(chain, address, block, AccountField.BALANCE)
-    assert value == balance_at(chain, address, block)
-    return value
+    assert field_on_chain(chain, address, block, AccountField.BALANCE) == balance_at(chain, address, block)
+
+
+def rejected(batch: Batch) -> Batch:
+    work()
+    batch.refresh_from_db()
+    assert batch.status == BatchStatus.REJECTED
+    return batch
 
 
 # --- Hops -------------------------------------------------------------------------------------------------------------
@@ -58,11 +90,184 @@ def proven(chain: DevChain, batch: Batch, address: str, block: int) -> int:
 def test_a_block_three_windows_back_is_proven_by_hops(old, key):
     block = old.head() - 3 * WINDOW - 5
     batch = submit(key, request(CHARLIE, block=block))
-    proven(old, batch, CHARLIE, block)
+    assert_proven(old, batch, CHARLIE, block)
     (tx,) = extending()
     assert tx.succeeded
-    # It was shown on the step that it serves.
     step = Query.objects.get(batch=batch).steps.get(kind=StepKind.HEADER_ACCUMULATED)
     assert step.status == "COMPLETED"
     row = Block.objects.get(number=block)
     assert (row.way_unit, row.way_length, row.way_left) == ("hops", 3, 0)
+
+
+def test_a_way_begins_at_the_nearest_block_that_the_registry_trusts(old, key):
+    near = old.head() - 3 * WINDOW
+    assert_proven(old, submit(key, request(ALICE, block=near)), ALICE, near)
+    before = len(extending())
+    old.mine(3 * WINDOW)
+    block = near - WINDOW
+    assert_proven(old, submit(key, request(CHARLIE, block=block)), CHARLIE, block)
+    (tx,) = extending()[before:]
+    row = Block.objects.get(number=block)
+    assert (row.way_unit, row.way_length) == ("hops", 1)
+    # One hop is a call of the registry itself.
+    assert tx.to != extending()[0].to
+
+
+def test_a_few_headers_from_a_known_one_are_walked_which_costs_less_than_a_hop(old, key):
+    near = old.head() - 3 * WINDOW
+    assert_proven(old, submit(key, request(ALICE, block=near)), ALICE, near)
+    old.mine(3 * WINDOW)
+    assert_proven(old, submit(key, request(CHARLIE, block=near - 4)), CHARLIE, near - 4)
+    row = Block.objects.get(number=near - 4)
+    assert (row.way_unit, row.way_length) == ("headers", 4)
+
+
+def test_blocks_of_one_window_share_a_hop(old, key):
+    first = old.head() - 2 * WINDOW - 5
+    blocks = range(first, first + 5)
+    batches = [submit(key, request(CHARLIE, block=block)) for block in blocks]
+    for batch, block in zip(batches, blocks, strict=True):
+        assert_proven(old, batch, CHARLIE, block)
+    # They do not wait for each other's transactions either: the first way passes them all, or nearly so.
+    assert len(extending()) <= 2
+    for batch in batches:
+        batch.refresh_from_db()
+        assert batch.gas_used > 0
+
+
+def test_what_others_have_accumulated_shortens_nothing_that_it_need_not(old, key):
+    """A row that says that a block is trusted is only a hint: after a reorg, say, the chain knows better."""
+    block = old.head() - 3 * WINDOW
+    Block.objects.create(
+        destination_chain_id=31337,
+        source_chain_id=31337,
+        number=block + 2,
+        hash="0x" + "01" * 32,
+        state_root="0x" + "02" * 32,
+        is_waypoint=True,
+    )
+    assert_proven(old, submit(key, request(CHARLIE, block=block)), CHARLIE, block)
+
+
+def test_properties_of_an_old_header_and_an_old_time_are_proven(old, key):
+    block = old.head() - 3 * WINDOW
+    header = old.rpc("eth_getBlockByNumber", hex(block), False)
+    time = int(header["timestamp"], 16)
+    data = {
+        f"block:{block}": {"header": ["GAS_LIMIT", "PARENT_HASH"]},
+        f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["BALANCE"]}}},
+    }
+    batch = submit(key, {"destinationChainId": "31337", "fee": "0", "data": {"31337": data}})
+    assert work_until_done(batch, old, rounds=40).status == BatchStatus.DONE
+    (timed,) = batch.queries.exclude(timestamp=None)
+    assert timed.block.number == block
+    fields = batch.queries.get(address="").header_fields
+    assert fields == [HeaderField.PARENT_HASH, HeaderField.GAS_LIMIT]
+
+
+def test_header_properties_of_a_block_that_was_accumulated_long_ago_are_proven(old, key):
+    block = old.head()
+    assert_proven(old, submit(key, request(ALICE, block=block)), ALICE, block)
+    old.mine(3 * WINDOW)
+    data = {f"block:{block}": {"header": ["GAS_USED"], "accounts": {BOB: {"props": ["NONCE"]}}}}
+    batch = submit(key, {"destinationChainId": "31337", "fee": "0", "data": {"31337": data}})
+    assert work_until_done(batch, old, rounds=30).status == BatchStatus.DONE
+
+
+def test_a_way_longer_than_one_transaction_goes_on_where_it_was(old, key, monkeypatch):
+    monkeypatch.setattr(ways, "_MAX_HOPS", 2)
+    block = old.head() - 5 * WINDOW + 2
+    batch = submit(key, request(CHARLIE, block=block))
+    assert_proven(old, batch, CHARLIE, block)
+    assert len(extending()) >= 2
+    row = Block.objects.get(number=block)
+    assert row.way_length >= 4
+    assert row.way_left == 0
+
+
+# --- Walks ------------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_history_headers_are_walked(without_history, key):
+    block = without_history.head() - 3 * WINDOW
+    batch = submit(key, request(CHARLIE, block=block))
+    assert_proven(without_history, batch, CHARLIE, block)
+    row = Block.objects.get(number=block)
+    assert row.way_unit == "headers"
+    assert row.way_length >= 2 * WINDOW
+    assert len(extending()) == 1
+
+
+def test_a_walk_of_several_transactions_is_resumed_and_no_header_is_paid_twice(without_history, key, monkeypatch):
+    monkeypatch.setattr(ways, "_MAX_HEADERS", 8)
+    block = without_history.head() - 3 * WINDOW
+    batch = submit(key, request(CHARLIE, block=block))
+    work()
+    assert len(extending()) == 1
+    # Whoever did this is gone, with all that it knew.
+    expire_leases()
+    forget_chains()
+    assert_proven(without_history, batch, CHARLIE, block)
+    walked = Block.objects.get(number=block).way_length
+    assert len(extending()) == -(-walked // 8)
+    assert all(tx.succeeded for tx in extending())
+
+
+def test_a_history_that_begins_on_the_way_is_used_as_far_as_it_goes(old, key):
+    """The fork lies between: blocks before it are walked from the oldest block that the history knows."""
+    fork = old.head()
+    for number in range(fork):
+        old.rpc("anvil_setStorageAt", history.CONTRACT, f"0x{number:064x}", "0x" + "00" * 32)
+    old.mine(2 * WINDOW)
+    block = fork - 6
+    batch = submit(key, request(CHARLIE, block=block))
+    assert_proven(old, batch, CHARLIE, block)
+    row = Block.objects.get(number=block)
+    assert (row.way_unit, row.way_length) == ("headers", 6)
+
+
+# --- Limits and estimates ---------------------------------------------------------------------------------------------
+
+
+def test_more_hops_than_are_allowed_are_rejected_with_the_figure(chain, db, settings, tmp_path, key):
+    connect(chain, settings, tmp_path, more="max_hops = 2")
+    deploy(31337, 31337)
+    grow(chain, 50)
+    batch = rejected(submit(key, request(CHARLIE, block=chain.head() - 4 * WINDOW)))
+    assert (batch.rejection_code, batch.rejection_retryable) == ("block_too_old", False)
+    assert "is 4 hops before block" in batch.rejection_reason
+    assert "1060000 gas" in batch.rejection_reason
+    assert "at most 2 hops" in batch.rejection_reason
+
+
+def test_more_headers_than_are_allowed_are_rejected_with_the_figure(without_history, settings, tmp_path, key):
+    connect(without_history, settings, tmp_path, more="max_headers_walked = 5")
+    batch = rejected(submit(key, request(CHARLIE, block=without_history.head() - 3 * WINDOW)))
+    assert batch.rejection_code == "block_too_old"
+    assert "headers before block" in batch.rejection_reason
+
+
+def test_the_estimate_counts_the_way(old, key):
+    near = submit(key, request(ALICE, block=old.head()))
+    far = submit(key, request(ALICE, block=old.head() - 3 * WINDOW - 5))
+    work()
+    for batch in (near, far):
+        batch.refresh_from_db()
+    assert far.estimated_gas - near.estimated_gas == 3 * 250_000 + 60_000
+
+
+def test_a_fee_that_does_not_cover_the_way_is_rejected_with_the_figure(chain, db, settings, tmp_path, key):
+    connect(chain, settings, tmp_path, of_chain="test_network = false\nminimum_signer_balance = '0'")
+    settings.ALLOWED_ADDRESSES = ["*"]
+    deploy(31337, 31337)
+    grow(chain, 50)
+    batch = rejected(submit(key, request(CHARLIE, block=chain.head() - 3 * WINDOW, fee=10)))
+    assert batch.rejection_code == "fee_too_low"
+    assert "of it for the way to blocks that are old" in batch.rejection_reason
+
+
+def test_what_a_way_waits_for_is_said(old, key):
+    old.rpc("evm_setAutomine", False)
+    submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))
+    work()
+    assert waiting() == ["Waiting for the transaction by which the registry comes to trust earlier blocks."]
