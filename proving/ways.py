@@ -1,9 +1,9 @@
 """How a registry comes to trust a block that its block hash source doesn't vouch for.
 
 From a block whose state root it trusts, a proof of one slot of the history contract (EIP-2935) makes the hash of any of
-the `window` blocks before known: a *hop*. Where there is no history, or few lie between, headers are *walked* by their
-parent hashes. A way
-begins at a block that the registry trusts already, or at one that the block hash source vouches for.
+the `window` blocks before known: a *hop*. Where there is no history, or few blocks lie between, headers are *walked* by
+their parent hashes. A way begins at a block that the registry trusts already, or at one that the block hash source
+vouches for.
 
 Nothing of a plan is kept. Each look plans anew from what the chain has by then, so that a way that was interrupted goes
 on where it was, and what others have sent shortens it.

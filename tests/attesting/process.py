@@ -22,7 +22,7 @@ CONTRACT = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
 READY_SECONDS = 20
 
 
-def chains_file(folder: Path, *urls: str, key: str = ACCOUNTS[0][1], chain: str = "") -> Path:
+def chains_file(folder: Path, *urls: str, key: str = ACCOUNTS[0][1], chain_id: int = 31337, chain: str = "") -> Path:
     """The chains file of an attester for one development chain; `chain` adds lines to its table."""
     folder.mkdir(exist_ok=True)
     (folder / "attester.key").write_text(key)
@@ -32,7 +32,7 @@ def chains_file(folder: Path, *urls: str, key: str = ACCOUNTS[0][1], chain: str 
 key_file = "attester.key"
 
 [[chains]]
-id = 31337
+id = {chain_id}
 name = "Development chain"
 rpc_urls = {json.dumps(urls)}
 {chain}

@@ -13,14 +13,14 @@ HEADER_ACCUMULATED = "0x" + keccak(text="HeaderAccumulated(uint256,bytes32)").he
 ACCOUNT_PROVEN = "0x" + keccak(text="AccountProven(address,uint256,uint8)").hex()
 
 
-def field_on_chain(chain: DevChain, address: str, block: int, field: AccountField) -> int:
+def field_on_chain(chain: DevChain, address: str, block: int, field: AccountField, *, source: int = 31337) -> int:
     """`accountField` as a contract would read it; the selector is the one that clients have compiled in."""
     data = f"0x7177899b{int(address, 16):064x}{block:064x}{int(field):064x}"
-    return int(chain.rpc("eth_call", {"to": registry().address, "data": data}, "latest"), 16)
+    return int(chain.rpc("eth_call", {"to": registry(source).address, "data": data}, "latest"), 16)
 
 
-def registry() -> FactsRegistry:
-    return FactsRegistry.objects.get()
+def registry(source: int = 31337) -> FactsRegistry:
+    return FactsRegistry.objects.get(source_chain_id=source)
 
 
 def events(chain: DevChain, topic: str) -> list[dict[str, Any]]:

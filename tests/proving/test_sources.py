@@ -1,0 +1,313 @@
+"""Blocks of other chains, and the sources of trust in them: attesters, and an OP Stack chain's view of its L1."""
+
+import json
+import logging
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from eth_account import Account
+
+from chains.attestation import Domain, block_hash_message, sign
+from chains.config import Attester
+from chains.devchain import DevChain
+from config.chains import forget_chains
+from proving.deployment import deploy
+from proving.models import FactsRegistry, Transaction
+from queries.models import AccountField, Batch, BatchStatus, Block, Query, Step, StepKind
+from tests.attesting import process
+from tests.contracts.l1_block import L1Block
+from tests.proving.chain_state import balance_at, field_on_chain, registry
+from tests.proving.proxy import Proxy
+from tests.service import ALICE, BOB, CHARLIE, a_key, chains_toml, submit, waiting, work, work_until_done
+
+HERE, THERE = 31337, 31338
+KEYS = [f"0x{number:064x}" for number in (1001, 1002, 1003)]
+
+
+@pytest.fixture
+def key(db):
+    return a_key()
+
+
+@pytest.fixture(scope="module")
+def there() -> Iterator[DevChain]:
+    """Another chain, of 30 blocks in each of which Charlie has got more. All but the newest two are final."""
+    with DevChain(chain_id=THERE) as chain:
+        grow(chain, 30)
+        yield chain
+
+
+@pytest.fixture(scope="module")
+def attesters(there: DevChain, tmp_path_factory) -> Iterator[list[Attester]]:
+    """Three processes that attest blocks of `there`."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(attesting(tmp_path_factory.mktemp("attester"), there, key)) for key in KEYS]
+
+
+@contextmanager
+def attesting(folder: Path, chain: DevChain, key: str) -> Iterator[Attester]:
+    process.chains_file(folder, chain.url, key=key, chain_id=chain.chain_id)
+    with process.running(folder) as attester:
+        yield attester.attester
+
+
+@contextmanager
+def liar(key: str, block_hash: bytes) -> Iterator[Attester]:
+    """An attester that signs the same wrong hash for every block, with its real key."""
+    account = Account.from_key(key)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            domain = Domain(int(asked["destinationChainId"]), asked["verifyingContract"])
+            message = block_hash_message(domain, int(asked["sourceChainId"]), int(asked["blockNumber"]), block_hash)
+            answer = {"blockHash": "0x" + block_hash.hex(), "signature": "0x" + sign(account, message).hex()}
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+        def log_message(self, *_):
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        yield Attester(address=account.address, url=f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+
+
+def nobody(key: str) -> Attester:
+    """An attester that is down."""
+    return Attester(address=Account.from_key(key).address, url="http://127.0.0.1:9")
+
+
+def grow(chain: DevChain, blocks: int) -> None:
+    chain.rpc("anvil_setBlockTimestampInterval", 1)
+    for _ in range(blocks):
+        chain.rpc("eth_sendTransaction", {"from": BOB, "to": CHARLIE, "value": "0x1"})
+
+
+def connect(
+    settings, folder: Path, here: DevChain, url: str, *, attesters: Sequence[Attester] = (), threshold: int = 2
+) -> None:
+    """The service on `here`, with both chains as sources, deployed."""
+    path = chains_toml(folder, here.url)
+    source = "attested" if attesters else "op-stack"
+    text = f"""
+[[chains]]
+id = {THERE}
+name = "The other chain"
+rpc_urls = ["{url}"]
+test_network = true
+block_seconds = 1
+
+[[connections]]
+source = {THERE}
+destination = {HERE}
+block_hash_source = "{source}"
+window = 20
+{f"threshold = {threshold}" if attesters else ""}
+"""
+    for attester in attesters:
+        text += f'[[connections.attesters]]\naddress = "{attester.address}"\nurl = "{attester.url}"\n'
+    path.write_text(path.read_text() + text)
+    settings.CHAINS_FILE = path
+    forget_chains()
+    deploy(HERE, HERE)
+    deploy(HERE, THERE)
+
+
+def asking(*, there: Sequence[int] = (), here: Sequence[int] = (), address: str = CHARLIE) -> dict[str, object]:
+    entry = {"props": ["BALANCE"], "slots": []}
+    data = {
+        str(chain): {f"block:{block}": {"accounts": {address: entry}} for block in blocks}
+        for chain, blocks in ((THERE, there), (HERE, here))
+        if blocks
+    }
+    return {"destinationChainId": str(HERE), "fee": "0", "data": data}
+
+
+def balance_proven(here: DevChain, block: int, *, source: int = THERE) -> int:
+    return field_on_chain(here, CHARLIE, block, AccountField.BALANCE, source=source)
+
+
+def extending() -> list[Transaction]:
+    return list(Transaction.objects.exclude(extends=None).order_by("pk"))
+
+
+# --- Attesters --------------------------------------------------------------------------------------------------------
+
+
+def test_a_balance_of_another_chain_is_proven(chain, there, attesters, settings, tmp_path, key):
+    connect(settings, tmp_path, chain, there.url, attesters=attesters)
+    block = there.head() - 10
+    assert work_until_done(submit(key, asking(there=[block])), chain).status == BatchStatus.DONE
+    assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
+
+
+def test_two_of_three_attesters_are_enough(chain, there, attesters, settings, tmp_path, key):
+    connect(settings, tmp_path, chain, there.url, attesters=[*attesters[:2], nobody(KEYS[2])])
+    block = there.head() - 10
+    batch = submit(key, asking(there=[block], here=[chain.head()]))
+    assert work_until_done(batch, chain).status == BatchStatus.DONE
+    assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
+    assert balance_proven(chain, batch.queries.last().block.number, source=HERE) != 0
+
+
+def test_one_of_three_is_not_enough_and_the_page_knows_who_is_missing(chain, there, attesters, settings, tmp_path, key):
+    connect(settings, tmp_path, chain, there.url, attesters=[attesters[0], *map(nobody, KEYS[1:])])
+    batch = submit(key, asking(there=[there.head() - 10]))
+    for _ in range(4):
+        work()
+    batch.refresh_from_db()
+    assert batch.status == BatchStatus.IN_PROGRESS
+    assert {query.step for query in batch.queries.all()} == {StepKind.BLOCKHASH_AVAILABLE}
+    (sentence,) = waiting()
+    assert sentence.startswith("Waiting for attesters to vouch for block")
+    assert "1 of 2 that are needed do. 127.0.0.1:9 can't be reached." in sentence
+    assert Transaction.objects.exclude(to="").count() == 0
+
+
+def test_a_wrong_hash_below_the_threshold_has_no_effect_and_is_told(
+    chain, there, attesters, settings, tmp_path, key, caplog
+):
+    with liar(KEYS[2], b"\x13" * 32) as lying:
+        connect(settings, tmp_path, chain, there.url, attesters=[*attesters[:2], lying])
+        block = there.head() - 10
+        with caplog.at_level(logging.ERROR):
+            assert work_until_done(submit(key, asking(there=[block])), chain).status == BatchStatus.DONE
+    assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
+    notice = registry(THERE).notice
+    assert f"{lying.address} signed 0x{'13' * 32}" in notice
+    assert notice in caplog.text
+
+
+def test_a_wrong_hash_keeps_the_right_one_from_nobody_but_is_never_sent(
+    chain, there, attesters, settings, tmp_path, key
+):
+    with liar(KEYS[1], b"\x13" * 32) as one, liar(KEYS[2], b"\x13" * 32) as two:
+        connect(settings, tmp_path, chain, there.url, attesters=[attesters[0], one, two])
+        batch = submit(key, asking(there=[there.head() - 10]))
+        for _ in range(4):
+            work()
+    batch.refresh_from_db()
+    # Two of three agree, on a block that our nodes do not know: nothing of it is sent.
+    assert batch.status == BatchStatus.IN_PROGRESS
+    assert Transaction.objects.exclude(to="").count() == 0
+
+
+def test_a_block_that_is_not_final_is_waited_for_and_a_reorg_before_is_harmless(
+    chain, settings, tmp_path, tmp_path_factory, key
+):
+    with DevChain(chain_id=THERE, slots_in_an_epoch=4) as there:
+        grow(there, 20)
+        with ExitStack() as stack:
+            folders = [tmp_path_factory.mktemp("attester") for _ in KEYS]
+            pairs = zip(folders, KEYS, strict=True)
+            attesters = [stack.enter_context(attesting(folder, there, one)) for folder, one in pairs]
+            connect(settings, tmp_path, chain, there.url, attesters=attesters)
+            block = there.head()
+            batch = submit(key, asking(there=[block]))
+            work()
+            work()
+            assert "is not final yet" in waiting()[0]
+            before = Block.objects.get(source_chain_id=THERE).hash
+            there.rpc("anvil_rollback", 1)
+            there.rpc("eth_sendTransaction", {"from": ALICE, "to": CHARLIE, "value": "0x77"})
+            there.mine(12)
+            assert work_until_done(batch, chain).status == BatchStatus.DONE
+            assert Block.objects.get(source_chain_id=THERE, number=block).hash != before
+            assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
+            step = Step.objects.get(query__batch=batch, kind=StepKind.INITIAL_STATE)
+            assert "reorganised" in step.went_back_because
+
+
+def test_one_attestation_serves_many_blocks_and_later_ones_need_none(chain, there, attesters, settings, tmp_path, key):
+    connect(settings, tmp_path, chain, there.url, attesters=attesters)
+    highest = there.head() - 5
+    blocks = [highest, highest - 3, highest - 7]
+    batch = submit(key, asking(there=blocks))
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    for block in blocks:
+        assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
+    (tx,) = extending()
+    assert tx.succeeded
+    # Nobody is asked any more for what can be proven from there.
+    connect(settings, tmp_path, chain, there.url, attesters=[nobody(key) for key in KEYS])
+    earlier = highest - 12
+    assert work_until_done(submit(key, asking(there=[earlier])), chain, rounds=20).status == BatchStatus.DONE
+    assert balance_proven(chain, earlier) == balance_at(there, CHARLIE, earlier)
+
+
+def test_a_slow_source_holds_up_no_other(chain, there, attesters, settings, tmp_path, key):
+    with Proxy(there.url) as proxy:
+        connect(settings, tmp_path, chain, proxy.url, attesters=attesters)
+        proxy.down()
+        here_block, there_block = chain.head(), there.head() - 10
+        batch = submit(key, asking(there=[there_block], here=[here_block]))
+        for _ in range(8):
+            work()
+            chain.mine()
+        batch.refresh_from_db()
+        done = batch.queries.filter(step=None)
+        assert [query.source_chain_id for query in done] == [HERE]
+        assert batch.status == BatchStatus.IN_PROGRESS
+        assert "No node of The other chain (31338) can be used" in " ".join(map(str, batch.waits()))
+        proxy.up()
+        forget_chains()
+        assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    assert balance_proven(chain, there_block) == balance_at(there, CHARLIE, there_block)
+
+
+def test_a_source_that_goes_down_later_holds_up_no_other(chain, there, attesters, settings, tmp_path, key):
+    with Proxy(there.url) as proxy:
+        connect(settings, tmp_path, chain, proxy.url, attesters=attesters)
+        chain.rpc("evm_setAutomine", False)
+        batch = submit(key, asking(there=[there.head() - 10], here=[chain.head()]))
+        work()
+        proxy.down()
+        chain.rpc("evm_setAutomine", True)
+        for _ in range(8):
+            work()
+            chain.mine()
+        assert Query.objects.filter(batch=batch, source_chain_id=HERE, step=None).exists()
+        proxy.up()
+        forget_chains()
+        assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+
+
+# --- OP Stack ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_op_stack_chain_proves_blocks_of_its_l1(chain, there, settings, tmp_path, key):
+    l1 = L1Block(chain)
+    block = there.head() - 10
+    connect(settings, tmp_path, chain, there.url)
+    batch = submit(key, asking(there=[block]))
+    origin = there.head() - 12
+    l1.tell(origin, bytes.fromhex(there.rpc("eth_getBlockByNumber", hex(origin), False)["hash"][2:]))
+    work()
+    work()
+    assert waiting() == [f"Chain {HERE} knows chain {THERE} up to block {origin} yet; waiting for block {block}."]
+    origin = there.head() - 5
+    l1.tell(origin, bytes.fromhex(there.rpc("eth_getBlockByNumber", hex(origin), False)["hash"][2:]))
+    assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
+
+
+def test_without_the_predeploy_an_op_stack_source_says_so(chain, there, settings, tmp_path, key):
+    connect(settings, tmp_path, chain, there.url)
+    submit(key, asking(there=[there.head() - 5]))
+    work()
+    work()
+    assert waiting() == [f"Chain {HERE} has no L1Block predeploy: is it an OP Stack chain?"]
+
+
+def test_each_connection_has_a_registry_of_its_own(chain, there, attesters, settings, tmp_path, key):
+    connect(settings, tmp_path, chain, there.url, attesters=attesters)
+    addresses = set(FactsRegistry.objects.values_list("address", flat=True))
+    assert len(addresses) == 2
+    assert Batch.objects.count() == 0
