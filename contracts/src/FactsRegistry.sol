@@ -8,8 +8,9 @@ import {InvalidProof, PackedTrie} from "./PackedTrie.sol";
 
 /// @title Proven facts about the blocks of one source chain, readable on the destination chain this is deployed on.
 /// @notice Anyone may submit a proof; nobody can write a fact without one. There is no owner, upgrade or pause: all
-/// trust is in the block hash source, which can't be exchanged.
-/// @dev Proofs come as packed calldata, which FORMAT.md specifies, to `fallback`: calldata is what proving costs.
+/// trust is in the block hash source, which can't be exchanged, and in the source chain's own history (EIP-2935).
+/// @dev The source chain must have the contract of EIP-2935 at that address, written by its protocol only, or nothing.
+/// Proofs come as packed calldata, which FORMAT.md specifies, to `fallback`: calldata is what proving costs.
 contract FactsRegistry is Facts {
     bytes32 private constant EMPTY_CODE_HASH = 0xc5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470;
 
@@ -45,7 +46,7 @@ contract FactsRegistry is Facts {
 
     uint256 private constant KEY_NIBBLES = 64;
 
-    // Of EIP-2935. Its storage holds hashes of the blocks before, and nothing else: only the protocol writes there.
+    // Of EIP-2935. Its storage holds hashes of the blocks before, and nothing else.
     address private constant HISTORY = 0x0000F90827F1C53a10cb7A02335B175320002935;
 
     /// @notice The chain whose accounts are proven here, by its EIP-155 chain id.
@@ -54,7 +55,8 @@ contract FactsRegistry is Facts {
     /// @notice Who vouches for the block hashes of the source chain.
     IBlockHashSource public immutable blockHashSource;
 
-    /// @notice The block hash source doesn't vouch for this block; or no header was sent, and none is accumulated.
+    /// @notice Neither does the block hash source vouch for this block, nor is the header's hash proven; or no header was
+    /// sent, and none is accumulated.
     error UnknownBlock(uint256 blockNumber);
 
     /// @notice The header isn't that of the block: its hash, or its state root, is another one.
@@ -88,7 +90,7 @@ contract FactsRegistry is Facts {
             (blockNumber, parentHash, root,, cursor) = _readHeader(0);
             _checkHash(blockNumber, PackedHeader.hash(0, cursor));
             uint256 op = PackedTrie.read(cursor, 1);
-            // In most proofs an account follows: one comparison tells it from all of the kind.
+            // Mostly an account follows: one comparison each tells it from 0x38 to 0x3f, and from 0x30 to 0x37 below.
             if (op >> 3 == PARENT >> 3) {
                 while (op == PARENT) {
                     start = cursor + 1;
@@ -119,8 +121,8 @@ contract FactsRegistry is Facts {
 
     /// @notice Stores which block of the source chain was the latest at a time, and accumulates its header.
     /// @param header RLP of the header of the latest block whose timestamp isn't after `timestamp`.
-    /// @param next RLP of the header after it. It is this one that the block hash source must vouch for: its hash binds
-    /// the other's, as parent hash, and not the reverse.
+    /// @param next RLP of the header after it. It is this one whose hash must be trusted: it binds the other's, as parent
+    /// hash, and not the reverse.
     /// @param timestamp In seconds since 1970.
     function proveTimestamp(bytes calldata header, bytes calldata next, uint256 timestamp) external {
         (uint256 nextNumber, uint256 nextTime, bytes32 parentHash,) = _readWhole(next);

@@ -14,6 +14,9 @@ library PackedHeader {
 
     uint256 private constant NOWHERE = 1 << 128;
 
+    uint256 private constant HASH_PREFIX = 0xa0 << 248;
+    uint256 private constant ADDRESS_PREFIX = 0x94 << 248;
+
     /// @dev Where the first field begins and where the list ends: 0xf9 and two bytes of length. The bloom alone takes more
     /// than one byte can tell.
     function open(uint256 start) internal pure returns (uint256 cursor, uint256 end) {
@@ -39,14 +42,14 @@ library PackedHeader {
         assembly ("memory-safe") {
             parentHash := calldataload(add(cursor, 1))
             root := calldataload(add(cursor, 88))
-            // Prefixes: of 32 bytes, of 20, and of the bloom's 256.
-            let wrong := xor(byte(0, calldataload(cursor)), 0xa0)
-            wrong := or(wrong, xor(byte(0, calldataload(add(cursor, 33))), 0xa0))
-            wrong := or(wrong, xor(byte(0, calldataload(add(cursor, 66))), 0x94))
-            wrong := or(wrong, xor(byte(0, calldataload(add(cursor, 87))), 0xa0))
-            wrong := or(wrong, xor(byte(0, calldataload(add(cursor, 120))), 0xa0))
-            wrong := or(wrong, xor(byte(0, calldataload(add(cursor, 153))), 0xa0))
-            wrong := or(wrong, xor(shr(232, calldataload(add(cursor, 186))), 0xb90100))
+            // Prefixes: of 32 bytes and of 20, in the first byte of a word each, and of the bloom's 256.
+            let wrong := xor(calldataload(cursor), HASH_PREFIX)
+            wrong := or(wrong, xor(calldataload(add(cursor, 33)), HASH_PREFIX))
+            wrong := or(wrong, xor(calldataload(add(cursor, 66)), ADDRESS_PREFIX))
+            wrong := or(wrong, xor(calldataload(add(cursor, 87)), HASH_PREFIX))
+            wrong := or(wrong, xor(calldataload(add(cursor, 120)), HASH_PREFIX))
+            wrong := or(wrong, xor(calldataload(add(cursor, 153)), HASH_PREFIX))
+            wrong := or(byte(0, wrong), xor(shr(232, calldataload(add(cursor, 186))), 0xb90100))
 
             // The difficulty only has to be passed: a prefix, and up to 32 bytes.
             next := add(cursor, 446)
