@@ -25,7 +25,7 @@ from tests.contracts import tries
 from tests.contracts.deployed import SENDER, Deployed
 from tests.fixtures_folder import FOLDER, unhex
 
-HISTORY = "0x0000F90827F1C53a10cb7A02335B175320002935"
+HISTORY = "0x" + packed.HISTORY_ADDRESS.hex()
 WINDOW = 8191
 _GAS = hex(16_777_216)
 # The generated cases' block, and the seed of all that is random in them.
