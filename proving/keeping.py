@@ -121,10 +121,11 @@ def _way_to(link: Link, target: int) -> Way | Preparation:
         raise InvalidReply(f"A node of chain {link.connection.source} doesn't have block {target}, below its own head.")
     if registries.vouches(link.destination, link.registry, [(target, header.hash)])[0]:
         return _accumulate(link, Way(Plan(target, target), ()), header)
-    way = ways.go(link, ways.survey(link, target))
-    if isinstance(way, Way) and not way.plan.hops and not way.plan.walk:
-        return _accumulate(link, way, header)
-    return way
+    plan = ways.begin(link, ways.survey(link, target))
+    if isinstance(plan, Preparation):
+        return plan
+    way = ways.go(link, plan)
+    return way if plan.hops or plan.walk else _accumulate(link, way, header)
 
 
 def _accumulate(link: Link, way: Way, header: Header) -> Way:

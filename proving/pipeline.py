@@ -106,6 +106,7 @@ class _Work:
     link: Link
     destination: Chain
     heads: Heads  # of the destination
+    plan: ways.Plan | None = None  # of the way to the block's hash, if it needs one
 
     @classmethod
     def on(cls, lease: Lease[Block]) -> "_Work":
@@ -289,17 +290,26 @@ class _Work:
         return registries.vouches(self.rpc, self.registry, [(header.number, header.hash)])[0]
 
     def plan_way(self, target: Header, asking: QuerySet[Query]) -> ways.Plan:
-        """Raises `_Wait` where it can't begin now; rejects who asks where it is too long."""
+        """A way that can begin. Raises `_Wait` where none can now; rejects who asks where it is too long."""
+        if self.plan is not None and self.plan.target == target.number:
+            return self.plan
         try:
             plan = ways.survey(self.link, target.number, others=self.others_waiting())
+            begun = ways.begin(self.link, plan)
         except NotYet as not_yet:
             pause = max(poll_seconds(self.destination), poll_seconds(self.source.chain))
             raise _Wait(str(not_yet), pause) from None
         except ways.TooFar as too_far:
             self.reject(asking, "block_too_old", str(too_far))
             raise _Wait(str(too_far), 0) from None
+        if isinstance(begun, Preparation):
+            to, data = in_sequence(self.registry.sequence, begun.calls)
+            ids = list(asking.values_list("pk", flat=True)[:_QUERIES_PER_LOOK])
+            self.submit([Intent(to, data, ids, extends=self.registry.row_id)])
+            raise _Wait("Waiting for the transaction that records the block's hash.", poll_seconds(self.destination))
         self.note_way(left=plan.length, unit=plan.unit)
-        return plan
+        self.plan = begun
+        return begun
 
     def others_waiting(self) -> list[int]:
         """Blocks of this connection whose hashes are wanted too."""
@@ -329,19 +339,12 @@ class _Work:
         poll = poll_seconds(self.destination)
         if ways.extending(self.link).exists():
             raise _Wait("Waiting for the transaction by which the registry comes to trust earlier blocks.", poll)
-        others = self.others_waiting()
         plan = self.plan_way(target, self.open().filter(pk__in=asking))
-        try:
-            way = ways.go(self.link, plan, others=others)
-        except NotYet as not_yet:
-            raise _Wait(str(not_yet), poll) from None
-        if isinstance(way, Preparation):
-            riding = []
-        else:
-            ways.remember(self.link, way)
-            riding = self.queries_at(way.riders)
+        way = ways.go(self.link, plan, others=self.others_waiting())
+        ways.remember(self.link, way)
         to, data = in_sequence(self.registry.sequence, way.calls)
-        self.submit([Intent(to, data, {*asking, *riding}, extends=self.registry.row_id)])
+        queries = {*asking, *self.queries_at(way.riders)}
+        self.submit([Intent(to, data, queries, extends=self.registry.row_id)])
         raise _Wait("Waiting for the transaction by which the registry comes to trust earlier blocks.", poll)
 
     def queries_at(self, numbers: Collection[int]) -> list[int]:

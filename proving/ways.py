@@ -231,18 +231,20 @@ def _oldest_in_history(link: Link, at: int, missing: int) -> int:
 # --- Going ------------------------------------------------------------------------------------------------------------
 
 
-def go(link: Link, plan: Plan, *, others: Collection[int] = ()) -> Way | Preparation:
-    """The next transaction of the way: as much of it as fits. `others` ride along where a hop passes them.
+def begin(link: Link, plan: Plan) -> Plan | Preparation:
+    """The plan with all that its block hash source needs to begin; or what must be sent before. Raises as `survey`."""
+    if plan.start is None:
+        return plan
+    start = sources.of(link.connection).begin(link, plan.start.number)
+    return start if isinstance(start, Preparation) else replace(plan, start=start)
 
-    Raises as `survey`.
+
+def go(link: Link, plan: Plan, *, others: Collection[int] = ()) -> Way:
+    """The next transaction of a way that can begin: as much of it as fits. `others` ride along where a hop passes them.
+
+    Raises `NodeUnavailable`, `RpcRefused`.
     """
-    start = plan.start
-    if start is not None:
-        begun = sources.of(link.connection).begin(link, start.number)
-        if isinstance(begun, Preparation):
-            return begun
-        start = begun
-    calls: Sequence[Call] = start.calls if start else ()
+    calls: Sequence[Call] = plan.start.calls if plan.start else ()
     if plan.hops:
         way = _hop(link, plan, others)
     elif plan.walk:
