@@ -19,7 +19,8 @@ from eth_account.messages import SignableMessage, encode_typed_data
 from eth_account.signers.local import LocalAccount
 from eth_keys.exceptions import BadSignature
 
-from chains.config import Attester
+from chains.addresses import checksummed
+from chains.config import MAX_ATTESTERS, Attester
 from chains.encoding import read_data, read_object
 
 SIGNATURE_BYTES = 65
@@ -89,6 +90,30 @@ def attester_set_message(domain: Domain, attesters: Sequence[str], threshold: in
         "AttesterSet",
         [("address[]", "attesters", list(attesters)), ("uint256", "threshold", threshold), ("uint256", "nonce", nonce)],
     )
+
+
+def ordered_attesters(addresses: Sequence[str], threshold: int) -> list[str]:
+    """EIP-55 addresses of a set that the contract takes, in its order. Raises `ValueError`: a sentence."""
+    ordered = sorted({_address(written) for written in addresses}, key=lambda address: int(address, 16))
+    if len(ordered) < len(addresses):
+        raise ValueError("An attester is there twice.")
+    if not ordered or int(ordered[0], 16) == 0:
+        raise ValueError("The zero address can't be an attester: nobody has its key.")
+    if len(ordered) > MAX_ATTESTERS:
+        raise ValueError(f"There are {len(ordered)} attesters; a contract takes {MAX_ATTESTERS} at most.")
+    if not 1 <= threshold <= len(ordered):
+        raise ValueError(f"The threshold must be from 1 to {len(ordered)}, the number of attesters.")
+    return ordered
+
+
+def _address(written: str) -> str:
+    address = checksummed(written)
+    if address is None:
+        raise ValueError(
+            f"{written} is no address: write 0x and 40 hexadecimal digits, with the right EIP-55 checksum if they are "
+            "in mixed case."
+        )
+    return address
 
 
 def sign(account: LocalAccount, message: SignableMessage) -> bytes:

@@ -9,9 +9,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from django.core.management import CommandError, call_command
 from eth_account import Account
 
-from chains.attestation import Domain, Question, sign
+from chains.attestation import Domain, Question, attester_set_message, ordered_attesters, sign
 from chains.config import Attester
 from chains.devchain import DevChain
 from config.chains import forget_chains
@@ -315,3 +316,53 @@ def test_each_connection_has_a_registry_of_its_own(chain, there, attesters, sett
     addresses = set(FactsRegistry.objects.values_list("address", flat=True))
     assert len(addresses) == 2
     assert Batch.objects.count() == 0
+
+
+# --- Changing attesters -----------------------------------------------------------------------------------------------
+
+
+def change(contract: str, addresses: Sequence[str], *, signed_by: Sequence[str], nonce: int = 0, threshold: int = 1):
+    message = attester_set_message(Domain(HERE, contract), ordered_attesters(addresses, threshold), threshold, nonce)
+    signatures = [f"--signature=0x{sign(Account.from_key(key), message).hex()}" for key in signed_by]
+    call_command("change_attesters", str(HERE), str(THERE), *addresses, f"--threshold={threshold}", *signatures)
+
+
+def test_attesters_hand_over_to_others_who_are_believed_from_then_on(
+    chain, there, attesters, settings, tmp_path, key, capsys
+):
+    connect(settings, tmp_path, chain, there.url, attesters=[*map(nobody, KEYS[:2]), attesters[2]])
+    batch = submit(key, asking(there=[there.head() - 10]))
+    for _ in range(3):
+        work()
+    assert "1 of 2 that are needed do" in waiting()[0]
+    contract = registry(THERE).block_hash_source
+    change(contract, [attesters[2].address], signed_by=KEYS[:2])
+    assert attesters[2].address in capsys.readouterr().out
+    assert work_until_done(batch, chain).status == BatchStatus.DONE
+
+
+@pytest.mark.parametrize(
+    ("changed", "fault"),
+    [
+        ({"signed_by": KEYS[:1]}, "1 attesters have signed, and 2 are needed"),
+        ({"nonce": 1}, "is no attester of .* now: were other attesters, .* another nonce than 0 signed"),
+        ({"threshold": 4}, "The threshold must be from 1 to 3"),
+    ],
+)
+def test_a_change_that_the_contract_would_refuse_is_not_sent(chain, db, there, settings, tmp_path, changed, fault):
+    connect(settings, tmp_path, chain, there.url, attesters=list(map(nobody, KEYS)))
+    contract = registry(THERE).block_hash_source
+    addresses = [Account.from_key(key).address for key in KEYS]
+    with pytest.raises((CommandError, ValueError), match=fault):
+        change(contract, addresses, **({"signed_by": KEYS[:2]} | changed))
+
+
+def test_chains_toml_that_names_too_few_of_the_believed_attesters_is_told(
+    chain, there, attesters, settings, tmp_path, key
+):
+    connect(settings, tmp_path, chain, there.url, attesters=attesters)
+    connect(settings, tmp_path, chain, there.url, attesters=attesters[:1], threshold=1)
+    submit(key, asking(there=[there.head() - 10]))
+    for _ in range(3):
+        work()
+    assert "The contract wants 2 attesters to agree, and chains.toml names 1 of those" in waiting()[0]

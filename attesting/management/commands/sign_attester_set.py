@@ -5,9 +5,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from attesting.attest import own_account
-from chains.addresses import checksummed
-from chains.attestation import Domain, attester_set_message, sign
-from chains.config import MAX_ATTESTERS, ChainsError, SignerError
+from chains.attestation import Domain, attester_set_message, ordered_attesters, sign
+from chains.config import ChainsError, SignerError
 
 
 class Command(BaseCommand):
@@ -24,19 +23,14 @@ class Command(BaseCommand):
     def handle(
         self, *, destination: int, contract: str, nonce: int, threshold: int, attesters: list[str], **_: Any
     ) -> None:
-        # In the one order that the contract takes.
-        ordered = sorted({_address(written) for written in attesters}, key=lambda address: int(address, 16))
-        if len(ordered) < len(attesters):
-            raise CommandError("An attester is there twice.")
-        if int(ordered[0], 16) == 0:
-            raise CommandError("The zero address can't be an attester: nobody has its key.")
-        if len(ordered) > MAX_ATTESTERS:
-            raise CommandError(f"There are {len(ordered)} attesters; a contract takes {MAX_ATTESTERS} at most.")
-        if not 1 <= threshold <= len(ordered):
-            raise CommandError(f"The threshold must be from 1 to {len(ordered)}, the number of attesters.")
+        try:
+            ordered = ordered_attesters(attesters, threshold)
+            (address,) = ordered_attesters([contract], 1)
+        except ValueError as error:
+            raise CommandError(str(error)) from None
         if destination < 1 or nonce < 0:
             raise CommandError("The destination's id must be at least 1, and the nonce at least 0.")
-        domain = Domain(destination, _address(contract))
+        domain = Domain(destination, address)
         try:
             account = own_account()
         except (ChainsError, SignerError) as error:
@@ -48,13 +42,3 @@ class Command(BaseCommand):
         signature = sign(account, attester_set_message(domain, ordered, threshold, nonce))
         self.stdout.write(f"The signature of {account.address}:")
         self.stdout.write(f"0x{signature.hex()}")
-
-
-def _address(written: str) -> str:
-    address = checksummed(written)
-    if address is None:
-        raise CommandError(
-            f"{written} is no address: write 0x and 40 hexadecimal digits, with the right EIP-55 checksum if they are "
-            "in mixed case."
-        )
-    return address

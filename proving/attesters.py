@@ -1,0 +1,91 @@
+"""Changes the attesters of a connection's block hash source, as those of now have signed it."""
+
+import time
+from collections.abc import Sequence
+
+from eth_abi.abi import decode
+
+from chains.attestation import Domain, attester_set_message, ordered_attesters, recover
+from chains.rpc import Reverted
+from config.chains import get_chains
+from proving import links, transactions
+from proving.heads import poll_seconds
+from proving.models import LIVE_STATES, Signer, Transaction
+from proving.registry import call, revert_reason
+from proving.transactions import Intent, SignerBusy
+
+_CONTRACT = "AttestedBlockHashSource"
+
+
+class ChangeRefused(Exception):
+    """Why the attesters can't be changed so; a sentence."""
+
+
+def change(
+    destination: int,
+    source: int,
+    addresses: Sequence[str],
+    threshold: int,
+    signatures: Sequence[bytes],
+    *,
+    seconds: float = 600,
+) -> list[str]:
+    """The attesters from now on, in the contract's order, once the change is confirmed.
+
+    Raises `ChangeRefused`, `CannotSend`, `chains.rpc.ChainError`.
+    """
+    link = links.find(destination, source)
+    if link is None or link.connection.block_hash_source != "attested":
+        raise ChangeRefused(f"Chain {source} is not attested on chain {destination}, or no registry is deployed.")
+    try:
+        ordered = ordered_attesters(addresses, threshold)
+    except ValueError as error:
+        raise ChangeRefused(str(error)) from None
+    contract = link.registry.block_hash_source
+    nonce, members, needed = (
+        link.destination.eth_call(*call(_CONTRACT, contract, function))
+        for function in ("nonce", "attesters", "threshold")
+    )
+    message = attester_set_message(Domain(destination, contract), ordered, threshold, int.from_bytes(nonce))
+    by_signer = {}
+    for signature in signatures:
+        try:
+            by_signer[recover(message, signature).lower()] = signature
+        except ValueError as error:
+            raise ChangeRefused(f"One of the signatures is {error}.") from None
+    strangers = sorted(by_signer.keys() - set(decode(["address[]"], members)[0]))
+    if strangers:
+        raise ChangeRefused(
+            f"{', '.join(strangers)} is no attester of {contract} now: were other attesters, another threshold or "
+            f"another nonce than {int.from_bytes(nonce)} signed?"
+        )
+    if len(by_signer) < int.from_bytes(needed):
+        raise ChangeRefused(f"{len(by_signer)} attesters have signed, and {int.from_bytes(needed)} are needed.")
+    joined = b"".join(by_signer[signer] for signer in sorted(by_signer))
+    _send(destination, Intent(*call(_CONTRACT, contract, "changeAttesters", ordered, threshold, joined)), seconds)
+    return ordered
+
+
+def _send(destination: int, intent: Intent, seconds: float) -> None:
+    """Send it, and wait until it is confirmed, tending the transactions in case no worker runs."""
+    chain = get_chains().chain(destination)
+    deadline = time.monotonic() + seconds
+    sent: Transaction | None = None
+    while time.monotonic() < deadline:
+        try:
+            if sent is None:
+                (sent,) = transactions.submit_all(chain, [intent])
+        except Reverted as reverted:
+            raise ChangeRefused(f"The contract refuses the change: {revert_reason(reverted.data)}.") from None
+        except SignerBusy:
+            pass
+        for signer in Signer.objects.filter(chain_id=destination):
+            transactions.tend(signer.pk)
+        if sent is not None:
+            sent.refresh_from_db()
+            if sent.state not in LIVE_STATES:
+                if not sent.succeeded:
+                    raise ChangeRefused(f"The transaction {transactions.latest_hash(sent)} failed.")
+                return
+        time.sleep(min(0.5, poll_seconds(chain)))
+    raise ChangeRefused(f"The change was not confirmed within {seconds:.0f} s; its transaction is stored and goes on.")
