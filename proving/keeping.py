@@ -1,6 +1,7 @@
 """Accumulates a header in every window of a chain, so that any later block is at most one hop away."""
 
 import logging
+from dataclasses import replace
 from datetime import timedelta
 
 from django.utils import timezone
@@ -24,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 # Rows asked for when the newest that is trusted is looked for: others may be waiting, or were reorganised.
 _NEWEST = 20
+# Windows that are made up for when nothing was kept for a while; beyond, it begins anew.
+_MADE_UP = 8
 
 
 def wake() -> None:
@@ -90,7 +93,11 @@ def _look(row: FactsRegistry) -> tuple[str, float]:
     next_at = 0 if trusted is None else trusted + window - window // 8
     if newest < next_at:
         return "", min(600, max(poll, (next_at - newest) * link.source.chain.block_seconds))
-    way = _way_to(link, newest if trusted is None else min(newest, trusted + window))
+    if trusted is None or newest > trusted + _MADE_UP * window:
+        target = newest
+    else:
+        target = min(newest, trusted + window)
+    way = _way_to(link, target)
     if isinstance(way, Way):
         ways.remember(link, way)
     to, data = in_sequence(link.registry.sequence, way.calls)
@@ -125,9 +132,11 @@ def _way_to(link: Link, target: int) -> Way | Preparation:
     if isinstance(plan, Preparation):
         return plan
     way = ways.go(link, plan)
-    return way if plan.hops or plan.walk else _accumulate(link, way, header)
+    arrives = not plan.length or way.waypoints[-1].number == target
+    return _accumulate(link, way, header) if arrives else way
 
 
 def _accumulate(link: Link, way: Way, header: Header) -> Way:
     data = link.registry.contract.prove(header.encode(), header.state_root)
-    return Way(way.plan, [*way.calls, (link.registry.contract.address, data)], waypoints=[header])
+    calls = [*way.calls, (link.registry.contract.address, data)]
+    return replace(way, calls=calls, waypoints=[*way.waypoints, header])

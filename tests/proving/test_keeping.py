@@ -1,0 +1,105 @@
+"""Headers kept accumulated, so that any later block is one hop away."""
+
+import itertools
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from chains.devchain import DevChain
+from config.chains import forget_chains
+from proving import keeping
+from proving.deployment import deploy
+from proving.models import FactsRegistry, Transaction
+from proving.work import due
+from queries.models import BatchStatus, Block
+from tests.proving.chain_state import HEADER_ACCUMULATED, events
+from tests.service import CHARLIE, a_key, chains_toml, request, submit, work, work_until_done
+
+WINDOW = 16
+
+
+@pytest.fixture
+def kept(chain: DevChain, db, settings, tmp_path) -> DevChain:
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection=f"window = {WINDOW}\nkeep_headers = true")
+    deploy(31337, 31337)
+    return chain
+
+
+def look() -> None:
+    """A worker's heartbeat, and whatever it finds due then."""
+    FactsRegistry.objects.update(due_at=None)
+    keeping.wake()
+    for task in [task for task in due() if task.kind == "registry"]:
+        task()
+    work()
+
+
+def accumulated(chain: DevChain) -> list[int]:
+    return sorted(int(log["topics"][1], 16) for log in events(chain, HEADER_ACCUMULATED))
+
+
+def test_every_window_gets_a_header(kept):
+    for _ in range(60):
+        look()
+        kept.mine()
+    numbers = accumulated(kept)
+    assert len(numbers) >= 3
+    assert all(later - earlier <= WINDOW for earlier, later in itertools.pairwise(numbers))
+    # And not more than are needed.
+    assert all(later - earlier > WINDOW // 2 for earlier, later in itertools.pairwise(numbers))
+
+
+def test_any_later_block_is_then_one_hop_away(kept):
+    for _ in range(60):
+        look()
+        kept.mine()
+    block = accumulated(kept)[0] + 3
+    before = Transaction.objects.exclude(extends=None).count()
+    assert work_until_done(submit(a_key(), request(CHARLIE, block=block)), kept).status == BatchStatus.DONE
+    assert Block.objects.get(number=block).way_length <= 1 or Block.objects.get(number=block).way_unit == "headers"
+    assert Transaction.objects.exclude(extends=None).count() == before + 1
+
+
+def test_windows_that_were_missed_are_made_up_for(kept):
+    look()
+    look()
+    kept.mine(5 * WINDOW)
+    for _ in range(12):
+        look()
+        kept.mine()
+    numbers = accumulated(kept)
+    assert all(later - earlier <= WINDOW for earlier, later in itertools.pairwise(numbers))
+    assert numbers[-1] > kept.head() - 2 * WINDOW
+
+
+def test_it_is_done_once_although_it_is_asked_for_often(kept):
+    for _ in range(10):
+        look()
+    assert len(accumulated(kept)) == 1
+    assert Transaction.objects.exclude(extends=None).count() == 1
+
+
+def test_without_the_setting_nothing_is_kept(chain, service):
+    look()
+    look()
+    assert not events(service, HEADER_ACCUMULATED)
+
+
+def test_the_command_keeps_one_and_says_so(service, capsys):
+    call_command("keep_headers")
+    assert capsys.readouterr().out.endswith("kept.\n")
+    assert len(accumulated(service)) == 1
+    call_command("keep_headers", "31337", "31337")
+    assert len(accumulated(service)) == 1
+
+
+def test_the_command_says_where_no_registry_is(service):
+    with pytest.raises(CommandError, match="No facts registry is deployed there"):
+        call_command("keep_headers", "5")
+
+
+def test_the_command_gives_up_with_what_it_waits_for(service, settings):
+    service.rpc("anvil_setBalance", "0x90F79bf6EB2c4f870365E785982E1f101E93b906", "0x0")
+    forget_chains()
+    with pytest.raises(CommandError, match="Its operator must fund it"):
+        call_command("keep_headers", "--timeout=0")
