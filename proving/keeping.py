@@ -93,9 +93,8 @@ def _look(row: FactsRegistry) -> tuple[str, float]:
     next_at = 0 if trusted is None else trusted + window - window // 8
     if newest < next_at:
         return "", min(600, max(poll, (next_at - newest) * link.source.chain.block_seconds))
-    if trusted is None or newest > trusted + _MADE_UP * window:
-        target = newest
-    else:
+    target = newest
+    if trusted is not None and newest <= trusted + _MADE_UP * window:
         target = min(newest, trusted + window)
     way = _way_to(link, target)
     if isinstance(way, Way):

@@ -14,7 +14,7 @@ from proving.models import FactsRegistry, Signer, Transaction
 from queries.leases import Lease
 from queries.models import BatchStatus, Step, StepKind
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, signer_nonce
-from tests.service import ALICE, BOB, a_key, expire_leases, request, submit, work, work_until_done
+from tests.service import ALICE, BOB, a_key, chains_toml, expire_leases, request, submit, work, work_until_done
 
 
 class Killed(BaseException):
@@ -101,6 +101,30 @@ def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killer, aft
     assert len(events(service, ACCOUNT_PROVEN)) == 2 * batches
     nonces = Transaction.objects.order_by("nonce").values_list("nonce", flat=True)
     assert list(nonces) == list(range(len(nonces)))
+
+
+def test_a_way_is_gone_once_wherever_the_worker_is_killed(chain, db, settings, tmp_path, killer):
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 10")
+    deploy(31337, 31337)
+    key = a_key()
+    for exchange in itertools.count(1):
+        chain.mine(40)
+        work()
+        nonce = signer_nonce(chain)
+        batch = submit(key, request(ALICE, block=chain.head() - 25))
+        # By turns before the node acts, and after it acted.
+        killer.arm(exchange, after=exchange % 2 == 0)
+        killed = until_killed_or_done(batch)
+        killer.disarm()
+        assert work_until_done(batch).status == BatchStatus.DONE
+        work()
+        # One transaction of two hops, and one with the header and the account.
+        assert signer_nonce(chain) == signer_nonce(chain, "pending") == nonce + 2, f"killed at exchange {exchange}"
+        if not killed:
+            break
+    assert exchange > 20
+    headers = [log["topics"][1] for log in events(chain, HEADER_ACCUMULATED)]
+    assert len(headers) == len(set(headers))
 
 
 def test_it_may_be_killed_again_and_again(service, killer):

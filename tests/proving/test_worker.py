@@ -44,17 +44,17 @@ def service(chain: DevChain, settings, tmp_path, transactional_db) -> DevChain:
 
 
 @pytest.fixture
-def start_worker(service, settings, tmp_path) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+def start_worker(settings, tmp_path, transactional_db) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
-    env = {
-        **os.environ,
-        "STATE_DIR": str(tmp_path),
-        "SQLITE_FILE": str(connection.settings_dict["NAME"]),
-        "CHAINS_FILE": str(settings.CHAINS_FILE),
-        "LEASE_SECONDS": "2",
-    }
 
     def start() -> subprocess.Popen[bytes]:
+        env = {
+            **os.environ,
+            "STATE_DIR": str(tmp_path),
+            "SQLITE_FILE": str(connection.settings_dict["NAME"]),
+            "CHAINS_FILE": str(settings.CHAINS_FILE),
+            "LEASE_SECONDS": "2",
+        }
         log = (tmp_path / f"worker{len(started)}.log").open("wb")
         command = [sys.executable, "manage.py", "runworker"]
         started.append(subprocess.Popen(command, cwd=PROJECT, env=env, stdout=log, stderr=log))
@@ -121,6 +121,44 @@ def test_killed_again_and_again_it_ends_done_once(service, start_worker, tmp_pat
     assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1
     assert len(events(service, HEADER_ACCUMULATED)) == 1
     assert len(events(service, ACCOUNT_PROVEN)) == 2
+
+
+@pytest.fixture
+def without_history(settings, tmp_path, transactional_db) -> Iterator[DevChain]:
+    """A chain from before EIP-2935, of 700 blocks."""
+    with DevChain(block_seconds=0.5, hardfork="cancun") as chain:
+        chain.mine(5)
+        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+        deploy(31337, 31337)
+        chain.mine(700)
+        yield chain
+
+
+def headers_in(walk: bytes) -> list[bytes]:
+    """The headers of a walk's calldata, each with its operation after it (contracts/FORMAT.md)."""
+    headers = []
+    while walk:
+        size = 3 + int.from_bytes(walk[1:3])
+        headers.append(walk[:size])
+        walk = walk[size + 1 :]
+    return headers
+
+
+def test_a_walk_killed_again_and_again_goes_on_and_pays_for_no_header_twice(without_history, start_worker, tmp_path):
+    batch = submit(a_key(), request(ALICE, block=without_history.head() - 680))
+    lives = 0
+    while not is_done(batch):
+        process = start_worker()
+        time.sleep(1.5 + 0.25 * lives)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        lives += 1
+        assert lives < 40, log_of(tmp_path)
+    walks = [bytes(tx.data) for tx in Transaction.objects.exclude(extends=None)]
+    walked = [header for walk in walks for header in headers_in(walk)]
+    assert len(walks) >= 2
+    assert len(walked) == len(set(walked)) >= 680 - 256
+    assert lives > 1
 
 
 def test_two_workers_do_everything_once(service, start_worker):
