@@ -14,12 +14,21 @@ from itertools import accumulate
 from django.db.models import Count, Exists, OuterRef, QuerySet
 from django.utils import timezone
 
-from explorer import query_cards, rejections
+from explorer import query_cards, rejections, trust
 from explorer.chain_names import ChainName, chain_name
 from explorer.query_cards import HEADER_STEPS, STEP_MEANINGS, QueryRow, ShownQuery
 from explorer.rejections import Advice
+from explorer.trust import TrustedSource
 from proving import worker
-from proving.models import LIVE_STATES, WATCHED_STATES, ChainHead, Signer, Transaction, TransactionState
+from proving.models import (
+    LIVE_STATES,
+    WATCHED_STATES,
+    ChainHead,
+    FactsRegistry,
+    Signer,
+    Transaction,
+    TransactionState,
+)
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Query, StepKind, Wait
 
 # A batch of so many queries shows all of them whole; a larger one a list of lines.
@@ -53,6 +62,16 @@ class StepCount:
 
 
 @dataclass(frozen=True)
+class ShownWait:
+    """As `queries.models.Wait`, with the chains that it is about."""
+
+    sentence: str
+    failing_since: datetime | None
+    next_try_at: datetime | None
+    sources: tuple[ChainName, ...]  # only where the batch has several, else the reader knows
+
+
+@dataclass(frozen=True)
 class BatchPage:
     id: str
     status: str
@@ -72,9 +91,10 @@ class BatchPage:
     rejection_reason: str
     rejection_retryable: bool
     advice: Advice | None  # when rejected
-    waits: tuple[Wait, ...]
+    waits: tuple[ShownWait, ...]
     no_worker: bool
-    notices: tuple[str, ...]  # of the destination's signers
+    notices: tuple[str, ...]  # of the destination's signers and of the facts registries
+    sources: tuple[TrustedSource, ...]
     step_counts: tuple[StepCount, ...]
     total: int
     account: str  # the one that was looked for (EIP-55); empty: all queries are shown
@@ -153,6 +173,8 @@ def read(
         return None
     at_step = dict(batch.queries.order_by().values_list("step").annotate(count=Count("pk")))
     headers_at_step = dict(batch.queries.filter(address="").order_by().values_list("step").annotate(count=Count("pk")))
+    source_chains = sorted(batch.queries.order_by().values_list("source_chain_id", flat=True).distinct())
+    registries = trust.registries(batch.destination_chain_id, source_chains)
     total = sum(at_step.values())
     if only is not None and not 1 <= only <= total:
         return None
@@ -178,6 +200,8 @@ def read(
     first_slot = None if always_whole else first_of_page(slots, len(shown_queries[0].slots)) if only is not None else 1
     destination = chain_name(batch.destination_chain_id)
     is_open = batch.status in OPEN_STATUSES
+    waits = _waits(batch, destination, at_step) if is_open else ()
+    cards = query_cards.cards(batch, shown_queries, destination, registries, first_slot=first_slot) if whole else ()
     poll_seconds = _poll_seconds(batch)
     rejected = batch.status == BatchStatus.REJECTED
     return BatchPage(
@@ -199,10 +223,11 @@ def read(
         rejection_reason=batch.rejection_reason,
         rejection_retryable=batch.rejection_retryable,
         advice=rejections.advice(batch.rejection_code) if rejected else None,
-        waits=tuple(_waits(batch, destination, at_step)) if is_open else (),
+        waits=tuple(_shown_waits(waits, several=len(source_chains) > 1)),
         # A page that can't change any more would show these for ever.
         no_worker=poll_seconds is not None and not worker.is_running(),
-        notices=_notices(destination.id) if poll_seconds is not None else (),
+        notices=_notices(destination.id, registries) if poll_seconds is not None else (),
+        sources=tuple(trust.trusted_sources(destination.id, source_chains, registries)),
         step_counts=tuple(_step_counts(at_step, headers_at_step)),
         total=total,
         account=account,
@@ -212,7 +237,7 @@ def read(
         previous=previous,
         following=following,
         only=only,
-        queries=tuple(query_cards.cards(batch, shown_queries, destination, first_slot=first_slot)) if whole else (),
+        queries=tuple(cards),
         rows=() if whole else tuple(query_cards.rows(shown_queries)),
         poll_seconds=poll_seconds,
     )
@@ -272,6 +297,13 @@ def _waits(batch: Batch, destination: ChainName, at_step: Mapping[str | None, in
     return said or [Wait(_next(batch, destination, at_step))]
 
 
+def _shown_waits(waits: Iterable[Wait], *, several: bool) -> Iterable[ShownWait]:
+    """`several`: the batch has more than one source chain."""
+    for wait in waits:
+        about = [chain_name(chain_id) for chain_id in wait.source_chain_ids] if several else []
+        yield ShownWait(wait.sentence, wait.failing_since, wait.next_try_at, tuple(about))
+
+
 def _next(batch: Batch, destination: ChainName, at_step: Mapping[str | None, int]) -> str:
     where = f"{destination.name} ({destination.id})"
     if at_step.get(StepKind.INITIAL_STATE):
@@ -292,9 +324,10 @@ def _so_many(transactions: int) -> str:
     return "the transaction" if transactions == 1 else f"{transactions} transactions"
 
 
-def _notices(chain_id: int) -> tuple[str, ...]:
+def _notices(chain_id: int, registries: Iterable[FactsRegistry]) -> tuple[str, ...]:
     signers = Signer.objects.filter(chain_id=chain_id).exclude(notice="")
-    return tuple(signers.order_by("pk").values_list("notice", flat=True))
+    of_signers = signers.order_by("pk").values_list("notice", flat=True)
+    return (*of_signers, *(row.notice for row in registries if row.notice))
 
 
 def _step_counts(at_step: Mapping[str | None, int], headers_at_step: Mapping[str | None, int]) -> Iterable[StepCount]:

@@ -1,4 +1,4 @@
-"""Whether this service is able to work, for whatever watches it. Costs two small statements; no chain is asked."""
+"""Whether this service is able to work, for whatever watches it. Costs three small statements; no chain is asked."""
 
 import logging
 import tomllib
@@ -10,7 +10,9 @@ from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from config.chains import get_chains
 from proving import worker
+from proving.models import FactsRegistry
 
 logger = logging.getLogger(__name__)
 
@@ -21,12 +23,15 @@ def healthz(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 (Django's sig
     """200 when the database answers and a worker runs, else 503 with what is wrong in `problems`, in sentences.
 
     `{"status": "ok" | "degraded", "database": "ok" | "unavailable", "worker": {"running", "lastBeat"}, "version",
-    "problems"}`. `lastBeat` is an ISO 8601 time in UTC, or null when no worker was ever heard of.
+    "problems", "notices"}`. `lastBeat` is an ISO 8601 time in UTC, or null when no worker was ever heard of. `notices`
+    are sentences about what the service works in spite of, but its operator must look into.
     """
     problems = []
+    notices: list[str] = []
     database, running, last_beat = "ok", False, None
     try:
         running, last_beat = worker.is_running(), worker.last_beat()
+        notices = _notices()
     except DatabaseError:
         logger.exception("the database does not answer a health check")
         database = "unavailable"
@@ -40,8 +45,16 @@ def healthz(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 (Django's sig
         "worker": {"running": running, "lastBeat": last_beat.isoformat() if last_beat else None},
         "version": _version(),
         "problems": problems,
+        "notices": notices,
     }
     return JsonResponse(state, status=503 if problems else 200)
+
+
+def _notices() -> list[str]:
+    """Of the registries of configured connections: of another one nothing takes a notice back."""
+    rows = FactsRegistry.objects.exclude(notice="").order_by("pk")
+    found = rows.values_list("source_chain_id", "destination_chain_id", "notice")
+    return [notice for source, destination, notice in found if get_chains().connection(source, destination)]
 
 
 @cache

@@ -3,24 +3,24 @@
 However many queries are asked for, the number of statements is the same.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from config.chains import get_chains
-from explorer import values
+from explorer import transactions, values, ways
 from explorer.chain_names import ChainName, chain_name
 from explorer.moments import utc
 from explorer.snippets import reading
+from explorer.transactions import ShownTransaction
 from explorer.values import SLOTS_PAGE, Value
+from explorer.ways import ShownWay
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
-from proving.models import ChainHead, FactsRegistry, SignedTransaction, TransactionState
-from proving.models import Transaction as TransactionRow
+from proving.models import ChainHead, FactsRegistry
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Step, StepKind, StepStatus
 
 STEP_MEANINGS = {
     StepKind.INITIAL_STATE: "header and proofs are fetched and verified",
-    StepKind.BLOCKHASH_AVAILABLE: "the destination can vouch for the block's hash",
+    StepKind.BLOCKHASH_AVAILABLE: "the destination can come to trust the block's hash",
     StepKind.HEADER_ACCUMULATED: "the facts registry holds the header's state root",
     StepKind.ACCOUNT_ACCUMULATED: "the facts read back from the registry as proven",
 }
@@ -33,14 +33,6 @@ _MEANINGS_FOR_HEADER = {
 
 
 @dataclass(frozen=True)
-class ShownTransaction:
-    hash: str
-    url: str  # on the chain's own explorer, where one is configured
-    progress: str  # how far it is, a phrase
-    gas_used: int | None  # of the whole transaction, once it is mined
-
-
-@dataclass(frozen=True)
 class ShownStep:
     kind: str
     meaning: str
@@ -49,6 +41,7 @@ class ShownStep:
     ended_at: datetime | None = None  # completed, or stopped
     transaction: ShownTransaction | None = None
     attempts: int = 0
+    waiting_for: str = ""  # a sentence, before the query is admitted
     last_error: str = ""
     next_try_at: datetime | None = None  # while it fails
     went_back_at: datetime | None = None
@@ -74,10 +67,12 @@ class ShownQuery:
     block_number: int | None  # None: not found yet
     block_hash: str
     is_block_sought: bool  # whether it still may be found
+    is_admitted: bool  # whether it was checked against its source chain
     fields: tuple[str, ...]
     slots: tuple[str, ...]  # one page of them
     slot_count: int
     first_slot: int  # number of the first of `slots`, from 1
+    way: ShownWay | None  # by which the registry comes to trust the block; None: none is needed
     steps: tuple[ShownStep, ...]
     values: tuple[Value, ...]  # at DONE only (specification, "Rules that hold")
 
@@ -130,6 +125,7 @@ class QueryRow:
     completed: int  # of its steps
     steps: int
     step: str  # the open one, empty at the end
+    is_admitted: bool
 
 
 # More properties than these are counted, not named, where there is one line for them.
@@ -172,22 +168,32 @@ def rows(queries: Iterable[Query]) -> Iterable[QueryRow]:
             completed=steps if query.step is None else order.index(StepKind(query.step)),
             steps=steps,
             step=query.step or "",
+            is_admitted=query.is_admitted,
         )
 
 
 def cards(
-    batch: Batch, queries: Sequence[Query], destination: ChainName, *, first_slot: int | None
+    batch: Batch,
+    queries: Sequence[Query],
+    destination: ChainName,
+    registries: Collection[FactsRegistry],
+    *,
+    first_slot: int | None,
 ) -> Iterable[ShownQuery]:
     """`queries` with their blocks and steps; of their slots one page, from this number on, or all with None."""
     words: Mapping[int, Mapping[Fact, bytes]] = {}
-    registries: Mapping[int, str] = {}
+    addresses: Mapping[int, str] = {}  # of the deployed registry, by source chain
     if batch.status == BatchStatus.DONE:
-        words, registries = values.proven(queries, first_slot), _registries(destination.id)
+        words = values.proven(queries, first_slot)
+        addresses = {row.source_chain_id: row.address for row in registries if row.deployed_at}
     hashes = {step.transaction_hash for query in queries for step in query.steps.all() if step.transaction_hash}
-    transactions = _transactions(hashes, destination)
+    is_open = batch.status in OPEN_STATUSES
+    head = ChainHead.objects.filter(pk=destination.id).first()
+    sent = transactions.by_hash(hashes, destination, head)
+    to_blocks = ways.to_blocks([query.block for query in queries if query.block], destination, head, goes_on=is_open)
     sources = {number: chain_name(number) for number in {query.source_chain_id for query in queries}}
     for query in queries:
-        source, registry = sources[query.source_chain_id], registries.get(query.source_chain_id)
+        source, registry = sources[query.source_chain_id], addresses.get(query.source_chain_id)
         yield ShownQuery(
             number=query.position + 1,
             received_at=batch.created_at,
@@ -196,19 +202,23 @@ def cards(
             timestamp=query.timestamp,
             block_number=query.block.number if query.block else None,
             block_hash=query.block.hash if query.block else "",
-            is_block_sought=query.block is None and batch.status in OPEN_STATUSES,
+            is_block_sought=query.block is None and is_open,
+            is_admitted=query.is_admitted,
             fields=_fields(query),
             slots=tuple(values.shown_slots(query, first_slot)),
             slot_count=len(query.slots),
             first_slot=first_slot or 1,
-            steps=tuple(_steps(query, batch, transactions)),
+            way=to_blocks.get(query.block.pk) if query.block else None,
+            steps=tuple(_steps(query, batch, sent)),
             values=tuple(_values(query, words.get(query.pk, {}), source, registry)) if registry else (),
         )
 
 
-def _steps(query: Query, batch: Batch, transactions: Mapping[str, ShownTransaction]) -> Iterable[ShownStep]:
+def _steps(query: Query, batch: Batch, sent: Mapping[str, ShownTransaction]) -> Iterable[ShownStep]:
     steps: dict[str, Step] = {step.kind: step for step in query.steps.all()}
     block = query.block
+    # While nothing of the batch is admitted, the batch itself says why.
+    held_up = not query.is_admitted and batch.status in {BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS}
     for kind in _kinds(query):
         step = steps.get(kind)
         meaning = STEP_MEANINGS[kind] if query.address else _MEANINGS_FOR_HEADER.get(kind, STEP_MEANINGS[kind])
@@ -224,8 +234,9 @@ def _steps(query: Query, batch: Batch, transactions: Mapping[str, ShownTransacti
             status="STOPPED" if stopped else step.status,
             started_at=step.started_at,
             ended_at=batch.finished_at if stopped else step.completed_at,
-            transaction=transactions.get(step.transaction_hash),
+            transaction=sent.get(step.transaction_hash),
             attempts=step.attempts,
+            waiting_for=batch.waiting_for if held_up and is_open else "",
             last_error=step.last_error,
             next_try_at=block.due_at if block and fails else None,
             went_back_at=step.went_back_at,
@@ -233,51 +244,7 @@ def _steps(query: Query, batch: Batch, transactions: Mapping[str, ShownTransacti
         )
 
 
-# --- Transactions -----------------------------------------------------------------------------------------------------
-
-
-def _transactions(hashes: set[str], destination: ChainName) -> Mapping[str, ShownTransaction]:
-    versions = SignedTransaction.objects.filter(hash__in=hashes).select_related("transaction")
-    sent = {version.hash: version.transaction for version in versions.defer("raw", "transaction__data")}
-    head = ChainHead.objects.filter(pk=destination.id).first()
-    return {
-        tx_hash: ShownTransaction(
-            hash=tx_hash,
-            url=f"{destination.explorer_url}/tx/{tx_hash}" if destination.explorer_url else "",
-            progress=_progress(sent[tx_hash], destination, head) if tx_hash in sent else "",
-            gas_used=sent[tx_hash].gas_used or None if tx_hash in sent else None,
-        )
-        for tx_hash in hashes
-    }
-
-
-def _progress(tx: TransactionRow, destination: ChainName, head: ChainHead | None) -> str:
-    if tx.state == TransactionState.DISPLACED:
-        return "its nonce was used by another transaction"
-    if tx.block_number is None:
-        return "sent, not in a block yet"
-    if not tx.succeeded:
-        return f"reverted in block {tx.block_number}"
-    where = f"in block {tx.block_number}"
-    if tx.state == TransactionState.FINAL:
-        return f"{where}, which is final"
-    needed = get_chains().chain(destination.id).confirmations if destination.is_configured else 1
-    if needed == "finalized":
-        final = f"; block {head.final} is the newest final one" if head else ""
-        return f"{where}, waiting until it is final{final}"
-    seen = needed if tx.state == TransactionState.CONFIRMED else 1
-    if head is not None:
-        seen = max(seen, head.number - tx.block_number + 1)
-    return f"{where}, {min(seen, needed)} of {needed} confirmation{'' if needed == 1 else 's'}"
-
-
 # --- Facts ------------------------------------------------------------------------------------------------------------
-
-
-def _registries(destination: int) -> Mapping[int, str]:
-    """Address of the deployed registry by source chain id."""
-    found = FactsRegistry.objects.filter(destination_chain_id=destination, deployed_at__isnull=False)
-    return dict(found.values_list("source_chain_id", "address"))
 
 
 def _values(query: Query, words: Mapping[Fact, bytes], source: ChainName, registry: str) -> Iterable[Value]:

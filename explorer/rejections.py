@@ -11,9 +11,11 @@ class Advice:
 
 _ADVICE = {
     "block_too_old": Advice(
-        "The block is older than the blocks whose hashes the destination chain can vouch for, so nothing about it can "
-        "be proven there.",
-        "Ask for a newer block. Submit soon after you have chosen it: a block ages while a batch waits.",
+        "An old block is reached from a newer one that the destination chain can vouch for: by hops through the source "
+        "chain's history of block hashes, or header by header where there is none. To this block it would take more of "
+        "them than this service goes.",
+        "Ask for a newer block, or ask the operator of this service to go further: max_hops and max_headers_walked in "
+        "chains.toml are the limits.",
     ),
     "block_too_far_ahead": Advice(
         "The block does not exist yet, and a batch waits only for blocks that come soon.",

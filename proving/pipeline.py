@@ -271,7 +271,10 @@ class _Work:
                 poll_seconds(self.destination),
             )
         target = self.header_to_vouch_for(timed=self.not_under_way().exclude(timestamp=None).exists())
-        if not self.vouched(target) and not ways.extending(self.link).exists():
+        if self.vouched(target):
+            if self.block.way_left:
+                self.note_way(left=0)
+        elif not ways.extending(self.link).exists():
             self.plan_way(target, self.not_under_way())
 
     # --- The way to the block's hash ----------------------------------------------------------------------------------

@@ -3,9 +3,12 @@
 Only `queries.submission` and `queries.progress` write these rows. Times are when it happened here, in UTC.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.db import models
@@ -90,6 +93,7 @@ class Wait:
     sentence: str
     failing_since: datetime | None = None
     next_try_at: datetime | None = None
+    source_chain_ids: tuple[int, ...] = ()  # of the blocks that wait; empty where it is no matter of a source chain
 
     def __str__(self) -> str:
         if self.failing_since is None:
@@ -147,14 +151,25 @@ class Batch(Leased):
         here = Query.objects.filter(batch=self.pk, block=OuterRef("pk"), step__isnull=False)
         # What waits is due; there are far fewer due blocks than blocks, and than queries in a large batch.
         blocks = Block.objects.filter(Exists(here), due_at__isnull=False)
-        sentences = blocks.exclude(waiting_for="").order_by("waiting_for").values("waiting_for")
-        found = [
-            Wait(row["waiting_for"], row["since"], row["next"] if row["since"] else None)
-            for row in sentences.annotate(since=Min("failing_since"), next=Min("due_at"))[:limit]
-        ]
+        sentences = blocks.exclude(waiting_for="").order_by("waiting_for", "source_chain_id")
+        rows = sentences.values("waiting_for", "source_chain_id").annotate(
+            since=Min("failing_since"), next=Min("due_at")
+        )
+        found = [_wait(sentence, list(alike)) for sentence, alike in groupby(rows[:limit], itemgetter("waiting_for"))]
         if self.waiting_for:
             found.insert(0, Wait(self.waiting_for, self.failing_since, self.due_at if self.failing_since else None))
         return list({wait.sentence: wait for wait in found}.values())
+
+
+def _wait(sentence: str, rows: Sequence[Mapping[str, Any]]) -> Wait:
+    """`rows` are what each source chain's blocks that say this say of their failures."""
+    failing = [row for row in rows if row["since"]]
+    return Wait(
+        sentence,
+        failing_since=min((row["since"] for row in failing), default=None),
+        next_try_at=min((row["next"] for row in failing), default=None),
+        source_chain_ids=tuple(row["source_chain_id"] for row in rows),
+    )
 
 
 class WayUnit(models.TextChoices):

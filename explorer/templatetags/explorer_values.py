@@ -77,6 +77,15 @@ def until(when: datetime) -> SafeString:
     return format_html('<span data-until="{}">{}</span>', _iso(when), text)
 
 
+@register.filter
+def roughly(seconds: int) -> str:
+    """An estimated length of time, no more exact than it can be."""
+    minutes = round(seconds / 60)
+    if minutes < 1:
+        return "less than a minute"
+    return f"about {minutes} min" if minutes < 120 else f"about {round(seconds / 3600)} h"  # noqa: PLR2004 (two hours)
+
+
 @register.simple_tag
 def server_time() -> str:
     """What the browser sets its clock by."""

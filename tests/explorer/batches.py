@@ -1,6 +1,7 @@
 """Batches taken through their states by the functions that proving uses, without a chain."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from django.test import Client
@@ -9,6 +10,7 @@ from django.utils import timezone
 from accounts.models import ApiKey
 from chains.devchain import DevChain
 from chains.header import Header
+from config.chains import forget_chains
 from proving.models import (
     AccountProof,
     ChainHead,
@@ -21,7 +23,7 @@ from proving.models import (
     WorkerHeartbeat,
 )
 from queries import progress, submission
-from queries.models import AccountField, Batch, Block, HeaderField, StepKind
+from queries.models import AccountField, Batch, Block, HeaderField, StepKind, WayUnit
 from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, work_until_done
 
 HASH = "0x" + "ab" * 32
@@ -29,6 +31,7 @@ TRANSACTION = "0x" + "7a" * 32
 STORAGE_ROOT = "0x" + "11" * 32
 CODE_HASH = "0x" + "22" * 32
 REGISTRY = "0x5FbDB2315678afecb367f032d93F642f64180aa3"
+BLOCK_HASH_SOURCE = "0xe7f1725E7734CE288F8367e1Bb143E90bb3F0512"
 # Not a multiple of anything: a float would round it.
 BALANCE = 123_456_789_012_345_678_901_234_567
 
@@ -58,9 +61,46 @@ def queries_of(batch: Batch) -> list[int]:
     return list(batch.queries.values_list("pk", flat=True))
 
 
-def accept(batch: Batch) -> None:
-    progress.admit(batch, 31337, estimated_gas=511_000, estimated_wei=511_000)
-    Block.objects.filter(queries__batch=batch).update(due_at=timezone.now())
+SOURCE = 5
+
+
+def connect_source(folder: Path) -> None:
+    """Adds another source chain, of attested blocks, to the chains' file in `folder`."""
+    with (folder / "chains.toml").open("a") as file:
+        file.write(f"""
+[[chains]]
+id = {SOURCE}
+name = "Other chain"
+rpc_urls = ["http://127.0.0.1:1"]
+block_seconds = 12
+
+[[connections]]
+source = {SOURCE}
+destination = 31337
+block_hash_source = "attested"
+attesters = [{{address = "{BOB}", url = "http://127.0.0.1:1"}}, {{address = "{ALICE}", url = "http://127.0.0.1:1"}}]
+threshold = 2
+""")
+    forget_chains()
+
+
+def of_two_sources() -> Batch:
+    """RECEIVED, of Alice, who is asked for on `SOURCE` too: see `connect_source`."""
+    entry = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
+    data = {"31337": {"block:12": entry}, str(SOURCE): {"block:9": entry}}
+    key = ApiKey.objects.filter(user__address=ALICE).first() or a_key()
+    return submit(key, {"destinationChainId": "31337", "fee": "0", "data": data})
+
+
+def accept(batch: Batch, source: int = 31337) -> None:
+    """Its queries about this source chain."""
+    progress.admit(batch, source, estimated_gas=511_000, estimated_wei=511_000)
+    Block.objects.filter(queries__batch=batch, source_chain_id=source).update(due_at=timezone.now())
+
+
+def way_to(batch: Batch, length: int, *, left: int, unit: str = WayUnit.HOPS) -> None:
+    """What the pipeline notes of the way to the batch's blocks."""
+    Block.objects.filter(queries__batch=batch).update(way_unit=unit, way_length=length, way_left=left)
 
 
 def complete(batch: Batch, *kinds: StepKind, transaction_hash: str = "") -> None:
@@ -100,6 +140,15 @@ def find_block(batch: Batch, number: int = 12) -> None:
     batch.queries.filter(block=None).update(block=blocks[31337, number])
 
 
+def deployed(source: int = 31337) -> FactsRegistry:
+    """The facts registry for a source chain."""
+    values = {"address": REGISTRY, "block_hash_source": BLOCK_HASH_SOURCE, "sequence": REGISTRY}
+    registry, _ = FactsRegistry.objects.update_or_create(
+        destination_chain_id=31337, source_chain_id=source, defaults=values | {"deployed_at": timezone.now()}
+    )
+    return registry
+
+
 def fetch_proofs(batch: Batch) -> None:
     """What INITIAL_STATE stores, with made-up values: a slot holds its own number."""
     Block.objects.filter(queries__batch=batch).update(header_rlp=HEADER.encode())
@@ -119,11 +168,7 @@ def fetch_proofs(batch: Batch) -> None:
         SlotProof.objects.bulk_create(
             [SlotProof(account=proof, slot=slot, nodes=[], value=int(slot, 16)) for slot in query.slots]
         )
-    FactsRegistry.objects.update_or_create(
-        destination_chain_id=31337,
-        source_chain_id=31337,
-        defaults={"address": REGISTRY, "block_hash_source": REGISTRY, "deployed_at": timezone.now()},
-    )
+    deployed()
 
 
 def finish(batch: Batch) -> None:
@@ -133,25 +178,28 @@ def finish(batch: Batch) -> None:
     complete(batch, *StepKind)
 
 
-def send(batch: Batch) -> Transaction:
-    """A transaction for all its queries, sent."""
+def send(batch: Batch, *, tx_hash: str = TRANSACTION, extends: FactsRegistry | None = None) -> Transaction:
+    """A transaction for all its queries, sent. With `extends` it is one of the way to their blocks."""
     signer, _ = Signer.objects.get_or_create(chain_id=31337, address=SIGNER)
-    tx = Transaction.objects.create(signer=signer, nonce=signer.transactions.count(), data=b"", gas_limit=1)
+    tx = Transaction.objects.create(
+        signer=signer, nonce=signer.transactions.count(), data=b"", gas_limit=1, extends=extends
+    )
     tx.queries.set(queries_of(batch))
     SignedTransaction.objects.create(
-        transaction=tx, hash=TRANSACTION, raw=b"", max_fee_per_gas=1, max_priority_fee_per_gas=1
+        transaction=tx, hash=tx_hash, raw=b"", max_fee_per_gas=1, max_priority_fee_per_gas=1
     )
-    progress.note_transaction(queries_of(batch), TRANSACTION)
+    progress.note_transaction(queries_of(batch), tx_hash)
     return tx
 
 
 def mine(tx: Transaction, *, block: int, head: int | None = None) -> None:
     """The transaction is in a block; the one before the head is final."""
     tx.state, tx.block_number, tx.succeeded, tx.gas_used = TransactionState.MINED, block, True, 175_840
-    tx.hash = TRANSACTION
+    tx.hash = tx.newest.hash
     tx.save()
     number = head or block
-    ChainHead.objects.create(chain_id=31337, number=number, final=number - 2, seen_at=timezone.now())
+    seen = {"number": number, "final": number - 2, "seen_at": timezone.now()}
+    ChainHead.objects.update_or_create(chain_id=31337, defaults=seen)
 
 
 def settle(batch: Batch) -> None:

@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from proving import worker
-from proving.models import WorkerHeartbeat
+from proving.models import FactsRegistry, WorkerHeartbeat
 from tests.explorer.batches import beat
 
 pytestmark = pytest.mark.django_db
@@ -20,7 +20,14 @@ def test_it_is_ok_while_a_worker_runs():
     body = response.json()
     assert response.status_code == 200
     assert timezone.now() - datetime.fromisoformat(body["worker"].pop("lastBeat")) < timedelta(minutes=1)
-    assert body == {"status": "ok", "database": "ok", "worker": {"running": True}, "version": "0.1.0", "problems": []}
+    assert body == {
+        "status": "ok",
+        "database": "ok",
+        "worker": {"running": True},
+        "version": "0.1.0",
+        "problems": [],
+        "notices": [],
+    }
     assert "no-store" in response.headers["Cache-Control"]
 
 
@@ -53,6 +60,16 @@ def test_it_says_so_when_the_database_does_not_answer(caplog):
     assert "private" in caplog.text
 
 
+def test_it_tells_what_the_operator_must_look_into_and_works_on():
+    beat()
+    for source, notice in ((31337, "Attesters contradict the nodes."), (5, "Of a connection that is gone."), (6, "")):
+        FactsRegistry.objects.create(destination_chain_id=31337, source_chain_id=source, notice=notice)
+    response = Client().get("/healthz")
+    assert response.status_code == 200
+    assert response.json()["status"] == "ok"
+    assert response.json()["notices"] == ["Attesters contradict the nodes."]
+
+
 def test_it_answers_plain_http_behind_a_proxy_that_ends_tls(settings):
     settings.SECURE_SSL_REDIRECT = True
     beat()
@@ -65,5 +82,5 @@ def test_it_only_reads():
 
 
 def test_it_is_cheap(django_assert_max_num_queries):
-    with django_assert_max_num_queries(2):
+    with django_assert_max_num_queries(3):
         Client().get("/healthz")

@@ -65,4 +65,4 @@ def test_a_batch_tells_each_sentence_of_its_blocks_once_with_the_oldest_failure(
     accept(batch)
     now = timezone.now()
     Block.objects.update(waiting_for="The node is down.", failing_since=now, due_at=now)
-    assert batch.waits() == [Wait("The node is down.", now, now)]
+    assert batch.waits() == [Wait("The node is down.", now, now, (31337,))]

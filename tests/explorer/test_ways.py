@@ -1,0 +1,292 @@
+"""What pages say of old blocks, of blocks of other chains, and of who is trusted for them."""
+
+import re
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from chains.devchain import DevChain
+from config.chains import forget_chains
+from explorer import bundle
+from proving.deployment import deploy
+from proving.models import FactsRegistry, Transaction
+from queries import progress
+from queries.models import Batch, BatchStatus, Block, Query, StepKind, WayUnit
+from tests.explorer.batches import (
+    BLOCK_HASH_SOURCE,
+    HASH,
+    REGISTRY,
+    SOURCE,
+    TRANSACTION,
+    a_batch,
+    accept,
+    beat,
+    complete,
+    connect_source,
+    deployed,
+    fetch_proofs,
+    many_accounts,
+    mine,
+    of_two_sources,
+    page,
+    path,
+    send,
+    settle,
+    way_to,
+)
+from tests.explorer.test_batch_page import shown_steps, text_of
+from tests.service import CHARLIE, a_key, chains_toml, request, submit, work, work_until_done
+
+pytestmark = pytest.mark.django_db
+
+CONTRADICTION = "Attesters contradict the nodes of chain 5 about block 9."
+
+
+def an_old_batch(*accounts: str) -> Batch:
+    """Its header is being accumulated."""
+    batch = a_batch(*accounts)
+    accept(batch)
+    complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
+    return batch
+
+
+def step(batch: Batch, number: int = 3) -> str:
+    return shown_steps(page(batch))[number - 1]
+
+
+# --- The way to a block -----------------------------------------------------------------------------------------------
+
+
+def test_a_way_that_is_gone_shows_how_far_it_is_what_it_took_and_how_long_it_will_take():
+    batch = an_old_batch()
+    way_to(batch, 100, left=70)
+    assert "hops 30 of 100 done, less than a minute left" in step(batch)
+    mine(send(batch, extends=deployed()), block=14)
+    way_to(batch, 4_000, left=2_400)
+    # 2,400 hops are 120 transactions of 3 blocks of 1 s.
+    assert "hops 1,600 of 4,000 done, 175,840 gas so far, about 6 min left" in step(batch)
+    assert '<progress value="1600" max="4000" aria-label="Way to the block of query 1">' in page(batch)
+    way_to(batch, 17_000, left=17_000, unit=WayUnit.HEADERS)
+    assert "headers 0 of 17,000 done, 175,840 gas so far, about 5 min left" in step(batch)
+
+
+def test_a_way_that_is_done_says_what_it_was():
+    batch = an_old_batch()
+    mine(send(batch, extends=deployed()), block=14)
+    way_to(batch, 10, left=0)
+    assert "reached by 10 hops, 175,840 gas 1 transaction of the way" in step(batch)
+    way_to(batch, 1, left=0, unit=WayUnit.HEADERS)
+    complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
+    assert "reached by 1 header, 175,840 gas" in step(batch)
+
+
+def test_a_block_that_its_source_vouches_for_is_no_way_of_no_hops():
+    batch = an_old_batch()
+    way_to(batch, 0, left=0)
+    mine(send(batch, extends=deployed()), block=14)
+    assert "the block hash source is to vouch for this block, 175,840 gas" in step(batch)
+    complete(batch, StepKind.HEADER_ACCUMULATED)
+    assert "vouched for by the block hash source, 175,840 gas" in step(batch)
+
+
+def test_a_block_that_needs_no_way_shows_none():
+    batch = an_old_batch()
+    mine(send(batch), block=14)
+    assert "of the way" not in step(batch)
+    assert f"Transaction {TRANSACTION} on the chain's explorer in block 14" in step(batch)
+
+
+def test_each_transaction_of_the_way_is_linked_once_and_only_the_last_is_the_step_s():
+    batch = an_old_batch()
+    registry = deployed()
+    way_to(batch, 30, left=10)
+    for number, tx_hash in enumerate((TRANSACTION, HASH)):
+        mine(send(batch, tx_hash=tx_hash, extends=registry), block=14 + number)
+    html = page(batch)
+    for tx_hash in (TRANSACTION, HASH):
+        assert html.count(f'href="https://scan.example/tx/{tx_hash}"') == 1
+    assert "351,680 gas so far" in text_of(html)
+    assert "2 transactions of the way" in text_of(html)
+    final = "0x" + "fe" * 32
+    mine(send(batch, tx_hash=final), block=16)
+    html = page(batch)
+    assert "351,680 gas so far" in text_of(html)
+    assert f"Transaction {final} on the chain&#x27;s explorer in block 16" in text_of(html).replace("'", "&#x27;")
+
+
+def test_what_was_sent_for_another_batch_on_the_same_block_is_part_of_its_way():
+    other, batch = an_old_batch(), an_old_batch()
+    way_to(batch, 30, left=10)
+    mine(send(other, extends=deployed()), block=14)
+    assert "hops 20 of 30 done, 175,840 gas so far" in step(batch)
+    elsewhere = a_batch(block=13)
+    accept(elsewhere)
+    complete(elsewhere, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
+    way_to(elsewhere, 30, left=30)
+    assert "175,840" not in step(elsewhere)
+
+
+def test_a_rejected_batch_has_no_time_left():
+    batch = an_old_batch()
+    way_to(batch, 30, left=10)
+    Batch.objects.update(status=BatchStatus.REJECTED)
+    assert "hops 20 of 30 done" in step(batch)
+    assert "left" not in step(batch)
+
+
+def test_ways_cost_as_many_statements_however_many_queries_and_transactions_there_are():
+    statements = []
+    for count in (1, 10):
+        batch = submit(a_key(name=str(count)), request(*many_accounts(count), block=count))
+        accept(batch)
+        complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
+        way_to(batch, 30, left=10)
+        for number in range(count):
+            send(batch, tx_hash=f"0x{count:032x}{number:032x}", extends=deployed())
+        with CaptureQueriesContext(connection) as captured:
+            assert f"{count} transaction" in page(batch)
+        statements.append(len(captured))
+    assert statements[0] == statements[1] <= 21
+
+
+def test_the_json_has_the_way():
+    batch = an_old_batch()
+    assert Client().get(f"{path(batch)}.json").json()["queries"][0]["way"] is None
+    way_to(batch, 30, left=10)
+    mine(send(batch, extends=deployed()), block=14)
+    (query,) = Client().get(f"{path(batch)}.json").json()["queries"]
+    (transaction,) = query["way"].pop("transactions")
+    assert query["way"] == {"unit": "hops", "length": 30, "left": 10, "gas": 175_840, "secondsLeft": 3}
+    assert (transaction["hash"], transaction["gasUsed"]) == (TRANSACTION, 175_840)
+    assert query["isAdmitted"]
+
+
+# --- Who is trusted ---------------------------------------------------------------------------------------------------
+
+
+def test_it_says_for_each_source_chain_who_is_trusted_and_which_contracts_hold_it(tmp_path):
+    connect_source(tmp_path)
+    batch = of_two_sources()
+    deployed(SOURCE)
+    text = text_of(page(batch))
+    assert (
+        "Source chain Other chain (5) Block hashes Attested: signatures of independent attesters Who is trusted 2 of 2 "
+        "attesters, who sign hashes of final blocks of chain 5."
+    ) in text
+    assert f"Facts registry {REGISTRY} Block hash source {BLOCK_HASH_SOURCE} " in text
+    native = text[text.index("Source chain Development chain (31337) Block hashes Native: ") :]
+    assert " it knows the hashes of its own blocks. Facts registry not deployed yet 2 queries" in native
+
+
+def test_a_source_chain_that_is_not_connected_any_more_is_left_out(tmp_path):
+    connect_source(tmp_path)
+    batch = of_two_sources()
+    chains_toml(tmp_path, "http://127.0.0.1:1")
+    forget_chains()
+    trusted = text_of(page(batch)).split("How blocks come to be trusted")[1].split("2 queries")[0]
+    assert "Native" in trusted
+    assert "attesters" not in trusted
+
+
+def test_the_json_says_who_is_trusted():
+    batch = a_batch()
+    deployed()
+    (source,) = Client().get(f"{path(batch)}.json").json()["sources"]
+    assert source["source"]["id"] == 31337
+    assert source["title"].startswith("Native")
+    assert (source["factsRegistry"], source["blockHashSource"]) == (REGISTRY, BLOCK_HASH_SOURCE)
+
+
+def test_a_notice_about_a_source_of_the_batch_is_shown_until_nothing_can_change():
+    batch = a_batch()
+    beat()
+    fetch_proofs(batch)
+    FactsRegistry.objects.update(notice=CONTRADICTION)
+    FactsRegistry.objects.create(destination_chain_id=31337, source_chain_id=SOURCE, notice="Of another source.")
+    assert f'<p class="notice">{CONTRADICTION}</p>' in page(batch)
+    assert "Of another source." not in page(batch)
+    accept(batch)
+    complete(batch, *StepKind)
+    settle(batch)
+    assert CONTRADICTION not in page(batch)
+
+
+# --- Several source chains --------------------------------------------------------------------------------------------
+
+
+def test_it_says_which_source_chain_waits_for_what(tmp_path):
+    connect_source(tmp_path)
+    batch = of_two_sources()
+    accept(batch)
+    accept(batch, SOURCE)
+    Block.objects.update(waiting_for="Waiting for the signer.")
+    assert "Other chain (5), Development chain (31337): Waiting for the signer." in text_of(page(batch))
+    Block.objects.filter(source_chain_id=SOURCE).update(waiting_for="Waiting for attesters.")
+    text = text_of(page(batch))
+    assert "Other chain (5): Waiting for attesters. Development chain (31337): Waiting for the signer." in text
+    body = Client().get(f"{path(batch)}.json").json()
+    assert [(wait["sentence"], [source["id"] for source in wait["sources"]]) for wait in body["waits"]] == [
+        ("Waiting for attesters.", [5]),
+        ("Waiting for the signer.", [31337]),
+    ]
+
+
+def test_where_there_is_one_source_chain_no_wait_names_it():
+    batch = a_batch()
+    accept(batch)
+    Block.objects.update(waiting_for="Waiting for the signer.")
+    assert "completed Waiting for the signer." in text_of(page(batch))
+
+
+def test_a_query_whose_source_chain_is_not_checked_yet_says_so_while_others_go_on(tmp_path):
+    connect_source(tmp_path)
+    batch = of_two_sources()
+    Batch.objects.update(waiting_for="No node of chain 5 can be used.")
+    assert "Not admitted yet" not in page(batch)
+    accept(batch)
+    admitted = list(batch.queries.filter(source_chain_id=31337).values_list("pk", flat=True))
+    progress.complete(admitted, StepKind.INITIAL_STATE)
+    steps = shown_steps(page(batch))
+    said = "Not admitted yet: its source chain is still to be checked. No node of chain 5 can be used."
+    assert [said in shown for shown in steps] == [False] * 4 + [True] + [False] * 3
+    second = Client().get(f"{path(batch)}.json").json()["queries"][1]
+    assert (second["isAdmitted"], second["steps"][0]["waitingFor"]) == (False, "No node of chain 5 can be used.")
+
+
+def test_a_line_says_that_its_query_is_not_admitted_yet():
+    batch = a_batch(*many_accounts(11))
+    accept(batch)
+    complete(batch, StepKind.INITIAL_STATE)
+    assert "not admitted yet" not in page(batch)
+    Query.objects.filter(position=4).update(is_admitted=False)
+    assert re.findall(r'id="row-(\d+)"(?:(?!<tr>).)*not admitted yet', page(batch), re.DOTALL) == ["5"]
+
+
+# --- On a chain -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def old(chain: DevChain, settings, tmp_path) -> DevChain:
+    """The service with windows of 10 blocks on a chain of 55."""
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 10")
+    forget_chains()
+    deploy(31337, 31337)
+    chain.mine(50)
+    return chain
+
+
+def test_a_really_old_block_shows_its_way_and_has_a_bundle_that_holds(old: DevChain):
+    block = old.head() - 35
+    batch = submit(a_key(), request(CHARLIE, block=block))
+    for _ in range(10):
+        work()
+        if Transaction.objects.exclude(extends=None).exists():
+            break
+    assert re.search("hops 0 of 3 done, .* left 1 transaction of the way", step(batch))
+    work_until_done(batch, old, rounds=30)
+    gas = Transaction.objects.exclude(extends=None).get().gas_used
+    assert f"reached by 3 hops, {gas:,} gas 1 transaction of the way" in step(batch)
+    verified = bundle.verify(Client().get(f"{path(batch)}/1/bundle.json").content)
+    assert (verified.block_number, verified.source_chain_id) == (block, "31337")
