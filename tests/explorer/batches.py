@@ -1,6 +1,6 @@
 """Batches taken through their states by the functions that proving uses, without a chain."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -62,24 +62,26 @@ def queries_of(batch: Batch) -> list[int]:
 
 
 SOURCE = 5
+DEAD_NODE = "http://127.0.0.1:1"  # Nothing listens on port 1.
+DEAD_ATTESTERS = {ALICE: DEAD_NODE, BOB: DEAD_NODE}
 
 
-def connect_source(folder: Path) -> None:
-    """Adds another source chain, of attested blocks, to the chains' file in `folder`."""
+def connect_source(folder: Path, url: str = DEAD_NODE, attesters: Mapping[str, str] = DEAD_ATTESTERS) -> None:
+    """Adds another source chain to the chains' file in `folder`; its attesters, URLs by address, must all agree."""
+    tables = ", ".join(f'{{address = "{address}", url = "{at}"}}' for address, at in attesters.items())
     with (folder / "chains.toml").open("a") as file:
         file.write(f"""
 [[chains]]
 id = {SOURCE}
 name = "Other chain"
-rpc_urls = ["http://127.0.0.1:1"]
-block_seconds = 12
+rpc_urls = ["{url}"]
 
 [[connections]]
 source = {SOURCE}
 destination = 31337
 block_hash_source = "attested"
-attesters = [{{address = "{BOB}", url = "http://127.0.0.1:1"}}, {{address = "{ALICE}", url = "http://127.0.0.1:1"}}]
-threshold = 2
+attesters = [{tables}]
+threshold = {len(attesters)}
 """)
     forget_chains()
 

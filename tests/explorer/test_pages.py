@@ -5,9 +5,11 @@ import re
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from config.chains import forget_chains
-from tests.explorer.batches import a_batch, path
+from proving.models import ChainHead
+from tests.explorer.batches import SOURCE, a_batch, connect_source, deployed, path
 from tests.service import chains_toml
 
 pytestmark = pytest.mark.django_db
@@ -30,6 +32,21 @@ def test_the_first_query_leaves_the_fee_to_fill_in_where_gas_has_a_price(setting
     forget_chains()
     html = Client().get("/").text
     assert (filled_in in html, asked_for in html, "The fee is the most" in html) == (False, True, True)
+
+
+def test_the_first_query_asks_another_chain_for_what_is_there_and_final(settings, tmp_path):
+    connect_source(tmp_path)
+    # The connection of the other chain comes first.
+    tables, _, connections = settings.CHAINS_FILE.read_text().partition("[[connections]]")
+    of_destination, _, of_source = connections.partition("[[chains]]")
+    settings.CHAINS_FILE.write_text(f"{tables}[[chains]]{of_source}[[connections]]{of_destination}")
+    forget_chains()
+    deployed()
+    html = Client().get("/").text
+    assert "&quot;5&quot;: {&quot;block:&lt;number&gt;&quot;" in html
+    assert "&lt;address&gt;" in html
+    ChainHead.objects.create(chain_id=SOURCE, number=100, final=36, seen_at=timezone.now())
+    assert "&quot;block:36&quot;" in Client().get("/").text
 
 
 def test_no_page_teaches_to_put_a_key_into_the_shell_s_history():

@@ -1,8 +1,10 @@
 """What pages say of old blocks, of blocks of other chains, and of who is trusted for them."""
 
 import re
+from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -14,6 +16,7 @@ from proving.deployment import deploy
 from proving.models import FactsRegistry, Transaction
 from queries import progress
 from queries.models import Batch, BatchStatus, Block, Query, StepKind, WayUnit
+from tests.attesting import process
 from tests.explorer.batches import (
     BLOCK_HASH_SOURCE,
     HASH,
@@ -290,3 +293,35 @@ def test_a_really_old_block_shows_its_way_and_has_a_bundle_that_holds(old: DevCh
     assert f"reached by 3 hops, {gas:,} gas 1 transaction of the way" in step(batch)
     verified = bundle.verify(Client().get(f"{path(batch)}/1/bundle.json").content)
     assert (verified.block_number, verified.source_chain_id) == (block, "31337")
+
+
+def of(account: str, *, source: int, block: int) -> dict[str, Any]:
+    """The body that asks for an account of another chain than the destination."""
+    return request(account, block=block) | {"data": request(account, block=block, chain_id=source)["data"]}
+
+
+def test_a_block_of_another_chain_is_read_where_it_is_proven_and_its_bundle_names_its_own_chain(
+    service: DevChain, tmp_path, capsys
+):
+    with DevChain(chain_id=SOURCE) as source:
+        source.rpc("anvil_setBalance", CHARLIE, "0x7")
+        source.mine(5)
+        block = source.head() - 3
+        attester = process.chains_file(tmp_path / "attester", source.url, chain_id=SOURCE).parent
+        with process.running(attester) as running:
+            connect_source(tmp_path, source.url, {running.account_address: running.url})
+            deploy(31337, SOURCE)
+            batch = submit(a_key(), of(CHARLIE, source=SOURCE, block=block))
+            work_until_done(batch, service, rounds=30)
+    text = text_of(page(batch))
+    assert "BALANCE 0.000000000000000007 ETH" in text
+    assert "vouched for by the block hash source, " in text
+    assert "RPC_URL is that of a node of this chain, not of the source." in text
+    # The source chain is gone by now, but not what was proven of it.
+    assert "the registry answers as proven." in Client().post(f"{path(batch)}/1/read").text
+    file = tmp_path / "bundle.json"
+    file.write_bytes(Client().get(f"{path(batch)}/1/bundle.json").content)
+    call_command("verify_bundle", str(file))
+    said = capsys.readouterr().out
+    assert f"block    {block}" in said
+    assert f"is the hash of that block of chain {SOURCE}: compare with a source that you trust" in said
