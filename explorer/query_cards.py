@@ -125,6 +125,7 @@ class QueryRow:
     completed: int  # of its steps
     steps: int
     step: str  # the open one, empty at the end
+    way: str  # how far the way to its block is, a phrase, while it goes there
     is_admitted: bool
 
 
@@ -168,6 +169,7 @@ def rows(queries: Iterable[Query]) -> Iterable[QueryRow]:
             completed=steps if query.step is None else order.index(StepKind(query.step)),
             steps=steps,
             step=query.step or "",
+            way=ways.how_far(query.block) if query.block and query.step == StepKind.HEADER_ACCUMULATED else "",
             is_admitted=query.is_admitted,
         )
 

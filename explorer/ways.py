@@ -36,8 +36,21 @@ class ShownWay:
         return self.length - self.left
 
     @property
+    def how_far(self) -> str:
+        return _how_far(self.unit, self.done, self.length)
+
+    @property
     def unit_of_length(self) -> str:
         return self.unit.removesuffix("s") if self.length == 1 else self.unit
+
+
+def how_far(block: Block) -> str:
+    """A phrase; empty where no way is left."""
+    return _how_far(block.way_unit, block.way_length - block.way_left, block.way_length) if block.way_left else ""
+
+
+def _how_far(unit: str, done: int, length: int) -> str:
+    return f"{unit} {done:,} of {length:,} done"
 
 
 def to_blocks(

@@ -22,19 +22,25 @@ from tests.browser.conftest import NARROW, TIMEOUT, WIDE, axe_violations, overfl
 from tests.browser.wallet import Wallet
 from tests.explorer.batches import (
     HASH,
+    SOURCE,
     a_batch,
     accept,
     asking,
     beat,
     complete,
+    connect_source,
+    deployed,
+    fetch_proofs,
     find_block,
     finish,
     many_accounts,
     mine,
+    of_two_sources,
     path,
     queries_of,
     send,
     settle,
+    way_to,
 )
 from tests.proving.test_worker import a_worker
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
@@ -468,10 +474,61 @@ def thousands() -> Batch:
     return batch
 
 
+def on_the_way() -> Batch:
+    batch = a_batch()
+    accept(batch)
+    Block.objects.update(hash=HASH)
+    complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
+    way_to(batch, 60, left=40)
+    mine(send(batch, tx_hash="0x" + "5c" * 32, extends=deployed()), block=14)
+    send(batch, extends=deployed())
+    return batch
+
+
+def arrived() -> Batch:
+    batch = on_the_way()
+    way_to(batch, 60, left=0)
+    mine(send(batch, tx_hash="0x" + "d0" * 32), block=16)
+    fetch_proofs(batch)
+    complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
+    settle(batch)
+    return batch
+
+
+def one_of_two_sources() -> Batch:
+    """One goes on, the other is not checked yet, and its attesters want the operator's attention."""
+    batch = of_two_sources()
+    accept(batch)
+    progress.complete(batch.queries.filter(source_chain_id=31337).values_list("pk", flat=True), StepKind.INITIAL_STATE)
+    Batch.objects.update(waiting_for="No node of chain 5 can be used: 127.0.0.1:1 can't be reached.")
+    Block.objects.filter(source_chain_id=31337).update(waiting_for="Waiting for the signer.")
+    deployed()
+    registry = deployed(SOURCE)
+    registry.notice = f"Attesters contradict the nodes of chain 5 about block 9, which is {HASH} there."
+    registry.save()
+    return batch
+
+
 @pytest.mark.parametrize(
-    "state", [waiting, running, reorged, rejected, done, everything_open, everything_done, thousands]
+    "state",
+    [
+        waiting,
+        running,
+        on_the_way,
+        arrived,
+        one_of_two_sources,
+        reorged,
+        rejected,
+        done,
+        everything_open,
+        everything_done,
+        thousands,
+    ],
 )
-def test_nobody_is_kept_out_of_a_batch_s_page(open_context: Callable[..., BrowserContext], state: Callable[[], Batch]):
+def test_nobody_is_kept_out_of_a_batch_s_page(
+    open_context: Callable[..., BrowserContext], state: Callable[[], Batch], tmp_path: Path
+):
+    connect_source(tmp_path)
     url = path(state())
     for scheme, viewport in (("light", WIDE), ("dark", NARROW)):
         page = open_context(color_scheme=scheme, viewport=viewport).new_page()

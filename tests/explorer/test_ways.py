@@ -180,7 +180,7 @@ def test_it_says_for_each_source_chain_who_is_trusted_and_which_contracts_hold_i
     ) in text
     assert f"Facts registry {REGISTRY} Block hash source {BLOCK_HASH_SOURCE} " in text
     native = text[text.index("Source chain Development chain (31337) Block hashes Native: ") :]
-    assert " it knows the hashes of its own blocks. Facts registry not deployed yet 2 queries" in native
+    assert " it knows the hashes of its own blocks. Facts registry not deployed yet What was submitted" in native
 
 
 def test_a_source_chain_that_is_not_connected_any_more_is_left_out(tmp_path):
@@ -188,7 +188,7 @@ def test_a_source_chain_that_is_not_connected_any_more_is_left_out(tmp_path):
     batch = of_two_sources()
     chains_toml(tmp_path, "http://127.0.0.1:1")
     forget_chains()
-    trusted = text_of(page(batch)).split("How blocks come to be trusted")[1].split("2 queries")[0]
+    trusted = text_of(page(batch)).split("How blocks come to be trusted")[1]
     assert "Native" in trusted
     assert "attesters" not in trusted
 
@@ -256,6 +256,15 @@ def test_a_query_whose_source_chain_is_not_checked_yet_says_so_while_others_go_o
     assert [said in shown for shown in steps] == [False] * 4 + [True] + [False] * 3
     second = Client().get(f"{path(batch)}.json").json()["queries"][1]
     assert (second["isAdmitted"], second["steps"][0]["waitingFor"]) == (False, "No node of chain 5 can be used.")
+
+
+def test_a_line_says_how_far_the_way_to_its_block_is():
+    batch = an_old_batch(*many_accounts(11))
+    assert "hops" not in text_of(page(batch))
+    way_to(batch, 1_000, left=600)
+    assert "HEADER_ACCUMULATED hops 400 of 1,000 done 2 0x" in text_of(page(batch))
+    complete(batch, StepKind.HEADER_ACCUMULATED)
+    assert "hops 400" not in text_of(page(batch))
 
 
 def test_a_line_says_that_its_query_is_not_admitted_yet():
