@@ -14,7 +14,7 @@ _ADVICE = {
         "An old block is reached from a newer one that the destination chain can vouch for: by hops through the source "
         "chain's history of block hashes, or header by header where there is none. To this block it would take more of "
         "them than this service goes.",
-        "Ask for a newer block, or ask the operator of this service to go further: max_hops and max_headers_walked in "
+        "Ask for a newer block. Or ask the operator of this service to go further: max_hops and max_headers_walked in "
         "chains.toml are the limits.",
     ),
     "block_too_far_ahead": Advice(

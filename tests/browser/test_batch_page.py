@@ -311,6 +311,20 @@ def test_the_slots_of_a_later_page_are_read_and_stay_through_a_refresh(page: Pag
     expect(page.locator(".reading")).to_contain_text("The chain could not be read.")
 
 
+def test_a_way_goes_on_by_itself_and_its_transactions_stay_open(page: Page):
+    beat()
+    batch = on_the_way()
+    page.goto(path(batch))
+    way = page.locator(".way-there")
+    expect(way).to_contain_text("hops 20 of 60 done")
+    way.locator("summary").click()
+    way_to(batch, 60, left=0)
+    poll_fast(page)
+    expect(way).to_contain_text("reached by 60 hops, 175,840 gas")
+    expect(way.locator("li")).to_have_count(2)
+    expect(way.locator("li").last).to_be_visible()
+
+
 def test_one_change_is_announced_once_and_an_unchanged_poll_not_at_all(page: Page):
     beat()
     batch = a_batch()
