@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,15 +39,6 @@ def service(chain: DevChain, settings, tmp_path, transactional_db) -> DevChain:
     settings.MAX_BATCHES_PER_MINUTE = 1000
     deploy(31337, 31337)
     return chain
-
-
-@pytest.fixture
-def report(capsys) -> Callable[[str, object], None]:
-    def report(what: str, figure: object) -> None:
-        with capsys.disabled():
-            print(f"\n  {what:<70} {figure}", end="")
-
-    return report
 
 
 def accounts(count: int, start: int = 1000) -> list[str]:

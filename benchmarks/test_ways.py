@@ -1,0 +1,92 @@
+"""What old blocks cost: gas, transactions, exchanges with nodes, and time, on a development chain.
+
+Its state trie is small; `make bench-gas` has the gas of mainnet-sized proofs.
+"""
+
+import functools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from chains.devchain import DevChain
+from chains.nodes import NodePool
+from proving.deployment import deploy
+from proving.models import Transaction
+from queries.models import Batch, Block
+from tests.proving.test_worker import a_worker, is_done, until
+from tests.service import ALICE, a_key, chains_toml, request, submit
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+WINDOW = 40
+
+
+@pytest.fixture
+def exchanges(monkeypatch) -> list[object]:
+    """Grows by one with each HTTP request to a node."""
+    counted: list[object] = []
+    exchange = NodePool._exchange
+
+    def counting(pool, node, batched):
+        counted.append(node)
+        return exchange(pool, node, batched)
+
+    monkeypatch.setattr(NodePool, "_exchange", counting)
+    return counted
+
+
+@pytest.fixture
+def with_history(settings, tmp_path, transactional_db) -> Iterator[DevChain]:
+    with connected(settings, tmp_path, hardfork=None) as chain:
+        yield chain
+
+
+@pytest.fixture
+def without_history(settings, tmp_path, transactional_db) -> Iterator[DevChain]:
+    with connected(settings, tmp_path, hardfork="cancun") as chain:
+        yield chain
+
+
+@contextmanager
+def connected(settings, folder: Path, *, hardfork: str | None) -> Iterator[DevChain]:
+    """A chain with a block every second, of 600 blocks, with the service on it."""
+    with DevChain(block_seconds=1, hardfork=hardfork) as chain:
+        settings.CHAINS_FILE = chains_toml(folder, chain.url, connection=f"window = {WINDOW}")
+        deploy(31337, 31337)
+        chain.mine(600)
+        yield chain
+
+
+def measure(chain: DevChain, block: int, exchanges: list[object]) -> str:
+    batch = submit(a_key(), request(ALICE, block=block))
+    began, exchanged = chain.head(), len(exchanges)
+    with a_worker():
+        until(functools.partial(is_done, batch), "DONE", 120)
+    batch = Batch.objects.get(pk=batch.pk)
+    assert batch.finished_at is not None
+    row = Block.objects.get(number=block)
+    ways = list(Transaction.objects.exclude(extends=None).filter(queries__batch=batch).distinct())
+    way = f"{row.way_length} {row.way_unit}, {sum(tx.gas_used for tx in ways):,} gas in {len(ways)} transactions"
+    return (
+        f"{way if ways else 'no way is needed'}; "
+        f"in all {batch.gas_used:,} gas, {len(exchanges) - exchanged} exchanges with the node, "
+        f"{(batch.finished_at - batch.created_at).total_seconds():.1f} s, {chain.head() - began} blocks"
+    )
+
+
+def test_a_young_block(with_history, exchanges, report):
+    report("a balance at the head", measure(with_history, with_history.head(), exchanges))
+
+
+@pytest.mark.parametrize("hops", [1, 10])
+def test_hops(with_history, exchanges, report, hops):
+    # A little of the window is left to the transaction.
+    block = with_history.head() - WINDOW - hops * WINDOW + WINDOW // 2
+    report("a balance behind hops", measure(with_history, block, exchanges))
+
+
+def test_headers_walked(without_history, exchanges, report):
+    block = without_history.head() - WINDOW - 100 + 6
+    report("a balance behind headers walked", measure(without_history, block, exchanges))
