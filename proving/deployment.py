@@ -85,6 +85,7 @@ def _begin(chain: Chain, connection: Connection) -> FactsRegistry:
     nonce = transactions.next_nonce(signer, get_rpc(chain.id).nonce(sender, "pending"))
     block_hash_source, registry, sequence = (contract_address(sender, nonce + place) for place in range(3))
     source = sources.of(connection)
+    newest = get_rpc(chain.id).head().number
     created: list[FactsRegistry] = []
 
     def store(first_nonce: int) -> None:
@@ -97,6 +98,7 @@ def _begin(chain: Chain, connection: Connection) -> FactsRegistry:
                 address=registry,
                 block_hash_source=block_hash_source,
                 sequence=sequence,
+                events_read_to=newest,
             )
         )
 

@@ -1,6 +1,7 @@
-"""Accumulates a header in every window of a chain, so that any later block is at most one hop away."""
+"""Looks after a registry: keeps a header in every window accumulated, so that any later block is one hop away."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -9,8 +10,8 @@ from django.utils import timezone
 from chains.header import Header
 from chains.rpc import InvalidReply, NodeUnavailable, Reverted, RpcRefused
 from config.chains import get_chains
-from proving import links, registries, sources, transactions, ways
-from proving.heads import poll_seconds
+from proving import accumulated, links, registries, sources, transactions, waypoints, ways
+from proving.heads import Heads, poll_seconds
 from proving.links import Link
 from proving.models import FactsRegistry
 from proving.registry import in_sequence
@@ -19,7 +20,6 @@ from proving.transactions import CannotSend, Intent, SignerBusy, UnderWay
 from proving.ways import Plan, Way
 from queries import leases
 from queries.leases import Lease
-from queries.models import Block
 
 logger = logging.getLogger(__name__)
 
@@ -27,28 +27,40 @@ logger = logging.getLogger(__name__)
 _NEWEST = 20
 # Windows that are made up for when nothing was kept for a while; beyond, it begins anew.
 _MADE_UP = 8
+# Between two looks when there is nothing to wait for, in seconds.
+_PAUSE = 600
 
 
 def wake() -> None:
-    """Make those registries due for which headers are to be kept from now on."""
-    for connection in get_chains().connections:
-        if connection.keep_headers:
-            rows = FactsRegistry.objects.filter(
-                destination_chain_id=connection.destination, source_chain_id=connection.source, due_at=None
-            )
-            rows.update(due_at=timezone.now())
+    """Make every registry due that isn't, from its deployment on."""
+    FactsRegistry.objects.filter(due_at=None).exclude(deployed_at=None).update(due_at=timezone.now())
+
+
+def look_after(registry_id: object) -> None:
+    """A worker's duty: learn what others have accumulated, and keep headers where chains.toml says so."""
+    _under_lease(registry_id, _look_after)
 
 
 def keep(registry_id: object) -> None:
-    """Look whether the connection's newest window lacks a header, and send what is missing; due again when it may.
+    """Look whether the connection's newest window lacks a header, and send what is missing."""
+    _under_lease(registry_id, lambda _, link: _keep(link))
 
-    Does nothing while another worker does.
-    """
+
+Look = Callable[[Lease[FactsRegistry], Link], tuple[str, float]]
+"""What is waited for, a sentence or nothing, and when to look again (seconds)."""
+
+
+def _under_lease(registry_id: object, look: Look) -> None:
+    """Look and be due again. Does nothing while another worker does."""
     lease = leases.claim(FactsRegistry.objects.exclude(deployed_at=None), registry_id)
     if lease is None:
         return
+    row, attempts = lease.row, 0
+    link = links.find(row.destination_chain_id, row.source_chain_id)
     try:
-        sentence, seconds = _look(lease.row)
+        sentence, seconds = look(lease, link) if link else ("The connection is not configured any more.", _PAUSE)
+    except leases.LeaseLost:
+        return
     except (SignerBusy, UnderWay):
         sentence, seconds = "Waiting for the signer.", 0.2
     except Reverted:
@@ -56,14 +68,13 @@ def keep(registry_id: object) -> None:
     except (NotYet, CannotSend, ways.TooFar) as why:
         sentence, seconds = str(why), 10
     except (NodeUnavailable, RpcRefused) as error:
-        logger.warning("keeping headers for %s waits: %s", lease.row, error)
-        _fail(lease, str(error))
-        return
+        logger.warning("looking after %s waits: %s", row, error)
+        sentence, seconds, attempts = str(error), leases.backoff(row.attempts).total_seconds(), row.attempts + 1
     except Exception:
-        _fail(lease, "An error of this service, which has been logged.")
+        lease.release(timezone.now() + leases.backoff(row.attempts), attempts=row.attempts + 1)
         raise
-    FactsRegistry.objects.filter(pk=lease.row.pk, lease_token=lease.token).update(waiting_for=sentence)
-    lease.release(timezone.now() + timedelta(seconds=seconds))
+    FactsRegistry.objects.filter(pk=row.pk, lease_token=lease.token).update(waiting_for=sentence)
+    lease.release(timezone.now() + timedelta(seconds=seconds), attempts=attempts)
 
 
 def is_kept(row: FactsRegistry) -> bool:
@@ -71,18 +82,15 @@ def is_kept(row: FactsRegistry) -> bool:
     return row.waiting_for == ""
 
 
-def _fail(lease: Lease[FactsRegistry], why: str) -> None:
-    attempts = lease.row.attempts
-    FactsRegistry.objects.filter(pk=lease.row.pk, lease_token=lease.token).update(waiting_for=why)
-    lease.release(timezone.now() + leases.backoff(attempts), attempts=attempts + 1)
+def _look_after(lease: Lease[FactsRegistry], link: Link) -> tuple[str, float]:
+    chain = get_chains().chain(link.connection.destination)
+    all_read = accumulated.read(lease, link, Heads.read(chain, link.destination))
+    sentence, seconds = _keep(link) if link.connection.keep_headers else ("", _PAUSE)
+    return sentence, seconds if all_read else poll_seconds(chain)
 
 
-def _look(row: FactsRegistry) -> tuple[str, float]:
-    """What is waited for, if anything is, and when to look again (seconds)."""
-    link = links.find(row.destination_chain_id, row.source_chain_id)
-    if link is None:
-        return "The connection is not configured any more.", 600
-    chain = get_chains().chain(row.destination_chain_id)
+def _keep(link: Link) -> tuple[str, float]:
+    chain = get_chains().chain(link.connection.destination)
     poll = poll_seconds(chain)
     if ways.extending(link).exists():
         return "Waiting for the transaction that extends the registry's trust.", poll
@@ -92,24 +100,22 @@ def _look(row: FactsRegistry) -> tuple[str, float]:
     # Early enough for the transaction to be mined while the window still reaches back.
     next_at = 0 if trusted is None else trusted + window - window // 8
     if newest < next_at:
-        return "", min(600, max(poll, (next_at - newest) * link.source.chain.block_seconds))
+        return "", min(_PAUSE, max(poll, (next_at - newest) * link.source.chain.block_seconds))
     target = newest
     if trusted is not None and newest <= trusted + _MADE_UP * window:
         target = min(newest, trusted + window)
     way = _way_to(link, target)
     if isinstance(way, Way):
-        ways.remember(link, way)
+        waypoints.note(link, way.waypoints)
     to, data = in_sequence(link.registry.sequence, way.calls)
-    transactions.submit_all(chain, [Intent(to, data, extends=row.pk)])
+    transactions.submit_all(chain, [Intent(to, data, extends=link.registry.row_id)])
     return "Waiting for the transaction that accumulates a header.", poll
 
 
 def _newest_trusted(link: Link) -> int | None:
     """The newest block whose state root the registry trusts, as of the pending block."""
-    rows = Block.objects.filter(
-        destination_chain_id=link.connection.destination, source_chain_id=link.connection.source, is_waypoint=True
-    )
-    found = list(rows.order_by("-number").values_list("number", "state_root")[:_NEWEST])
+    rows = waypoints.rows(link).order_by("-number")
+    found = list(rows.values_list("number", "state_root")[:_NEWEST])
     contract = link.registry.contract
     roots = link.destination.eth_calls([contract.state_root(number) for number, _ in found], "pending")
     trusted = (

@@ -22,6 +22,7 @@ class FactsRegistry(Leased):
     block_hash_source = models.CharField(max_length=42)  # address of the contract
     sequence = models.CharField(max_length=42, blank=True)  # address of the contract that makes several calls in one
     waiting_for = models.TextField(blank=True)  # a sentence, while a header is to be kept
+    events_read_to = models.PositiveBigIntegerField(null=True)  # the destination's block before which all were read
     notice = models.TextField(blank=True)  # a sentence for the operator, such as about an attester that contradicts
     deployed_at = models.DateTimeField(null=True)  # null: the deploying transactions are not confirmed yet
 

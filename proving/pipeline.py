@@ -20,7 +20,7 @@ from chains.header import Header
 from chains.rpc import Block as BlockName
 from chains.rpc import NodeUnavailable, Reverted, RpcClient, RpcRefused
 from config.chains import get_chains
-from proving import facts, fetching, links, packing, registries, timestamps, transactions, ways
+from proving import facts, fetching, links, packing, registries, timestamps, transactions, waypoints, ways
 from proving.facts import Fact, HeaderFact, RegistryView, TimeFact
 from proving.heads import Heads, poll_seconds
 from proving.links import Link
@@ -344,7 +344,7 @@ class _Work:
             raise _Wait("Waiting for the transaction by which the registry comes to trust earlier blocks.", poll)
         plan = self.plan_way(target, self.open().filter(pk__in=asking))
         way = ways.go(self.link, plan, others=self.others_waiting())
-        ways.remember(self.link, way)
+        waypoints.note(self.link, way.waypoints)
         to, data = in_sequence(self.registry.sequence, way.calls)
         queries = {*asking, *self.queries_at(way.riders)}
         self.submit([Intent(to, data, queries, extends=self.registry.row_id)])

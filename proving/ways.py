@@ -20,13 +20,12 @@ from chains.header import Header
 from chains.packed import HISTORY_ADDRESS, AccountToProve, encode_parent_hash
 from chains.rpc import AccountProof, InvalidReply, NodeUnavailable, ProofRequest, RpcRefused
 from chains.trie import InvalidProof, verify_account, verify_slot
-from proving import registries, sources
+from proving import registries, sources, waypoints
 from proving.links import Link
 from proving.models import Transaction, TransactionState
 from proving.registry import Call
 from proving.sources import NotYet, Preparation, Start
-from queries import submission
-from queries.models import Block, WayUnit
+from queries.models import WayUnit
 
 # Nodes take no transaction above 128 KiB.
 _MAX_BYTES = 110_000
@@ -96,8 +95,8 @@ def survey(link: Link, target: int, *, others: Collection[int] = (), trusted: Co
     `others` are blocks of the connection that wait too, `trusted` ones that will be trusted by then. Raises `TooFar`,
     `NotYet` when the way can't begin at this moment, `NodeUnavailable`, `RpcRefused`.
     """
-    waypoints = list(_waypoints(link, target))
-    roots = [*(point.number for point in waypoints if point.has_root), *(one for one in trusted if one > target)]
+    points = list(_waypoints(link, target))
+    roots = [*(point.number for point in points if point.has_root), *(one for one in trusted if one > target)]
     plans: list[Plan] = []
     if roots:
         plans += _through_history(link, Plan(min(roots), target))
@@ -105,9 +104,9 @@ def survey(link: Link, target: int, *, others: Collection[int] = (), trusted: Co
         try:
             plans += _from_source(link, target, others)
         except NotYet:
-            if not plans and not any(point.has_hash for point in waypoints):
+            if not plans and not any(point.has_hash for point in points):
                 raise
-    plans += [Plan(point.number, target, walk=point.number - target) for point in waypoints if point.has_hash][:1]
+    plans += [Plan(point.number, target, walk=point.number - target) for point in points if point.has_hash][:1]
     return _within_limits(link, min(plans, key=lambda plan: plan.gas))
 
 
@@ -172,13 +171,8 @@ class _Waypoint:
 
 def _waypoints(link: Link, target: int) -> Iterator[_Waypoint]:
     """The nearest blocks above that the registry trusts, as of the pending block: rows only tell which to ask for."""
-    rows = Block.objects.filter(
-        destination_chain_id=link.connection.destination,
-        source_chain_id=link.connection.source,
-        is_waypoint=True,
-        number__gt=target,
-    ).exclude(hash="")
-    found = list(rows.order_by("number").values_list("number", "hash", "state_root")[:_WAYPOINTS])
+    rows = waypoints.rows(link).filter(number__gt=target).order_by("number")
+    found = list(rows.values_list("number", "hash", "state_root")[:_WAYPOINTS])
     if not found:
         return
     contract = link.registry.contract
@@ -333,19 +327,3 @@ def _headers(link: Link, numbers: Sequence[int]) -> list[Header]:
 def extending(link: Link) -> QuerySet[Transaction]:
     """What is on its way to extend the registry's trust: one transaction at a time, because the next builds on it."""
     return Transaction.objects.filter(extends=link.registry.row_id, state=TransactionState.PENDING)
-
-
-def remember(link: Link, way: Way) -> None:
-    """Keep what the way leads over: the next plans ask the chain for it."""
-    connection = link.connection
-    wanted = {(connection.source, header.number) for header in way.waypoints}
-    rows = submission.find_blocks(connection.destination, wanted)
-    for header in way.waypoints:
-        row = Block.objects.filter(pk=rows[connection.source, header.number])
-        row.filter(hash="").update(
-            hash="0x" + header.hash.hex(),
-            header_rlp=header.encode(),
-            state_root="0x" + header.state_root.hex(),
-            timestamp=header.timestamp,
-        )
-        row.update(is_waypoint=True)

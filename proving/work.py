@@ -43,10 +43,9 @@ def due() -> Iterator[Work]:
         blocks = Block.objects.filter(source_chain_id=source, destination_chain_id=destination)
         keys = leases.due(blocks, _PER_LOOK, order="queue_at")
         queues.append([Work("block", key, (destination, source), pipeline.advance) for key in keys])
-        if connection.keep_headers:
-            registries = FactsRegistry.objects.filter(source_chain_id=source, destination_chain_id=destination)
-            keys = leases.due(registries, _PER_LOOK)
-            queues.append([Work("registry", key, (destination, source), keeping.keep) for key in keys])
+        registries = FactsRegistry.objects.filter(source_chain_id=source, destination_chain_id=destination)
+        keys = leases.due(registries, _PER_LOOK)
+        queues.append([Work("registry", key, (destination, source), keeping.look_after) for key in keys])
     for chain in get_chains().destinations():
         signers = Signer.objects.filter(chain_id=chain.id)
         received = Batch.objects.filter(destination_chain_id=chain.id, status__in=OPEN_STATUSES)

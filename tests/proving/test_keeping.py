@@ -5,15 +5,16 @@ import itertools
 import pytest
 from django.core.management import CommandError, call_command
 
+from chains import packed
 from chains.devchain import DevChain
-from config.chains import forget_chains
+from config.chains import forget_chains, get_rpc
 from proving import keeping
 from proving.deployment import deploy
 from proving.models import FactsRegistry, Transaction
 from proving.work import due
 from queries.models import BatchStatus, Block
-from tests.proving.chain_state import HEADER_ACCUMULATED, events
-from tests.service import CHARLIE, a_key, chains_toml, request, submit, work, work_until_done
+from tests.proving.chain_state import HEADER_ACCUMULATED, events, registry
+from tests.service import BOB, CHARLIE, a_key, chains_toml, request, submit, work, work_until_done
 
 WINDOW = 16
 
@@ -83,6 +84,25 @@ def test_without_the_setting_nothing_is_kept(chain, service):
     look()
     look()
     assert not events(service, HEADER_ACCUMULATED)
+
+
+def test_what_somebody_else_has_accumulated_is_learned_and_built_upon(chain, db, settings, tmp_path):
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 10")
+    deploy(31337, 31337)
+    look()
+    chain.mine(20)
+    header = get_rpc(31337).header(chain.head() - 4)
+    assert header is not None
+    data = packed.encode(header.encode(), header.state_root)
+    chain.rpc("eth_sendTransaction", {"from": BOB, "to": registry().address, "data": "0x" + data.hex()})
+    chain.mine(50)
+    look()
+    assert Block.objects.get(number=header.number).is_waypoint
+    batch = submit(a_key(), request(CHARLIE, block=header.number - 10))
+    assert work_until_done(batch, chain).status == BatchStatus.DONE
+    assert Block.objects.get(number=header.number - 10).way_length == 1
+    # Each block's events are read once.
+    assert (FactsRegistry.objects.get().events_read_to or 0) > header.number
 
 
 def test_the_command_keeps_one_and_says_so(service, capsys):

@@ -1,0 +1,50 @@
+"""Learns which headers others have accumulated in a registry of ours: ways may begin there.
+
+It reads events of final blocks only, once each. What it notes are hints, as all waypoints are: whoever plans a way asks
+the chain.
+"""
+
+from eth_utils.crypto import keccak
+
+from chains.rpc import Log
+from proving import waypoints
+from proving.heads import Heads
+from proving.links import Link
+from proving.models import FactsRegistry
+from queries.chunks import chunks
+from queries.leases import Lease
+
+_EVENT = keccak(text="HeaderAccumulated(uint256,bytes32)")
+# Blocks of the destination in one request, which nodes bound, and requests in one look.
+_BLOCKS_PER_REQUEST = 2000
+_REQUESTS_PER_LOOK = 20
+_HEADERS_PER_REQUEST = 50
+
+
+def read(lease: Lease[FactsRegistry], link: Link, heads: Heads) -> bool:
+    """Note what was accumulated since the last look, as far as one look goes; whether that was all.
+
+    Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    first = lease.row.events_read_to
+    if first is None:
+        first = heads.final
+    for _ in range(_REQUESTS_PER_LOOK):
+        if first > heads.final:
+            break
+        last = min(heads.final, first + _BLOCKS_PER_REQUEST - 1)
+        _note(link, link.destination.logs(link.registry.contract.address, [_EVENT], first, last))
+        first = last + 1
+        with lease.writing() as row:
+            row.events_read_to = first
+            row.save(update_fields=["events_read_to"])
+    return first > heads.final
+
+
+def _note(link: Link, logs: list[Log]) -> None:
+    roots = {int.from_bytes(log.topics[1]): log.data for log in logs}
+    for chunk in chunks(sorted(roots), _HEADERS_PER_REQUEST):
+        known = waypoints.rows(link).filter(number__in=chunk).values_list("number", flat=True)
+        headers = [header for header in link.source.headers(sorted(set(chunk).difference(known))) if header is not None]
+        # Another root is that of a source chain that was reorganised, or of nodes that lie: no way begins there.
+        waypoints.note(link, [header for header in headers if header.state_root == roots[header.number]])

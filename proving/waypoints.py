@@ -1,0 +1,37 @@
+"""Blocks that a registry has come to trust, by their state roots or their hashes: where ways begin.
+
+The rows are hints, which whoever plans a way asks the chain about: they may be of a transaction that failed, or of a
+chain that was reorganised.
+"""
+
+from collections.abc import Collection
+
+from django.db.models import QuerySet
+
+from chains.header import Header
+from proving.links import Link
+from queries import submission
+from queries.models import Block
+
+
+def rows(link: Link) -> QuerySet[Block]:
+    """Of this connection, in no order."""
+    known = Block.objects.filter(
+        destination_chain_id=link.connection.destination, source_chain_id=link.connection.source, is_waypoint=True
+    )
+    return known.exclude(hash="")
+
+
+def note(link: Link, headers: Collection[Header]) -> None:
+    source = link.connection.source
+    found = submission.find_blocks(link.connection.destination, {(source, header.number) for header in headers})
+    for header in headers:
+        row = Block.objects.filter(pk=found[source, header.number])
+        # What is there already is of a block that queries are about, and whoever works on that looks after it.
+        row.filter(hash="").update(
+            hash="0x" + header.hash.hex(),
+            header_rlp=header.encode(),
+            state_root="0x" + header.state_root.hex(),
+            timestamp=header.timestamp,
+        )
+        row.update(is_waypoint=True)
