@@ -119,6 +119,18 @@ def test_each_transaction_of_the_way_is_linked_once_and_only_the_last_is_the_ste
     assert f"Transaction {final} on the chain&#x27;s explorer in block 16" in text_of(html).replace("'", "&#x27;")
 
 
+def test_what_records_a_block_s_hash_is_shown_on_the_step_that_waits_for_it():
+    batch = a_batch()
+    accept(batch)
+    complete(batch, StepKind.INITIAL_STATE)
+    mine(send(batch, extends=deployed()), block=14)
+    assert f"Transaction {TRANSACTION}" in step(batch, 2)
+    way_to(batch, 3, left=3)
+    assert f"Transaction {TRANSACTION}" in step(batch, 2)
+    complete(batch, StepKind.BLOCKHASH_AVAILABLE)
+    assert "hops 0 of 3 done, 175,840 gas so far, less than a minute left 1 transaction of the way" in step(batch)
+
+
 def test_what_was_sent_for_another_batch_on_the_same_block_is_part_of_its_way():
     other, batch = an_old_batch(), an_old_batch()
     way_to(batch, 30, left=10)
