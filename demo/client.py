@@ -50,7 +50,7 @@ def follow(
 ) -> None:
     """Wait until the batch is DONE. Raises `ClientError` when it is rejected or takes longer than `seconds`."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while True:
         # Read before the status: what is shown at the end is then never behind it.
         status = _ok(
             requests.get(
@@ -60,13 +60,16 @@ def follow(
                 timeout=TIMEOUT,
             )
         ).json()
-        show(_ok(requests.get(f"{base_url}/explorer/query/{internal_id}.json", timeout=TIMEOUT)).json())
+        batch = _ok(requests.get(f"{base_url}/explorer/query/{internal_id}.json", timeout=TIMEOUT)).json()
+        show(batch)
         if status["queryStatus"] == "DONE":
             return
         if status["queryStatus"] == "REJECTED":
             raise ClientError(f"The batch was rejected: {status['error']}")
+        if time.monotonic() > deadline:
+            waits = " ".join(wait["sentence"] for wait in batch["waits"])
+            raise ClientError(f"The batch is not DONE after {seconds:g} s. {waits}")
         time.sleep(0.25)
-    raise ClientError(f"The batch is not DONE after {seconds:.0f} s; its page says what it waits for.")
 
 
 def account_field(rpc_url: str, registry: str, address: str, block: int, field: int) -> bytes:

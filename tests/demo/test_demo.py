@@ -5,31 +5,20 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 import requests
 
-from chains.devchain import PROJECT
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+from chains.devchain import PROJECT, DevChain
+from demo import balances
+from tests.demo.commands import demo, processes_with, run, variables
 
 
 @pytest.fixture
 def command(tmp_path) -> list[str]:
-    ports = ["--port", str(free_port()), "--rpc-port", str(free_port())]
-    return [sys.executable, "-m", "demo", "--state", str(tmp_path / "demo"), *ports]
-
-
-def run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=90, check=False)
+    return demo("demo", tmp_path / "demo")
 
 
 def test_once_it_proves_the_balance_shows_every_step_and_leaves_no_process(command, tmp_path):
@@ -37,17 +26,34 @@ def test_once_it_proves_the_balance_shows_every_step_and_leaves_no_process(comma
     assert done.returncode == 0, done.stdout + done.stderr
     steps = re.findall(r"(\w+) +COMPLETED", done.stdout)
     assert steps == ["INITIAL_STATE", "BLOCKHASH_AVAILABLE", "HEADER_ACCUMULATED", "ACCOUNT_ACCUMULATED"]
-    assert "equal to eth_getBalance at that block" in done.stdout
+    assert "equal to eth_getBalance on chain 31337 at that block" in done.stdout
     (word,) = re.findall(r"word +0x([0-9a-f]{64})", done.stdout)
     (decimal,) = re.findall(r"decimal +(\d+) wei", done.stdout)
     assert int(word, 16) == int(decimal) > 0
     assert not processes_with(str(tmp_path))
-    env = dict(line.split("=", 1) for line in (tmp_path / "demo" / "env").read_text().splitlines())
+    env = variables(tmp_path / "demo")
     assert set(env) == {"BASE_URL", "API_KEY", "RPC_URL", "CHAIN_ID", "FACTS_REGISTRY", "QUERY_ID"}
     assert f"{env['BASE_URL']}/explorer/query/{env['QUERY_ID']}" in done.stdout
     for log in ("web.log", "worker.log"):
         assert env["API_KEY"] not in (tmp_path / "demo" / log).read_text()
     assert env["API_KEY"] not in done.stdout
+
+
+@pytest.fixture(scope="module")
+def chain() -> Iterator[DevChain]:
+    with DevChain() as chain:
+        yield chain
+
+
+@pytest.mark.parametrize(("wei_too_many", "said"), [(0, "  equal to eth_getBalance"), (1, "  WRONG: eth_getBalance")])
+def test_a_value_is_right_only_if_it_equals_the_balance(chain, capsys, wei_too_many, said):
+    registry = f"0x{0xFAC7:040x}"
+    balance = int(chain.rpc("eth_getBalance", balances.SIGNER_ADDRESS, "latest"), 16)
+    # Whatever it is asked, it returns this word: PUSH32, MSTORE at 0, RETURN 32 bytes from 0.
+    chain.rpc("anvil_setCode", registry, f"0x7f{balance + wei_too_many:064x}5f5260205ff3")
+    is_right = balances.show(chain, balances.Source(chain, registry), chain.head())
+    assert is_right == (wei_too_many == 0)
+    assert f"{said} on chain 31337" in capsys.readouterr().out
 
 
 def test_it_serves_until_ctrl_c_and_leaves_no_process(command, tmp_path):
@@ -99,17 +105,3 @@ def test_a_folder_that_no_demo_made_is_left_alone(command, tmp_path):
     (tmp_path / "demo" / "thesis.txt").write_text("years of work")
     assert run(command).returncode == 1
     assert (tmp_path / "demo" / "thesis.txt").exists()
-
-
-def processes_with(text: str) -> list[str]:
-    """Command lines and environments of running processes that mention `text`, without our own."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            try:
-                line, environment = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes()
-            except OSError:
-                continue
-            if text.encode() in line + environment:
-                found.append(line.replace(b"\0", b" ").decode(errors="replace"))
-    return found

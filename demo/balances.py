@@ -1,0 +1,78 @@
+"""What each demo shows from the sign-in on: a batch for balances, its steps, and what the chain then says."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chains.devchain import ACCOUNTS, DevChain
+from demo import client
+from demo.display import Display
+from demo.installation import Service, write_private
+
+# One account signs in, another one pays for the transactions; its balance, no round number, is what is proven.
+WALLET_ADDRESS, WALLET_KEY = ACCOUNTS[0]
+SIGNER_ADDRESS, SIGNER_KEY = ACCOUNTS[1]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source chain, and the facts registry for it on the destination."""
+
+    chain: DevChain
+    registry: str
+
+
+def prove(service: Service, destination: DevChain, sources: Sequence[Source], seconds: float, **variables: str) -> bool:
+    """Prove the signer's balance on each source in one batch, and read it. Returns whether each one is right.
+
+    `variables` come to those that the examples of the README use. Raises `ClientError` when the batch is not DONE after
+    so many seconds.
+    """
+    print("Signing in with a wallet and taking its API key ...", flush=True)
+    api_key = client.take_api_key(service.base_url, WALLET_ADDRESS, WALLET_KEY, destination.chain_id)
+
+    blocks = [source.chain.head() for source in sources]
+    where = [f"block {block} of chain {source.chain.chain_id}" for source, block in zip(sources, blocks, strict=True)]
+    print(f"Asking for the balance of {SIGNER_ADDRESS} at {' and '.join(where)} ...\n", flush=True)
+    accounts = {SIGNER_ADDRESS: {"props": ["BALANCE"], "slots": []}}
+    data = {
+        str(source.chain.chain_id): {f"block:{block}": {"accounts": accounts}}
+        for source, block in zip(sources, blocks, strict=True)
+    }
+    body = {"destinationChainId": str(destination.chain_id), "fee": "0", "data": data}
+    internal_id = client.submit(service.base_url, api_key, body)
+    with Display() as display:
+        client.follow(service.base_url, api_key, internal_id, display.show, seconds)
+
+    are_right = [show(destination, source, block) for source, block in zip(sources, blocks, strict=True)]
+    env = {
+        "BASE_URL": service.base_url,
+        "API_KEY": api_key,
+        "RPC_URL": destination.url,
+        "CHAIN_ID": str(destination.chain_id),
+        "FACTS_REGISTRY": sources[0].registry,
+        "QUERY_ID": internal_id,
+        **variables,
+    }
+    env_file = service.folder / "env"
+    write_private(env_file, "".join(f"{name}={value}\n" for name, value in env.items()))
+    print(f"\nExplorer  {service.base_url}/explorer/query/{internal_id}")
+    print(f"API docs  {service.base_url}/api/docs")
+    print(f"For the README's examples:  set -a; . {os.path.relpath(env_file)}; set +a", flush=True)
+    return all(are_right)
+
+
+def show(destination: DevChain, source: Source, block: int) -> bool:
+    """Print the balance that the facts registry returns. Returns whether the source chain says the same."""
+    word = client.account_field(destination.url, source.registry, SIGNER_ADDRESS, block, client.BALANCE)
+    balance = int.from_bytes(word)
+    expected = int(client.rpc(source.chain.url, "eth_getBalance", SIGNER_ADDRESS, hex(block)), 16)
+    is_right = balance == expected
+    said = f"eth_getBalance on chain {source.chain.chain_id}"
+    print(f"\nChain {source.chain.chain_id}, block {block}, as chain {destination.chain_id} knows it:")
+    print(f"  call     accountField({SIGNER_ADDRESS}, {block}, BALANCE) on {source.registry}")
+    print(f"  word     0x{word.hex()}")
+    print(f"  decimal  {balance} wei")
+    print(f"  ETH      {balance // 10**18}.{balance % 10**18:018d}")
+    print(f"  equal to {said} at that block" if is_right else f"  WRONG: {said} says {expected}", flush=True)
+    return is_right

@@ -1,0 +1,105 @@
+"""What the demos have in common as commands: options, a fresh folder, free ports, serving until Ctrl-C, sentences."""
+
+import argparse
+import fcntl
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+from typing import IO, NoReturn
+
+import requests
+
+from chains.devchain import PROJECT, DevChainError
+from demo.client import ClientError
+from demo.installation import DemoError, Installation
+
+_LOCKS: list[IO[str]] = []
+
+Demo = Callable[[ExitStack, argparse.Namespace], tuple[bool, Sequence[Installation]]]
+"""Starts everything, proves and reads. Returns whether what it read is right, and whose processes must go on."""
+
+
+def parser(program: str, description: str | None, folder: str) -> argparse.ArgumentParser:
+    """The options of each demo; `folder` is where it keeps its state, below the project's."""
+    options = argparse.ArgumentParser(prog=program, description=description)
+    options.add_argument(
+        "--once", action="store_true", help="end after the read; exit 0 only if what was read is right"
+    )
+    options.add_argument("--state", type=Path, default=PROJECT / folder, help="folder to make anew and keep all in")
+    options.add_argument("--port", type=int, default=8000, help=f"of the web server ({program} PORT=...)")
+    options.add_argument(
+        "--rpc-port", type=int, default=8545, help=f"of the development chain ({program} RPC_PORT=...)"
+    )
+    options.add_argument("--done-seconds", type=float, default=60, help="how long the batch may take (%(default)s)")
+    return options
+
+
+def main(parser: argparse.ArgumentParser, demo: Demo) -> int:
+    options = parser.parse_args()
+    options.state = options.state.resolve()
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        _require_free_port(options.port, f"{parser.prog} PORT")
+        _require_free_port(options.rpc_port, f"{parser.prog} RPC_PORT")
+        _clear(options.state)
+        with ExitStack() as running:
+            is_right, installations = demo(running, options)
+            if options.once:
+                return 0 if is_right else 1
+            print("\nServing until Ctrl-C.", flush=True)
+            while True:
+                for installation in installations:
+                    installation.require_running()
+                time.sleep(0.5)
+    except KeyboardInterrupt:
+        print("\nStopped.")
+    except (DemoError, DevChainError, ClientError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    except requests.RequestException as error:
+        print(f"The service does not answer ({type(error).__name__}); its log is in {options.state}.", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 (the signal's signature)
+    raise KeyboardInterrupt
+
+
+def _require_free_port(port: int, setting: str) -> None:
+    with socket.socket() as probe:
+        # As servers bind: a port whose last connections are only winding down is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            raise DemoError(
+                f"Port {port} is in use. Stop what uses it, or choose another one: {setting}={port + 1}"
+            ) from None
+
+
+def _clear(state: Path) -> None:
+    """A fresh chain needs a fresh database. Only a folder that a demo made is emptied, and none that one is using."""
+    mark = state / ".made-by-demo"
+    if state.exists() and any(state.iterdir()) and not mark.exists():
+        raise DemoError(f"{state} was not made by a demo; it is left as it is.")
+    state.mkdir(mode=0o700, exist_ok=True)
+    lock = mark.open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise DemoError(
+            f"Another demo is using {state}; stop it first, or choose another folder with --state."
+        ) from None
+    _LOCKS.append(lock)
+    for entry in state.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+        elif entry != mark:
+            entry.unlink()

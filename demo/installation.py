@@ -1,0 +1,135 @@
+"""Installations of this project, each in a folder of its own: the service, or an attester."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+import requests
+
+from chains.devchain import PROJECT
+from chains.guarded import GuardedProcess
+
+START_SECONDS = 30
+STOP_SECONDS = 15
+MANAGE = (sys.executable, str(PROJECT / "manage.py"))
+# What an installation's chains.toml names.
+KEY_FILE = "signer.key"
+
+# A development chain that is connected to itself; its RPC URL is to be filled in.
+CHAIN_ID = 31337
+CHAINS_TOML = f"""\
+[[chains]]
+id = {CHAIN_ID}
+name = "Development chain"
+rpc_urls = ["%s"]
+confirmations = 1
+test_network = true
+block_seconds = 1
+[chains.signer]
+key_file = "{KEY_FILE}"
+
+[[connections]]
+source = {CHAIN_ID}
+destination = {CHAIN_ID}
+block_hash_source = "native"
+"""
+
+# Of the environment, what programs need to run at all; nothing of an installation that the shell may be set up for.
+_INHERITED = {"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV"}
+
+
+class DemoError(Exception):
+    """Why the demo can't go on, one plain sentence."""
+
+
+class Installation:
+    """A folder with chains.toml, a key and state, and the processes that use it; they end with `running`."""
+
+    def __init__(self, running: ExitStack, folder: Path, chains_toml: str, key: str, **variables: str) -> None:
+        self.folder = folder
+        self._running = running
+        self._processes: dict[str, GuardedProcess] = {}
+        folder.mkdir(mode=0o700, exist_ok=True)
+        write_private(folder / KEY_FILE, key)
+        (folder / "chains.toml").write_text(chains_toml)
+        inherited = {name: value for name, value in os.environ.items() if name in _INHERITED}
+        self._env = inherited | {"STATE_DIR": str(folder), "CHAINS_FILE": str(folder / "chains.toml")} | variables
+
+    def manage(self, *arguments: str) -> str:
+        """What a command of manage.py prints. Raises `DemoError` with what it says when it fails."""
+        command = [*MANAGE, *arguments]
+        done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False)  # noqa: S603 (ours)
+        if done.returncode != 0:
+            said = done.stderr.strip().splitlines() or ["it said nothing"]
+            raise DemoError(f"manage.py {arguments[0]} failed: {said[-1]}")
+        return done.stdout
+
+    def log(self, name: str) -> Path:
+        """Of the process of this name."""
+        return self.folder / f"{name}.log"
+
+    def start(self, name: str, *command: str) -> None:
+        with self.log(name).open("wb") as log:
+            process = GuardedProcess(command, env=self._env, stdout=log, stop_seconds=STOP_SECONDS)
+        self._running.callback(process.stop)
+        self._processes[name] = process
+
+    def stop(self) -> None:
+        """End the processes before `running` does."""
+        for process in self._processes.values():
+            process.stop()
+        self._processes.clear()
+
+    def wait_until(self, is_ready: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while not is_ready():
+            self.require_running()
+            if time.monotonic() > deadline:
+                raise DemoError(
+                    f"{' and '.join(self._processes)} did not come up within {START_SECONDS} s; the logs in "
+                    f"{self.folder} say why."
+                )
+            time.sleep(0.1)
+
+    def require_running(self) -> None:
+        for name, process in self._processes.items():
+            if process.has_ended():
+                raise DemoError(f"The {name} process has ended; {self.log(name)} says why.")
+
+
+class Service(Installation):
+    """The web server and a worker."""
+
+    def __init__(self, running: ExitStack, folder: Path, chains_toml: str, key: str, port: int) -> None:
+        self._port = port
+        self.base_url = f"http://127.0.0.1:{port}"
+        super().__init__(running, folder, chains_toml, key, BASE_URL=self.base_url)
+        self.manage("migrate", "--no-input", "-v", "0")
+        self.manage("collectstatic", "--no-input", "-v", "0")
+
+    def deploy_registry(self, destination: int, source: int) -> str:
+        """Its address."""
+        return self.manage("deploy_registry", str(destination), str(source)).split()[-1]
+
+    def serve(self) -> None:
+        """Start it, and wait until it is healthy."""
+        gunicorn = (sys.executable, "-m", "gunicorn", "--config", "config/gunicorn.py")
+        self.start("web", *gunicorn, "--bind", f"127.0.0.1:{self._port}", "--threads", "4", "config.wsgi")
+        self.start("worker", *MANAGE, "runworker")
+        self.wait_until(self._is_healthy)
+
+    def _is_healthy(self) -> bool:
+        try:
+            return requests.get(f"{self.base_url}/healthz", timeout=5).ok
+        except requests.RequestException:
+            # On a busy machine a first answer may also take too long.
+            return False
+
+
+def write_private(path: Path, text: str) -> None:
+    path.touch(mode=0o600)
+    path.write_text(text)

@@ -1,0 +1,45 @@
+"""The demos as commands of their own, and what they leave behind."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+from chains.devchain import PROJECT
+
+
+def demo(module: str, folder: Path) -> list[str]:
+    """The command, with its state in `folder` and on free ports."""
+    ports = ["--port", str(_free_port()), "--rpc-port", str(_free_port())]
+    return [sys.executable, "-m", module, "--state", str(folder), *ports]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=90, check=False)
+
+
+def variables(folder: Path) -> dict[str, str]:
+    """For the README's examples."""
+    return dict(line.split("=", 1) for line in (folder / "env").read_text().splitlines())
+
+
+def processes_with(text: str) -> list[str]:
+    """Command lines and environments of running processes that mention `text`, without our own."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and int(entry.name) != os.getpid():
+            try:
+                line, environment = (entry / "cmdline").read_bytes(), (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            if text.encode() in line + environment:
+                found.append(line.replace(b"\0", b" ").decode(errors="replace"))
+    return found
