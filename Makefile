@@ -15,13 +15,17 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 4
 
-.PHONY: help demo test chromium fuzz bench old-blocks bench-gas lint format run contracts lock clean
+.PHONY: help demo demo-cross-chain test chromium fuzz bench old-blocks bench-gas lint format run contracts lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
 
 demo: .venv/ready node_modules/ready ## Prove a balance on a development chain and show it (ONCE=1: stop after that)
 	@$(BIN)/python -m demo $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
+
+demo-cross-chain: .venv/ready node_modules/ready ## Prove balances on two development chains by attesters (ONCE=1, DOWN=2)
+	@$(BIN)/python -m demo.cross_chain $(if $(ONCE),--once) $(if $(DOWN),--down $(DOWN)) $(if $(PORT),--port $(PORT)) \
+		$(if $(RPC_PORT),--rpc-port $(RPC_PORT))
 
 test: lint chromium ## Run all checks and tests
 	$(BIN)/python -m pytest $(ARGS)
@@ -77,7 +81,7 @@ lock: ## Pin the Python dependencies anew, from pyproject.toml
 	rm -r .venv-lock
 
 clean: ## Remove what the commands above have made
-	rm -rf .venv node_modules .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv node_modules .demo .demo-cross-chain .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # --- Set-up -----------------------------------------------------------------------------------------------------------
 

@@ -1,1 +1,1 @@
-"""`make demo`: the whole service on a development chain, from sign-in to the proven balance, as a user sees it."""
+"""`make demo` and `make demo-cross-chain`: the whole service on development chains, as a user sees it."""

@@ -1,0 +1,45 @@
+"""`make demo-cross-chain` as a new user runs it."""
+
+import re
+
+import pytest
+
+from tests.demo.commands import demo, processes_with, run, variables
+
+STEPS = ["INITIAL_STATE", "BLOCKHASH_AVAILABLE", "HEADER_ACCUMULATED", "ACCOUNT_ACCUMULATED"]
+
+
+@pytest.fixture
+def command(tmp_path) -> list[str]:
+    return [*demo("demo.cross_chain", tmp_path / "demo"), "--once"]
+
+
+def test_it_proves_a_balance_on_each_chain_while_one_attester_is_down(command, tmp_path):
+    done = run(command)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.findall(r"Attester (\d) is down", done.stdout) == ["3"]
+    for chain in (31337, 31338):
+        assert re.findall(rf"chain {chain}  (\w+) +COMPLETED", done.stdout) == STEPS
+        assert f"equal to eth_getBalance on chain {chain} at that block" in done.stdout
+    own, other = (int(balance) for balance in re.findall(r"decimal +(\d+) wei", done.stdout))
+    assert own != other
+    env = variables(tmp_path / "demo")
+    own_registry, other_registry = re.findall(r"BALANCE\) on (0x\w{40})", done.stdout)
+    assert (env["FACTS_REGISTRY"], env["OTHER_FACTS_REGISTRY"]) == (own_registry, other_registry)
+    assert own_registry != other_registry
+    assert (env["CHAIN_ID"], env["OTHER_CHAIN_ID"]) == ("31337", "31338")
+    assert "POST /attest" not in (tmp_path / "demo" / "attester-3" / "attester.log").read_text()
+    assert not processes_with(str(tmp_path))
+
+
+def test_with_two_attesters_down_it_says_what_the_batch_waits_for(command, tmp_path):
+    done = run([*command, "--down", "2", "--done-seconds", "15"])
+    assert done.returncode == 1
+    assert re.findall(r"Attester (\d) is down", done.stdout) == ["2", "3"]
+    assert re.findall(r"chain 31338  (\w+) +COMPLETED", done.stdout) == ["INITIAL_STATE"]
+    assert "eth_getBalance" not in done.stdout
+    assert done.stderr.startswith("The batch is not DONE after 15 s. ")
+    assert re.search(
+        r"Waiting for attesters to vouch for block \d+ of chain 31338: 1 of 2 that are needed", done.stderr
+    )
+    assert not processes_with(str(tmp_path))
