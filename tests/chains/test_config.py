@@ -55,14 +55,21 @@ def test_the_committed_file_has_a_development_chain_connected_to_itself():
 
 
 def test_the_commented_examples_of_the_committed_file_are_valid(load):
-    commented = [
-        line.removeprefix("# ").removeprefix("#")
-        for line in (PROJECT / "chains.toml").read_text().split("# Sepolia", 1)[1].splitlines()[1:]
-        if not line.startswith("# Mainnet")
-    ]
-    chains = load("\n".join(commented), {"SEPOLIA_RPC_KEY": "a", "MAINNET_RPC_KEY": "b"})
-    assert [chain.id for chain in chains.chains] == [11155111, 1]
-    assert [chain.test_network for chain in chains.destinations()] == [True, False]
+    # Prose ends with a line that is a bare "#"; the example is what follows it.
+    paragraphs = (PROJECT / "chains.toml").read_text().split("# Sepolia", 1)[1].split("\n\n")
+    examples = [paragraph.split("\n#\n", 1)[1] for paragraph in paragraphs if "\n#\n" in paragraph]
+    commented = "\n".join(line.removeprefix("#").strip() for line in "\n".join(examples).splitlines())
+    secrets = ("SEPOLIA_RPC_KEY", "MAINNET_RPC_KEY", "OPTIMISM_RPC_KEY", "ATTESTER_PATH")
+    chains = load(commented, dict.fromkeys(secrets, "a"))
+    assert [chain.id for chain in chains.chains] == [11155111, 1, 10]
+    assert [chain.test_network for chain in chains.destinations()] == [True, False, False]
+    sources = {(one.source, one.destination): one.block_hash_source for one in chains.connections}
+    assert sources == {
+        (11155111, 11155111): "native",
+        (1, 1): "native",
+        (1, 11155111): "attested",
+        (1, 10): "op-stack",
+    }
 
 
 def test_what_is_not_written_is_careful(load):
