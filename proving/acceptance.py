@@ -239,6 +239,15 @@ def _count(work: costs.Work, lease: Lease[Batch], link: Link) -> _Refusal | None
         work.way_gas = ways.estimate(link, wanting_hash, keep=lease.extend)
     except ways.TooFar as too_far:
         return _Refusal("block_too_old", str(too_far), retryable=False)
+    except RpcRefused as refused:
+        if refused.may_pass:
+            raise
+        chain = link.connection.source
+        return _Refusal(
+            "proof_unavailable",
+            f"No node of chain {chain} serves the states that lead to so old a block. {refused}",
+            True,
+        )
     return None
 
 

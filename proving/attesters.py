@@ -60,7 +60,7 @@ def change(
             f"another nonce than {int.from_bytes(nonce)} signed?"
         )
     if len(by_signer) < int.from_bytes(needed):
-        raise ChangeRefused(f"{len(by_signer)} attesters have signed, and {int.from_bytes(needed)} are needed.")
+        raise ChangeRefused(f"Signatures of {int.from_bytes(needed)} attesters are needed; here are {len(by_signer)}.")
     joined = b"".join(by_signer[signer] for signer in sorted(by_signer))
     _send(destination, Intent(*call(_CONTRACT, contract, "changeAttesters", ordered, threshold, joined)), seconds)
     return ordered

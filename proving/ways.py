@@ -98,8 +98,13 @@ def survey(link: Link, target: int, *, others: Collection[int] = (), trusted: Co
     points = list(_waypoints(link, target))
     roots = [*(point.number for point in points if point.has_root), *(one for one in trusted if one > target)]
     plans: list[Plan] = []
+    refused: RpcRefused | None = None
     if roots:
-        plans += _through_history(link, Plan(min(roots), target))
+        try:
+            plans += _through_history(link, Plan(min(roots), target))
+        except RpcRefused as error:
+            # No node serves so old a state any more; the source may vouch for a younger block.
+            refused = error
     if not plans or len(plans[0].hops) > 1:
         try:
             plans += _from_source(link, target, others)
@@ -107,6 +112,8 @@ def survey(link: Link, target: int, *, others: Collection[int] = (), trusted: Co
             if not plans and not any(point.has_hash for point in points):
                 raise
     plans += [Plan(point.number, target, walk=point.number - target) for point in points if point.has_hash][:1]
+    if refused is not None and not plans:
+        raise refused
     return _within_limits(link, min(plans, key=lambda plan: plan.gas))
 
 

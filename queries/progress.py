@@ -86,9 +86,9 @@ def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str 
 
 
 def note_transaction(queries: Collection[int], transaction_hash: str) -> None:
-    """Show on the queries' open step which transaction is to complete it."""
+    """Show on the queries' open step which transaction is to complete it; none does INITIAL_STATE."""
     for chunk in chunks(sorted(queries), _CHUNK):
-        _open_steps(chunk).update(transaction_hash=transaction_hash)
+        _open_steps(chunk).exclude(kind=StepKind.INITIAL_STATE).update(transaction_hash=transaction_hash)
 
 
 def note_failure(queries: Collection[int], reason: str) -> None:

@@ -22,8 +22,8 @@ class OpStack:
 
     def trust(self, connection: Connection) -> str:
         return (
-            f"The sequencer of chain {connection.destination}, which tells it about the blocks of chain "
-            f"{connection.source}, and the fault proofs that hold it to the truth."
+            f"Whoever may upgrade chain {connection.destination}; and its sequencer, until the block in which it tells "
+            f"of chain {connection.source} is derived from that chain."
         )
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:  # noqa: ARG002 (it needs none)

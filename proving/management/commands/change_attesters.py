@@ -1,5 +1,6 @@
 """`manage.py change_attesters <destination> <source>`."""
 
+from argparse import ArgumentTypeError
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -46,4 +47,7 @@ class Command(BaseCommand):
 
 
 def _hex(written: str) -> bytes:
-    return bytes.fromhex(written.removeprefix("0x"))
+    try:
+        return bytes.fromhex(written.removeprefix("0x"))
+    except ValueError:
+        raise ArgumentTypeError("must be hexadecimal, as sign_attester_set prints it") from None
