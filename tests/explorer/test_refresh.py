@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from proving.models import Signer, Transaction, TransactionState
 from queries import progress
-from queries.models import Batch, Block, StepKind
+from queries.models import Batch, Block, Step, StepKind
 from tests.explorer.batches import (
     a_batch,
     accept,
