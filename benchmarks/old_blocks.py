@@ -12,7 +12,7 @@ from chains.devchain import DevChain
 from proving.deployment import deploy
 from queries.models import AccountField, Batch, BatchStatus, Block
 from tests.proving.chain_state import balance_at, field_on_chain
-from tests.proving.test_worker import a_worker, is_done, until
+from tests.proving.test_worker import a_worker, until
 from tests.service import ALICE, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -21,8 +21,12 @@ BLOCKS = 20_000
 PER_CALL = 500
 
 
+def is_decided(batch: Batch) -> bool:
+    return Batch.objects.get(pk=batch.pk).finished_at is not None
+
+
 def test_a_block_20_000_blocks_back_is_proven_by_three_hops(settings, tmp_path, transactional_db, report):
-    with DevChain(slots_in_an_epoch=1) as chain:
+    with DevChain(extra_args=["--max-persisted-states", str(2 * BLOCKS)]) as chain:
         chain.mine(5)
         settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
         deploy(31337, 31337)
@@ -34,9 +38,9 @@ def test_a_block_20_000_blocks_back_is_proven_by_three_hops(settings, tmp_path, 
         chain.rpc("evm_setIntervalMining", 1)
         batch = submit(a_key(), request(ALICE, block=block))
         with a_worker():
-            until(functools.partial(is_done, batch), "DONE", 300)
+            until(functools.partial(is_decided, batch), "DONE", 300)
         batch = Batch.objects.get(pk=batch.pk)
-        assert batch.status == BatchStatus.DONE
+        assert batch.status == BatchStatus.DONE, batch.rejection_reason
         assert field_on_chain(chain, ALICE, block, AccountField.BALANCE) == balance_at(chain, ALICE, block)
         row = Block.objects.get(number=block)
         assert (row.way_unit, row.way_length) == ("hops", 2)
