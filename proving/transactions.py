@@ -279,7 +279,7 @@ def _note_mined(lease: Lease[Signer], tx: Transaction, receipt: Receipt, heads: 
         tx.succeeded = receipt.status == 1 and not is_empty
         tx.last_error = "" if receipt.status == 1 else "The transaction was mined, but it reverted."
         _save(tx)
-        progress.note_transaction(_queries(tx), tx_hash)
+        _show(tx, tx_hash)
         if state not in LIVE_STATES:
             _wake_blocks(tx)
             costs.share(tx)
@@ -319,8 +319,13 @@ def _save(tx: Transaction) -> None:
     )
 
 
-def _queries(tx: Transaction) -> list[int]:
-    return list(tx.queries.values_list("pk", flat=True))
+def _show(tx: Transaction, version: str) -> None:
+    """Show this version on the steps that wait for the transaction, and not on those that wait for a later one."""
+    shown = [other.hash for other in tx.versions.all()]
+    if tx.extends_id is None:
+        # A step that has just begun shows none yet; a way that only led up to it has done its part.
+        shown.append("")
+    progress.note_transaction(list(tx.queries.values_list("pk", flat=True)), version, instead_of=shown)
 
 
 def _wake_blocks(tx: Transaction) -> None:
@@ -387,7 +392,7 @@ def _replace(
         return newest
     with lease.writing():
         version = _sign(chain, _account(chain), tx, OfferedFees(highest, min(priority, highest)), empty=empty)
-        progress.note_transaction(_queries(tx), version.hash)
+        _show(tx, version.hash)
     if empty and not newest.is_empty:
         logger.info("%s is no longer wanted: replaced by an empty transaction", newest.hash)
     return version

@@ -85,10 +85,18 @@ def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str 
             _settle_batches(batches)
 
 
-def note_transaction(queries: Collection[int], transaction_hash: str) -> None:
-    """Show on the queries' open step which transaction is to complete it; none does INITIAL_STATE."""
+def note_transaction(
+    queries: Collection[int], transaction_hash: str, *, instead_of: Collection[str] | None = None
+) -> None:
+    """Show on the queries' open step which transaction is to complete it; or only where one of these is shown.
+
+    None completes INITIAL_STATE.
+    """
     for chunk in chunks(sorted(queries), _CHUNK):
-        _open_steps(chunk).exclude(kind=StepKind.INITIAL_STATE).update(transaction_hash=transaction_hash)
+        steps = _open_steps(chunk).exclude(kind=StepKind.INITIAL_STATE)
+        if instead_of is not None:
+            steps = steps.filter(transaction_hash__in=instead_of)
+        steps.update(transaction_hash=transaction_hash)
 
 
 def note_failure(queries: Collection[int], reason: str) -> None:

@@ -99,6 +99,20 @@ def test_a_block_three_windows_back_is_proven_by_hops(old, key):
     assert (row.way_unit, row.way_length, row.way_left) == ("hops", 3, 0)
 
 
+def test_a_step_goes_on_showing_what_completes_it_when_the_way_there_is_mined(old, key):
+    old.rpc("evm_setAutomine", False)
+    batch = submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW - 5))
+    for _ in range(4):
+        work()
+    proof = Transaction.objects.get(accumulates__isnull=False).versions.get().hash
+    old.rpc("anvil_dropTransaction", proof)
+    old.mine()
+    work()
+    (way,) = extending()
+    assert (way.succeeded, way.hash != proof) == (True, True)
+    assert Query.objects.get(batch=batch).steps.get(kind=StepKind.HEADER_ACCUMULATED).transaction_hash == proof
+
+
 def test_a_way_begins_at_the_nearest_block_that_the_registry_trusts(old, key):
     near = old.head() - 3 * WINDOW
     assert_proven(old, submit(key, request(ALICE, block=near)), ALICE, near)
