@@ -353,6 +353,8 @@ def test_a_step_links_its_transaction_on_the_destination_s_explorer():
 def test_a_transaction_is_shown_without_a_link_where_no_explorer_is_configured(settings, tmp_path):
     settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
     batch = a_batch()
+    accept(batch)
+    complete(batch, StepKind.INITIAL_STATE)
     progress.note_transaction(queries_of(batch), HASH)
     html = page(batch)
     assert f"Transaction {HASH}" in text_of(html)
@@ -379,11 +381,12 @@ def test_a_transaction_tells_how_far_it_is(settings, tmp_path, state, confirmati
     settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1", chain=f"confirmations = {confirmations}")
     batch = a_batch()
     accept(batch)
+    complete(batch, StepKind.INITIAL_STATE)
     tx = send(batch)
     if state not in {TransactionState.PENDING, TransactionState.DISPLACED}:
         mine(tx, block=14, head=15)
     Transaction.objects.update(state=state)
-    step = shown_steps(page(batch))[0]
+    step = shown_steps(page(batch))[1]
     assert step.endswith(said if tx.gas_used == 0 else f"{said} · 175,840 gas")
 
 
