@@ -125,11 +125,22 @@ def estimate(link: Link, targets: Collection[int], *, keep: Callable[[], None]) 
     """
     gas = 0
     trusted: set[int] = set()
+    # By block that is hopped from: how many ride along.
+    riding: dict[int, int] = {}
     numbers = sorted(targets, reverse=True)
     found = [header for header in link.source.headers(numbers) if header is not None]
     asked = [(header.number, header.hash) for header in found]
     for header, vouched in zip(found, registries.vouches(link.destination, link.registry, asked), strict=True):
-        if not vouched:
+        passed = (
+            at
+            for at, riders in riding.items()
+            if at - link.connection.window <= header.number < at and riders < _MAX_RIDERS
+        )
+        at = next(passed, None)
+        if not vouched and at is not None:
+            riding[at] += 1
+            gas += _RIDER_GAS
+        elif not vouched:
             keep()
             try:
                 plan = survey(link, header.number, others=numbers, trusted=trusted)
@@ -137,7 +148,9 @@ def estimate(link: Link, targets: Collection[int], *, keep: Callable[[], None]) 
                 # It will begin at the block itself, or near it.
                 plan = Plan(header.number, header.number, Start(header.number))
             gas += plan.gas + (sources.of(link.connection).gas(link.connection) if plan.start else 0)
-            trusted.update(plan.hops, [plan.origin])
+            stops = [plan.origin, *plan.hops]
+            riding |= dict.fromkeys(stops[:-1], 0)
+            trusted.update(stops)
         trusted.add(header.number)
     return gas
 

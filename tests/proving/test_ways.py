@@ -11,6 +11,7 @@ from config.chains import forget_chains
 from proving import ways
 from proving.deployment import deploy
 from proving.models import Transaction
+from proving.work import due
 from queries.models import AccountField, Batch, BatchStatus, Block, HeaderField, Query, StepKind
 from tests.proving.chain_state import balance_at, field_on_chain
 from tests.service import (
@@ -267,6 +268,20 @@ def test_the_estimate_counts_the_way(old, key):
     work()
     estimates = [Batch.objects.get(pk=batch.pk).estimated_gas or 0 for batch in (near, far)]
     assert estimates[1] - estimates[0] == 3 * 250_000 + 60_000
+
+
+def test_the_estimate_counts_what_blocks_of_one_window_share(old, key):
+    first = old.head() - 3 * WINDOW - 5
+    accounts = {ALICE: {"props": ["BALANCE"]}}
+    estimates = []
+    for count in (1, 4):
+        data = {f"block:{block}": {"accounts": accounts} for block in range(first, first + count)}
+        batch = submit(key, {"destinationChainId": "31337", "fee": "0", "data": {"31337": data}})
+        for task in [task for task in due() if task.kind == "batch"]:
+            task()
+        estimates.append(Batch.objects.get(pk=batch.pk).estimated_gas or 0)
+    one, four = estimates
+    assert four - one == 3 * (200_000 + 60_000) + 3 * 30_000
 
 
 def test_a_fee_that_does_not_cover_the_way_is_rejected_with_the_figure(chain, db, settings, tmp_path, key):
