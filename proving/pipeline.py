@@ -46,6 +46,9 @@ _TRANSACTIONS_PER_LOOK = 16
 _PROOF_PATIENCE = timedelta(minutes=10)
 
 
+_EXTENDING = "Waiting for the transaction by which the registry comes to trust further blocks."
+
+
 class _ProofNotAccepted(Exception):
     """The registry refuses a proof that was verified here: a defect, not a matter of waiting. A sentence."""
 
@@ -274,8 +277,9 @@ class _Work:
         if self.vouched(target):
             if self.block.way_left:
                 self.note_way(left=0)
-        elif not ways.extending(self.link).exists():
-            self.plan_way(target, self.not_under_way())
+            return
+        self.wait_for_what_extends()
+        self.plan_way(target, self.not_under_way())
 
     # --- The way to the block's hash ----------------------------------------------------------------------------------
 
@@ -339,16 +343,19 @@ class _Work:
 
     def extend(self, target: Header, asking: Collection[int]) -> None:
         """Send the next transaction of the way to a header's hash. Raises `_Wait`, whatever comes of it."""
-        poll = poll_seconds(self.destination)
-        if ways.extending(self.link).exists():
-            raise _Wait("Waiting for the transaction by which the registry comes to trust earlier blocks.", poll)
+        self.wait_for_what_extends()
         plan = self.plan_way(target, self.open().filter(pk__in=asking))
         way = ways.go(self.link, plan, others=self.others_waiting())
         waypoints.note(self.link, way.waypoints)
         to, data = in_sequence(self.registry.sequence, way.calls)
         queries = {*asking, *self.queries_at(way.riders)}
         self.submit([Intent(to, data, queries, extends=self.registry.row_id)])
-        raise _Wait("Waiting for the transaction by which the registry comes to trust earlier blocks.", poll)
+        raise _Wait(_EXTENDING, poll_seconds(self.destination))
+
+    def wait_for_what_extends(self) -> None:
+        """Raises `_Wait` while a transaction is on its way: what it brings may be all that is needed."""
+        if ways.extending(self.link).exists():
+            raise _Wait(_EXTENDING, poll_seconds(self.destination))
 
     def queries_at(self, numbers: Collection[int]) -> list[int]:
         """Ids of the open queries for which the hashes of these blocks are wanted."""

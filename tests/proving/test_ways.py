@@ -298,4 +298,4 @@ def test_what_a_way_waits_for_is_said(old, key):
     old.rpc("evm_setAutomine", False)
     submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))
     work()
-    assert waiting() == ["Waiting for the transaction by which the registry comes to trust earlier blocks."]
+    assert waiting() == ["Waiting for the transaction by which the registry comes to trust further blocks."]
