@@ -21,6 +21,8 @@ _MAX_GAS = 13_000_000
 _ACCOUNT_GAS, _ACCOUNT_BYTES = 95_000, 160
 _SLOT_GAS, _SLOT_BYTES = 30_000, 70
 _NODE_GAS = 1_500
+# What a byte of other calls in the same transaction takes at the most.
+_GAS_BESIDE = 60
 _ROWS_PER_READ = 50
 
 
@@ -31,14 +33,14 @@ class _Pack:
     of a storage trie once in its account.
     """
 
-    def __init__(self, queries: Collection[int] = ()) -> None:
+    def __init__(self, queries: Collection[int] = (), *, beside: int = 0) -> None:
         self.queries = set(queries)
         self._accounts: dict[str, AccountToProve] = {}
         self._slots: dict[str, dict[int, list[bytes]]] = {}
         self._state_nodes: set[bytes] = set()
         self._storage_nodes: dict[str, set[bytes]] = {}
-        self._bytes = 0
-        self._gas = 0
+        self._bytes = beside
+        self._gas = beside * _GAS_BESIDE
 
     @property
     def accounts(self) -> list[AccountToProve]:
@@ -76,16 +78,21 @@ class _Pack:
 
 
 def intents(
-    block: Block, registry: Registry, missing: Mapping[Fact, Collection[int]], *, header: bytes | None
+    block: Block,
+    registry: Registry,
+    missing: Mapping[Fact, Collection[int]],
+    *,
+    header: bytes | None,
+    beside: int = 0,
 ) -> Iterator[Intent]:
     """Transactions that prove the missing facts; each fact comes with the ids of the queries that ask for it.
 
     With `header` each would accumulate it: only the first may be sent, and fields of the header go with it. Facts about
-    times are not of this kind.
+    times are not of this kind. `beside` are the bytes of other calls that share the first transaction.
     """
     fields = {fact.field: queries for fact, queries in missing.items() if isinstance(fact, HeaderFact)}
     of_header = {query for queries in fields.values() for query in queries}
-    for pack in _packs(block, missing, first=_Pack(of_header)):
+    for pack in _packs(block, missing, first=_Pack(of_header, beside=beside)):
         data = registry.prove(
             block.number if header is None else header,
             bytes.fromhex(block.state_root[2:]),

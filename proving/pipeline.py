@@ -27,7 +27,7 @@ from proving.links import Link
 from proving.models import LIVE_STATES, Transaction, TransactionState
 from proving.registry import in_sequence, revert_reason
 from proving.sources import NotYet, Preparation
-from proving.transactions import CannotSend, Intent, SignerBusy, UnderWay
+from proving.transactions import CannotSend, Intent, SignerBusy, UnderWay, proves_facts
 from queries import leases, progress, submission
 from queries.chunks import chunks
 from queries.leases import Lease
@@ -159,7 +159,7 @@ class _Work:
     def not_under_way(self) -> QuerySet[Query]:
         """Open queries for which no transaction is on its way, nor in a block that this look doesn't see yet."""
         unseen = Q(state__in=LIVE_STATES) | Q(block_number__gt=self.heads.confirmed.number)
-        under_way = Transaction.objects.filter(unseen, queries=OuterRef("pk"), extends=None)
+        under_way = Transaction.objects.filter(unseen, proves_facts("queries__block"), queries=OuterRef("pk"))
         return self.open().exclude(step=StepKind.INITIAL_STATE).filter(~Exists(under_way)).order_by("pk")
 
     # --- When the destination was reorganised -------------------------------------------------------------------------
@@ -341,16 +341,28 @@ class _Work:
                 fresh.way_unit, fresh.way_length, fresh.way_left, fresh.is_waypoint = shown
                 fresh.save(update_fields=["way_unit", "way_length", "way_left", "is_waypoint"])
 
-    def extend(self, target: Header, asking: Collection[int]) -> None:
-        """Send the next transaction of the way to a header's hash. Raises `_Wait`, whatever comes of it."""
+    def extend(self, target: Header, needing: Mapping[Fact, Collection[int]]) -> None:
+        """Send the next transaction of the way to a header's hash, and what needs it. Raises `_Wait` at its end."""
         self.wait_for_what_extends()
+        asking = {pk for pks in needing.values() for pk in pks}
         plan = self.plan_way(target, self.open().filter(pk__in=asking))
         way = ways.go(self.link, plan, others=self.others_waiting())
         waypoints.note(self.link, way.waypoints)
-        to, data = in_sequence(self.registry.sequence, way.calls)
         queries = {*asking, *self.queries_at(way.riders)}
-        self.submit([Intent(to, data, queries, extends=self.registry.row_id)])
+        proof = self.proof_behind(way, target, needing)
+        to, data = in_sequence(self.registry.sequence, [*way.calls, *([(proof.to, proof.data)] if proof else [])])
+        accumulates = proof.accumulates if proof else None
+        self.submit([Intent(to, data, queries, accumulates=accumulates, extends=self.registry.row_id)])
         raise _Wait(_EXTENDING, poll_seconds(self.destination))
+
+    def proof_behind(self, way: ways.Way, target: Header, needing: Mapping[Fact, Collection[int]]) -> Intent | None:
+        """What can be proven in the same transaction, because the way ends in it at the block itself."""
+        if not way.arrives or target.number != self.block.number:
+            return None
+        packed = packing.intents(
+            self.block, self.registry.contract, needing, header=target.encode(), beside=sum(map(len, way.data))
+        )
+        return next(iter(packed), None)
 
     def wait_for_what_extends(self) -> None:
         """Raises `_Wait` while a transaction is on its way: what it brings may be all that is needed."""
@@ -397,7 +409,9 @@ class _Work:
 
     def facts_under_way(self) -> set[Fact]:
         """What transactions on their way may prove already, for other queries: nothing is paid twice."""
-        links = Transaction.objects.filter(queries=OuterRef("pk"), state__in=LIVE_STATES, extends=None)
+        links = Transaction.objects.filter(
+            proves_facts("queries__block"), queries=OuterRef("pk"), state__in=LIVE_STATES
+        )
         sent_for = Query.objects.filter(Exists(links), block=self.block)
         return {fact for query in sent_for.iterator(chunk_size=_QUERIES_PER_LOOK) for fact in facts.of(query)}
 
@@ -474,7 +488,7 @@ class _Work:
             return missing
         rest = {fact: pks for fact, pks in missing.items() if fact not in needing}
         if not rest:
-            self.extend(target, sorted({pk for pks in needing.values() for pk in pks}))
+            self.extend(target, needing)
         return rest
 
     def find_time_again(self, timestamp: int, queries: Collection[int]) -> None:
@@ -565,5 +579,6 @@ def _proven_by(queries: Collection[int]) -> Iterator[tuple[int, str]]:
     """(query id, hash) of the mined transactions that proved the queries."""
     links = Transaction.queries.through.objects
     for chunk in chunks(sorted(queries), _QUERIES_PER_WRITE):
-        mined = links.filter(query__in=chunk, transaction__succeeded=True, transaction__extends=None).order_by("pk")
+        proving = proves_facts("query__block", "transaction")
+        mined = links.filter(proving, query__in=chunk, transaction__succeeded=True).order_by("pk")
         yield from mined.values_list("query", "transaction__hash")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from django.db.models import F, Q
 from django.utils import timezone
 from eth_account.signers.local import LocalAccount
 from hexbytes import HexBytes
@@ -72,8 +73,9 @@ class CannotSend(Exception):
 class Intent:
     """What to send. An empty `to` creates a contract.
 
-    `queries` are the ids whose facts it proves, `accumulates` is the block whose header it carries. With `extends`, the
-    id of a registry, it proves no facts but extends that registry's trust to blocks that the queries need.
+    `queries` are the ids that it is for, `accumulates` is the block whose header it carries. With `extends`, the id of
+    a registry, it extends that registry's trust to blocks that the queries need; it then proves facts only of the block
+    that it accumulates, if it does.
     """
 
     to: str
@@ -84,10 +86,22 @@ class Intent:
 
     def is_under_way(self) -> bool:
         """Whether a stored one does the same. One at a time extends a registry, because each builds on the last."""
-        if self.extends is not None:
-            return Transaction.objects.filter(extends=self.extends, state=TransactionState.PENDING).exists()
-        under_way = Transaction.objects.filter(queries__in=self.queries, state__in=LIVE_STATES, extends=None)
-        return under_way.exists()
+        extending = Transaction.objects.filter(extends=self.extends, state=TransactionState.PENDING)
+        if self.extends is not None and (extending.exists() or self.accumulates is None):
+            return extending.exists()
+        proving = Transaction.objects.filter(
+            proves_facts("queries__block"), queries__in=self.queries, state__in=LIVE_STATES
+        )
+        return proving.exists()
+
+
+def proves_facts(block: str, transaction: str = "") -> Q:
+    """Of a query's transactions: those that prove its facts, and don't only extend the registry's trust.
+
+    `block` is the path to the query's block, `transaction` that to the transaction.
+    """
+    prefix = f"{transaction}__" if transaction else ""
+    return Q(**{f"{prefix}extends": None}) | Q(**{f"{prefix}accumulates": F(block)})
 
 
 @dataclass(frozen=True)
@@ -322,7 +336,7 @@ def _save(tx: Transaction) -> None:
 def _show(tx: Transaction, version: str) -> None:
     """Show this version on the steps that wait for the transaction, and not on those that wait for a later one."""
     shown = [other.hash for other in tx.versions.all()]
-    if tx.extends_id is None:
+    if tx.extends_id is None or tx.accumulates_id is not None:
         # A step that has just begun shows none yet; a way that only led up to it has done its part.
         shown.append("")
     progress.note_transaction(list(tx.queries.values_list("pk", flat=True)), version, instead_of=shown)

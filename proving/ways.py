@@ -85,6 +85,17 @@ class Way:
     waypoints: Sequence[Header] = ()
     riders: Sequence[int] = ()
 
+    @property
+    def data(self) -> Sequence[bytes]:
+        """The calldata of each call."""
+        return [data for _, data in self.calls]
+
+    @property
+    def arrives(self) -> bool:
+        """Whether the registry trusts the block's hash after these calls."""
+        at_start = not self.plan.length and self.plan.origin == self.plan.target
+        return at_start or any(header.number == self.plan.target for header in self.waypoints)
+
 
 # --- Planning ---------------------------------------------------------------------------------------------------------
 
