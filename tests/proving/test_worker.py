@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from django.db import connection
+from eth_abi.abi import decode
 
 from chains.devchain import PROJECT, DevChain
 from config.chains import forget_chains
@@ -26,6 +27,8 @@ from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, waiti
 pytestmark = pytest.mark.django_db(transaction=True)
 
 SECONDS = 40
+# Of packed calldata: how a header begins, and the operation that its parent follows.
+HEADER_PREFIX, PARENT = 0xF9, 0x38
 
 
 @pytest.fixture
@@ -134,14 +137,14 @@ def without_history(settings, tmp_path, transactional_db) -> Iterator[DevChain]:
         yield chain
 
 
-def headers_in(walk: bytes) -> list[bytes]:
-    """The headers of a walk's calldata, each with its operation after it (contracts/FORMAT.md)."""
-    headers = []
-    while walk:
-        size = 3 + int.from_bytes(walk[1:3])
-        headers.append(walk[:size])
-        walk = walk[size + 1 :]
-    return headers
+def headers_in(data: bytes) -> list[bytes]:
+    """The headers in a transaction's calldata (contracts/FORMAT.md), also in that of calls in sequence."""
+    if data[0] != HEADER_PREFIX:
+        (calls,) = decode(["(address,bytes)[]"], data[4:])
+        return [header for _, call in calls for header in headers_in(call)]
+    size = 3 + int.from_bytes(data[1:3])
+    further = headers_in(data[size + 1 :]) if data[size] == PARENT else []
+    return [data[:size], *further]
 
 
 def test_a_walk_killed_again_and_again_goes_on_and_pays_for_no_header_twice(without_history, start_worker, tmp_path):
