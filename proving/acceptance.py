@@ -66,8 +66,8 @@ def accept(batch_id: object) -> None:
             if isinstance(decision, _Wait):
                 waits.append(decision)
                 continue
-            with lease.writing():
-                decided = _record(batch, source, decision)
+            with lease.writing() as fresh:
+                decided = _record(fresh, source, decision)
             if decided is None:
                 return lease.release(None)
         Batch.objects.filter(pk=batch.pk, lease_token=lease.token).update(

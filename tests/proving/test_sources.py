@@ -16,6 +16,7 @@ from chains.attestation import Domain, Question, attester_set_message, ordered_a
 from chains.config import Attester
 from chains.devchain import DevChain
 from config.chains import forget_chains
+from proving.acceptance import accept
 from proving.deployment import deploy
 from proving.models import FactsRegistry, Transaction
 from queries.models import AccountField, Batch, BatchStatus, Block, Query, Step, StepKind
@@ -282,6 +283,23 @@ def test_a_source_that_goes_down_later_holds_up_no_other(chain, there, attesters
         proxy.up()
         forget_chains()
         assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+
+
+def test_the_fee_must_cover_all_sources_of_a_batch_together(chain, there, attesters, settings, tmp_path, key):
+    connect(settings, tmp_path, chain, there.url, attesters=attesters)
+    text = settings.CHAINS_FILE.read_text()
+    settings.CHAINS_FILE.write_text(text.replace("test_network = true", "test_network = false", 1))
+    forget_chains()
+    settings.ALLOWED_ADDRESSES = ["*"]
+    body = asking(there=[there.head() - 10], here=[chain.head()])
+    enough = submit(key, body | {"fee": str(10**18)})
+    accept(enough.pk)
+    enough.refresh_from_db()
+    assert not enough.queries.filter(is_admitted=False).exists()
+    too_little = submit(key, body | {"fee": str((enough.estimated_wei or 0) * 3 // 4)})
+    accept(too_little.pk)
+    too_little.refresh_from_db()
+    assert (too_little.status, too_little.rejection_code) == (BatchStatus.REJECTED, "fee_too_low")
 
 
 # --- OP Stack ---------------------------------------------------------------------------------------------------------
