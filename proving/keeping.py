@@ -105,10 +105,10 @@ def _keep(link: Link) -> tuple[str, float]:
     if trusted is not None and newest <= trusted + _MADE_UP * window:
         target = min(newest, trusted + window)
     way = _way_to(link, target)
-    if isinstance(way, Way):
-        waypoints.note(link, way.waypoints)
     to, data = in_sequence(link.registry.sequence, way.calls)
-    transactions.submit_all(chain, [Intent(to, data, extends=link.registry.row_id)])
+    passed = way.waypoints if isinstance(way, Way) else ()
+    intent = Intent(to, data, extends=link.registry.row_id)
+    transactions.submit_all(chain, [intent], and_store=lambda _: waypoints.note(link, passed))
     return "Waiting for the transaction that accumulates a header.", poll
 
 

@@ -8,7 +8,7 @@ look at the same chains leads to the same place. A reorganised chain is nothing 
 import itertools
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -347,12 +347,12 @@ class _Work:
         asking = {pk for pks in needing.values() for pk in pks}
         plan = self.plan_way(target, self.open().filter(pk__in=asking))
         way = ways.go(self.link, plan, others=self.others_waiting())
-        waypoints.note(self.link, way.waypoints)
         queries = {*asking, *self.queries_at(way.riders)}
         proof = self.proof_behind(way, target, needing)
         to, data = in_sequence(self.registry.sequence, [*way.calls, *([(proof.to, proof.data)] if proof else [])])
         accumulates = proof.accumulates if proof else None
-        self.submit([Intent(to, data, queries, accumulates=accumulates, extends=self.registry.row_id)])
+        intent = Intent(to, data, queries, accumulates=accumulates, extends=self.registry.row_id)
+        self.submit([intent], and_store=lambda _: waypoints.note(self.link, way.waypoints))
         raise _Wait(_EXTENDING, poll_seconds(self.destination))
 
     def proof_behind(self, way: ways.Way, target: Header, needing: Mapping[Fact, Collection[int]]) -> Intent | None:
@@ -454,11 +454,11 @@ class _Work:
         missing = self.with_header_vouched(missing, trusted=trusted)
         self.submit(self.intents(missing, trusted=trusted))
 
-    def submit(self, intents: Sequence[Intent]) -> None:
+    def submit(self, intents: Sequence[Intent], *, and_store: Callable[[int], None] | None = None) -> None:
         """Store and broadcast; show on the queries what they wait for. Raises `_Wait` where nothing can be sent."""
         poll = poll_seconds(self.destination)
         try:
-            sent = transactions.submit_all(self.destination, intents)
+            sent = transactions.submit_all(self.destination, intents, and_store=and_store)
         except (SignerBusy, UnderWay):
             raise _Wait("Waiting for the signer.", min(0.2, poll)) from None
         except CannotSend as notice:

@@ -18,6 +18,7 @@ from tests.service import (
     ALICE,
     BOB,
     CHARLIE,
+    SIGNER,
     a_key,
     chains_toml,
     expire_leases,
@@ -295,6 +296,17 @@ def test_a_fee_that_does_not_cover_the_way_is_rejected_with_the_figure(chain, db
     batch = rejected(submit(key, request(CHARLIE, block=chain.head() - 3 * WINDOW, fee=10)))
     assert batch.rejection_code == "fee_too_low"
     assert "of it for the way to blocks that are old" in batch.rejection_reason
+
+
+def test_a_way_that_cannot_be_sent_leaves_nothing_behind(old, key):
+    """Its first block is another one at each look; the rows of ways that nobody went would pile up."""
+    old.rpc("anvil_setBalance", SIGNER, "0x0")
+    submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))
+    for _ in range(3):
+        work()
+        old.mine()
+    assert "Its operator must fund it" in waiting()[0]
+    assert Block.objects.count() == 1
 
 
 def test_what_a_way_waits_for_is_said(old, key):
