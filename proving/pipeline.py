@@ -372,7 +372,8 @@ class _Work:
     def queries_at(self, numbers: Collection[int]) -> list[int]:
         """Ids of the open queries for which the hashes of these blocks are wanted."""
         here = Query.objects.filter(
-            Q(block__number__in=numbers, timestamp=None) | Q(block__number__in=[number - 1 for number in numbers]),
+            Q(block__number__in=numbers, timestamp=None)
+            | Q(block__number__in=[number - 1 for number in numbers], timestamp__isnull=False),
             block__destination_chain_id=self.block.destination_chain_id,
             block__source_chain_id=self.block.source_chain_id,
             is_admitted=True,

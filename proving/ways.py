@@ -306,11 +306,20 @@ def _hop(link: Link, plan: Plan, others: Collection[int]) -> Way:
 def _riders(link: Link, stops: Sequence[int], others: Collection[int]) -> list[list[int]]:
     """For each hop: those of the waiting blocks whose hashes the state that it is made from knows."""
     riders: list[list[int]] = []
-    waiting = sorted(set(others).difference(stops), reverse=True)
+    passed = range(stops[-1] - link.connection.window, stops[0])
+    waiting = _unknown(link, sorted(set(others).intersection(passed).difference(stops), reverse=True))
     for at, _ in itertools.pairwise(stops):
         riders.append([one for one in waiting if at - link.connection.window <= one < at][:_MAX_RIDERS])
         waiting = [one for one in waiting if one not in riders[-1]]
     return riders
+
+
+def _unknown(link: Link, numbers: Sequence[int]) -> list[int]:
+    """Those of the blocks whose hashes the registry does not trust yet: many wait for no more than confirmations."""
+    headers = [header for header in link.source.headers(numbers) if header is not None]
+    asked = [(header.number, header.hash) for header in headers]
+    vouched = registries.vouches(link.destination, link.registry, asked)
+    return [header.number for header, known in zip(headers, vouched, strict=True) if not known]
 
 
 def _history_to_prove(header: Header, following: Header, answer: AccountProof) -> AccountToProve:

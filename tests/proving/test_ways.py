@@ -154,6 +154,26 @@ def test_blocks_of_one_window_share_a_hop(old, key):
         assert batch.gas_used > 0
 
 
+def test_blocks_that_wait_for_confirmations_ride_no_further_way(db, settings, tmp_path, key, monkeypatch):
+    """Their hashes are known: they would take the places of others, and pay again."""
+    monkeypatch.setattr(ways, "_MAX_RIDERS", 3)
+    with DevChain(slots_in_an_epoch=32) as chain:
+        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 40")
+        deploy(31337, 31337)
+        chain.mine(150)
+        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, chain="confirmations = 20", connection="window = 40")
+        forget_chains()
+        first = chain.head() - 110
+        for block in range(first, first + 11):
+            submit(key, request(ALICE, block=block))
+        chain.rpc("evm_setAutomine", False)
+        for _ in range(8):
+            work()
+            chain.mine()
+        paid = [query.block.number for tx in extending() for query in tx.queries.all()]
+        assert sorted(paid) == list(range(first, first + 11))
+
+
 def test_what_others_have_accumulated_shortens_nothing_that_it_need_not(old, key):
     """A row that says that a block is trusted is only a hint: after a reorg, say, the chain knows better."""
     block = old.head() - 3 * WINDOW
