@@ -27,7 +27,7 @@ from proving.links import Link
 from proving.models import LIVE_STATES, Transaction, TransactionState
 from proving.registry import in_sequence, revert_reason
 from proving.sources import NotYet, Preparation
-from proving.transactions import CannotSend, Intent, SignerBusy, UnderWay, proves_facts
+from proving.transactions import CannotSend, Intent, SignerBusy, TooDear, UnderWay, proves_facts
 from queries import leases, progress, submission
 from queries.chunks import chunks
 from queries.leases import Lease
@@ -59,6 +59,10 @@ class _Wait(Exception):
     def __init__(self, sentence: str, seconds: float) -> None:
         super().__init__(sentence)
         self.seconds = seconds
+
+
+class _TooDear(_Wait):
+    """The fee of one of the batches doesn't allow it at the present gas price."""
 
 
 def advance(block_id: object) -> None:
@@ -346,14 +350,26 @@ class _Work:
         self.wait_for_what_extends()
         asking = {pk for pks in needing.values() for pk in pks}
         plan = self.plan_way(target, self.open().filter(pk__in=asking))
-        way = ways.go(self.link, plan, others=self.others_waiting())
-        queries = {*asking, *self.queries_at(way.riders)}
+        others = self.others_waiting()
+        try:
+            self.go(plan, target, needing, others=others)
+        except _TooDear:
+            if not others:
+                raise
+            # It may be one of the others whose fee doesn't allow it.
+            self.go(plan, target, needing, others=())
+        raise _Wait(_EXTENDING, poll_seconds(self.destination))
+
+    def go(
+        self, plan: ways.Plan, target: Header, needing: Mapping[Fact, Collection[int]], *, others: Collection[int]
+    ) -> None:
+        way = ways.go(self.link, plan, others=others)
         proof = self.proof_behind(way, target, needing)
         to, data = in_sequence(self.registry.sequence, [*way.calls, *([(proof.to, proof.data)] if proof else [])])
+        queries = {*(pk for pks in needing.values() for pk in pks), *self.queries_at(way.riders)}
         accumulates = proof.accumulates if proof else None
         intent = Intent(to, data, queries, accumulates=accumulates, extends=self.registry.row_id)
         self.submit([intent], and_store=lambda _: waypoints.note(self.link, way.waypoints))
-        raise _Wait(_EXTENDING, poll_seconds(self.destination))
 
     def proof_behind(self, way: ways.Way, target: Header, needing: Mapping[Fact, Collection[int]]) -> Intent | None:
         """What can be proven in the same transaction, because the way ends in it at the block itself."""
@@ -463,7 +479,8 @@ class _Work:
         except (SignerBusy, UnderWay):
             raise _Wait("Waiting for the signer.", min(0.2, poll)) from None
         except CannotSend as notice:
-            raise _Wait(str(notice), max(10, self.destination.block_seconds)) from None
+            wait = _TooDear if isinstance(notice, TooDear) else _Wait
+            raise wait(str(notice), max(10, self.destination.block_seconds)) from None
         except Reverted as reverted:
             reason = revert_reason(reverted.data)
             if reason.name in {"UnknownBlock", "HeaderMismatch"}:

@@ -69,6 +69,10 @@ class CannotSend(Exception):
     """Nothing can be sent for now, such as at a low balance; the message is a sentence."""
 
 
+class TooDear(CannotSend):
+    """At the present gas price one of the batches would pay more than its fee."""
+
+
 @dataclass(frozen=True)
 class Intent:
     """What to send. An empty `to` creates a contract.
@@ -153,7 +157,7 @@ def submit_all(
                 price = costs.affordable_price(tx)
                 if price is not None:
                     if price < fees.base_and_tip:
-                        raise CannotSend(
+                        raise TooDear(
                             f"At the present gas price of chain {chain.id} this would cost more than its batch's fee; "
                             "waiting for gas to become cheaper."
                         )

@@ -9,6 +9,7 @@ from chains import history
 from chains.devchain import DevChain
 from config.chains import forget_chains
 from proving import ways
+from proving.acceptance import accept
 from proving.deployment import deploy
 from proving.models import Transaction
 from proving.work import due
@@ -316,6 +317,27 @@ def test_a_fee_that_does_not_cover_the_way_is_rejected_with_the_figure(chain, db
     batch = rejected(submit(key, request(CHARLIE, block=chain.head() - 3 * WINDOW, fee=10)))
     assert batch.rejection_code == "fee_too_low"
     assert "of it for the way to blocks that are old" in batch.rejection_reason
+
+
+def test_whoever_can_no_longer_pay_holds_up_no_way_that_passes_them(chain, db, settings, tmp_path, key):
+    settings.CHAINS_FILE = chains_toml(
+        tmp_path,
+        chain.url,
+        chain="test_network = false\nminimum_signer_balance = '0'",
+        connection="window = 40",
+    )
+    settings.ALLOWED_ADDRESSES = ["*"]
+    deploy(31337, 31337)
+    chain.mine(150)
+    poor = submit(key, request(ALICE, block=chain.head() - 100, fee=10**18))
+    accept(poor.pk)
+    # As if gas had become dearer since.
+    Batch.objects.filter(pk=poor.pk).update(fee=1)
+    block = chain.head() - 130
+    rich = submit(a_key(BOB), request(CHARLIE, block=block, fee=10**18))
+    assert work_until_done(rich, chain, rounds=8).status == BatchStatus.DONE
+    poor.refresh_from_db()
+    assert (poor.status, poor.gas_used) == (BatchStatus.IN_PROGRESS, 0)
 
 
 def test_a_way_that_cannot_be_sent_leaves_nothing_behind(old, key):
