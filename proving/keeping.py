@@ -92,7 +92,7 @@ def _look_after(lease: Lease[FactsRegistry], link: Link) -> tuple[str, float]:
 def _keep(link: Link) -> tuple[str, float]:
     chain = get_chains().chain(link.connection.destination)
     poll = poll_seconds(chain)
-    if ways.extending(link).exists():
+    if ways.extending(link, link.destination.head().number).exists():
         return "Waiting for the transaction that extends the registry's trust.", poll
     newest = sources.of(link.connection).newest(link)
     trusted = _newest_trusted(link)

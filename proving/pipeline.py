@@ -382,7 +382,7 @@ class _Work:
 
     def wait_for_what_extends(self) -> None:
         """Raises `_Wait` while a transaction is on its way: what it brings may be all that is needed."""
-        if ways.extending(self.link).exists():
+        if ways.extending(self.link, self.heads.latest.number).exists():
             raise _Wait(_EXTENDING, poll_seconds(self.destination))
 
     def queries_at(self, numbers: Collection[int]) -> list[int]:

@@ -88,11 +88,14 @@ class Intent:
     accumulates: Block | None = None
     extends: int | None = None
 
-    def is_under_way(self) -> bool:
+    def is_under_way(self, signer: Signer) -> bool:
         """Whether a stored one does the same. One at a time extends a registry, because each builds on the last."""
-        extending = Transaction.objects.filter(extends=self.extends, state=TransactionState.PENDING)
-        if self.extends is not None and (extending.exists() or self.accumulates is None):
-            return extending.exists()
+        if self.extends is not None:
+            # What another key has left behind may never be mined.
+            if signer.transactions.filter(extends=self.extends, state=TransactionState.PENDING).exists():
+                return True
+            if self.accumulates is None:
+                return False
         proving = Transaction.objects.filter(
             proves_facts("queries__block"), queries__in=self.queries, state__in=LIVE_STATES
         )
@@ -140,7 +143,7 @@ def submit_all(
         pending_nonce = rpc.nonce(account.address, "pending")
         with lease.writing() as signer:
             first_nonce = next_nonce(signer, pending_nonce)
-            if any(intent.is_under_way() for intent in intents):
+            if any(intent.is_under_way(signer) for intent in intents):
                 raise UnderWay
             sent = []
             for nonce, intent, gas_limit in zip(itertools.count(first_nonce), intents, gas_limits, strict=False):
@@ -184,6 +187,11 @@ def next_nonce(signer: Signer, pending_nonce: int) -> int:
     """The first nonce that neither the chain nor a stored transaction has; `pending_nonce` is the node's word."""
     last = signer.transactions.order_by("-nonce").values_list("nonce", flat=True).first()
     return max(pending_nonce, 0 if last is None else last + 1)
+
+
+def sender(chain: Chain) -> str:
+    """The address of the account that sends on this chain now."""
+    return _account(chain).address
 
 
 def latest_hash(tx: Transaction) -> str:

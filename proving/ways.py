@@ -13,14 +13,15 @@ import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from chains import history
 from chains.header import Header
 from chains.packed import HISTORY_ADDRESS, AccountToProve, encode_parent_hash
 from chains.rpc import AccountProof, InvalidReply, NodeUnavailable, ProofRequest, RpcRefused
 from chains.trie import InvalidProof, verify_account, verify_slot
-from proving import registries, sources, waypoints
+from config.chains import get_chains
+from proving import registries, sources, transactions, waypoints
 from proving.links import Link
 from proving.models import Transaction, TransactionState
 from proving.registry import Call
@@ -364,6 +365,11 @@ def _headers(link: Link, numbers: Sequence[int]) -> list[Header]:
     return headers
 
 
-def extending(link: Link) -> QuerySet[Transaction]:
-    """What is on its way to extend the registry's trust: one transaction at a time, because the next builds on it."""
-    return Transaction.objects.filter(extends=link.registry.row_id, state=TransactionState.PENDING)
+def extending(link: Link, seen: int) -> QuerySet[Transaction]:
+    """What is on its way to extend the registry's trust: one transaction at a time, because the next builds on it.
+
+    `seen` is the destination's newest block that is looked at: what is in a later one would be paid again.
+    """
+    signer = transactions.sender(get_chains().chain(link.connection.destination))
+    unseen = Q(state=TransactionState.PENDING) | Q(block_number__gt=seen)
+    return Transaction.objects.filter(unseen, extends=link.registry.row_id, signer__address=signer)

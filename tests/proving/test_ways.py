@@ -4,14 +4,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from django.utils import timezone
 
 from chains import history
-from chains.devchain import DevChain
+from chains.devchain import ACCOUNTS, DevChain
+from chains.nodes import NodePool
 from config.chains import forget_chains
 from proving import ways
 from proving.acceptance import accept
 from proving.deployment import deploy
-from proving.models import Transaction
+from proving.models import Signer, Transaction
+from proving.pipeline import advance
+from proving.transactions import tend
 from proving.work import due
 from queries.models import AccountField, Batch, BatchStatus, Block, HeaderField, Query, StepKind
 from tests.proving.chain_state import balance_at, field_on_chain
@@ -349,6 +353,45 @@ def test_a_way_that_cannot_be_sent_leaves_nothing_behind(old, key):
         old.mine()
     assert "Its operator must fund it" in waiting()[0]
     assert Block.objects.count() == 1
+
+
+def test_a_way_that_another_key_has_begun_is_not_waited_for(old, key, settings):
+    old.rpc("evm_setAutomine", False)
+    submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))
+    work()
+    old.rpc("anvil_dropAllTransactions")
+    old.rpc("anvil_setBalance", SIGNER, "0x0")
+    (settings.CHAINS_FILE.parent / "signer.key").write_text(ACCOUNTS[0][1])
+    forget_chains()
+    old.rpc("evm_setAutomine", True)
+    block = old.head() - 4 * WINDOW
+    assert_proven(old, submit(a_key(BOB), request(CHARLIE, block=block)), CHARLIE, block)
+
+
+def test_a_node_that_lags_has_no_way_paid_twice(old, key, monkeypatch):
+    submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))
+    before = old.head()
+    work()
+    for signer in Signer.objects.all():
+        tend(signer.pk)
+    assert extending()[0].succeeded
+    exchange = NodePool._exchange
+
+    def lagging(pool, node, batched):
+        """Whatever is the newest is that of before."""
+        behind = [
+            (method, [hex(before) if one in ("latest", "pending", "finalized") else one for one in params])
+            for method, params in batched
+        ]
+        return exchange(pool, node, behind)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(NodePool, "_exchange", lagging)
+        Block.objects.update(due_at=timezone.now())
+        for pk in Block.objects.exclude(queries=None).values_list("pk", flat=True):
+            advance(pk)
+    assert len(extending()) == 1
+    assert "comes to trust" in waiting()[0]
 
 
 def test_what_a_way_waits_for_is_said(old, key):
