@@ -102,7 +102,7 @@ class Way:
 
 
 def survey(link: Link, target: int, *, others: Collection[int] = (), trusted: Collection[int] = ()) -> Plan:
-    """The shortest way to a block's hash: what it takes, without proofs.
+    """The cheapest way to a block's hash within the limits: what it takes, without proofs.
 
     `others` are blocks of the connection that wait too, `trusted` ones that will be trusted by then. Raises `TooFar`,
     `NotYet` when the way can't begin at this moment, `NodeUnavailable`, `RpcRefused`.
@@ -126,7 +126,7 @@ def survey(link: Link, target: int, *, others: Collection[int] = (), trusted: Co
     plans += [Plan(point.number, target, walk=point.number - target) for point in points if point.has_hash][:1]
     if refused is not None and not plans:
         raise refused
-    return _within_limits(link, min(plans, key=lambda plan: plan.gas))
+    return _cheapest_within_limits(link, plans)
 
 
 def estimate(link: Link, targets: Collection[int], *, keep: Callable[[], None]) -> int:
@@ -179,6 +179,16 @@ def _from_source(link: Link, target: int, others: Collection[int]) -> Iterator[P
         starts = [source.reach(link, target, ())]
     for start in starts:
         yield Plan(start.number, target, start, walk=start.number - target)
+
+
+def _cheapest_within_limits(link: Link, plans: Collection[Plan]) -> Plan:
+    refusals: list[TooFar] = []
+    for plan in sorted(plans, key=lambda plan: plan.gas):
+        try:
+            return _within_limits(link, plan)
+        except TooFar as refusal:
+            refusals.append(refusal)
+    raise refusals[0]
 
 
 def _within_limits(link: Link, plan: Plan) -> Plan:

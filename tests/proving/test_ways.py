@@ -146,6 +146,16 @@ def test_a_few_headers_from_a_known_one_are_walked_which_costs_less_than_a_hop(o
     assert (row.way_unit, row.way_length) == ("headers", 4)
 
 
+def test_where_even_a_few_headers_are_too_many_a_block_near_a_known_one_is_hopped_to(old, key, settings, tmp_path):
+    connect(old, settings, tmp_path, more="max_headers_walked = 3")
+    near = old.head() - 3 * WINDOW
+    assert_proven(old, submit(key, request(ALICE, block=near)), ALICE, near)
+    old.mine(3 * WINDOW)
+    assert_proven(old, submit(key, request(CHARLIE, block=near - 4)), CHARLIE, near - 4)
+    row = Block.objects.get(number=near - 4)
+    assert (row.way_unit, row.way_length) == ("hops", 1)
+
+
 def test_blocks_of_one_window_share_a_hop(old, key):
     first = old.head() - 2 * WINDOW - 5
     blocks = range(first, first + 5)
