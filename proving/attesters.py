@@ -56,8 +56,8 @@ def change(
     strangers = sorted(by_signer.keys() - set(decode(["address[]"], members)[0]))
     if strangers:
         raise ChangeRefused(
-            f"{', '.join(strangers)} is no attester of {contract} now: were other attesters, another threshold or "
-            f"another nonce than {int.from_bytes(nonce)} signed?"
+            f"Not among the attesters of {contract} now: {', '.join(strangers)}. Were other attesters, another "
+            f"threshold or another nonce than {int.from_bytes(nonce)} signed?"
         )
     if len(by_signer) < int.from_bytes(needed):
         raise ChangeRefused(f"Signatures of {int.from_bytes(needed)} attesters are needed; here are {len(by_signer)}.")
