@@ -33,7 +33,7 @@ def prove(service: Service, destination: DevChain, sources: Sequence[Source], se
 
     blocks = [source.chain.head() for source in sources]
     where = [f"block {block} of chain {source.chain.chain_id}" for source, block in zip(sources, blocks, strict=True)]
-    print(f"Asking for the balance of {SIGNER_ADDRESS} at {' and '.join(where)} ...\n", flush=True)
+    print(f"Asking for the balance of {SIGNER_ADDRESS} at {' and '.join(where)} ...", flush=True)
     accounts = {SIGNER_ADDRESS: {"props": ["BALANCE"], "slots": []}}
     data = {
         str(source.chain.chain_id): {f"block:{block}": {"accounts": accounts}}
@@ -41,6 +41,8 @@ def prove(service: Service, destination: DevChain, sources: Sequence[Source], se
     }
     body = {"destinationChainId": str(destination.chain_id), "fee": "0", "data": data}
     internal_id = client.submit(service.base_url, api_key, body)
+    page = f"{service.base_url}/explorer/query/{internal_id}"
+    print(f"Its page is {page}\n", flush=True)
     with Display() as display:
         client.follow(service.base_url, api_key, internal_id, display.show, seconds)
 
@@ -56,7 +58,7 @@ def prove(service: Service, destination: DevChain, sources: Sequence[Source], se
     }
     env_file = service.folder / "env"
     write_private(env_file, "".join(f"{name}={value}\n" for name, value in env.items()))
-    print(f"\nExplorer  {service.base_url}/explorer/query/{internal_id}")
+    print(f"\nExplorer  {page}")
     print(f"API docs  {service.base_url}/api/docs")
     print(f"For the README's examples:  set -a; . {os.path.relpath(env_file)}; set +a", flush=True)
     return all(are_right)
