@@ -24,7 +24,8 @@ from queries.errors import ApiError, error_response
 from queries.models import OPEN_STATUSES, Batch, BatchStatus
 
 _DESCRIPTION = """
-Proves accounts of one chain at one block to contracts on another.
+Proves what chains held at given blocks or times (accounts, storage slots, block headers) to contracts on a destination
+chain, which may be the same chain or another.
 
 Send the key in the header `api-key`. The query parameter `apiKey` works as well, but a key in a URL ends up in
 histories and in the logs of everything between you and this service, so this page doesn't build such URLs.
