@@ -25,7 +25,7 @@ def is_decided(batch: Batch) -> bool:
     return Batch.objects.get(pk=batch.pk).finished_at is not None
 
 
-def test_a_block_20_000_blocks_back_is_proven_by_three_hops(settings, tmp_path, transactional_db, report):
+def test_a_block_20_000_blocks_back_is_proven_by_two_hops(settings, tmp_path, transactional_db, report):
     with DevChain(extra_args=["--max-persisted-states", str(2 * BLOCKS)]) as chain:
         chain.mine(5)
         settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
