@@ -6,6 +6,7 @@ The contract on the destination chain that checks them is part of their domain: 
 import asyncio
 import json
 import re
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,9 +26,12 @@ from chains.encoding import read_data, read_object
 
 SIGNATURE_BYTES = 65
 MAX_ANSWER_BYTES = 16 * 1024
+REST_SECONDS = 15
+"""How long an attester that did not answer in time is not asked: whoever asks for many blocks would wait each time."""
 
 _HIGHEST_S = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141 // 2
 _CODE = re.compile(r"[a-z][a-z_]{0,39}")
+_rests_until: dict[str, float] = {}  # by URL, on the monotonic clock
 
 
 # --- What is signed ---------------------------------------------------------------------------------------------------
@@ -180,6 +184,7 @@ def ask(
 ) -> list[Answer]:
     """What each attester answers, in their order. They are asked at once, and none may take longer than the time-out.
 
+    One that did take longer is not asked again for `REST_SECONDS`; until then that is its answer.
     Attestations may be for different hashes: what agrees is the caller's to count.
     """
     question = Question(domain, source_chain_id, block_number)
@@ -207,19 +212,27 @@ async def _ask_all(attesters: Sequence[Attester], question: Question, timeout_se
 
 
 async def _ask_one(session: aiohttp.ClientSession, attester: Attester, question: Question) -> Answer:
+    late = "timed_out", f"did not answer within {session.timeout.total:g} seconds"
+    if time.monotonic() < _rests_until.get(attester.url, 0):
+        return _refusal(attester, *late)
     try:
         status, content = await _exchange(session, attester, question)
         return _read_answer(attester, question, status, content)
     except _Refused as refused:
         code, what = refused.code, str(refused)
     except TimeoutError:
-        code, what = "timed_out", f"did not answer within {session.timeout.total:g} seconds"
+        _rests_until[attester.url] = time.monotonic() + REST_SECONDS
+        code, what = late
     except aiohttp.ClientSSLError:
         code, what = "unreachable", "has no valid TLS certificate"
     except aiohttp.ClientConnectorError:
         code, what = "unreachable", "can't be reached"
     except (aiohttp.ClientError, OSError, ValueError):
         code, what = "unreachable", "broke off its answer"
+    return _refusal(attester, code, what)
+
+
+def _refusal(attester: Attester, code: str, what: str) -> Refusal:
     return Refusal(attester.address, attester.host, code, f"{attester.host} {what}.")
 
 
