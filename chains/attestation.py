@@ -233,6 +233,10 @@ async def _ask_one(session: aiohttp.ClientSession, attester: Attester, question:
 
 
 def _refusal(attester: Attester, code: str, what: str) -> Refusal:
+    url = urlsplit(attester.url)
+    if any(secret and secret in what for secret in (url.path.strip("/"), url.query, url.username, url.password)):
+        # A proxy may quote what it was asked for.
+        what = f"refused ({code})"
     return Refusal(attester.address, attester.host, code, f"{attester.host} {what}.")
 
 

@@ -33,7 +33,7 @@ def read(lease: Lease[FactsRegistry], link: Link, heads: Heads) -> bool:
         if first > heads.final:
             break
         last = min(heads.final, first + _BLOCKS_PER_REQUEST - 1)
-        _note(link, link.destination.logs(link.registry.contract.address, [_EVENT], first, last))
+        _note(link, link.destination.logs(link.registry.contract.address, [_EVENT, None], first, last))
         first = last + 1
         with lease.writing() as row:
             row.events_read_to = first

@@ -107,9 +107,10 @@ def creation_code(name: str, *arguments: Any) -> bytes:
 
 
 def revert_reason(data: bytes) -> RevertReason:
-    """Which of the registry's custom errors the revert data is."""
-    for error in load_artifact("FactsRegistry").abi:
-        if error["type"] == "error" and function_abi_to_4byte_selector(error) == data[:4]:
-            types = [collapse_if_tuple(argument) for argument in error["inputs"]]
-            return RevertReason(error["name"], decode(types, data[4:]))
+    """Which custom error of the contracts that this service calls the revert data is."""
+    for contract in ("FactsRegistry", "AttestedBlockHashSource", "OpStackBlockHashSource", "Sequence"):
+        for error in load_artifact(contract).abi:
+            if error["type"] == "error" and function_abi_to_4byte_selector(error) == data[:4]:
+                types = [collapse_if_tuple(argument) for argument in error["inputs"]]
+                return RevertReason(error["name"], decode(types, data[4:]))
     return RevertReason("")

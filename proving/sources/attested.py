@@ -68,7 +68,7 @@ class Attested:
         agreeing = [
             answer for answer in answers if isinstance(answer, Attestation) and answer.block_hash == header.hash
         ]
-        self._note_contradictions(link, start, header.hash, answers)
+        self._note(link, [_difference(link, attesters, threshold), *_contradictions(link, start, header.hash, answers)])
         if len(agreeing) < threshold:
             raise NotYet(
                 f"Waiting for attesters to vouch for block {start} of chain {link.connection.source}: {len(agreeing)} "
@@ -103,25 +103,36 @@ class Attested:
         (addresses,) = decode(["address[]"], members)
         return {to_checksum_address(address) for address in addresses}, int.from_bytes(threshold)
 
-    def _note_contradictions(self, link: Link, number: int, block_hash: bytes, answers: Sequence[Answer]) -> None:
-        """Tell the operator of attesters that sign another hash than our own nodes know: somebody's node is wrong."""
-        others = [answer for answer in answers if isinstance(answer, Attestation) and answer.block_hash != block_hash]
-        conflicts = [answer for answer in answers if isinstance(answer, Refusal) and answer.code == "conflict"]
-        notice = ""
-        if others:
-            who = ", ".join(f"{answer.attester} signed 0x{answer.block_hash.hex()}" for answer in others)
-            notice = (
-                f"Attesters contradict the nodes of chain {link.connection.source} about block {number}, which is "
-                f"0x{block_hash.hex()} there: {who}."
-            )
-        elif conflicts:
-            notice = " ".join(answer.sentence for answer in conflicts)
+    def _note(self, link: Link, sentences: Sequence[str]) -> None:
+        """Tell the operator what is wrong, or that all is right again."""
+        notice = " ".join(filter(None, sentences))
         rows = FactsRegistry.objects.filter(pk=link.registry.row_id)
-        if notice and rows.exclude(notice=notice).update(notice=notice):
+        if rows.exclude(notice=notice).update(notice=notice) and notice:
             logger.error("%s", notice)
-        elif not notice and all(isinstance(answer, Attestation) for answer in answers):
-            # An attester that is silent may still hold to what it signed.
-            rows.exclude(notice="").update(notice="")
+
+
+def _contradictions(link: Link, number: int, block_hash: bytes, answers: Sequence[Answer]) -> list[str]:
+    """Attesters that sign another hash than our own nodes know, or have signed one: somebody's node is wrong."""
+    others = [answer for answer in answers if isinstance(answer, Attestation) and answer.block_hash != block_hash]
+    sentences = [answer.sentence for answer in answers if isinstance(answer, Refusal) and answer.code == "conflict"]
+    if others:
+        who = ", ".join(f"{answer.attester} signed 0x{answer.block_hash.hex()}" for answer in others)
+        sentences.append(
+            f"Attesters contradict the nodes of chain {link.connection.source} about block {number}, which is "
+            f"0x{block_hash.hex()} there: {who}."
+        )
+    return sentences
+
+
+def _difference(link: Link, attesters: Collection[str], threshold: int) -> str:
+    """What the contract believes, where it isn't what chains.toml says, which is what pages tell of whom to trust."""
+    configured = {attester.address for attester in link.connection.attesters}
+    if configured == set(attesters) and threshold == link.connection.threshold:
+        return ""
+    return (
+        f"The attesters of chain {link.connection.source} in chains.toml are not those of the contract, which believes "
+        f"{threshold} of {', '.join(sorted(attesters))}. The operator must write them there."
+    )
 
 
 def _what_others_say(block_hash: bytes, answers: Sequence[Answer]) -> str:

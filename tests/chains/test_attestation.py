@@ -308,3 +308,14 @@ def test_an_attester_is_asked_through_the_proxy_of_the_environment(monkeypatch):
         monkeypatch.delenv("NO_PROXY", raising=False)
         (told,) = ask([attester("http://attester.invalid")], DOMAIN, 1, 123)
     assert isinstance(told, Attestation)
+
+
+def test_what_a_proxy_quotes_of_a_secret_address_is_not_passed_on():
+    def answer(_: object) -> Raw:
+        return Raw(b'{"code": "not_here", "error": "There is nothing at /secret-path/attest"}', status=404)
+
+    with lying_node(answer) as url:
+        (refusal,) = ask([Attester(address=ALICE.address, url=f"{url}/secret-path")], DOMAIN, 1, 5)
+    assert isinstance(refusal, Refusal)
+    assert "secret-path" not in refusal.sentence
+    assert "not_here" in refusal.sentence

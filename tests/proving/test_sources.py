@@ -357,6 +357,8 @@ def test_attesters_hand_over_to_others_who_are_believed_from_then_on(
     change(contract, [attesters[2].address], signed_by=KEYS[:2])
     assert attesters[2].address in capsys.readouterr().out
     assert work_until_done(batch, chain).status == BatchStatus.DONE
+    # Whom pages name is what chains.toml says, until the operator follows.
+    assert f"the contract, which believes 1 of {attesters[2].address}" in registry(THERE).notice
 
 
 @pytest.mark.parametrize(
