@@ -6,7 +6,7 @@ the chain.
 
 from eth_utils.crypto import keccak
 
-from chains.rpc import Log
+from chains.rpc import Log, RpcRefused
 from proving import waypoints
 from proving.heads import Heads
 from proving.links import Link
@@ -29,11 +29,20 @@ def read(lease: Lease[FactsRegistry], link: Link, heads: Heads) -> bool:
     first = lease.row.events_read_to
     if first is None:
         first = heads.final
+    most = _BLOCKS_PER_REQUEST
     for _ in range(_REQUESTS_PER_LOOK):
         if first > heads.final:
             break
-        last = min(heads.final, first + _BLOCKS_PER_REQUEST - 1)
-        _note(link, link.destination.logs(link.registry.contract.address, [_EVENT, None], first, last))
+        last = min(heads.final, first + most - 1)
+        try:
+            logs = link.destination.logs(link.registry.contract.address, [_EVENT, None], first, last)
+        except RpcRefused:
+            if most == 1:
+                raise
+            # Nodes bound the range, some to ten blocks.
+            most = max(1, most // 4)
+            continue
+        _note(link, logs)
         first = last + 1
         with lease.writing() as row:
             row.events_read_to = first

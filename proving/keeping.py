@@ -84,7 +84,13 @@ def is_kept(row: FactsRegistry) -> bool:
 
 def _look_after(lease: Lease[FactsRegistry], link: Link) -> tuple[str, float]:
     chain = get_chains().chain(link.connection.destination)
-    all_read = accumulated.read(lease, link, Heads.read(chain, link.destination))
+    heads = Heads.read(chain, link.destination)
+    try:
+        all_read = accumulated.read(lease, link, heads)
+    except RpcRefused as refused:
+        # Headers can be kept without the events, which only shorten ways.
+        logger.warning("%s: nodes do not serve its events: %s", lease.row, refused)
+        all_read = True
     sentence, seconds = _keep(link) if link.connection.keep_headers else ("", _PAUSE)
     return sentence, seconds if all_read else poll_seconds(chain)
 

@@ -7,6 +7,7 @@ from django.core.management import CommandError, call_command
 
 from chains import packed
 from chains.devchain import DevChain
+from chains.rpc import RpcClient, RpcRefused
 from config.chains import forget_chains, get_rpc
 from proving import keeping
 from proving.deployment import deploy
@@ -103,6 +104,22 @@ def test_what_somebody_else_has_accumulated_is_learned_and_built_upon(chain, db,
     assert Block.objects.get(number=header.number - 10).way_length == 1
     # Each block's events are read once.
     assert (FactsRegistry.objects.get().events_read_to or 0) > header.number
+
+
+@pytest.mark.parametrize("most", [10, 0])
+def test_headers_are_kept_although_nodes_bound_what_they_serve_of_events(kept, monkeypatch, most):
+    logs = RpcClient.logs
+
+    def bounded(client, address, topics, first, last):
+        if last - first >= most:
+            raise RpcRefused(-32602, f"eth_getLogs is limited to a range of {most} blocks")
+        return logs(client, address, topics, first, last)
+
+    kept.mine(100)
+    monkeypatch.setattr(RpcClient, "logs", bounded)
+    look()
+    assert len(accumulated(kept)) == 1
+    assert (FactsRegistry.objects.get().events_read_to or 0) > (90 if most else 0)
 
 
 def test_the_command_keeps_one_and_says_so(service, capsys):
