@@ -44,8 +44,6 @@ _TRANSACTIONS_PER_LOOK = 16
 # How long nodes may refuse to serve a proof before that is taken for final: they may be syncing, or lack the newest
 # state for a moment.
 _PROOF_PATIENCE = timedelta(minutes=10)
-
-
 _EXTENDING = "Waiting for the transaction by which the registry comes to trust further blocks."
 
 
@@ -282,6 +280,8 @@ class _Work:
             if self.block.way_left:
                 self.note_way(left=0)
             return
+        if self.trusts(self.read([], at="latest")):
+            return  # It only waits for confirmations.
         self.wait_for_what_extends()
         self.plan_way(target, self.not_under_way())
 
@@ -297,8 +297,13 @@ class _Work:
             raise _Wait(f"Waiting for the block after {self.block.number}.", poll_seconds(self.source.chain))
         return following
 
+    def is_extending(self) -> bool:
+        return ways.extending(self.link, self.heads.latest.number).exists()
+
     def vouched(self, header: Header) -> bool:
-        return registries.vouches(self.rpc, self.registry, [(header.number, header.hash)])[0]
+        # A pending way may still fail, or be emptied, and what was sent behind it would fail with it.
+        at: BlockName = "latest" if self.is_extending() else "pending"
+        return registries.vouches(self.rpc, self.registry, [(header.number, header.hash)], at=at)[0]
 
     def plan_way(self, target: Header, asking: QuerySet[Query]) -> ways.Plan:
         """A way that can begin. Raises `_Wait` where none can now; rejects who asks where it is too long."""
@@ -382,7 +387,7 @@ class _Work:
 
     def wait_for_what_extends(self) -> None:
         """Raises `_Wait` while a transaction is on its way: what it brings may be all that is needed."""
-        if ways.extending(self.link, self.heads.latest.number).exists():
+        if self.is_extending():
             raise _Wait(_EXTENDING, poll_seconds(self.destination))
 
     def queries_at(self, numbers: Collection[int]) -> list[int]:

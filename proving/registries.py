@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chains.rpc import InvalidReply, RpcClient
+from chains.rpc import Block, InvalidReply, RpcClient
 from proving.models import FactsRegistry
 from proving.registry import Registry
 
@@ -30,12 +30,14 @@ def find(destination: int, source: int) -> Deployed | None:
     return Deployed(row.pk, Registry(row.address), row.block_hash_source, row.sequence) if row else None
 
 
-def vouches(rpc: RpcClient, registry: Deployed, blocks: Sequence[tuple[int, bytes]]) -> list[bool]:
+def vouches(
+    rpc: RpcClient, registry: Deployed, blocks: Sequence[tuple[int, bytes]], *, at: Block = "pending"
+) -> list[bool]:
     """Of each (number, hash): whether a transaction mined next could bring that header. `rpc` is the destination's.
 
-    Asked of the pending block: one that is mined now is the first to know the hash of the present head.
+    By default asked of the pending block: one that is mined now is the first to know the hash of the present head.
     """
-    answers = rpc.eth_calls([registry.contract.vouches(*block) for block in blocks], "pending")
+    answers = rpc.eth_calls([registry.contract.vouches(*block) for block in blocks], at)
     words = [answer for answer in answers if isinstance(answer, bytes) and len(answer) == 32]  # noqa: PLR2004 - a word.
     if len(words) < len(blocks):
         raise InvalidReply(f"There is no facts registry of this version at {registry.contract.address}.")

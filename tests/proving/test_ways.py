@@ -17,6 +17,7 @@ from proving.models import Signer, Transaction
 from proving.pipeline import advance
 from proving.transactions import tend
 from proving.work import due
+from queries import progress
 from queries.models import AccountField, Batch, BatchStatus, Block, HeaderField, Query, StepKind
 from tests.proving.chain_state import balance_at, field_on_chain
 from tests.service import (
@@ -401,6 +402,24 @@ def test_a_node_that_lags_has_no_way_paid_twice(old, key, monkeypatch):
         for pk in Block.objects.exclude(queries=None).values_list("pk", flat=True):
             advance(pk)
     assert Transaction.objects.exclude(to="").count() == 1
+
+
+def test_nothing_is_sent_behind_a_way_that_may_still_be_emptied(old, key):
+    old.rpc("evm_setAutomine", False)
+    block = old.head() - 3 * WINDOW
+    first = submit(key, request(CHARLIE, block=block))
+    work()
+    (way,) = extending()
+    second = submit(a_key(BOB), request(ALICE, block=block))
+    work()
+    work()
+    assert not Transaction.objects.filter(nonce__gt=way.nonce).exists()
+    # The block's hash isn't known, and whether the way would do for it isn't either.
+    assert {query.step for query in second.queries.all()} == {StepKind.BLOCKHASH_AVAILABLE}
+    progress.reject([first.pk], code="gone", reason="Nobody wants it.", retryable=False)
+    old.rpc("evm_setAutomine", True)
+    assert_proven(old, second, ALICE, block)
+    assert not Transaction.objects.filter(succeeded=False, queries__batch=second).exists()
 
 
 def test_what_a_way_waits_for_is_said(old, key):
