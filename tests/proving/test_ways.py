@@ -13,7 +13,7 @@ from config.chains import forget_chains
 from proving import ways
 from proving.acceptance import accept
 from proving.deployment import deploy
-from proving.models import Signer, Transaction
+from proving.models import Signer, Transaction, TransactionState
 from proving.pipeline import advance
 from proving.transactions import tend
 from proving.work import due
@@ -109,20 +109,22 @@ def test_a_block_three_windows_back_is_proven_by_hops_in_one_transaction(old, ke
     assert (row.way_unit, row.way_length, row.way_left) == ("hops", 3, 0)
 
 
-def test_a_step_goes_on_showing_what_completes_it_when_the_way_there_is_mined(old, key):
-    old.rpc("evm_setAutomine", False)
+def test_a_step_goes_on_showing_what_completes_it_when_the_way_there_is_confirmed(old, key):
     time = int(old.rpc("eth_getBlockByNumber", hex(old.head() - 3 * WINDOW - 5), False)["timestamp"], 16)
     # What proves a time comes by itself, behind the way.
     data = {f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["BALANCE"]}}}}
     batch = submit(key, {"destinationChainId": "31337", "fee": "0", "data": {"31337": data}})
+    work()
+    assert len(extending()) == 1
+    old.rpc("evm_setAutomine", False)
     for _ in range(4):
         work()
     proof = Transaction.objects.get(accumulates__isnull=False).versions.get().hash
     old.rpc("anvil_dropTransaction", proof)
-    old.mine()
+    old.mine(3)
     work()
     (way,) = extending()
-    assert (way.succeeded, way.hash != proof) == (True, True)
+    assert (way.state, way.hash != proof) == (TransactionState.FINAL, True)
     assert Query.objects.get(batch=batch).steps.get(kind=StepKind.HEADER_ACCUMULATED).transaction_hash == proof
 
 
