@@ -18,6 +18,7 @@ from eth_account.signers.local import LocalAccount
 from hexbytes import HexBytes
 
 from chains.config import Chain, UnknownChain
+from chains.rpc import Block as BlockName
 from chains.rpc import (
     Fees,
     InsufficientFunds,
@@ -391,11 +392,18 @@ def _is_wanted(tx: Transaction) -> bool:
 
 
 def _reverts(rpc: RpcClient, signer: Signer, tx: Transaction) -> bool:
-    try:
-        rpc.estimate_gas(signer.address, tx.to or None, bytes(tx.data))
-    except Reverted:
-        return True
-    return False
+    """Upon the newest block, and upon the pending one, in which it may be itself: a change of attesters can't be twice.
+
+    The pending one is asked too because it alone vouches for the head.
+    """
+    blocks: tuple[BlockName, ...] = ("latest", "pending")
+    for block in blocks:
+        try:
+            rpc.estimate_gas(signer.address, tx.to or None, bytes(tx.data), block)
+        except Reverted:
+            continue
+        return False
+    return True
 
 
 def _replace(

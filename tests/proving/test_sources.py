@@ -5,11 +5,13 @@ import logging
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 from eth_account import Account
 
 from chains.attestation import Domain, Question, attester_set_message, ordered_attesters, sign
@@ -17,8 +19,11 @@ from chains.config import Attester
 from chains.devchain import DevChain
 from config.chains import forget_chains
 from proving.acceptance import accept
+from proving.attesters import ChangeRefused
+from proving.attesters import change as change_attesters
 from proving.deployment import deploy
-from proving.models import FactsRegistry, Transaction
+from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
+from proving.transactions import tend
 from queries.models import AccountField, Batch, BatchStatus, Block, Query, Step, StepKind
 from tests.attesting import process
 from tests.contracts.l1_block import L1Block
@@ -375,6 +380,23 @@ def test_a_change_that_the_contract_would_refuse_is_not_sent(chain, db, there, s
     addresses = [Account.from_key(key).address for key in KEYS]
     with pytest.raises((CommandError, ValueError), match=fault):
         change(contract, addresses, **({"signed_by": KEYS[:2]} | changed))
+
+
+def test_a_change_that_waits_in_the_mempool_is_not_taken_for_one_that_reverts(chain, db, there, settings, tmp_path):
+    """Upon the pending block, in which it is, it would be made twice."""
+    connect(settings, tmp_path, chain, there.url, attesters=list(map(nobody, KEYS)))
+    contract = registry(THERE).block_hash_source
+    chain.rpc("evm_setAutomine", False)
+    others = [Account.from_key(KEYS[2]).address]
+    message = attester_set_message(Domain(HERE, contract), others, 1, 0)
+    signatures = [sign(Account.from_key(key), message) for key in KEYS[:2]]
+    with pytest.raises(ChangeRefused, match="was not confirmed within 0 s"):
+        change_attesters(HERE, THERE, others, 1, signatures, seconds=0.5)
+    SignedTransaction.objects.update(created_at=timezone.now() - timedelta(minutes=5))
+    for signer in Signer.objects.all():
+        tend(signer.pk)
+    assert SignedTransaction.objects.filter(transaction=Transaction.objects.latest("pk")).count() > 1
+    assert not SignedTransaction.objects.filter(is_empty=True).exists()
 
 
 def test_chains_toml_that_names_too_few_of_the_believed_attesters_is_told(
