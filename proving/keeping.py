@@ -121,14 +121,10 @@ def _keep(link: Link) -> tuple[str, float]:
 def _newest_trusted(link: Link) -> int | None:
     """The newest block whose state root the registry trusts, as of the pending block."""
     rows = waypoints.rows(link).order_by("-number")
-    found = list(rows.values_list("number", "state_root")[:_NEWEST])
+    found = waypoints.headers(link, rows[:_NEWEST])
     contract = link.registry.contract
-    roots = link.destination.eth_calls([contract.state_root(number) for number, _ in found], "pending")
-    trusted = (
-        number
-        for (number, state_root), root in zip(found, roots, strict=True)
-        if isinstance(root, bytes) and "0x" + root.hex() == state_root
-    )
+    roots = link.destination.eth_calls([contract.state_root(header.number) for header in found], "pending")
+    trusted = (header.number for header, root in zip(found, roots, strict=True) if root == header.state_root)
     return next(trusted, None)
 
 

@@ -22,6 +22,12 @@ def rows(link: Link) -> QuerySet[Block]:
     return known.exclude(hash="")
 
 
+def headers(link: Link, rows: QuerySet[Block]) -> list[Header]:
+    """The blocks of these rows as the source chain has them now, which may be others than when they were noted."""
+    found = link.source.headers(list(rows.values_list("number", flat=True)))
+    return [header for header in found if header is not None]
+
+
 def note(link: Link, headers: Collection[Header]) -> None:
     source = link.connection.source
     found = submission.find_blocks(link.connection.destination, {(source, header.number) for header in headers})

@@ -214,16 +214,14 @@ class _Waypoint:
 def _waypoints(link: Link, target: int) -> Iterator[_Waypoint]:
     """The nearest blocks above that the registry trusts, as of the pending block: rows only tell which to ask for."""
     rows = waypoints.rows(link).filter(number__gt=target).order_by("number")
-    found = list(rows.values_list("number", "hash", "state_root")[:_WAYPOINTS])
+    found = waypoints.headers(link, rows[:_WAYPOINTS])
     if not found:
         return
     contract = link.registry.contract
-    roots = link.destination.eth_calls([contract.state_root(number) for number, _, _ in found], "pending")
-    known = registries.vouches(
-        link.destination, link.registry, [(number, bytes.fromhex(block_hash[2:])) for number, block_hash, _ in found]
-    )
-    for (number, _, state_root), root, has_hash in zip(found, roots, known, strict=True):
-        point = _Waypoint(number, isinstance(root, bytes) and "0x" + root.hex() == state_root, has_hash)
+    roots = link.destination.eth_calls([contract.state_root(header.number) for header in found], "pending")
+    known = registries.vouches(link.destination, link.registry, [(header.number, header.hash) for header in found])
+    for header, root, has_hash in zip(found, roots, known, strict=True):
+        point = _Waypoint(header.number, root == header.state_root, has_hash)
         if point.has_root or point.has_hash:
             yield point
 

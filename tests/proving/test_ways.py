@@ -255,6 +255,22 @@ def test_without_a_history_headers_are_walked(without_history, key):
     assert len(extending()) == 1
 
 
+def test_a_walk_goes_on_over_blocks_of_which_another_branch_was_noted(without_history, key, monkeypatch):
+    """Rows of a branch that is gone, and that nobody works on any more."""
+    monkeypatch.setattr(ways, "_MAX_HEADERS", 8)
+    block = without_history.head() - 3 * WINDOW
+    for number in range(block + 1, without_history.head()):
+        Block.objects.create(
+            destination_chain_id=31337,
+            source_chain_id=31337,
+            number=number,
+            hash="0x" + "01" * 32,
+            state_root="0x" + "02" * 32,
+        )
+    assert_proven(without_history, submit(key, request(CHARLIE, block=block)), CHARLIE, block)
+    assert len(extending()) == -(-Block.objects.get(number=block).way_length // 8)
+
+
 def test_a_walk_of_several_transactions_is_resumed_and_no_header_is_paid_twice(without_history, key, monkeypatch):
     monkeypatch.setattr(ways, "_MAX_HEADERS", 8)
     block = without_history.head() - 3 * WINDOW
