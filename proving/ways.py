@@ -123,7 +123,9 @@ def survey(link: Link, target: int, *, others: Collection[int] = (), trusted: Co
         except NotYet:
             if not plans and not any(point.has_hash for point in points):
                 raise
-    plans += [Plan(point.number, target, walk=point.number - target) for point in points if point.has_hash][:1]
+    hashes = [*(point.number for point in points if point.has_hash), *(one for one in trusted if one > target)]
+    if hashes:
+        plans.append(Plan(min(hashes), target, walk=min(hashes) - target))
     if refused is not None and not plans:
         raise refused
     return _cheapest_within_limits(link, plans)
@@ -282,7 +284,7 @@ def go(link: Link, plan: Plan, *, others: Collection[int] = ()) -> Way:
     if plan.hops:
         way = _hop(link, plan, others)
     elif plan.walk:
-        way = _walk(link, plan)
+        way = _walk(link, plan, others)
     else:
         way = Way(plan, ())
     return replace(way, calls=[*calls, *way.calls])
@@ -348,22 +350,31 @@ def _history_to_prove(header: Header, following: Header, answer: AccountProof) -
     return AccountToProve(HISTORY_ADDRESS, 0, answer.nodes, history=hashes)
 
 
-def _walk(link: Link, plan: Plan) -> Way:
+def _walk(link: Link, plan: Plan, others: Collection[int]) -> Way:
     last = max(plan.target + 1, plan.origin - _MAX_HEADERS + 1)
+    waiting = _unknown(link, sorted(set(others).intersection(range(last, plan.origin)), reverse=True)[:_MAX_RIDERS])
     # The one whose hash becomes known comes too: the next transaction begins with it.
     *headers, following = _headers(link, range(plan.origin, last - 2, -1))
-    sent: list[bytes] = []
+    # A call for each of the others that it passes: it makes their hashes known, and the next one begins there.
+    parts: list[list[bytes]] = [[]]
+    points: list[Header] = []
     size = 0
     for header, parent in zip(headers, [*headers[1:], following], strict=True):
         if header.parent_hash != parent.hash:
             raise InvalidReply(f"Nodes disagree about block {parent.number}: it is not the parent of the next one.")
         encoded = header.encode()
         size += len(encoded) + 1
-        if sent and size > _MAX_BYTES:
+        if size > _MAX_BYTES and parts[0]:
             following = header
             break
-        sent.append(encoded)
-    return Way(plan, [(link.registry.contract.address, encode_parent_hash(sent))], waypoints=[following])
+        parts[-1].append(encoded)
+        if parent.number in waiting:
+            points.append(parent)
+            parts.append([])
+            size += _CALL_BYTES
+    calls = [(link.registry.contract.address, encode_parent_hash(sent)) for sent in parts if sent]
+    riders = [point.number for point in points]
+    return Way(plan, calls, waypoints=[*points, following], riders=riders)
 
 
 def _headers(link: Link, numbers: Sequence[int]) -> list[Header]:

@@ -255,6 +255,19 @@ def test_without_a_history_headers_are_walked(without_history, key):
     assert len(extending()) == 1
 
 
+def test_blocks_that_a_walk_passes_are_known_then_and_no_header_is_paid_twice(without_history, key):
+    first = without_history.head() - 3 * WINDOW
+    blocks = range(first, first + 5)
+    batches = [submit(key, request(CHARLIE, block=block)) for block in blocks]
+    for batch, block in zip(batches, blocks, strict=True):
+        assert_proven(without_history, batch, CHARLIE, block)
+    (tx,) = extending()
+    assert tx.queries.count() == len(blocks)
+    for batch in batches:
+        batch.refresh_from_db()
+        assert batch.gas_used <= (batch.estimated_gas or 0)
+
+
 def test_a_walk_goes_on_over_blocks_of_which_another_branch_was_noted(without_history, key, monkeypatch):
     """Rows of a branch that is gone, and that nobody works on any more."""
     monkeypatch.setattr(ways, "_MAX_HEADERS", 8)
