@@ -233,11 +233,11 @@ def _through_history(link: Link, plan: Plan) -> Iterator[Plan]:
     window = link.connection.window
     stops = [*range(plan.origin - window, plan.target, -window), plan.target]
     froms = [plan.origin, *stops[:-1]]
-    values = link.source.storages(
-        [(history.CONTRACT, history.slot(stop), at) for at, stop in zip(froms, stops, strict=True)]
-    )
-    kept = list(itertools.takewhile(lambda pair: pair[1] != 0, zip(stops, values, strict=True)))
-    if len(kept) == len(stops):
+    # One more than may be hopped to tells enough: the rest is too far, wherever the history begins.
+    asked = list(zip(froms, stops, strict=True))[: link.connection.max_hops + 1]
+    values = link.source.storages([(history.CONTRACT, history.slot(stop), at) for at, stop in asked])
+    kept = list(itertools.takewhile(bool, values))
+    if len(kept) == len(asked):
         yield replace(plan, hops=stops)
         return
     # Here the history begins: the fork that introduced it lies between.

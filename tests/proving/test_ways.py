@@ -9,6 +9,7 @@ from django.utils import timezone
 from chains import history
 from chains.devchain import ACCOUNTS, DevChain
 from chains.nodes import NodePool
+from chains.rpc import RpcClient
 from config.chains import forget_chains
 from proving import ways
 from proving.acceptance import accept
@@ -324,6 +325,26 @@ def test_more_hops_than_are_allowed_are_rejected_with_the_figure(chain, db, sett
     assert "is 4 hops before block" in batch.rejection_reason
     assert "1060000 gas" in batch.rejection_reason
     assert "at most 2 hops" in batch.rejection_reason
+
+
+def test_of_a_block_far_too_old_no_more_states_are_asked_for_than_may_be_hopped_to(
+    chain, db, settings, tmp_path, key, monkeypatch
+):
+    """The genesis is thousands of windows back: to ask for all takes longer than a lease."""
+    connect(chain, settings, tmp_path, more="max_hops = 2")
+    deploy(31337, 31337)
+    chain.mine(100 * WINDOW)
+    storages, asked = RpcClient.storages, []
+
+    def counted(client, wanted):
+        asked.extend(wanted)
+        return storages(client, wanted)
+
+    monkeypatch.setattr(RpcClient, "storages", counted)
+    batch = rejected(submit(key, request(CHARLIE, block=1)))
+    assert batch.rejection_code == "block_too_old"
+    assert "is 100 hops before block" in batch.rejection_reason
+    assert len(asked) == 3
 
 
 def test_more_headers_than_are_allowed_are_rejected_with_the_figure(without_history, settings, tmp_path, key):
