@@ -239,9 +239,7 @@ def _count(work: costs.Work, lease: Lease[Batch], link: Link) -> _Refusal | None
         work.way_gas = ways.estimate(link, wanting_hash, keep=lease.extend)
     except ways.TooFar as too_far:
         return _Refusal("block_too_old", str(too_far), retryable=False)
-    except RpcRefused as refused:
-        if refused.may_pass:
-            raise
+    except ways.StatesRefused as refused:
         chain = link.connection.source
         return _Refusal(
             "proof_unavailable",

@@ -46,6 +46,10 @@ class TooFar(Exception):
     """The way is longer than the configured limits: a sentence with its length and its gas."""
 
 
+class StatesRefused(RpcRefused):
+    """No node of the source chain serves the states that the way leads over."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """From where, over which blocks, to which block.
@@ -235,7 +239,7 @@ def _through_history(link: Link, plan: Plan) -> Iterator[Plan]:
     froms = [plan.origin, *stops[:-1]]
     # One more than may be hopped to tells enough: the rest is too far, wherever the history begins.
     asked = list(zip(froms, stops, strict=True))[: link.connection.max_hops + 1]
-    values = link.source.storages([(history.CONTRACT, history.slot(stop), at) for at, stop in asked])
+    values = _hashes(link, asked)
     kept = list(itertools.takewhile(bool, values))
     if len(kept) == len(asked):
         yield replace(plan, hops=stops)
@@ -252,12 +256,22 @@ def _through_history(link: Link, plan: Plan) -> Iterator[Plan]:
     yield replace(plan, hops=stops, walk=stops[-1] - plan.target)
 
 
+def _hashes(link: Link, wanted: Sequence[tuple[int, int]]) -> list[int]:
+    """For each (at, number): the hash of block `number` that the state of block `at` knows, or zero."""
+    try:
+        return link.source.storages([(history.CONTRACT, history.slot(number), at) for at, number in wanted])
+    except RpcRefused as refused:
+        if refused.may_pass:
+            raise
+        raise StatesRefused(refused.code, refused.message, refused.data) from None
+
+
 def _oldest_in_history(link: Link, at: int, missing: int) -> int:
     """The oldest block after `missing` whose hash the state of block `at` knows; `at` if it knows none."""
     low, high = missing, at
     while high - low > 1:
         middle = (low + high) // 2
-        if link.source.storage(history.CONTRACT, history.slot(middle), at):
+        if any(_hashes(link, [(at, middle)])):
             high = middle
         else:
             low = middle

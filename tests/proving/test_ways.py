@@ -9,7 +9,7 @@ from django.utils import timezone
 from chains import history
 from chains.devchain import ACCOUNTS, DevChain
 from chains.nodes import NodePool
-from chains.rpc import RpcClient
+from chains.rpc import RpcClient, RpcRefused
 from config.chains import forget_chains
 from proving import ways
 from proving.acceptance import accept
@@ -345,6 +345,29 @@ def test_of_a_block_far_too_old_no_more_states_are_asked_for_than_may_be_hopped_
     assert batch.rejection_code == "block_too_old"
     assert "is 100 hops before block" in batch.rejection_reason
     assert len(asked) == 3
+
+
+def test_only_old_states_that_no_node_serves_are_a_reason_to_reject(old, key, monkeypatch):
+    eth_calls = RpcClient.eth_calls
+
+    def without_pending(client, calls, block="latest"):
+        return refuses() if block == "pending" else eth_calls(client, calls, block)
+
+    def refuses(*_):
+        raise RpcRefused(-32000, "this block is not available")
+
+    block = old.head() - 3 * WINDOW
+    with monkeypatch.context() as patch:
+        patch.setattr(RpcClient, "eth_calls", without_pending)
+        waits = submit(key, request(CHARLIE, block=block))
+        work()
+        waits.refresh_from_db()
+        assert waits.status == BatchStatus.RECEIVED
+    assert work_until_done(waits, old, rounds=20).status == BatchStatus.DONE
+    with monkeypatch.context() as patch:
+        patch.setattr(RpcClient, "storages", refuses)
+        batch = rejected(submit(key, request(CHARLIE, block=block - 2 * WINDOW)))
+        assert batch.rejection_code == "proof_unavailable"
 
 
 def test_more_headers_than_are_allowed_are_rejected_with_the_figure(without_history, settings, tmp_path, key):
