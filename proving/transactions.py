@@ -43,7 +43,7 @@ from proving.models import (
 )
 from queries import leases, progress
 from queries.leases import Lease, LeaseLost
-from queries.models import BatchStatus, Block
+from queries.models import BatchStatus, Block, Query
 
 logger = logging.getLogger(__name__)
 
@@ -91,15 +91,14 @@ class Intent:
 
     def is_under_way(self, signer: Signer) -> bool:
         """Whether a stored one does the same. One at a time extends a registry, because each builds on the last."""
+        queries = Query.objects.filter(pk__in=self.queries)
         if self.extends is not None:
             # What another key has left behind may never be mined.
             if signer.transactions.filter(extends=self.extends, state=TransactionState.PENDING).exists():
                 return True
-            if self.accumulates is None:
-                return False
-        proving = Transaction.objects.filter(
-            proves_facts("queries__block"), queries__in=self.queries, state__in=LIVE_STATES
-        )
+            # Of the others it makes known their blocks, and proves nothing.
+            queries = queries.filter(block=self.accumulates)
+        proving = Transaction.objects.filter(proves_facts("queries__block"), queries__in=queries, state__in=LIVE_STATES)
         return proving.exists()
 
 

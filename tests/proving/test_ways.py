@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from django.utils import timezone
@@ -353,7 +354,7 @@ def test_only_old_states_that_no_node_serves_are_a_reason_to_reject(old, key, mo
     def without_pending(client, calls, block="latest"):
         return refuses() if block == "pending" else eth_calls(client, calls, block)
 
-    def refuses(*_):
+    def refuses(*_: object) -> NoReturn:
         raise RpcRefused(-32000, "this block is not available")
 
     block = old.head() - 3 * WINDOW
