@@ -31,9 +31,10 @@ _MADE_UP = 8
 _PAUSE = 600
 
 
-def wake() -> None:
-    """Make every registry due that isn't, from its deployment on."""
-    FactsRegistry.objects.filter(due_at=None).exclude(deployed_at=None).update(due_at=timezone.now())
+def wake(*, everyone: bool = False) -> None:
+    """Make the registries due that were deployed meanwhile; or all, because chains.toml may say something else now."""
+    rows = FactsRegistry.objects.exclude(deployed_at=None)
+    (rows if everyone else rows.filter(due_at=None)).update(due_at=timezone.now())
 
 
 def look_after(registry_id: object) -> None:

@@ -57,13 +57,15 @@ class Worker:
         logger.info("worker %s starts", self.name)
         started_at = timezone.now()
         next_beat = started_at
+        is_first = True
         while not self._stopping.is_set():
             try:
                 now = timezone.now()
                 if now >= next_beat:
                     self._beat(started_at, now)
                     reject_overdue()
-                    keeping.wake()
+                    keeping.wake(everyone=is_first)
+                    is_first = False
                     next_beat = now + timedelta(seconds=_BEAT_SECONDS)
                 self._take_up_what_is_due()
             except DatabaseError:

@@ -1,9 +1,11 @@
 """Headers kept accumulated, so that any later block is one hop away."""
 
 import itertools
+from datetime import timedelta
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.utils import timezone
 
 from chains import packed
 from chains.devchain import DevChain
@@ -15,6 +17,7 @@ from proving.models import FactsRegistry, Transaction
 from proving.work import due
 from queries.models import BatchStatus, Block
 from tests.proving.chain_state import HEADER_ACCUMULATED, events, registry
+from tests.proving.test_worker import a_worker, until
 from tests.service import BOB, CHARLIE, a_key, chains_toml, request, submit, work, work_until_done
 
 WINDOW = 16
@@ -140,3 +143,10 @@ def test_the_command_gives_up_with_what_it_waits_for(service, settings):
     forget_chains()
     with pytest.raises(CommandError, match="Its operator must fund it"):
         call_command("keep_headers", "--timeout=0")
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_that_starts_looks_at_once_whatever_was_due_when(kept):
+    FactsRegistry.objects.update(due_at=timezone.now() + timedelta(minutes=9))
+    with a_worker():
+        until(lambda: bool(accumulated(kept)), "a header")
