@@ -24,6 +24,8 @@ _ACCOUNT_GAS = 200_000
 _FIRST_SLOT_GAS = 170_000  # of an account; the others share its upper nodes
 _SLOT_GAS = 60_000
 _TIME_GAS = 120_000
+# Of a block that rides along with the way to another one: one slot more in a proof.
+RIDER_GAS = 30_000
 
 
 @dataclass
@@ -66,35 +68,53 @@ def affordable_price(tx: Transaction) -> int | None:
     """
     if get_chains().chain(tx.signer.chain_id).test_network:
         return None
-    counts = Counter(tx.queries.values_list("batch", flat=True))
+    portions = _portions(tx, tx.gas_limit)
     prices = []
-    for batch in Batch.objects.filter(pk__in=counts).only("fee", "spent"):
+    for batch in Batch.objects.filter(pk__in=portions).only("fee", "spent"):
         under_way = Query.objects.filter(batch=batch, transactions=OuterRef("pk"))
         others = Transaction.objects.filter(Exists(under_way), state__in=LIVE_STATES).exclude(pk=tx.pk)
         promised = sum(
-            other.highest_cost * other.queries.filter(batch=batch).count() // other.queries.count()
+            _portions(other, other.gas_limit)[batch.pk] * other.newest.max_fee_per_gas
             for other in others.defer("data").prefetch_related("versions")
         )
-        gas = tx.gas_limit * counts[batch.pk] // counts.total() + 1
-        prices.append(max(0, batch.fee - batch.spent - promised) // gas)
+        prices.append(max(0, batch.fee - batch.spent - promised) // (portions[batch.pk] + 1))
     return min(prices, default=None)
+
+
+def _portions(tx: Transaction, gas: int) -> Counter[str]:
+    """How much of a transaction's gas each of its batches causes.
+
+    Evenly by queries; but who rides along with a way to another block pays for what that adds, and not for the way.
+    """
+    portions: Counter[str] = Counter()
+    asking = list(tx.queries.values_list("batch", "block"))
+    main = [batch for batch, block in asking if tx.leads_to_id in {None, block}]
+    riders = [(batch, block) for batch, block in asking if tx.leads_to_id not in {None, block}] if main else []
+    at_block = Counter(block for _, block in riders)
+    each = min(RIDER_GAS, gas // (1 + len(at_block)))
+    for batch, block in riders:
+        portions[batch] += each // at_block[block]
+    rest = gas - portions.total()
+    everybody = main or [batch for batch, _ in asking]
+    for batch, count in Counter(everybody).items():
+        portions[batch] += rest * count // len(everybody)
+    return portions
 
 
 # --- Afterwards -------------------------------------------------------------------------------------------------------
 
 
 def share(tx: Transaction) -> None:
-    """Divide a transaction's gas evenly among its queries, after it was confirmed or taken back.
+    """Divide a transaction's gas among its batches, after it was confirmed or taken back.
 
     Derived anew each time, never added up: doing it twice changes nothing. Inside the caller's database transaction.
     """
     touched = set(tx.shares.values_list("batch", flat=True))
     tx.shares.all().delete()
     if tx.state in _SPENT_STATES:
-        counts = Counter(tx.queries.values_list("batch", flat=True))
-        touched.update(counts)
-        for batch, count in counts.items():
-            gas = tx.gas_used * count // counts.total()
+        portions = _portions(tx, tx.gas_used)
+        touched.update(portions)
+        for batch, gas in portions.items():
             Share.objects.create(transaction=tx, batch_id=batch, gas=gas, wei=gas * tx.gas_price)
     for batch in sorted(touched):
         shares = list(Share.objects.filter(batch=batch).values_list("gas", "wei"))

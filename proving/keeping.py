@@ -101,6 +101,8 @@ def _keep(link: Link) -> tuple[str, float]:
     poll = poll_seconds(chain)
     if ways.extending(link, link.destination.head().number).exists():
         return "Waiting for the transaction that extends the registry's trust.", poll
+    if pause := ways.pause_after_failures(link):
+        return "The last transaction for the registry's trust reverted; trying again more slowly.", pause
     newest = sources.of(link.connection).newest(link)
     trusted = _newest_trusted(link)
     window = link.connection.window

@@ -112,8 +112,11 @@ class Transaction(models.Model):
     accumulates = models.ForeignKey(  # whose header it carries
         Block, models.SET_NULL, null=True, related_name="accumulating_transactions"
     )
-    extends = models.ForeignKey(  # whose trust it extends to further blocks; it proves no fact that a query asks for
+    extends = models.ForeignKey(  # whose trust it extends to further blocks
         FactsRegistry, models.SET_NULL, null=True, related_name="extending_transactions"
+    )
+    leads_to = models.ForeignKey(  # to which of them; the blocks of its other queries ride along
+        Block, models.SET_NULL, null=True, related_name="leading_transactions"
     )
     state = models.CharField(max_length=10, choices=TransactionState.choices, default=TransactionState.PENDING)
     created_at = models.DateTimeField(default=timezone.now)

@@ -373,7 +373,7 @@ class _Work:
         to, data = in_sequence(self.registry.sequence, [*way.calls, *([(proof.to, proof.data)] if proof else [])])
         queries = {*(pk for pks in needing.values() for pk in pks), *self.queries_at(way.riders)}
         accumulates = proof.accumulates if proof else None
-        intent = Intent(to, data, queries, accumulates=accumulates, extends=self.registry.row_id)
+        intent = Intent(to, data, queries, accumulates=accumulates, extends=self.registry.row_id, leads_to=self.block)
         self.submit([intent], and_store=lambda _: waypoints.note(self.link, way.waypoints))
 
     def proof_behind(self, way: ways.Way, target: Header, needing: Mapping[Fact, Collection[int]]) -> Intent | None:
@@ -386,9 +386,11 @@ class _Work:
         return next(iter(packed), None)
 
     def wait_for_what_extends(self) -> None:
-        """Raises `_Wait` while a transaction is on its way: what it brings may be all that is needed."""
+        """Raises `_Wait` while one is on its way, which may bring what is needed, and for a while after one failed."""
         if self.is_extending():
             raise _Wait(_EXTENDING, poll_seconds(self.destination))
+        if pause := ways.pause_after_failures(self.link):
+            raise _Wait("The last transaction for the registry's trust reverted; trying again more slowly.", pause)
 
     def queries_at(self, numbers: Collection[int]) -> list[int]:
         """Ids of the open queries for which the hashes of these blocks are wanted."""

@@ -80,7 +80,7 @@ class Intent:
 
     `queries` are the ids that it is for, `accumulates` is the block whose header it carries. With `extends`, the id of
     a registry, it extends that registry's trust to blocks that the queries need; it then proves facts only of the block
-    that it accumulates, if it does.
+    that it accumulates, if it does. `leads_to` is the block for which it does so; the queries of others ride along.
     """
 
     to: str
@@ -88,6 +88,7 @@ class Intent:
     queries: Collection[int] = ()
     accumulates: Block | None = None
     extends: int | None = None
+    leads_to: Block | None = None
 
     def is_under_way(self, signer: Signer) -> bool:
         """Whether a stored one does the same. One at a time extends a registry, because each builds on the last."""
@@ -155,6 +156,7 @@ def submit_all(
                     gas_limit=gas_limit,
                     accumulates=intent.accumulates,
                     extends_id=intent.extends,
+                    leads_to=intent.leads_to,
                 )
                 tx.queries.set(intent.queries)
                 price = costs.affordable_price(tx)
@@ -477,7 +479,10 @@ def _affordable_fees(chain: Chain, rpc: RpcClient, lease: Lease[Signer], gas: in
 
 
 def _gas_limit(rpc: RpcClient, sender: str, intent: Intent) -> int:
-    return min(MAX_GAS, int(rpc.estimate_gas(sender, intent.to or None, intent.data) * _GAS_MARGIN))
+    estimate = rpc.estimate_gas(sender, intent.to or None, intent.data)
+    if estimate > MAX_GAS:
+        raise CannotSend(f"A transaction would need {estimate} gas, and none may have more than {MAX_GAS} (EIP-7825).")
+    return min(MAX_GAS, int(estimate * _GAS_MARGIN))
 
 
 def _sign(

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from django.db.models import Q, QuerySet
+from django.utils import timezone
 
 from chains import history
 from chains.header import Header
@@ -22,10 +23,12 @@ from chains.rpc import AccountProof, InvalidReply, NodeUnavailable, ProofRequest
 from chains.trie import InvalidProof, verify_account, verify_slot
 from config.chains import get_chains
 from proving import registries, sources, transactions, waypoints
+from proving.costs import RIDER_GAS
 from proving.links import Link
 from proving.models import Transaction, TransactionState
 from proving.registry import Call
 from proving.sources import NotYet, Preparation, Start
+from queries import leases
 from queries.models import WayUnit
 
 # Nodes take no transaction above 128 KiB.
@@ -37,9 +40,11 @@ _MAX_HOPS, _MAX_HEADERS = 40, 250
 # Blocks whose hashes one hop makes known beside the one that it leads to.
 _MAX_RIDERS = 50
 # Rounded up from what mainnet-sized ones take (make bench-gas).
-_HOP_GAS, _RIDER_GAS, _WALKED_HEADER_GAS, _HEADER_GAS = 250_000, 30_000, 27_000, 60_000
+_HOP_GAS, _WALKED_HEADER_GAS, _HEADER_GAS = 250_000, 27_000, 60_000
 # Of the blocks that the registry may trust, the nearest so many are looked at.
 _WAYPOINTS = 20
+# Reverted transactions that are counted.
+_FAILURES = 10
 
 
 class TooFar(Exception):
@@ -121,18 +126,24 @@ def survey(link: Link, target: int, *, others: Collection[int] = (), trusted: Co
         except RpcRefused as error:
             # No node serves so old a state any more; the source may vouch for a younger block.
             refused = error
+    not_yet: NotYet | None = None
     if not plans or len(plans[0].hops) > 1:
         try:
             plans += _from_source(link, target, others)
-        except NotYet:
-            if not plans and not any(point.has_hash for point in points):
-                raise
+        except NotYet as sentence:
+            not_yet = sentence
     hashes = [*(point.number for point in points if point.has_hash), *(one for one in trusted if one > target)]
     if hashes:
         plans.append(Plan(min(hashes), target, walk=min(hashes) - target))
-    if refused is not None and not plans:
-        raise refused
-    return _cheapest_within_limits(link, plans)
+    if not plans and (why := refused or not_yet) is not None:
+        raise why
+    try:
+        return _cheapest_within_limits(link, plans)
+    except TooFar:
+        # What is too far now may be near when the source vouches for more.
+        if not_yet is not None:
+            raise not_yet from None
+        raise
 
 
 def estimate(link: Link, targets: Collection[int], *, keep: Callable[[], None]) -> int:
@@ -157,7 +168,7 @@ def estimate(link: Link, targets: Collection[int], *, keep: Callable[[], None]) 
         at = next(passed, None)
         if not vouched and at is not None:
             riding[at] += 1
-            gas += _RIDER_GAS
+            gas += RIDER_GAS
         elif not vouched:
             keep()
             try:
@@ -396,6 +407,17 @@ def _headers(link: Link, numbers: Sequence[int]) -> list[Header]:
     if len(headers) < len(numbers):
         raise NodeUnavailable(f"A node of chain {link.connection.source} lacks headers that it must have.")
     return headers
+
+
+def pause_after_failures(link: Link) -> float:
+    """Seconds to wait before the registry's trust is extended again, because that reverted; longer with each time."""
+    newest = Transaction.objects.filter(extends=link.registry.row_id).exclude(succeeded=None).order_by("-pk")
+    sent = list(newest.values_list("succeeded", "created_at")[:_FAILURES])
+    failures = len(list(itertools.takewhile(lambda one: not one[0], sent)))
+    if not failures:
+        return 0
+    until = sent[0][1] + leases.backoff(failures, first=10, longest=600)
+    return max(0, (until - timezone.now()).total_seconds())
 
 
 def extending(link: Link, seen: int) -> QuerySet[Transaction]:

@@ -1,6 +1,7 @@
 """Old blocks: reached by hops through the history of block hashes, or by walking headers where there is none."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 from typing import NoReturn
 
@@ -14,6 +15,7 @@ from chains.rpc import RpcClient, RpcRefused
 from config.chains import forget_chains
 from proving import ways
 from proving.acceptance import accept
+from proving.costs import RIDER_GAS
 from proving.deployment import deploy
 from proving.models import Signer, Transaction, TransactionState
 from proving.pipeline import advance
@@ -21,7 +23,7 @@ from proving.transactions import tend
 from proving.work import due
 from queries import progress
 from queries.models import AccountField, Batch, BatchStatus, Block, HeaderField, Query, StepKind
-from tests.proving.chain_state import balance_at, field_on_chain
+from tests.proving.chain_state import balance_at, field_on_chain, registry
 from tests.service import (
     ALICE,
     BOB,
@@ -496,6 +498,42 @@ def test_nothing_is_sent_behind_a_way_that_may_still_be_emptied(old, key):
     old.rpc("evm_setAutomine", True)
     assert_proven(old, second, ALICE, block)
     assert not Transaction.objects.filter(succeeded=False, queries__batch=second).exists()
+
+
+def test_who_rides_along_pays_for_what_that_adds_and_not_for_the_way(old, key):
+    far = submit(key, request(CHARLIE, block=old.head() - 4 * WINDOW))
+    near = submit(key, request(CHARLIE, block=old.head() - 2 * WINDOW - 3))
+    for batch in (far, near):
+        assert work_until_done(batch, old, rounds=30).status == BatchStatus.DONE
+    work()
+    (way,) = extending()
+    shares = dict(way.shares.values_list("batch", "gas"))
+    assert shares[near.pk] == min(RIDER_GAS, way.gas_used // 2)
+    assert sum(shares.values()) == way.gas_used
+    for batch in (far, near):
+        batch.refresh_from_db()
+        assert 0 < batch.gas_used < (batch.estimated_gas or 0)
+
+
+def test_a_way_that_reverted_is_not_sent_again_at_once(old, key):
+    old.rpc("evm_setAutomine", False)
+    batch = submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))
+    work()
+    # A fault that no simulation saw.
+    address = registry().address
+    code = old.rpc("eth_getCode", address, "latest")
+    old.rpc("anvil_setCode", address, "0xfe")
+    old.mine()
+    old.rpc("anvil_setCode", address, code)
+    old.mine()
+    for _ in range(3):
+        work()
+    (way,) = extending()
+    assert way.succeeded is False
+    assert waiting() == ["The last transaction for the registry's trust reverted; trying again more slowly."]
+    Transaction.objects.filter(pk=way.pk).update(created_at=timezone.now() - timedelta(seconds=30))
+    old.rpc("evm_setAutomine", True)
+    assert work_until_done(batch, old, rounds=20).status == BatchStatus.DONE
 
 
 def test_what_a_way_waits_for_is_said(old, key):
