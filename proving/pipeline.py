@@ -8,26 +8,23 @@ look at the same chains leads to the same place. A reorganised chain is nothing 
 import itertools
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from chains.config import Chain
 from chains.header import Header
 from chains.rpc import Block as BlockName
-from chains.rpc import NodeUnavailable, Reverted, RpcClient, RpcRefused
-from config.chains import get_chains
-from proving import facts, fetching, links, packing, registries, timestamps, transactions, waypoints, ways
+from chains.rpc import NodeUnavailable, RpcRefused
+from proving import facts, fetching, packing, timestamps, transactions
+from proving.approach import Approach
 from proving.facts import Fact, HeaderFact, RegistryView, TimeFact
-from proving.heads import Heads, poll_seconds
-from proving.links import Link
+from proving.heads import poll_seconds
+from proving.look import Look, ProofNotAccepted, Wait
 from proving.models import LIVE_STATES, Transaction, TransactionState
-from proving.registry import in_sequence, revert_reason
-from proving.sources import NotYet, Preparation
-from proving.transactions import CannotSend, Intent, SignerBusy, TooDear, UnderWay, proves_facts
+from proving.transactions import Intent, proves_facts
 from queries import leases, progress, submission
 from queries.chunks import chunks
 from queries.leases import Lease
@@ -44,23 +41,6 @@ _TRANSACTIONS_PER_LOOK = 16
 # How long nodes may refuse to serve a proof before that is taken for final: they may be syncing, or lack the newest
 # state for a moment.
 _PROOF_PATIENCE = timedelta(minutes=10)
-_EXTENDING = "Waiting for the transaction by which the registry comes to trust further blocks."
-
-
-class _ProofNotAccepted(Exception):
-    """The registry refuses a proof that was verified here: a defect, not a matter of waiting. A sentence."""
-
-
-class _Wait(Exception):
-    """Nothing more can be done now: a sentence that says for what, and when to look again (seconds)."""
-
-    def __init__(self, sentence: str, seconds: float) -> None:
-        super().__init__(sentence)
-        self.seconds = seconds
-
-
-class _TooDear(_Wait):
-    """The fee of one of the batches doesn't allow it at the present gas price."""
 
 
 def advance(block_id: object) -> None:
@@ -69,13 +49,13 @@ def advance(block_id: object) -> None:
     if lease is None:
         return
     try:
-        pause = _Work.on(lease).advance()
+        pause = _Work.at(lease).advance()
         _release(lease, "", pause, attempts=0)
     except leases.LeaseLost:
         return
-    except _Wait as wait:
+    except Wait as wait:
         _release(lease, str(wait), wait.seconds, attempts=0)
-    except (NodeUnavailable, RpcRefused, fetching.ProofRefused, _ProofNotAccepted) as error:
+    except (NodeUnavailable, RpcRefused, fetching.ProofRefused, ProofNotAccepted) as error:
         _fail(lease, str(error))
     except Exception:
         _fail(lease, "An error of this service, which has been logged.")
@@ -103,41 +83,12 @@ def _release(lease: Lease[Block], sentence: str, seconds: float | None, *, attem
         pass
 
 
-@dataclass
-class _Work:
+class _Work(Look):
     """One look at one block. The order of the methods is the order of the steps."""
 
-    lease: Lease[Block]
-    link: Link
-    destination: Chain
-    heads: Heads  # of the destination
-    plan: ways.Plan | None = None  # of the way to the block's hash, if it needs one
-
-    @classmethod
-    def on(cls, lease: Lease[Block]) -> "_Work":
-        block = lease.row
-        link = links.find(block.destination_chain_id, block.source_chain_id)
-        if link is None:
-            raise _Wait("The facts registry of this connection is not deployed any more.", 10)
-        destination = get_chains().chain(block.destination_chain_id)
-        return cls(lease, link, destination, Heads.read(destination, link.destination))
-
-    @property
-    def block(self) -> Block:
-        return self.lease.row
-
-    @property
-    def source(self) -> RpcClient:
-        return self.link.source
-
-    @property
-    def rpc(self) -> RpcClient:
-        """Of the destination."""
-        return self.link.destination
-
-    @property
-    def registry(self) -> registries.Deployed:
-        return self.link.registry
+    @cached_property
+    def approach(self) -> Approach:
+        return Approach(self)
 
     def advance(self) -> float | None:
         """Returns after how many seconds to look again, or None when nothing can change any more."""
@@ -149,14 +100,11 @@ class _Work:
             if unfetched:
                 raise unfetched
         if self.open().exists():
-            raise _Wait(self.what_is_under_way(), poll_seconds(self.destination))
+            raise Wait(self.what_is_under_way(), poll_seconds(self.destination))
         # All is done, or rejected. It stays done only as long as the destination keeps the block that holds it.
         if self.block.checked_number is None or self.block.checked_number <= self.heads.final:
             return None
         return self.destination.block_seconds * 2
-
-    def open(self) -> QuerySet[Query]:
-        return self.block.open_queries()
 
     def not_under_way(self) -> QuerySet[Query]:
         """Open queries for which no transaction is on its way, nor in a block that this look doesn't see yet."""
@@ -174,7 +122,7 @@ class _Work:
         header = self.rpc.header(block.checked_number)
         if header is None or self.heads.confirmed.number < block.checked_number:
             # Less than was seen before is a node that lags; only another block at that height is a reorg.
-            raise _Wait(
+            raise Wait(
                 f"The node of chain {self.destination.id} is behind block {block.checked_number}, which was seen "
                 "before; waiting for it.",
                 poll_seconds(self.destination),
@@ -214,7 +162,7 @@ class _Work:
         header = self.source.header(self.block.number)
         if header is None:
             chain = self.source.chain
-            raise _Wait(f"Block {self.block.number} of chain {chain.id} is not there; waiting.", poll_seconds(chain))
+            raise Wait(f"Block {self.block.number} of chain {chain.id} is not there; waiting.", poll_seconds(chain))
         fetching.take_header(self.lease, header)
         self.reject_what_the_header_lacks(header)
         problem = fetching.fetch_proofs(self.lease, self.source)
@@ -252,7 +200,7 @@ class _Work:
         view = self.read([])
         trusted = self.trusts(view)
         if trusted:
-            self.note_way(left=0)
+            self.approach.note(left=0)
         elif self.not_under_way().exists():
             self.check_block_hash(view)
         self.complete(self.open(), StepKind.BLOCKHASH_AVAILABLE)
@@ -268,142 +216,22 @@ class _Work:
         return accumulating.values_list("hash", flat=True).first() or ""
 
     def check_block_hash(self, view: RegistryView) -> None:
-        """Raises `_Wait` while there is no way to the block's hash; rejects when it is too long."""
+        """Raises `Wait` while there is no way to the block's hash; rejects when it is too long."""
         if any(view.state_root):
-            raise _Wait(
+            raise Wait(
                 f"The registry holds another state root for block {self.block.number} than the source chain has now; "
                 "waiting for the two to agree again.",
                 poll_seconds(self.destination),
             )
-        target = self.header_to_vouch_for(timed=self.not_under_way().exclude(timestamp=None).exists())
-        if self.vouched(target):
+        target = self.approach.header_to_vouch_for(timed=self.not_under_way().exclude(timestamp=None).exists())
+        if self.approach.vouched(target):
             if self.block.way_left:
-                self.note_way(left=0)
+                self.approach.note(left=0)
             return
         if self.trusts(self.read([], at="latest")):
             return  # It only waits for confirmations.
-        self.wait_for_what_extends()
-        self.plan_way(target, self.not_under_way())
-
-    # --- The way to the block's hash ----------------------------------------------------------------------------------
-
-    def header_to_vouch_for(self, *, timed: bool) -> Header:
-        """The block's own, or the one after it, which alone binds when the block ended."""
-        if not timed:
-            assert self.block.header_rlp is not None, "INITIAL_STATE is completed"
-            return Header.decode(bytes(self.block.header_rlp))
-        following = self.source.header(self.block.number + 1)
-        if following is None:
-            raise _Wait(f"Waiting for the block after {self.block.number}.", poll_seconds(self.source.chain))
-        return following
-
-    def is_extending(self) -> bool:
-        return ways.extending(self.link, self.heads.latest.number).exists()
-
-    def vouched(self, header: Header) -> bool:
-        # A pending way may still fail, or be emptied, and what was sent behind it would fail with it.
-        at: BlockName = "latest" if self.is_extending() else "pending"
-        return registries.vouches(self.rpc, self.registry, [(header.number, header.hash)], at=at)[0]
-
-    def plan_way(self, target: Header, asking: QuerySet[Query]) -> ways.Plan:
-        """A way that can begin. Raises `_Wait` where none can now; rejects who asks where it is too long."""
-        if self.plan is not None and self.plan.target == target.number:
-            return self.plan
-        try:
-            plan = ways.survey(self.link, target.number, others=self.others_waiting())
-            begun = ways.begin(self.link, plan)
-        except NotYet as not_yet:
-            pause = max(poll_seconds(self.destination), poll_seconds(self.source.chain))
-            raise _Wait(str(not_yet), pause) from None
-        except ways.TooFar as too_far:
-            self.reject(asking, "block_too_old", str(too_far))
-            raise _Wait(str(too_far), 0) from None
-        if isinstance(begun, Preparation):
-            to, data = in_sequence(self.registry.sequence, begun.calls)
-            ids = list(asking.values_list("pk", flat=True)[:_QUERIES_PER_LOOK])
-            self.submit([Intent(to, data, ids, extends=self.registry.row_id)])
-            raise _Wait("Waiting for the transaction that records the block's hash.", poll_seconds(self.destination))
-        self.note_way(left=plan.length, unit=plan.unit)
-        self.plan = begun
-        return begun
-
-    def others_waiting(self) -> list[int]:
-        """Blocks of this connection whose hashes are wanted too."""
-        waiting = Query.objects.filter(
-            is_admitted=True,
-            step__in=[StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED],
-            block__destination_chain_id=self.block.destination_chain_id,
-            block__source_chain_id=self.block.source_chain_id,
-            batch__status__in=[BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS],
-        ).exclude(block=self.block)
-        named = waiting.order_by().values_list("block__number", "timestamp").distinct()[:_QUERIES_PER_LOOK]
-        return sorted({number if timestamp is None else number + 1 for number, timestamp in named})
-
-    def note_way(self, *, left: int, unit: str = "") -> None:
-        """Show how far the way is; remember the block itself when it is at its end."""
-        block = self.block
-        length = max(block.way_length, left) if unit in {"", block.way_unit} else left
-        arrived = block.is_waypoint or not unit
-        shown = (unit or block.way_unit, length, left, arrived)
-        if shown != (block.way_unit, block.way_length, block.way_left, block.is_waypoint):
-            with self.lease.writing() as fresh:
-                fresh.way_unit, fresh.way_length, fresh.way_left, fresh.is_waypoint = shown
-                fresh.save(update_fields=["way_unit", "way_length", "way_left", "is_waypoint"])
-
-    def extend(self, target: Header, needing: Mapping[Fact, Collection[int]]) -> None:
-        """Send the next transaction of the way to a header's hash, and what needs it. Raises `_Wait` at its end."""
-        self.wait_for_what_extends()
-        asking = {pk for pks in needing.values() for pk in pks}
-        plan = self.plan_way(target, self.open().filter(pk__in=asking))
-        others = self.others_waiting()
-        try:
-            self.go(plan, target, needing, others=others)
-        except _TooDear:
-            if not others:
-                raise
-            # It may be one of the others whose fee doesn't allow it.
-            self.go(plan, target, needing, others=())
-        raise _Wait(_EXTENDING, poll_seconds(self.destination))
-
-    def go(
-        self, plan: ways.Plan, target: Header, needing: Mapping[Fact, Collection[int]], *, others: Collection[int]
-    ) -> None:
-        way = ways.go(self.link, plan, others=others)
-        proof = self.proof_behind(way, target, needing)
-        to, data = in_sequence(self.registry.sequence, [*way.calls, *([(proof.to, proof.data)] if proof else [])])
-        queries = {*(pk for pks in needing.values() for pk in pks), *self.queries_at(way.riders)}
-        accumulates = proof.accumulates if proof else None
-        intent = Intent(to, data, queries, accumulates=accumulates, extends=self.registry.row_id, leads_to=self.block)
-        self.submit([intent], and_store=lambda _: waypoints.note(self.link, way.waypoints))
-
-    def proof_behind(self, way: ways.Way, target: Header, needing: Mapping[Fact, Collection[int]]) -> Intent | None:
-        """What can be proven in the same transaction, because the way ends in it at the block itself."""
-        if not way.arrives or target.number != self.block.number:
-            return None
-        packed = packing.intents(
-            self.block, self.registry.contract, needing, header=target.encode(), beside=sum(map(len, way.data))
-        )
-        return next(iter(packed), None)
-
-    def wait_for_what_extends(self) -> None:
-        """Raises `_Wait` while one is on its way, which may bring what is needed, and for a while after one failed."""
-        if self.is_extending():
-            raise _Wait(_EXTENDING, poll_seconds(self.destination))
-        if pause := ways.pause_after_failures(self.link):
-            raise _Wait("The last transaction for the registry's trust reverted; trying again more slowly.", pause)
-
-    def queries_at(self, numbers: Collection[int]) -> list[int]:
-        """Ids of the open queries for which the hashes of these blocks are wanted."""
-        here = Query.objects.filter(
-            Q(block__number__in=numbers, timestamp=None)
-            | Q(block__number__in=[number - 1 for number in numbers], timestamp__isnull=False),
-            block__destination_chain_id=self.block.destination_chain_id,
-            block__source_chain_id=self.block.source_chain_id,
-            is_admitted=True,
-            step__in=[StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED],
-            batch__status__in=[BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS],
-        )
-        return list(here.order_by("pk").values_list("pk", flat=True)[:_QUERIES_PER_LOOK])
+        self.approach.wait()
+        self.approach.plan(target, self.not_under_way())
 
     # --- Facts --------------------------------------------------------------------------------------------------------
 
@@ -442,7 +270,7 @@ class _Work:
     def missing(self, queries: Sequence[Query], view: RegistryView) -> dict[Fact, list[int]]:
         """The facts that the registry doesn't hold, with the ids of the queries that ask for them.
 
-        Raises `_ProofNotAccepted` where it holds another value than was proven here.
+        Raises `ProofNotAccepted` where it holds another value than was proven here.
         """
         missing: dict[Fact, list[int]] = defaultdict(list)
         for chunk in chunks(queries, _QUERIES_PER_WRITE):
@@ -457,7 +285,7 @@ class _Work:
                         # Of the two chains that a reorg made, ours may be the one that is gone.
                         missing[fact].append(pk)
                     elif word != proven.get(fact):
-                        raise _ProofNotAccepted(
+                        raise ProofNotAccepted(
                             f"The registry holds another value than was proven here, of {fact}; its operator must look "
                             "into it."
                         )
@@ -474,57 +302,37 @@ class _Work:
         trusted = trusted or self.trusts(self.read([], at="latest"))
         accumulating = Transaction.objects.filter(accumulates=self.block, state__in=LIVE_STATES).exists()
         if accumulating and not trusted:
-            raise _Wait("Waiting for the transaction that accumulates the header.", poll)
+            raise Wait("Waiting for the transaction that accumulates the header.", poll)
         missing = self.with_header_vouched(missing, trusted=trusted)
         self.submit(self.intents(missing, trusted=trusted))
-
-    def submit(self, intents: Sequence[Intent], *, and_store: Callable[[int], None] | None = None) -> None:
-        """Store and broadcast; show on the queries what they wait for. Raises `_Wait` where nothing can be sent."""
-        poll = poll_seconds(self.destination)
-        try:
-            sent = transactions.submit_all(self.destination, intents, and_store=and_store)
-        except (SignerBusy, UnderWay):
-            raise _Wait("Waiting for the signer.", min(0.2, poll)) from None
-        except CannotSend as notice:
-            wait = _TooDear if isinstance(notice, TooDear) else _Wait
-            raise wait(str(notice), max(10, self.destination.block_seconds)) from None
-        except Reverted as reverted:
-            reason = revert_reason(reverted.data)
-            if reason.name in {"UnknownBlock", "HeaderMismatch"}:
-                # The chain moved between our look and the simulation; the next look says what that means.
-                raise _Wait(f"Chain {self.destination.id} does not accept the header at this moment.", poll) from None
-            raise _ProofNotAccepted(f"The registry does not accept the proof: {reason}.") from None
-        for tx in sent:
-            ids = list(tx.queries.values_list("pk", flat=True))
-            progress.note_transaction(ids, transactions.latest_hash(tx))
 
     def with_header_vouched(
         self, missing: Mapping[Fact, Collection[int]], *, trusted: bool
     ) -> Mapping[Fact, Collection[int]]:
         """What can be sent of it now: what is not below a trusted state root needs a header whose hash is vouched for.
 
-        Where nothing can, the next transaction of the way there is sent, and `_Wait` raised.
+        Where nothing can, the next transaction of the way there is sent, and `Wait` raised.
         """
         needing = {fact: pks for fact, pks in missing.items() if not trusted or isinstance(fact, HeaderFact | TimeFact)}
         if not needing:
             return missing
-        target = self.header_to_vouch_for(timed=any(isinstance(fact, TimeFact) for fact in needing))
-        if self.vouched(target):
+        target = self.approach.header_to_vouch_for(timed=any(isinstance(fact, TimeFact) for fact in needing))
+        if self.approach.vouched(target):
             return missing
         rest = {fact: pks for fact, pks in missing.items() if fact not in needing}
         if not rest:
-            self.extend(target, needing)
+            self.approach.extend(target, needing)
         return rest
 
     def find_time_again(self, timestamp: int, queries: Collection[int]) -> None:
-        """A reorg has moved a time to another block: its queries go there. Raises `_Wait`, whatever comes of it."""
+        """A reorg has moved a time to another block: its queries go there. Raises `Wait`, whatever comes of it."""
         poll = poll_seconds(self.source.chain)
         head = self.source.head()
         if head.timestamp <= timestamp:
-            raise _Wait(f"Chain {self.source.chain.id} has no block later than the time {timestamp} any more.", poll)
+            raise Wait(f"Chain {self.source.chain.id} has no block later than the time {timestamp} any more.", poll)
         number = timestamps.block_at(self.source, timestamp, head)
         if number is None or number == self.block.number:
-            raise _ProofNotAccepted(
+            raise ProofNotAccepted(
                 f"The registry holds another block for the time {timestamp} than {self.block.number}, which the source "
                 "chain has; its operator must look into it."
             )
@@ -534,7 +342,7 @@ class _Work:
             found = submission.find_blocks(block.destination_chain_id, {pair})[pair]
             progress.move(queries, found, reason=reason)
             Block.objects.filter(pk=found).update(due_at=timezone.now())
-        raise _Wait(reason, 0)
+        raise Wait(reason, 0)
 
     def intents(self, missing: Mapping[Fact, Collection[int]], *, trusted: bool) -> list[Intent]:
         """The transactions to send now."""
@@ -544,11 +352,11 @@ class _Work:
         for timestamp, asking in times.items():
             following = self.source.header(self.block.number + 1)
             if following is None:
-                raise _Wait(f"Waiting for the block after {self.block.number}.", poll_seconds(self.source.chain))
+                raise Wait(f"Waiting for the block after {self.block.number}.", poll_seconds(self.source.chain))
             if not (self.block.timestamp or 0) <= timestamp < following.timestamp:
                 self.find_time_again(timestamp, asking)
             if following.parent_hash != bytes.fromhex(self.block.hash[2:]):
-                raise _Wait("The source chain is being reorganised.", poll_seconds(self.source.chain))
+                raise Wait("The source chain is being reorganised.", poll_seconds(self.source.chain))
             data = registry.prove_timestamp(header, following.encode(), timestamp)
             # It accumulates the header as well: the rest can follow without it.
             return [Intent(registry.address, data, asking, accumulates=self.block)]
@@ -563,7 +371,7 @@ class _Work:
             Transaction.objects.filter(queries__in=queries[:_QUERIES_PER_WRITE], succeeded=False).distinct().count()
         )
         if self.block.attempts < reverted:
-            raise _ProofNotAccepted(f"{reverted} transactions for this block reverted; trying again more slowly.")
+            raise ProofNotAccepted(f"{reverted} transactions for this block reverted; trying again more slowly.")
 
     def what_is_under_way(self) -> str:
         """A sentence about the transaction that the open queries wait for, whichever of them it was sent for."""
@@ -593,11 +401,6 @@ class _Work:
                 progress.complete(chunk, kind, transaction_hash=transaction_hash)
                 if kind in {StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED}:
                     self.note_checked(block)
-
-    def reject(self, queries: QuerySet[Query], code: str, reason: str, *, retryable: bool = False) -> None:
-        batches = list(queries.order_by().values_list("batch", flat=True).distinct())
-        with self.lease.writing():
-            progress.reject(batches, code=code, reason=reason, retryable=retryable)
 
 
 def _proven_by(queries: Collection[int]) -> Iterator[tuple[int, str]]:

@@ -1,0 +1,155 @@
+"""The way to a block's hash, where the destination doesn't vouch for it: planned, sent, shared with others, shown."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from django.db.models import Q, QuerySet
+
+from chains.header import Header
+from chains.rpc import Block as BlockName
+from proving import packing, registries, waypoints, ways
+from proving.facts import Fact
+from proving.heads import poll_seconds
+from proving.look import Look, TooDear, Wait
+from proving.registry import in_sequence
+from proving.sources import NotYet, Preparation
+from proving.transactions import Intent
+from queries.models import BatchStatus, Query, StepKind
+
+# Queries looked at in one go: bounds memory and the length of a look.
+_QUERIES_PER_LOOK = 1000
+_EXTENDING = "Waiting for the transaction by which the registry comes to trust further blocks."
+
+
+@dataclass
+class Approach:
+    """Of one look."""
+
+    look: Look
+    planned: ways.Plan | None = None
+
+    def header_to_vouch_for(self, *, timed: bool) -> Header:
+        """The block's own, or the one after it, which alone binds when the block ended."""
+        if not timed:
+            assert self.look.block.header_rlp is not None, "INITIAL_STATE is completed"
+            return Header.decode(bytes(self.look.block.header_rlp))
+        following = self.look.source.header(self.look.block.number + 1)
+        if following is None:
+            raise Wait(f"Waiting for the block after {self.look.block.number}.", poll_seconds(self.look.source.chain))
+        return following
+
+    def is_extending(self) -> bool:
+        return ways.extending(self.look.link, self.look.heads.latest.number).exists()
+
+    def vouched(self, header: Header) -> bool:
+        # A pending way may still fail, or be emptied, and what was sent behind it would fail with it.
+        at: BlockName = "latest" if self.is_extending() else "pending"
+        return registries.vouches(self.look.rpc, self.look.registry, [(header.number, header.hash)], at=at)[0]
+
+    def plan(self, target: Header, asking: QuerySet[Query]) -> ways.Plan:
+        """A way that can begin. Raises `Wait` where none can now; rejects who asks where it is too long."""
+        if self.planned is not None and self.planned.target == target.number:
+            return self.planned
+        try:
+            plan = ways.survey(self.look.link, target.number, others=self.others_waiting())
+            begun = ways.begin(self.look.link, plan)
+        except NotYet as not_yet:
+            pause = max(poll_seconds(self.look.destination), poll_seconds(self.look.source.chain))
+            raise Wait(str(not_yet), pause) from None
+        except ways.TooFar as too_far:
+            self.look.reject(asking, "block_too_old", str(too_far))
+            raise Wait(str(too_far), 0) from None
+        if isinstance(begun, Preparation):
+            to, data = in_sequence(self.look.registry.sequence, begun.calls)
+            ids = list(asking.values_list("pk", flat=True)[:_QUERIES_PER_LOOK])
+            self.look.submit([Intent(to, data, ids, extends=self.look.registry.row_id)])
+            raise Wait(
+                "Waiting for the transaction that records the block's hash.", poll_seconds(self.look.destination)
+            )
+        self.note(left=plan.length, unit=plan.unit)
+        self.planned = begun
+        return begun
+
+    def others_waiting(self) -> list[int]:
+        """Blocks of this connection whose hashes are wanted too."""
+        waiting = Query.objects.filter(
+            is_admitted=True,
+            step__in=[StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED],
+            block__destination_chain_id=self.look.block.destination_chain_id,
+            block__source_chain_id=self.look.block.source_chain_id,
+            batch__status__in=[BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS],
+        ).exclude(block=self.look.block)
+        named = waiting.order_by().values_list("block__number", "timestamp").distinct()[:_QUERIES_PER_LOOK]
+        return sorted({number if timestamp is None else number + 1 for number, timestamp in named})
+
+    def note(self, *, left: int, unit: str = "") -> None:
+        """Show how far the way is; remember the block itself when it is at its end."""
+        block = self.look.block
+        length = max(block.way_length, left) if unit in {"", block.way_unit} else left
+        arrived = block.is_waypoint or not unit
+        shown = (unit or block.way_unit, length, left, arrived)
+        if shown != (block.way_unit, block.way_length, block.way_left, block.is_waypoint):
+            with self.look.lease.writing() as fresh:
+                fresh.way_unit, fresh.way_length, fresh.way_left, fresh.is_waypoint = shown
+                fresh.save(update_fields=["way_unit", "way_length", "way_left", "is_waypoint"])
+
+    def extend(self, target: Header, needing: Mapping[Fact, Collection[int]]) -> None:
+        """Send the next transaction of the way to a header's hash, and what needs it. Raises `Wait` at its end."""
+        self.wait()
+        asking = {pk for pks in needing.values() for pk in pks}
+        plan = self.plan(target, self.look.open().filter(pk__in=asking))
+        others = self.others_waiting()
+        try:
+            self.go(plan, target, needing, others=others)
+        except TooDear:
+            if not others:
+                raise
+            # It may be one of the others whose fee doesn't allow it.
+            self.go(plan, target, needing, others=())
+        raise Wait(_EXTENDING, poll_seconds(self.look.destination))
+
+    def go(
+        self, plan: ways.Plan, target: Header, needing: Mapping[Fact, Collection[int]], *, others: Collection[int]
+    ) -> None:
+        way = ways.go(self.look.link, plan, others=others)
+        proof = self.proof_behind(way, target, needing)
+        to, data = in_sequence(self.look.registry.sequence, [*way.calls, *([(proof.to, proof.data)] if proof else [])])
+        queries = {*(pk for pks in needing.values() for pk in pks), *self.queries_at(way.riders)}
+        accumulates = proof.accumulates if proof else None
+        intent = Intent(
+            to, data, queries, accumulates=accumulates, extends=self.look.registry.row_id, leads_to=self.look.block
+        )
+        self.look.submit([intent], and_store=lambda _: waypoints.note(self.look.link, way.waypoints))
+
+    def proof_behind(self, way: ways.Way, target: Header, needing: Mapping[Fact, Collection[int]]) -> Intent | None:
+        """What can be proven in the same transaction, because the way ends in it at the block itself."""
+        if not way.arrives or target.number != self.look.block.number:
+            return None
+        packed = packing.intents(
+            self.look.block,
+            self.look.registry.contract,
+            needing,
+            header=target.encode(),
+            beside=sum(map(len, way.data)),
+        )
+        return next(iter(packed), None)
+
+    def wait(self) -> None:
+        """Raises `Wait` while one is on its way, which may bring what is needed, and for a while after one failed."""
+        if self.is_extending():
+            raise Wait(_EXTENDING, poll_seconds(self.look.destination))
+        if pause := ways.pause_after_failures(self.look.link):
+            raise Wait("The last transaction for the registry's trust reverted; trying again more slowly.", pause)
+
+    def queries_at(self, numbers: Collection[int]) -> list[int]:
+        """Ids of the open queries for which the hashes of these blocks are wanted."""
+        here = Query.objects.filter(
+            Q(block__number__in=numbers, timestamp=None)
+            | Q(block__number__in=[number - 1 for number in numbers], timestamp__isnull=False),
+            block__destination_chain_id=self.look.block.destination_chain_id,
+            block__source_chain_id=self.look.block.source_chain_id,
+            is_admitted=True,
+            step__in=[StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED],
+            batch__status__in=[BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS],
+        )
+        return list(here.order_by("pk").values_list("pk", flat=True)[:_QUERIES_PER_LOOK])

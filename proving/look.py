@@ -1,0 +1,99 @@
+"""What each look at a block begins with, and how it ends."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from django.db.models import QuerySet
+
+from chains.config import Chain
+from chains.rpc import Reverted, RpcClient
+from config.chains import get_chains
+from proving import links, registries, transactions
+from proving.heads import Heads, poll_seconds
+from proving.links import Link
+from proving.registry import revert_reason
+from proving.transactions import CannotSend, Intent, SignerBusy, UnderWay
+from queries import progress
+from queries.leases import Lease
+from queries.models import Block, Query
+
+
+class ProofNotAccepted(Exception):
+    """The registry refuses a proof that was verified here: a defect, not a matter of waiting. A sentence."""
+
+
+class Wait(Exception):
+    """Nothing more can be done now: a sentence that says for what, and when to look again (seconds)."""
+
+    def __init__(self, sentence: str, seconds: float) -> None:
+        super().__init__(sentence)
+        self.seconds = seconds
+
+
+class TooDear(Wait):
+    """The fee of one of the batches doesn't allow it at the present gas price."""
+
+
+@dataclass
+class Look:
+    """One look at one block: the chains as they are now, and what can be done about it."""
+
+    lease: Lease[Block]
+    link: Link
+    destination: Chain
+    heads: Heads  # of the destination
+
+    @classmethod
+    def at(cls, lease: Lease[Block]) -> Self:
+        block = lease.row
+        link = links.find(block.destination_chain_id, block.source_chain_id)
+        if link is None:
+            raise Wait("The facts registry of this connection is not deployed any more.", 10)
+        destination = get_chains().chain(block.destination_chain_id)
+        return cls(lease, link, destination, Heads.read(destination, link.destination))
+
+    @property
+    def block(self) -> Block:
+        return self.lease.row
+
+    @property
+    def source(self) -> RpcClient:
+        return self.link.source
+
+    @property
+    def rpc(self) -> RpcClient:
+        """Of the destination."""
+        return self.link.destination
+
+    @property
+    def registry(self) -> registries.Deployed:
+        return self.link.registry
+
+    def open(self) -> QuerySet[Query]:
+        return self.block.open_queries()
+
+    def submit(self, intents: Sequence[Intent], *, and_store: Callable[[int], None] | None = None) -> None:
+        """Store and broadcast; show on the queries what they wait for. Raises `Wait` where nothing can be sent."""
+        poll = poll_seconds(self.destination)
+        try:
+            sent = transactions.submit_all(self.destination, intents, and_store=and_store)
+        except (SignerBusy, UnderWay):
+            raise Wait("Waiting for the signer.", min(0.2, poll)) from None
+        except CannotSend as notice:
+            wait = TooDear if isinstance(notice, transactions.TooDear) else Wait
+            raise wait(str(notice), max(10, self.destination.block_seconds)) from None
+        except Reverted as reverted:
+            reason = revert_reason(reverted.data)
+            if reason.name in {"UnknownBlock", "HeaderMismatch"}:
+                # The chain moved between our look and the simulation; the next look says what that means.
+                raise Wait(f"Chain {self.destination.id} does not accept the header at this moment.", poll) from None
+            raise ProofNotAccepted(f"The registry does not accept the proof: {reason}.") from None
+        for tx in sent:
+            ids = list(tx.queries.values_list("pk", flat=True))
+            progress.note_transaction(ids, transactions.latest_hash(tx))
+
+    def reject(self, queries: QuerySet[Query], code: str, reason: str, *, retryable: bool = False) -> None:
+        batches = list(queries.order_by().values_list("batch", flat=True).distinct())
+        with self.lease.writing():
+            progress.reject(batches, code=code, reason=reason, retryable=retryable)
