@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from chains import history
@@ -25,7 +25,7 @@ from config.chains import get_chains
 from proving import registries, sources, transactions, waypoints
 from proving.costs import RIDER_GAS
 from proving.links import Link
-from proving.models import Transaction, TransactionState
+from proving.models import SignedTransaction, Transaction, TransactionState
 from proving.registry import Call
 from proving.sources import NotYet, Preparation, Start
 from queries import leases
@@ -411,7 +411,10 @@ def _headers(link: Link, numbers: Sequence[int]) -> list[Header]:
 
 def pause_after_failures(link: Link) -> float:
     """Seconds to wait before the registry's trust is extended again, because that reverted; longer with each time."""
-    newest = Transaction.objects.filter(extends=link.registry.row_id).exclude(succeeded=None).order_by("-pk")
+    # One that was emptied, because nobody wanted it any more, says nothing.
+    emptied = SignedTransaction.objects.filter(transaction=OuterRef("pk"), hash=OuterRef("hash"), is_empty=True)
+    mined = Transaction.objects.filter(~Exists(emptied), extends=link.registry.row_id).exclude(succeeded=None)
+    newest = mined.order_by("-pk")
     sent = list(newest.values_list("succeeded", "created_at")[:_FAILURES])
     failures = len(list(itertools.takewhile(lambda one: not one[0], sent)))
     if not failures:

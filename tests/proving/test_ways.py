@@ -13,7 +13,7 @@ from chains.devchain import ACCOUNTS, DevChain
 from chains.nodes import NodePool
 from chains.rpc import RpcClient, RpcRefused
 from config.chains import forget_chains
-from proving import ways
+from proving import links, ways
 from proving.acceptance import accept
 from proving.costs import RIDER_GAS
 from proving.deployment import deploy
@@ -531,6 +531,12 @@ def test_a_way_that_reverted_is_not_sent_again_at_once(old, key):
     (way,) = extending()
     assert way.succeeded is False
     assert waiting() == ["The last transaction for the registry's trust reverted; trying again more slowly."]
+    link = links.find(31337, 31337)
+    assert link is not None
+    assert ways.pause_after_failures(link) > 0
+    way.versions.update(is_empty=True)
+    assert ways.pause_after_failures(link) == 0
+    way.versions.update(is_empty=False)
     Transaction.objects.filter(pk=way.pk).update(created_at=timezone.now() - timedelta(seconds=30))
     old.rpc("evm_setAutomine", True)
     assert work_until_done(batch, old, rounds=20).status == BatchStatus.DONE
