@@ -3,7 +3,6 @@
 import gzip
 import statistics
 import time
-from collections.abc import Callable
 
 import pytest
 from django.db import connection
@@ -25,15 +24,6 @@ SIZES = (1, 10, 1000, 10_000)
 @pytest.fixture(autouse=True)
 def one_chain(settings, tmp_path) -> None:
     settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
-
-
-@pytest.fixture
-def report(capsys) -> Callable[[str, object], None]:
-    def report(what: str, figure: object) -> None:
-        with capsys.disabled():
-            print(f"\n  {what:<70} {figure}", end="")
-
-    return report
 
 
 def in_progress(count: int) -> Batch:
