@@ -67,8 +67,8 @@ def accept(batch_id: object) -> None:
                 waits.append(decision)
                 continue
             with lease.writing() as fresh:
-                decided = _record(fresh, source, decision)
-            if decided is None:
+                goes_on = _record(fresh, source, decision)
+            if not goes_on:
                 return lease.release(None)
         Batch.objects.filter(pk=batch.pk, lease_token=lease.token).update(
             waiting_for=" ".join(dict.fromkeys(wait.sentence for wait in waits))
@@ -94,13 +94,13 @@ def _undecided(batch: Batch) -> list[int]:
     return list(waiting.order_by("source_chain_id").values_list("source_chain_id", flat=True).distinct())
 
 
-def _record(batch: Batch, source: int, decision: _Refusal | _Acceptance) -> _Acceptance | None:
-    """Write the decision, in the caller's database transaction; None if it is that nothing more is to be decided."""
+def _record(batch: Batch, source: int, decision: _Refusal | _Acceptance) -> bool:
+    """Write the decision, in the caller's database transaction; whether the batch goes on."""
     if isinstance(decision, _Acceptance):
         decision = _check_budget(batch, decision)
     if isinstance(decision, _Refusal):
         progress.reject([batch.pk], code=decision.code, reason=decision.reason, retryable=decision.retryable)
-        return None
+        return False
     progress.admit(batch, source, estimated_gas=decision.estimated_gas, estimated_wei=decision.estimated_wei)
     now = timezone.now()
     admitted = batch.queries.filter(source_chain_id=source)
@@ -108,7 +108,7 @@ def _record(batch: Batch, source: int, decision: _Refusal | _Acceptance) -> _Acc
     blocks.update(due_at=now)
     for place, pk in enumerate(blocks.values_list("pk", flat=True)):
         Block.objects.filter(pk=pk).update(queue_at=now + place * _PLACE_IN_QUEUE)
-    return decision
+    return True
 
 
 def _decide(lease: Lease[Batch], source: int) -> _Wait | _Refusal | _Acceptance:

@@ -10,14 +10,12 @@ from chains.rpc import Block as BlockName
 from proving import packing, registries, waypoints, ways
 from proving.facts import Fact
 from proving.heads import poll_seconds
-from proving.look import Look, TooDear, Wait
+from proving.look import QUERIES_PER_LOOK, Look, TooDear, Wait
 from proving.registry import in_sequence
 from proving.sources import NotYet, Preparation
 from proving.transactions import Intent
 from queries.models import BatchStatus, Query, StepKind
 
-# Queries looked at in one go: bounds memory and the length of a look.
-_QUERIES_PER_LOOK = 1000
 _EXTENDING = "Waiting for the transaction by which the registry comes to trust further blocks."
 
 
@@ -61,7 +59,7 @@ class Approach:
             raise Wait(str(too_far), 0) from None
         if isinstance(begun, Preparation):
             to, data = in_sequence(self.look.registry.sequence, begun.calls)
-            ids = list(asking.values_list("pk", flat=True)[:_QUERIES_PER_LOOK])
+            ids = list(asking.values_list("pk", flat=True)[:QUERIES_PER_LOOK])
             self.look.submit([Intent(to, data, ids, extends=self.look.registry.row_id)])
             raise Wait(
                 "Waiting for the transaction that records the block's hash.", poll_seconds(self.look.destination)
@@ -70,16 +68,20 @@ class Approach:
         self.planned = begun
         return begun
 
-    def others_waiting(self) -> list[int]:
-        """Blocks of this connection whose hashes are wanted too."""
-        waiting = Query.objects.filter(
+    def wanting_hashes(self) -> QuerySet[Query]:
+        """Open queries of this connection, for which hashes of blocks may still be wanted."""
+        return Query.objects.filter(
             is_admitted=True,
             step__in=[StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED],
             block__destination_chain_id=self.look.block.destination_chain_id,
             block__source_chain_id=self.look.block.source_chain_id,
             batch__status__in=[BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS],
-        ).exclude(block=self.look.block)
-        named = waiting.order_by().values_list("block__number", "timestamp").distinct()[:_QUERIES_PER_LOOK]
+        )
+
+    def others_waiting(self) -> list[int]:
+        """Blocks of this connection whose hashes are wanted too."""
+        waiting = self.wanting_hashes().exclude(block=self.look.block)
+        named = waiting.order_by().values_list("block__number", "timestamp").distinct()[:QUERIES_PER_LOOK]
         return sorted({number if timestamp is None else number + 1 for number, timestamp in named})
 
     def note(self, *, left: int, unit: str = "") -> None:
@@ -143,13 +145,8 @@ class Approach:
 
     def queries_at(self, numbers: Collection[int]) -> list[int]:
         """Ids of the open queries for which the hashes of these blocks are wanted."""
-        here = Query.objects.filter(
+        here = self.wanting_hashes().filter(
             Q(block__number__in=numbers, timestamp=None)
-            | Q(block__number__in=[number - 1 for number in numbers], timestamp__isnull=False),
-            block__destination_chain_id=self.look.block.destination_chain_id,
-            block__source_chain_id=self.look.block.source_chain_id,
-            is_admitted=True,
-            step__in=[StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED],
-            batch__status__in=[BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS],
+            | Q(block__number__in=[number - 1 for number in numbers], timestamp__isnull=False)
         )
-        return list(here.order_by("pk").values_list("pk", flat=True)[:_QUERIES_PER_LOOK])
+        return list(here.order_by("pk").values_list("pk", flat=True)[:QUERIES_PER_LOOK])

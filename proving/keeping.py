@@ -47,19 +47,19 @@ def keep(registry_id: object) -> None:
     _under_lease(registry_id, lambda _, link: _keep(link))
 
 
-Look = Callable[[Lease[FactsRegistry], Link], tuple[str, float]]
-"""What is waited for, a sentence or nothing, and when to look again (seconds)."""
+_Duty = Callable[[Lease[FactsRegistry], Link], tuple[str, float]]
+"""Tells what is waited for, a sentence or nothing, and when to look again (seconds)."""
 
 
-def _under_lease(registry_id: object, look: Look) -> None:
-    """Look and be due again. Does nothing while another worker does."""
+def _under_lease(registry_id: object, duty: _Duty) -> None:
+    """Do it and be due again. Does nothing while another worker does."""
     lease = leases.claim(FactsRegistry.objects.exclude(deployed_at=None), registry_id)
     if lease is None:
         return
     row, attempts = lease.row, 0
     link = links.find(row.destination_chain_id, row.source_chain_id)
     try:
-        sentence, seconds = look(lease, link) if link else ("The connection is not configured any more.", _PAUSE)
+        sentence, seconds = duty(lease, link) if link else ("The connection is not configured any more.", _PAUSE)
     except leases.LeaseLost:
         return
     except (SignerBusy, UnderWay):
@@ -142,8 +142,7 @@ def _way_to(link: Link, target: int) -> Way | Preparation:
     if isinstance(plan, Preparation):
         return plan
     way = ways.go(link, plan)
-    arrives = not plan.length or way.waypoints[-1].number == target
-    return _accumulate(link, way, header) if arrives else way
+    return _accumulate(link, way, header) if way.arrives else way
 
 
 def _accumulate(link: Link, way: Way, header: Header) -> Way:

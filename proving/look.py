@@ -18,6 +18,9 @@ from queries import progress
 from queries.leases import Lease
 from queries.models import Block, Query
 
+# Queries looked at in one go: bounds memory and the length of a look.
+QUERIES_PER_LOOK = 1000
+
 
 class ProofNotAccepted(Exception):
     """The registry refuses a proof that was verified here: a defect, not a matter of waiting. A sentence."""

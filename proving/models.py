@@ -108,7 +108,7 @@ class Transaction(models.Model):
     data = models.BinaryField()
     gas_limit = models.PositiveBigIntegerField()
     max_price = Uint256Field(null=True)  # type: ignore[misc]  # wei per gas that its batches' fees allow; null: any
-    queries = models.ManyToManyField(Query, related_name="transactions")  # whose facts it proves; empty: a deployment
+    queries = models.ManyToManyField(Query, related_name="transactions")  # that it is for; empty: of the operator's own
     accumulates = models.ForeignKey(  # whose header it carries
         Block, models.SET_NULL, null=True, related_name="accumulating_transactions"
     )

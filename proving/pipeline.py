@@ -22,7 +22,7 @@ from proving import facts, fetching, packing, timestamps, transactions
 from proving.approach import Approach
 from proving.facts import Fact, HeaderFact, RegistryView, TimeFact
 from proving.heads import poll_seconds
-from proving.look import Look, ProofNotAccepted, Wait
+from proving.look import QUERIES_PER_LOOK, Look, ProofNotAccepted, Wait
 from proving.models import LIVE_STATES, Transaction, TransactionState
 from proving.transactions import Intent, proves_facts
 from queries import leases, progress, submission
@@ -32,8 +32,6 @@ from queries.models import BatchStatus, Block, Query, StepKind
 
 logger = logging.getLogger(__name__)
 
-# Queries looked at in one go: bounds memory and the length of a look.
-_QUERIES_PER_LOOK = 1000
 # Rows written in one database transaction: other writers get their turn in between.
 _QUERIES_PER_WRITE = 500
 # Transactions sent in one go, under one lease of the signer.
@@ -135,7 +133,7 @@ class _Work(Look):
             proven = seen.filter(Q(step__isnull=True) | Q(step=StepKind.ACCOUNT_ACCUMULATED))
             self.reopen(list(proven.values_list("pk", flat=True)), StepKind.HEADER_ACCUMULATED, reason)
         else:
-            for chunk in chunks(list(seen.filter(step__isnull=True)), _QUERIES_PER_LOOK):
+            for chunk in chunks(list(seen.filter(step__isnull=True)), QUERIES_PER_LOOK):
                 gone = {pk for asking in self.missing(chunk, self.read(chunk)).values() for pk in asking}
                 of_header = [query.pk for query in chunk if query.pk in gone and not query.address]
                 self.reopen(of_header, StepKind.HEADER_ACCUMULATED, reason)
@@ -237,7 +235,7 @@ class _Work(Look):
 
     def check_facts(self, *, trusted: bool) -> dict[Fact, list[int]]:
         """Complete the queries whose facts all read back as proven. Returns the missing ones, and who asks for them."""
-        queries = list(self.not_under_way()[:_QUERIES_PER_LOOK])
+        queries = list(self.not_under_way()[:QUERIES_PER_LOOK])
         # Facts are only stored below a trusted state root; before there is no need to ask.
         view = self.read(queries) if trusted else RegistryView(bytes(32), {})
         missing = self.missing(queries, view)
@@ -265,7 +263,7 @@ class _Work(Look):
             proves_facts("queries__block"), queries=OuterRef("pk"), state__in=LIVE_STATES
         )
         sent_for = Query.objects.filter(Exists(links), block=self.block)
-        return {fact for query in sent_for.iterator(chunk_size=_QUERIES_PER_LOOK) for fact in facts.of(query)}
+        return {fact for query in sent_for.iterator(chunk_size=QUERIES_PER_LOOK) for fact in facts.of(query)}
 
     def missing(self, queries: Sequence[Query], view: RegistryView) -> dict[Fact, list[int]]:
         """The facts that the registry doesn't hold, with the ids of the queries that ask for them.
@@ -350,9 +348,7 @@ class _Work(Look):
         header, registry = bytes(self.block.header_rlp), self.registry.contract
         times = {fact.timestamp: asking for fact, asking in missing.items() if isinstance(fact, TimeFact)}
         for timestamp, asking in times.items():
-            following = self.source.header(self.block.number + 1)
-            if following is None:
-                raise Wait(f"Waiting for the block after {self.block.number}.", poll_seconds(self.source.chain))
+            following = self.approach.header_to_vouch_for(timed=True)
             if not (self.block.timestamp or 0) <= timestamp < following.timestamp:
                 self.find_time_again(timestamp, asking)
             if following.parent_hash != bytes.fromhex(self.block.hash[2:]):

@@ -186,16 +186,15 @@ def estimate(link: Link, targets: Collection[int], *, keep: Callable[[], None]) 
 
 def _from_source(link: Link, target: int, others: Collection[int]) -> Iterator[Plan]:
     source = sources.of(link.connection)
-    starts = [source.reach(link, target, others)]
-    if starts[0].number != target:
-        through = list(_through_history(link, Plan(starts[0].number, target, starts[0])))
+    start = source.reach(link, target, others)
+    if start.number != target:
+        through = list(_through_history(link, Plan(start.number, target, start)))
         if through:
             yield from through
             return
         # Without a history another start may be nearer.
-        starts = [source.reach(link, target, ())]
-    for start in starts:
-        yield Plan(start.number, target, start, walk=start.number - target)
+        start = source.reach(link, target, ())
+    yield Plan(start.number, target, start, walk=start.number - target)
 
 
 def _cheapest_within_limits(link: Link, plans: Collection[Plan]) -> Plan:
