@@ -7,6 +7,7 @@ from typing import NoReturn
 import rlp
 from eth_utils.crypto import keccak
 
+from chains import history
 from chains.encoding import Item
 from chains.packed.layout import (
     ABSENT_ACCOUNT,
@@ -58,12 +59,13 @@ def decode(
     block_hash: Callable[[int], bytes | None],
     state_root: Callable[[int], bytes | None],
     known_hashes: Container[bytes] = frozenset(),
+    history_window: int = history.WINDOW,
 ) -> PackedFacts:
     """What the calldata proves, if the registry would take it.
 
     `block_hash` answers what the block hash source vouches for, `state_root` what the registry holds, both by block
     number, and None (or zero bytes) where there is nothing. `known_hashes` are those of blocks that the registry was
-    proven. Raises `InvalidPacked`.
+    proven, `history_window` is how many slots of the history contract it takes for them. Raises `InvalidPacked`.
     """
     reader = _Reader(calldata)
     headers: tuple[bytes, ...] = ()
@@ -93,7 +95,7 @@ def decode(
             fields = _read_header_fields(header.encoded, reader.integer(4))
         if calldata[reader.cursor :] == bytes([HEADER_ALONE]):
             return PackedFacts(number, root, headers, fields, {})
-    accounts = _Decoder(reader)
+    accounts = _Decoder(reader, history_window)
     accounts.run()
     if accounts.root != root:
         raise InvalidPacked("The proof is one under another state root.")
@@ -287,8 +289,9 @@ def _invalid(why: str) -> NoReturn:
 class _Decoder:
     """Runs the operations. The stack of the state trie's subtrees, and of the storage that is open, if one is."""
 
-    def __init__(self, reader: _Reader) -> None:
+    def __init__(self, reader: _Reader, history_window: int) -> None:
         self._reader = reader
+        self._history_window = history_window
         self._state: list[_Subtree] = []
         self._storage: list[_Subtree] | None = None
         self._owner = b""
@@ -515,6 +518,8 @@ class _Decoder:
         if self._owner != HISTORY_ADDRESS:
             raise InvalidPacked("Only the history contract holds block hashes.")
         slot, value = self._push_slot(self._reader.byte())
+        if slot >= self._history_window:
+            raise InvalidPacked("The history contract keeps no block hash in this slot.")
         self._history[slot] = value.rjust(HASH_BYTES, b"\0")
 
     def _push_slot(self, size: int) -> tuple[int, bytes]:

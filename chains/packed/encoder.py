@@ -7,6 +7,7 @@ from itertools import pairwise
 import rlp
 from eth_utils.crypto import keccak
 
+from chains import history
 from chains.encoding import Item, decode_rlp
 from chains.packed.layout import (
     ABSENT_ACCOUNT,
@@ -58,12 +59,14 @@ def encode(
     accounts: Iterable[AccountToProve] = (),
     *,
     header_fields: Iterable[int] = (),
+    history_window: int = history.WINDOW,
 ) -> bytes:
     """The packed calldata that proves the accounts, in whatever order they come, at one block.
 
     `block` is the RLP of its header; or headers, from one whose hash is trusted down to the block's own, each that of
     the parent of the one before; or its number where the registry has accumulated its header before, and then there
     must be an account. `state_root` (32 bytes) is the block's. `header_fields` are places in the header's RLP.
+    `history_window` is the registry's: block hashes are in slots below it.
 
     Raises `CannotPack`. It refuses what is inconsistent, but does not replace verification before.
     """
@@ -71,6 +74,9 @@ def encode(
     for account in accounts:
         if wanted.setdefault(keccak(account.address), account) is not account:
             raise CannotPack(f"The account 0x{account.address.hex()} is there twice.")
+        beyond = [slot for slot in account.history if slot >= history_window]
+        if beyond:
+            raise CannotPack(f"Slot {min(beyond)} is none of the {history_window} in which block hashes are kept.")
     operations = _state_operations(state_root, wanted) if wanted else b""
     if isinstance(block, int):
         if header_fields:

@@ -55,6 +55,13 @@ contract FactsRegistry is Facts {
     /// @notice Who vouches for the block hashes of the source chain.
     IBlockHashSource public immutable blockHashSource;
 
+    /// @notice How many slots the source chain's history contract (EIP-2935) writes: the hash of block n goes to slot
+    /// n modulo this, and no other slot holds a hash. 8,191 on Ethereum, 393,168 on Arbitrum.
+    uint256 public immutable historyWindow;
+
+    /// @notice The block hash source vouches for another chain, that of this id.
+    error SourceOfAnotherChain(uint256 itsSourceChainId);
+
     /// @notice Neither does the block hash source vouch for this block, nor is the header's hash proven; or no header was
     /// sent, and none is accumulated.
     error UnknownBlock(uint256 blockNumber);
@@ -68,9 +75,12 @@ contract FactsRegistry is Facts {
     /// @notice These two aren't the headers of the blocks before and after that time.
     error TimestampMismatch(uint256 timestamp);
 
-    constructor(uint256 sourceChainId_, IBlockHashSource blockHashSource_) {
+    constructor(uint256 sourceChainId_, IBlockHashSource blockHashSource_, uint256 historyWindow_) {
+        uint256 itsSourceChainId = blockHashSource_.sourceChainId();
+        if (itsSourceChainId != sourceChainId_) revert SourceOfAnotherChain(itsSourceChainId);
         sourceChainId = sourceChainId_;
         blockHashSource = blockHashSource_;
+        historyWindow = historyWindow_;
     }
 
     /// @notice Stores what the packed calldata proves of one block, all or nothing. Facts that are stored already stay
@@ -418,6 +428,8 @@ contract FactsRegistry is Facts {
                 ++cursor;
             }
             uint256 slot = PackedTrie.readShortest(cursor, size);
+            // The protocol writes no slot beyond: what is there, an allocation at genesis say, is no block's hash.
+            if (isBlockHash && slot >= historyWindow) revert InvalidProof();
             cursor += size;
             uint256 depth = PackedTrie.read(cursor, 1);
             uint256 value;
