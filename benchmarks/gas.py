@@ -83,7 +83,7 @@ class Lab:
         ]
         # Before Prague there is no history contract, but a contract is a contract.
         chains[1].rpc("anvil_setCode", HISTORY, chains[0].rpc("eth_getCode", HISTORY, "latest"))
-        self._chains = [(chain, Deployed(chain, "NativeBlockHashSource", 8191).address) for chain in chains]
+        self._chains = [(chain, Deployed(chain, "NativeBlockHashSource", WINDOW).address) for chain in chains]
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -237,6 +237,8 @@ class Chain(_Model):
     test_network: bool = False
     block_seconds: Annotated[float, Field(gt=0)] = 12
     """About how often a block comes."""
+    history_window: Annotated[int, Field(ge=1, lt=2**256)] = history.WINDOW
+    """Slots that the chain's history contract has (EIP-2935): 8,191 on Ethereum, 393,168 on Arbitrum."""
     max_fee_per_gas_gwei: Annotated[float, Field(gt=0)] = 200
     minimum_signer_balance: Amount = Decimal("0.01")
     """In whole units of the native currency."""
@@ -285,8 +287,8 @@ class Connection(_Model):
     block_hash_source: BlockHashSourceName
     """Why the destination knows hashes of the source's blocks: it is the same chain; attesters sign them; or it is an
     OP Stack chain on top of the source."""
-    window: Annotated[int, Field(ge=1, le=history.WINDOW)] = history.WINDOW
-    """Blocks whose hashes a block's state knows (EIP-2935): how far back the native source reaches, and each hop."""
+    window: Annotated[int, Field(ge=1)] = history.WINDOW
+    """How many blocks back the native source reaches, and each hop; at most the source's `history_window`."""
     max_hops: Annotated[int, Field(ge=0, le=10_000)] = 50
     """The most hops that an older block is proven by."""
     max_headers_walked: Annotated[int, Field(ge=0, le=100_000)] = 1000
@@ -430,6 +432,12 @@ def _contradictions(
             # The id of a chain that could not be read may be the one that is missing: one fault is told once.
             if all_chains_read and getattr(connection, end) not in seen
         ]
+    windows = {chain.id: chain.history_window for chain in chains.values()}
+    faults += [
+        f"{place}.window: must be at most {windows[connection.source]}, the history_window of chain {connection.source}"
+        for place, connection in connections.items()
+        if connection.window > windows.get(connection.source, connection.window)
+    ]
     destinations = {connection.destination for connection in connections.values()}
     faults += [
         f"{place}.signer: chain {chain.id} is a destination, so it needs a signer"

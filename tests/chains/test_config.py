@@ -92,13 +92,19 @@ def test_amounts_are_exact(load):
     assert chain.minimum_signer_balance_wei == 10**17 + 1
 
 
+def test_a_window_reaches_as_far_as_the_history_of_its_source_chain(load):
+    written = ONE.replace("[chains.signer]", "history_window = 393168\n[chains.signer]")
+    chains = load(written.replace('"native"', '"native"\nwindow = 393168'))
+    assert chains.chain(31337).history_window == chains.connections[0].window == 393168
+
+
 def test_it_finds_chains_and_connections(load):
     second = '[[chains]]\nid = 5\nname = "Other"\nrpc_urls = ["https://example.org"]\n'
     chains = load(ONE + second)
     assert chains.chain(5).name == "Other"
     connection = chains.connection(31337, 31337)
     assert connection is not None
-    assert connection.window == 8191
+    assert connection.window == chains.chain(31337).history_window == 8191
     assert chains.connection(5, 31337) is None
     assert [chain.id for chain in chains.destinations()] == [31337]
     assert [chain.id for chain in chains.sources(31337)] == [31337]
@@ -422,7 +428,9 @@ def test_a_fault_of_a_connection_is_named_with_its_place(load, fields, fault):
         ("destination = 31337", "destination = 9", "connections[0]: block_hash_source native needs"),
         ('"native"', '"magic"', "connections[0].block_hash_source"),
         ('"native"', '"native"\nwindow = 0', "connections[0].window"),
-        ('"native"', '"native"\nwindow = 8192', "connections[0].window"),
+        ('"native"', '"native"\nwindow = 8192', "connections[0].window: must be at most 8191"),
+        ("[chains.signer]", "history_window = 0\n[chains.signer]", "chains[0].history_window"),
+        ("[chains.signer]", "history_window = 8190\n[chains.signer]", "connections[0].window: must be at most 8190"),
         ('[chains.signer]\nkey = "${SIGNER_KEY}"', "", "chains[0].signer: chain 31337 is a destination"),
         ("[[connections]]", "[[bridges]]", "bridges: is not known here"),
         ("[[connections]]", "[connections]", "connections: must be written as [[connections]]"),
