@@ -96,7 +96,7 @@ class Nodes:
         if len(views) < needed:
             raise TooFewNodes(f"Too few {whose} answer this attester: {len(views)} of {named}, and it needs {needed}.")
         sentence = f"Too few {whose} tell which block is final: {len(finals)} of {named}, and {needed} are needed."
-        if self._chain.confirmations == "finalized" and not self._has_finality:
+        if not self._has_finality:
             sentence += " Where the chain has no finality, the attester's operator sets confirmations to a number."
         raise NoFinality(sentence)
 
