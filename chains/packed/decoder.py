@@ -377,9 +377,17 @@ class _Decoder:
         """`count`: how many of the children are on the stack."""
         size = self._reader.byte()
         mine = self._pop(count)
-        lowest, left = mine[0], iter(mine)
+        children = self._children(size, mine)
+        if sum(child != EMPTY for child in children) < 2:  # noqa: PLR2004 - a branch leads to two nodes at least.
+            raise InvalidPacked("A branch has fewer than two children.")
+        if count == 1 and all(len(child) == len(b"\xa0") + HASH_BYTES for child in children):
+            raise InvalidPacked("A branch of sixteen hashes is written in a longer form than it needs.")
+        self._push_branch(mine[0], children)
+
+    def _children(self, size: int, mine: Sequence[_Subtree]) -> list[bytes]:
+        """What is at the sixteen places: nothing but for `size` children, of whom some come from the stack."""
         children = [EMPTY] * 16
-        before = -1
+        before, left = -1, list(mine)
         for _ in range(size):
             form, place = divmod(self._reader.byte(), 16)
             if place <= before:
@@ -389,22 +397,21 @@ class _Decoder:
                 children[place] = self._hash_child()
             elif form == NODE_CHILD:
                 children[place] = self._node_child()
-            elif form == OWN_CHILD:
-                child = next(left, None)
-                if child is None or (child.depth, child.place) != (lowest.depth, place):
-                    raise InvalidPacked("A child of a branch is another one, or at another place.")
-                if child.path(child.depth - 1) != lowest.path(lowest.depth - 1):
-                    raise InvalidPacked("The children belong to several branches.")
-                children[place] = child.reference
+            elif form == OWN_CHILD and left:
+                children[place] = self._own_child(left.pop(0), mine[0], place)
             else:
                 raise InvalidPacked("There is no such child of a branch.")
-        if next(left, None) is not None:
+        if left:
             raise InvalidPacked("A branch takes more subtrees than it has.")
-        if sum(child != EMPTY for child in children) < 2:  # noqa: PLR2004 - a branch leads to two nodes at least.
-            raise InvalidPacked("A branch has fewer than two children.")
-        if count == 1 and all(len(child) == len(b"\xa0") + HASH_BYTES for child in children):
-            raise InvalidPacked("A branch of sixteen hashes is written in a longer form than it needs.")
-        self._push_branch(lowest, children)
+        return children
+
+    @staticmethod
+    def _own_child(child: _Subtree, sibling: _Subtree, place: int) -> bytes:
+        if (child.depth, child.path(child.depth - 1)) != (sibling.depth, sibling.path(sibling.depth - 1)):
+            raise InvalidPacked("The children belong to several branches.")
+        if child.place != place:
+            raise InvalidPacked("A child of a branch is at another place.")
+        return child.reference
 
     def _pop(self, count: int) -> list[_Subtree]:
         """The topmost subtrees, which are to be children of one branch."""

@@ -98,6 +98,64 @@ def test_a_window_reaches_as_far_as_the_history_of_its_source_chain(load):
     assert chains.chain(31337).history_window == chains.connections[0].window == 393168
 
 
+ATTESTER = '[attester]\nkey_file = "attester.key"\n'
+
+
+def with_nodes(count: int, fields: str = "") -> str:
+    """`ONE`, with so many nodes and these fields of its chain."""
+    urls = json.dumps([f"https://{number}.example/secret-token" for number in range(count)])
+    return ONE.replace('["http://127.0.0.1:8545"]', f"{urls}\n{fields}")
+
+
+@pytest.mark.parametrize(("nodes", "needed"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4)])
+def test_where_nothing_is_written_more_than_half_of_the_nodes_must_agree(load, nodes, needed):
+    assert load(with_nodes(nodes)).chains[0].needed_nodes == needed
+
+
+@pytest.mark.parametrize(("nodes", "quorum"), [(1, 1), (2, 2), (5, 2), (5, 5)])
+def test_how_many_nodes_must_agree_may_be_set(load, nodes, quorum):
+    chains = load(with_nodes(nodes, f"node_quorum = {quorum}") + ATTESTER)
+    assert chains.chains[0].needed_nodes == quorum
+
+
+SEVERAL_NODES = (
+    "chains[0].node_quorum: must be a number from 2 to 3, because 3 nodes are named: with 1, a node that lies would "
+    "decide alone while the others are down"
+)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "quorum", "fault"),
+    [
+        (3, "0", SEVERAL_NODES),
+        (3, "1", SEVERAL_NODES),
+        (3, "4", SEVERAL_NODES),
+        (3, "-2", SEVERAL_NODES),
+        (3, "true", SEVERAL_NODES),
+        (3, "2.0", SEVERAL_NODES),
+        (3, '"2"', SEVERAL_NODES),
+        (1, "0", "chains[0].node_quorum: must be 1, because one node is named"),
+        (1, "2", "chains[0].node_quorum: must be 1, because one node is named"),
+        (1, "true", "chains[0].node_quorum: "),
+        (0, "2", "chains[0].rpc_urls: at least one is needed"),
+    ],
+)
+def test_no_number_of_nodes_must_agree_that_would_be_useless(load, nodes, quorum, fault):
+    (told,) = faults_of(load, with_nodes(nodes, f"node_quorum = {quorum}") + ATTESTER)
+    assert told.startswith(fault)
+
+
+def test_how_many_nodes_must_agree_is_refused_where_nothing_would_heed_it(load):
+    assert faults_of(load, with_nodes(3, "node_quorum = 2")) == [
+        "chains[0].node_quorum: belongs to the file of an attester, which has a table [attester]"
+    ]
+
+
+def test_a_node_that_is_named_twice_is_refused_without_being_shown(load):
+    written = with_nodes(2).replace("1.example/secret-token", "0.example/${TOKEN}")
+    assert faults_of(load, written, {"TOKEN": "secret-token"}) == ["chains[0].rpc_urls: a node is there twice"]
+
+
 def test_it_finds_chains_and_connections(load):
     second = '[[chains]]\nid = 5\nname = "Other"\nrpc_urls = ["https://example.org"]\n'
     chains = load(ONE + second)
