@@ -287,7 +287,7 @@ class _Encoder:
         children = [(place, child) for place, child in enumerate(node[:-1]) if place in below or child != b""]
         if len(below) == 1 and len(children) == 16 and all(isinstance(child, bytes) for _, child in children):  # noqa: PLR2004
             out.append(FULL_BRANCH)
-            out += b"".join(bytes(child) for place, child in children if place not in below)
+            out += b"".join(child for place, child in children if place not in below and isinstance(child, bytes))
             return
         out += bytes([BRANCH + len(below) - 1, len(children)])
         for place, child in children:
