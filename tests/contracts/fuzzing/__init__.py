@@ -1,1 +1,1 @@
-"""Machines that look for a difference between the registry and what is true: single operations, transactions, sequences."""
+"""Machines that look for what the registry takes and isn't true: by operation, by transaction, by sequence."""
