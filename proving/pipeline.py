@@ -174,7 +174,7 @@ class _Work(Look):
         if since is None or now - since < _PROOF_PATIENCE:
             return problem
         waiting = self.open().filter(step=StepKind.INITIAL_STATE)
-        reason = f"No node of chain {self.source.chain.id} serves proofs at block {self.block.number}. {problem}"
+        reason = f"No node of chain {self.source.chain.id} serves usable proofs at block {self.block.number}. {problem}"
         self.reject(waiting, "proof_unavailable", reason, retryable=True)
         return None
 

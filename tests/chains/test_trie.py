@@ -10,6 +10,7 @@ from trie import HexaryTrie
 
 from chains import trie
 from chains.devchain import ACCOUNTS
+from chains.header import verify
 from chains.rpc import ProofRequest
 from chains.trie import (
     EMPTY_CODE_HASH,
@@ -88,6 +89,17 @@ def test_a_real_slot_is_as_the_chain_has_it():
     for end in range(len(nodes)):
         with pytest.raises(InvalidProof):
             verify_slot(root, int(slot["slot"], 16), nodes[:end])
+
+
+@needs_fixtures
+@pytest.mark.parametrize("name", fixture_names("rollups/*.json"))
+def test_a_real_slot_of_arbitrum_and_one_of_its_chain_below_are_proven_from_the_header(name):
+    content = load_fixture(f"rollups/{name}")
+    header = verify(unhex(content["rlpBlockHeader"]), unhex(content["blockHash"]))
+    assert header.number == int(content["blockNumber"], 16)
+    account = verify_account(header.state_root, content["account"], rlp.decode(unhex(content["rlpAccountProof"])))
+    nodes = rlp.decode(unhex(content["rlpStorageProof"]))
+    assert verify_slot(account.storage_root, int(content["slot"], 16), nodes) == int(content["slotValue"], 16)
 
 
 @needs_fixtures

@@ -10,11 +10,14 @@ from tests.chains.lying_node import ask, error, result
 
 
 class Relaid:
-    """Its node. `layout` gives the fields beyond the shared ones; `raw` says whether it tells headers as they are."""
+    """Its node. `layout` gives the fields after the shared ones, and shared ones where it has others than SHARED has.
+
+    `raw` says whether it tells headers as they are.
+    """
 
     def __init__(self, chain: DevChain, layout: headers.Fields, *, raw: bool) -> None:
         self._chain = chain
-        self._own = {name: value for name, value in layout.items() if name not in headers.SHARED}
+        self._own = {name: value for name, value in layout.items() if headers.SHARED.get(name) != value}
         self._raw = raw
         self._known: dict[int, headers.Fields] = {}
 

@@ -2,17 +2,21 @@
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
 
 import pytest
 import rlp
 from django.test import Client
+from django.utils import timezone
 from eth_utils.crypto import keccak
 
 from chains.devchain import DevChain
 from explorer import bundle
-from queries.models import AccountField, Batch, BatchStatus, HeaderField
+from queries.models import AccountField, Batch, BatchStatus, Block, HeaderField
 from tests import headers
-from tests.chains.lying_node import lying_node
+from tests.chains.lying_node import lying_node, result
+from tests.contracts import tries
 from tests.contracts.l1_block import L1Block
 from tests.proving.chain_state import balance_at, field_on_chain, registry
 from tests.proving.relaid import Relaid
@@ -116,3 +120,27 @@ def test_a_bundle_does_not_show_what_no_layout_is_known_to_have(chain, there, se
     content["facts"]["BASE_FEE_PER_GAS"] = "0x" + fee.rjust(32, b"\0").hex()
     with pytest.raises(bundle.InvalidBundle, match="a fact that is not known: 'BASE_FEE_PER_GAS'"):
         bundle.verify(json.dumps(content))
+
+
+def test_accounts_of_another_form_are_rejected(chain, there, settings, tmp_path, key):
+    """Avalanche's have a fifth field."""
+    leaf = tries.leaf(keccak(bytes.fromhex(CHARLIE[2:])), tries.encode([1, 2, tries.EMPTY_ROOT, bytes(32), 0]))
+    relaid = Relaid(there, headers.AVALANCHE | {"stateRoot": keccak(leaf)}, raw=False)
+
+    def answer(body: Any) -> Any:
+        if isinstance(body, list):
+            return [answer(one) for one in body]
+        proof = {"accountProof": ["0x" + leaf.hex()], "storageProof": []}
+        return result(body, proof) if body["method"] == "eth_getProof" else relaid(body)
+
+    with lying_node(answer) as url:
+        connect(settings, tmp_path, chain, url)
+        batch = submit(key, asking("block:5"))
+        work()
+        work()
+        assert waiting() == ["Accounts of this chain have 5 fields instead of Ethereum's 4: they can't be proven."]
+        Block.objects.update(refused_since=timezone.now() - timedelta(minutes=11))
+        work()
+    batch.refresh_from_db()
+    assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, "proof_unavailable")
+    assert batch.rejection_reason.endswith("instead of Ethereum's 4: they can't be proven.")
