@@ -96,17 +96,58 @@ def refusal(registry: Deployed, calldata: bytes) -> tuple[object, ...]:
     return reverted.value.error
 
 
-def test_python_takes_what_the_registry_takes_and_reads_the_same_number(registry):
+def is_taken(registry: Deployed, encoded: bytes) -> bool:
+    """Whether it is a header: both must say so, and read the same number in it."""
+    answer = refusal(registry, registry.calldata("proveTimestamp", encoded, encoded, 0))
+    try:
+        header = Header.decode(encoded)
+    except InvalidHeader:
+        assert answer == ("InvalidHeader",), encoded.hex()
+        return False
+    assert answer == ("UnknownBlock", header.number), encoded.hex()
+    return True
+
+
+def test_python_takes_what_the_registry_takes(registry):
     chance = random.Random(7)
-    taken = 0
-    for _ in range(600):
-        spoilt = mutated(chance, headers.encode(chance.choice(list(ALL_LAYOUTS.values()))))
-        answer = refusal(registry, registry.calldata("proveTimestamp", spoilt, spoilt, 0))
-        try:
-            header = Header.decode(spoilt)
-        except InvalidHeader:
-            assert answer == ("InvalidHeader",), spoilt.hex()
-        else:
-            assert answer == ("UnknownBlock", header.number), spoilt.hex()
-            taken += 1
+    layouts = list(ALL_LAYOUTS.values())
+    taken = sum(is_taken(registry, mutated(chance, headers.encode(chance.choice(layouts)))) for _ in range(600))
     assert 150 < taken < 450, taken
+
+
+# How one field may be written, in RLP or in what is none.
+WRITTEN = {
+    "zero": b"\x80",
+    "a byte": b"\x05",
+    "a zero byte": b"\x00",
+    "a byte with a prefix": b"\x81\x05",
+    "a high byte": b"\x81\x80",
+    "8 bytes": b"\x88" + b"\x01" * 8,
+    "9 bytes": b"\x89" + b"\x01" * 9,
+    "a leading zero": b"\x82\x00\x05",
+    "32 bytes": b"\xa0" + b"\x01" * 32,
+    "33 bytes": b"\xa1" + b"\x01" * 33,
+    "55 bytes": b"\xb7" + b"\x01" * 55,
+    "a length for a byte": b"\xb8\x01\x05",
+    "a length for 55 bytes": b"\xb8\x37" + b"\x01" * 55,
+    "56 bytes": b"\xb8\x38" + b"\x01" * 56,
+    "two bytes of length for 255": b"\xb9\x00\xff" + b"\x01" * 255,
+    "256 bytes": b"\xb9\x01\x00" + b"\x01" * 256,
+    "three bytes of length": b"\xba\x00\x01\x00" + b"\x01" * 256,
+    "an empty list": b"\xc0",
+    "a list": b"\xc1\x05",
+    "a long list": b"\xf8\x38" + b"\x05" * 56,
+    "more than there is": b"\xb9\xff\xff",
+    "a few bytes more than there are": b"\x84\x01",
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("written", WRITTEN.values(), ids=list(WRITTEN))
+def test_both_read_a_field_alike_however_it_is_written(registry, written):
+    for place in range(7, 14):
+        items = [rlp.encode(item) for item in rlp.decode(headers.encode(headers.PRAGUE))]
+        items[place] = written
+        # With what comes after, and as the last one.
+        for payload in (b"".join(items), b"".join(items[: place + 1])):
+            is_taken(registry, b"\xf9" + len(payload).to_bytes(2) + payload)
