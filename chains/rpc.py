@@ -355,12 +355,15 @@ def _read_header(result: Any, wanted: int | bytes | Tag) -> Header | Further[Hea
 
 
 def _raw_header(number: int, block_hash: bytes) -> Further[Header | None]:
-    """Asks for the RLP of a header of which Ethereum's fields don't give the hash (`debug_getRawHeader`)."""
+    """Asks for the header of a block whose fields don't make it, as it is (`debug_getRawHeader`)."""
 
     def read(result: Any) -> Header:
-        header = verify(read_data(result), block_hash)
+        try:
+            header = verify(read_data(result), block_hash)
+        except InvalidHeader as invalid:
+            raise ValueError(f"no header of block {number}: {str(invalid).removesuffix('.')}") from None
         if header.number != number:
-            raise InvalidHeader("The header is of another number than the block.")
+            raise ValueError(f"the header of block {header.number} instead of block {number}")
         # By their names in JSON these fields are not Ethereum's, whatever their sizes are.
         return header.with_shared_fields()
 
