@@ -4,11 +4,8 @@ whose extra data looks like subtrees.
 Contract and model must agree on each. What they take must be so, as py-trie tells it, and be the one encoding of it.
 """
 
-import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import NamedTuple
 
 import rlp
 from eth_utils.crypto import keccak
@@ -35,94 +32,82 @@ from chains.packed.layout import (
 )
 from contracts import Artifact
 from tests.contracts.deployed import Deployed
+from tests.contracts.fuzzing.batch import Batch, refuses, takes
 from tests.contracts.fuzzing.chance import Chance
 from tests.contracts.fuzzing.ledger import Ledger, Read
 from tests.contracts.fuzzing.memory import SUBTREE, WatchedReader, raw
 from tests.contracts.fuzzing.operations import mutate as mutate_operation
 from tests.contracts.fuzzing.operations import subtree, within
 from tests.contracts.fuzzing.scenes import random_scene
-from tests.contracts.fuzzing.tally import Divergence, Tally
-from tests.contracts.simulator import MOST_WEIGHT, Call, Log, Outcome, Simulator
+from tests.contracts.fuzzing.tally import Divergence, Tally, sentence
+from tests.contracts.simulator import Call, Simulator
 from tests.contracts.worlds import World, empty_world, mutate, number_of, random_world
 
 _SIZES = (0, 1, 2, 3, 5, 10, 20, 60)
-# Of one request, with room for the transaction that ends it.
-_BATCH_WEIGHT = MOST_WEIGHT // 2
-_ERRORS = {
+ERRORS = {
     keccak(text=error)[:4]
     for error in ("InvalidProof()", "InvalidHeader()", "UnknownBlock(uint256)", "HeaderMismatch(uint256)")
 }
 _HEADER_FIELDS = (0, 1, 2, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14)
 
 
-class Trial(NamedTuple):
-    calldata: bytes
-    facts: PackedFacts | None
-    refusal: str
-    """The model's sentence, or nothing."""
-    logs: Sequence[Log]
-    """In any order."""
-    reads: Sequence[Read]
-
-
 class Round:
     """Transactions about one world, from one state of the registry: with its block accumulated, or without."""
 
-    def __init__(self, world: World, source: Deployed, registry: Deployed, *, accumulated: bool) -> None:
-        self.first = [Call(source.address, source.calldata("set", number_of(world.vouched), keccak(world.vouched)))]
-        self.trials: list[Trial] = []
+    def __init__(self, bench: "Bench", world: World, *, accumulated: bool) -> None:
+        self._bench = bench
         self._world = world
-        self._registry = registry.address
         self._ledger = Ledger()
-        self._weight = self._first_weight = 0
         self._true: set[bytes] = set()
+        source, registry = bench.source, bench.registry
+        first = [Call(source.address, source.calldata("set", number_of(world.vouched), keccak(world.vouched)))]
         proofs = [encode_parent_hash([world.vouched])] if world.by_child else []
         if accumulated:
             proofs.append(encode(world.headers, world.root))
         self._begun: list[PackedFacts] = []
         for proof in proofs:
-            self.first.append(Call(registry.address, proof))
+            first.append(Call(registry.address, proof))
             self._begun.append(self._decode(proof))
             self._ledger.store(self._begun[-1])
-        self._first_weight = sum(call.weight for call in self.first)
-        self.restart()
-
-    @property
-    def is_full(self) -> bool:
-        return self._weight > _BATCH_WEIGHT
-
-    @property
-    def calls(self) -> list[Call]:
-        return [
-            Call(self._registry, data)
-            for trial in self.trials
-            for data in (trial.calldata, *(read.data for read in trial.reads))
-        ]
+        self._batch = Batch(bench.simulator, first)
+        self._shown_first = " ".join(f"0x{proof.hex()}" for proof in proofs) or "nothing"
 
     def add(self, calldata: bytes, *, reads: bool) -> None:
-        """Upon what those before have stored. Raises Divergence where the model takes what isn't so."""
-        ledger = self._ledger
-        ledger.logs = []
-        facts, refusal = None, ""
-        checks: list[Read] = []
+        """Upon what those before have stored.
+
+        Raises Divergence, of any that was added; or where the model takes what isn't so.
+        """
+        ledger, address, tally = self._ledger, self._bench.registry.address, self._bench.tally
+        tally.done += 1
+        where = f"{self._bench.name}, transaction {tally.done}"
+
+        def shown() -> str:
+            return f"{where}. The model: {refusal or 'It takes it.'} After {self._shown_first}: 0x{calldata.hex()}"
+
+        refusal = ""
         try:
             facts = self._decode(calldata)
         except InvalidPacked as error:
             refusal = str(error)
+            tally.refused[sentence(refusal)] += 1
+            self._batch.add(Call(address, calldata), refuses(ERRORS), shown)
         else:
             if calldata not in self._true:
                 if why := self._why_false(facts, calldata):
-                    raise Divergence(f"The model takes {why}: 0x{calldata.hex()}")
+                    raise Divergence(f"Contract or model takes {why}. {shown()}")
                 self._true.add(calldata)
+            tally.accepted.update(_forms(facts))
+            ledger.logs = []
             ledger.store(facts)
+            self._batch.add(Call(address, calldata), takes(ledger.logs), shown)
             if reads:
-                checks = list(self._reads(facts))
-        self.trials.append(Trial(calldata, facts, refusal, ledger.logs, checks))
-        self._weight += 2 * len(calldata) + 500 * (1 + len(checks))
+                self._batch.add_reads(address, self._reads(facts), shown)
+        if self._batch.is_full:
+            self.finish()
 
-    def restart(self) -> None:
-        """From before all transactions."""
-        self.trials, self._weight = [], self._first_weight
+    def finish(self) -> None:
+        """Raises Divergence."""
+        self._batch.run()
         self._ledger = Ledger()
         for facts in self._begun:
             self._ledger.store(facts)
@@ -152,27 +137,9 @@ class Round:
         for address in facts.accounts:
             yield from self._ledger.account_reads(address, facts.block_number)
         for digest in facts.known_hashes:
-            # Nobody vouches for block 0.
-            yield self._ledger.hash_read(0, digest)
+            # Nobody vouches for that block.
+            yield self._ledger.hash_read(2**64 - 1, digest)
         yield from self._ledger.header_reads(facts.block_number, {*facts.header_fields, 0, 3, 8, 12, 30, 31})
-
-
-def difference(trial: Trial, outcomes: Iterator[Outcome]) -> str:
-    """What the contract did otherwise than the model, or nothing. Takes the outcomes that are the trial's."""
-    outcome = next(outcomes)
-    answers = [next(outcomes) for _ in trial.reads]
-    if outcome.halted:
-        return "the contract halts"
-    if outcome.succeeded != (trial.facts is not None):
-        return f"the contract {'takes' if outcome.succeeded else 'refuses'} it"
-    if not outcome.succeeded:
-        return "" if outcome.data[:4] in _ERRORS else "the contract has another error"
-    if Counter(outcome.logs) != Counter(trial.logs):
-        return f"{outcome.logs}, not {trial.logs}"
-    for read, answer in zip(trial.reads, answers, strict=True):
-        if answer.data != read.answer or not answer.succeeded:
-            return f"{read.data.hex()} answers {answer.data.hex()}, not {read.answer.hex()}"
-    return ""
 
 
 # --- What is sent -----------------------------------------------------------------------------------------------------
@@ -373,29 +340,34 @@ def _hostile(chance: Chance, world: World) -> bytes:
 # --- The campaign -----------------------------------------------------------------------------------------------------
 
 
+class Bench:
+    def __init__(self, chain: DevChain, name: str, artifact: Artifact | None) -> None:
+        """`name` is what a divergence says it comes from."""
+        self.name = name
+        self.source = Deployed(chain, "test/SettableBlockHashSource", 1)
+        self.registry = Deployed(chain, "FactsRegistry", 1, self.source.address, history.WINDOW, artifact=artifact)
+        self.simulator = Simulator(chain)
+        self.tally = Tally()
+
+
 def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = None) -> Tally:
     """Try `count` transactions, on another FactsRegistry if one is given. Deterministic in `seed`.
 
     Raises Divergence.
     """
     chance = Chance(seed)
-    source = Deployed(chain, "test/SettableBlockHashSource", 1)
-    registry = Deployed(chain, "FactsRegistry", 1, source.address, history.WINDOW, artifact=artifact)
-    simulator = Simulator(chain)
-    tally = Tally()
+    bench = Bench(chain, f"transactions.run, seed {seed}, count {count}", artifact)
     strangers: Sequence[bytes] = ()
-    while tally.done < count:
+    while bench.tally.done < count:
         world = _random_world(chance)
         composer = Composer(chance, world, strangers)
         strangers = composer.operations
         for accumulated, most in ((False, 100), (True, 300)):
-            work = Round(world, source, registry, accumulated=accumulated)
-            for _ in range(min(most, count - tally.done)):
+            work = Round(bench, world, accumulated=accumulated)
+            for _ in range(min(most, count - bench.tally.done)):
                 work.add(composer.transaction(), reads=chance.happens(0.3))
-                if work.is_full:
-                    _check(work, simulator, tally, f"transactions.run, seed {seed}, count {count}")
-            _check(work, simulator, tally, f"transactions.run, seed {seed}, count {count}")
-    return tally
+            work.finish()
+    return bench.tally
 
 
 def _random_world(chance: Chance) -> World:
@@ -406,24 +378,6 @@ def _random_world(chance: Chance) -> World:
     world = random_world(chance, number, chance.pick(_SIZES), walked, by_child=chance.happens(0.3))
     world.make_headers(_hostile(chance, world))
     return world
-
-
-def _check(work: Round, simulator: Simulator, tally: Tally, name: str) -> None:
-    """What was collected, and begin anew. Raises Divergence."""
-    outcomes = iter(simulator.run(work.calls, first=work.first))
-    for trial in work.trials:
-        tally.done += 1
-        if why := difference(trial, outcomes):
-            before = " ".join(f"0x{call.data.hex()}" for call in work.first[1:])
-            raise Divergence(
-                f"{name}, transaction {tally.done}: {why}. The model: {trial.refusal or 'takes it'}. "
-                f"After {before or 'nothing'} was sent 0x{trial.calldata.hex()}"
-            )
-        if trial.facts is None:
-            tally.refused[re.sub(r"\d+", "n", trial.refusal)] += 1
-        else:
-            tally.accepted.update(_forms(trial.facts))
-    work.restart()
 
 
 def _forms(facts: PackedFacts) -> Iterator[str]:
