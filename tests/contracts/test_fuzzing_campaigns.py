@@ -7,11 +7,12 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
 
 import chains.header
-from chains.packed import decoder
+from chains.packed import AccountFacts, decoder
 from chains.packed.layout import (
     ABSENT_ACCOUNT,
     ABSENT_CLOSES_STORAGE,
@@ -97,20 +98,22 @@ def test_whole_proofs_of_each_kind_are_taken(tallies):
     assert {place for place in range(21) if accepted[f"field {place}"] < 5} == {3, 8}
 
 
-def sentences(module: object, error: str, functions: str = "") -> set[str]:
-    """Patterns of what is said of invalid things, in functions of such names."""
-    tree = ast.parse(inspect.getsource(module))  # type: ignore[arg-type]
-    found = set()
-    for function in ast.walk(tree):
-        if not isinstance(function, ast.FunctionDef) or not re.match(functions, function.name):
-            continue
-        for call in ast.walk(function):
-            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in {error, "_invalid"}:
-                parts = call.args[0].values if isinstance(call.args[0], ast.JoinedStr) else [call.args[0]]
-                if not isinstance(parts[0], ast.Constant) and len(parts) == 1:
-                    continue
-                found.add("".join(re.escape(sentence(p.value)) if isinstance(p, ast.Constant) else ".+" for p in parts))
-    return found
+def sentences(module: ModuleType, error: str, functions: str = "") -> set[str]:
+    """Patterns of what is said of invalid things, in functions whose names begin so."""
+    return {
+        pattern(call.args[0])
+        for function in ast.walk(ast.parse(inspect.getsource(module)))
+        if isinstance(function, ast.FunctionDef) and re.match(functions, function.name)
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in {error, "_invalid"}
+        # What others have said is passed on, too.
+        if isinstance(call.args[0], ast.Constant | ast.JoinedStr)
+    }
+
+
+def pattern(message: ast.expr) -> str:
+    parts = message.values if isinstance(message, ast.JoinedStr) else [message]
+    return "".join(re.escape(sentence(str(part.value))) if isinstance(part, ast.Constant) else ".+" for part in parts)
 
 
 def test_everything_is_tried_that_the_model_refuses(tallies):
@@ -147,8 +150,7 @@ def test_a_check_that_is_taken_out_is_missed_within_seconds(chain, source, check
 
 
 def test_transactions_find_a_model_that_reads_another_number(chain, monkeypatch):
-    facts = decoder.AccountFacts
-    monkeypatch.setattr(decoder, "AccountFacts", lambda **each: facts(**{**each, "nonce": each["nonce"] + 1}))
+    monkeypatch.setattr(decoder, "AccountFacts", lambda **each: AccountFacts(**{**each, "nonce": each["nonce"] + 1}))
     with pytest.raises(Divergence, match=r"takes what py-trie denies\. transactions\.run, seed 1, count 5000, transa"):
         transactions.run(chain, 1, 5_000)
 
