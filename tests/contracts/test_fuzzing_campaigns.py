@@ -207,7 +207,7 @@ def test_the_command_tells_how_to_see_a_divergence_again(capsys, monkeypatch):
     def diverge(*_: object) -> Tally:
         raise Divergence("Contract and model differ.")
 
-    monkeypatch.setattr(command, "BY_NAME", {"steps": command.Campaign("steps", diverge, 100, 10)})
+    monkeypatch.setattr(command, "BY_NAME", {"steps": command.Campaign("steps", diverge, 100, 100_000)})
     result = command.work(command.Job("steps", 77, 9))
     totals = {"steps": command.Totals()}
     totals["steps"].add(result)
