@@ -25,7 +25,7 @@ HARNESS = "test/StepHarness"
 _CUT = "The calldata ends too early."
 _INVALID_PROOF = keccak(text="InvalidProof()")[:4]
 # What the compiler has in memory: where free memory begins, a word of zeros, and what the operations work on.
-_FREE, _PROOF, _CURSOR = 0x180, 0x80, 0x120
+_FREE, _CURSOR = 0x180, 0x120
 # The compiler writes the data of events there, without keeping them.
 _EVENTS = 0x80
 
@@ -75,7 +75,8 @@ class Trial:
         compilers = b"".join(map(word, (_FREE, 0, *structs)))
         if memory[0x40:_FREE] != compilers or any(memory[_FREE + _EVENTS : NODE]):
             return f"the compiler's memory: {memory[0x40:NODE].hex()}"
-        # Word by word, also those without a meaning: what isn't written anew is as it was.
+        # Word by word, also those that mean nothing, as the last key that was absent at a branch, or what is behind a
+        # node in its word. Where they aren't written anew they must stay, and where they are, both write the same.
         if memory[STACK:end] != model.memory[: end - STACK]:
             place = next(at for at in range(end - STACK) if memory[STACK + at] != model.memory[at])
             return f"memory from {STACK + place // 32 * 32:#x} on: {memory[STACK:end].hex()}, not {model.memory.hex()}"
