@@ -10,8 +10,8 @@ import requests
 from chains.devchain import DevChain
 from tests.contracts.deployed import SENDER
 
-# The node refuses requests of about two megabytes.
-_BYTES_PER_REQUEST = 900_000
+# What calls of one request may weigh together. The node refuses requests of about two megabytes.
+MOST_WEIGHT = 900_000
 _GAS_PER_CALL = 30_000_000
 # Selector of Panic(uint256), by which Solidity reports what must not happen.
 PANIC = bytes.fromhex("4e487b71")
@@ -43,11 +43,17 @@ class Call:
     to: str
     data: bytes
 
+    @property
+    def weight(self) -> int:
+        """In bytes of a request, about."""
+        return 2 * len(self.data) + 200
+
 
 class Simulator:
     """Runs calls one after the other upon the chain's latest state (`eth_simulateV1`).
 
     Calls in one `run` may or may not see what those before them stored: the caller gives each its own block number.
+    Those that weigh no more than MOST_WEIGHT together are one request, and there each sees what those before it stored.
     """
 
     def __init__(self, chain: DevChain) -> None:
@@ -61,8 +67,8 @@ class Simulator:
         size = 0
         for call in calls:
             chunk.append(call)
-            size += 2 * len(call.data) + 200
-            if size > _BYTES_PER_REQUEST:
+            size += call.weight
+            if size > MOST_WEIGHT:
                 outcomes += self._request(first, chunk)
                 chunk, size = [], 0
         return outcomes + (self._request(first, chunk) if chunk else [])
