@@ -1,0 +1,179 @@
+"""One operation or a few from any state of memory: contract against model.
+
+Compared are whether they are taken, all memory but the compiler's scratch space and the zone of nodes, where anything
+may be left, what is logged, and what is stored.
+"""
+
+import re
+
+from eth_utils.crypto import keccak
+
+from chains import history
+from chains.devchain import DevChain
+from chains.packed import HISTORY_ADDRESS, InvalidPacked
+from contracts import Artifact
+from tests.contracts.deployed import Deployed
+from tests.contracts.fuzzing.chance import Chance
+from tests.contracts.fuzzing.ledger import Ledger, Read, word
+from tests.contracts.fuzzing.memory import NODE, STACK, Model, Scene
+from tests.contracts.fuzzing.operations import mutate
+from tests.contracts.fuzzing.scenes import random_scene
+from tests.contracts.fuzzing.tally import Divergence, Tally
+from tests.contracts.simulator import MOST_WEIGHT, Call, Outcome, Simulator
+
+HARNESS = "test/StepHarness"
+# Leaves room for the trial that ends a batch.
+_BATCH_WEIGHT = MOST_WEIGHT // 2
+_CUT = "The calldata ends too early."
+_INVALID_PROOF = keccak(text="InvalidProof()")[:4]
+# What the compiler has in memory: where free memory begins, a word of zeros, and what the operations work on.
+_FREE, _PROOF, _CURSOR = 0x180, 0x80, 0x120
+# The compiler writes the data of events there, without keeping them.
+_EVENTS = 0x80
+
+
+class Trial:
+    """Operations from one scene, on the model so far."""
+
+    def __init__(self, scene: Scene, known_hashes: set[bytes]) -> None:
+        self.ledger = Ledger(known_hashes)
+        self.calldata = scene.calldata(b"")
+        self.end = NODE + len(scene.image())
+        """Of the image, in memory."""
+        self.block = scene.block
+        self.model = Model(scene, self.ledger)
+        self.refusal = ""
+        """The model's sentence, once there is one."""
+        self.reads: list[Read] = []
+
+    def feed(self, operations: bytes) -> bool:
+        """Whether the model takes these, too. After a refusal nothing may come."""
+        self.calldata += operations
+        try:
+            self.model.feed(operations)
+        except InvalidPacked as refusal:
+            self.refusal = str(refusal)
+        return not self.refusal
+
+    def difference(self, outcome: Outcome) -> str:
+        """What the contract did otherwise than the model, or nothing."""
+        if outcome.halted:
+            return "the contract halts"
+        if outcome.succeeded != (not self.refusal):
+            return f"the contract {'takes' if outcome.succeeded else 'refuses'} them"
+        if self.refusal:
+            return "" if outcome.data == _INVALID_PROOF else "the contract has another error"
+        return self._difference_of_memory(outcome.data) or self._difference_of_logs(outcome)
+
+    def _difference_of_memory(self, memory: bytes) -> str:
+        model = self.model
+        end = max(self.end, model.top)
+        is_open = int(model.storage is not None)
+        left = (model.bottom, model.top, is_open, int.from_bytes(model.owner))
+        if memory[end:] != b"".join(map(word, left)):
+            return f"bottom, top, or the open storage: {memory[end:].hex()}"
+        # Proof, as StateProof declares it, and behind it Calldata and Stack, which it points to.
+        proof = (_CURSOR, _CURSOR + 0x20, self.block, is_open, int.from_bytes(model.owner))
+        structs = (*proof, len(self.calldata), model.bottom, model.top)
+        compilers = b"".join(map(word, (_FREE, 0, *structs)))
+        if memory[0x40:_FREE] != compilers or any(memory[_FREE + _EVENTS : NODE]):
+            return f"the compiler's memory: {memory[0x40:NODE].hex()}"
+        # Word by word, also those without a meaning: what isn't written anew is as it was.
+        if memory[STACK:end] != model.memory[: end - STACK]:
+            place = next(at for at in range(end - STACK) if memory[STACK + at] != model.memory[at])
+            return f"memory from {STACK + place // 32 * 32:#x} on: {memory[STACK:end].hex()}, not {model.memory.hex()}"
+        return ""
+
+    def _difference_of_logs(self, outcome: Outcome) -> str:
+        return "" if outcome.logs == tuple(self.ledger.logs) else f"{outcome.logs}, not {self.ledger.logs}"
+
+
+class Bench:
+    """Collects trials, and compares what the contract makes of them, many at once."""
+
+    def __init__(self, chain: DevChain, name: str, artifact: Artifact | None = None) -> None:
+        """`name` is what a divergence says it comes from."""
+        self.tally = Tally()
+        self._name = name
+        self._address = Deployed(chain, HARNESS, history.WINDOW, artifact=artifact).address
+        self._simulator = Simulator(chain)
+        self._trials: list[Trial] = []
+        self._weight = 0
+        self._known_hashes: set[bytes] = set()
+        self._begun = 0
+
+    def begin(self, scene: Scene) -> Trial:
+        """Until it is added, no other may begin."""
+        self._begun += 1
+        return Trial(scene, self._known_hashes)
+
+    def add(self, trial: Trial, *, reads: bool) -> None:
+        """`reads` is whether to read back what it stored. Raises Divergence, of any trial that was added."""
+        if not trial.refusal:
+            self._known_hashes |= trial.ledger.block_hashes
+            trial.reads = list(trial.ledger.reads()) if reads else []
+        self._trials.append(trial)
+        self._weight += 2 * len(trial.calldata) + 500 * (1 + len(trial.reads))
+        if self._weight > _BATCH_WEIGHT:
+            self.finish()
+
+    def finish(self) -> None:
+        """Raises Divergence."""
+        calls = [
+            Call(self._address, data)
+            for trial in self._trials
+            for data in (trial.calldata, *(read.data for read in trial.reads))
+        ]
+        outcomes = iter(self._simulator.run(calls))
+        first = self._begun - len(self._trials) + 1
+        for number, trial in enumerate(self._trials, first):
+            why = trial.difference(next(outcomes))
+            for read in trial.reads:
+                answer = next(outcomes)
+                if answer.data != read.answer or not answer.succeeded:
+                    why = why or f"{read.data.hex()} answers {answer.data.hex()}, not {read.answer.hex()}"
+            if why:
+                raise Divergence(
+                    f"{self._name}, trial {number}: {why}. The model: {trial.refusal or 'takes them'}. "
+                    f"StepHarness was sent 0x{trial.calldata.hex()}"
+                )
+            self._count(trial)
+        self._trials, self._weight = [], 0
+        self._known_hashes.clear()
+
+    def _count(self, trial: Trial) -> None:
+        self.tally.done += trial.model.count
+        if trial.refusal:
+            self.tally.refused[re.sub(r"\d+", "n", trial.refusal)] += 1
+        else:
+            self.tally.accepted.update(trial.model.forms)
+
+
+def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = None) -> Tally:
+    """Try at least `count` operations, of another StepHarness if one is given. Deterministic in `seed`.
+
+    Raises Divergence.
+    """
+    chance = Chance(seed)
+    bench = Bench(chain, f"steps.run, seed {seed}, count {count}", artifact)
+    done = 0
+    while done < count:
+        scene, writer, seeming = random_scene(chance)
+        trial = bench.begin(scene)
+        model, stack = trial.model, seeming
+        for number in range(chance.pick((1, 1, 1, 2, 2, 3, 5))):
+            if number:
+                stack = model.open_stack
+            below = None if model.storage is None else model.state
+            operation = writer.suiting(stack, below, is_history=model.owner == HISTORY_ADDRESS)
+            if chance.happens(0.15):
+                operation = mutate(chance, operation)
+            if not trial.feed(operation):
+                # Bytes that come after what is refused don't matter. Those that it lacks would.
+                if trial.refusal != _CUT and chance.happens(0.3):
+                    trial.calldata += chance.randbytes(chance.pick((1, 32, 500)))
+                break
+        bench.add(trial, reads=chance.happens(0.1))
+        done += model.count
+    bench.finish()
+    return bench.tally
