@@ -17,7 +17,7 @@ from tests.contracts.fuzzing.chance import Chance
 from tests.contracts.fuzzing.ledger import Ledger, Read, word
 from tests.contracts.fuzzing.memory import NODE, STACK, Model, Scene
 from tests.contracts.fuzzing.operations import mutate
-from tests.contracts.fuzzing.scenes import random_scene
+from tests.contracts.fuzzing.scenes import Begun, random_scene
 from tests.contracts.fuzzing.tally import Divergence, Tally
 from tests.contracts.simulator import MOST_WEIGHT, Call, Outcome, Simulator
 
@@ -158,22 +158,27 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
     bench = Bench(chain, f"steps.run, seed {seed}, count {count}", artifact)
     done = 0
     while done < count:
-        scene, writer, seeming = random_scene(chance)
-        trial = bench.begin(scene)
-        model, stack = trial.model, seeming
-        for number in range(chance.pick((1, 1, 1, 2, 2, 3, 5))):
-            if number:
-                stack = model.open_stack
-            below = None if model.storage is None else model.state
-            operation = writer.suiting(stack, below, is_history=model.owner == HISTORY_ADDRESS)
-            if chance.happens(0.15):
-                operation = mutate(chance, operation)
-            if not trial.feed(operation):
-                # Bytes that come after what is refused don't matter. Those that it lacks would.
-                if trial.refusal != _CUT and chance.happens(0.3):
-                    trial.calldata += chance.randbytes(chance.pick((1, 32, 500)))
-                break
+        begun = random_scene(chance)
+        trial = bench.begin(begun.scene)
+        feed_operations(chance, begun, trial)
         bench.add(trial, reads=chance.happens(0.1))
-        done += model.count
+        done += trial.model.count
     bench.finish()
     return bench.tally
+
+
+def feed_operations(chance: Chance, begun: Begun, trial: Trial) -> None:
+    """Random ones that mostly suit the scene, up to one that is refused."""
+    model, stack = trial.model, begun.seeming
+    for number in range(chance.pick((1, 1, 1, 2, 2, 3, 5))):
+        if number:
+            stack = model.open_stack
+        below = None if model.storage is None else model.state
+        operation = begun.writer.suiting(stack, below, is_history=model.owner == HISTORY_ADDRESS)
+        if chance.happens(0.15):
+            operation = mutate(chance, operation)
+        if not trial.feed(operation):
+            # Bytes that come after what is refused don't matter. Those that it lacks would.
+            if trial.refusal != _CUT and chance.happens(0.3):
+                trial.calldata += chance.randbytes(chance.pick((1, 32, 500)))
+            break
