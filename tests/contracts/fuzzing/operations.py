@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from eth_utils.crypto import keccak
 
+from chains.history import WINDOW
 from chains.packed.decoder import EMPTY, _Subtree
 from chains.packed.layout import (
     ABSENT_ACCOUNT,
@@ -116,6 +117,12 @@ def node(chance: Chance, size: int = 0) -> bytes:
     return bytes([0xC0 + size - 1]) + chance.randbytes(size - 1)
 
 
+def no_node(chance: Chance) -> bytes:
+    """What is a list of other sizes, or none."""
+    prefix_byte = chance.pick((0xC0, 0xDF, 0xDF, 0xE0, 0xF7, 0xF8, 0xF9, 0xFF, 0x00, 0x7F, 0x80, 0xBF))
+    return bytes([prefix_byte]) + chance.randbytes(prefix_byte - 0xC0 if 0xC0 < prefix_byte <= 0xF7 else 0)
+
+
 def subtree(chance: Chance, key: int, depth: int) -> _Subtree:
     """Hash, node or empty place; branch, extension or leaf; with or without keys that were absent there."""
     kind = chance.random()
@@ -140,13 +147,13 @@ def siblings(chance: Chance, key: int, depth: int, places: Iterable[int]) -> lis
 
 def some(chance: Chance, places: Iterable[int] = PLACES) -> list[int]:
     """Of places; mostly few."""
-    mask = chance.getrandbits(16)
-    if chance.happens(0.8):
+    which, mask = chance.random(), chance.getrandbits(16)
+    if which < 0.7:
         mask &= chance.getrandbits(16)
-        if chance.happens(0.6):
+        if which < 0.45:
             mask &= chance.getrandbits(16)
-    elif chance.happens(0.3):
-        mask = 0xFFFF
+    elif which > 0.8:
+        mask |= chance.getrandbits(16) if which < 0.92 else 0xFFFF
     return [place for place in places if mask >> place & 1]
 
 
@@ -169,10 +176,11 @@ class Writer:
             group = group_size(stack)
             if which < (0.5 if group > 1 else 0.25):
                 return self.branch(stack, group)
-            if which < 0.6 and not stack[-1].reach:
+            if which < 0.6 and (not stack[-1].reach or chance.happens(0.1)):
                 return self.extension(stack[-1].depth)
-        elif below is not None and len(stack) == 1 and which < 0.6:
-            return self.close(below, is_empty=stack[0].reference == EMPTY)
+        is_root = len(stack) == 1 and not stack[0].depth
+        if below is not None and which > (0.4 if is_root else 0.97):
+            return self.close(below, is_empty=bool(stack) and stack[-1].reference == EMPTY)
         # A few are where they don't belong.
         if (below is not None) != chance.happens(0.04):
             return self._about_slot(stack, is_history=is_history)
@@ -187,7 +195,8 @@ class Writer:
             return self.slot_leaf(stack, SLOT)
         if which < (0.6 if is_history else 0.4):
             return self.slot_leaf(stack, BLOCK_HASH)
-        return self.zero_slot(stack, chance.pick((AT_EMPTY, AT_EXTENSION, AT_SAME, AT_SAME, AT_LEAF)))
+        how = chance.pick((AT_EMPTY, AT_EXTENSION, AT_LEAF, AT_SAME, AT_SAME))
+        return self.zero_slot(stack, self._unless_branch(stack, how))
 
     def _about_account(self, stack: Sequence[_Subtree]) -> bytes:
         which = self.chance.random()
@@ -195,7 +204,7 @@ class Writer:
             return self.open_storage()
         if which < 0.5:
             return self.account_leaf(stack, closes=False)
-        return self.absent_account(stack, self._how_absent(), closes=False)
+        return self.absent_account(stack, self._how_absent(stack), closes=False)
 
     def branch(self, stack: Sequence[_Subtree], group: int) -> bytes:
         chance = self.chance
@@ -232,14 +241,16 @@ class Writer:
     def close(self, below: Sequence[_Subtree], *, is_empty: bool) -> bytes:
         """The account of the open storage."""
         if self.chance.happens(0.65 if is_empty else 0.05):
-            return self.absent_account(below, self._how_absent(), closes=True)
+            leads_there = below and prefix(below[-1].key ^ self.account.key, below[-1].depth) == 0
+            how = AT_SAME if leads_there and self.chance.happens(0.6) else self._how_absent(below)
+            return self.absent_account(below, how, closes=True)
         return self.account_leaf(below, closes=True)
 
     def slot_leaf(self, stack: Sequence[_Subtree], operation: int) -> bytes:
         chance = self.chance
         name = self._name(stack, self.slot, Names.of_slots())
         if operation == BLOCK_HASH and chance.happens(0.8):
-            name = slot_name(chance.below(8191))
+            name = slot_name(chance.pick((0, WINDOW - 1, WINDOW)) if chance.happens(0.1) else chance.below(WINDOW))
         return bytes([operation]) + name.written + bytes([self._depth(stack)]) + self._value()
 
     def zero_slot(self, stack: Sequence[_Subtree], how: int) -> bytes:
@@ -277,13 +288,16 @@ class Writer:
         head, body = self._account_body(depth, how & 3)
         return operation + head + self._path(name.key, depth, NIBBLES - depth) + body
 
-    def _how_absent(self) -> int:
+    def _how_absent(self, stack: Sequence[_Subtree]) -> int:
         """Of an account."""
-        return (
-            self.chance.pick((AT_EMPTY, AT_EXTENSION, AT_SAME, AT_SAME, 4, 5, 6, 7))
-            if self.chance.happens(0.98)
-            else AT_LEAF
-        )
+        if self.chance.happens(0.02):
+            return AT_LEAF
+        return self._unless_branch(stack, self.chance.pick((AT_EMPTY, AT_EXTENSION, 4, 5, 6, 7, AT_SAME, AT_SAME)))
+
+    def _unless_branch(self, stack: Sequence[_Subtree], how: int) -> int:
+        """There nothing is absent."""
+        is_branch = not stack or not stack[-1].reach
+        return AT_EMPTY if how == AT_SAME and is_branch and self.chance.happens(0.9) else how
 
     def _name(self, stack: Sequence[_Subtree], usual: Name, names: Names) -> Name:
         chance = self.chance
@@ -335,12 +349,22 @@ class Writer:
         return path.to_bytes((length + 1) // 2)
 
     def _value(self) -> bytes:
-        digits = shortest(self.chance.number(32) or (0 if self.chance.happens(0.1) else 1))
+        digits = self._digits(32, 40) or (b"" if self.chance.happens(0.05) else b"\1")
         return bytes([len(digits)]) + digits
+
+    def _digits(self, most: int, beyond: int) -> bytes:
+        """Of a number; now and then more than it may have, up to `beyond`, or with a leading zero."""
+        chance = self.chance
+        if chance.happens(0.97):
+            return shortest(chance.number(most))
+        digits = (
+            chance.randbytes(chance.between(most + 1, beyond)) if chance.happens(0.5) else shortest(chance.number(8))
+        )
+        return b"\0" + digits[1:] if chance.happens(0.5) else digits
 
     def _account_body(self, depth: int, follows: int) -> tuple[bytes, bytes]:
         """The head, and what comes after the address."""
-        nonce, balance = shortest(self.chance.number(8)), shortest(self.chance.number(32))
+        nonce, balance = self._digits(8, 15), self._digits(32, 63)
         head = (min(depth, 63) << 10 | len(nonce) << 6 | len(balance)).to_bytes(2)
         body = nonce + balance
         for flag in (STORAGE_ROOT_FOLLOWS, CODE_HASH_FOLLOWS):
@@ -377,7 +401,7 @@ def branch(chance: Chance, count: int, mine: Iterable[int], hashes: Iterable[int
         if place in mine:
             parts.append(bytes([OWN_CHILD << 4 | place]))
         elif place in nodes:
-            parts.append(bytes([NODE_CHILD << 4 | place]) + node(chance))
+            parts.append(bytes([NODE_CHILD << 4 | place]) + (no_node(chance) if chance.happens(0.01) else node(chance)))
         else:
             parts.append(bytes([HASH_CHILD << 4 | place]) + chance.randbytes(HASH_BYTES))
     return b"".join(parts)

@@ -31,7 +31,9 @@ class Begun(NamedTuple):
     scene: Scene
     writer: Writer
     seeming: list[_Subtree]
-    """The open stack, and what lies below its bottom where that goes on as if it belonged to it."""
+    """The open stack, and what lies below its bottom or above its top, where that looks as if it belonged to it."""
+    beyond: int
+    """How many of these are above its top."""
 
 
 def random_scene(chance: Chance) -> Begun:
@@ -40,10 +42,11 @@ def random_scene(chance: Chance) -> Begun:
     is_open = chance.happens(0.6)
     seeming = [*_strays(chance), *_group(chance, slot if is_open else account)]
     if is_open and chance.happens(0.35):
-        seeming = [_root(chance)]
-    # At times the stack seems to go on below its bottom.
-    cut = chance.between(1, len(seeming)) if seeming and chance.happens(0.12) else 0
-    below, stack = seeming[:cut], seeming[cut:]
+        seeming = [*(_strays(chance) if chance.happens(0.1) else []), _root(chance)]
+    # At times the stack seems to go on below its bottom, or above its top.
+    bottom = chance.between(1, len(seeming)) if seeming and chance.happens(0.12) else 0
+    top = chance.between(bottom, len(seeming)) if chance.happens(0.06) else len(seeming)
+    below, stack, above = seeming[:bottom], seeming[bottom:top], seeming[top:]
     state, storage, node = stack, None, below[-_IN_NODE_ZONE:]
     if is_open:
         state = below or [*_strays(chance), *(_group(chance, account) if chance.happens(0.6) else [])]
@@ -55,9 +58,9 @@ def random_scene(chance: Chance) -> Begun:
         storage=storage,
         owner=account.written if is_open else chance.randbytes(20),
         node=_garbage(chance, like, _IN_NODE_ZONE - len(node)) + b"".join(map(raw, node)),
-        above=_garbage(chance, like, chance.below(4)),
+        above=b"".join(map(raw, above)) + _garbage(chance, like, chance.below(4)),
     )
-    return Begun(scene, Writer(chance, slot, account), seeming)
+    return Begun(scene, Writer(chance, slot, account), seeming, len(above))
 
 
 def _strays(chance: Chance) -> list[_Subtree]:
@@ -66,7 +69,7 @@ def _strays(chance: Chance) -> list[_Subtree]:
 
 
 def _root(chance: Chance) -> _Subtree:
-    root = subtree(chance, chance.getrandbits(256), 0)
+    root = subtree(chance, chance.getrandbits(256), int(chance.happens(0.06)))
     if chance.happens(0.4):
         root.reference, root.reach = EMPTY, NIBBLES
     return root
