@@ -43,7 +43,7 @@ def test_a_branch_takes_the_hashes_of_the_others_and_their_places_where_some_are
     key = keccak(ALICE)
     root, proofs = tries.shaped({key: tries.account(1, 2)}, random.Random(1), (3, 16))
     calldata = encode(5, root, [AccountToProve(ALICE, 0b0011, proofs[key])])
-    above, below = ([child for child in rlp.decode(node)[:16]] for node in proofs[key][:2])
+    above, below = (rlp.decode(node)[:16] for node in proofs[key][:2])
     own, own_below = key[0] >> 4, key[0] & 15
     others = [child for place, child in enumerate(below) if place != own_below]
     full = b"\x00" + b"".join(others)

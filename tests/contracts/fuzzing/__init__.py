@@ -1,1 +1,0 @@
-"""Machines that look for a difference between the registry and what is true: single operations, transactions, sequences."""
