@@ -19,6 +19,7 @@ _TIMESTAMP_PROVEN = keccak(text="TimestampProven(uint256,uint256)")
 _READ_ACCOUNT = keccak(text="tryAccountField(address,uint256,uint8)")[:4]
 _READ_SLOT = keccak(text="tryAccountStorageSlotValues(address,uint256,bytes32)")[:4]
 _READ_HEADER = keccak(text="tryHeaderField(uint256,uint8)")[:4]
+_READ_HASH = keccak(text="vouches(uint256,bytes32)")[:4]
 _READ_TIMESTAMP = keccak(text="tryBlockAtTimestamp(uint256)")[:4]
 
 _NONCE_AND_BALANCE, _STORAGE_ROOT, _CODE_HASH, _ALL_FIELDS = 0b0011, 0b0100, 0b1000, 0b1111
@@ -106,9 +107,9 @@ class Ledger:
         self._headers: dict[int, dict[int, bytes]] = {}
         self._timestamps: dict[int, int] = {}
 
-    def store(self, facts: PackedFacts, *, accumulates: bool) -> None:
+    def store(self, facts: PackedFacts) -> None:
         """All that packed calldata proves. Of what comes out of operations the order is not kept."""
-        if accumulates:
+        if facts.headers and (facts.accounts or not facts.known_hashes):
             self.store_state_root(facts.block_number, facts.state_root)
         self.store_header_fields(facts.block_number, facts.header_fields)
         for digest in facts.known_hashes:
@@ -149,16 +150,27 @@ class Ledger:
             self._log(_TIMESTAMP_PROVEN, word(timestamp), word(block))
 
     def reads(self) -> Iterator[Read]:
-        """Of everything that is stored, and of something beside it."""
-        for (address, block), account in self._accounts.items():
-            where = address.rjust(32, b"\0"), word(block)
-            for number, value in enumerate(account.fields()):
-                yield _read(_READ_ACCOUNT, *where, word(number), value=value)
-            slots = {*account.slots, *account.zero_slots}
-            for slot in slots | {slot ^ 1 for slot in slots}:
-                yield _read(_READ_SLOT, *where, word(slot), value=account.slot(slot))
-        for timestamp, block in self._timestamps.items():
-            yield _read(_READ_TIMESTAMP, word(timestamp), value=word(block))
+        """Of all accounts of which something is stored."""
+        for address, block in list(self._accounts):
+            yield from self.account_reads(address, block)
+
+    def account_reads(self, address: bytes, block: int) -> Iterator[Read]:
+        """Of all that is stored of an account, and of slots beside those that are."""
+        account = self._account(block, address)
+        where = address.rjust(32, b"\0"), word(block)
+        for number, value in enumerate(account.fields()):
+            yield _read(_READ_ACCOUNT, *where, word(number), value=value)
+        slots = {*account.slots, *account.zero_slots}
+        for slot in slots | {slot ^ 1 for slot in slots}:
+            yield _read(_READ_SLOT, *where, word(slot), value=account.slot(slot))
+
+    def timestamp_read(self, timestamp: int) -> Read:
+        block = self._timestamps.get(timestamp)
+        return _read(_READ_TIMESTAMP, word(timestamp), value=None if block is None else word(block))
+
+    def hash_read(self, block: int, digest: bytes) -> Read:
+        """Of a block for which the block hash source doesn't vouch."""
+        return Read(_READ_HASH + word(block) + digest, word(int(digest in self.block_hashes)))
 
     def header_reads(self, block: int, places: Iterable[int] = range(HEADER_FIELDS + 1)) -> Iterator[Read]:
         root = self.state_roots.get(block)

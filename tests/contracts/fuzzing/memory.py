@@ -88,7 +88,7 @@ class _Told(dict[_Key, _Value]):
         self._tell(key, value)
 
 
-class _Steps(_Reader):
+class WatchedReader(_Reader):
     """Tells, before each operation and after the last one, which comes next."""
 
     def __init__(self, data: bytes, tell: Callable[[int | None], None]) -> None:
@@ -123,7 +123,7 @@ class Model(_Decoder):
 
     def feed(self, operations: bytes) -> None:
         """Run more of them. Raises `InvalidPacked`."""
-        self._reader = _Steps(operations, self._between_operations)
+        self._reader = WatchedReader(operations, self._between_operations)
         self.run()
 
     @property

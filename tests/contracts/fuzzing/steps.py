@@ -4,8 +4,6 @@ Compared are whether they are taken, all memory but the compiler's scratch space
 may be left, what is logged, and what is stored.
 """
 
-import re
-
 from eth_utils.crypto import keccak
 
 from chains import history
@@ -14,17 +12,16 @@ from chains.packed import HISTORY_ADDRESS, InvalidPacked
 from chains.packed.layout import BRANCH, END_OF_BRANCHES
 from contracts import Artifact
 from tests.contracts.deployed import Deployed
+from tests.contracts.fuzzing.batch import Batch
 from tests.contracts.fuzzing.chance import Chance
-from tests.contracts.fuzzing.ledger import Ledger, Read, word
+from tests.contracts.fuzzing.ledger import Ledger, word
 from tests.contracts.fuzzing.memory import NODE, STACK, Model, Scene
 from tests.contracts.fuzzing.operations import mutate
 from tests.contracts.fuzzing.scenes import Begun, random_scene
-from tests.contracts.fuzzing.tally import Divergence, Tally
-from tests.contracts.simulator import MOST_WEIGHT, Call, Outcome, Simulator
+from tests.contracts.fuzzing.tally import Tally, sentence
+from tests.contracts.simulator import Call, Outcome, Simulator
 
 HARNESS = "test/StepHarness"
-# Leaves room for the trial that ends a batch.
-_BATCH_WEIGHT = MOST_WEIGHT // 2
 _CUT = "The calldata ends too early."
 _INVALID_PROOF = keccak(text="InvalidProof()")[:4]
 # What the compiler has in memory: where free memory begins, a word of zeros, and what the operations work on.
@@ -45,7 +42,6 @@ class Trial:
         self.model = Model(scene, self.ledger)
         self.refusal = ""
         """The model's sentence, once there is one."""
-        self.reads: list[Read] = []
 
     def feed(self, operations: bytes) -> bool:
         """Whether the model takes these, too. After a refusal nothing may come."""
@@ -97,57 +93,39 @@ class Bench:
         self.tally = Tally()
         self._name = name
         self._address = Deployed(chain, HARNESS, history.WINDOW, artifact=artifact).address
-        self._simulator = Simulator(chain)
-        self._trials: list[Trial] = []
-        self._weight = 0
+        self._batch = Batch(Simulator(chain))
         self._known_hashes: set[bytes] = set()
-        self._begun = 0
+        self._trials = 0
 
     def begin(self, scene: Scene) -> Trial:
         """Until it is added, no other may begin."""
-        self._begun += 1
         return Trial(scene, self._known_hashes)
 
     def add(self, trial: Trial, *, reads: bool) -> None:
         """`reads` is whether to read back what it stored. Raises Divergence, of any trial that was added."""
-        if not trial.refusal:
+        self._trials += 1
+        number = self._trials
+
+        def shown() -> str:
+            said = trial.refusal or "It takes them."
+            return f"{self._name}, trial {number}. The model: {said} StepHarness was sent 0x{trial.calldata.hex()}"
+
+        self._batch.add(Call(self._address, trial.calldata), trial.difference, shown)
+        self.tally.done += trial.model.count
+        if trial.refusal:
+            self.tally.refused[sentence(trial.refusal)] += 1
+        else:
+            self.tally.accepted.update(trial.model.forms)
             self._known_hashes |= trial.ledger.block_hashes
-            trial.reads = list(trial.ledger.reads()) if reads else []
-        self._trials.append(trial)
-        self._weight += 2 * len(trial.calldata) + 500 * (1 + len(trial.reads))
-        if self._weight > _BATCH_WEIGHT:
+            if reads:
+                self._batch.add_reads(self._address, trial.ledger.reads(), shown)
+        if self._batch.is_full:
             self.finish()
 
     def finish(self) -> None:
         """Raises Divergence."""
-        calls = [
-            Call(self._address, data)
-            for trial in self._trials
-            for data in (trial.calldata, *(read.data for read in trial.reads))
-        ]
-        outcomes = iter(self._simulator.run(calls))
-        first = self._begun - len(self._trials) + 1
-        for number, trial in enumerate(self._trials, first):
-            why = trial.difference(next(outcomes))
-            for read in trial.reads:
-                answer = next(outcomes)
-                if answer.data != read.answer or not answer.succeeded:
-                    why = why or f"{read.data.hex()} answers {answer.data.hex()}, not {read.answer.hex()}"
-            if why:
-                raise Divergence(
-                    f"{self._name}, trial {number}: {why}. The model: {trial.refusal or 'takes them'}. "
-                    f"StepHarness was sent 0x{trial.calldata.hex()}"
-                )
-            self._count(trial)
-        self._trials, self._weight = [], 0
+        self._batch.run()
         self._known_hashes.clear()
-
-    def _count(self, trial: Trial) -> None:
-        self.tally.done += trial.model.count
-        if trial.refusal:
-            self.tally.refused[re.sub(r"\d+", "n", trial.refusal)] += 1
-        else:
-            self.tally.accepted.update(trial.model.forms)
 
 
 def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = None) -> Tally:

@@ -1,5 +1,6 @@
 """What a campaign has tried, and what it raises on finding something."""
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -18,3 +19,8 @@ class Tally:
 
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(self.done + other.done, self.accepted + other.accepted, self.refused + other.refused)
+
+
+def sentence(refusal: str) -> str:
+    """One for all refusals that differ in a number."""
+    return re.sub(r"\d+", "n", refusal)
