@@ -40,16 +40,16 @@ def random_scene(chance: Chance) -> Begun:
     account = _HISTORY if chance.happens(0.25) else chance.pick(Names.of_accounts().all)
     slot = chance.pick(Names.of_slots().all)
     is_open = chance.happens(0.6)
-    seeming = [*_strays(chance), *_group(chance, slot if is_open else account)]
+    seeming = [*strays(chance), *_group(chance, slot if is_open else account)]
     if is_open and chance.happens(0.35):
-        seeming = [*(_strays(chance) if chance.happens(0.1) else []), _root(chance)]
+        seeming = [*(strays(chance) if chance.happens(0.1) else []), _root(chance)]
     # At times the stack seems to go on below its bottom, or above its top.
     bottom = chance.between(1, len(seeming)) if seeming and chance.happens(0.12) else 0
     top = chance.between(bottom, len(seeming)) if chance.happens(0.06) else len(seeming)
     below, stack, above = seeming[:bottom], seeming[bottom:top], seeming[top:]
     state, storage, node = stack, None, below[-_IN_NODE_ZONE:]
     if is_open:
-        state = below or [*_strays(chance), *(_group(chance, account) if chance.happens(0.6) else [])]
+        state = below or [*strays(chance), *(_group(chance, account) if chance.happens(0.6) else [])]
         storage, node = stack, []
     like = seeming[-1] if seeming else subtree(chance, account.key, 1)
     scene = Scene(
@@ -57,13 +57,13 @@ def random_scene(chance: Chance) -> Begun:
         state=state,
         storage=storage,
         owner=account.written if is_open else chance.randbytes(20),
-        node=_garbage(chance, like, _IN_NODE_ZONE - len(node)) + b"".join(map(raw, node)),
-        above=b"".join(map(raw, above)) + _garbage(chance, like, chance.below(4)),
+        node=garbage(chance, like, _IN_NODE_ZONE - len(node)) + b"".join(map(raw, node)),
+        above=b"".join(map(raw, above)) + garbage(chance, like, chance.below(4)),
     )
     return Begun(scene, Writer(chance, slot, account), seeming, len(above))
 
 
-def _strays(chance: Chance) -> list[_Subtree]:
+def strays(chance: Chance) -> list[_Subtree]:
     """Subtrees of anywhere."""
     return [subtree(chance, chance.getrandbits(256), chance.pick(_DEPTHS)) for _ in range(chance.pick((0, 0, 1, 2)))]
 
@@ -113,7 +113,7 @@ def _spoil(chance: Chance, group: list[_Subtree]) -> list[_Subtree]:
     return group
 
 
-def _garbage(chance: Chance, like: _Subtree, count: int) -> bytes:
+def garbage(chance: Chance, like: _Subtree, count: int) -> bytes:
     """As many bytes as so many subtrees."""
     if chance.happens(0.4):
         return chance.randbytes(SUBTREE * count)
