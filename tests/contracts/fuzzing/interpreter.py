@@ -473,8 +473,12 @@ class Machine:
                     stack[-1] = operand(stack[-1])
                 elif kind == _IS_EFFECT:
                     function, count = operand
-                    operands = [pop() for _ in range(count)]
-                    result = function(frame, *operands)
+                    if count == 1:
+                        result = function(frame, pop())
+                    elif count == 2:
+                        result = function(frame, pop(), pop())
+                    else:
+                        result = function(frame, *[pop() for _ in range(count)])
                     if result is not None:
                         push(result)
                 else:
