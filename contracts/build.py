@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +40,7 @@ def build() -> dict[Path, str]:
 
     Raises BuildError where the compiler is missing, or finds an error or a warning.
     """
-    sources = {
-        path.relative_to(CONTRACTS_DIR).as_posix(): {"content": path.read_text()}
-        for folder in ("src", "test")
-        for path in sorted((CONTRACTS_DIR / folder).glob("*.sol"))
-    }
-    selection = {"*": {"*": ["abi", "evm.bytecode.object", "metadata"]}}
-    output = _solc({"language": "Solidity", "sources": sources, "settings": {**SETTINGS, "outputSelection": selection}})
+    output = run_compiler(read_sources("src", "test"), {"*": {"*": ["abi", "evm.bytecode.object", "metadata"]}})
     if messages := [message["formattedMessage"] for message in output.get("errors", [])]:
         raise BuildError("\n".join(messages))
 
@@ -73,7 +68,25 @@ def stored() -> dict[Path, str]:
     return {path.relative_to(ARTIFACTS_DIR): path.read_text() for path in sorted(ARTIFACTS_DIR.rglob("*.json"))}
 
 
-def _solc(request: dict[str, Any]) -> dict[str, Any]:
+def read_sources(*folders: str) -> dict[str, str]:
+    """The text of each source in these folders, by its path below `contracts/`."""
+    return {
+        path.relative_to(CONTRACTS_DIR).as_posix(): path.read_text()
+        for folder in folders
+        for path in sorted((CONTRACTS_DIR / folder).glob("*.sol"))
+    }
+
+
+def run_compiler(sources: Mapping[str, str], selection: dict[str, Any]) -> dict[str, Any]:
+    """What the compiler answers of these sources, with our settings: the outputs selected, and errors and warnings.
+
+    Raises BuildError where the compiler is missing or gives no answer.
+    """
+    request = {
+        "language": "Solidity",
+        "sources": {path: {"content": text} for path, text in sources.items()},
+        "settings": {**SETTINGS, "outputSelection": selection},
+    }
     beside_python = Path(sys.executable).with_name("node")
     node = str(beside_python) if beside_python.exists() else shutil.which("node")
     if node is None:
