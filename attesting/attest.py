@@ -1,4 +1,4 @@
-"""What this attester vouches for: final blocks on whose hash all of its nodes agree, and one hash for each for ever."""
+"""What this attester vouches for: final blocks on whose hash enough of its nodes agree, one hash for each for ever."""
 
 import logging
 
@@ -9,7 +9,6 @@ from attesting import nodes
 from attesting.models import SignedBlock
 from chains.attestation import Attestation, Question, sign
 from chains.config import Chain, SignerError, UnknownChain
-from chains.errors import ChainError
 from config.chains import get_chains
 
 logger = logging.getLogger(__name__)
@@ -52,23 +51,29 @@ def attest(question: Question) -> Attestation:
 
 
 def _agreed_hash(chain: Chain, number: int) -> bytes:
-    """The block's hash, where every node that answers says that it is final and has this hash. Raises `Refused`."""
+    """The block's hash. Raises `Refused`.
+
+    At least `needed_nodes` of the chain's nodes say that the block is final and has this hash, and no node that answers
+    has another block of this number, final or not. A node that lags says nothing, neither for the block nor against it.
+    """
+    asked = nodes.of(chain)
+    views = asked.views(number)
+    hashes = {view.block_hash for view in views if view.block_hash is not None}
+    # What no node calls final yet, nodes may well have different blocks for.
+    if len(hashes) > 1 and any(view.final is not None and number <= view.final for view in views):
+        said = (f"{view.host} has 0x{view.block_hash.hex()}" for view in views if view.block_hash is not None)
+        logger.error("The nodes of %s disagree about block %d: %s.", chain.label, number, ", ".join(said))
+        raise Refused("unavailable", f"The nodes of this attester disagree about block {number} of chain {chain.id}.")
     try:
-        views = nodes.views(chain, number)
-    except nodes.NoFinality as error:
-        raise Refused("no_finality", str(error)) from None
-    except ChainError:
-        # What is wrong with which node is logged, and no stranger's concern.
-        raise Refused("unavailable", f"No node of chain {chain.id} answers this attester.") from None
-    final = min(view.final for view in views)
+        final = asked.newest_final(views)
+    except nodes.TooFewNodes as error:
+        logger.warning("Block %d is not signed: %s", number, error)
+        raise Refused(error.code, str(error)) from None
     if number > final:
         raise Refused(
             "not_final", f"Block {number} of chain {chain.id} is not final yet: the newest final block is {final}."
         )
-    block_hash, *others = {view.block_hash for view in views}
-    if block_hash is None or others:
-        logger.error("The nodes of %s disagree about block %d.", chain.label, number)
-        raise Refused("unavailable", f"The nodes of this attester disagree about block {number} of chain {chain.id}.")
+    (block_hash,) = hashes
     return block_hash
 
 

@@ -83,7 +83,7 @@ class Lab:
         ]
         # Before Prague there is no history contract, but a contract is a contract.
         chains[1].rpc("anvil_setCode", HISTORY, chains[0].rpc("eth_getCode", HISTORY, "latest"))
-        self._chains = [(chain, Deployed(chain, "NativeBlockHashSource", 8191).address) for chain in chains]
+        self._chains = [(chain, Deployed(chain, "NativeBlockHashSource", WINDOW).address) for chain in chains]
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -124,7 +124,7 @@ class Lab:
     @staticmethod
     def _registry(chain: DevChain, source: str, case: Case) -> Deployed:
         chain.rpc("anvil_setStorageAt", HISTORY, f"0x{case.number % WINDOW:064x}", "0x" + case.block_hash.hex())
-        return Deployed(chain, "FactsRegistry", chain.chain_id, source)
+        return Deployed(chain, "FactsRegistry", chain.chain_id, source, WINDOW)
 
     @staticmethod
     def _send(chain: DevChain, to: Deployed, data: bytes) -> int:
@@ -209,26 +209,32 @@ def header_of(state_root: bytes) -> bytes:
 
 
 def generated(
-    name: str, count: int, *, slot_levels: Sequence[int] | None = None, contract: bool = False, peers: str = ""
+    name: str,
+    count: int,
+    *,
+    slots: int = 0,
+    slot_levels: Sequence[int] = (16, 2),
+    contract: bool = False,
+    peers: str = "",
 ) -> Case:
-    """A transaction that proves the balances of so many accounts, mainnet-shaped; and of the first one slot."""
+    """A transaction that proves the balances of so many accounts, mainnet-shaped; and of the first some slots."""
     chance = random.Random(_SEED)
     addresses = [chance.randbytes(20) for _ in range(count)]
-    storage_root, slots = tries.EMPTY_ROOT, {}
-    if slot_levels is not None or contract:
-        key = keccak(bytes(31) + b"\x41")
-        value = tries.encode(chance.randbytes(32))
-        storage_root, proofs = tries.shaped({key: value}, chance, slot_levels or (16, 2))
-        slots = {0x41: proofs[key]} if slot_levels else {}
+    storage_root, wanted = tries.EMPTY_ROOT, {}
+    if slots or contract:
+        keys = {slot: keccak(slot.to_bytes(32)) for slot in range(0x41, 0x41 + max(1, slots))}
+        values = {key: tries.encode(chance.randbytes(32)) for key in keys.values()}
+        storage_root, proofs = tries.shaped(values, chance, slot_levels)
+        wanted = {slot: proofs[key] for slot, key in keys.items()} if slots else {}
     leaves = {}
     for place, address in enumerate(addresses):
         nonce, balance = chance.randrange(1, 2**16), chance.randrange(2**56, 2**64)
-        code = chance.randbytes(32) if place == 0 and (slot_levels or contract) else tries.EMPTY_CODE_HASH
+        code = chance.randbytes(32) if place == 0 and (slots or contract) else tries.EMPTY_CODE_HASH
         root = storage_root if place == 0 else tries.EMPTY_ROOT
         leaves[keccak(address)] = tries.account(nonce, balance, root, code)
     state_root, proofs = tries.shaped(leaves, chance)
     accounts = [
-        AccountToProve(address, _BALANCE, proofs[keccak(address)], slots if place == 0 else {})
+        AccountToProve(address, _BALANCE, proofs[keccak(address)], wanted if place == 0 else {})
         for place, address in enumerate(addresses)
     ]
     header = header_of(state_root)
@@ -240,7 +246,9 @@ def generated_cases() -> Iterator[Case]:
     yield generated("16 mainnet-shaped accounts, each", 16, peers="- / 190,000")
     yield generated("32 mainnet-shaped accounts, each", 32, peers="- / 190,000")
     yield generated("contract account", 1, contract=True)
-    yield generated("contract account and one slot, 3 nodes", 1, slot_levels=(16, 2), peers="two transactions")
+    yield generated("contract account and one slot, 3 nodes", 1, slots=1, peers="two transactions")
+    yield generated("contract account and four slots, 3 nodes", 1, slots=4)
+    yield generated("contract account and four slots, 5 nodes", 1, slots=4, slot_levels=(16, 16, 9, 2))
     root = bytes(range(1, 33))
     header = header_of(root)
     yield Case("header alone", _BLOCK, keccak(header), packed.encode(header, root))
@@ -336,7 +344,7 @@ def measure(cases: Sequence[Case]) -> Iterator[Result]:
 
 
 def measure_reads() -> Iterator[Result]:
-    slot = generated("", 1, slot_levels=(16, 2))
+    slot = generated("", 1, slots=1)
     address = "0x" + random.Random(_SEED).randbytes(20).hex()
     with Lab(_BLOCK) as lab:
         yield lab.read(slot, "read accountField", "accountField", address, _BLOCK, 1, peers="predecessor 2,836 / -")

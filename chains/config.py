@@ -97,11 +97,26 @@ def _rpc_url(written: str, info: ValidationInfo) -> str:
     return url
 
 
-def _at_least_one(urls: tuple[str, ...]) -> tuple[str, ...]:
+def _different_nodes(urls: tuple[str, ...]) -> tuple[str, ...]:
     # pydantic's own minimum length would also complain of a list whose only member is wrong.
     if not urls:
         raise ValueError("at least one is needed")
+    # Where nodes are counted, a node that is named twice would count twice.
+    if len(set(urls)) < len(urls):
+        raise ValueError("a node is there twice")
     return urls
+
+
+def _node_quorum(written: object, info: ValidationInfo) -> object:
+    nodes = len(info.data.get("rpc_urls", ()))
+    if nodes == 1 and written != 1:
+        raise ValueError("must be 1, because one node is named")
+    if nodes > 1 and not (type(written) is int and 2 <= written <= nodes):  # noqa: PLR2004 (the sentence says why)
+        raise ValueError(
+            f"must be a number from 2 to {nodes}, because {nodes} nodes are named: with 1, a node that lies would "
+            "decide alone while the others are down"
+        )
+    return written
 
 
 def _page_url(url: str) -> str:
@@ -157,6 +172,7 @@ FilePath = Annotated[Path, BeforeValidator(_file_path)]
 Amount = Annotated[Decimal, BeforeValidator(_amount), Field(ge=0)]
 Reference = Annotated[str, AfterValidator(_environment_reference)]
 Confirmations = Annotated[int | Literal["finalized"], BeforeValidator(_confirmations)]
+NodeQuorum = Annotated[int | None, BeforeValidator(_node_quorum)]
 Text = Annotated[str, Field(min_length=1, max_length=100)]
 ChainId = Annotated[int, Field(ge=1, lt=2**256)]
 
@@ -228,15 +244,19 @@ class Signer(_Model):
 class Chain(_Model):
     id: ChainId
     name: Text
-    rpc_urls: Annotated[tuple[RpcUrl, ...], AfterValidator(_at_least_one), Field(strict=False, repr=False)]
+    rpc_urls: Annotated[tuple[RpcUrl, ...], AfterValidator(_different_nodes), Field(strict=False, repr=False)]
     native_currency: Text = "ETH"
     """Name of the native currency. It has 18 decimals."""
     explorer_url: PageUrl | None = None
     confirmations: Confirmations = "finalized"
     """Blocks until a transaction counts, its own included; or the chain's own finality."""
+    node_quorum: NodeQuorum = None
+    """How many nodes must agree on a block before an attester signs it. None: more than half."""
     test_network: bool = False
     block_seconds: Annotated[float, Field(gt=0)] = 12
     """About how often a block comes."""
+    history_window: Annotated[int, Field(ge=1, lt=2**256)] = history.WINDOW
+    """Slots that the chain's history contract has (EIP-2935): 8,191 on Ethereum, 393,168 on Arbitrum."""
     max_fee_per_gas_gwei: Annotated[float, Field(gt=0)] = 200
     minimum_signer_balance: Amount = Decimal("0.01")
     """In whole units of the native currency."""
@@ -251,6 +271,11 @@ class Chain(_Model):
     def hosts(self) -> tuple[str, ...]:
         """The RPC URLs' hosts, for messages: the rest of a URL often is a secret."""
         return tuple(_host(url) for url in self.rpc_urls)
+
+    @property
+    def needed_nodes(self) -> int:
+        """How many nodes must agree on a block before an attester signs it."""
+        return self.node_quorum or len(self.rpc_urls) // 2 + 1
 
     @property
     def max_fee_per_gas(self) -> int:
@@ -285,8 +310,8 @@ class Connection(_Model):
     block_hash_source: BlockHashSourceName
     """Why the destination knows hashes of the source's blocks: it is the same chain; attesters sign them; or it is an
     OP Stack chain on top of the source."""
-    window: Annotated[int, Field(ge=1, le=history.WINDOW)] = history.WINDOW
-    """Blocks whose hashes a block's state knows (EIP-2935): how far back the native source reaches, and each hop."""
+    window: Annotated[int, Field(ge=1)] = history.WINDOW
+    """How many blocks back the native source reaches, and each hop; at most the source's `history_window`."""
     max_hops: Annotated[int, Field(ge=0, le=10_000)] = 50
     """The most hops that an older block is proven by."""
     max_headers_walked: Annotated[int, Field(ge=0, le=100_000)] = 1000
@@ -368,6 +393,12 @@ def load_chains(path: Path, environ: Mapping[str, str]) -> Chains:
     attester = _table(Signer, "attester", content.get("attester"), context, faults)
     faults += [f"{key}: is not known here" for key in content if key not in {"chains", "connections", "attester"}]
     faults += _contradictions(chains, connections, all_chains_read=all_chains_read)
+    if "attester" not in content:
+        faults += [
+            f"{place}.node_quorum: belongs to the file of an attester, which has a table [attester]"
+            for place, chain in chains.items()
+            if chain.node_quorum is not None
+        ]
     if faults:
         raise ChainsError(path, faults)
     return Chains(tuple(chains.values()), tuple(connections.values()), attester)
@@ -430,6 +461,12 @@ def _contradictions(
             # The id of a chain that could not be read may be the one that is missing: one fault is told once.
             if all_chains_read and getattr(connection, end) not in seen
         ]
+    windows = {chain.id: chain.history_window for chain in chains.values()}
+    faults += [
+        f"{place}.window: must be at most {windows[connection.source]}, the history_window of chain {connection.source}"
+        for place, connection in connections.items()
+        if connection.window > windows.get(connection.source, connection.window)
+    ]
     destinations = {connection.destination for connection in connections.values()}
     faults += [
         f"{place}.signer: chain {chain.id} is a destination, so it needs a signer"

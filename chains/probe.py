@@ -52,7 +52,7 @@ def oldest_provable(rpc: RpcClient, head: Header) -> int | None:
 
 
 def _proves(rpc: RpcClient, number: int) -> bool:
-    slot = history.slot(number)
+    slot = history.slot(number, rpc.chain.history_window)
     try:
         header = rpc.header(number)
         if header is None:
@@ -69,7 +69,8 @@ def _proves(rpc: RpcClient, number: int) -> bool:
 
 def _keeps_hashes(rpc: RpcClient, head: Header) -> bool:
     try:
-        kept = rpc.storage(history.CONTRACT, history.slot(head.number - 1), head.number)
+        slot = history.slot(head.number - 1, rpc.chain.history_window)
+        kept = rpc.storage(history.CONTRACT, slot, head.number)
     except RpcRefused:
         return False
     return kept == int.from_bytes(head.parent_hash, "big")

@@ -177,7 +177,7 @@ def _verify(bundle: dict[str, Any]) -> Verified:
         properties = facts.account_words(_row(account))
         words = {field.name: properties[field] for field in AccountField}
     else:
-        words = {field.name: word for field, word in facts.header_words(encoded).items()}
+        words = {field.name: word for field, word in facts.header_words(head).items()}
     for name, word in claimed.items():
         if name not in words:
             raise InvalidBundle(f"The bundle claims a fact that is not known: {name[:40]!r}.")

@@ -10,11 +10,12 @@ from eth_utils.crypto import keccak
 from rlp import encode
 
 from chains.config import Chain, Connection
+from chains.rpc import Reverted
 from config.chains import get_chains, get_rpc
 from proving import sources, transactions
 from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, AccountProof, FactsRegistry, Signer, Transaction, TransactionState
-from proving.registry import creation_code
+from proving.registry import creation_code, revert_reason
 from proving.transactions import Intent, SignerBusy
 from queries.models import Block
 
@@ -76,52 +77,62 @@ def _forget_another_chain(chain: Chain) -> None:
 
 
 def _begin(chain: Chain, connection: Connection) -> FactsRegistry:
-    """Store and broadcast the transactions; their nonces fix the addresses, which are stored with them."""
-    assert chain.signer is not None, "chains.config refuses destinations without a signer"
-    sender = chain.signer.account().address
-    # The registry takes the block hash source's address, which depends on the nonce that is known only when they are
-    # stored. So the nonce is foreseen, and checked there.
-    signer, _ = Signer.objects.get_or_create(chain_id=chain.id, address=sender)
-    nonce = transactions.next_nonce(signer, get_rpc(chain.id).nonce(sender, "pending"))
-    block_hash_source, registry, sequence = (contract_address(sender, nonce + place) for place in range(3))
+    """Store and broadcast what creates the contracts that the registry needs; their addresses are stored with it."""
     source = sources.of(connection)
     newest = get_rpc(chain.id).head().number
     created: list[FactsRegistry] = []
 
     def store(first_nonce: int) -> None:
-        if first_nonce != nonce:
-            raise DeploymentError("Another transaction took the nonce meanwhile; run it again.")
+        sender = transactions.sender(chain)
         created.append(
             FactsRegistry.objects.create(
                 destination_chain_id=chain.id,
                 source_chain_id=connection.source,
-                address=registry,
-                block_hash_source=block_hash_source,
-                sequence=sequence,
+                block_hash_source=contract_address(sender, first_nonce),
+                sequence=contract_address(sender, first_nonce + 1),
                 events_read_to=newest,
             )
         )
 
     intents = [
         Intent("", creation_code(source.contract, *source.arguments(connection))),
-        Intent("", creation_code("FactsRegistry", connection.source, block_hash_source)),
         Intent("", creation_code("Sequence")),
     ]
     _until_free(lambda: transactions.submit_all(chain, intents, and_store=store))
     return created[0]
 
 
+def _create_registry(chain: Chain, row: FactsRegistry) -> None:
+    """The same for the registry itself, whose constructor asks its block hash source: that must be there before."""
+    history_window = get_chains().chain(row.source_chain_id).history_window
+    code = creation_code("FactsRegistry", row.source_chain_id, row.block_hash_source, history_window)
+
+    def store(nonce: int) -> None:
+        row.address = contract_address(transactions.sender(chain), nonce)
+        if not FactsRegistry.objects.filter(pk=row.pk, address="").update(address=row.address):
+            raise DeploymentError("Another process deploys this registry at the same time; run it again.")
+
+    try:
+        _until_free(lambda: transactions.submit_all(chain, [Intent("", code)], and_store=store))
+    except Reverted as reverted:
+        reason = revert_reason(reverted.data)
+        if reason.name:
+            raise DeploymentError(f"The registry can't be created: {reason}.") from None
+        # Another node, which lags behind the one that has the source.
+
+
 def _finish(chain: Chain, row: FactsRegistry, seconds: float) -> None:
-    """Wait until the contracts are there, tending the transactions in case no worker runs."""
+    """Go on until the contracts are there, tending the transactions in case no worker runs."""
     rpc = get_rpc(chain.id)
     signer = Signer.objects.filter(chain_id=chain.id).order_by("pk").last()
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if signer:
             transactions.tend(signer.pk)
-        under_way = Transaction.objects.filter(signer=signer, to="", state__in=LIVE_STATES).exists()
-        if not under_way:
-            if all(rpc.code(address) for address in (row.address, row.block_hash_source, row.sequence)):
+        if not row.address and rpc.code(row.block_hash_source):
+            _create_registry(chain, row)
+        elif not Transaction.objects.filter(signer=signer, to="", state__in=LIVE_STATES).exists():
+            if row.address and all(rpc.code(one) for one in (row.address, row.block_hash_source, row.sequence)):
                 row.deployed_at = timezone.now()
                 row.save(update_fields=["deployed_at"])
                 logger.info("deployed %s", row)

@@ -15,7 +15,7 @@ from functools import cached_property
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from chains.header import Header
+from chains.header import SHARED_FIELDS, Header
 from chains.rpc import Block as BlockName
 from chains.rpc import NodeUnavailable, RpcRefused
 from proving import facts, fetching, packing, timestamps, transactions
@@ -174,20 +174,25 @@ class _Work(Look):
         if since is None or now - since < _PROOF_PATIENCE:
             return problem
         waiting = self.open().filter(step=StepKind.INITIAL_STATE)
-        reason = f"No node of chain {self.source.chain.id} serves proofs at block {self.block.number}. {problem}"
+        reason = f"No node of chain {self.source.chain.id} serves usable proofs at block {self.block.number}. {problem}"
         self.reject(waiting, "proof_unavailable", reason, retryable=True)
         return None
 
     def reject_what_the_header_lacks(self, header: Header) -> None:
-        """Later forks have added fields: an older block's header can't prove them."""
-        known = facts.header_words(header.encode())
+        """Later forks have added fields: an older block's header can't prove them. Nor can one of another layout."""
+        known = facts.header_words(header)
+        why = (
+            "its fork does not know them."
+            if header.is_ethereums
+            else f"after the first {SHARED_FIELDS}, its fields are not known to be Ethereum's."
+        )
         asking = self.open().filter(step=StepKind.INITIAL_STATE, address="")
         for query in asking:
             lacking = [field.name for field in query.header_fields if field not in known]
             if lacking:
                 reason = (
                     f"The header of block {self.block.number} of chain {self.source.chain.id} has no "
-                    f"{', '.join(lacking)}: its fork does not know them."
+                    f"{', '.join(lacking)}: {why}"
                 )
                 self.reject(asking.filter(pk=query.pk), "header_property_missing", reason)
 

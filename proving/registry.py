@@ -9,7 +9,7 @@ from eth_utils.abi import collapse_if_tuple, function_abi_to_4byte_selector
 from eth_utils.address import to_checksum_address
 from web3 import Web3
 
-from chains import packed
+from chains import history, packed
 from chains.packed import AccountToProve
 from contracts import load_artifact
 from queries.models import AccountField, HeaderField
@@ -76,9 +76,10 @@ class Registry:
         accounts: Iterable[AccountToProve] = (),
         *,
         header_fields: Iterable[HeaderField] = (),
+        history_window: int = history.WINDOW,
     ) -> bytes:
         """Calldata that stores facts of accounts and, unless `block` is a number, accumulates its header."""
-        return packed.encode(block, state_root, accounts, header_fields=header_fields)
+        return packed.encode(block, state_root, accounts, header_fields=header_fields, history_window=history_window)
 
     def _call(self, function: str, *arguments: Any) -> Call:
         return _call(self._contract, function, *arguments)

@@ -269,11 +269,15 @@ def _through_history(link: Link, plan: Plan) -> Iterator[Plan]:
 def _hashes(link: Link, wanted: Sequence[tuple[int, int]]) -> list[int]:
     """For each (at, number): the hash of block `number` that the state of block `at` knows, or zero."""
     try:
-        return link.source.storages([(history.CONTRACT, history.slot(number), at) for at, number in wanted])
+        return link.source.storages([(history.CONTRACT, _slot(link, number), at) for at, number in wanted])
     except RpcRefused as refused:
         if refused.may_pass:
             raise
         raise StatesRefused(refused.code, refused.message, refused.data) from None
+
+
+def _slot(link: Link, number: int) -> int:
+    return history.slot(number, link.source.chain.history_window)
 
 
 def _oldest_in_history(link: Link, at: int, missing: int) -> int:
@@ -318,7 +322,7 @@ def _hop(link: Link, plan: Plan, others: Collection[int]) -> Way:
     headers = _headers(link, [plan.origin, *plan.hops][: _MAX_HOPS + 1])
     passed = _riders(link, [header.number for header in headers], others)
     requests = [
-        ProofRequest(at.number, at.hash, history.CONTRACT, [history.slot(one) for one in (to.number, *riders)])
+        ProofRequest(at.number, at.hash, history.CONTRACT, [_slot(link, one) for one in (to.number, *riders)])
         for (at, to), riders in zip(itertools.pairwise(headers), passed, strict=True)
     ]
     calls: list[Call] = []
@@ -327,9 +331,11 @@ def _hop(link: Link, plan: Plan, others: Collection[int]) -> Way:
         if isinstance(answer, RpcRefused):
             raise answer
         header, following = headers[place], headers[place + 1]
-        account = _history_to_prove(header, following, answer)
+        account = _history_to_prove(link, header, following, answer)
         block = header.number if place == 0 and plan.start is None else header.encode()
-        data = link.registry.contract.prove(block, header.state_root, [account])
+        data = link.registry.contract.prove(
+            block, header.state_root, [account], history_window=link.source.chain.history_window
+        )
         size += len(data) + _CALL_BYTES
         if calls and size > _MAX_BYTES:
             break
@@ -357,7 +363,7 @@ def _unknown(link: Link, numbers: Sequence[int]) -> list[int]:
     return [header.number for header, known in zip(headers, vouched, strict=True) if not known]
 
 
-def _history_to_prove(header: Header, following: Header, answer: AccountProof) -> AccountToProve:
+def _history_to_prove(link: Link, header: Header, following: Header, answer: AccountProof) -> AccountToProve:
     """The history contract at one block, verified: it knows the hash of `following`."""
     try:
         account = verify_account(header.state_root, answer.address, answer.nodes)
@@ -366,7 +372,7 @@ def _history_to_prove(header: Header, following: Header, answer: AccountProof) -
         raise InvalidReply(
             f"A node sent a proof of the history contract at block {header.number} that does not verify: {invalid}"
         ) from None
-    if values[history.slot(following.number)] != int.from_bytes(following.hash):
+    if values[_slot(link, following.number)] != int.from_bytes(following.hash):
         raise InvalidReply(
             f"Nodes disagree about block {following.number}: its header has another hash than the history."
         )

@@ -1,13 +1,16 @@
 """Verifies packed calldata as the contract does, and tells which facts it proves."""
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NoReturn
 
 import rlp
 from eth_utils.crypto import keccak
 
+from chains import history
 from chains.encoding import Item
+from chains.header import Beginning, InvalidHeader, read_beginning, read_fields
 from chains.packed.layout import (
     ABSENT_ACCOUNT,
     ABSENT_CLOSES_STORAGE,
@@ -18,12 +21,15 @@ from chains.packed.layout import (
     AT_LEAF,
     AT_SAME,
     BLOCK_HASH,
+    BRANCH,
     CLOSES_STORAGE,
     CODE_HASH,
     CODE_HASH_FOLLOWS,
-    EMBEDDED,
+    END_OF_BRANCHES,
     EXTENSION,
+    FULL_BRANCH,
     HASH_BYTES,
+    HASH_CHILD,
     HASHED_HEADER_FIELDS,
     HEADER_ALONE,
     HEADER_FACTS,
@@ -32,12 +38,13 @@ from chains.packed.layout import (
     IMPLIED_HEADER_FIELDS,
     MAX_DEPTH,
     NIBBLES,
+    NODE_CHILD,
     NONCE_AND_BALANCE,
     OPEN_STORAGE,
+    OWN_CHILD,
     PARENT,
     PARENT_HASH_ALONE,
     SLOT,
-    SPARSE,
     STORAGE_ROOT,
     STORAGE_ROOT_FOLLOWS,
     STORE_CODE_HASH,
@@ -58,12 +65,13 @@ def decode(
     block_hash: Callable[[int], bytes | None],
     state_root: Callable[[int], bytes | None],
     known_hashes: Container[bytes] = frozenset(),
+    history_window: int = history.WINDOW,
 ) -> PackedFacts:
     """What the calldata proves, if the registry would take it.
 
     `block_hash` answers what the block hash source vouches for, `state_root` what the registry holds, both by block
     number, and None (or zero bytes) where there is nothing. `known_hashes` are those of blocks that the registry was
-    proven. Raises `InvalidPacked`.
+    proven, `history_window` is how many slots of the history contract it takes for them. Raises `InvalidPacked`.
     """
     reader = _Reader(calldata)
     headers: tuple[bytes, ...] = ()
@@ -93,7 +101,7 @@ def decode(
             fields = _read_header_fields(header.encoded, reader.integer(4))
         if calldata[reader.cursor :] == bytes([HEADER_ALONE]):
             return PackedFacts(number, root, headers, fields, {})
-    accounts = _Decoder(reader)
+    accounts = _Decoder(reader, history_window)
     accounts.run()
     if accounts.root != root:
         raise InvalidPacked("The proof is one under another state root.")
@@ -145,44 +153,7 @@ def _read_number(reader: _Reader) -> int:
     return int.from_bytes(digits)
 
 
-def _string(data: bytes, cursor: int) -> tuple[bytes, int]:
-    """The RLP string at the cursor and where the next item begins."""
-    prefix = data[cursor] if cursor < len(data) else 0xFF
-    if prefix < 0x80:  # noqa: PLR2004 - RLP's prefixes, here and below.
-        return data[cursor : cursor + 1], cursor + 1
-    start, size = cursor + 1, prefix - 0x80
-    if prefix in {0xB8, 0xB9}:
-        start += prefix - 0xB7
-        size = int.from_bytes(data[cursor + 1 : start])
-        if size < (56 if prefix == 0xB8 else 256):  # noqa: PLR2004
-            raise InvalidPacked("A field of the header has a length that is too long.")
-    elif prefix > 0xB9:  # noqa: PLR2004
-        raise InvalidPacked("A field of the header is no string of a sensible length.")
-    content = data[start : start + size]
-    if len(content) != size or (size == 1 and content[0] < 0x80):  # noqa: PLR2004
-        raise InvalidPacked("A field of the header is cut, or too long for what it is.")
-    return content, start + size
-
-
-def _fields(header: bytes, count: int) -> list[bytes]:
-    """The first fields of a header that begins as `_read_header` wants it."""
-    cursor = 3
-    found = []
-    for _ in range(count):
-        content, cursor = _string(header, cursor)
-        found.append(content)
-    return found
-
-
-@dataclass(frozen=True)
-class _Header:
-    encoded: bytes
-    number: int
-    parent_hash: bytes
-    state_root: bytes
-
-
-def _check_hash(header: _Header, expected: bytes | None, known_hashes: Container[bytes]) -> None:
+def _check_hash(header: Beginning, expected: bytes | None, known_hashes: Container[bytes]) -> None:
     digest = keccak(header.encoded)
     if digest == expected or digest in known_hashes:
         return
@@ -191,7 +162,7 @@ def _check_hash(header: _Header, expected: bytes | None, known_hashes: Container
     raise InvalidPacked(f"The header is not that of block {header.number}.")
 
 
-def _read_parent(reader: _Reader, child: _Header) -> _Header:
+def _read_parent(reader: _Reader, child: Beginning) -> Beginning:
     reader.byte()
     header = _read_header(reader)
     if keccak(header.encoded) != child.parent_hash:
@@ -199,25 +170,13 @@ def _read_parent(reader: _Reader, child: _Header) -> _Header:
     return header
 
 
-def _read_header(reader: _Reader) -> _Header:
-    # A list of 256 to 65,535 bytes, as the bloom alone makes it.
+def _read_header(reader: _Reader) -> Beginning:
+    # A list whose length takes two bytes, as the bloom alone makes it.
     prefix = reader.take(3)
-    if prefix[0] != 0xF9:  # noqa: PLR2004
-        raise InvalidPacked("The calldata begins neither with a header nor with a block number.")
-    header = prefix + reader.take(int.from_bytes(prefix[1:]))
-    # Prefixes of the first fields, whose sizes are fixed: 32 bytes each, but for the coinbase and the bloom.
-    sized = zip((0, 33, 66, 87, 120, 153), (0xA0, 0xA0, 0x94, 0xA0, 0xA0, 0xA0), strict=True)
-    if any(header[3 + place : 4 + place] != bytes([size]) for place, size in sized) or header[189:192] != b"\xb9\1\0":
-        raise InvalidPacked("The fields that a header begins with have other sizes.")
-    # The difficulty only has to be passed.
-    difficulty = header[448:449]
-    if not difficulty or difficulty > b"\xa0":
-        raise InvalidPacked("The header has no difficulty.")
-    root = header[91:123]
-    digits, _ = _string(header, 449 + max(0, difficulty[0] - 0x80))
-    if not any(root) or len(digits) > 8 or digits[:1] == b"\0":  # noqa: PLR2004 - 64 bits.
-        raise InvalidPacked("The header has no state root or no block number.")
-    return _Header(header, int.from_bytes(digits), header[4:36], root)
+    try:
+        return read_beginning(prefix + reader.take(int.from_bytes(prefix[1:])))
+    except InvalidHeader as invalid:
+        raise InvalidPacked(str(invalid)) from None
 
 
 def _read_header_fields(header: bytes, mask: int) -> dict[int, bytes]:
@@ -226,7 +185,13 @@ def _read_header_fields(header: bytes, mask: int) -> dict[int, bytes]:
     if not even or mask == 0 or any(mask >> place & 1 for place in IMPLIED_HEADER_FIELDS):
         raise InvalidPacked("Header fields are asked for that are none, or that need no asking.")
     words = {}
-    for place, content in enumerate(_fields(header, mask.bit_length())):
+    try:
+        fields = list(islice(read_fields(header), mask.bit_length()))
+    except InvalidHeader as invalid:
+        raise InvalidPacked(str(invalid)) from None
+    if len(fields) < mask.bit_length():
+        raise InvalidPacked("The header has no such field.")
+    for place, content in enumerate(fields):
         if not mask >> place & 1:
             continue
         if place in HASHED_HEADER_FIELDS:
@@ -243,11 +208,16 @@ class _Subtree:
     reference: bytes  # as it stands in the parent: an RLP string of 32 bytes, or of none, or a short list
     key: int
     depth: int
-    reach: int = 0  # as far as keys that are absent here may agree with `key`; zero where none can be
-    last: int = -1  # the greatest key that was proven absent here
+    reach: int = 0  # as many nibbles as keys that are absent here may not agree with `key` in; zero for a branch
+    last: int = 0  # the greatest key that was proven absent here
 
     def path(self, depth: int) -> int:
         return _prefix(self.key, depth)
+
+    @property
+    def place(self) -> int:
+        """In the branch above."""
+        return self.path(self.depth) & 0x0F
 
     def attach(self, key: int) -> None:
         if not (
@@ -257,6 +227,10 @@ class _Subtree:
         ):
             raise InvalidPacked("A key is said to be absent where it would not be, or out of order.")
         self.last = key
+
+
+EMPTY = b"\x80"
+"""The reference to no node: the RLP of an empty string."""
 
 
 def _prefix(key: int, depth: int) -> int:
@@ -287,8 +261,9 @@ def _invalid(why: str) -> NoReturn:
 class _Decoder:
     """Runs the operations. The stack of the state trie's subtrees, and of the storage that is open, if one is."""
 
-    def __init__(self, reader: _Reader) -> None:
+    def __init__(self, reader: _Reader, history_window: int) -> None:
         self._reader = reader
+        self._history_window = history_window
         self._state: list[_Subtree] = []
         self._storage: list[_Subtree] | None = None
         self._owner = b""
@@ -303,24 +278,32 @@ class _Decoder:
     def run(self) -> None:
         while not self._reader.at_end():
             op = self._reader.byte()
-            if op < OPEN_STORAGE:
-                self._branch(op)
+            if op == FULL_BRANCH:
+                self._full_branch()
+            elif BRANCH <= op < END_OF_BRANCHES:
+                self._branch(op - BRANCH + 1)
             elif op == OPEN_STORAGE:
                 self._open_storage()
             elif op == EXTENSION:
                 self._extension(self._reader.byte())
             elif op >= ABSENT_ACCOUNT:
                 self._any_account(op)
-            elif self._storage is None:
-                raise InvalidPacked("There is no such operation outside of a storage.")
-            elif op == BLOCK_HASH:
-                self._block_hash()
-            elif op >= SLOT:
-                self._slot(op - SLOT)
             else:
-                self._zero_slot(op - ZERO_SLOT)
+                self._any_slot(op)
         if self._storage is not None:
             raise InvalidPacked("A storage stays open.")
+
+    def _any_slot(self, op: int) -> None:
+        if self._storage is None:
+            raise InvalidPacked("There is no such operation outside of a storage.")
+        if op == SLOT:
+            self._slot()
+        elif op == BLOCK_HASH:
+            self._block_hash()
+        elif ZERO_SLOT <= op <= ZERO_SLOT + AT_LEAF:
+            self._zero_slot(op - ZERO_SLOT)
+        else:
+            raise InvalidPacked("There is no such operation.")
 
     def _open_storage(self) -> None:
         if self._storage is not None:
@@ -341,44 +324,70 @@ class _Decoder:
 
     # --- Nodes --------------------------------------------------------------------------------------------------------
 
-    def _branch(self, op: int) -> None:
-        count = (op & 0x0F) + 1
-        absent = self._reader.integer(2) if op >= SPARSE else 0
-        embedded = self._reader.integer(2) if op >= EMBEDDED else 0
-        if (op >= EMBEDDED and not embedded) or (SPARSE <= op < EMBEDDED and not absent):
-            raise InvalidPacked("A branch is written in a longer form than it needs.")
-        children = self._children(count)
-        mine = sum(1 << place for place in children)
-        if absent & embedded or absent & mine or embedded & mine:
-            raise InvalidPacked("A child of a branch is said to be two things.")
-        payload = b""
-        for place in range(16):
-            if place in children:
-                payload += children[place].reference
-            elif absent >> place & 1:
-                payload += b"\x80"
-            elif embedded >> place & 1:
-                payload += self._embedded_child()
+    def _full_branch(self) -> None:
+        child = self._pop(1)[0]
+        if len(child.reference) != len(b"\xa0") + HASH_BYTES:
+            raise InvalidPacked("A branch of sixteen hashes holds something else.")
+        self._push_branch(
+            child, [child.reference if place == child.place else self._hash_child() for place in range(16)]
+        )
+
+    def _branch(self, count: int) -> None:
+        """`count`: how many of the children are on the stack."""
+        size = self._reader.byte()
+        mine = self._pop(count)
+        children = self._children(size, mine)
+        if sum(child != EMPTY for child in children) < 2:  # noqa: PLR2004 - a branch leads to two nodes at least.
+            raise InvalidPacked("A branch has fewer than two children.")
+        if count == 1 and all(len(child) == len(b"\xa0") + HASH_BYTES for child in children):
+            raise InvalidPacked("A branch of sixteen hashes is written in a longer form than it needs.")
+        self._push_branch(mine[0], children)
+
+    def _children(self, size: int, mine: Sequence[_Subtree]) -> list[bytes]:
+        """What is at the sixteen places: nothing but for `size` children, of whom some come from the stack."""
+        children = [EMPTY] * 16
+        before, left = -1, list(mine)
+        for _ in range(size):
+            form, place = divmod(self._reader.byte(), 16)
+            if place <= before:
+                raise InvalidPacked("The children of a branch are out of order.")
+            before = place
+            if form == HASH_CHILD:
+                children[place] = self._hash_child()
+            elif form == NODE_CHILD:
+                children[place] = self._node_child()
+            elif form == OWN_CHILD and left:
+                children[place] = self._own_child(left.pop(0), mine[0], place)
             else:
-                payload += b"\xa0" + self._reader.take(HASH_BYTES)
-        top = self._stack[-1]
-        self._stack[-count:] = [_Subtree(_listed(payload + b"\x80"), top.key, top.depth - 1)]
+                raise InvalidPacked("There is no such child of a branch.")
+        if left:
+            raise InvalidPacked("A branch takes more subtrees than it has.")
+        return children
 
-    def _children(self, count: int) -> dict[int, _Subtree]:
-        """The topmost subtrees by their places in the branch above them."""
-        children = self._stack[-count:]
-        if len(children) < count or not children[-1].depth:
+    @staticmethod
+    def _own_child(child: _Subtree, sibling: _Subtree, place: int) -> bytes:
+        if (child.depth, child.path(child.depth - 1)) != (sibling.depth, sibling.path(sibling.depth - 1)):
+            raise InvalidPacked("The children belong to several branches.")
+        if child.place != place:
+            raise InvalidPacked("A child of a branch is at another place.")
+        return child.reference
+
+    def _pop(self, count: int) -> list[_Subtree]:
+        """The topmost subtrees, which are to be children of one branch."""
+        if len(self._stack) < count or not self._stack[-count].depth:
             raise InvalidPacked("A branch has too few children before it.")
-        depth = children[-1].depth
-        if any(child.depth != depth for child in children):
-            raise InvalidPacked("The children of a branch are of different depths.")
-        first = children[0].path(depth) & ~0x0F
-        places = [child.path(depth) - first for child in children]
-        if places != sorted(set(places)) or not 0 <= places[0] <= places[-1] < 16:  # noqa: PLR2004
-            raise InvalidPacked("The children of a branch are out of order, or belong to another one.")
-        return dict(zip(places, children, strict=True))
+        popped = self._stack[-count:]
+        del self._stack[-count:]
+        return popped
 
-    def _embedded_child(self) -> bytes:
+    def _push_branch(self, child: _Subtree, children: Sequence[bytes]) -> None:
+        """The branch of these children, of whom one is `child`."""
+        self._stack.append(_Subtree(_listed(b"".join(children) + EMPTY), child.key, child.depth - 1))
+
+    def _hash_child(self) -> bytes:
+        return b"\xa0" + self._reader.take(HASH_BYTES)
+
+    def _node_child(self) -> bytes:
         prefix = self._reader.byte()
         if not 0xC1 <= prefix <= 0xDE:  # noqa: PLR2004 - lists of 2 to 31 bytes.
             raise InvalidPacked("An embedded node is no list of less than 32 bytes.")
@@ -386,6 +395,8 @@ class _Decoder:
 
     def _extension(self, length: int) -> None:
         top = self._stack[-1] if self._stack else _invalid("An extension leads nowhere.")
+        if top.reach:
+            raise InvalidPacked("An extension leads to something else than a branch.")
         if not 0 < length <= top.depth:
             raise InvalidPacked("An extension is empty, or longer than its place is deep.")
         path = f"{top.key:064x}"[top.depth - length : top.depth]
@@ -416,7 +427,7 @@ class _Decoder:
         if how == AT_EMPTY:
             if depth > MAX_DEPTH:
                 raise InvalidPacked("An empty place is deeper than any is.")
-            self._stack.append(_Subtree(b"\x80", key, depth, NIBBLES, key))
+            self._stack.append(_Subtree(EMPTY, key, depth, NIBBLES, key))
         elif how == AT_EXTENSION:
             length = self._reader.byte()
             if not length or depth + length > MAX_DEPTH:
@@ -507,18 +518,20 @@ class _Decoder:
 
     # --- Slots --------------------------------------------------------------------------------------------------------
 
-    def _slot(self, size: int) -> None:
-        slot, value = self._push_slot(size)
+    def _slot(self) -> None:
+        slot, value = self._push_slot()
         self._slots[slot] = int.from_bytes(value)
 
     def _block_hash(self) -> None:
         if self._owner != HISTORY_ADDRESS:
             raise InvalidPacked("Only the history contract holds block hashes.")
-        slot, value = self._push_slot(self._reader.byte())
+        slot, value = self._push_slot()
+        if slot >= self._history_window:
+            raise InvalidPacked("The history contract keeps no block hash in this slot.")
         self._history[slot] = value.rjust(HASH_BYTES, b"\0")
 
-    def _push_slot(self, size: int) -> tuple[int, bytes]:
-        slot = int.from_bytes(self._reader.shortest(size))
+    def _push_slot(self) -> tuple[int, bytes]:
+        slot = int.from_bytes(self._reader.shortest(self._reader.byte()))
         depth = self._reader.byte()
         value = self._value()
         self._push_leaf(_slot_key(slot), depth, rlp.encode(value))

@@ -7,6 +7,7 @@ from itertools import pairwise
 import rlp
 from eth_utils.crypto import keccak
 
+from chains import history
 from chains.encoding import Item, decode_rlp
 from chains.packed.layout import (
     ABSENT_ACCOUNT,
@@ -19,13 +20,14 @@ from chains.packed.layout import (
     AT_SAME,
     BLOCK_HASH,
     BRANCH,
+    BRANCH_ITEMS,
     CLOSES_STORAGE,
     CODE_HASH,
     CODE_HASH_FOLLOWS,
-    EMBEDDED,
     EXTENSION,
-    FULL,
+    FULL_BRANCH,
     HASH_BYTES,
+    HASH_CHILD,
     HEADER_ALONE,
     HEADER_FACTS,
     HEADER_FIELDS,
@@ -33,12 +35,13 @@ from chains.packed.layout import (
     HISTORY_ADDRESS,
     IMPLIED_HEADER_FIELDS,
     MAX_DEPTH,
+    NODE_CHILD,
     NONCE_AND_BALANCE,
     OPEN_STORAGE,
+    OWN_CHILD,
     PARENT,
     PARENT_HASH_ALONE,
     SLOT,
-    SPARSE,
     STORAGE_ROOT,
     STORAGE_ROOT_FOLLOWS,
     STORE_CODE_HASH,
@@ -58,12 +61,14 @@ def encode(
     accounts: Iterable[AccountToProve] = (),
     *,
     header_fields: Iterable[int] = (),
+    history_window: int = history.WINDOW,
 ) -> bytes:
     """The packed calldata that proves the accounts, in whatever order they come, at one block.
 
     `block` is the RLP of its header; or headers, from one whose hash is trusted down to the block's own, each that of
     the parent of the one before; or its number where the registry has accumulated its header before, and then there
     must be an account. `state_root` (32 bytes) is the block's. `header_fields` are places in the header's RLP.
+    `history_window` is the registry's: block hashes are in slots below it.
 
     Raises `CannotPack`. It refuses what is inconsistent, but does not replace verification before.
     """
@@ -71,6 +76,9 @@ def encode(
     for account in accounts:
         if wanted.setdefault(keccak(account.address), account) is not account:
             raise CannotPack(f"The account 0x{account.address.hex()} is there twice.")
+        beyond = [slot for slot in account.history if slot >= history_window]
+        if beyond:
+            raise CannotPack(f"Slot {min(beyond)} is none of the {history_window} in which block hashes are kept.")
     operations = _state_operations(state_root, wanted) if wanted else b""
     if isinstance(block, int):
         if header_fields:
@@ -178,10 +186,8 @@ def _open_storage(account: AccountToProve, storage_root: bytes) -> bytes:
         return bytes([len(digits)]) + digits
 
     def present(key: bytes, depth: int, value: bytes) -> bytes:
-        if wanted[key] in account.history:
-            return bytes([BLOCK_HASH]) + name(key) + bytes([depth]) + _slot_part(value)
-        size, *digits = name(key)
-        return bytes([SLOT | size, *digits, depth]) + _slot_part(value)
+        operation = BLOCK_HASH if wanted[key] in account.history else SLOT
+        return bytes([operation]) + name(key) + bytes([depth]) + _slot_part(value)
 
     def absent_at_leaf(key: bytes, depth: int, suffix: str, value: bytes) -> bytes:
         where = bytes([depth]) + _packed_path(suffix) + _slot_part(value)
@@ -241,7 +247,7 @@ class _Encoder:
             out += leaves.absent_elsewhere(first, AT_EMPTY, bytes([_depth(depth)]))
         else:
             node = self._node(reference)
-            if len(node) == BRANCH:
+            if len(node) == BRANCH_ITEMS:
                 self._branch(node, depth, keys, leaves, out)
                 return
             path, is_leaf = _read_path(node)
@@ -278,18 +284,19 @@ class _Encoder:
             below.setdefault(int(key.hex()[depth], 16), []).append(key)
         for place, inside in below.items():
             self._subtree(node[place], _depth(depth + 1), inside, leaves, out)
-        siblings = [(place, node[place]) for place in range(16) if place not in below]
-        absent = sum(1 << place for place, sibling in siblings if sibling == b"")
-        embedded = sum(1 << place for place, sibling in siblings if not isinstance(sibling, bytes))
-        count = len(below) - 1
-        if embedded:
-            out += bytes([EMBEDDED | count]) + absent.to_bytes(2) + embedded.to_bytes(2)
-        elif absent:
-            out += bytes([SPARSE | count]) + absent.to_bytes(2)
-        else:
-            out.append(FULL | count)
-        for _, sibling in siblings:
-            out += sibling if isinstance(sibling, bytes) else rlp.encode(sibling)
+        children = [(place, child) for place, child in enumerate(node[:-1]) if place in below or child != b""]
+        if len(below) == 1 and len(children) == 16 and all(isinstance(child, bytes) for _, child in children):  # noqa: PLR2004
+            out.append(FULL_BRANCH)
+            out += b"".join(child for place, child in children if place not in below and isinstance(child, bytes))
+            return
+        out += bytes([BRANCH + len(below) - 1, len(children)])
+        for place, child in children:
+            if place in below:
+                out.append(OWN_CHILD << 4 | place)
+            elif isinstance(child, bytes):
+                out += bytes([HASH_CHILD << 4 | place]) + child
+            else:
+                out += bytes([NODE_CHILD << 4 | place]) + rlp.encode(child)
 
 
 def _depth(depth: int) -> int:

@@ -19,16 +19,18 @@ HEADER_FIELDS = 31
 NIBBLES = 64
 # Two keys that agree in 63 nibbles of their hashes would have to be searched for in 2^126 steps.
 MAX_DEPTH = 62
-BRANCH = 17
+BRANCH_ITEMS = 17
 HASH_BYTES = 32
 
 HISTORY_ADDRESS = bytes.fromhex(history.CONTRACT[2:])
 
 # Operations; the low bits of most tell more.
-FULL, SPARSE, EMBEDDED = 0x00, 0x10, 0x20
+FULL_BRANCH, BRANCH, END_OF_BRANCHES = 0x00, 0x10, 0x20
+# What comes with a child of a branch, in the high half of the byte whose low half is its place.
+HASH_CHILD, NODE_CHILD, OWN_CHILD = 0, 1, 2
 OPEN_STORAGE, HEADER_FACTS, ZERO_SLOT, EXTENSION, HEADER_ALONE = 0x30, 0x31, 0x32, 0x36, 0x37
 PARENT, PARENT_HASH_ALONE = 0x38, 0x39
-SLOT, BLOCK_HASH, ABSENT_ACCOUNT, ACCOUNT = 0x40, 0x61, 0x70, 0x80
+SLOT, BLOCK_HASH, ABSENT_ACCOUNT, ACCOUNT = 0x40, 0x41, 0x70, 0x80
 # How a key is absent.
 AT_EMPTY, AT_EXTENSION, AT_SAME, AT_LEAF, AT_ACCOUNT = 0, 1, 2, 3, 4
 ABSENT_CLOSES_STORAGE = 0x08

@@ -29,7 +29,7 @@ contract AttestedBlockHashSource is IBlockHashSource {
     // Half of the order of secp256k1. Of the two signatures that are valid, the one with the higher s is none (EIP-2).
     bytes32 private constant MAX_S = 0x7fffffffffffffffffffffffffffffff5d576e7357a4501ddfe92f46681b20a0;
 
-    /// @notice The chain whose blocks are vouched for, by its EIP-155 chain id.
+    /// @inheritdoc IBlockHashSource
     uint256 public immutable sourceChainId;
 
     /// @inheritdoc IBlockHashSource

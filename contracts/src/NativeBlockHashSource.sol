@@ -26,6 +26,11 @@ contract NativeBlockHashSource is IBlockHashSource {
     }
 
     /// @inheritdoc IBlockHashSource
+    function sourceChainId() external view returns (uint256) {
+        return block.chainid;
+    }
+
+    /// @inheritdoc IBlockHashSource
     function blockHash(uint256 blockNumber) external view returns (bytes32) {
         // The history contract is a ring buffer that checks its window itself. A chain's own variant may not, and would
         // then answer with the hash of the block that came later to the same place.

@@ -15,6 +15,10 @@ contract OpStackBlockHashSource is IBlockHashSource {
     bytes4 private constant NUMBER = bytes4(keccak256("number()"));
     bytes4 private constant HASH = bytes4(keccak256("hash()"));
 
+    /// @inheritdoc IBlockHashSource
+    /// @dev Told by whoever deploys this: the predeploy doesn't name the chain below.
+    uint256 public immutable sourceChainId;
+
     /// @notice The highest number that is recorded; zero where none is.
     uint256 public newest;
 
@@ -27,6 +31,10 @@ contract OpStackBlockHashSource is IBlockHashSource {
 
     /// @notice No L1 block is told: this isn't an OP Stack chain, or it hasn't begun.
     error NoL1Block();
+
+    constructor(uint256 sourceChainId_) {
+        sourceChainId = sourceChainId_;
+    }
 
     /// @notice Stores the hash of the L1 block that is told at present. Once more changes nothing, at no error.
     /// @return blockNumber Its number.

@@ -1,137 +1,143 @@
 // SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
+import {MemoryZones} from "./MemoryZones.sol";
+
+/// @notice What was sent as a header isn't one, or has no such field.
+error InvalidHeader();
+
 /// @title Reads the RLP of a block header from calldata (Yellow Paper, 4.4.3), field by field.
 /// @notice Only what is read is checked. What comes after is bound by the header's hash, so headers of later forks pass.
-/// @dev A malformed field moves the cursor beyond all calldata, where it stays: one look at it, at the end, is enough.
+/// @dev Every function takes where to read and where the header ends, reads nothing beyond, and answers where the next
+/// field begins.
 library PackedHeader {
-    uint256 internal constant PARENT_HASH = 0;
     uint256 internal constant STATE_ROOT = 3;
     uint256 internal constant LOGS_BLOOM = 6;
     uint256 internal constant NUMBER = 8;
-    uint256 internal constant TIMESTAMP = 11;
     uint256 internal constant EXTRA_DATA = 12;
 
-    uint256 private constant NOWHERE = 1 << 128;
+    // Where fields begin, counted from the first: their sizes are fixed up to the bloom of logs, which has 256 bytes.
+    uint256 private constant UNCLES_HASH_PLACE = 33;
+    uint256 private constant COINBASE_PLACE = 66;
+    uint256 private constant STATE_ROOT_PLACE = 87;
+    uint256 private constant TRANSACTIONS_ROOT_PLACE = 120;
+    uint256 private constant RECEIPTS_ROOT_PLACE = 153;
+    uint256 private constant LOGS_BLOOM_PLACE = 186;
+    uint256 private constant DIFFICULTY_PLACE = 445;
 
-    uint256 private constant HASH_PREFIX = 0xa0 << 248;
-    uint256 private constant ADDRESS_PREFIX = 0x94 << 248;
+    uint256 private constant HASH_PREFIX = 0xa0;
+    uint256 private constant ADDRESS_PREFIX = 0x94;
+    uint256 private constant BLOOM_PREFIX = 0xb90100;
 
-    /// @dev Where the first field begins and where the list ends: 0xf9 and two bytes of length. The bloom alone takes more
-    /// than one byte can tell.
+    /// @dev Where the first field begins and where the header ends, in calldata. Its prefix is 0xf9 and two bytes of
+    /// length: the bloom alone takes more than one byte can tell.
     function open(uint256 start) internal pure returns (uint256 cursor, uint256 end) {
-        assembly ("memory-safe") {
-            let prefix := shr(232, calldataload(start))
-            cursor := add(start, 3)
-            if eq(shr(16, prefix), 0xf9) { end := add(cursor, and(prefix, 0xffff)) }
+        unchecked {
+            if (start > msg.data.length || msg.data.length - start < 3) revert InvalidHeader();
+            cursor = start + 3;
+            end = cursor + _number(start + 1, 2);
+            if (_number(start, 1) != 0xf9 || end > msg.data.length) revert InvalidHeader();
         }
     }
 
-    /// @dev Reads the fields that all forks begin with, of fixed sizes but for the last two: parent hash, uncles' hash,
-    /// coinbase, state root, transactions' root, receipts' root, bloom of logs, difficulty, number.
+    /// @dev Reads the fields that all forks begin with: parent hash, uncles' hash, coinbase, state root, transactions'
+    /// root, receipts' root, bloom of logs, difficulty, number.
     /// @param cursor Where the first field begins.
     /// @return parentHash Place 0.
     /// @return root Place 3.
     /// @return blockNumber Place 8, at most 64 bits.
     /// @return next Where the field after the number begins.
-    function takeFirst(uint256 cursor)
+    function takeFirst(uint256 cursor, uint256 end)
         internal
         pure
         returns (bytes32 parentHash, bytes32 root, uint256 blockNumber, uint256 next)
     {
-        assembly ("memory-safe") {
-            parentHash := calldataload(add(cursor, 1))
-            root := calldataload(add(cursor, 88))
-            // Prefixes: of 32 bytes and of 20, in the first byte of a word each, and of the bloom's 256.
-            let wrong := xor(calldataload(cursor), HASH_PREFIX)
-            wrong := or(wrong, xor(calldataload(add(cursor, 33)), HASH_PREFIX))
-            wrong := or(wrong, xor(calldataload(add(cursor, 66)), ADDRESS_PREFIX))
-            wrong := or(wrong, xor(calldataload(add(cursor, 87)), HASH_PREFIX))
-            wrong := or(wrong, xor(calldataload(add(cursor, 120)), HASH_PREFIX))
-            wrong := or(wrong, xor(calldataload(add(cursor, 153)), HASH_PREFIX))
-            wrong := or(byte(0, wrong), xor(shr(232, calldataload(add(cursor, 186))), 0xb90100))
-
-            // The difficulty only has to be passed: a prefix, and up to 32 bytes.
-            next := add(cursor, 446)
-            let prefix := byte(0, calldataload(add(cursor, 445)))
-            wrong := or(wrong, gt(prefix, 0xa0))
-            if gt(prefix, 0x80) { next := add(next, sub(prefix, 0x80)) }
-
-            prefix := byte(0, calldataload(next))
-            next := add(next, 1)
-            blockNumber := prefix
-            if gt(prefix, 0x7f) {
-                let size := sub(prefix, 0x80)
-                blockNumber := shr(sub(256, shl(3, size)), calldataload(next))
-                next := add(next, size)
-                // In the shortest form, which for one byte is itself below 0x80.
-                wrong := or(wrong, gt(size, 8))
-                wrong := or(wrong, and(gt(size, 0), or(lt(blockNumber, 0x80), iszero(shr(sub(shl(3, size), 8), blockNumber)))))
-            }
-            if or(wrong, iszero(prefix)) { next := NOWHERE }
+        unchecked {
+            if (cursor > end || end - cursor < DIFFICULTY_PLACE) revert InvalidHeader();
+            if (
+                _number(cursor, 1) != HASH_PREFIX || _number(cursor + UNCLES_HASH_PLACE, 1) != HASH_PREFIX
+                    || _number(cursor + COINBASE_PLACE, 1) != ADDRESS_PREFIX
+                    || _number(cursor + STATE_ROOT_PLACE, 1) != HASH_PREFIX
+                    || _number(cursor + TRANSACTIONS_ROOT_PLACE, 1) != HASH_PREFIX
+                    || _number(cursor + RECEIPTS_ROOT_PLACE, 1) != HASH_PREFIX
+                    || _number(cursor + LOGS_BLOOM_PLACE, 3) != BLOOM_PREFIX
+            ) revert InvalidHeader();
+            parentHash = bytes32(_number(cursor + 1, 32));
+            root = bytes32(_number(cursor + STATE_ROOT_PLACE + 1, 32));
+            // The difficulty only has to be passed.
+            uint256 size;
+            (, size, next) = take(cursor + DIFFICULTY_PLACE, end);
+            if (size > 32) revert InvalidHeader();
+            (blockNumber, next) = takeInteger(next, end);
         }
     }
 
     /// @dev The string at the cursor: where its bytes begin, how many they are, and where the next field begins.
-    function take(uint256 cursor) internal pure returns (uint256 content, uint256 size, uint256 next) {
-        assembly ("memory-safe") {
-            let word := calldataload(cursor)
-            let prefix := byte(0, word)
-            content := add(cursor, 1)
-            size := sub(prefix, 0x80)
-            switch lt(prefix, 0xb8)
-            case 1 {
-                if lt(prefix, 0x80) {
-                    content := cursor
-                    size := 1
-                }
-                next := add(content, size)
-                // One byte below 0x80 is its own encoding.
-                if and(eq(prefix, 0x81), lt(byte(1, word), 0x80)) { next := NOWHERE }
+    function take(uint256 cursor, uint256 end) internal pure returns (uint256 content, uint256 size, uint256 next) {
+        unchecked {
+            if (cursor >= end) revert InvalidHeader();
+            uint256 prefix = _number(cursor, 1);
+            if (prefix < 0x80) {
+                // A byte below 0x80 is its own encoding.
+                (content, size) = (cursor, 1);
+            } else if (prefix < 0xb8) {
+                (content, size) = (cursor + 1, prefix - 0x80);
+                if (size == 1 && _number(content, 1) < 0x80) revert InvalidHeader();
+            } else if (prefix == 0xb8) {
+                (content, size) = (cursor + 2, _number(cursor + 1, 1));
+                if (size < 56) revert InvalidHeader();
+            } else if (prefix == 0xb9) {
+                (content, size) = (cursor + 3, _number(cursor + 1, 2));
+                if (size < 256) revert InvalidHeader();
+            } else {
+                // A list, or a string of more than 65,535 bytes: no field is either.
+                revert InvalidHeader();
             }
-            default {
-                next := NOWHERE
-                // Strings of up to 65,535 bytes: no field is nearly as long.
-                let sizes := sub(prefix, 0xb7)
-                if lt(prefix, 0xba) {
-                    size := shr(sub(256, shl(3, sizes)), shl(8, word))
-                    if and(gt(size, 55), or(eq(sizes, 1), gt(size, 255))) {
-                        content := add(content, sizes)
-                        next := add(content, size)
-                    }
-                }
-            }
+            next = content + size;
+            if (next > end) revert InvalidHeader();
         }
     }
 
     /// @dev Where the field after the next `count` ones begins.
-    function skip(uint256 cursor, uint256 count) internal pure returns (uint256) {
+    function skip(uint256 cursor, uint256 end, uint256 count) internal pure returns (uint256) {
         unchecked {
             for (; count != 0; --count) {
-                (,, cursor) = take(cursor);
+                (,, cursor) = take(cursor, end);
             }
         }
         return cursor;
     }
 
     /// @dev An integer of at most 64 bits without leading zero bytes.
-    function takeInteger(uint256 cursor) internal pure returns (uint256 value, uint256 next) {
-        uint256 content;
+    function takeInteger(uint256 cursor, uint256 end) internal pure returns (uint256 value, uint256 next) {
         uint256 size;
-        (content, size, next) = take(cursor);
+        (cursor, size, next) = take(cursor, end);
+        if (size > 8) revert InvalidHeader();
+        value = _number(cursor, size);
+        if (size != 0 && value >> (8 * size - 8) == 0) revert InvalidHeader();
+    }
+
+    /// @dev The big-endian number in the `size` bytes of a field, at most 32; zero in none.
+    function word(uint256 content, uint256 size) internal pure returns (bytes32) {
+        if (size > 32) revert InvalidHeader();
+        return bytes32(_number(content, size));
+    }
+
+    /// @dev keccak256 of `size` bytes of calldata. Memory beyond the compiler's is as it was before: clear.
+    function hash(uint256 start, uint256 size) internal pure returns (bytes32 digest) {
+        uint256 zone = MemoryZones.NODE;
         assembly ("memory-safe") {
-            let word := calldataload(content)
-            if or(gt(size, 8), and(gt(size, 0), iszero(byte(0, word)))) { next := NOWHERE }
-            value := shr(sub(256, shl(3, size)), word)
+            calldatacopy(zone, start, size)
+            digest := keccak256(zone, size)
+            // Behind the end of calldata are zeros.
+            calldatacopy(zone, calldatasize(), size)
         }
     }
 
-    /// @dev keccak256 of calldata.
-    function hash(uint256 start, uint256 end) internal pure returns (bytes32 digest) {
+    /// @dev The big-endian number in `size` bytes of calldata, at most 32.
+    function _number(uint256 place, uint256 size) private pure returns (uint256 value) {
         assembly ("memory-safe") {
-            let memory_ := mload(0x40)
-            calldatacopy(memory_, start, sub(end, start))
-            digest := keccak256(memory_, sub(end, start))
+            value := shr(sub(256, shl(3, size)), calldataload(place))
         }
     }
 }

@@ -5,7 +5,13 @@ import {IBlockHashSource} from "../src/IBlockHashSource.sol";
 
 /// @title For tests only: vouches for whatever it was told.
 contract SettableBlockHashSource is IBlockHashSource {
+    uint256 public immutable sourceChainId;
+
     mapping(uint256 blockNumber => bytes32) public blockHash;
+
+    constructor(uint256 sourceChainId_) {
+        sourceChainId = sourceChainId_;
+    }
 
     function set(uint256 blockNumber, bytes32 hash) external {
         blockHash[blockNumber] = hash;

@@ -10,6 +10,8 @@ from proving.sources.base import NotYet, Start
 
 # `blockhash` serves so many where the chain has no history contract (EIP-2935).
 _BLOCKHASH_WINDOW = 256
+# The most that the contract takes, however large the chain's own history is.
+_MAX_WINDOW = 8191
 
 
 class Native:
@@ -20,14 +22,14 @@ class Native:
         return "Nobody beyond the chain itself: it knows the hashes of its own blocks."
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
-        return (connection.window,)
+        return (_window(connection),)
 
     def gas(self, connection: Connection) -> int:  # noqa: ARG002 (nothing is sent)
         return 0
 
     def reach(self, link: Link, target: int, others: Collection[int]) -> Start:  # noqa: ARG002 (they don't matter)
         head = link.source.head().number
-        window = link.connection.window
+        window = _window(link.connection)
         # One that is just in the window may have left it when the transaction is mined.
         oldest = [head + 1 - size + min(size // 8, 64) for size in (window, min(window, _BLOCKHASH_WINDOW))]
         starts = sorted({max(target, number, 0) for number in oldest})
@@ -45,3 +47,7 @@ class Native:
     def newest(self, link: Link) -> int:
         # Not the head itself, which is the likeliest to be replaced.
         return max(0, link.source.head().number - min(8, link.connection.window // 8))
+
+
+def _window(connection: Connection) -> int:
+    return min(connection.window, _MAX_WINDOW)

@@ -26,8 +26,8 @@ class OpStack:
             f"of chain {connection.source} is derived from that chain."
         )
 
-    def arguments(self, connection: Connection) -> tuple[Any, ...]:  # noqa: ARG002 (it needs none)
-        return ()
+    def arguments(self, connection: Connection) -> tuple[Any, ...]:
+        return (connection.source,)
 
     def gas(self, connection: Connection) -> int:  # noqa: ARG002 (the same for all)
         return 100_000

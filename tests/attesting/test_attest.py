@@ -1,23 +1,31 @@
 """What an attester signs, and what it refuses, beside real nodes that lag, fail or disagree."""
 
+import json
+import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from django.db import connection
 
+from attesting import nodes
 from attesting.attest import Refused, attest
 from attesting.models import SignedBlock
+from attesting.views import healthz
 from chains.attestation import Domain, Question, recover
 from chains.devchain import DevChain
 from config.chains import forget_chains
 from tests.attesting.process import ALICE, BOB, CONTRACT, chains_file
 from tests.chains.lying_node import ask, error, lying_node, result
+from tests.proving.proxy import Proxy
 
 pytestmark = pytest.mark.django_db
 
-DEAD_NODE = "http://127.0.0.1:1"  # Nothing listens on port 1.
+# Nothing listens on port 1.
+DEAD_NODE, *OTHER_DEAD_NODES = (f"http://127.0.0.1:1/{number}" for number in range(4))
 DOMAIN = Domain(10, CONTRACT)
 
 
@@ -28,6 +36,7 @@ def use(settings, tmp_path) -> Callable[..., None]:
     def configure(*urls: str, chain: str = "") -> None:
         settings.CHAINS_FILE = chains_file(tmp_path, *urls, chain=chain)
         forget_chains()
+        nodes.of.cache_clear()
 
     return configure
 
@@ -39,6 +48,31 @@ def other_chain() -> Iterator[DevChain]:
         chain.rpc("anvil_setCoinbase", BOB.address)
         chain.mine(10)
         yield chain
+
+
+@contextmanager
+def proxies(chain: DevChain, count: int) -> Iterator[list[str]]:
+    """So many nodes of a chain, each with a URL of its own."""
+    with ExitStack() as stack:
+        yield [stack.enter_context(Proxy(chain.url)).url for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def honest(devchain) -> Iterator[list[str]]:
+    """Four nodes of `devchain`."""
+    with proxies(devchain, 4) as urls:
+        yield urls
+
+
+@pytest.fixture(scope="module")
+def lying(other_chain) -> Iterator[list[str]]:
+    """Three nodes that take `other_chain` for `devchain`."""
+    with proxies(other_chain, 3) as urls:
+        yield urls
+
+
+def host(url: str) -> str:
+    return urlsplit(url).netloc
 
 
 def block_hash(chain: DevChain, number: int) -> bytes:
@@ -114,30 +148,61 @@ def test_one_hash_is_stored_for_any_number_of_contracts(devchain, use):
     assert SignedBlock.objects.count() == 1
 
 
-def test_nodes_that_disagree_sign_nothing(devchain, other_chain, use):
-    use(devchain.url, other_chain.url)
+# --- How many nodes must agree ----------------------------------------------------------------------------------------
+
+
+def test_two_of_three_nodes_are_enough(devchain, honest, use):
+    use(DEAD_NODE, *honest[:2])
+    assert attest(Question(DOMAIN, 31337, 5)).block_hash == block_hash(devchain, 5)
+
+
+@pytest.mark.parametrize(("named", "needed"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3)])
+def test_more_than_half_of_the_nodes_must_agree(devchain, honest, use, named, needed):
+    dead = [DEAD_NODE, *OTHER_DEAD_NODES]
+    use(*honest[:needed], *dead[: named - needed])
+    assert attest(Question(DOMAIN, 31337, 5)).block_hash == block_hash(devchain, 5)
+    use(*honest[: needed - 1], *dead[: named - needed], "http://127.0.0.1:1/another")
+    assert refused(6).code == "unavailable"
+
+
+@pytest.mark.parametrize("named", [2, 3, 4, 5])
+def test_a_minority_that_lies_gets_no_signature_while_all_others_are_down(lying, use, named):
+    minority = named // 2
+    use(*lying[:minority], *[DEAD_NODE, *OTHER_DEAD_NODES][: named - minority])
+    told = refused(5)
+    assert (told.code, str(told)) == (
+        "unavailable",
+        f"Too few nodes of chain 31337 answer this attester: {minority} of {named}, and it needs {minority + 1}.",
+    )
+    assert not SignedBlock.objects.exists()
+
+
+def test_so_many_nodes_must_agree_as_are_configured(devchain, honest, use):
+    use(*honest[:2], DEAD_NODE, *OTHER_DEAD_NODES[:2], chain="node_quorum = 2")
+    assert attest(Question(DOMAIN, 31337, 5)).block_hash == block_hash(devchain, 5)
+    use(*honest, DEAD_NODE, chain="node_quorum = 5")
+    assert str(refused(6)) == "Too few nodes of chain 31337 answer this attester: 4 of 5, and it needs 5."
+
+
+def test_one_node_that_disagrees_is_enough_to_refuse_and_is_named_in_the_log(
+    devchain, other_chain, honest, lying, use, caplog
+):
+    use(*honest[:2], lying[0])
     told = refused(5)
     assert (told.code, str(told)) == (
         "unavailable",
         "The nodes of this attester disagree about block 5 of chain 31337.",
     )
     assert not SignedBlock.objects.exists()
+    (record,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    said = [f"{host(url)} has 0x{block_hash(devchain, 5).hex()}" for url in honest[:2]]
+    said.append(f"{host(lying[0])} has 0x{block_hash(other_chain, 5).hex()}")
+    assert record.getMessage() == (f"The nodes of Development chain (31337) disagree about block 5: {', '.join(said)}.")
 
 
-def test_a_block_is_final_when_every_node_says_so(devchain, use):
-    with lying_node(lambda body: ask(devchain.url, body | {"params": before(body["params"])})) as lagging:
-        use(devchain.url, lagging)
-        assert "the newest final block is 3." in str(refused(4))
-        attest(Question(DOMAIN, 31337, 3))
-
-
-def before(params: list[Any]) -> list[Any]:
-    return ["0x3" if param == "finalized" else param for param in params]
-
-
-def test_a_node_that_fails_leaves_the_others_to_answer(devchain, use):
-    use(DEAD_NODE, devchain.url)
-    assert attest(Question(DOMAIN, 31337, 5)).block_hash == block_hash(devchain, 5)
+def test_a_disagreement_is_told_though_too_few_nodes_answer(honest, lying, use):
+    use(honest[0], lying[0], DEAD_NODE, *OTHER_DEAD_NODES[:2])
+    assert "disagree" in str(refused(5))
 
 
 def test_without_a_node_nothing_is_signed_and_no_host_is_told(use):
@@ -146,19 +211,8 @@ def test_without_a_node_nothing_is_signed_and_no_host_is_told(use):
     assert (told.code, str(told)) == ("unavailable", "No node of chain 31337 answers this attester.")
 
 
-def test_a_node_that_lacks_a_final_block_is_no_answer(devchain, use):
-    def pruned(body: Any) -> Any:
-        return result(body, None) if "0x5" in body["params"] else ask(devchain.url, body)
-
-    with lying_node(pruned) as url:
-        use(url)
-        assert refused(5).code == "unavailable"
-        use(url, devchain.url)
-        assert attest(Question(DOMAIN, 31337, 5)).block_hash == block_hash(devchain, 5)
-
-
 def an_error(body: Any) -> Any:
-    return error(body, -39001, "finalized block not found")
+    return error(body, -39001, "block not found")
 
 
 def nothing(body: Any) -> Any:
@@ -166,21 +220,164 @@ def nothing(body: Any) -> Any:
 
 
 @pytest.mark.parametrize("said", [an_error, nothing])
-def test_without_finality_nothing_is_signed_unless_a_depth_is_configured(devchain, use, said):
-    with without_finality(devchain, said) as url:
+def test_a_node_that_lacks_a_final_block_is_no_answer(devchain, honest, use, said):
+    def pruned(body: Any) -> Any:
+        return said(body) if "0x5" in body["params"] else ask(devchain.url, body)
+
+    with lying_node(pruned) as url:
         use(url)
+        assert str(refused(5)) == "No node of chain 31337 answers this attester."
+        use(url, *honest[:2])
+        assert attest(Question(DOMAIN, 31337, 5)).block_hash == block_hash(devchain, 5)
+
+
+def test_a_node_that_hangs_holds_up_no_other(devchain, honest, use, monkeypatch, caplog):
+    monkeypatch.setattr(nodes, "ANSWER_SECONDS", 1)
+    monkeypatch.setattr(nodes, "TIMEOUT_SECONDS", 60)
+    answered = threading.Event()
+
+    def hang(body: Any) -> Any:
+        answered.wait(60)
+        return ask(devchain.url, body)
+
+    with lying_node(hang) as url:
+        use(url, *honest[:2])
+        begun = time.monotonic()
+        try:
+            assert attest(Question(DOMAIN, 31337, 5)).block_hash == block_hash(devchain, 5)
+            assert time.monotonic() - begun < 30
+        finally:
+            answered.set()
+    assert f"{host(url)} did not answer within 1 seconds." in caplog.messages
+
+
+@pytest.mark.parametrize(("down", "status"), [(1, 200), (2, 503)])
+def test_its_health_is_that_enough_nodes_answer(devchain, honest, use, rf, down, status):
+    use(*honest[: 3 - down], *OTHER_DEAD_NODES[:down])
+    answer = healthz(rf.get("/healthz"))
+    assert answer.status_code == status
+    assert json.loads(answer.content)["chains"]["31337"] == (
+        {"newestFinalBlock": str(devchain.head() - 2)}
+        if status == 200
+        else {"error": "Too few nodes of chain 31337 answer this attester: 1 of 3, and it needs 2."}
+    )
+
+
+# --- What is final ----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def final_at(chain: DevChain, number: int) -> Iterator[str]:
+    """A node that calls this block the newest final one."""
+
+    def answer(body: Any) -> Any:
+        params = [hex(number) if param == "finalized" else param for param in body["params"]]
+        return ask(chain.url, body | {"params": params})
+
+    with lying_node(answer) as url:
+        yield url
+
+
+@pytest.mark.parametrize(("quorum", "final"), [(2, 6), (3, 3)])
+def test_a_block_is_final_when_enough_nodes_say_so(devchain, use, rf, quorum, final):
+    """Neither does a node that lags stall the others, nor one that runs ahead decide."""
+    with final_at(devchain, 3) as lagging, final_at(devchain, 6) as usual, final_at(devchain, 9) as ahead:
+        use(ahead, lagging, usual, chain=f"node_quorum = {quorum}")
+        assert f"the newest final block is {final}." in str(refused(final + 1))
+        assert attest(Question(DOMAIN, 31337, final)).block_hash == block_hash(devchain, final)
+        health = json.loads(healthz(rf.get("/healthz")).content)
+    assert health["chains"]["31337"] == {"newestFinalBlock": str(final)}
+
+
+def test_a_node_that_has_another_block_contradicts_before_it_is_final_there(other_chain, honest, use):
+    with final_at(other_chain, 3) as url:
+        use(url, *honest[:2])
+        assert "disagree" in str(refused(5))
+
+
+def test_of_blocks_that_no_node_calls_final_nodes_may_have_different_ones(devchain, honest, lying, use, caplog):
+    use(*honest[:2], lying[0])
+    assert refused(devchain.head()).code == "not_final"
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+
+
+def test_a_node_that_refuses_a_block_that_is_not_there_yet_only_lags(devchain, honest, use):
+    def short(body: Any) -> Any:
+        return error(body, -32000, "unknown block") if "0x7" in body["params"] else ask(devchain.url, body)
+
+    with lying_node(short) as url:
+
+        def lagging(body: Any) -> Any:
+            params = ["0x3" if param == "finalized" else param for param in body["params"]]
+            return ask(url, body | {"params": params})
+
+        with lying_node(lagging) as one, lying_node(lagging) as two:
+            use(one, two, honest[0])
+            assert "the newest final block is 3." in str(refused(7))
+
+
+@pytest.mark.parametrize("said", [an_error, nothing])
+def test_without_finality_nothing_is_signed_unless_a_depth_is_configured(devchain, use, said):
+    with without_finality(devchain, said) as one, without_finality(devchain, said) as two:
+        use(one, two, DEAD_NODE)
         told = refused(1)
         assert told.code == "no_finality"
-        assert "doesn't tell which block is final" in str(told)
+        assert str(told) == (
+            "Too few nodes of chain 31337 tell which block is final: 0 of 3, and 2 are needed. Where the chain has no "
+            "finality, the attester's operator sets confirmations to a number."
+        )
         # The head has one confirmation, its parent two.
-        use(url, chain="confirmations = 3")
+        use(one, two, DEAD_NODE, chain="confirmations = 3")
         assert f"the newest final block is {devchain.head() - 2}." in str(refused(devchain.head() - 1))
         attest(Question(DOMAIN, 31337, devchain.head() - 2))
+
+
+@pytest.mark.parametrize("said", [an_error, nothing])
+def test_a_node_that_tells_no_final_block_is_not_counted(devchain, honest, use, said, caplog):
+    with without_finality(devchain, said) as one, without_finality(devchain, said) as two:
+        use(one, two, honest[0])
+        told = refused(1)
+        assert (told.code, str(told)) == (
+            "no_finality",
+            "Too few nodes of chain 31337 tell which block is final: 1 of 3, and 2 are needed.",
+        )
+        assert f"{host(one)} does not tell which block of Development chain (31337) is final." in caplog.messages
+        use(one, *honest[:2])
+        attest(Question(DOMAIN, 31337, 1))
+
+
+def test_a_node_that_tells_no_final_block_may_contradict(other_chain, honest, use):
+    with without_finality(other_chain, an_error) as url:
+        use(url, *honest[:2])
+        assert "disagree" in str(refused(5))
 
 
 def test_a_depth_does_not_overrule_the_finality_of_the_chain(devchain, use):
     use(devchain.url, chain="confirmations = 1")
     assert refused(devchain.head() - 1).code == "not_final"
+
+
+def test_a_depth_may_ask_for_more_than_finality(devchain, use):
+    use(devchain.url, chain="confirmations = 6")
+    assert f"the newest final block is {devchain.head() - 5}." in str(refused(devchain.head() - 4))
+    attest(Question(DOMAIN, 31337, devchain.head() - 5))
+
+
+def test_a_depth_counts_at_no_node_once_one_has_told_a_final_block(devchain, use):
+    """A node that no longer tells it would turn a chain with finality into one without."""
+    with ExitStack() as stack:
+        refusing = [stack.enter_context(without_finality(devchain, said)) for said in (an_error, nothing)]
+        proxy = stack.enter_context(Proxy(devchain.url))
+        use(*refusing, proxy.url, chain="confirmations = 1")
+        assert "1 of 3, and 2 are needed" in str(refused(1))
+        proxy.down()
+        told = refused(1)
+        proxy.up()
+    assert (told.code, str(told)) == (
+        "no_finality",
+        "Too few nodes of chain 31337 tell which block is final: 0 of 3, and 2 are needed.",
+    )
+    assert not SignedBlock.objects.exists()
 
 
 def test_what_is_stored_is_synced_to_the_disk():

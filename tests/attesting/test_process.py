@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -20,6 +21,7 @@ from chains.attestation import Attestation, Domain, Question, Refusal, ask, reco
 from chains.config import Attester
 from chains.devchain import ACCOUNTS, PROJECT, DevChain
 from tests.attesting.process import ALICE, BOB, CHARLIE, CONTRACT, Running, chains_file, environment, run, running
+from tests.proving.proxy import Proxy
 
 DOMAIN = Domain(10, CONTRACT)
 
@@ -76,6 +78,31 @@ def test_a_refusal_reaches_who_asks(devchain, alice):
         f"{refusal.host} refused: Block {devchain.head()} of chain 31337 is not final yet: "
         f"the newest final block is {devchain.head() - 2}."
     )
+
+
+def test_where_the_honest_nodes_are_knocked_out_the_lying_one_gets_no_signature(devchain, own_chain, tmp_path):
+    own_chain.rpc("anvil_setCoinbase", BOB.address)
+    own_chain.rpc("anvil_reorg", 10, [])
+    assert block_hash(own_chain, 5) != block_hash(devchain, 5)
+    with Proxy(devchain.url) as one, Proxy(devchain.url) as two:
+        chains_file(tmp_path, one.url, two.url, own_chain.url)
+        with running(tmp_path) as attester:
+            while_they_answer = only_answer(attester, 5)
+            one.down()
+            two.down()
+            silence = only_answer(attester, 5)
+            one.up()
+            two.up()
+    host = urlsplit(attester.url).netloc
+    assert [while_they_answer, silence] == [
+        Refusal(ALICE.address, host, "unavailable", f"{host} refused: {sentence}.")
+        for sentence in (
+            "The nodes of this attester disagree about block 5 of chain 31337",
+            "Too few nodes of chain 31337 answer this attester: 1 of 3, and it needs 2",
+        )
+    ]
+    assert not stored(tmp_path)
+    assert any("ERROR" in line and "disagree about block 5" in line for line in attester.lines)
 
 
 def test_a_reorg_below_finality_is_a_conflict_and_nothing_more_is_signed(own_chain, tmp_path):

@@ -92,13 +92,77 @@ def test_amounts_are_exact(load):
     assert chain.minimum_signer_balance_wei == 10**17 + 1
 
 
+def test_a_window_reaches_as_far_as_the_history_of_its_source_chain(load):
+    written = ONE.replace("[chains.signer]", "history_window = 393168\n[chains.signer]")
+    chains = load(written.replace('"native"', '"native"\nwindow = 393168'))
+    assert chains.chain(31337).history_window == chains.connections[0].window == 393168
+
+
+ATTESTER = '[attester]\nkey_file = "attester.key"\n'
+
+
+def with_nodes(count: int, fields: str = "") -> str:
+    """`ONE`, with so many nodes and these fields of its chain."""
+    urls = json.dumps([f"https://{number}.example/secret-token" for number in range(count)])
+    return ONE.replace('["http://127.0.0.1:8545"]', f"{urls}\n{fields}")
+
+
+@pytest.mark.parametrize(("nodes", "needed"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4)])
+def test_where_nothing_is_written_more_than_half_of_the_nodes_must_agree(load, nodes, needed):
+    assert load(with_nodes(nodes)).chains[0].needed_nodes == needed
+
+
+@pytest.mark.parametrize(("nodes", "quorum"), [(1, 1), (2, 2), (5, 2), (5, 5)])
+def test_how_many_nodes_must_agree_may_be_set(load, nodes, quorum):
+    chains = load(with_nodes(nodes, f"node_quorum = {quorum}") + ATTESTER)
+    assert chains.chains[0].needed_nodes == quorum
+
+
+SEVERAL_NODES = (
+    "chains[0].node_quorum: must be a number from 2 to 3, because 3 nodes are named: with 1, a node that lies would "
+    "decide alone while the others are down"
+)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "quorum", "fault"),
+    [
+        (3, "0", SEVERAL_NODES),
+        (3, "1", SEVERAL_NODES),
+        (3, "4", SEVERAL_NODES),
+        (3, "-2", SEVERAL_NODES),
+        (3, "true", SEVERAL_NODES),
+        (3, "2.0", SEVERAL_NODES),
+        (3, '"2"', SEVERAL_NODES),
+        (1, "0", "chains[0].node_quorum: must be 1, because one node is named"),
+        (1, "2", "chains[0].node_quorum: must be 1, because one node is named"),
+        (1, "true", "chains[0].node_quorum: "),
+        (0, "2", "chains[0].rpc_urls: at least one is needed"),
+    ],
+)
+def test_no_number_of_nodes_must_agree_that_would_be_useless(load, nodes, quorum, fault):
+    (told,) = faults_of(load, with_nodes(nodes, f"node_quorum = {quorum}") + ATTESTER)
+    assert told.startswith(fault)
+
+
+def test_how_many_nodes_must_agree_is_refused_where_nothing_would_heed_it(load):
+    assert faults_of(load, with_nodes(3, "node_quorum = 2")) == [
+        "chains[0].node_quorum: belongs to the file of an attester, which has a table [attester]"
+    ]
+
+
+def test_a_node_that_is_named_twice_is_refused_without_being_shown(load):
+    written = with_nodes(2).replace("1.example/secret-token", "0.example/${TOKEN}")
+    assert faults_of(load, written, {"TOKEN": "secret-token"}) == ["chains[0].rpc_urls: a node is there twice"]
+
+
 def test_it_finds_chains_and_connections(load):
     second = '[[chains]]\nid = 5\nname = "Other"\nrpc_urls = ["https://example.org"]\n'
     chains = load(ONE + second)
     assert chains.chain(5).name == "Other"
     connection = chains.connection(31337, 31337)
     assert connection is not None
-    assert connection.window == 8191
+    assert connection.window == chains.chain(31337).history_window == 8191
     assert chains.connection(5, 31337) is None
     assert [chain.id for chain in chains.destinations()] == [31337]
     assert [chain.id for chain in chains.sources(31337)] == [31337]
@@ -422,7 +486,9 @@ def test_a_fault_of_a_connection_is_named_with_its_place(load, fields, fault):
         ("destination = 31337", "destination = 9", "connections[0]: block_hash_source native needs"),
         ('"native"', '"magic"', "connections[0].block_hash_source"),
         ('"native"', '"native"\nwindow = 0', "connections[0].window"),
-        ('"native"', '"native"\nwindow = 8192', "connections[0].window"),
+        ('"native"', '"native"\nwindow = 8192', "connections[0].window: must be at most 8191"),
+        ("[chains.signer]", "history_window = 0\n[chains.signer]", "chains[0].history_window"),
+        ("[chains.signer]", "history_window = 8190\n[chains.signer]", "connections[0].window: must be at most 8190"),
         ('[chains.signer]\nkey = "${SIGNER_KEY}"', "", "chains[0].signer: chain 31337 is a destination"),
         ("[[connections]]", "[[bridges]]", "bridges: is not known here"),
         ("[[connections]]", "[connections]", "connections: must be written as [[connections]]"),

@@ -2,6 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from chains import history
 from chains.devchain import DevChain
 from tests.contracts.deployed import Deployed
 from tests.contracts.harness import Harness
@@ -25,10 +26,10 @@ def harness(chain: DevChain) -> Harness:
 @pytest.fixture
 def source(chain: DevChain) -> Deployed:
     """A block hash source that vouches for what it is told."""
-    return Deployed(chain, "test/SettableBlockHashSource")
+    return Deployed(chain, "test/SettableBlockHashSource", SOURCE_CHAIN_ID)
 
 
 @pytest.fixture
 def registry(chain: DevChain, source: Deployed) -> Deployed:
     """A fresh registry that trusts `source`."""
-    return Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address)
+    return Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, history.WINDOW)

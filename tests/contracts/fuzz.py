@@ -15,6 +15,7 @@ from eth_utils.crypto import keccak
 from trie import HexaryTrie
 from trie.exceptions import BadTrieProof, ValidationError
 
+from chains import history
 from chains.devchain import DevChain
 from chains.packed import AccountToProve, CannotPack, InvalidPacked, PackedFacts, decode, encode, encode_parent_hash
 from tests.contracts.deployed import Deployed
@@ -40,8 +41,8 @@ class Bench:
     """A registry, the source that it trusts, and the harness that tries many proofs at once."""
 
     def __init__(self, chain: DevChain) -> None:
-        self.source = Deployed(chain, "test/SettableBlockHashSource")
-        self.registry = Deployed(chain, "FactsRegistry", 1, self.source.address)
+        self.source = Deployed(chain, "test/SettableBlockHashSource", 1)
+        self.registry = Deployed(chain, "FactsRegistry", 1, self.source.address, history.WINDOW)
         self.harness = Harness(chain)
 
     def trust(self, world: World) -> None:

@@ -419,7 +419,7 @@ def _header(chain: DevChain, number: int) -> Header:
 
 
 def test_a_registry_takes_headers_that_are_attested_and_no_others(chain, elsewhere, attested):
-    registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, attested.address)
+    registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, attested.address, 8191)
     header, own = _header(elsewhere, 2), _header(chain, 2)
     proof = encode(header.encode(), header.state_root)
     with pytest.raises(Reverted) as reverted:

@@ -450,6 +450,35 @@ def test_a_known_hash_of_the_following_header_proves_a_time_too(registry, source
     assert registry.call("tryBlockAtTimestamp", 1011) == (True, BLOCK)
 
 
+# --- Its block hash source --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "its_chain"),
+    [
+        ("AttestedBlockHashSource", (5, ["0x" + "01" * 20], 1), 5),
+        ("OpStackBlockHashSource", (5,), 5),
+        ("NativeBlockHashSource", (8191,), 31337),
+    ],
+)
+def test_a_registry_has_no_source_of_another_chain(chain, name, arguments, its_chain):
+    source = Deployed(chain, name, *arguments)
+    assert source.call("sourceChainId") == its_chain
+    with pytest.raises(Reverted) as reverted:
+        Deployed(chain, "FactsRegistry", 1, source.address, 8191)
+    assert reverted.value.error == ("SourceOfAnotherChain", its_chain)
+    registry = Deployed(chain, "FactsRegistry", its_chain, source.address, 8191)
+    assert registry.call("sourceChainId") == its_chain
+
+
+@pytest.mark.parametrize("kind", ["no contract", "a contract that isn't one"])
+def test_a_registry_has_no_source_that_does_not_tell_its_chain(chain, kind):
+    address = ALICE if kind == "no contract" else Deployed(chain, "Sequence").address
+    with pytest.raises(Reverted) as reverted:
+        Deployed(chain, "FactsRegistry", 1, address, 8191)
+    assert reverted.value.error == ("",)
+
+
 # --- A chain that proves its own accounts -----------------------------------------------------------------------------
 
 RICHEST = "0x" + "c1" * 20
@@ -464,7 +493,7 @@ def native(chain) -> Deployed:
     chain.rpc("anvil_setBalance", NEARLY_RICHEST, hex(2**256 - 2))
     chain.rpc("anvil_setNonce", BUSIEST, hex(2**64 - 1))
     source = Deployed(chain, "NativeBlockHashSource", 8191)
-    registry = Deployed(chain, "FactsRegistry", chain.chain_id, source.address)
+    registry = Deployed(chain, "FactsRegistry", chain.chain_id, source.address, 8191)
     # So that the registry has storage of its own by the block that is proven.
     number = chain.head()
     own = _own_header(chain, number)

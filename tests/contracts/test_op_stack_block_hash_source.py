@@ -39,7 +39,7 @@ def l1(op_chain) -> Iterator[L1Block]:
 
 @pytest.fixture
 def source(op_chain, l1) -> Deployed:
-    return Deployed(op_chain, "OpStackBlockHashSource")
+    return Deployed(op_chain, "OpStackBlockHashSource", SOURCE_CHAIN_ID)
 
 
 def _refuses_to_record(source: Deployed) -> bool:
@@ -171,7 +171,7 @@ def test_asking_for_a_recorded_hash_costs_one_cold_read(l1, source):
 
 
 def test_a_registry_takes_headers_of_recorded_blocks_and_of_no_other_chain(op_chain, l1, source):
-    registry = Deployed(op_chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address)
+    registry = Deployed(op_chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, 8191)
     header, other = (tries.header(BLOCK, root) for root in (HASH, OTHER_HASH))
     l1.tell(BLOCK, keccak(header))
     source.send("record")

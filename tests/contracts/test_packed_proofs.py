@@ -10,9 +10,19 @@ from eth_utils.abi import function_abi_to_4byte_selector
 from eth_utils.crypto import keccak
 
 from chains import packed
-from chains.packed import HISTORY_ADDRESS, AccountToProve, decoder, encode, encode_parent_hash
+from chains.packed import (
+    HISTORY_ADDRESS,
+    AccountToProve,
+    CannotPack,
+    InvalidPacked,
+    PackedFacts,
+    decoder,
+    encode,
+    encode_parent_hash,
+)
 from contracts import load_artifact
 from tests.contracts import fuzz, tries
+from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import SENDER, Deployed, Reverted
 from tests.contracts.worlds import Asked, World, number_of, random_world
 
@@ -58,7 +68,7 @@ def accepts(registry: Deployed, trust) -> Callable[[bytes, bytes], bool]:
 def test_no_function_begins_as_a_proof_does():
     functions = [entry for entry in load_artifact("FactsRegistry").abi if entry["type"] == "function"]
     first_bytes = {function_abi_to_4byte_selector(entry)[0] for entry in functions}
-    assert len(functions) == 13
+    assert len(functions) == 14
     assert not first_bytes & {*range(1, 9), *range(0xF8, 0xFB)}
 
 
@@ -318,7 +328,7 @@ def test_slots_and_accounts_keep_to_their_own_tries(accepts, world):
 def test_a_proof_is_one_for_its_registry_and_its_block_only(chain, registry, source, world):
     source.send("set", BLOCK, world.block_hash)
     proof = world.prove([(ALICE, 3, [1])])
-    stranger = Deployed(chain, "FactsRegistry", 1, Deployed(chain, "test/SettableBlockHashSource").address)
+    stranger = Deployed(chain, "FactsRegistry", 1, Deployed(chain, "test/SettableBlockHashSource", 1).address, 8191)
     with pytest.raises(Reverted) as reverted:
         stranger.call_raw(proof)
     assert reverted.value.error == ("UnknownBlock", BLOCK)
@@ -575,6 +585,40 @@ def test_only_the_history_contracts_slots_make_hashes_known(accepts):
     for address in (ALICE, HISTORY_ADDRESS):
         for closing in (b"\x78\x00", b"\x7a"):
             assert not accepts(world.root, b"\x30" + address + as_hash[21:slot_end] + closing)
+
+
+@pytest.mark.parametrize("window", [8191, 393168])
+def test_only_slots_that_the_protocol_writes_make_hashes_known(chain, source, window):
+    """What a genesis has put into others names no blocks."""
+    registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, window)
+    assert registry.call("historyWindow") == window
+    slots = [window - 1, window, 2**255 + 5]
+    world = World(random.Random(1), BLOCK)
+    world.accounts[HISTORY_ADDRESS] = (1, 0, b"\x0c" * 32)
+    world.storages[HISTORY_ADDRESS] = {slot: int.from_bytes(OLD_HASH) for slot in slots}
+    _vouch(source, world.close().header)
+    for slot in slots:
+        wanted = [world.to_prove(HISTORY_ADDRESS, 0, [], [slot])]
+        proof = encode(world.header, world.root, wanted, history_window=2**256)
+        if slot < window:
+            assert encode(world.header, world.root, wanted, history_window=window) == proof
+            facts = _decode(world, proof, window)
+            assert facts.known_hashes == {OLD_HASH}
+            registry.call_raw(proof)
+            continue
+        with pytest.raises(CannotPack, match=f"Slot {slot} is none of the {window}"):
+            encode(world.header, world.root, wanted, history_window=window)
+        with pytest.raises(InvalidPacked, match="no block hash in this slot"):
+            _decode(world, proof, window)
+        with pytest.raises(Reverted) as reverted:
+            registry.call_raw(proof)
+        assert reverted.value.error == INVALID
+
+
+def _decode(world: World, proof: bytes, window: int) -> PackedFacts:
+    return packed.decode(
+        proof, block_hash=lambda _: keccak(world.header), state_root=lambda _: None, history_window=window
+    )
 
 
 _HISTORY_LEAF = b"\x61\x01\x05\x00\x20" + OLD_HASH

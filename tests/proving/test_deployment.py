@@ -4,9 +4,12 @@ import io
 
 import pytest
 from django.core.management import CommandError, call_command
+from eth_utils.abi import function_signature_to_4byte_selector
 
 from chains.devchain import DevChain
 from config.chains import forget_chains
+from proving import deployment
+from proving.deployment import DeploymentError
 from proving.models import FactsRegistry, Transaction
 from queries.models import BatchStatus
 from tests.proving.chain_state import signer_nonce
@@ -25,6 +28,26 @@ def test_run_twice_it_deploys_once_and_says_the_same(service):
     assert first == second
     assert FactsRegistry.objects.get().address in first
     assert signer_nonce(service) == before
+
+
+def test_interrupted_anywhere_it_goes_on_and_deploys_each_contract_once(chain, db, settings, tmp_path):
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+    with pytest.raises(DeploymentError, match="run it again to go on"):
+        deployment.deploy(31337, 31337, seconds=0)
+    begun = FactsRegistry.objects.get()
+    assert begun.address == ""
+    assert deploy(31337, 31337) == deploy(31337, 31337)
+    finished = FactsRegistry.objects.get()
+    assert (finished.block_hash_source, finished.sequence) == (begun.block_hash_source, begun.sequence)
+    assert signer_nonce(chain) == Transaction.objects.count() == 3
+
+
+def test_the_registry_knows_how_large_the_history_of_its_source_chain_is(chain, db, settings, tmp_path):
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, chain="history_window = 393168")
+    deploy(31337, 31337)
+    selector = function_signature_to_4byte_selector("historyWindow()").hex()
+    asked = {"to": FactsRegistry.objects.get().address, "data": f"0x{selector}"}
+    assert int(chain.rpc("eth_call", asked, "latest"), 16) == 393168
 
 
 def test_it_notices_that_no_code_is_at_the_recorded_address(service, settings, tmp_path):

@@ -11,8 +11,9 @@ from django.utils import timezone
 from chains import history
 from chains.devchain import ACCOUNTS, DevChain
 from chains.nodes import NodePool
+from chains.probe import probe
 from chains.rpc import RpcClient, RpcRefused
-from config.chains import forget_chains
+from config.chains import forget_chains, get_rpc
 from proving import links, ways
 from proving.acceptance import accept
 from proving.costs import RIDER_GAS
@@ -97,6 +98,19 @@ def rejected(batch: Batch) -> Batch:
 
 
 # --- Hops -------------------------------------------------------------------------------------------------------------
+
+
+def test_hops_go_through_a_history_of_another_size(chain, key, settings, tmp_path):
+    """A chain may have its own: Arbitrum's has 393,168 slots. This one has 16, so that it goes round."""
+    code = chain.rpc("eth_getCode", history.CONTRACT, "latest")
+    assert code.count("611fff") == 3
+    chain.rpc("anvil_setCode", history.CONTRACT, code.replace("611fff", "610010"))
+    connect(chain, settings, tmp_path, more="max_headers_walked = 0", of_chain="history_window = 16")
+    deploy(31337, 31337)
+    grow(chain, 50)
+    block = chain.head() - 3 * WINDOW - 5
+    assert_proven(chain, submit(key, request(CHARLIE, block=block)), CHARLIE, block)
+    assert probe(get_rpc(31337)).keeps_hashes
 
 
 def test_a_block_three_windows_back_is_proven_by_hops_in_one_transaction(old, key):

@@ -1,0 +1,101 @@
+"""Many calls of contracts in one request to a development chain, each with its logs, and nothing of them kept."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+
+from chains.devchain import DevChain
+from tests.contracts.deployed import SENDER
+
+# The node refuses requests of about two megabytes.
+_BYTES_PER_REQUEST = 900_000
+_GAS_PER_CALL = 30_000_000
+# Selector of Panic(uint256), by which Solidity reports what must not happen.
+_PANIC = bytes.fromhex("4e487b71")
+
+
+@dataclass(frozen=True)
+class Log:
+    topics: tuple[bytes, ...]
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one call did. `data` is what it returned, or what it reverted with."""
+
+    succeeded: bool
+    data: bytes
+    logs: tuple[Log, ...]
+    gas_used: int
+
+    @property
+    def halted(self) -> bool:
+        """It ended neither by returning nor by an error of the contract: out of gas, or by a panic."""
+        return not self.succeeded and (not self.data or self.data.startswith(_PANIC))
+
+
+@dataclass(frozen=True)
+class Call:
+    to: str
+    data: bytes
+
+
+class Simulator:
+    """Runs calls one after the other upon the chain's latest state (`eth_simulateV1`).
+
+    Calls in one `run` may or may not see what those before them stored: the caller gives each its own block number.
+    """
+
+    def __init__(self, chain: DevChain) -> None:
+        self._url = chain.url
+        self._session = requests.Session()
+
+    def run(self, calls: Sequence[Call], *, first: Sequence[Call] = ()) -> list[Outcome]:
+        """The outcome of each call. Those in `first` come before, again in each request that this takes."""
+        outcomes: list[Outcome] = []
+        chunk: list[Call] = []
+        size = 0
+        for call in calls:
+            chunk.append(call)
+            size += 2 * len(call.data) + 200
+            if size > _BYTES_PER_REQUEST:
+                outcomes += self._request(first, chunk)
+                chunk, size = [], 0
+        return outcomes + (self._request(first, chunk) if chunk else [])
+
+    def _request(self, first: Sequence[Call], calls: Sequence[Call]) -> list[Outcome]:
+        written = [
+            {"from": SENDER, "to": call.to, "input": "0x" + call.data.hex(), "gas": hex(_GAS_PER_CALL)}
+            for call in [*first, *calls]
+        ]
+        block = {"blockOverrides": {"gasLimit": hex(10**12)}, "calls": written}
+        request = {
+            "jsonrpc": "2.0",
+            "id": 1,
+            "method": "eth_simulateV1",
+            "params": [{"blockStateCalls": [block], "validation": False}, "latest"],
+        }
+        reply = self._session.post(self._url, json=request, timeout=120)
+        answer = json.loads(reply.content)
+        if "error" in answer:
+            raise AssertionError(f"The node refuses to simulate: {answer['error']}")
+        outcomes = [_outcome(each) for each in answer["result"][0]["calls"]]
+        if not all(outcome.succeeded for outcome in outcomes[: len(first)]):
+            raise AssertionError("A call that others need failed.")
+        return outcomes[len(first) :]
+
+
+def _outcome(answer: dict[str, Any]) -> Outcome:
+    return Outcome(
+        answer["status"] == "0x1",
+        bytes.fromhex(answer["returnData"][2:]),
+        tuple(
+            Log(tuple(bytes.fromhex(topic[2:]) for topic in log["topics"]), bytes.fromhex(log["data"][2:]))
+            for log in answer["logs"]
+        ),
+        int(answer["gasUsed"], 16),
+    )
