@@ -47,6 +47,7 @@ contract Forms {
         if (b) revert Wrong();
         if (a != 0) { revert Wrong(); }
         if (b) refuse();
+        assert(MOST == 100);
     }
     function choice(bool b) external pure returns (uint256) {
         if (b) return 1;
@@ -105,7 +106,7 @@ contract Forms {
 
 EXPECTED = {
     "Forms.small": ["a < 9 -> a < 8", "a < 9 -> a <= 9", "a < 9 -> true"],
-    "Forms.guard": ["b -> false", "a != 0 -> false", "b -> false (2)"],
+    "Forms.guard": ["b -> false", "a != 0 -> false", "b -> false (2)", "MOST == 100 -> true"],
     "Forms.choice": ["b -> false", "b -> true", "b -> false (2)", "b -> true (2)"],
     "Forms.compound": [
         "b || a > MOST && !b -> a > MOST && !b",

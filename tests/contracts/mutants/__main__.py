@@ -7,6 +7,7 @@ nobody can notice.
 import argparse
 import os
 import re
+import signal
 import sys
 from collections import Counter
 from pathlib import Path
@@ -36,6 +37,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     "AttestedBlockHashSource": (pytest("tests/contracts/test_attested_block_hash_source.py"),),
     "FactsRegistry": (
         pytest("tests/contracts/test_facts_registry.py"),
+        pytest("tests/contracts/test_other_layouts.py"),
         pytest("tests/contracts/test_packed_proofs.py"),
     ),
     "NativeBlockHashSource": (pytest("tests/contracts/test_native_block_hash_source.py"),),
@@ -54,11 +56,16 @@ def main() -> int:
     parser.add_argument("--jobs", default=os.cpu_count() or 1, type=int, help="how many at once")
     parser.add_argument("--list", action="store_true", help="only list them")
     arguments = parser.parse_args()
+    # As Ctrl-C: what runs comes to its end, and leaves nothing behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         return run(arguments.only, arguments.shard, arguments.jobs, only_list=arguments.list)
     except (BuildError, TrialError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("Stopped. What was found is kept, and it goes on from there.\n")
+        return 130
 
 
 def run(only: str, shard: tuple[int, int], jobs: int, *, only_list: bool) -> int:

@@ -289,7 +289,8 @@ class _Function:
             self._replace(node, self._source(left), self._source(right))
         elif operator == "&":
             self._mask(node, left, right)
-        elif operator in _COMPARISONS:
+        elif operator in _COMPARISONS and not node["isPure"]:
+            # One of constants holds or doesn't: that it is removed is enough.
             self._comparison(node)
         if operator in {"||", "&&"} | _COMPARISONS and self._is_value():
             self._replace(node, "true", "false")
@@ -331,7 +332,7 @@ class _Function:
     def _constant(self, node: Node) -> None:
         """Numbers in conditions, one up and one down."""
         check = self._check(node)
-        if check is None:
+        if check is None or check.get("isPure"):
             return
         moved = self._moved(node)
         parent, field = self._parent()
