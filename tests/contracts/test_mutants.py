@@ -1,7 +1,6 @@
 """The tool that tests the tests: which mutants there are, what becomes of them, and what the report says."""
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -10,21 +9,10 @@ from contracts import ARTIFACTS_DIR
 from contracts.build import ROOT_DIR, read_sources, run_compiler
 from tests.contracts.mutants import trial
 from tests.contracts.mutants.__main__ import COMMANDS, LIST
+from tests.contracts.mutants.compiling import Code, Compiler, Store, name_of
 from tests.contracts.mutants.generate import Mutant, generate, syntax_trees
 from tests.contracts.mutants.report import SAME_CODE, Key, judge, read_list
-from tests.contracts.mutants.trial import (
-    SURVIVED,
-    TIMED_OUT,
-    Code,
-    Command,
-    Project,
-    Store,
-    TrialError,
-    Verdict,
-    compile_all,
-    judge_all,
-    name_of,
-)
+from tests.contracts.mutants.trial import SURVIVED, TIMED_OUT, Command, Project, TrialError, Verdict, judge_all
 
 FORMS = """// SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
@@ -239,7 +227,16 @@ library Bounds {
     }
 }
 """
-TINY_SOURCES = {"src/Tiny.sol": TINY, "src/Bounds.sol": BOUNDS}
+HARNESS = """// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+import {Bounds} from "../src/Bounds.sol";
+contract Harness {
+    function isTooMuch(uint256 value) external pure returns (bool) {
+        return Bounds.isTooMuch(value);
+    }
+}
+"""
+TINY_SOURCES = {"src/Tiny.sol": TINY, "src/Bounds.sol": BOUNDS, "test/Harness.sol": HARNESS}
 
 # 9 is missing.
 TINY_TEST = """
@@ -259,6 +256,14 @@ with DevChain(extra_args=("--gas-limit", str(10**12))) as chain:
     assert tiny.call("count", 3) == 3
 """
 TEST_OF_TINY = Command("tests", ("-c", TINY_TEST))
+HARNESS_TEST = """
+from chains.devchain import DevChain
+from tests.contracts.deployed import Deployed
+
+with DevChain() as chain:
+    assert Deployed(chain, "test/Harness").call("isTooMuch", 9)
+"""
+TEST_OF_HARNESS = Command("steps", ("-c", HARNESS_TEST), harness=True)
 
 
 @pytest.fixture(scope="module")
@@ -268,22 +273,40 @@ def tiny() -> dict[str, Mutant]:
 
 
 @pytest.fixture(scope="module")
-def tiny_project() -> Project:
-    """This project, with another contract."""
+def artifacts() -> dict[Path, str]:
     output = run_compiler(TINY_SOURCES, {"*": {"*": ["abi", "evm.bytecode.object"]}})
-    contract = output["contracts"]["src/Tiny.sol"]["Tiny"]
-    artifact = {"abi": contract["abi"], "bytecode": "0x" + contract["evm"]["bytecode"]["object"]}
-    return Project(ROOT_DIR, {Path("Tiny.json"): json.dumps(artifact)}, {"Tiny": (TEST_OF_TINY,)})
+    found = {}
+    for path, source, name in (("Tiny", "src/Tiny.sol", "Tiny"), ("test/Harness", "test/Harness.sol", "Harness")):
+        contract = output["contracts"][source][name]
+        artifact = {"abi": contract["abi"], "bytecode": "0x" + contract["evm"]["bytecode"]["object"]}
+        found[Path(f"{path}.json")] = json.dumps(artifact)
+    return found
 
 
-def _codes(mutants: Iterable[Mutant], folder: Path) -> dict[Mutant, Code | None]:
-    trees = syntax_trees(TINY_SOURCES)
-    return compile_all(TINY_SOURCES, trees, list(mutants), store=Store(folder), jobs=2)
+@pytest.fixture
+def compiler(tmp_path) -> Compiler:
+    return Compiler(TINY_SOURCES, syntax_trees(TINY_SOURCES), Store(tmp_path / "code"))
 
 
-def test_mutants_are_caught_survive_or_hang(tiny, tiny_project, tmp_path, monkeypatch):
+@pytest.fixture
+def store(tmp_path) -> Store:
+    return Store(tmp_path / "verdicts")
+
+
+def _project(artifacts: dict[Path, str], *commands: Command) -> Project:
+    """This project, with other contracts."""
+    return Project(ROOT_DIR, artifacts, {"Tiny": commands})
+
+
+def _changed(project: Project, compiler: Compiler, *mutants: Mutant) -> dict[Mutant, Code]:
+    codes = compiler.compile_all(mutants, jobs=2)
+    return {mutant: project.changed(codes[mutant] or {}) for mutant in mutants}
+
+
+def test_mutants_are_caught_survive_or_hang(tiny, artifacts, compiler, store, monkeypatch):
     monkeypatch.setattr(trial, "_PATIENCE_SECONDS", 2)
     monkeypatch.setattr(trial, "_PATIENCE_FACTOR", 2)
+    project = _project(artifacts, TEST_OF_TINY)
     expected = {
         tiny["false"]: "tests",
         tiny["value & type(uint256).max > (MOST + 1)"]: SURVIVED,
@@ -291,49 +314,55 @@ def test_mutants_are_caught_survive_or_hang(tiny, tiny_project, tmp_path, monkey
         # The mask has all bits, which the compiler sees.
         tiny["value"]: SAME_CODE,
     }
-    codes = {mutant: tiny_project.changed(code or {}) for mutant, code in _codes(expected, tmp_path / "code").items()}
-    assert [set(code) for code in codes.values()] == [{"Tiny"}] * 3 + [set()]
-    changed = [code for code in codes.values() if code]
-    store = Store(tmp_path / "verdicts")
-    verdicts = judge_all(tiny_project, changed, store=store, jobs=2)
-    assert {
-        mutant: verdicts[name_of(code)].outcome if code else SAME_CODE for mutant, code in codes.items()
-    } == expected
+    changed = _changed(project, compiler, *expected)
+    assert [set(code) for code in changed.values()] == [{"Tiny"}] * 3 + [set()]
+    changed = {mutant: code for mutant, code in changed.items() if code}
+    verdicts = judge_all(project, changed, compiler=compiler, store=store, jobs=2)
+    names = {mutant: name_of(code) for mutant, code in changed.items()}
+    found = {mutant: verdicts[names[mutant]].outcome if mutant in names else SAME_CODE for mutant in expected}
+    assert found == expected
 
     # Known from now on, without trying anything.
     monkeypatch.setattr(Project, "judge", lambda *_, **__: pytest.fail("it was tried again"))
     told: list[Verdict] = []
-    assert (
-        judge_all(tiny_project, changed, store=store, jobs=2, tell=lambda _, verdict: told.append(verdict)) == verdicts
+    again = judge_all(
+        project, changed, compiler=compiler, store=store, jobs=2, tell=lambda _, verdict: told.append(verdict)
     )
+    assert again == verdicts
     assert sorted(told) == sorted(verdicts.values())
 
 
-def test_one_that_does_not_compile_keeps_no_other_from_it(tiny, tmp_path):
+def test_a_harness_has_the_code_of_the_mutant(tiny, artifacts, compiler, store):
+    project = _project(artifacts, TEST_OF_TINY, TEST_OF_HARNESS)
+    changed = _changed(project, compiler, tiny["value & type(uint256).max > (MOST + 1)"])
+    verdicts = judge_all(project, changed, compiler=compiler, store=store, jobs=1)
+    assert [verdict.outcome for verdict in verdicts.values()] == ["steps"]
+
+
+def test_one_that_does_not_compile_keeps_no_other_from_it(tiny, compiler):
     fine = tiny["value"]
     wrong = Mutant("src/Tiny.sol", "Tiny.keep", 0, 0, "", "nonsense", 1, 1)
-    codes = _codes([fine, wrong], tmp_path)
+    codes = compiler.compile_all([fine, wrong], jobs=2)
     assert codes[wrong] is None
     assert codes[fine] is not None
     # From what was kept.
-    assert _codes([fine, wrong], tmp_path) == codes
+    told: list[int] = []
+    assert compiler.compile_all([fine, wrong], jobs=2, tell=told.append) == codes
+    assert told == [2]
 
 
-def test_tests_that_fail_without_a_mutation_say_nothing(tiny_project, tmp_path):
-    project = Project(ROOT_DIR, {}, {"Tiny": (Command("tests", ("-c", "assert False")),)})
-    with pytest.raises(TrialError, match="It fails without any mutation"):
-        judge_all(project, [{"Tiny": "00"}], store=Store(tmp_path), jobs=1)
-
-
-def test_a_command_that_cannot_run_catches_nothing(tiny_project, tmp_path):
-    commands = {"Tiny": (trial.pytest("tests/contracts/no_such_test.py"),)}
-    with pytest.raises(TrialError, match=r"no_such_test\.py` ended with 4"):
-        judge_all(Project(ROOT_DIR, {}, commands), [{"Tiny": "00"}], store=Store(tmp_path), jobs=1)
-
-
-def test_a_contract_of_which_no_tests_are_known_is_an_error(tmp_path):
-    with pytest.raises(TrialError, match="Nothing is known that tests Tiny"):
-        judge_all(Project(ROOT_DIR, {}, {}), [{"Tiny": "00"}], store=Store(tmp_path), jobs=1)
+@pytest.mark.parametrize(
+    ("commands", "message"),
+    [
+        pytest.param((Command("tests", ("-c", "assert False")),), "It fails without any mutation", id="fails"),
+        pytest.param((trial.pytest("tests/none.py"),), r"none\.py` ended with 4", id="can't run"),
+        pytest.param(None, "Nothing is known that tests Tiny", id="none"),
+    ],
+)
+def test_without_commands_that_pass_nothing_is_said(tiny, artifacts, compiler, store, commands, message):
+    project = Project(ROOT_DIR, artifacts, {"Tiny": commands} if commands else {})
+    with pytest.raises(TrialError, match=message):
+        judge_all(project, {tiny["false"]: {"Tiny": "00"}}, compiler=compiler, store=store, jobs=1)
 
 
 # --- The report -------------------------------------------------------------------------------------------------------
@@ -413,4 +442,4 @@ def test_each_listed_mutant_exists_and_each_contract_has_tests():
     sources = read_sources("src")
     keys = {mutant.key for mutant in generate(sources, syntax_trees(sources))}
     assert set(read_list(LIST)) - keys == set()
-    assert set(COMMANDS) == {path.stem for path in ARTIFACTS_DIR.glob("*.json")}
+    assert COMMANDS.keys() == {path.stem for path in ARTIFACTS_DIR.glob("*.json")}

@@ -9,25 +9,13 @@ import os
 import re
 import signal
 import sys
-from collections import Counter
 from pathlib import Path
 
 from contracts.build import ROOT_DIR, BuildError, build, read_sources
+from tests.contracts.mutants.compiling import Code, Compiler, Store, name_of
 from tests.contracts.mutants.generate import generate, syntax_trees
 from tests.contracts.mutants.report import DOES_NOT_COMPILE, SAME_CODE, judge, read_list
-from tests.contracts.mutants.trial import (
-    SURVIVED,
-    Code,
-    Command,
-    Project,
-    Store,
-    TrialError,
-    Verdict,
-    compile_all,
-    judge_all,
-    name_of,
-    pytest,
-)
+from tests.contracts.mutants.trial import SURVIVED, Command, Project, TrialError, Verdict, judge_all, pytest
 
 LIST = Path(__file__).parent / "equivalents.toml"
 FOUND = ROOT_DIR / ".mutants"
@@ -71,15 +59,16 @@ def main() -> int:
 def run(only: str, shard: tuple[int, int], jobs: int, *, only_list: bool) -> int:
     """Raises BuildError, TrialError, or ValueError for the list."""
     listed = read_list(LIST)
-    sources = read_sources("src")
+    sources = read_sources("src", "test")
     trees = syntax_trees(sources)
-    known = generate(sources, trees)
+    known = [mutant for mutant in generate(sources, trees) if mutant.source.startswith("src/")]
     selected = [mutant for mutant in known if only in str(mutant)][shard[0] - 1 :: shard[1]]
     if only_list or not selected:
         print("\n".join(map(str, selected)) or "There is no such mutant.")
         return 0 if selected else 1
 
     project = Project(ROOT_DIR, build(), COMMANDS)
+    compiler = Compiler(sources, trees, Store(FOUND / "code"))
     done = 0
 
     def compiled(more: int) -> None:
@@ -87,28 +76,24 @@ def run(only: str, shard: tuple[int, int], jobs: int, *, only_list: bool) -> int
         done += more
         print(f"Compiled {done} of {len(selected)} ...", flush=True)
 
-    codes = compile_all(sources, trees, selected, store=Store(FOUND / "code"), jobs=jobs, tell=compiled)
-    changed = {mutant: project.changed(code) for mutant, code in codes.items() if code is not None}
-    names = {mutant: name_of(code) for mutant, code in changed.items() if code}
-    shared = Counter(names.values())
-    print(f"Trying the tests on {len(shared)} that are different ...", flush=True)
-    shown = {name: mutant for mutant, name in reversed(names.items())}
+    codes = compiler.compile_all(selected, jobs=jobs, tell=compiled)
+    changed = {mutant: changes for mutant, code in codes.items() if code and (changes := project.changed(code))}
+    names = {mutant: name_of(code) for mutant, code in changed.items()}
+    different = {name: mutant for mutant, name in reversed(names.items())}
     tried = 0
 
     def told(code: Code, verdict: Verdict) -> None:
         nonlocal tried
         tried += 1
-        print(f"{tried}/{len(shared)} {verdict.outcome}: {shown[name_of(code)]}  {verdict.by}".rstrip(), flush=True)
+        shown = f"{tried}/{len(different)} {verdict.outcome}: {different[name_of(code)]}  {verdict.by}"
+        print(shown.rstrip(), flush=True)
 
-    verdicts = judge_all(
-        project, [changed[each] for each in names], store=Store(FOUND / "verdicts"), jobs=jobs, tell=told
-    )
+    print(f"Trying the tests on {len(different)} that are different ...", flush=True)
+    verdicts = judge_all(project, changed, compiler=compiler, store=Store(FOUND / "verdicts"), jobs=jobs, tell=told)
     outcomes = {
-        mutant: Verdict(DOES_NOT_COMPILE, "")
-        if codes[mutant] is None
-        else verdicts[names[mutant]]
+        mutant: verdicts[names[mutant]]
         if mutant in names
-        else Verdict(SAME_CODE, "")
+        else Verdict(SAME_CODE if codes[mutant] else DOES_NOT_COMPILE, "")
         for mutant in selected
     }
     report = judge(outcomes, names, listed, known)

@@ -1,11 +1,7 @@
-"""Compiles mutants and tries the tests on each: in a copy of the project in which its code is what the tests deploy.
-
-What was found is kept in a folder, a file for each piece of code: whoever is interrupted goes on where he was.
-"""
+"""Tries the tests on mutants, each in a copy of the project in which its code is what the tests deploy."""
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -17,16 +13,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from contracts.build import ROOT_DIR, SETTINGS, run_compiler
-from tests.contracts.mutants.generate import Mutant, Node, imported
-
-# Bytecode of each contract that a mutant can change, in hexadecimal digits, by its name.
-Code = Mapping[str, str]
-
-# Of mutants that are compiled in one go, which saves starting the compiler: it takes seconds a mutant.
-_BATCH = 6
+from tests.contracts.mutants.compiling import Code, Compiler, Store, digest, name_of
+from tests.contracts.mutants.generate import Mutant
 
 # Whatever takes so much longer than without a mutation has hung.
 _PATIENCE_FACTOR = 5
@@ -45,11 +35,13 @@ class Command(NamedTuple):
     kind: str
     """What the report calls it: tests, steps."""
     arguments: tuple[str, ...]
+    harness: bool = False
+    """Whether it deploys a contract for tests that has the mutant's code in it."""
 
 
-def pytest(*tests: str) -> Command:
+def pytest(*tests: str, kind: str = "tests", harness: bool = False) -> Command:
     """These files or tests, up to the first that fails."""
-    return Command("tests", ("-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", *tests))
+    return Command(kind, ("-m", "pytest", "-x", "-q", "--tb=no", "-p", "no:cacheprovider", *tests), harness)
 
 
 class Verdict(NamedTuple):
@@ -63,103 +55,13 @@ TIMED_OUT = "timed out"
 SURVIVED = "survived"
 
 
-class Store:
-    """JSON by name, in a folder. Several processes may use it: a file is there wholly or not at all."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
-
-    def get(self, name: str) -> Any:
-        """None where there is nothing."""
-        path = self._folder / f"{name}.json"
-        return json.loads(path.read_text()) if path.exists() else None
-
-    def put(self, name: str, value: Any) -> None:
-        path = self._folder / f"{name}.{os.getpid()}.tmp"
-        path.write_text(json.dumps(value))
-        path.rename(self._folder / f"{name}.json")
-
-
-def compile_all(
-    sources: Mapping[str, str],
-    trees: Mapping[str, Node],
-    mutants: Sequence[Mutant],
-    *,
-    store: Store,
-    jobs: int,
-    tell: Callable[[int], None] = lambda _: None,
-) -> dict[Mutant, Code | None]:
-    """The code of each mutant, of all contracts that need its source; None where it doesn't compile.
-
-    `tell` is told how many more are done. Raises BuildError where the compiler can't run.
-    """
-    needs = imported(trees)
-    lock = (ROOT_DIR / "package-lock.json").read_text()
-    named = {}
-    for mutant in mutants:
-        texts = {path: sources[path] for path in needs[mutant.source]} | _mutated(mutant, sources, needs)
-        named[mutant] = _digest([SETTINGS, lock, sorted(texts.items())])
-    codes: dict[Mutant, Code | None] = {}
-    missing = []
-    for mutant in mutants:
-        if (known := store.get(named[mutant])) is None:
-            missing.append(mutant)
-        else:
-            codes[mutant] = known["code"]
-    tell(len(codes))
-    # Neighbours are mostly of the same source and need the same contracts.
-    batches = [missing[place : place + _BATCH] for place in range(0, len(missing), _BATCH)]
-    with ThreadPoolExecutor(jobs) as pool:
-        try:
-            for done in as_completed([pool.submit(_compile, batch, sources, needs) for batch in batches]):
-                for mutant, code in done.result().items():
-                    codes[mutant] = code
-                    store.put(named[mutant], {"code": code})
-                tell(len(done.result()))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-    return codes
-
-
-def _mutated(mutant: Mutant, sources: Mapping[str, str], needs: Mapping[str, set[str]]) -> dict[str, str]:
-    """All sources that are needed to compile those that need the mutant's."""
-    dependents = [path for path in needs if mutant.source in needs[path]]
-    needed = {path: sources[path] for each in dependents for path in needs[each]}
-    return needed | {mutant.source: mutant.apply(sources[mutant.source])}
-
-
-def _compile(
-    batch: Sequence[Mutant], sources: Mapping[str, str], needs: Mapping[str, set[str]]
-) -> dict[Mutant, Code | None]:
-    texts: dict[str, str] = {}
-    selection: dict[str, Any] = {}
-    for place, mutant in enumerate(batch):
-        texts |= {f"{place}/{path}": text for path, text in _mutated(mutant, sources, needs).items()}
-        selection |= {
-            f"{place}/{path}": {"*": ["evm.bytecode.object"]} for path in needs if mutant.source in needs[path]
-        }
-    output = run_compiler(texts, selection)
-    if any(message["severity"] == "error" for message in output.get("errors", [])):
-        # One that is wrong keeps the compiler from all.
-        if len(batch) == 1:
-            return {batch[0]: None}
-        return {mutant: code for each in batch for mutant, code in _compile([each], sources, needs).items()}
-    codes: dict[Mutant, dict[str, str]] = {mutant: {} for mutant in batch}
-    for path, contracts in output["contracts"].items():
-        mutant = batch[int(path.split("/")[0])]
-        codes[mutant] |= {name: contract["evm"]["bytecode"]["object"] for name, contract in contracts.items()}
-    return dict(codes)
-
-
 class Project:
     """The project as it is, and what its artifacts are without a mutation."""
 
     def __init__(self, root: Path, artifacts: Mapping[Path, str], commands: Mapping[str, Sequence[Command]]) -> None:
         """`commands` has those that may catch a mutant by the contract that it changes, in the order to try them."""
         self._root = root
-        self._artifacts = {path.stem: json.loads(text) for path, text in artifacts.items() if path.parent == Path()}
+        self._artifacts = {path.with_suffix("").as_posix(): json.loads(text) for path, text in artifacts.items()}
         self._commands = commands
         self._seconds: dict[Command, float] = {}
         listed = subprocess.run(  # Those that git would add, so that nobody's own files get into it.
@@ -187,7 +89,7 @@ class Project:
             and path.suffix == ".py"
             and "mutants" not in path.as_posix()
         }
-        return _digest([tests, sorted(self._artifacts.items()), self._commands])
+        return digest([tests, sorted(self._artifacts.items()), self._commands])
 
     @contextmanager
     def copy(self) -> Iterator[Path]:
@@ -223,13 +125,14 @@ class Project:
                 raise TrialError(f"It fails without any mutation: {verdict.by}")
             self._seconds[command] = time.monotonic() - began
 
-    def judge(self, copy: Path, code: Code, *, first: str = "") -> Verdict:
+    def judge(self, copy: Path, code: Code, harnesses: Callable[[], Code], *, first: str = "") -> Verdict:
         """Whether anything fails with that code; `first` may name the test that probably will.
 
-        Raises TrialError where a command can't run.
+        `harnesses` gives the code of contracts for tests, if it is needed. Raises TrialError where a command can't run.
         """
         commands = self.commands(code)
-        for name, digits in code.items():
+        written = dict(code)
+        for name, digits in written.items():
             self._write(copy, name, bytecode="0x" + digits)
         try:
             if first:
@@ -237,11 +140,15 @@ class Project:
                 if (verdict := self._run(copy, pytest(first), limit, may_be_missing=True)).outcome != SURVIVED:
                     return verdict
             for command in commands:
+                if command.harness and written.keys() == code.keys():
+                    written |= harnesses()
+                    for name in written.keys() - code.keys():
+                        self._write(copy, name, bytecode="0x" + written[name])
                 if (verdict := self._run(copy, command, self._limit(command))).outcome != SURVIVED:
                     return verdict
             return Verdict(SURVIVED, "")
         finally:
-            for name in code:
+            for name in written:
                 self._write(copy, name)
 
     def _write(self, copy: Path, name: str, **changes: str) -> None:
@@ -276,34 +183,46 @@ class Project:
 
 def judge_all(
     project: Project,
-    codes: Iterable[Code],
+    codes: Mapping[Mutant, Code],
     *,
+    compiler: Compiler,
     store: Store,
     jobs: int,
     tell: Callable[[Code, Verdict], None] = lambda *_: None,
 ) -> dict[str, Verdict]:
-    """Verdicts by the names of the codes, see `name_of`. `tell` is told each as it comes. Raises TrialError."""
-    digest = project.digest()
+    """Verdicts by the names of the codes, see `name_of`: of several mutants with the same code, one is tried.
+
+    `tell` is told each as it comes. Raises TrialError, or BuildError.
+    """
+    state = project.digest()
     verdicts: dict[str, Verdict] = {}
-    waiting: dict[str, tuple[Code, str]] = {}
-    for name, code in {name_of(code): code for code in codes}.items():
+    waiting: dict[str, Mutant] = {}
+    first: dict[str, str] = {}
+    for mutant, code in codes.items():
+        name = name_of(code)
         known = store.get(name)
-        if known and known["digest"] == digest:
+        if name in waiting or name in verdicts:
+            continue
+        if known and known["state"] == state:
             verdicts[name] = Verdict(*known["verdict"])
             tell(code, verdicts[name])
         else:
             # What caught it the last time will mostly do so again.
-            waiting[name] = code, known["verdict"][1] if known and known["verdict"][0] == "tests" else ""
+            waiting[name] = mutant
+            first[name] = known["verdict"][1] if known and known["verdict"][0] == "tests" else ""
     if not waiting:
         return verdicts
 
-    commands = project.commands({name for code, _ in waiting.values() for name in code})
+    commands = project.commands({contract for mutant in waiting.values() for contract in codes[mutant]})
     free: SimpleQueue[Path] = SimpleQueue()
 
-    def judge(code: Code, first: str) -> Verdict:
+    def judge(name: str, mutant: Mutant) -> Verdict:
+        def harnesses() -> Code:
+            return compiler.compile_all([mutant], jobs=1, folder="test")[mutant] or {}
+
         copy = free.get()
         try:
-            return project.judge(copy, code, first=first)
+            return project.judge(copy, codes[mutant], harnesses, first=first[name])
         finally:
             free.put(copy)
 
@@ -312,22 +231,14 @@ def judge_all(
             free.put(copies.enter_context(project.copy()))
         project.measure(copy := free.get(), commands)
         free.put(copy)
-        futures = {pool.submit(judge, *each): name for name, each in waiting.items()}
+        futures = {pool.submit(judge, *each): each for each in waiting.items()}
         try:
             for done in as_completed(futures):
-                name = futures[done]
+                name, mutant = futures[done]
                 verdicts[name] = done.result()
-                store.put(name, {"digest": digest, "verdict": verdicts[name]})
-                tell(waiting[name][0], verdicts[name])
+                store.put(name, {"state": state, "verdict": verdicts[name]})
+                tell(codes[mutant], verdicts[name])
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
     return verdicts
-
-
-def name_of(code: Code) -> str:
-    return _digest(sorted(code.items()))
-
-
-def _digest(value: Any) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
