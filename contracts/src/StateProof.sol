@@ -24,7 +24,8 @@ abstract contract StateProof is Facts {
     uint256 private constant ZERO_SLOT = 0x32; // to 0x35
     uint256 private constant EXTENSION = 0x36;
     uint256 private constant SLOT = 0x40;
-    uint256 private constant BLOCK_HASH = 0x41;
+    // Two bits from SLOT: what it stores isn't bound by the root either.
+    uint256 private constant BLOCK_HASH = 0x43;
     uint256 private constant ABSENT_ACCOUNT = 0x70; // to 0x7f
     uint256 private constant ACCOUNT = 0x80; // to 0xff
 

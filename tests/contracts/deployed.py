@@ -17,7 +17,7 @@ from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
 from chains.devchain import ACCOUNTS, DevChain
-from contracts import load_artifact
+from contracts import Artifact, load_artifact
 
 SENDER = ACCOUNTS[0][0]
 EXECUTION_REVERTED = 3
@@ -34,8 +34,9 @@ class Reverted(Exception):
 
 
 class Deployed:
-    def __init__(self, chain: DevChain, name: str, *arguments: Any) -> None:
-        artifact = load_artifact(name)
+    def __init__(self, chain: DevChain, name: str, *arguments: Any, artifact: Artifact | None = None) -> None:
+        """`artifact` is of a changed contract of that name."""
+        artifact = artifact or load_artifact(name)
         self.chain = chain
         self._functions = {entry["name"]: entry for entry in filter_abi_by_type("function", artifact.abi)}
         self._errors = filter_abi_by_type("error", artifact.abi)
