@@ -15,7 +15,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 4
 
-.PHONY: help demo demo-cross-chain test chromium fuzz bench old-blocks bench-gas lint format run contracts lock clean
+.PHONY: help demo demo-cross-chain test chromium fuzz mutants bench old-blocks bench-gas lint format run contracts lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -47,6 +47,10 @@ bench-gas: .venv/ready node_modules/ready ## Measure the gas of proving (JSON=pa
 
 fuzz: .venv/ready node_modules/ready ## Try mutated proofs on contract and Python verifier (SEED=1 COUNT=100000)
 	@$(BIN)/python -m tests.contracts.fuzz --seed $(or $(SEED),1) --count $(or $(COUNT),100000)
+
+mutants: .venv/ready node_modules/ready ## Take out each check of the contracts: tests must fail (ONLY=text, SHARD=1/4, JOBS=2)
+	@$(BIN)/python -m tests.contracts.mutants $(if $(ONLY),--only '$(ONLY)') $(if $(SHARD),--shard $(SHARD)) \
+		$(if $(JOBS),--jobs $(JOBS))
 
 lint: .venv/ready node_modules/ready ## Check formatting, style, types, settings and migrations
 	$(BIN)/ruff format --check .
@@ -81,7 +85,7 @@ lock: ## Pin the Python dependencies anew, from pyproject.toml
 	rm -r .venv-lock
 
 clean: ## Remove what the commands above have made
-	rm -rf .venv node_modules .demo .demo-cross-chain .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv node_modules .demo .demo-cross-chain .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # --- Set-up -----------------------------------------------------------------------------------------------------------
 
