@@ -273,6 +273,9 @@ class _Decoder:
 
     @property
     def root(self) -> bytes:
+        """Of the state in which it all holds. Raises `InvalidPacked` where the operations don't end in one."""
+        if self._storage is not None:
+            raise InvalidPacked("A storage stays open.")
         return _root(self._state)
 
     def run(self) -> None:
@@ -290,8 +293,6 @@ class _Decoder:
                 self._any_account(op)
             else:
                 self._any_slot(op)
-        if self._storage is not None:
-            raise InvalidPacked("A storage stays open.")
 
     def _any_slot(self, op: int) -> None:
         if self._storage is None:

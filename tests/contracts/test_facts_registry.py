@@ -365,22 +365,30 @@ def test_header_fields_that_were_not_asked_for_stay_unproven(registry, source):
 
 
 @pytest.mark.parametrize(
-    "mask",
+    ("mask", "error"),
     [
-        pytest.param(0, id="none"),
-        pytest.param(1 << 31, id="parity alone"),
-        pytest.param(1 << 0, id="odd"),
-        pytest.param(1 << 0 | 1 << 3, id="one that needs no asking"),
-        pytest.param(1 << 0 | 1 << 8, id="another"),
-        pytest.param(1 << 0 | 1 << 15, id="one that the header has not"),
+        pytest.param(0, "InvalidProof", id="none"),
+        pytest.param(1 << 31, "InvalidProof", id="parity alone"),
+        pytest.param(1 << 0, "InvalidProof", id="odd"),
+        pytest.param(1 << 31 | 1 << 0 | 1 << 1, "InvalidProof", id="odd with parity"),
+        pytest.param(1 << 0 | 1 << 3, "InvalidProof", id="one that needs no asking"),
+        pytest.param(1 << 0 | 1 << 8, "InvalidProof", id="another"),
+        pytest.param(1 << 0 | 1 << 15, "InvalidHeader", id="one that the header has not"),
+        pytest.param(1 << 31 | 1 << 30, "InvalidHeader", id="the last, which the header has not"),
     ],
 )
-def test_it_rejects_other_masks_of_header_fields(registry, source, mask):
+def test_it_rejects_other_masks_of_header_fields(registry, source, mask, error):
     header = _plant(source, b"\x07" * 32)
     registry.send_raw(header + b"\x31" + (1 << 0 | 1 << 1).to_bytes(4) + b"\x37")
     with pytest.raises(Reverted) as reverted:
         registry.send_raw(header + b"\x31" + mask.to_bytes(4) + b"\x37")
-    assert reverted.value.error == ("InvalidProof",)
+    assert reverted.value.error == (error,)
+    with pytest.raises(packed.InvalidPacked):
+        packed.decode(
+            header + b"\x31" + mask.to_bytes(4) + b"\x37",
+            block_hash=lambda _: keccak(header),
+            state_root=lambda _: None,
+        )
 
 
 # --- Timestamps -------------------------------------------------------------------------------------------------------

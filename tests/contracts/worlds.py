@@ -15,8 +15,8 @@ from tests.contracts import tries
 
 # Two slots whose hashes share their first 32 bits: leaves of small values there are embedded in their branch.
 NEAR_SLOTS = (40364, 105566)
-# What makes a known block hash, or ends a proof early, and what could be taken for it.
-_NEAR_OPERATIONS = (0x30, 0x31, 0x36, 0x37, 0x38, 0x39, 0x3A, 0x40, 0x41, 0x42, 0x60, 0x61, 0x62)
+# What makes branches, a known block hash or an early end of a proof, and what could be taken for it.
+_NEAR_OPERATIONS = bytes.fromhex("00 01 0f 10 11 12 1f 20 21 2f 30 31 36 37 38 39 3a 40 41 42 43 44")
 FIELDS = (0b0011, 0b0100, 0b1000, 0b0111, 0b1011, 0b1100, 0b1111)
 
 
@@ -64,12 +64,16 @@ class World:
             self._storage_tries[address] = storage
             leaves[keccak(address)] = tries.account(nonce, balance, storage.root_hash, code_hash)
         self.state = tries.build(leaves)
-        self.header = tries.header(self.number, self.root, self.chance.randbytes(32))
+        self.make_headers()
+        return self
+
+    def make_headers(self, extra_data: bytes = b"") -> None:
+        """Of the block and those after it. `extra_data` is in the block's own."""
+        self.header = tries.header(self.number, self.root, self.chance.randbytes(32), extra_data)
         self.headers = [self.header]
         for _ in range(self.walked):
             self.headers.insert(0, self._child(self.headers[0]))
         self.vouched = self._child(self.headers[0]) if self.by_child else self.headers[0]
-        return self
 
     def _child(self, header: bytes) -> bytes:
         return tries.header(number_of(header) + 1, self.chance.randbytes(32), keccak(header))
@@ -145,8 +149,11 @@ class World:
         last = facts.headers[-1] if facts.headers else self.header
         parent_hash, _, _, state_root, *_ = rlp.decode(last)
         hashes = {digest for account in facts.accounts.values() for digest in account.history.values()}
+        chain = [self.vouched, *self.headers] if self.by_child else self.headers
+        # From any of them whose hash is known.
+        start = chain.index(facts.headers[0]) if facts.headers and facts.headers[0] in chain else 0
         return (
-            list(facts.headers) == self.headers[: len(facts.headers)]
+            list(facts.headers) == chain[start : start + len(facts.headers)]
             and (facts.block_number, facts.state_root) == (number_of(last), state_root)
             and set(facts.known_hashes) in (hashes, {parent_hash})
         )
