@@ -18,6 +18,7 @@ FORMS = """// SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
 
 function refuse() pure { revert(); }
+function note() pure { return; }
 
 contract Forms {
     error Wrong();
@@ -35,6 +36,7 @@ contract Forms {
         if (b) revert Wrong();
         if (a != 0) { revert Wrong(); }
         if (b) refuse();
+        if (b) note();
         assert(MOST == 100);
     }
     function choice(bool b) external pure returns (uint256) {
@@ -73,6 +75,8 @@ contract Forms {
     function yulGuard(uint256 a) external pure returns (uint256 c) {
         assembly {
             function fail() { revert(0, 0) }
+            function leaves() { leave }
+            if calldatasize() { leaves() }
             if gt(a, MOST) { fail() }
             if or(eq(a, 5), and(a, 0xff)) { c := 1 }
             switch a
@@ -94,7 +98,14 @@ contract Forms {
 
 EXPECTED = {
     "Forms.small": ["a < 9 -> a < 8", "a < 9 -> a <= 9", "a < 9 -> true"],
-    "Forms.guard": ["b -> false", "a != 0 -> false", "b -> false (2)", "MOST == 100 -> true"],
+    "Forms.guard": [
+        "b -> false",
+        "a != 0 -> false",
+        "b -> false (2)",
+        "b -> false (3)",
+        "b -> true",
+        "MOST == 100 -> true",
+    ],
     "Forms.choice": ["b -> false", "b -> true", "b -> false (2)", "b -> true (2)"],
     "Forms.compound": [
         "b || a > MOST && !b -> a > MOST && !b",
@@ -141,6 +152,8 @@ EXPECTED = {
     "Forms.end": ["revert Wrong(); -> {}"],
     "Forms.yulGuard": [
         "revert(0, 0) -> {}",
+        "calldatasize() -> 0",
+        "calldatasize() -> 1",
         "gt(a, MOST) -> 0",
         "gt(a, MOST) -> gt(a, add(MOST, 1))",
         "gt(a, MOST) -> iszero(lt(a, MOST))",

@@ -241,19 +241,15 @@ class _Function:
 
     def _exits(self, statement: Node) -> bool:
         """Whether what follows the statement isn't reached by it."""
-        kind = statement["nodeType"]
-        if kind in {"Block", "UncheckedBlock"}:
-            return bool(statement["statements"]) and self._exits(statement["statements"][-1])
-        if kind == "InlineAssembly":
-            statements = statement["AST"]["statements"]
-            return bool(statements) and self._yul_exits(statements[-1])
-        if kind == "ExpressionStatement" and statement["expression"]["nodeType"] == "FunctionCall":
-            called = statement["expression"]["expression"]
-            if called.get("name") == "revert":
-                return True
-            body = self._declarations.get(called.get("referencedDeclaration", 0), {}).get("body")
-            return body is not None and self._exits(body)
-        return kind in {"RevertStatement", "Return", "Break", "Continue"}
+        last = _last(statement)
+        called = ((last.get("expression") or {}).get("expression") or {}).get("referencedDeclaration", 0)
+        body = self._declarations.get(called, {}).get("body")
+        return (
+            last["nodeType"] in {"Return", "Break", "Continue"}
+            or _fails(last)
+            or (body is not None and _fails(_last(body)))
+            or self._yul_exits(last)
+        )
 
     # --- Solidity: expressions ----------------------------------------------------------------------------------------
 
@@ -382,8 +378,7 @@ class _Function:
 
     def _yul_if(self, node: Node) -> None:
         self._replace(node["condition"], "0")
-        statements = node["body"]["statements"]
-        if not statements or not self._yul_exits(statements[-1]):
+        if not self._yul_exits(node["body"]):
             self._replace(node["condition"], "1")
 
     def _yul_loop(self, node: Node) -> None:
@@ -472,14 +467,12 @@ class _Function:
         self._replace(node, *(each for each in moved if each), shown=check)
 
     def _yul_exits(self, statement: Node) -> bool:
-        kind = statement["nodeType"]
-        if kind != "YulExpressionStatement":
-            return kind in {"YulLeave", "YulBreak", "YulContinue"}
-        name = _name(statement["expression"])
-        if name in self._yul_functions:
-            statements = self._yul_functions[name]["body"]["statements"]
-            return bool(statements) and self._yul_exits(statements[-1])
-        return name in _YUL_EXITS
+        last = _last(statement)
+        if last["nodeType"] != "YulExpressionStatement":
+            return last["nodeType"] in {"YulLeave", "YulBreak", "YulContinue"}
+        name = _name(last["expression"])
+        body = self._yul_functions.get(name, {}).get("body")
+        return name in _YUL_EXITS or (body is not None and _name(_last(body).get("expression", {})) in _YUL_FAILURES)
 
 
 def _functions(tree: Node) -> Iterator[tuple[str, Node]]:
@@ -510,6 +503,17 @@ def _flags(function: Node) -> set[str]:
             flags.add(node["name"])
             roots += values.get(node["name"], [])
     return flags
+
+
+def _last(statement: Node) -> Node:
+    """Of blocks the last statement; an empty block, or anything else, itself."""
+    statements = statement.get("AST", statement).get("statements")
+    return _last(statements[-1]) if statements else statement
+
+
+def _fails(statement: Node) -> bool:
+    called = (statement.get("expression") or {}).get("expression") or {}
+    return statement["nodeType"] == "RevertStatement" or called.get("name") == "revert"
 
 
 def _passes_on(node: Node, field: str, operand: Node) -> bool:
@@ -550,7 +554,7 @@ def _variables(node: Node) -> list[Node]:
 
 def _name(node: Node) -> str:
     """Of the function that a Yul call calls; empty for anything else."""
-    return str(node["functionName"]["name"]) if node["nodeType"] == "YulFunctionCall" else ""
+    return str(node["functionName"]["name"]) if node.get("nodeType") == "YulFunctionCall" else ""
 
 
 def _width(node: Node) -> int:
