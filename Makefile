@@ -90,9 +90,7 @@ lock: ## Pin the Python dependencies anew, from pyproject.toml
 	rm -r .venv-lock
 
 clean: ## Remove what the commands above have made
-	rm -rf .venv node_modules .demo .demo-cross-chain .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
-
-	rm -rf .venv .venv-verify node_modules .demo .demo-cross-chain .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-verify node_modules .demo .demo-cross-chain .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # --- Set-up -----------------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from contracts.build import CONTRACTS_DIR, ROOT_DIR, SETTINGS, BuildError, run_solc
+from contracts.build import CONTRACTS_DIR, ROOT_DIR, BuildError, run_compiler
 from contracts.mutants import MUTANTS, Mutant
 
 HALMOS = ROOT_DIR / ".venv-verify" / "bin" / "halmos"
@@ -142,13 +142,7 @@ def _write_project(folder: Path, sources: dict[str, str]) -> set[str]:
 
     Raises BuildError as the build of the artifacts does, except for warnings.
     """
-    output = run_solc(
-        {
-            "language": "Solidity",
-            "sources": {path: {"content": text} for path, text in sources.items()},
-            "settings": {**SETTINGS, "outputSelection": {"*": {"": ["ast"], "*": OUTPUTS}}},
-        }
-    )
+    output = run_compiler(sources, {"*": {"": ["ast"], "*": OUTPUTS}})
     # A warning is no matter here: a mutant may well leave something unused.
     if errors := [message for message in output.get("errors", []) if message["severity"] == "error"]:
         raise BuildError("\n".join(message["formattedMessage"] for message in errors))

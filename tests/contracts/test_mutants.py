@@ -291,7 +291,8 @@ def artifacts() -> dict[Path, str]:
     found = {}
     for path, source, name in (("Tiny", "src/Tiny.sol", "Tiny"), ("test/Harness", "test/Harness.sol", "Harness")):
         contract = output["contracts"][source][name]
-        artifact = {"abi": contract["abi"], "bytecode": "0x" + contract["evm"]["bytecode"]["object"]}
+        bytecode = "0x" + contract["evm"]["bytecode"]["object"]
+        artifact = {"abi": contract["abi"], "bytecode": bytecode, "deployedBytecode": "0x", "immutables": {}}
         found[Path(f"{path}.json")] = json.dumps(artifact)
     return found
 
