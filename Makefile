@@ -45,8 +45,9 @@ old-blocks: .venv/ready node_modules/ready ## Prove a block 20,000 blocks back (
 bench-gas: .venv/ready node_modules/ready ## Measure the gas of proving (JSON=path, FIXTURES='path/*.json')
 	@$(BIN)/python -m benchmarks.gas $(if $(JSON),--json '$(JSON)') $(if $(FIXTURES),--fixtures '$(FIXTURES)')
 
-fuzz: .venv/ready node_modules/ready ## Try mutated proofs on contract and Python verifier (SEED=1 COUNT=100000)
-	@$(BIN)/python -m tests.contracts.fuzz --seed $(or $(SEED),1) --count $(or $(COUNT),100000)
+# What is set on the command line goes through, as it is.
+fuzz: .venv/ready node_modules/ready ## Look for what the registry takes and isn't so (STEPS=10000000 SEED=1 JOBS=2 ...)
+	@$(BIN)/python -m tests.contracts.fuzzing $(filter-out PYTHON=%,$(MAKEOVERRIDES))
 
 mutants: .venv/ready node_modules/ready ## Take out each check of the contracts: tests must fail (ONLY=text, SHARD=1/4, JOBS=2)
 	@$(BIN)/python -m tests.contracts.mutants $(if $(ONLY),--only '$(ONLY)') $(if $(SHARD),--shard $(SHARD)) \

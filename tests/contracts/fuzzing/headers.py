@@ -80,12 +80,15 @@ def _header(chance: Chance, parent_hash: bytes = b"", timestamp: bytes | None = 
     number = _number(chance) if chance.happens(0.3) else shortest(chance.getrandbits(40))
     fields += [difficulty, number, _number(chance), _number(chance), _number(chance), extra_data]
     fields += [chance.randbytes(32), chance.randbytes(8)]
-    fields += [chance.pick((b"", chance.randbytes(32), _number(chance))) for _ in range(chance.below(8))]
+    fields += [
+        chance.pick((b"", chance.randbytes(32), chance.randbytes(33), _number(chance))) for _ in range(chance.below(8))
+    ]
     fields[0] = parent_hash or fields[0]
     if timestamp is not None and chance.happens(0.95):
         fields[_TIMESTAMP] = timestamp
-    if chance.happens(0.03):
-        fields[3] = bytes(32)
+    if chance.happens(0.04):
+        # Parent hash or state root.
+        fields[chance.pick((0, 3))] = bytes(32)
     if chance.happens(0.06):
         size = chance.pick((0, 1, 19, 20, 21, 31, 32, 33, 255, 256, 300))
         fields[chance.below(len(fields))] = chance.randbytes(size)
@@ -287,7 +290,7 @@ def _try_header(chance: Chance, registry: _Registry, number: int) -> None:
         calldata = child + bytes([PARENT]) + calldata
     if chance.happens(0.7):
         calldata += bytes([HEADER_FACTS]) + _mask(chance).to_bytes(4)
-    calldata += chance.pick((b"\x37",) * 10 + (b"", b"\x39", b"\x39", b"\x37\0", b"\x36\1"))
+    calldata += chance.pick((b"\x37",) * 8 + (b"", b"\x39", b"\x39", b"\x39", b"\x37\0", b"\x36\1"))
     registry.prove(calldata, reads=chance.happens(0.2))
 
 
@@ -295,7 +298,7 @@ def _mask(chance: Chance) -> int:
     mask = chance.getrandbits(HEADER_FIELDS)
     if chance.happens(0.8):
         mask = sum(1 << place for place in chance.sample(range(21), chance.pick((1, 2, 4))))
-    if chance.happens(0.95):
+    if chance.happens(0.85):
         mask &= ~sum(1 << place for place in IMPLIED_HEADER_FIELDS)
     if mask.bit_count() % 2:
         mask |= HEADER_PARITY

@@ -146,10 +146,13 @@ class Round:
 
 
 def split(operations: bytes) -> list[bytes]:
-    """The single operations of a proof."""
+    """The single operations of a genuine proof. Raises Divergence where the model refuses it."""
     cuts: list[int] = []
     reader = WatchedReader(operations, lambda _: cuts.append(reader.cursor))
-    _Decoder(reader, history.WINDOW).run()
+    try:
+        _Decoder(reader, history.WINDOW).run()
+    except InvalidPacked as refusal:
+        raise Divergence(f"The model refuses a genuine proof: {refusal} 0x{operations.hex()}") from refusal
     return [operations[begin:end] for begin, end in pairwise(cuts)]
 
 
@@ -178,7 +181,13 @@ class Composer:
         if chance.happens(self._share_of_headers):
             calldata = self._headers() + self._after_headers(b"".join(operations))
         else:
-            calldata = _block(self._world.number) + b"".join(operations)
+            block = _block(self._world.number)
+            if chance.happens(0.03):
+                digits = block[1:]
+                block = chance.pick(
+                    (b"\0", bytes([len(block)]) + b"\0" + digits, b"\x09" + digits.rjust(9, b"\1"), b"\x7f")
+                )
+            calldata = block + b"".join(operations)
         if chance.happens(0.1) and len(calldata) < 20_000:
             calldata = mutate(chance, calldata, b"".join(chance.pick(self._genuine)) or b"\0")
         return calldata
