@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +40,12 @@ def build() -> dict[Path, str]:
 
     Raises BuildError where the compiler is missing, or finds an error or a warning.
     """
-    output = run_compiler(read_sources("src", "test"), {"*": {"*": ["abi", "evm.bytecode.object", "metadata"]}})
+    selection = {"*": {"": ["ast"], "*": ["abi", "evm.bytecode.object", "evm.deployedBytecode", "metadata"]}}
+    output = run_compiler(read_sources("src", "test"), selection)
     if messages := [message["formattedMessage"] for message in output.get("errors", [])]:
         raise BuildError("\n".join(messages))
 
+    names = {ast_id: name for source in output["sources"].values() for ast_id, name in _immutables(source["ast"])}
     artifacts = {}
     for source, contracts in output["contracts"].items():
         for name, contract in contracts.items():
@@ -51,16 +53,33 @@ def build() -> dict[Path, str]:
             # Interfaces have no code, and libraries that are compiled into their users no function to call.
             if not bytecode or not any(entry["type"] == "function" for entry in contract["abi"]):
                 continue
+            deployed = contract["evm"]["deployedBytecode"]
             artifact = {
                 "abi": contract["abi"],
                 "bytecode": "0x" + bytecode,
                 "compiler": {"version": json.loads(contract["metadata"])["compiler"]["version"], "settings": SETTINGS},
                 "contract": name,
+                "deployedBytecode": "0x" + deployed["object"],
+                "immutables": {
+                    names[ast_id]: [place["start"] for place in places]
+                    for ast_id, places in deployed["immutableReferences"].items()
+                },
                 "source": source,
             }
             folder = Path("test") if source.startswith("test/") else Path()
             artifacts[folder / f"{name}.json"] = json.dumps(artifact, indent=1, sort_keys=True) + "\n"
     return artifacts
+
+
+def _immutables(node: Any) -> Iterator[tuple[str, str]]:
+    """Id and name of each immutable that is declared in a syntax tree. Ids change with whatever else is compiled."""
+    if isinstance(node, dict):
+        if node.get("nodeType") == "VariableDeclaration" and node["mutability"] == "immutable":
+            yield str(node["id"]), node["name"]
+        node = list(node.values())
+    if isinstance(node, list):
+        for inner in node:
+            yield from _immutables(inner)
 
 
 def stored() -> dict[Path, str]:

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+import rlp
 from eth_utils.crypto import keccak
 
 from chains import packed
@@ -35,6 +36,47 @@ def under(root: bytes, calldata: bytes) -> PackedFacts:
 def test_one_account_takes_its_bytes_and_no_more():
     # Block 5 is known; an account with its nonce and balance stored, depth 0, sizes 1 and 1, address, nonce, balance.
     assert encode(5, ROOT, [ACCOUNT]).hex() == "0105" + "c1" + "0041" + ALICE.hex() + "01" + "02"
+
+
+def test_a_branch_takes_the_hashes_of_the_others_and_their_places_where_some_are_empty():
+    """Both forms: sixteen hashes, of which one is the account's leaf, below three children."""
+    key = keccak(ALICE)
+    root, proofs = tries.shaped({key: tries.account(1, 2)}, random.Random(1), (3, 16))
+    calldata = encode(5, root, [AccountToProve(ALICE, 0b0011, proofs[key])])
+    above, below = (rlp.decode(node)[:16] for node in proofs[key][:2])
+    own, own_below = key[0] >> 4, key[0] & 15
+    others = [child for place, child in enumerate(below) if place != own_below]
+    full = b"\x00" + b"".join(others)
+    listed = b"\x10\x03" + b"".join(
+        bytes([0x20 | place]) if place == own else bytes([place]) + child for place, child in enumerate(above) if child
+    )
+    leaf = b"\xc1" + (2 << 10 | 1 << 6 | 1).to_bytes(2) + ALICE + b"\x01\x02"
+    assert len(others) == 15
+    assert calldata == b"\x01\x05" + leaf + full + listed
+    assert set(under(root, calldata).accounts) == {ALICE}
+
+
+def test_subtrees_meet_in_a_branch_and_an_extension_leads_to_another():
+    """Slots 40364 and 3 are proven. The first shares eight nibbles with slot 105566, whose leaf has 31 bytes."""
+    keys = {slot: keccak(slot.to_bytes(32)).hex() for slot in (40364, 105566, 3)}
+    assert [key[:9] for key in keys.values()] == ["f291631cd", "f291631c0", "c2575a0e9"]
+    storage = tries.build({bytes.fromhex(key): tries.encode(1) for key in keys.values()})
+    state = tries.leaf(keccak(ALICE), tries.account(1, 2, storage.root_hash))
+    slots = {slot: tries.proof(storage, bytes.fromhex(keys[slot])) for slot in (40364, 3)}
+    sibling = tries.encode([bytes.fromhex("3" + keys[105566][9:]), b"\x01"])
+    assert len(sibling) == 31
+    calldata = encode(5, keccak(state), [AccountToProve(ALICE, 0, [state], slots)])
+    assert calldata == b"\x01\x05" + b"".join(
+        [
+            b"\x30" + ALICE,
+            bytes.fromhex("40 01 03 01 01 01"),  # Slot 3 at depth 1, of value 1.
+            bytes.fromhex("40 02 9dac 09 01 01"),
+            bytes.fromhex("10 02 10") + sibling + b"\x2d",  # Two children: the node at place 0, the slot at d.
+            bytes.fromhex("36 07"),
+            bytes.fromhex("11 02 2c 2f"),
+            bytes.fromhex("89 0041 01 02"),
+        ]
+    )
 
 
 def test_a_header_alone_says_so():
@@ -77,7 +119,7 @@ def test_a_header_whose_hash_is_known_needs_nobody_to_vouch_for_it():
         decode(encode(HEADER, ROOT), block_hash=lambda _: None, state_root=lambda _: None, known_hashes={bytes(32)})
 
 
-def test_a_block_hash_takes_two_bytes_and_its_slot():
+def test_a_block_hash_is_sent_as_a_slot_is():
     """Slot 5 with a short hash, and slot 6 as a fact, in the history contract."""
     keys = {slot: keccak(slot.to_bytes(32)) for slot in (5, 6)}
     storage = tries.build({keys[5]: tries.encode(0x777777), keys[6]: tries.encode(b"\x66" * 32)})
@@ -86,7 +128,8 @@ def test_a_block_hash_takes_two_bytes_and_its_slot():
     account = AccountToProve(HISTORY_ADDRESS, 0, [state], {6: proofs[6]}, {5: proofs[5]})
     calldata = encode(5, keccak(state), [account])
     assert calldata[:2] + calldata[2:23] == b"\x01\x05" + b"\x30" + HISTORY_ADDRESS
-    assert b"\x61\x01\x05\x01\x03\x77\x77\x77" in calldata
+    assert b"\x43\x01\x05\x01\x03\x77\x77\x77" in calldata
+    assert b"\x40\x01\x06\x01\x20" + b"\x66" * 32 in calldata
     facts = under(keccak(state), calldata)
     assert facts.known_hashes == {bytes(29) + b"\x77" * 3}
     assert facts.accounts[HISTORY_ADDRESS].slots == {6: int.from_bytes(b"\x66" * 32)}

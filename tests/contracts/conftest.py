@@ -1,14 +1,22 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+from eth_utils.crypto import keccak
 
-from chains import history
+from chains import history, packed
 from chains.devchain import DevChain
+from tests.contracts import tries
 from tests.contracts.deployed import Deployed
 from tests.contracts.harness import Harness
+from tests.contracts.simulator import Call, Simulator
 
 # Of the registry that tests write to; any will do.
 SOURCE_CHAIN_ID = 1
+# That most proofs are about.
+BLOCK = 77
+
+# Whether the registry takes operations under a state root.
+Accepts = Callable[[bytes, bytes], bool]
 
 
 @pytest.fixture(scope="session")
@@ -23,6 +31,11 @@ def harness(chain: DevChain) -> Harness:
     return Harness(chain)
 
 
+@pytest.fixture(scope="session")
+def simulator(chain: DevChain) -> Simulator:
+    return Simulator(chain)
+
+
 @pytest.fixture
 def source(chain: DevChain) -> Deployed:
     """A block hash source that vouches for what it is told."""
@@ -33,3 +46,28 @@ def source(chain: DevChain) -> Deployed:
 def registry(chain: DevChain, source: Deployed) -> Deployed:
     """A fresh registry that trusts `source`."""
     return Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, history.WINDOW)
+
+
+@pytest.fixture(scope="session")
+def accepts(chain: DevChain, simulator: Simulator) -> Accepts:
+    """Of contract and Python, which must agree. The state root is each time that of a fresh registry's only block."""
+    source = Deployed(chain, "test/SettableBlockHashSource", SOURCE_CHAIN_ID)
+    registry = Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, source.address, history.WINDOW)
+    invalid = keccak(text="InvalidProof()")[:4]
+
+    def both(root: bytes, operations: bytes) -> bool:
+        header, proof = tries.header(BLOCK, root), bytes([1, BLOCK]) + operations
+        accumulate = [
+            Call(source.address, source.calldata("set", BLOCK, keccak(header))),
+            Call(registry.address, packed.encode(header, root)),
+        ]
+        [outcome] = simulator.run([Call(registry.address, proof)], first=accumulate)
+        try:
+            packed.decode(proof, block_hash=lambda _: None, state_root=lambda _: root)
+        except packed.InvalidPacked:
+            assert (outcome.succeeded, outcome.data) == (False, invalid)
+            return False
+        assert outcome.succeeded
+        return True
+
+    return both

@@ -14,7 +14,7 @@ from tests.contracts.deployed import SENDER
 MOST_WEIGHT = 900_000
 _GAS_PER_CALL = 30_000_000
 # Selector of Panic(uint256), by which Solidity reports what must not happen.
-_PANIC = bytes.fromhex("4e487b71")
+PANIC = bytes.fromhex("4e487b71")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Outcome:
     @property
     def halted(self) -> bool:
         """It ended neither by returning nor by an error of the contract: out of gas, or by a panic."""
-        return not self.succeeded and (not self.data or self.data.startswith(_PANIC))
+        return not self.succeeded and (not self.data or self.data.startswith(PANIC))
 
 
 @dataclass(frozen=True)
@@ -89,13 +89,13 @@ class Simulator:
         answer = json.loads(reply.content)
         if "error" in answer:
             raise AssertionError(f"The node refuses to simulate: {answer['error']}")
-        outcomes = [_outcome(each) for each in answer["result"][0]["calls"]]
+        outcomes = [outcome_of(each) for each in answer["result"][0]["calls"]]
         if not all(outcome.succeeded for outcome in outcomes[: len(first)]):
             raise AssertionError("A call that others need failed.")
         return outcomes[len(first) :]
 
 
-def _outcome(answer: dict[str, Any]) -> Outcome:
+def outcome_of(answer: dict[str, Any]) -> Outcome:
     return Outcome(
         answer["status"] == "0x1",
         bytes.fromhex(answer["returnData"][2:]),

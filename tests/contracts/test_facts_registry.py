@@ -155,9 +155,11 @@ def test_everybody_is_absent_from_an_empty_state(registry, source):
 
 
 def test_proving_again_changes_and_logs_nothing(registry, source):
-    header, root, nodes = _plant_account(source, tries.account(3, 2**200))
-    proof = encode(header, root, [_account(ALICE, ALL, nodes), _account(BOB, ALL, nodes, {7: [], 8: []})])
-    registry.send_raw(proof)
+    storage = tries.build({keccak(_word(5)): tries.encode(55), keccak(_word(6)): tries.encode(66)})
+    header, root, nodes = _plant_account(source, tries.account(3, 2**200, storage.root_hash))
+    slots = {slot: tries.proof(storage, keccak(_word(slot))) for slot in (5, 7)}
+    proof = encode(header, root, [_account(ALICE, ALL, nodes, slots), _account(BOB, ALL, nodes, {7: [], 8: []})])
+    assert len(registry.logged(registry.send_raw(proof))) == 1 + 2 + 4
     before = [registry.call("accountField", who, BLOCK, field) for who in (ALICE, BOB) for field in FIELDS]
     assert registry.logged(registry.send_raw(proof)) == []
     assert before == [registry.call("accountField", who, BLOCK, field) for who in (ALICE, BOB) for field in FIELDS]
@@ -328,7 +330,8 @@ def test_it_rejects_what_is_no_header_whatever_the_source_says(registry, source,
         packed.decode(header + b"\x37", block_hash=lambda _: keccak(header), state_root=lambda _: None)
 
 
-@pytest.mark.parametrize("count", [15, 16, 17, 20, 21, 23])
+# Of all forks, and as many as masks have bits for.
+@pytest.mark.parametrize("count", [15, 16, 17, 20, 21, 23, 31])
 def test_all_fields_of_headers_of_all_forks_can_be_stored(registry, source, count):
     values = [bytes([place]) * 32 for place in range(count)]
     values[2], values[3], values[6] = b"\x02" * 20, b"\x07" * 32, b"\x06" * 256
@@ -347,6 +350,10 @@ def test_all_fields_of_headers_of_all_forks_can_be_stored(registry, source, coun
     assert registry.logged(registry.send_raw(proof)) == []
 
 
+def test_of_a_block_that_is_not_accumulated_no_field_of_the_header_can_be_read(registry):
+    assert {registry.call("tryHeaderField", BLOCK, place) for place in range(256)} == {(False, bytes(32))}
+
+
 def test_header_fields_that_were_not_asked_for_stay_unproven(registry, source):
     header = _plant(source, b"\x07" * 32)
     registry.send_raw(encode(header, b"\x07" * 32, header_fields=[7, 11]))
@@ -358,22 +365,30 @@ def test_header_fields_that_were_not_asked_for_stay_unproven(registry, source):
 
 
 @pytest.mark.parametrize(
-    "mask",
+    ("mask", "error"),
     [
-        pytest.param(0, id="none"),
-        pytest.param(1 << 31, id="parity alone"),
-        pytest.param(1 << 0, id="odd"),
-        pytest.param(1 << 0 | 1 << 3, id="one that needs no asking"),
-        pytest.param(1 << 0 | 1 << 8, id="another"),
-        pytest.param(1 << 0 | 1 << 15, id="one that the header has not"),
+        pytest.param(0, "InvalidProof", id="none"),
+        pytest.param(1 << 31, "InvalidProof", id="parity alone"),
+        pytest.param(1 << 0, "InvalidProof", id="odd"),
+        pytest.param(1 << 31 | 1 << 0 | 1 << 1, "InvalidProof", id="odd with parity"),
+        pytest.param(1 << 0 | 1 << 3, "InvalidProof", id="one that needs no asking"),
+        pytest.param(1 << 0 | 1 << 8, "InvalidProof", id="another"),
+        pytest.param(1 << 0 | 1 << 15, "InvalidHeader", id="one that the header has not"),
+        pytest.param(1 << 31 | 1 << 30, "InvalidHeader", id="the last, which the header has not"),
     ],
 )
-def test_it_rejects_other_masks_of_header_fields(registry, source, mask):
+def test_it_rejects_other_masks_of_header_fields(registry, source, mask, error):
     header = _plant(source, b"\x07" * 32)
     registry.send_raw(header + b"\x31" + (1 << 0 | 1 << 1).to_bytes(4) + b"\x37")
     with pytest.raises(Reverted) as reverted:
         registry.send_raw(header + b"\x31" + mask.to_bytes(4) + b"\x37")
-    assert reverted.value.error == ("InvalidProof",)
+    assert reverted.value.error == (error,)
+    with pytest.raises(packed.InvalidPacked):
+        packed.decode(
+            header + b"\x31" + mask.to_bytes(4) + b"\x37",
+            block_hash=lambda _: keccak(header),
+            state_root=lambda _: None,
+        )
 
 
 # --- Timestamps -------------------------------------------------------------------------------------------------------

@@ -7,7 +7,9 @@ import rlp
 from eth_utils.crypto import keccak
 from trie import HexaryTrie
 
-EMPTY_ROOT = keccak(b"\x80")
+# The reference to no node.
+EMPTY = b"\x80"
+EMPTY_ROOT = keccak(EMPTY)
 EMPTY_CODE_HASH = keccak(b"")
 
 
@@ -31,7 +33,45 @@ def proof(trie: HexaryTrie, key: bytes) -> list[bytes]:
 
 def leaf(key: bytes, value: bytes) -> bytes:
     """The one node of a trie that holds one key of 32 bytes; its hash is the root."""
-    return encode([b"\x20" + key, value])
+    return leaf_below(key, 0, value)
+
+
+def leaf_below(key: bytes, depth: int, value: bytes) -> bytes:
+    """As `leaf`, with so many nibbles of the key above it."""
+    return encode([hex_prefix(key.hex()[depth:], leaf=True), value])
+
+
+def extension(path: str, child: bytes) -> bytes:
+    """The node that leads along these nibbles to a child, by the reference to it."""
+    return listed(encode(hex_prefix(path, leaf=False)) + child)
+
+
+def branch(children: Mapping[int, bytes]) -> bytes:
+    """The node whose children are at these places, by the references to them."""
+    return listed(b"".join(children.get(place, EMPTY) for place in range(17)))
+
+
+def reference(node: bytes) -> bytes:
+    """How a node stands in its parent: by its hash, as RLP, or as it is."""
+    return node if len(node) < 32 else hash_reference(keccak(node))
+
+
+def hash_reference(digest: bytes) -> bytes:
+    return b"\xa0" + digest
+
+
+def hex_prefix(path: str, *, leaf: bool) -> bytes:
+    """The bytes of these nibbles (Yellow Paper, appendix C)."""
+    flag = 2 if leaf else 0
+    return bytes.fromhex(f"{flag + 1:x}{path}" if len(path) % 2 else f"{flag:x}0{path}")
+
+
+def listed(payload: bytes) -> bytes:
+    """The RLP of a list, by that of its items."""
+    if len(payload) < 56:
+        return bytes([0xC0 + len(payload)]) + payload
+    size = len(payload).to_bytes(1 if len(payload) < 256 else 2)
+    return bytes([0xF7 + len(size)]) + size + payload
 
 
 def account(nonce: int = 0, balance: int = 0, storage_root: bytes = EMPTY_ROOT, code: bytes = EMPTY_CODE_HASH) -> bytes:
@@ -69,9 +109,7 @@ def shaped(
 
     def node(keys: list[bytes], depth: int) -> bytes:
         if len(keys) == 1 and depth >= len(levels):
-            digits = keys[0].hex()[depth:]
-            path = bytes.fromhex("3" + digits if len(digits) % 2 else "20" + digits)
-            encoded = encode([path, entries[keys[0]]])
+            encoded = leaf_below(keys[0], depth, entries[keys[0]])
         else:
             below: dict[int, list[bytes]] = {}
             for key in keys:

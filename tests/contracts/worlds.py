@@ -15,8 +15,8 @@ from tests.contracts import tries
 
 # Two slots whose hashes share their first 32 bits: leaves of small values there are embedded in their branch.
 NEAR_SLOTS = (40364, 105566)
-# What makes a known block hash, or ends a proof early, and what could be taken for it.
-_NEAR_OPERATIONS = (0x30, 0x31, 0x36, 0x37, 0x38, 0x39, 0x3A, 0x40, 0x41, 0x42, 0x60, 0x61, 0x62)
+# What makes branches, a known block hash or an early end of a proof, and what could be taken for it.
+_NEAR_OPERATIONS = bytes.fromhex("00 01 0f 10 11 12 1f 20 21 2f 30 31 36 37 38 39 3a 40 41 42 43 44")
 FIELDS = (0b0011, 0b0100, 0b1000, 0b0111, 0b1011, 0b1100, 0b1111)
 
 

@@ -21,4 +21,6 @@ def compile_with(source: str, changed: str, old: str, new: str) -> Artifact:
         raise ValueError("\n".join(errors))
     contracts: dict[str, Any] = output["contracts"][source]
     [contract] = contracts.values()
-    return Artifact(abi=contract["abi"], bytecode=bytes.fromhex(contract["evm"]["bytecode"]["object"]))
+    bytecode = bytes.fromhex(contract["evm"]["bytecode"]["object"])
+    # It is only deployed: nobody asks for the code that it then has.
+    return Artifact(abi=contract["abi"], bytecode=bytecode, runtime=b"", immutables={})

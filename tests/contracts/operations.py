@@ -1,0 +1,134 @@
+"""Operations of packed proofs (contracts/FORMAT.md) as anyone may write them, where the encoder would refuse to."""
+
+from collections.abc import Sequence
+from functools import cache
+
+from eth_utils.crypto import keccak
+
+from chains.packed.layout import (
+    ABSENT_ACCOUNT,
+    ACCOUNT,
+    AT_ACCOUNT,
+    AT_EMPTY,
+    AT_EXTENSION,
+    BLOCK_HASH,
+    BRANCH,
+    CLOSES_STORAGE,
+    EXTENSION,
+    FULL_BRANCH,
+    HASH_CHILD,
+    NODE_CHILD,
+    OPEN_STORAGE,
+    OWN_CHILD,
+    SLOT,
+    STORE_NONCE_AND_BALANCE,
+    ZERO_SLOT,
+    shortest,
+)
+
+
+@cache
+def address_below(*prefixes: str) -> bytes:
+    """One whose key's nibbles begin with one of these."""
+    return next(address for number in range(2**24) if keccak(address := number.to_bytes(20)).hex().startswith(prefixes))
+
+
+@cache
+def slot_below(*prefixes: str) -> int:
+    """As `address_below`, of a slot."""
+    return next(slot for slot in range(2**24) if keccak(slot.to_bytes(32)).hex().startswith(prefixes))
+
+
+def account(address: bytes, depth: int, nonce: int = 1, balance: int = 2) -> bytes:
+    """Stores nonce and balance of an account that has neither storage nor code."""
+    return _account(STORE_NONCE_AND_BALANCE, address, depth, nonce, balance)
+
+
+def closing_account(depth: int, nonce: int = 1, balance: int = 2) -> bytes:
+    """Closes the open storage of an account without code, and stores nothing else of it."""
+    return _account(CLOSES_STORAGE, b"", depth, nonce, balance)
+
+
+def _account(bits: int, address: bytes, depth: int, nonce: int, balance: int) -> bytes:
+    head, numbers = _numbers(depth, nonce, balance)
+    return bytes([ACCOUNT | bits | bits.bit_count() % 2]) + head + address + numbers
+
+
+def _numbers(depth: int, nonce: int, balance: int) -> tuple[bytes, bytes]:
+    """The head of an account, and what follows it."""
+    head = depth << 10 | len(shortest(nonce)) << 6 | len(shortest(balance))
+    return head.to_bytes(2), shortest(nonce) + shortest(balance)
+
+
+def _path(nibbles: str) -> bytes:
+    return bytes.fromhex("0" * (len(nibbles) % 2) + nibbles)
+
+
+def absent_account(address: bytes, depth: int) -> bytes:
+    """At an empty place."""
+    return bytes([ABSENT_ACCOUNT | AT_EMPTY]) + address + bytes([depth])
+
+
+def absent_beside_leaf(address: bytes, other_key: bytes, depth: int, nonce: int = 1, balance: int = 2) -> bytes:
+    """At the leaf of another account, which has neither storage nor code."""
+    head, numbers = _numbers(depth, nonce, balance)
+    return bytes([ABSENT_ACCOUNT | AT_ACCOUNT]) + address + head + _path(other_key.hex()[depth:]) + numbers
+
+
+def absent_at_extension(address: bytes, depth: int, path: str, child: bytes) -> bytes:
+    """At an extension of these nibbles, which leads to that hash."""
+    return bytes([ABSENT_ACCOUNT | AT_EXTENSION]) + address + bytes([depth, len(path)]) + _path(path) + child
+
+
+def open_storage(address: bytes) -> bytes:
+    return bytes([OPEN_STORAGE]) + address
+
+
+def absent_slot(number: int, depth: int) -> bytes:
+    """At an empty place."""
+    return bytes([ZERO_SLOT + AT_EMPTY]) + _sized(number) + bytes([depth])
+
+
+def slot(number: int, depth: int, value: int) -> bytes:
+    return bytes([SLOT]) + _slot(number, depth, value)
+
+
+def block_hash(number: int, depth: int, digest: bytes) -> bytes:
+    """In a slot of the history contract."""
+    return bytes([BLOCK_HASH]) + _slot(number, depth, int.from_bytes(digest))
+
+
+def _slot(number: int, depth: int, value: int) -> bytes:
+    return bytes([*_sized(number), depth, *_sized(value)])
+
+
+def _sized(number: int) -> bytes:
+    digits = shortest(number)
+    return bytes([len(digits)]) + digits
+
+
+def extension(length: int) -> bytes:
+    return bytes([EXTENSION, length])
+
+
+def full_branch(others: Sequence[bytes]) -> bytes:
+    """Above the subtree on top and fifteen hashes."""
+    return bytes([FULL_BRANCH]) + b"".join(others)
+
+
+def branch(count: int, *children: bytes, size: int | None = None) -> bytes:
+    """Above so many subtrees, with all of its children; `size` tells another number of them than there are."""
+    return bytes([BRANCH + count - 1, len(children) if size is None else size]) + b"".join(children)
+
+
+def hash_child(place: int, digest: bytes) -> bytes:
+    return bytes([HASH_CHILD << 4 | place]) + digest
+
+
+def node_child(place: int, node: bytes) -> bytes:
+    return bytes([NODE_CHILD << 4 | place]) + node
+
+
+def own_child(place: int) -> bytes:
+    """The next subtree of those that the branch takes."""
+    return bytes([OWN_CHILD << 4 | place])
