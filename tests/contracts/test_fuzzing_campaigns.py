@@ -183,8 +183,8 @@ def test_headers_find_a_model_that_reads_others(chain, monkeypatch):
 
 
 def test_the_command_plans_all_that_it_is_told():
-    jobs, processes = command.read_arguments(["STEPS=120000", "headers=5", *("BOUNDARIES=0", "MUTATIONS=0"), "JOBS=3"])
-    jobs = [job for job in jobs if job.campaign != "transactions"]
+    others = [f"{name.upper()}=0" for name in command.BY_NAME if name not in {"steps", "headers"}]
+    jobs, processes = command.read_arguments(["STEPS=120000", "headers=5", *others, "JOBS=3"])
     assert processes == 3
     assert [(job.campaign, job.count) for job in jobs] == [
         ("steps", 50_000),
@@ -194,6 +194,12 @@ def test_the_command_plans_all_that_it_is_told():
     ]
     seeds = [job.seed for seed in (1, 2) for job in command.plan({"steps": 1_000_000}, seed)]
     assert len(set(seeds)) == len(seeds) == 40
+
+
+@pytest.mark.parametrize("name", command.BY_NAME)
+def test_the_command_does_again_what_it_names(name):
+    job = command.Job(name, 1 << 32 | 7, 50)
+    assert command.read_arguments([f"AGAIN={job}"]) == ([job], 2)
 
 
 @pytest.mark.parametrize("word", ["STEPS", "STEPS=many", "LEAPS=5", "AGAIN=leaps/1/5", "AGAIN=steps/1", "JOBS=0"])

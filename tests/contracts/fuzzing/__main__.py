@@ -145,7 +145,7 @@ def read_arguments(words: Sequence[str]) -> tuple[list[Job], int]:
         name, _, value = word.lower().partition("=")
         if name in numbers and value.isdecimal() and word.lower() != "jobs=0":
             numbers[name] = int(value)
-        elif (match := re.fullmatch(r"again=(\w+)/(\d+)/(\d+)", word.lower())) and match[1] in BY_NAME:
+        elif (match := re.fullmatch(r"again=([\w-]+)/(\d+)/(\d+)", word.lower())) and match[1] in BY_NAME:
             again.append(Job(match[1], int(match[2]), int(match[3])))
         else:
             raise ValueError(f"{word} makes no sense. {USAGE}")

@@ -2,12 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 from eth_utils.crypto import keccak
 
-from chains import history
-from chains.packed.decoder import _Decoder, _Reader
 from chains.packed.layout import (
     BRANCH,
     END_OF_BRANCHES,
@@ -22,6 +19,7 @@ from tests.contracts.fuzzing.chance import Chance
 from tests.contracts.fuzzing.interpreter import Machine
 from tests.contracts.fuzzing.operations import mutate
 from tests.contracts.fuzzing.scenes import random_scene
+from tests.contracts.fuzzing.transactions import split
 from tests.contracts.worlds import NEAR_SLOTS, Asked, World, random_world, slot_key
 from tests.contracts.worlds import mutate as mutate_bytes
 
@@ -85,7 +83,7 @@ class Setting:
             # Nothing is stored of this account but its slots.
             address = chance.pick(near)
             asked[address] = Asked(address, 0, [chance.pick(_BESIDE_NEAR_SLOTS)])
-        return _split(world.prove(asked.values(), known=True)[len(_named(self._number)) :])
+        return split(world.prove(asked.values(), known=True)[len(_named(self._number)) :])
 
     def transaction(self) -> Transaction:
         chance = self._chance
@@ -158,25 +156,6 @@ def _named(number: int) -> bytes:
     """A block that is accumulated."""
     digits = shortest(number) or b"\0"
     return bytes([len(digits)]) + digits
-
-
-class _Marked(_Reader):
-    """Remembers where operations begin, and where the last one ends."""
-
-    def __init__(self, data: bytes) -> None:
-        super().__init__(data)
-        self.marks: list[int] = []
-
-    def at_end(self) -> bool:
-        self.marks.append(self.cursor)
-        return super().at_end()
-
-
-def _split(operations: bytes) -> list[bytes]:
-    """Operations that the model takes, one by one."""
-    reader = _Marked(operations)
-    _Decoder(reader, history.WINDOW).run()
-    return [operations[begin:end] for begin, end in pairwise(reader.marks)]
 
 
 # What becomes of one operation, or at the end of none; `other` is one of any of the proofs.
