@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from contracts import ARTIFACTS_DIR
-from contracts.build import ROOT_DIR, read_sources, run_compiler
+from contracts.build import CODE, ROOT_DIR, code_of, read_sources, run_compiler
 from tests.contracts.mutants import trial
 from tests.contracts.mutants.__main__ import COMMANDS, LIST
 from tests.contracts.mutants.compiling import Code, Compiler, Store, name_of
@@ -221,6 +221,7 @@ pragma solidity ^0.8.28;
 import {Bounds} from "./Bounds.sol";
 contract Tiny {
     uint256 public kept;
+    uint256 public immutable most = 50;
     error TooMuch();
     function keep(uint256 value) external {
         if (Bounds.isTooMuch(value)) revert TooMuch();
@@ -287,13 +288,11 @@ def tiny() -> dict[str, Mutant]:
 
 @pytest.fixture(scope="module")
 def artifacts() -> dict[Path, str]:
-    output = run_compiler(TINY_SOURCES, {"*": {"*": ["abi", "evm.bytecode.object"]}})
+    output = run_compiler(TINY_SOURCES, {"*": {"": ["ast"], "*": ["abi", *CODE]}})
     found = {}
     for path, source, name in (("Tiny", "src/Tiny.sol", "Tiny"), ("test/Harness", "test/Harness.sol", "Harness")):
-        contract = output["contracts"][source][name]
-        bytecode = "0x" + contract["evm"]["bytecode"]["object"]
-        artifact = {"abi": contract["abi"], "bytecode": bytecode, "deployedBytecode": "0x", "immutables": {}}
-        found[Path(f"{path}.json")] = json.dumps(artifact)
+        abi = output["contracts"][source][name]["abi"]
+        found[Path(f"{path}.json")] = json.dumps({"abi": abi, **code_of(output, source, name)})
     return found
 
 
@@ -359,6 +358,7 @@ def test_one_that_does_not_compile_keeps_no_other_from_it(tiny, compiler):
     codes = compiler.compile_all([fine, wrong], jobs=2)
     assert codes[wrong] is None
     assert codes[fine] is not None
+    assert set(codes[fine]["Tiny"]["immutables"]) == {"most"}
     # From what was kept.
     told: list[int] = []
     assert compiler.compile_all([fine, wrong], jobs=2, tell=told.append) == codes
@@ -376,7 +376,7 @@ def test_one_that_does_not_compile_keeps_no_other_from_it(tiny, compiler):
 def test_without_commands_that_pass_nothing_is_said(tiny, artifacts, compiler, store, commands, message):
     project = Project(ROOT_DIR, artifacts, {"Tiny": commands} if commands else {})
     with pytest.raises(TrialError, match=message):
-        judge_all(project, {tiny["false"]: {"Tiny": "00"}}, compiler=compiler, store=store, jobs=1)
+        judge_all(project, {tiny["false"]: {"Tiny": {"bytecode": "0x00"}}}, compiler=compiler, store=store, jobs=1)
 
 
 # --- The report -------------------------------------------------------------------------------------------------------

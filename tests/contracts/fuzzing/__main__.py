@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from chains.devchain import DevChain
-from tests.contracts.fuzzing import boundaries, headers, mutations, steps, transactions
+from tests.contracts.fuzzing import boundaries, headers, mutations, steps, transactions, undefined
 from tests.contracts.fuzzing.tally import Divergence, Tally
 
 
@@ -34,6 +34,8 @@ CAMPAIGNS = (
     Campaign("transactions", transactions.run, 1_000_000, 10_000),
     Campaign("headers", headers.run, 200_000, 20_000),
     Campaign("mutations", mutations.run, 100_000, 10_000),
+    Campaign("undefined-steps", undefined.run_steps, 1_000_000, 50_000),
+    Campaign("undefined-transactions", undefined.run_transactions, 200_000, 10_000),
 )
 BY_NAME = {campaign.name: campaign for campaign in CAMPAIGNS}
 

@@ -20,12 +20,20 @@ from tests.contracts.mutants.trial import SURVIVED, Command, Project, TrialError
 LIST = Path(__file__).parent / "equivalents.toml"
 FOUND = ROOT_DIR / ".mutants"
 
+
+def campaigns(on: str) -> Command:
+    """On the registry, or on the harness that runs single operations."""
+    return Command("steps", ("-m", "tests.contracts.mutants.campaigns", on), harness=on == "harness")
+
+
 # What may catch a mutant that changes a contract's code, cheapest first.
 COMMANDS: dict[str, tuple[Command, ...]] = {
     "AttestedBlockHashSource": (pytest("tests/contracts/test_attested_block_hash_source.py"),),
     "FactsRegistry": (
+        campaigns("registry"),
         pytest("tests/contracts/test_facts_registry.py"),
-        pytest("tests/contracts/test_other_layouts.py"),
+        campaigns("harness"),
+        pytest("tests/contracts/test_other_layouts.py", "tests/contracts/test_packed_nodes.py"),
         pytest("tests/contracts/test_packed_proofs.py"),
     ),
     "NativeBlockHashSource": (pytest("tests/contracts/test_native_block_hash_source.py"),),

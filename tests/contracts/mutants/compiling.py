@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from contracts.build import ROOT_DIR, SETTINGS, run_compiler
+from contracts.build import CODE, ROOT_DIR, SETTINGS, code_of, run_compiler
 from tests.contracts.mutants.generate import Mutant, Node, imported
 
-# Bytecode of each contract that a mutant can change, in hexadecimal digits, by the name of its artifact.
-Code = Mapping[str, str]
+# What `contracts.build.code_of` tells of each contract that a mutant can change, by the name of its artifact.
+Code = Mapping[str, Mapping[str, Any]]
 
 # Of mutants that are compiled in one go, which saves starting the compiler: it takes seconds a mutant.
 _BATCH = 6
@@ -58,7 +58,9 @@ class Compiler:
 
         `tell` is told how many more are done.
         """
-        names = {mutant: digest([SETTINGS, self._lock, folder, self._texts(mutant, folder)]) for mutant in mutants}
+        names = {
+            mutant: digest([SETTINGS, CODE, self._lock, folder, self._texts(mutant, folder)]) for mutant in mutants
+        }
         known = {mutant: self._store.get(name) for mutant, name in names.items()}
         codes: dict[Mutant, Code | None] = {mutant: found["code"] for mutant, found in known.items() if found}
         tell(len(codes))
@@ -91,20 +93,23 @@ class Compiler:
         texts: dict[str, str] = {}
         selection: dict[str, Any] = {}
         for place, mutant in enumerate(batch):
-            texts |= {f"{place}/{path}": text for path, text in self._texts(mutant, folder).items()}
+            for path, text in self._texts(mutant, folder).items():
+                texts[f"{place}/{path}"] = text
+                # Of syntax trees, which are long, only those that are asked for names.
+                selection[f"{place}/{path}"] = {"": ["ast"]} if " immutable " in text else {}
             for path in self._dependents(mutant, folder):
-                selection[f"{place}/{path}"] = {"*": ["evm.bytecode.object"]}
+                selection[f"{place}/{path}"]["*"] = list(CODE)
         output = run_compiler(texts, selection)
         if any(message["severity"] == "error" for message in output.get("errors", [])):
             # One that is wrong keeps the compiler from all.
             if len(batch) == 1:
                 return {batch[0]: None}
             return {mutant: code for each in batch for mutant, code in self._compile([each], folder).items()}
-        codes: dict[Mutant, dict[str, str]] = {mutant: {} for mutant in batch}
+        codes: dict[Mutant, dict[str, Any]] = {mutant: {} for mutant in batch}
         prefix = "" if folder == "src" else f"{folder}/"
         for path, contracts in output.get("contracts", {}).items():
-            code = codes[batch[int(path.split("/")[0])]]
-            code |= {f"{prefix}{name}": each["evm"]["bytecode"]["object"] for name, each in contracts.items()}
+            for name in contracts:
+                codes[batch[int(path.split("/")[0])]][prefix + name] = code_of(output, path, name)
         return dict(codes)
 
 

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tests.contracts.mutants.compiling import Code, Compiler, Store, digest, name_of
 from tests.contracts.mutants.generate import Mutant
@@ -75,9 +75,9 @@ class Project:
     def changed(self, code: Code) -> Code:
         """What of a mutant's code is another one than without the mutation. Libraries have no artifact."""
         return {
-            name: digits
-            for name, digits in code.items()
-            if name in self._artifacts and self._artifacts[name]["bytecode"] != "0x" + digits
+            name: each
+            for name, each in code.items()
+            if name in self._artifacts and self._artifacts[name]["bytecode"] != each["bytecode"]
         }
 
     def digest(self) -> str:
@@ -87,7 +87,7 @@ class Project:
             for path in self._files
             if path.parts[0] in {"chains", "contracts", "tests"}
             and path.suffix == ".py"
-            and "mutants" not in path.as_posix()
+            and ("mutants" not in path.as_posix() or path.stem == "campaigns")
         }
         return digest([tests, sorted(self._artifacts.items()), self._commands])
 
@@ -103,7 +103,7 @@ class Project:
             if not (root / "node_modules").exists():
                 (root / "node_modules").symlink_to(self._root / "node_modules")
             for name in self._artifacts:
-                self._write(root, name)
+                self._write(root, name, {})
             yield root
 
     def commands(self, changed: Iterable[str]) -> list[Command]:
@@ -132,8 +132,8 @@ class Project:
         """
         commands = self.commands(code)
         written = dict(code)
-        for name, digits in written.items():
-            self._write(copy, name, bytecode="0x" + digits)
+        for name, changes in code.items():
+            self._write(copy, name, changes)
         try:
             if first:
                 limit = max(map(self._limit, commands))
@@ -143,16 +143,16 @@ class Project:
                 if command.harness and written.keys() == code.keys():
                     written |= harnesses()
                     for name in written.keys() - code.keys():
-                        self._write(copy, name, bytecode="0x" + written[name])
+                        self._write(copy, name, written[name])
                 if (verdict := self._run(copy, command, self._limit(command))).outcome != SURVIVED:
                     return verdict
             return Verdict(SURVIVED, "")
         finally:
             for name in written:
-                self._write(copy, name)
+                self._write(copy, name, {})
 
-    def _write(self, copy: Path, name: str, **changes: str) -> None:
-        (copy / "contracts" / "artifacts" / f"{name}.json").write_text(json.dumps({**self._artifacts[name], **changes}))
+    def _write(self, copy: Path, name: str, code: Mapping[str, Any]) -> None:
+        (copy / "contracts" / "artifacts" / f"{name}.json").write_text(json.dumps({**self._artifacts[name], **code}))
 
     def _limit(self, command: Command) -> float:
         return _PATIENCE_SECONDS + _PATIENCE_FACTOR * self._seconds[command]
