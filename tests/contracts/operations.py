@@ -7,10 +7,12 @@ from eth_utils.crypto import keccak
 
 from chains.packed.layout import (
     ABSENT_ACCOUNT,
+    ABSENT_CLOSES_STORAGE,
     ACCOUNT,
     AT_ACCOUNT,
     AT_EMPTY,
     AT_EXTENSION,
+    AT_SAME,
     BLOCK_HASH,
     BRANCH,
     CLOSES_STORAGE,
@@ -80,6 +82,16 @@ def absent_at_extension(address: bytes, depth: int, path: str, child: bytes) -> 
     return bytes([ABSENT_ACCOUNT | AT_EXTENSION]) + address + bytes([depth, len(path)]) + _path(path) + child
 
 
+def also_absent_account(address: bytes) -> bytes:
+    """At the subtree on top."""
+    return bytes([ABSENT_ACCOUNT | AT_SAME]) + address
+
+
+def closing_absent_account(depth: int) -> bytes:
+    """At an empty place. Closes the open storage."""
+    return bytes([ABSENT_ACCOUNT | ABSENT_CLOSES_STORAGE | AT_EMPTY, depth])
+
+
 def open_storage(address: bytes) -> bytes:
     return bytes([OPEN_STORAGE]) + address
 
@@ -87,6 +99,11 @@ def open_storage(address: bytes) -> bytes:
 def absent_slot(number: int, depth: int) -> bytes:
     """At an empty place."""
     return bytes([ZERO_SLOT + AT_EMPTY]) + _sized(number) + bytes([depth])
+
+
+def also_absent_slot(number: int) -> bytes:
+    """At the subtree on top."""
+    return bytes([ZERO_SLOT + AT_SAME]) + _sized(number)
 
 
 def slot(number: int, depth: int, value: int) -> bytes:

@@ -1,5 +1,6 @@
 """Contracts with something changed in their sources, to see that it is found."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from contracts import Artifact
@@ -15,6 +16,11 @@ def compile_with(source: str, changed: str, old: str, new: str) -> Artifact:
     if old not in sources[changed]:
         raise ValueError(f"{changed} has no such text: {old}")
     sources[changed] = sources[changed].replace(old, new, 1)
+    return compile_one(sources, source)
+
+
+def compile_one(sources: Mapping[str, str], source: str) -> Artifact:
+    """The one contract in `source`, out of these sources by their paths. Raises ValueError where the compiler refuses."""
     output = run_compiler(sources, {source: {"*": ["abi", "evm.bytecode.object"]}})
     # Warnings, as of what is unused then, are expected.
     if errors := [each["formattedMessage"] for each in output.get("errors", []) if each["severity"] == "error"]:

@@ -1,0 +1,104 @@
+"""Forgeries are refused, each by the check that it is made to get around; tests/contracts/forgeries.py explains them.
+
+That they can work is shown on registries that lack checks, which takes the compiler: `-k "not missing"` leaves it out.
+"""
+
+from collections.abc import Callable, Mapping
+
+import pytest
+import rlp
+from eth_utils.crypto import keccak
+
+from chains import history, packed
+from chains.devchain import DevChain
+from tests.contracts.conftest import SOURCE_CHAIN_ID
+from tests.contracts.deployed import Deployed
+from tests.contracts.forgeries import CHECKS, FORGERIES, OF_MAINNET, Forgery
+from tests.contracts.simulator import Call, Outcome, Simulator
+from tests.contracts.weakened import compile_without
+from tests.contracts.worlds import number_of
+from tests.fixtures_folder import needs_fixtures
+
+LACKING = [
+    frozenset({"bottom"}),
+    frozenset({"bottom", "zone"}),
+    frozenset({"bottom", "wiping"}),
+    *(frozenset({check}) for check in CHECKS.keys() - {"bottom", "zone", "wiping"}),
+]
+
+each_forgery = pytest.mark.parametrize(
+    "make",
+    [*FORGERIES, *(pytest.param(make, marks=needs_fixtures) for make in OF_MAINNET)],
+    ids=lambda make: make.__name__.replace("_", " "),
+)
+
+# What becomes of a forgery at a registry: the proof's outcome, those of what follows, and which lies are read then.
+Attempt = Callable[[Forgery, Deployed], tuple[Outcome, list[Outcome], list[bool]]]
+
+
+@pytest.fixture(scope="module")
+def trusted(chain: DevChain) -> Deployed:
+    return Deployed(chain, "test/SettableBlockHashSource", SOURCE_CHAIN_ID)
+
+
+@pytest.fixture(scope="module")
+def whole(chain: DevChain, trusted: Deployed) -> Deployed:
+    """A registry that lacks nothing."""
+    return Deployed(chain, "FactsRegistry", SOURCE_CHAIN_ID, trusted.address, history.WINDOW)
+
+
+@pytest.fixture(scope="module")
+def lacking(chain: DevChain, trusted: Deployed) -> Mapping[frozenset[str], Deployed]:
+    """Registries by the checks that they lack."""
+    arguments = (SOURCE_CHAIN_ID, trusted.address, history.WINDOW)
+    compiled = compile_without(CHECKS, LACKING)
+    return {
+        checks: Deployed(chain, "FactsRegistry", *arguments, artifact=artifact)
+        for checks, artifact in zip(LACKING, compiled, strict=True)
+    }
+
+
+@pytest.fixture(scope="module")
+def attempt(trusted: Deployed, simulator: Simulator) -> Attempt:
+    def attempt_at(forgery: Forgery, registry: Deployed) -> tuple[Outcome, list[Outcome], list[bool]]:
+        vouch = trusted.calldata("set", number_of(forgery.header), keccak(forgery.header))
+        first = [Call(trusted.address, vouch), *(Call(registry.address, each) for each in forgery.before)]
+        reads = [registry.calldata(*asked) for asked in forgery.lies]
+        sent = [Call(registry.address, each) for each in (forgery.proof, *forgery.after, *reads)]
+        # In one request, so that each sees what those before it have stored.
+        proof, *rest = simulator.run(sent, first=first)
+        after, answers = rest[: len(forgery.after)], rest[len(forgery.after) :]
+        told = [
+            answer.succeeded and answer.data == lie for answer, lie in zip(answers, forgery.lies.values(), strict=True)
+        ]
+        return proof, after, told
+
+    return attempt_at
+
+
+@each_forgery
+def test_a_forgery_is_refused(whole, attempt, make):
+    forgery = make()
+    proof, after, told = attempt(forgery, whole)
+    assert (proof.succeeded, proof.data) == (False, keccak(text="InvalidProof()")[:4])
+    assert not any(outcome.succeeded for outcome in after)
+    assert not any(told)
+    root = rlp.decode(forgery.header)[3] if forgery.before else None
+    with pytest.raises(packed.InvalidPacked):
+        packed.decode(forgery.proof, block_hash=lambda _: keccak(forgery.header), state_root=lambda _: root)
+
+
+@each_forgery
+def test_a_forgery_works_where_its_check_is_missing_and_only_there(lacking, attempt, make):
+    forgery = make()
+    for checks, registry in lacking.items():
+        works = forgery.missing <= checks
+        proof, after, told = attempt(forgery, registry)
+        assert proof.succeeded == works, checks
+        assert [outcome.succeeded for outcome in after] == [works] * len(after), checks
+        assert told == [works] * len(told), checks
+
+
+def test_every_check_has_a_forgery_that_gets_around_it():
+    missing = [make().missing for make in FORGERIES]
+    assert set().union(*missing) == CHECKS.keys()

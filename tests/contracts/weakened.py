@@ -1,0 +1,40 @@
+"""Registries that lack a check, to see that it is this check that refuses what they take."""
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from contracts import Artifact
+from contracts.build import read_sources
+from tests.contracts.fuzzing.mutated import compile_one
+
+
+@dataclass(frozen=True)
+class Removal:
+    """In the source of that name, `check` is replaced by `by`. It is there once."""
+
+    source: str
+    check: str
+    by: str = ""
+
+    def apply(self, text: str) -> str:
+        if text.count(self.check) != 1:
+            raise ValueError(f"{self.source} has {text.count(self.check)} times: {self.check}")
+        return text.replace(self.check, self.by)
+
+
+def compile_without(checks: Mapping[str, Iterable[Removal]], registries: Iterable[frozenset[str]]) -> list[Artifact]:
+    """The registry without each of these sets of checks, which are removals by name.
+
+    Raises ValueError where a check isn't there, or the registry doesn't compile without it.
+    """
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(lambda names: _compile([each for name in names for each in checks[name]]), registries))
+
+
+def _compile(removals: Iterable[Removal]) -> Artifact:
+    sources = read_sources("src")
+    for removal in removals:
+        path = f"src/{removal.source}.sol"
+        sources[path] = removal.apply(sources[path])
+    return compile_one(sources, "src/FactsRegistry.sol")
