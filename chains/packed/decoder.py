@@ -90,8 +90,8 @@ def decode(
             headers += (header.encoded,)
         number, root = header.number, header.state_root
         if calldata[reader.cursor :] == bytes([PARENT_HASH_ALONE]):
-            if not any(header.parent_hash):
-                raise InvalidPacked("The first block of all has no parent.")
+            if not any(header.parent_hash) or not header.number:
+                raise InvalidPacked("The first block of a chain has no parent there.")
             return PackedFacts(number, root, headers, {}, {}, frozenset({header.parent_hash}))
         known = state_root(number)
         if known is not None and any(known) and known != root:
@@ -165,7 +165,7 @@ def _check_hash(header: Beginning, expected: bytes | None, known_hashes: Contain
 def _read_parent(reader: _Reader, child: Beginning) -> Beginning:
     reader.byte()
     header = _read_header(reader)
-    if keccak(header.encoded) != child.parent_hash:
+    if keccak(header.encoded) != child.parent_hash or header.number + 1 != child.number:
         raise InvalidPacked(f"A header is not that of the parent of block {child.number}.")
     return header
 

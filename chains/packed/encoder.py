@@ -9,6 +9,7 @@ from eth_utils.crypto import keccak
 
 from chains import history
 from chains.encoding import Item, decode_rlp
+from chains.header import InvalidHeader, read_beginning
 from chains.packed.layout import (
     ABSENT_ACCOUNT,
     ABSENT_CLOSES_STORAGE,
@@ -101,9 +102,12 @@ def encode_parent_hash(headers: Sequence[bytes]) -> bytes:
 def _headers(headers: Sequence[bytes]) -> bytes:
     if not headers:
         raise CannotPack("There is no header.")
-    for child, header in pairwise(headers):
-        # The parent's hash is the first field, of 32 bytes, in a list whose prefix has three.
-        if child[4:36] != keccak(header):
+    try:
+        read = [read_beginning(header) for header in headers]
+    except InvalidHeader as invalid:
+        raise CannotPack(f"A header can't be packed. {invalid}") from None
+    for child, header in pairwise(read):
+        if child.parent_hash != keccak(header.encoded) or child.number != header.number + 1:
             raise CannotPack("A header is not that of the parent of the one before.")
     return bytes([PARENT]).join(headers)
 

@@ -17,7 +17,7 @@ IMPLIED_HEADER_FIELDS = frozenset({3, 8})
 HEADER_FIELDS = 31
 
 NIBBLES = 64
-# Two keys that agree in 63 nibbles of their hashes would have to be searched for in 2^126 steps.
+# A node at depth 63 needs two keys that agree in 62 nibbles of their hashes: 2^124 steps of search.
 MAX_DEPTH = 62
 BRANCH_ITEMS = 17
 HASH_BYTES = 32

@@ -198,8 +198,9 @@ abstract contract Facts {
 
     // --- Writing ----------------------------------------------------------------------------------------------------
 
-    /// @dev `root` isn't zero, and the same as ever.
+    /// @dev `root` isn't zero.
     function _storeStateRoot(uint256 blockNumber, bytes32 root) internal {
+        if (stateRoot[blockNumber] != 0) return;
         stateRoot[blockNumber] = root;
         emit HeaderAccumulated(blockNumber, root);
     }

@@ -70,15 +70,15 @@ contract FactsRegistry is StateProof {
             _checkHash(blockNumber, headerHash);
             while (input.peek() == PARENT) {
                 input.skip(1);
-                bytes32 expected = parentHash;
+                (uint256 child, bytes32 expected) = (blockNumber, parentHash);
                 start = input.cursor;
                 (blockNumber, parentHash, root, headerHash) = _takeHeader(input);
-                if (headerHash != expected) revert HeaderMismatch(blockNumber);
+                if (headerHash != expected || blockNumber + 1 != child) revert HeaderMismatch(blockNumber);
             }
             if (input.peek() == PARENT_HASH_ALONE) {
                 input.skip(1);
-                // The first block of all has no parent.
-                if (!input.atEnd() || parentHash == 0) revert InvalidProof();
+                // The first block of a chain has no parent there, whatever its header says.
+                if (!input.atEnd() || parentHash == 0 || blockNumber == 0) revert InvalidProof();
                 _storeBlockHash(parentHash);
                 return;
             }
@@ -105,7 +105,7 @@ contract FactsRegistry is StateProof {
         (uint256 nextNumber, uint256 nextTime, bytes32 parentHash,) = _readWhole(next);
         _checkHash(nextNumber, keccak256(next));
         (uint256 blockNumber, uint256 time,, bytes32 root) = _readWhole(header);
-        if (keccak256(header) != parentHash) revert HeaderMismatch(blockNumber);
+        if (keccak256(header) != parentHash || blockNumber + 1 != nextNumber) revert HeaderMismatch(blockNumber);
         if (time > timestamp || timestamp >= nextTime) revert TimestampMismatch(timestamp);
 
         _accumulate(blockNumber, root);

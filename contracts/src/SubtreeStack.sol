@@ -16,7 +16,8 @@ struct Stack {
 }
 
 /// @title A stack of subtrees, in its own zone of memory.
-/// @dev Every function checks for itself that what it reads or writes lies in the open stack, and that in the zone.
+/// @dev Whatever puts a subtree on the stack, takes one off or finds one there checks for itself that it lies in the open
+/// stack, and that in the zone. A `Subtree` is got in no other way. What was taken off can be read until the next push.
 ///
 /// What a subtree holds, a word each:
 ///     ref         the node's hash; or the node itself, left-aligned, where its RLP has less than 32 bytes
@@ -32,8 +33,8 @@ library SubtreeStack {
 
     uint256 private constant SUBTREE = 0xc0;
 
-    // Keys are Keccak-256 hashes. Two of them that agree in 63 of 64 nibbles would have to be searched for in 2^126
-    // steps, so nodes below that depth, which would need forms of their own, don't exist.
+    // Keys are Keccak-256 hashes. A node at depth 63 needs two of them that agree in 62 nibbles, which would have to be
+    // searched for in 2^124 steps: deeper nodes, which would need forms of their own, don't exist.
     uint256 internal constant MAX_DEPTH = 62;
 
     /// @dev An empty stack, and none below it.

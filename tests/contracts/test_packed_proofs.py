@@ -813,3 +813,32 @@ def test_a_header_that_is_none_ends_the_walk_even_where_a_hash_leads_to_it(regis
             with pytest.raises(Reverted) as reverted:
                 registry.call_raw(child + b"\x38" + broken + end)
             assert reverted.value.error == ("InvalidHeader",)
+
+
+def test_a_parent_has_the_number_before_its_childs(registry, source):
+    parent = tries.header(7, b"\1" * 32)
+    child = tries.header(100, b"\2" * 32, keccak(parent))
+    source.send("set", 100, keccak(child))
+    walk = child + b"\x38" + parent + b"\x37"
+    with pytest.raises(Reverted) as reverted:
+        registry.call_raw(walk)
+    assert reverted.value.error == ("HeaderMismatch", 7)
+    with pytest.raises(packed.InvalidPacked, match="not that of the parent"):
+        packed.decode(walk, block_hash=lambda _: keccak(child), state_root=lambda _: None)
+    with pytest.raises(packed.CannotPack, match="not that of the parent"):
+        encode([child, parent], b"\1" * 32)
+    with pytest.raises(Reverted) as reverted:
+        registry.call("proveTimestamp", parent, child, 0)
+    assert reverted.value.error == ("HeaderMismatch", 7)
+
+
+def test_the_first_block_has_no_parent_whatever_its_header_says(registry, source):
+    alien = tries.header(15_000_000, b"\1" * 32)
+    first = tries.header(0, b"\2" * 32, keccak(alien))
+    source.send("set", 0, keccak(first))
+    proof = encode_parent_hash([first])
+    with pytest.raises(Reverted) as reverted:
+        registry.call_raw(proof)
+    assert reverted.value.error == INVALID
+    with pytest.raises(packed.InvalidPacked, match="no parent"):
+        packed.decode(proof, block_hash=lambda _: keccak(first), state_root=lambda _: None)

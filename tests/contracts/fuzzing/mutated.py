@@ -20,7 +20,7 @@ def compile_with(source: str, changed: str, old: str, new: str) -> Artifact:
 
 
 def compile_one(sources: Mapping[str, str], source: str) -> Artifact:
-    """The one contract in `source`, out of these sources by their paths. Raises ValueError where the compiler refuses."""
+    """The one contract in `source`, out of sources by their paths. Raises ValueError where the compiler refuses."""
     output = run_compiler(sources, {source: {"*": ["abi", "evm.bytecode.object"]}})
     # Warnings, as of what is unused then, are expected.
     if errors := [each["formattedMessage"] for each in output.get("errors", []) if each["severity"] == "error"]:
