@@ -112,19 +112,22 @@ class Judge:
         vouched: Mapping[int, bytes],
         headers: Iterable[bytes],
         shown: Mapping[bytes, bytes],
+        proven: Container[bytes],
         history_slots: Container[str],
     ) -> None:
         """`vouched` are block hashes by number that are trusted, `shown` the RLP of nodes by their hashes.
 
+        `proven` has the block hashes that became known: those of them that are so are trusted with any number. And
         `history_slots` has the keys of the slots that the history contract's protocol writes to.
         """
         self._walker = Walker(shown)
         self._history_slots = history_slots
         self._headers: dict[int, list[bytes]] = {}
-        self._parents: set[bytes] = set()
+        # By the hash of the parent: the number of the child, which is trusted.
+        self._children: dict[bytes, int] = {}
         self._accounts: dict[tuple[int, bytes], list[bytes]] = {}
         self._in_history: dict[int, set[bytes]] = {}
-        self._trust(vouched, headers)
+        self._trust(vouched, headers, proven)
 
     def value(self, fact: Fact) -> bytes:
         """The 32 bytes that must be read. Raises NotSo."""
@@ -142,7 +145,7 @@ class Judge:
         except Odd as error:
             raise NotSo(str(error)) from error
 
-    def _trust(self, vouched: Mapping[int, bytes], headers: Iterable[bytes]) -> None:
+    def _trust(self, vouched: Mapping[int, bytes], headers: Iterable[bytes], proven: Container[bytes]) -> None:
         """Finds the headers that are to be trusted: those that are vouched for, and those that these lead to."""
         waiting = [(keccak(each), split(each)) for each in headers]
         progress = True
@@ -150,15 +153,19 @@ class Judge:
             progress = False
             for digest, fields in list(waiting):
                 number = int.from_bytes(string(fields[NUMBER]))
-                if vouched.get(number) == digest or self._is_block_hash(digest):
+                is_parent = self._children.get(digest) == number + 1
+                is_known = digest in proven and self._is_block_hash(digest)
+                if vouched.get(number) == digest or is_parent or is_known:
                     self._headers[number] = fields
-                    self._parents.add(string(fields[PARENT_HASH]))
+                    # The first block of a chain has no parent there.
+                    if number:
+                        self._children[string(fields[PARENT_HASH])] = number
                     waiting.remove((digest, fields))
                     progress = True
 
     def _is_block_hash(self, digest: bytes) -> bool:
         return any(digest) and (
-            digest in self._parents or any(digest in self._block_hashes(number) for number in self._headers)
+            digest in self._children or any(digest in self._block_hashes(number) for number in self._headers)
         )
 
     def _block_hashes(self, number: int) -> set[bytes]:

@@ -175,7 +175,8 @@ class Trial:
         return len(logged)
 
     def _check_values(self, logged: AbstractSet[Fact], read: Mapping[Fact, Answer]) -> None:
-        judge = Judge(self.attack.vouched, self.attack.headers, self.shown, _HISTORY_KEYS)
+        known = {fact.digest for fact in logged if isinstance(fact, BlockHash)}
+        judge = Judge(self.attack.vouched, self.attack.headers, self.shown, known, _HISTORY_KEYS)
         for fact in logged:
             value = judge.value(fact)
             answer = value if isinstance(fact, BlockHash) else word(1) + value
@@ -259,9 +260,10 @@ class Forge:
             attack.send(begin, operations)
         else:
             parent_hash = keccak(header.encoded) if chance.happens(0.97) else chance.randbytes(32)
-            child = hostile.header(chance, number + 1, chance.randbytes(32), parent_hash).encoded
+            child_number = number + 1 if chance.happens(0.94) else chance.pick((0, number + 2))
+            child = hostile.header(chance, child_number, chance.randbytes(32), parent_hash).encoded
             attack.headers.append(child)
-            self._vouch(chance, attack, number + 1, child)
+            self._vouch(chance, attack, child_number, child)
             if kind == "walk":
                 attack.send(child + bytes([PARENT]) + begin, operations)
             else:
