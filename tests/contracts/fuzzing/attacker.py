@@ -7,7 +7,8 @@ that has forgotten one check would take.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from functools import cache
+from typing import Literal, NamedTuple, get_args
 
 from eth_utils.crypto import keccak
 
@@ -45,7 +46,7 @@ from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 from tests.contracts.fuzzing.chance import Chance
 from tests.contracts.worlds import NEAR_SLOTS
 
-FAULTS = (
+Fault = Literal[
     # Where keys are.
     "depth",
     "key of another place",
@@ -82,18 +83,21 @@ FAULTS = (
     # All operations.
     "cut short",
     "disorder",
-    "disorder",
     "anything",
-    "anything",
-)
+]
+FAULTS: tuple[Fault, ...] = get_args(Fault)
+# How many sequences have none.
 _CLEAN = 0.4
+# Of sequences in which anything may be wrong, and not one thing.
 _SHARE_OF_ANYTHING = 0.02
 
 _DIGITS = "0123456789abcdef"
 # Subtrees that are branched before only ends follow.
 _MOST_NODES = 9
 # Bytes that may be mistaken for one another.
-_OPERATIONS = bytes([0x00, 0x10, 0x11, 0x1F, 0x30, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x40, 0x41, 0x72, 0x7A, 0x88])
+_OPERATIONS = bytes(
+    [0x00, 0x10, 0x11, 0x1F, 0x30, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x40, 0x41, 0x43, 0x72, 0x7A, 0x88]
+)
 
 
 class Names:
@@ -117,23 +121,22 @@ class Names:
         return found
 
 
-def _address_names(chance: Chance) -> Iterator[tuple[bytes, bytes]]:
+@cache
+def _accounts() -> Names:
+    chance = Chance("accounts")
     addresses = [HISTORY_ADDRESS, *(chance.randbytes(20) for _ in range(20_000))]
-    return ((address, address) for address in addresses)
+    return Names((address, address) for address in addresses)
 
 
-def _slot_names(chance: Chance) -> Iterator[tuple[bytes, bytes]]:
+@cache
+def _slots() -> Names:
+    chance = Chance("slots")
     small = range(10_000)
     numbers = [*small, *NEAR_SLOTS, 2**256 - 1, *(chance.getrandbits(8 * (1 + number % 32)) for number in small)]
-    for number in numbers:
-        digits = shortest(number)
-        yield number.to_bytes(32), bytes([len(digits)]) + digits
+    return Names((number.to_bytes(32), bytes([len(shortest(number))]) + shortest(number)) for number in numbers)
 
 
-ACCOUNTS = Names(_address_names(Chance(1)))
-SLOTS = Names(_slot_names(Chance(2)))
 _HISTORY_KEY = keccak(HISTORY_ADDRESS).hex()
-_HISTORY_PLACE = ACCOUNTS.keys.index(_HISTORY_KEY)
 
 
 def _embedded_nodes(chance: Chance) -> Iterator[bytes]:
@@ -162,17 +165,17 @@ class Node(NamedTuple):
 
 
 class Attacker:
-    """Builds one sequence. Deterministic in `chance`."""
+    """Builds one sequence. It rests on `chance` alone."""
 
     def __init__(
         self,
         chance: Chance,
         *,
-        fault: str = "",
+        fault: Fault | None = None,
         block_hashes: Sequence[bytes] = (),
         hashes: Callable[[bytes], Sequence[bytes]] = lambda _: (),
     ) -> None:
-        """`fault` is one of FAULTS. `block_hashes` are what the history contract shall hold, and then it is there.
+        """`fault` is what may be wrong. `block_hashes` are what the history contract shall hold, and then it is there.
 
         `hashes` tells those of nodes that operations rebuild.
         """
@@ -187,7 +190,8 @@ class Attacker:
         self._operations: list[bytes] = []
         self._nodes_left = 1 + chance.below(_MOST_NODES)
         # The trie that is being built, and whose storage it is.
-        self._names = ACCOUNTS
+        self._accounts, self._slots = _accounts(), _slots()
+        self._names = self._accounts
         self._owner = b""
         self._storages: list[list[bytes]] = []
 
@@ -206,7 +210,7 @@ class Attacker:
 
     # --- Chance -------------------------------------------------------------------------------------------------------
 
-    def _wrong(self, fault: str) -> bool:
+    def _wrong(self, fault: Fault) -> bool:
         """Whether to do this wrong, here."""
         if self._fault == "anything":
             return self._random() < _SHARE_OF_ANYTHING
@@ -222,9 +226,11 @@ class Attacker:
         elif len(path) > 1 and self._wrong("key of another branch"):
             path = self._near(path, self._chance.below(len(path) - 1))
         elif (
-            self._names is ACCOUNTS and _HISTORY_KEY.startswith(path) and (self._needs_history or self._random() < 0.3)
+            self._names is self._accounts
+            and _HISTORY_KEY.startswith(path)
+            and (self._needs_history or self._random() < 0.3)
         ):
-            return _HISTORY_PLACE
+            return self._names.under(_HISTORY_KEY)[0]
         return self._chance.pick(self._names.under(path) or range(len(self._names.keys)))
 
     def _near(self, path: str, at: int) -> str:
@@ -285,7 +291,7 @@ class Attacker:
         if self._random() < 0.05:
             count = self._chance.between(1, len(places))
         chosen = self._chance.sample(places, count)
-        if self._names is ACCOUNTS and self._needs_history and _HISTORY_KEY.startswith(path):
+        if self._names is self._accounts and self._needs_history and _HISTORY_KEY.startswith(path):
             chosen[0] = _HISTORY_KEY[len(path)]
         chosen = sorted(set(chosen))
         return self._join(chosen, [self._subtree(path + digit) for digit in chosen])
@@ -411,10 +417,10 @@ class Attacker:
         roll = self._random()
         if name == HISTORY_ADDRESS and self._needs_history:
             roll = 0.0
-        if self._names is SLOTS and self._wrong("account within a storage"):
+        if self._names is self._slots and self._wrong("account within a storage"):
             return self._account_within_storage(path)
         if roll < 0.5:
-            return self._slot(path, key, name) if self._names is SLOTS else self._account(path, key, name)
+            return self._slot(path, key, name) if self._names is self._slots else self._account(path, key, name)
         if roll < 0.66:
             return self._empty(path)
         if roll < 0.84 or len(path) == MAX_DEPTH:
@@ -422,9 +428,9 @@ class Attacker:
         return self._other_extension(path, key, name)
 
     def _account_within_storage(self, path: str) -> Node:
-        self._names, owner = ACCOUNTS, self._owner
+        self._names, owner = self._accounts, self._owner
         node = self._account(path, *self._name(self._pick(path)))
-        self._names, self._owner = SLOTS, owner
+        self._names, self._owner = self._slots, owner
         return node
 
     def _empty(self, path: str) -> Node:
@@ -436,7 +442,7 @@ class Attacker:
         begin = name + bytes([self._depth(len(path))])
         is_history = self._owner == HISTORY_ADDRESS
         is_kept = is_history and int.from_bytes(name[1:]) < history.WINDOW
-        fault = "block hash beyond the window" if is_history else "block hash of another contract"
+        fault: Fault = "block hash beyond the window" if is_history else "block hash of another contract"
         if (is_kept and self._random() < 0.8) or (not is_kept and self._wrong(fault)):
             value = self._block_hashes.pop() if self._block_hashes else self._chance.randbytes(HASH_BYTES)
             value = shortest(int.from_bytes(value[12:] if self._random() < 0.05 else value))
@@ -483,10 +489,10 @@ class Attacker:
             self._operations += self._chance.pick(self._storages)
             return
         begin = len(self._operations)
-        self._names, self._owner = SLOTS, owner
+        self._names, self._owner = self._slots, owner
         self._begin()
         self._subtree("")
-        self._names, self._owner = ACCOUNTS, b""
+        self._names, self._owner = self._accounts, b""
         if owner != HISTORY_ADDRESS:
             self._storages.append(self._operations[begin:])
 
@@ -496,12 +502,12 @@ class Attacker:
     def _empty_storage(self, owner: bytes) -> None:
         """As `_storage`, with nothing in it."""
         self._operations.append(bytes([OPEN_STORAGE]) + owner)
-        self._names, self._owner = SLOTS, owner
+        self._names, self._owner = self._slots, owner
         self._attach("", self._empty(""))
-        self._names, self._owner = ACCOUNTS, b""
+        self._names, self._owner = self._accounts, b""
 
     def _absent(self, how: int, name: bytes, rest: bytes) -> None:
-        if self._names is SLOTS:
+        if self._names is self._slots:
             self._operations.append(bytes([ZERO_SLOT + how]) + name + rest)
         elif self._random() < 0.8:
             self._operations.append(bytes([ABSENT_ACCOUNT | how]) + name + rest)
@@ -515,7 +521,7 @@ class Attacker:
     def _other_leaf(self, path: str, key: str, name: bytes) -> Node:
         depth = len(path)
         digits = self._other_digits(key, depth, NIBBLES)
-        if self._names is SLOTS:
+        if self._names is self._slots:
             value = b"" if self._wrong("zero value") else self._number(32)
             body = bytes([len(value)]) + value
             self._absent(AT_LEAF, name, bytes([self._depth(depth)]) + self._packed(digits) + body)
@@ -523,7 +529,7 @@ class Attacker:
             hashes = self._chance.below(4)
             head, body = self._account_body(depth, hashes)
             self._absent(AT_ACCOUNT | hashes, name, head + self._packed(digits) + body)
-        return Node(_AT_LEAF, path + digits, NIBBLES, key, is_hash=self._names is ACCOUNTS or depth < 4)
+        return Node(_AT_LEAF, path + digits, NIBBLES, key, is_hash=self._names is self._accounts or depth < 4)
 
     def _other_extension(self, path: str, key: str, name: bytes) -> Node:
         depth = len(path)
@@ -587,7 +593,7 @@ class Attacker:
         if self._chance.happens(0.7):
             del mine[-self._chance.between(1, 3) :]
         else:
-            mine[-1] = mine[-1][: self._chance.below(len(mine[-1]))]
+            mine[-1] = mine[-1][: self._chance.between(1, len(mine[-1]) - 1)]
 
     def _disturb(self) -> None:
         """Operations are lost, doubled, exchanged, or come from another sequence."""
@@ -615,9 +621,8 @@ class Attacker:
             mine[at] = there[:byte] + bytes([changed]) + there[byte + 1 :]
 
 
-def any_fault(chance: Chance) -> str:
-    """None, or one of FAULTS."""
-    return "" if chance.happens(_CLEAN) else chance.pick(FAULTS)
+def any_fault(chance: Chance) -> Fault | None:
+    return None if chance.happens(_CLEAN) else chance.pick(FAULTS)
 
 
 def forms(operation: bytes) -> Iterator[str]:
@@ -633,6 +638,7 @@ def forms(operation: bytes) -> Iterator[str]:
             cursor += 1 + HASH_BYTES
             yield "hash child"
         else:
-            # A list of less than 56 bytes, whose first byte tells how many follow.
-            cursor += 2 + operation[cursor + 1] - 0xC0
+            # A list of less than 56 bytes, whose first byte tells how many follow. After disorder it may be anything.
+            prefix = int.from_bytes(operation[cursor + 1 : cursor + 2])
+            cursor += 2 + max(prefix - 0xC0, 0)
             yield "node child"

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import ModuleType
 from typing import NamedTuple
 from unittest.mock import patch
@@ -51,7 +51,11 @@ _NUMBERS = 4
 
 _SET = selector("set(uint256,bytes32)")
 _RUN = selector("run(bytes)")
-_HISTORY_KEYS = frozenset(keccak(word(slot)).hex() for slot in range(history.WINDOW))
+
+
+@cache
+def _history_keys() -> frozenset[str]:
+    return frozenset(keccak(word(slot)).hex() for slot in range(history.WINDOW))
 
 
 # --- What an attacker sends -------------------------------------------------------------------------------------------
@@ -176,7 +180,7 @@ class Trial:
 
     def _check_values(self, logged: AbstractSet[Fact], read: Mapping[Fact, Answer]) -> None:
         known = {fact.digest for fact in logged if isinstance(fact, BlockHash)}
-        judge = Judge(self.attack.vouched, self.attack.headers, self.shown, known, _HISTORY_KEYS)
+        judge = Judge(self.attack.vouched, self.attack.headers, self.shown, known, _history_keys())
         for fact in logged:
             value = judge.value(fact)
             answer = value if isinstance(fact, BlockHash) else word(1) + value
