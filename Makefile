@@ -15,7 +15,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 4
 
-.PHONY: help demo demo-cross-chain test chromium fuzz bench old-blocks bench-gas lint format run contracts lock clean
+.PHONY: help demo demo-cross-chain test chromium fuzz mutants prove slither bench old-blocks bench-gas lint format run contracts lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -45,8 +45,16 @@ old-blocks: .venv/ready node_modules/ready ## Prove a block 20,000 blocks back (
 bench-gas: .venv/ready node_modules/ready ## Measure the gas of proving (JSON=path, FIXTURES='path/*.json')
 	@$(BIN)/python -m benchmarks.gas $(if $(JSON),--json '$(JSON)') $(if $(FIXTURES),--fixtures '$(FIXTURES)')
 
-fuzz: .venv/ready node_modules/ready ## Try mutated proofs on contract and Python verifier (SEED=1 COUNT=100000)
-	@$(BIN)/python -m tests.contracts.fuzz --seed $(or $(SEED),1) --count $(or $(COUNT),100000)
+# What is set on the command line goes through, as it is.
+fuzz: .venv/ready node_modules/ready ## Look for what the registry takes and isn't so (STEPS=10000000 SEED=1 JOBS=2 ...)
+	@$(BIN)/python -m tests.contracts.fuzzing $(filter-out PYTHON=%,$(MAKEOVERRIDES))
+
+mutants: .venv/ready node_modules/ready ## Take out each check of the contracts: tests must fail (ONLY=text, SHARD=1/4, JOBS=2)
+	@$(BIN)/python -m tests.contracts.mutants $(if $(ONLY),--only '$(ONLY)') $(if $(SHARD),--shard $(SHARD)) \
+		$(if $(JOBS),--jobs $(JOBS))
+
+prove: .venv/ready .venv-verify/ready node_modules/ready ## Prove properties of the contracts with halmos (minutes; ONLY=regex)
+	@$(BIN)/python -m contracts.prove $(if $(ONLY),--only '$(ONLY)')
 
 lint: .venv/ready node_modules/ready ## Check formatting, style, types, settings and migrations
 	$(BIN)/ruff format --check .
@@ -78,10 +86,12 @@ lock: ## Pin the Python dependencies anew, from pyproject.toml
 		pyproject.toml -o requirements.txt
 	.venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 		-c requirements.txt pyproject.toml --extra dev -o requirements-dev.txt
+	.venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+		--group verify -o requirements-verify.txt
 	rm -r .venv-lock
 
 clean: ## Remove what the commands above have made
-	rm -rf .venv node_modules .demo .demo-cross-chain .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-verify node_modules .demo .demo-cross-chain .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # --- Set-up -----------------------------------------------------------------------------------------------------------
 
@@ -93,6 +103,14 @@ clean: ## Remove what the commands above have made
 	@echo "Installing the Python dependencies (about a minute) ..."
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt 2>.venv/pip.log \
 		|| { echo "The Python dependencies could not be installed. Is there a network? .venv/pip.log says more."; exit 1; }
+	@touch $@
+
+.venv-verify/ready: requirements-verify.txt .venv/ready
+	@$(PYTHON) -m venv .venv-verify
+	@echo "Installing the tools that verify the contracts ..."
+	@.venv-verify/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-verify.txt \
+		2>.venv-verify/pip.log \
+		|| { echo "The tools could not be installed. Is there a network? .venv-verify/pip.log says more."; exit 1; }
 	@touch $@
 
 node_modules/ready: package-lock.json .venv/ready

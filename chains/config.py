@@ -255,7 +255,7 @@ class Chain(_Model):
     test_network: bool = False
     block_seconds: Annotated[float, Field(gt=0)] = 12
     """About how often a block comes."""
-    history_window: Annotated[int, Field(ge=1, lt=2**256)] = history.WINDOW
+    history_window: Annotated[int, Field(ge=1, lt=2**63)] = history.WINDOW
     """Slots that the chain's history contract has (EIP-2935): 8,191 on Ethereum, 393,168 on Arbitrum."""
     max_fee_per_gas_gwei: Annotated[float, Field(gt=0)] = 200
     minimum_signer_balance: Amount = Decimal("0.01")

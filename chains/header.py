@@ -1,17 +1,26 @@
-"""Block headers of every fork up to Amsterdam: their RLP, their hash, and their JSON-RPC form (Yellow Paper 4.4.3)."""
+"""Block headers, read by place as the facts registry reads them (Yellow Paper 4.3; contracts/src/PackedHeader.sol).
 
-from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass, fields
+Headers of all chains of interest begin with the same 13 fields, up to the extra data. What comes after differs: forks
+of Ethereum have appended to it, and some chains have fields of their own there (docs/chains.md). A block's hash binds
+all of them, so nothing else has to be known of a header to prove what its state root holds.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import islice
 from typing import Any, Self
 
 import rlp
 from eth_utils.crypto import keccak
 
-from chains.encoding import Item, decode_rlp, read_bytes, read_data, read_integer, read_quantity
+from chains.encoding import read_bytes, read_data, read_integer, read_quantity
 
-# How many fields a header has: at first, and since London, Shanghai, Cancun, Prague and Amsterdam.
-FIELD_COUNTS = (15, 16, 17, 20, 21, 23)
+SHARED_FIELDS = 13
+# Of Ethereum's layout: before London, and since Amsterdam.
+FEWEST_FIELDS, MOST_FIELDS = 15, 23
+
+_BASE_FEE = 15
 
 
 class InvalidHeader(ValueError):
@@ -20,84 +29,77 @@ class InvalidHeader(ValueError):
 
 @dataclass(frozen=True)
 class Header:
-    """Hashes, addresses and blobs are bytes; numbers are ints (timestamp in seconds, fees in wei).
-
-    What a later fork added is None in an older header.
-    """
+    """A header that the registry can read. Made by `decode` or `from_rpc`."""
 
     parent_hash: bytes
-    uncles_hash: bytes
-    coinbase: bytes
     state_root: bytes
-    transactions_root: bytes
-    receipts_root: bytes
-    logs_bloom: bytes
-    difficulty: int
     number: int
-    gas_limit: int
-    gas_used: int
-    timestamp: int
-    extra_data: bytes
-    mix_hash: bytes
-    nonce: bytes
-    base_fee_per_gas: int | None = None  # London, EIP-1559
-    withdrawals_root: bytes | None = None  # Shanghai, EIP-4895
-    blob_gas_used: int | None = None  # Cancun, EIP-4844
-    excess_blob_gas: int | None = None  # Cancun, EIP-4844
-    parent_beacon_block_root: bytes | None = None  # Cancun, EIP-4788
-    requests_hash: bytes | None = None  # Prague, EIP-7685
-    block_access_list_hash: bytes | None = None  # Amsterdam, EIP-7928
-    slot_number: int | None = None  # Amsterdam, EIP-7843
+    timestamp: int  # seconds
+    fields: tuple[bytes, ...]
+    """The contents of those fields, by place, that mean what they mean in Ethereum's header: of all where the layout is
+    Ethereum's, else of the shared ones."""
+    _encoded: bytes = field(repr=False)
 
     def encode(self) -> bytes:
-        """The header's RLP, whose keccak-256 is the block hash. Raises `InvalidHeader` for fields of no known form."""
-        values = astuple(self)
-        present = [value for value in values if value is not None]
-        if len(present) not in FIELD_COUNTS or None in values[: len(present)]:
-            raise InvalidHeader("The header's fields are those of no known fork.")
-        encoded: bytes = rlp.encode(present)
-        return encoded
+        """The header's RLP, whose keccak-256 is the block hash."""
+        return self._encoded
 
     @cached_property
     def hash(self) -> bytes:
-        return keccak(self.encode())
+        return keccak(self._encoded)
+
+    @property
+    def is_ethereums(self) -> bool:
+        """Whether all fields are known to be Ethereum's, and not only the shared ones."""
+        return len(self.fields) > SHARED_FIELDS
+
+    @property
+    def base_fee_per_gas(self) -> int | None:
+        """In wei. None before London, and where the layout is not Ethereum's."""
+        return int.from_bytes(self.fields[_BASE_FEE]) if len(self.fields) > _BASE_FEE else None
 
     @classmethod
     def decode(cls, encoded: bytes) -> Self:
-        """Raises `InvalidHeader` unless `encoded` is the canonical RLP of a header of a known form."""
-        try:
-            items = decode_rlp(encoded)
-        except ValueError as error:
-            raise InvalidHeader(f"The header is {error}.") from None
-        if isinstance(items, bytes) or len(items) not in FIELD_COUNTS:
-            count = "no list" if isinstance(items, bytes) else f"a list of {len(items)}"
-            raise InvalidHeader(f"The header is {count}; a header has {', '.join(map(str, FIELD_COUNTS))} fields.")
-        values = {}
-        for (name, form), item in zip(_FORMS.items(), items, strict=False):
-            try:
-                values[name] = form.from_rlp(item)
-            except ValueError as error:
-                raise InvalidHeader(f"The header's {name} is {error}.") from None
-        return cls(**values)
+        """Whatever the registry takes, with a time. Raises `InvalidHeader`.
 
-    @classmethod
-    def from_rpc(cls, block: Mapping[str, Any]) -> Self:
-        """The header of a block as nodes send it. It is not the node's word that counts: compare `hash`.
-
-        Raises `InvalidHeader`.
+        The layout is taken for Ethereum's if each field has the size that it has there.
         """
-        values = {}
-        for name, form in _FORMS.items():
+        beginning = read_beginning(encoded)
+        # The gas limit and the gas used come before.
+        digits = next(islice(read_fields(encoded, beginning.end), 2, None), None)
+        if digits is None:
+            raise InvalidHeader("The header has no timestamp.")
+        timestamp = _read_number(digits, "timestamp")
+        fields = _known_fields(encoded)
+        return cls(beginning.parent_hash, beginning.state_root, beginning.number, timestamp, fields, encoded)
+
+    @staticmethod
+    def from_rpc(block: Mapping[str, Any]) -> "Header":
+        """The header of a block as nodes send it, if its layout is known: Ethereum's, or that of another chain.
+
+        Raises `InvalidHeader`, also where it has another hash than the node tells. Whether that is the right one is for
+        others to say.
+        """
+        other = next((forms for name, forms in _OTHER_LAYOUTS.items() if name in block), None)
+        values: list[bytes | int] = []
+        for place, form in enumerate(other or _ETHEREUM):
             written = block.get(form.rpc_name)
-            if written is None and name in _OPTIONAL:
-                continue
+            if written is None and place >= FEWEST_FIELDS:
+                break
             try:
-                values[name] = form.from_rpc(written)
+                values.append(form.from_rpc(written))
             except ValueError as error:
                 raise InvalidHeader(f"The block's {form.rpc_name} is {error}.") from None
-        header = cls(**values)
-        header.encode()
-        return header
+        try:
+            expected = read_data(block.get("hash"), 32)
+        except ValueError as error:
+            raise InvalidHeader(f"The block's hash is {error}.") from None
+        header = verify(rlp.encode(values), expected)
+        return header.with_shared_fields() if other else header
+
+    def with_shared_fields(self) -> Self:
+        """The same where what comes after is known to be not Ethereum's, whatever the sizes."""
+        return replace(self, fields=self.fields[:SHARED_FIELDS])
 
 
 def verify(encoded: bytes, expected_hash: bytes) -> Header:
@@ -107,17 +109,96 @@ def verify(encoded: bytes, expected_hash: bytes) -> Header:
     return Header.decode(encoded)
 
 
+# --- As the registry reads it -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Beginning:
+    """What the registry reads of every header."""
+
+    encoded: bytes
+    parent_hash: bytes
+    state_root: bytes
+    number: int
+    end: int
+    """Where in the RLP the field after the number begins."""
+
+
+def read_beginning(encoded: bytes) -> Beginning:
+    """Raises `InvalidHeader` unless the registry takes `encoded` for a header."""
+    # A list of 256 to 65,535 bytes, as the bloom alone makes it.
+    if encoded[:1] != b"\xf9" or len(encoded) != 3 + int.from_bytes(encoded[1:3]):
+        raise InvalidHeader("The header is no list of a header's length.")
+    # Prefixes of the first fields, whose sizes are fixed: 32 bytes each, but for the coinbase and the bloom.
+    sized = zip((0, 33, 66, 87, 120, 153), (0xA0, 0xA0, 0x94, 0xA0, 0xA0, 0xA0), strict=True)
+    if any(encoded[3 + at : 4 + at] != bytes([size]) for at, size in sized) or encoded[189:192] != b"\xb9\1\0":
+        raise InvalidHeader("The fields that a header begins with have other sizes.")
+    # The difficulty only has to be passed.
+    difficulty, end = _read_string(encoded, 448)
+    if len(difficulty) > 32:  # noqa: PLR2004 - 256 bits.
+        raise InvalidHeader("The header has no difficulty.")
+    digits, end = _read_string(encoded, end)
+    number = _read_number(digits, "number")
+    root = encoded[91:123]
+    if not any(root):
+        raise InvalidHeader("The header has no state root.")
+    return Beginning(encoded, encoded[4:36], root, number, end)
+
+
+def read_fields(encoded: bytes, start: int = 3) -> Iterator[bytes]:
+    """The contents of the fields of a header that begins as it should, from where in its RLP the first one begins.
+
+    Raises `InvalidHeader` at one that is no string.
+    """
+    while start < len(encoded):
+        content, start = _read_string(encoded, start)
+        yield content
+
+
+def _read_string(encoded: bytes, cursor: int) -> tuple[bytes, int]:
+    """The RLP string at the cursor and where the next item begins. Raises `InvalidHeader`."""
+    prefix = encoded[cursor] if cursor < len(encoded) else 0xFF
+    if prefix < 0x80:  # noqa: PLR2004 - RLP's prefixes, here and below.
+        return encoded[cursor : cursor + 1], cursor + 1
+    start, size = cursor + 1, prefix - 0x80
+    if prefix in {0xB8, 0xB9}:
+        start += prefix - 0xB7
+        size = int.from_bytes(encoded[cursor + 1 : start])
+        if size < (56 if prefix == 0xB8 else 256):  # noqa: PLR2004
+            raise InvalidHeader("A field of the header has a length that is too long.")
+    elif prefix > 0xB9:  # noqa: PLR2004
+        raise InvalidHeader("A field of the header is no string of a sensible length.")
+    content = encoded[start : start + size]
+    if len(content) != size or (size == 1 and content[0] < 0x80):  # noqa: PLR2004
+        raise InvalidHeader("A field of the header is cut, or too long for what it is.")
+    return content, start + size
+
+
+def _read_number(digits: bytes, name: str) -> int:
+    try:
+        return read_integer(digits, 8)
+    except ValueError as error:
+        raise InvalidHeader(f"The header's {name} is {error}.") from None
+
+
+# --- Layouts ----------------------------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True)
 class _Form:
-    """How one field is written in RLP and in JSON."""
+    """How one field is written in RLP and in JSON; the readers raise `ValueError`."""
 
     rpc_name: str
-    from_rlp: Callable[[Item], Any]
-    from_rpc: Callable[[Any], Any]
+    from_rlp: Callable[[bytes], object]
+    from_rpc: Callable[[Any], bytes | int]
 
 
 def _fixed(rpc_name: str, length: int) -> _Form:
     return _Form(rpc_name, lambda item: read_bytes(item, length), lambda value: read_data(value, length))
+
+
+def _string(rpc_name: str) -> _Form:
+    return _Form(rpc_name, bytes, read_data)
 
 
 def _integer(rpc_name: str, max_bytes: int) -> _Form:
@@ -130,36 +211,79 @@ def _integer(rpc_name: str, max_bytes: int) -> _Form:
     return _Form(rpc_name, lambda item: read_integer(item, max_bytes), from_rpc)
 
 
-def _any_bytes(item: Item) -> bytes:
-    if not isinstance(item, bytes):
-        raise ValueError("not bytes")  # noqa: TRY004 - as every other fault of what comes from outside.
-    return item
+_ETHEREUM = (
+    _fixed("parentHash", 32),
+    _fixed("sha3Uncles", 32),
+    _fixed("miner", 20),
+    _fixed("stateRoot", 32),
+    _fixed("transactionsRoot", 32),
+    _fixed("receiptsRoot", 32),
+    _fixed("logsBloom", 256),
+    _integer("difficulty", 32),
+    _integer("number", 8),
+    _integer("gasLimit", 8),
+    _integer("gasUsed", 8),
+    _integer("timestamp", 8),
+    _string("extraData"),
+    _fixed("mixHash", 32),
+    _fixed("nonce", 8),
+    # London, EIP-1559. No fee takes more than 16 bytes, and no hash takes less, such as Avalanche has in this place.
+    _integer("baseFeePerGas", 16),
+    _fixed("withdrawalsRoot", 32),  # Shanghai, EIP-4895
+    _integer("blobGasUsed", 8),  # Cancun, EIP-4844
+    _integer("excessBlobGas", 8),  # Cancun, EIP-4844
+    _fixed("parentBeaconBlockRoot", 32),  # Cancun, EIP-4788
+    _fixed("requestsHash", 32),  # Prague, EIP-7685
+    _fixed("blockAccessListHash", 32),  # Amsterdam, EIP-7928
+    _integer("slotNumber", 8),  # Amsterdam, EIP-7843
+)
+assert len(_ETHEREUM) == MOST_FIELDS
 
-
-_FORMS = {
-    "parent_hash": _fixed("parentHash", 32),
-    "uncles_hash": _fixed("sha3Uncles", 32),
-    "coinbase": _fixed("miner", 20),
-    "state_root": _fixed("stateRoot", 32),
-    "transactions_root": _fixed("transactionsRoot", 32),
-    "receipts_root": _fixed("receiptsRoot", 32),
-    "logs_bloom": _fixed("logsBloom", 256),
-    "difficulty": _integer("difficulty", 32),
-    "number": _integer("number", 8),
-    "gas_limit": _integer("gasLimit", 8),
-    "gas_used": _integer("gasUsed", 8),
-    "timestamp": _integer("timestamp", 8),
-    "extra_data": _Form("extraData", _any_bytes, read_data),
-    "mix_hash": _fixed("mixHash", 32),
-    "nonce": _fixed("nonce", 8),
-    "base_fee_per_gas": _integer("baseFeePerGas", 32),
-    "withdrawals_root": _fixed("withdrawalsRoot", 32),
-    "blob_gas_used": _integer("blobGasUsed", 8),
-    "excess_blob_gas": _integer("excessBlobGas", 8),
-    "parent_beacon_block_root": _fixed("parentBeaconBlockRoot", 32),
-    "requests_hash": _fixed("requestsHash", 32),
-    "block_access_list_hash": _fixed("blockAccessListHash", 32),
-    "slot_number": _integer("slotNumber", 8),
+# By a field that no other has.
+_OTHER_LAYOUTS = {
+    # Avalanche's C-Chain. Source: ava-labs/coreth, plugin/evm/customtypes/header_ext.go
+    "extDataHash": (
+        *_ETHEREUM[:15],
+        _fixed("extDataHash", 32),
+        _integer("baseFeePerGas", 32),
+        _integer("extDataGasUsed", 32),
+        _integer("blockGasCost", 32),
+        *_ETHEREUM[17:20],
+        _integer("timestampMilliseconds", 8),
+        _integer("minDelayExcess", 8),
+    ),
+    # Berachain since Prague1. Source: berachain/bera-reth, src/primitives/header.rs
+    "parentProposerPubkey": (*_ETHEREUM[:21], _fixed("parentProposerPubkey", 48)),
+    # XDC. Source: XinFinOrg/XDPoSChain, core/types/block.go
+    "penalties": (
+        *_ETHEREUM[:15],
+        _string("validators"),
+        _string("validator"),
+        _string("penalties"),
+        _integer("baseFeePerGas", 32),
+    ),
 }
-assert list(_FORMS) == [field.name for field in fields(Header)]
-_OPTIONAL = frozenset(list(_FORMS)[FIELD_COUNTS[0] :])
+
+
+def _known_fields(encoded: bytes) -> tuple[bytes, ...]:
+    """All fields where their sizes are those of Ethereum's, else the shared ones."""
+    found: list[bytes] = []
+    try:
+        for content in read_fields(encoded):
+            found.append(content)  # noqa: PERF402 - what comes before an error stays.
+        ethereums = _have_ethereums_sizes(found)
+    except InvalidHeader:
+        ethereums = False  # There is a list among them.
+    return tuple(found if ethereums else found[:SHARED_FIELDS])
+
+
+def _have_ethereums_sizes(fields: Sequence[bytes]) -> bool:
+    # Any number will do: chains that follow Ethereum don't take over all fields of a fork at once.
+    if not FEWEST_FIELDS <= len(fields) <= MOST_FIELDS:
+        return False
+    try:
+        for form, content in zip(_ETHEREUM, fields, strict=False):
+            form.from_rlp(content)
+    except ValueError:
+        return False
+    return True

@@ -9,11 +9,11 @@ import json
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from http.cookiejar import DefaultCookiePolicy
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import requests
 import urllib3
@@ -27,11 +27,29 @@ MAX_REPLY_BYTES = 64 * 1024 * 1024
 MAX_REST_SECONDS = 60
 # For how long nobody waits for a node again that has just failed, when there is no other.
 FAIL_FAST_SECONDS = 3
+# In the place of the block whose state a request needs.
+_NO_STATE = 0
 
 Request = tuple[str, list[Any]]
 """A method and its parameters, as JSON has them."""
 
 Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True)
+class Further(Generic[Answer]):
+    """What a reader makes of a result that doesn't tell all: what else the same node is asked, and how that is read.
+
+    A node that refuses it gave no usable answer.
+    """
+
+    request: Request
+    read: "Reader[Answer]"
+    lacking: str
+    """What is wrong with a node that refuses it: a sentence between the node's name and the refusal."""
+
+
+Reader = Callable[[Any], Answer | Further[Answer]]
 
 
 @dataclass(eq=False)
@@ -45,7 +63,8 @@ class _Node:
     problem: NodeUnavailable | None = None
     batch_size: int = BATCH_SIZE
     lacks: dict[str, int] = field(default_factory=dict)
-    """For each method, the newest block whose state it refused and another node served: what is pruned stays pruned."""
+    """For each method, the newest block whose state it refused and another node served: what is pruned stays pruned.
+    Or _NO_STATE, if it refused a further request that the method's results take."""
 
     def may_refuse(self, method: str, block: int) -> bool:
         return block <= self.lacks.get(method, -1)
@@ -81,7 +100,7 @@ class NodePool:
     def close(self) -> None:
         self._session.close()
 
-    def one(self, request: Request, read: Callable[[Any], Answer]) -> Answer:
+    def one(self, request: Request, read: Reader[Answer]) -> Answer:
         (answer,) = self.many([request], lambda _, result: read(result))
         if isinstance(answer, RpcRefused):
             raise answer
@@ -90,7 +109,7 @@ class NodePool:
     def many(
         self,
         batched: Sequence[Request],
-        read: Callable[[int, Any], Answer],
+        read: Callable[[int, Any], Answer | Further[Answer]],
         *,
         blocks: Sequence[int] | None = None,
     ) -> list[Answer | RpcRefused]:
@@ -108,11 +127,11 @@ class NodePool:
                 continue
             try:
                 self._check_chain(node)
-                for index, result in self._ask(node, asked):
-                    if isinstance(result, RpcRefused) and not isinstance(result, FINAL):
-                        refusals[index][node] = result
+                for index, answer in self._answers(node, asked, read, problems):
+                    if isinstance(answer, RpcRefused) and not isinstance(answer, FINAL):
+                        refusals[index][node] = answer
                     else:
-                        answers[index] = _read(node, batched[index][0], partial(read, index), result)
+                        answers[index] = answer
             except NodeUnavailable as error:
                 self._rest(node, error)
                 problems[node] = error
@@ -124,11 +143,38 @@ class NodePool:
         for refusal in refused.values():
             refusal.may_pass = bool(problems)
         if blocks:
-            self._ask_last({(node, batched[i][0], blocks[i]) for i in refusals if i in answers for node in refusals[i]})
+            self._ask_last((node, batched[i][0], blocks[i]) for i in refusals if i in answers for node in refusals[i])
         outcome = answers | refused
         return [outcome[index] for index in range(len(batched))]
 
-    def _ask(self, node: _Node, batched: dict[int, Request]) -> Iterator[tuple[int, Any | RpcRefused]]:
+    def _answers(
+        self,
+        node: _Node,
+        batched: Mapping[int, Request],
+        read: Callable[[int, Any], Answer | Further[Answer]],
+        problems: dict[_Node, NodeUnavailable],
+    ) -> Iterator[tuple[int, Answer | RpcRefused]]:
+        """What one node makes of the requests, and of those that its results take besides. Refusing one of these is
+        noted in `problems`; the node does not rest for it, but is asked last for the like.
+        """
+        asked, further = batched, dict[int, Further[Answer]]()
+        while asked:
+            following: dict[int, Further[Answer]] = {}
+            for index, result in self._ask(node, asked):
+                before = further.get(index)
+                reader = before.read if before else partial(read, index)
+                answer = _read(node, asked[index][0], reader, result)
+                if isinstance(answer, Further):
+                    following[index] = answer
+                elif before and isinstance(answer, RpcRefused):
+                    why = f"{node.host} {before.lacking}: {answer.message} ({answer.code})"
+                    problems[node] = NodeUnavailable(why)
+                    self._ask_last([(node, batched[index][0], _NO_STATE)])
+                else:
+                    yield index, answer
+            asked, further = {index: one.request for index, one in following.items()}, following
+
+    def _ask(self, node: _Node, batched: Mapping[int, Request]) -> Iterator[tuple[int, Any | RpcRefused]]:
         """The results of all requests from one node, in bounded batches."""
         waiting = list(batched)
         while waiting:
@@ -240,7 +286,7 @@ class NodePool:
     def _turns(self, batched: Sequence[Request], blocks: Sequence[int] | None) -> list[tuple[_Node, list[int]]]:
         """Whom to ask for which of the requests, in this order, as long as they are not answered."""
         nodes = self._nodes_in_order()
-        known = list(zip((method for method, _ in batched), blocks, strict=True)) if blocks else []
+        known = list(zip((method for method, _ in batched), blocks or [_NO_STATE] * len(batched), strict=True))
         with self._lock:
             late = {
                 node: [index for index, (method, block) in enumerate(known) if node.may_refuse(method, block)]
@@ -279,7 +325,7 @@ class NodePool:
         return why
 
 
-def _read(node: _Node, method: str, read: Callable[[Any], Answer], result: Any) -> Answer | RpcRefused:
+def _read(node: _Node, method: str, read: Reader[Answer], result: Any) -> Answer | Further[Answer] | RpcRefused:
     if isinstance(result, RpcRefused):
         return result
     try:

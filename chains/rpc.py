@@ -25,8 +25,8 @@ from chains.errors import (
     RpcRefused,
     WrongChain,
 )
-from chains.header import Header, InvalidHeader
-from chains.nodes import NodePool, Request
+from chains.header import Header, InvalidHeader, verify
+from chains.nodes import Further, NodePool, Request
 
 __all__ = [
     "AccountProof",
@@ -253,7 +253,10 @@ class RpcClient:
     # Transactions
 
     def fees(self) -> Fees:
-        base_fee = self.head().base_fee_per_gas or 0
+        head = self.head()
+        base_fee = head.base_fee_per_gas or 0
+        if not head.is_ethereums:
+            base_fee = self._nodes.one(("eth_feeHistory", [hex(1), hex(head.number), []]), _read_base_fee)
         try:
             priority_fee = self._nodes.one(("eth_maxPriorityFeePerGas", []), read_quantity)
         except RpcRefused:
@@ -304,7 +307,7 @@ class RpcClient:
 
         return self._each([("eth_getTransactionReceipt", [_hex(tx_hash)]) for tx_hash in tx_hashes], read)
 
-    def _each(self, batched: Sequence[Request], read: Callable[[int, Any], Answer]) -> list[Answer]:
+    def _each(self, batched: Sequence[Request], read: Callable[[int, Any], Answer | Further[Answer]]) -> list[Answer]:
         """The answers to all of the requests, in order. Raises the first refusal."""
         answers: list[Answer] = []
         for answer in self._nodes.many(batched, read):
@@ -338,16 +341,37 @@ def _block(block: Block) -> Any:
 # --- What comes back --------------------------------------------------------------------------------------------------
 
 
-def _read_header(result: Any, wanted: int | bytes | Tag) -> Header | None:
+def _read_header(result: Any, wanted: int | bytes | Tag) -> Header | Further[Header | None] | None:
     if result is None:
         return None
     block = read_object(result)
-    header = Header.from_rpc(block)
-    if header.hash != read_data(block.get("hash"), 32):
-        raise InvalidHeader("a block whose hash is not the hash of its header")
-    if not isinstance(wanted, str) and wanted not in {header.number, header.hash}:
+    number, block_hash = read_quantity(block.get("number")), read_data(block.get("hash"), 32)
+    if not isinstance(wanted, str) and wanted not in {number, block_hash}:
         raise ValueError("another block than was asked for")
-    return header
+    try:
+        return Header.from_rpc(block)
+    except InvalidHeader:
+        return _raw_header(number, block_hash)
+
+
+def _raw_header(number: int, block_hash: bytes) -> Further[Header | None]:
+    """Asks for the header of a block whose fields don't make it, as it is (`debug_getRawHeader`)."""
+
+    def read(result: Any) -> Header:
+        try:
+            header = verify(read_data(result), block_hash)
+        except InvalidHeader as invalid:
+            raise ValueError(f"no header of block {number}: {str(invalid).removesuffix('.')}") from None
+        if header.number != number:
+            raise ValueError(f"the header of block {header.number} instead of block {number}")
+        # By their names in JSON these fields are not Ethereum's, whatever their sizes are.
+        return header.with_shared_fields()
+
+    lacking = (
+        f"sent block {number}, whose fields don't make a header of its hash, and refuses debug_getRawHeader, by which "
+        "headers of other layouts are read"
+    )
+    return Further(("debug_getRawHeader", [hex(number)]), read, lacking)
 
 
 def _read_proof(result: Any, wanted: ProofRequest) -> AccountProof:
@@ -388,6 +412,11 @@ def _begins_with(log: Log, topics: Sequence[bytes | None]) -> bool:
     return len(log.topics) >= len(topics) and all(
         wanted in {None, topic} for wanted, topic in zip(topics, log.topics, strict=False)
     )
+
+
+def _read_base_fee(result: Any) -> int:
+    """Of the oldest block that was asked about. What the node says of the one after the newest comes last."""
+    return read_quantity(next(iter(read_list(read_object(result).get("baseFeePerGas"))), None))
 
 
 def _read_priority_fee(result: Any) -> int:

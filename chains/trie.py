@@ -4,8 +4,9 @@ A proof that holds more or less than the path to its key, or anything not in its
 Exclusion is proven in every form: an empty trie, an empty place in a branch, another leaf, an extension elsewhere.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import rlp
 from eth_utils.crypto import keccak
@@ -19,10 +20,17 @@ NO_CODE_HASH = bytes(32)
 _BRANCH = 17
 _SHORT = 2  # a leaf or an extension
 _HASH_BYTES = 32
+_ACCOUNT_FIELDS = 4
+
+Value = TypeVar("Value")
 
 
 class InvalidProof(ValueError):
     """The proof does not prove what it should; the message is one sentence."""
+
+
+class OtherAccountForm(InvalidProof):
+    """The trie holds accounts that are not Ethereum's, which the registry can't read. No node is to blame."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +59,19 @@ def verify_account(state_root: bytes, address: str | bytes, nodes: Sequence[byte
     raw = bytes.fromhex(address.removeprefix("0x")) if isinstance(address, str) else address
     if len(raw) != 20:  # noqa: PLR2004 - an address has 20 bytes.
         raise ValueError("An address has 20 bytes.")
-    value = _look_up(state_root, keccak(raw), nodes)
-    if value is None:
-        return NO_ACCOUNT
+    return _look_up(state_root, keccak(raw), nodes, _read_account) or NO_ACCOUNT
+
+
+def _read_account(value: bytes) -> Account:
     try:
         fields = decode_rlp(value)
         if isinstance(fields, bytes):
             raise ValueError("not a list")  # noqa: TRY004, TRY301 - as the other faults of its content.
+        if len(fields) != _ACCOUNT_FIELDS:
+            raise OtherAccountForm(
+                f"Accounts of this chain have {len(fields)} fields instead of Ethereum's {_ACCOUNT_FIELDS}: they can't "
+                "be proven."
+            )
         nonce, balance, storage_root, code_hash = fields
         return Account(
             exists=True,
@@ -66,6 +80,8 @@ def verify_account(state_root: bytes, address: str | bytes, nodes: Sequence[byte
             storage_root=read_bytes(storage_root, 32),
             code_hash=read_bytes(code_hash, 32),
         )
+    except InvalidProof:
+        raise
     except ValueError as error:
         raise InvalidProof(f"The proof's account is malformed: {error}.") from None
 
@@ -75,9 +91,10 @@ def verify_slot(storage_root: bytes, slot: int, nodes: Sequence[bytes]) -> int:
 
     Raises `InvalidProof`.
     """
-    value = _look_up(storage_root, keccak(slot.to_bytes(32, "big")), nodes)
-    if value is None:
-        return 0
+    return _look_up(storage_root, keccak(slot.to_bytes(32, "big")), nodes, _read_slot) or 0
+
+
+def _read_slot(value: bytes) -> int:
     try:
         number = read_integer(decode_rlp(value), 32)
     except ValueError as error:
@@ -87,21 +104,24 @@ def verify_slot(storage_root: bytes, slot: int, nodes: Sequence[bytes]) -> int:
     return number
 
 
-def _look_up(root: bytes, key: bytes, nodes: Sequence[bytes]) -> bytes | None:
-    """The value at a hashed key, or None where the nodes prove that there is none."""
+def _look_up(root: bytes, key: bytes, nodes: Sequence[bytes], read: Callable[[bytes], Value]) -> Value | None:
+    """The value at a hashed key, or None where the nodes prove that there is none.
+
+    Where another key's leaf shows that, its value is read too, as the registry does.
+    """
     if root == EMPTY_TRIE_ROOT:
         # An empty trie has nothing to show. Some nodes send its one empty node, others no node.
         if list(nodes) not in ([], [b"\x80"]):
             raise InvalidProof("The proof has nodes, but the trie is empty.")
         return None
     remaining = iter(nodes)
-    value = _walk(_referenced(root, remaining, is_root=True), key.hex(), remaining)
+    value = _walk(_referenced(root, remaining, is_root=True), key.hex(), remaining, read)
     if next(remaining, None) is not None:
         raise InvalidProof("The proof has nodes after its end.")
     return value
 
 
-def _walk(node: Sequence[Item], path: str, remaining: Iterator[bytes]) -> bytes | None:
+def _walk(node: Sequence[Item], path: str, remaining: Iterator[bytes], read: Callable[[bytes], Value]) -> Value | None:
     """Follow `path`, the nibbles of a key as hex digits, from `node` down to a value or to proof of its absence."""
     while True:
         if len(node) == _BRANCH:
@@ -117,7 +137,8 @@ def _walk(node: Sequence[Item], path: str, remaining: Iterator[bytes]) -> bytes 
             if is_leaf:
                 if len(prefix) != len(path):
                     raise InvalidProof("The proof has a leaf whose key is of another length.")
-                return _read_value(node[1]) if prefix == path else None
+                value = read(_read_value(node[1]))
+                return value if prefix == path else None
             if not prefix or len(prefix) >= len(path):
                 raise InvalidProof("The proof has an extension that is empty or longer than its key.")
             if not path.startswith(prefix):

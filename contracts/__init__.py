@@ -4,6 +4,7 @@ Using them needs no compiler. `python -m contracts.build` makes the artifacts an
 """
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,10 +16,24 @@ ARTIFACTS_DIR = Path(__file__).parent / "artifacts"
 
 @dataclass(frozen=True)
 class Artifact:
-    """A contract ready to deploy: its ABI, and its creation bytecode without constructor arguments."""
+    """A contract ready to deploy: its ABI, and its creation bytecode without constructor arguments.
+
+    `runtime` is the code that is then at its address, with zeros for its immutables; `immutables` are the places of
+    each, 32 bytes from there on, by its name.
+    """
 
     abi: ABI
     bytecode: bytes
+    runtime: bytes
+    immutables: Mapping[str, Sequence[int]]
+
+    def deployed(self, **immutables: int) -> bytes:
+        """The code at the address of one that was deployed with these immutables, all of them; addresses as numbers."""
+        code = bytearray(self.runtime)
+        for name, places in self.immutables.items():
+            for place in places:
+                code[place : place + 32] = immutables[name].to_bytes(32)
+        return bytes(code)
 
 
 @cache
@@ -28,4 +43,9 @@ def load_artifact(name: str) -> Artifact:
     Raises FileNotFoundError where there is no such contract.
     """
     stored = json.loads((ARTIFACTS_DIR / f"{name}.json").read_text())
-    return Artifact(abi=stored["abi"], bytecode=bytes.fromhex(stored["bytecode"].removeprefix("0x")))
+    return Artifact(
+        abi=stored["abi"],
+        bytecode=bytes.fromhex(stored["bytecode"].removeprefix("0x")),
+        runtime=bytes.fromhex(stored["deployedBytecode"].removeprefix("0x")),
+        immutables=stored["immutables"],
+    )

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,9 @@ SETTINGS: dict[str, Any] = {
     "metadata": {"bytecodeHash": "none"},
 }
 
+# Outputs of the compiler that tell a contract's code; the syntax trees of its sources name its immutables.
+CODE = ("evm.bytecode.object", "evm.deployedBytecode.object", "evm.deployedBytecode.immutableReferences")
+
 
 class BuildError(Exception):
     """The contracts can't be compiled; the message says why."""
@@ -40,27 +43,54 @@ def build() -> dict[Path, str]:
 
     Raises BuildError where the compiler is missing, or finds an error or a warning.
     """
-    output = run_compiler(read_sources("src", "test"), {"*": {"*": ["abi", "evm.bytecode.object", "metadata"]}})
+    selection = {"*": {"": ["ast"], "*": ["abi", *CODE, "metadata"]}}
+    output = run_compiler(read_sources("src", "test"), selection)
     if messages := [message["formattedMessage"] for message in output.get("errors", [])]:
         raise BuildError("\n".join(messages))
 
     artifacts = {}
     for source, contracts in output["contracts"].items():
         for name, contract in contracts.items():
-            bytecode = contract["evm"]["bytecode"]["object"]
             # Interfaces have no code, and libraries that are compiled into their users no function to call.
-            if not bytecode or not any(entry["type"] == "function" for entry in contract["abi"]):
+            if not contract["evm"]["bytecode"]["object"]:
+                continue
+            if not any(entry["type"] == "function" for entry in contract["abi"]):
                 continue
             artifact = {
                 "abi": contract["abi"],
-                "bytecode": "0x" + bytecode,
                 "compiler": {"version": json.loads(contract["metadata"])["compiler"]["version"], "settings": SETTINGS},
                 "contract": name,
                 "source": source,
+                **code_of(output, source, name),
             }
             folder = Path("test") if source.startswith("test/") else Path()
             artifacts[folder / f"{name}.json"] = json.dumps(artifact, indent=1, sort_keys=True) + "\n"
     return artifacts
+
+
+def code_of(output: dict[str, Any], source: str, name: str) -> dict[str, Any]:
+    """What an artifact has of a contract's code, from what the compiler answers if it is asked for CODE and trees."""
+    names = dict(each for tree in output["sources"].values() for each in _immutables(tree.get("ast")))
+    code = output["contracts"][source][name]["evm"]
+    return {
+        "bytecode": "0x" + code["bytecode"]["object"],
+        "deployedBytecode": "0x" + code["deployedBytecode"]["object"],
+        "immutables": {
+            names[ast_id]: [place["start"] for place in places]
+            for ast_id, places in code["deployedBytecode"]["immutableReferences"].items()
+        },
+    }
+
+
+def _immutables(node: Any) -> Iterator[tuple[str, str]]:
+    """Id and name of each immutable that is declared in a syntax tree. Ids change with whatever else is compiled."""
+    if isinstance(node, dict):
+        if node.get("nodeType") == "VariableDeclaration" and node["mutability"] == "immutable":
+            yield str(node["id"]), node["name"]
+        node = list(node.values())
+    if isinstance(node, list):
+        for inner in node:
+            yield from _immutables(inner)
 
 
 def stored() -> dict[Path, str]:

@@ -175,6 +175,7 @@ def read(
     headers_at_step = dict(batch.queries.filter(address="").order_by().values_list("step").annotate(count=Count("pk")))
     source_chains = sorted(batch.queries.order_by().values_list("source_chain_id", flat=True).distinct())
     registries = trust.registries(batch.destination_chain_id, source_chains)
+    held_by = trust.holding(batch, registries)
     total = sum(at_step.values())
     if only is not None and not 1 <= only <= total:
         return None
@@ -201,7 +202,7 @@ def read(
     destination = chain_name(batch.destination_chain_id)
     is_open = batch.status in OPEN_STATUSES
     waits = _waits(batch, destination, at_step) if is_open else ()
-    cards = query_cards.cards(batch, shown_queries, destination, registries, first_slot=first_slot) if whole else ()
+    cards = query_cards.cards(batch, shown_queries, destination, held_by, first_slot=first_slot) if whole else ()
     poll_seconds = _poll_seconds(batch)
     rejected = batch.status == BatchStatus.REJECTED
     return BatchPage(
@@ -226,8 +227,8 @@ def read(
         waits=tuple(_shown_waits(waits, several=len(source_chains) > 1)),
         # A page that can't change any more would show these for ever.
         no_worker=poll_seconds is not None and not worker.is_running(),
-        notices=_notices(destination.id, registries) if poll_seconds is not None else (),
-        sources=tuple(trust.trusted_sources(destination.id, source_chains, registries)),
+        notices=_notices(destination.id, held_by.values()) if poll_seconds is not None else (),
+        sources=tuple(trust.trusted_sources(batch, source_chains, registries, held_by)),
         step_counts=tuple(_step_counts(at_step, headers_at_step)),
         total=total,
         account=account,

@@ -25,10 +25,10 @@ from eth_utils.crypto import keccak
 from chains import header, trie
 from chains.encoding import read_data
 from chains.header import Header
-from explorer import values
+from explorer import trust, values
 from proving import facts
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
-from proving.models import AccountProof, FactsRegistry, Transaction
+from proving.models import AccountProof, Transaction
 from queries.models import AccountField, Batch, Block, Query
 
 FORMAT = "facts-2"
@@ -54,9 +54,8 @@ def build(batch: Batch, query: Query) -> dict[str, Any] | None:
     proof = AccountProof.objects.filter(block=block, address=query.address).first()
     if len(words) < len(facts.of(query)) or (query.address and proof is None):
         return None
-    registry = FactsRegistry.objects.filter(
-        destination_chain_id=batch.destination_chain_id, source_chain_id=block.source_chain_id
-    ).first()
+    rows = trust.registries(batch.destination_chain_id, [block.source_chain_id])
+    registry = trust.holding(batch, rows).get(block.source_chain_id)
     nodes, slots = _slots(proof, words) if proof else ([], {})
     following = _next_header(block, query.timestamp) if query.timestamp is not None else None
     return {
@@ -177,7 +176,7 @@ def _verify(bundle: dict[str, Any]) -> Verified:
         properties = facts.account_words(_row(account))
         words = {field.name: properties[field] for field in AccountField}
     else:
-        words = {field.name: word for field, word in facts.header_words(encoded).items()}
+        words = {field.name: word for field, word in facts.header_words(head).items()}
     for name, word in claimed.items():
         if name not in words:
             raise InvalidBundle(f"The bundle claims a fact that is not known: {name[:40]!r}.")

@@ -47,5 +47,5 @@ def _recent_block(connection: Connection) -> int | None:
 
 def _registry_on_source(connection: Connection) -> str | None:
     """Address of a facts registry on the connection's source, if there is one."""
-    rows = FactsRegistry.objects.filter(destination_chain_id=connection.source, deployed_at__isnull=False)
+    rows = FactsRegistry.in_use.filter(destination_chain_id=connection.source, deployed_at__isnull=False)
     return rows.values_list("address", flat=True).first()

@@ -20,7 +20,9 @@ logger = logging.getLogger(__name__)
 @never_cache
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 (Django's signature)
-    """200 when the database answers and a worker runs, else 503 with what is wrong in `problems`, in sentences.
+    """200 when the database answers, a worker runs and all registries may be used, else 503.
+
+    What is wrong then is in `problems`, in sentences.
 
     `{"status": "ok" | "degraded", "database": "ok" | "unavailable", "worker": {"running", "lastBeat"}, "version",
     "problems", "notices"}`. `lastBeat` is an ISO 8601 time in UTC, or null when no worker was ever heard of. `notices`
@@ -31,7 +33,8 @@ def healthz(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 (Django's sig
     database, running, last_beat = "ok", False, None
     try:
         running, last_beat = worker.is_running(), worker.last_beat()
-        notices = _notices()
+        registries = _registries()
+        notices = [row.notice for row in registries if row.notice]
     except DatabaseError:
         logger.exception("the database does not answer a health check")
         database = "unavailable"
@@ -39,6 +42,7 @@ def healthz(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 (Django's sig
     else:
         if not running:
             problems.append("No worker is running: batches are stored, but none moves.")
+        problems += [row.refused_with_remedy for row in registries if row.refused]
     state = {
         "status": "degraded" if problems else "ok",
         "database": database,
@@ -50,11 +54,10 @@ def healthz(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 (Django's sig
     return JsonResponse(state, status=503 if problems else 200)
 
 
-def _notices() -> list[str]:
-    """Of the registries of configured connections: of another one nothing takes a notice back."""
-    rows = FactsRegistry.objects.exclude(notice="").order_by("pk")
-    found = rows.values_list("source_chain_id", "destination_chain_id", "notice")
-    return [notice for source, destination, notice in found if get_chains().connection(source, destination)]
+def _registries() -> list[FactsRegistry]:
+    """Those of configured connections about which there is something to say: of another one nothing takes it back."""
+    rows = FactsRegistry.in_use.exclude(notice="", refused="").order_by("pk")
+    return [row for row in rows if get_chains().connection(row.source_chain_id, row.destination_chain_id)]
 
 
 @cache

@@ -3,7 +3,7 @@
 However many queries are asked for, the number of statements is the same.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -178,16 +178,19 @@ def cards(
     batch: Batch,
     queries: Sequence[Query],
     destination: ChainName,
-    registries: Collection[FactsRegistry],
+    held_by: Mapping[int, FactsRegistry],
     *,
     first_slot: int | None,
 ) -> Iterable[ShownQuery]:
-    """`queries` with their blocks and steps; of their slots one page, from this number on, or all with None."""
+    """`queries` with their blocks and steps; of their slots one page, from this number on, or all with None.
+
+    `held_by` are the registries that have their facts, by source chain (`trust.holding`).
+    """
     words: Mapping[int, Mapping[Fact, bytes]] = {}
     addresses: Mapping[int, str] = {}  # of the deployed registry, by source chain
     if batch.status == BatchStatus.DONE:
         words = values.proven(queries, first_slot)
-        addresses = {row.source_chain_id: row.address for row in registries if row.deployed_at}
+        addresses = {source: row.address for source, row in held_by.items()}
     hashes = {step.transaction_hash for query in queries for step in query.steps.all() if step.transaction_hash}
     is_open = batch.status in OPEN_STATUSES
     head = ChainHead.objects.filter(pk=destination.id).first()

@@ -11,11 +11,12 @@ from django.utils import timezone
 from chains.config import UnknownChain
 from chains.rpc import NodeUnavailable, RpcRefused
 from config.chains import get_page_rpc
-from explorer import values
+from explorer import trust, values
 from explorer.chain_names import ChainName, chain_name
 from explorer.values import Meaning
-from proving import facts, registries
+from proving import facts
 from proving.facts import SlotFact
+from proving.registry import Registry
 from queries.models import Batch, Query
 
 # One read at a time in each web process: while a node hangs, the other threads serve pages.
@@ -73,14 +74,14 @@ def read_now(batch: Batch, query: Query, first_slot: int = 1) -> Reading:
 def _read(batch: Batch, query: Query, first_slot: int) -> Reading:
     number = query.position + 1
     chain, source = chain_name(batch.destination_chain_id), chain_name(query.source_chain_id)
-    registry = registries.find(chain.id, source.id)
+    row = trust.holding(batch, trust.registries(chain.id, [source.id])).get(source.id)
     proven = values.proven([query], first_slot)[query.pk]
-    if registry is None or query.block is None or not proven:
+    if row is None or query.block is None or not proven:
         return Reading(number, "There is no facts registry to read this from any more.")
     try:
         rpc = get_page_rpc(chain.id)
         head = rpc.head().number
-        view = facts.read(rpc, registry.contract, query.block.number, proven, at=head)
+        view = facts.read(rpc, Registry(row.address), query.block.number, proven, at=head)
     except UnknownChain:
         return Reading(number, f"Chain {chain.id} is no longer configured here.")
     except (NodeUnavailable, RpcRefused) as error:

@@ -31,9 +31,9 @@ _ADVICE = {
         "Check the time: it is in seconds since 1970, in UTC. Ask for one that is not before the chain's first block.",
     ),
     "header_property_missing": Advice(
-        "Headers got some of their properties with later forks, and this block's header does not have one that was "
-        "asked for.",
-        "Leave that property out, or ask for a newer block.",
+        "Headers got some of their properties with later forks, and some chains have others of their own. This block's "
+        "header does not have one that was asked for, or not in the place where Ethereum's has it.",
+        "Leave that property out. If the reason above is the fork, a newer block may have it.",
     ),
     "fee_too_low": Advice(
         "Gas would have cost more than the fee that the batch offered. Nothing was spent.",
@@ -44,8 +44,10 @@ _ADVICE = {
         "Send it again when earlier batches are more than 24 hours old, or ask for less at once.",
     ),
     "proof_unavailable": Advice(
-        "No node of the source chain serves proofs at this block. Many nodes keep the state of recent blocks only.",
-        "Ask for a newer block, or ask the operator of this service for a node that keeps older state.",
+        "No node of the source chain serves proofs at this block that could be used. Many nodes keep the state of "
+        "recent blocks only; and there are chains of which no account can be proven.",
+        "Unless the reason above says that, ask for a newer block, or ask the operator of this service for a node that "
+        "keeps older state.",
     ),
     "deadline_exceeded": Advice(
         "Every batch has a deadline, and this one could not be proven before it.",

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chains.addresses import checksummed
+from chains.header import Header
 from chains.packed import HASHED_HEADER_FIELDS
 from explorer.amounts import whole_units
 from explorer.moments import utc
@@ -69,7 +70,9 @@ def proven(queries: Sequence[Query], first_slot: int | None) -> dict[int, dict[F
         account = accounts.get((query.block_id, query.address))
         block = query.block
         header = (
-            facts.header_words(bytes(block.header_rlp)) if query.header_fields and block and block.header_rlp else {}
+            facts.header_words(Header.decode(bytes(block.header_rlp)))
+            if query.header_fields and block and block.header_rlp
+            else {}
         )
         properties = facts.account_words(account) if account else {}
         words = found[query.pk] = {}

@@ -16,7 +16,7 @@ from accounts.models import User
 from chains.header import Header
 from chains.rpc import InvalidReply, NodeUnavailable, ProofRequest, RpcRefused
 from config.chains import get_chains, get_rpc
-from proving import costs, facts, links, timestamps, ways
+from proving import costs, facts, links, registries, timestamps, ways
 from proving.facts import AccountFact, HeaderFact, SlotFact, TimeFact
 from proving.heads import poll_seconds
 from proving.links import Link
@@ -113,15 +113,9 @@ def _record(batch: Batch, source: int, decision: _Refusal | _Acceptance) -> bool
 
 def _decide(lease: Lease[Batch], source: int) -> _Wait | _Refusal | _Acceptance:
     destination = lease.row.destination_chain_id
-    link = links.find(destination, source)
-    if link is None:
-        return _Wait(
-            f"No facts registry is deployed on chain {destination} for chain {source}. The operator must run: "
-            f"manage.py deploy_registry {destination} {source}",
-            timezone.now() + timedelta(seconds=10),
-        )
     work = costs.Work()
     try:
+        link = links.find(destination, source)
         head = link.source.head()
         undecided = (
             _check_heights(lease.row, source, head)
@@ -130,6 +124,8 @@ def _decide(lease: Lease[Batch], source: int) -> _Wait | _Refusal | _Acceptance:
             or _count(work, lease, link)
         )
         return undecided or _check_cost(lease.row, work)
+    except registries.Unusable as why:
+        return _Wait(str(why), timezone.now() + timedelta(seconds=10))
     except (NodeUnavailable, RpcRefused) as error:
         logger.warning("batch %s waits: %s", lease.row.pk, error)
         return _Wait(str(error), None)

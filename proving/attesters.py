@@ -8,7 +8,7 @@ from eth_abi.abi import decode
 from chains.attestation import Domain, attester_set_message, ordered_attesters, recover
 from chains.rpc import Reverted
 from config.chains import get_chains
-from proving import links, transactions
+from proving import links, registries, transactions
 from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, Signer, Transaction
 from proving.registry import call, revert_reason
@@ -34,9 +34,12 @@ def change(
 
     Raises `ChangeRefused`, `CannotSend`, `chains.rpc.ChainError`.
     """
-    link = links.find(destination, source)
-    if link is None or link.connection.block_hash_source != "attested":
-        raise ChangeRefused(f"Chain {source} is not attested on chain {destination}, or no registry is deployed.")
+    try:
+        link = links.find(destination, source)
+    except registries.Unusable as why:
+        raise ChangeRefused(str(why)) from None
+    if link.connection.block_hash_source != "attested":
+        raise ChangeRefused(f"Chain {source} is not attested on chain {destination}.")
     try:
         ordered = ordered_attesters(addresses, threshold)
     except ValueError as error:

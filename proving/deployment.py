@@ -4,6 +4,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 from eth_utils.address import to_canonical_address, to_checksum_address
 from eth_utils.crypto import keccak
@@ -12,12 +13,13 @@ from rlp import encode
 from chains.config import Chain, Connection
 from chains.rpc import Reverted
 from config.chains import get_chains, get_rpc
-from proving import sources, transactions
+from proving import registries, sources, transactions
 from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, AccountProof, FactsRegistry, Signer, Transaction, TransactionState
 from proving.registry import creation_code, revert_reason
 from proving.transactions import Intent, SignerBusy
-from queries.models import Block
+from queries import progress
+from queries.models import OPEN_STATUSES, Block, Query, StepKind
 
 logger = logging.getLogger(__name__)
 
@@ -35,61 +37,84 @@ def deploy(destination: int, source: int, *, replace: bool = False, seconds: flo
     if connection is None:
         raise DeploymentError(f"chains.toml has no connection from chain {source} to chain {destination}.")
     chain = get_chains().chain(destination)
-    rows = FactsRegistry.objects.filter(destination_chain_id=destination, source_chain_id=source)
-    row = rows.first()
-    if row and row.deployed_at and not row.sequence:
-        if not replace:
-            raise DeploymentError(
-                f"The registry at {row.address} was deployed by an earlier version of this service. With --replace a "
-                "new one is deployed; what was proven stays readable at the old address."
-            )
-        rows.delete()
-        row = None
-    if row and row.deployed_at and not get_rpc(destination).code(row.address):
-        if not replace:
-            raise DeploymentError(
-                f"The registry is recorded at {row.address}, but chain {destination} has no code there. Is it another "
-                "chain now, or was a development chain started anew? With --replace it is deployed again; the facts "
-                "of the old one are gone with it."
-            )
-        rows.delete()
-        row = None
-        _forget_another_chain(chain)
+    row = FactsRegistry.in_use.filter(destination_chain_id=destination, source_chain_id=source).first()
+    replaced: FactsRegistry | None = None
+    if row and row.deployed_at:
+        registries.check(row)
+        if row.refused:
+            if not replace:
+                raise DeploymentError(row.refused_with_remedy)
+            if not _forget_another_chain(chain):
+                replaced = row
+            row = None
     if row is None:
-        row = _begin(chain, connection)
+        row = _begin(chain, connection, replaced)
     if row.deployed_at is None:
         _finish(chain, row, seconds)
     return row
 
 
-def _forget_another_chain(chain: Chain) -> None:
-    """A chain that was started anew knows nothing of what was mined: what we know of that belongs to the old one."""
+def _forget_another_chain(chain: Chain) -> bool:
+    """A chain that was started anew knows nothing of what was mined: what we know of that belongs to the old one.
+
+    Returns whether it was.
+    """
     assert chain.signer is not None, "chains.config refuses destinations without a signer"
     sent = Transaction.objects.filter(signer__chain_id=chain.id, signer__address=chain.signer.account().address)
     mined = sent.filter(state=TransactionState.FINAL).order_by("-nonce").values_list("nonce", flat=True).first()
-    if mined is not None and get_rpc(chain.id).nonce(chain.signer.account().address, "latest") <= mined:
-        logger.warning("chain %d was started anew: forgetting %d transactions", chain.id, sent.count())
-        sent.delete()
-        Block.objects.filter(destination_chain_id=chain.id).update(
-            hash="", header_rlp=None, state_root="", timestamp=None, checked_number=None, checked_hash=""
-        )
-        AccountProof.objects.filter(block__destination_chain_id=chain.id).delete()
+    if mined is None or get_rpc(chain.id).nonce(chain.signer.account().address, "latest") > mined:
+        return False
+    logger.warning("chain %d was started anew: forgetting %d transactions", chain.id, sent.count())
+    sent.delete()
+    Block.objects.filter(destination_chain_id=chain.id).update(
+        hash="", header_rlp=None, state_root="", timestamp=None, checked_number=None, checked_hash=""
+    )
+    AccountProof.objects.filter(block__destination_chain_id=chain.id).delete()
+    FactsRegistry.objects.filter(destination_chain_id=chain.id).delete()
+    return True
 
 
-def _begin(chain: Chain, connection: Connection) -> FactsRegistry:
-    """Store and broadcast what creates the contracts that the registry needs; their addresses are stored with it."""
+def _retire(row: FactsRegistry) -> None:
+    """Put a registry out of use, in the caller's database transaction. It stays on record, as do batches that are DONE.
+
+    What open batches have proven to it is to be proven again, to the next one.
+    """
+    now = timezone.now()
+    row.replaced_at, row.replaced_because, row.due_at = now, row.refused, None
+    row.save(update_fields=["replaced_at", "replaced_because", "due_at"])
+    blocks = Block.objects.filter(destination_chain_id=row.destination_chain_id, source_chain_id=row.source_chain_id)
+    # What a worker finds out about one of them at this moment is about the old registry: it loses its lease.
+    blocks.update(lease_token="", leased_until=None, is_waypoint=False, checked_number=None, checked_hash="")
+    admitted = Query.objects.filter(block__in=blocks, is_admitted=True, batch__status__in=OPEN_STATUSES)
+    begun = admitted.exclude(step__in=[StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE])
+    progress.reopen(
+        list(begun.values_list("pk", flat=True)),
+        StepKind.BLOCKHASH_AVAILABLE,
+        reason=f"The facts registry at {row.address} is replaced by a new one, to which all is proven again.",
+    )
+    blocks.filter(Exists(admitted.filter(block=OuterRef("pk")))).update(due_at=now)
+
+
+def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None) -> FactsRegistry:
+    """Store and broadcast what creates the contracts that the registry needs; their addresses are stored with it.
+
+    From the same moment the one that it replaces is out of use.
+    """
     source = sources.of(connection)
     newest = get_rpc(chain.id).head().number
     created: list[FactsRegistry] = []
 
     def store(first_nonce: int) -> None:
         sender = transactions.sender(chain)
+        if replaced:
+            _retire(replaced)
         created.append(
             FactsRegistry.objects.create(
                 destination_chain_id=chain.id,
                 source_chain_id=connection.source,
                 block_hash_source=contract_address(sender, first_nonce),
                 sequence=contract_address(sender, first_nonce + 1),
+                history_window=get_chains().chain(connection.source).history_window,
                 events_read_to=newest,
             )
         )
@@ -104,8 +129,7 @@ def _begin(chain: Chain, connection: Connection) -> FactsRegistry:
 
 def _create_registry(chain: Chain, row: FactsRegistry) -> None:
     """The same for the registry itself, whose constructor asks its block hash source: that must be there before."""
-    history_window = get_chains().chain(row.source_chain_id).history_window
-    code = creation_code("FactsRegistry", row.source_chain_id, row.block_hash_source, history_window)
+    code = creation_code("FactsRegistry", row.source_chain_id, row.block_hash_source, row.history_window)
 
     def store(nonce: int) -> None:
         row.address = contract_address(transactions.sender(chain), nonce)
@@ -136,6 +160,9 @@ def _finish(chain: Chain, row: FactsRegistry, seconds: float) -> None:
                 row.deployed_at = timezone.now()
                 row.save(update_fields=["deployed_at"])
                 logger.info("deployed %s", row)
+                registries.check(row)
+                if row.refused:
+                    raise DeploymentError(row.refused_with_remedy)
                 return
             row.delete()
             raise DeploymentError("The deploying transactions did not create the contracts; run it again.")

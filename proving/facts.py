@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eth_utils.crypto import keccak
-from rlp import decode
 
+from chains.header import Header
 from chains.packed import HASHED_HEADER_FIELDS
 from chains.rpc import Block as BlockName
 from chains.rpc import InvalidReply, Reverted, RpcClient
@@ -67,7 +67,7 @@ def proven(block: Block, facts: Iterable[Fact]) -> dict[Fact, bytes]:
         proofs = AccountProof.objects.filter(block=block, address__in=chunk).defer("nodes")
         accounts |= {proof.address: account_words(proof) for proof in proofs}
     slots = _slots(block, [fact for fact in wanted if isinstance(fact, SlotFact)])
-    fields = header_words(bytes(block.header_rlp)) if block.header_rlp is not None else {}
+    fields = header_words(Header.decode(bytes(block.header_rlp))) if block.header_rlp is not None else {}
     words: dict[Fact, bytes] = {}
     for fact in wanted:
         match fact:
@@ -93,13 +93,12 @@ def account_words(proof: AccountProof) -> dict[AccountField, bytes]:
     }
 
 
-def header_words(header: bytes) -> dict[HeaderField, bytes]:
-    """The words of the fields that this header has; those that don't fit one by the keccak-256 of their bytes."""
-    items: list[bytes] = decode(header)
+def header_words(header: Header) -> dict[HeaderField, bytes]:
+    """The words of the properties that this header is known to have; of those that fit none, the keccak-256."""
     return {
-        field: keccak(items[field]) if field in HASHED_HEADER_FIELDS else items[field].rjust(32, b"\0")
-        for field in HeaderField
-        if field < len(items)
+        field: keccak(content) if field in HASHED_HEADER_FIELDS else content.rjust(32, b"\0")
+        for field, content in zip(HeaderField, header.fields, strict=False)
+        if field in HASHED_HEADER_FIELDS or len(content) <= 32  # noqa: PLR2004 - a word.
     }
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from chains.header import Header
 from chains.rpc import AccountProof as FetchedProof
 from chains.rpc import InvalidReply, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
-from chains.trie import InvalidProof, verify_account, verify_slot
+from chains.trie import InvalidProof, OtherAccountForm, verify_account, verify_slot
 from proving.models import AccountProof, SlotProof
 from queries import progress
 from queries.chunks import chunks
@@ -26,7 +26,7 @@ _SLOTS_PER_FETCH = 200
 
 
 class ProofRefused(Exception):
-    """No node serves proofs at this block; the message is the nodes' answer, a sentence."""
+    """No node serves proofs at this block, or none that could be used; the message is a sentence that says why."""
 
 
 def take_header(lease: Lease[Block], header: Header) -> None:
@@ -154,6 +154,8 @@ def _verified_proofs(
             continue
         try:
             proofs.append(_verified(block, answer))
+        except OtherAccountForm as other:
+            failed[one.address] = ProofRefused(str(other))
         except InvalidProof as invalid:
             failed[one.address] = InvalidReply(
                 f"A node sent a proof of {one.address} at block {block.number} that does not verify: {invalid}"

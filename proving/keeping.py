@@ -27,18 +27,18 @@ logger = logging.getLogger(__name__)
 _NEWEST = 20
 # Windows that are made up for when nothing was kept for a while; beyond, it begins anew.
 _MADE_UP = 8
-# Between two looks when there is nothing to wait for, in seconds.
-_PAUSE = 600
+# Between two looks when there is nothing to wait for, and when the registry can't be used, in seconds.
+_PAUSE, _UNUSABLE_PAUSE = 600, 60
 
 
 def wake(*, everyone: bool = False) -> None:
     """Make the registries due that were deployed meanwhile; or all, because chains.toml may say something else now."""
-    rows = FactsRegistry.objects.exclude(deployed_at=None)
+    rows = FactsRegistry.in_use.exclude(deployed_at=None)
     (rows if everyone else rows.filter(due_at=None)).update(due_at=timezone.now())
 
 
 def look_after(registry_id: object) -> None:
-    """A worker's duty: learn what others have accumulated, and keep headers where chains.toml says so."""
+    """A worker's duty: see whether it may be used, learn what others have accumulated, keep headers if configured."""
     _under_lease(registry_id, _look_after)
 
 
@@ -53,15 +53,16 @@ _Duty = Callable[[Lease[FactsRegistry], Link], tuple[str, float]]
 
 def _under_lease(registry_id: object, duty: _Duty) -> None:
     """Do it and be due again. Does nothing while another worker does."""
-    lease = leases.claim(FactsRegistry.objects.exclude(deployed_at=None), registry_id)
+    lease = leases.claim(FactsRegistry.in_use.exclude(deployed_at=None), registry_id)
     if lease is None:
         return
     row, attempts = lease.row, 0
-    link = links.find(row.destination_chain_id, row.source_chain_id)
     try:
-        sentence, seconds = duty(lease, link) if link else ("The connection is not configured any more.", _PAUSE)
+        sentence, seconds = duty(lease, links.find(row.destination_chain_id, row.source_chain_id))
     except leases.LeaseLost:
         return
+    except registries.Unusable as why:
+        sentence, seconds = str(why), _UNUSABLE_PAUSE
     except (SignerBusy, UnderWay):
         sentence, seconds = "Waiting for the signer.", 0.2
     except Reverted:

@@ -6,7 +6,7 @@ from chains.config import Connection
 from chains.rpc import RpcClient
 from config.chains import get_chains, get_rpc
 from proving import registries
-from proving.registries import Deployed
+from proving.registries import Deployed, Unusable
 
 
 @dataclass(frozen=True)
@@ -17,10 +17,9 @@ class Link:
     destination: RpcClient
 
 
-def find(destination: int, source: int) -> Link | None:
-    """None as long as no registry is deployed, or the connection isn't configured any more."""
+def find(destination: int, source: int) -> Link:
+    """Raises as `registries.find`, also where the connection isn't configured any more."""
     connection = get_chains().connection(source, destination)
-    registry = registries.find(destination, source)
-    if connection is None or registry is None:
-        return None
-    return Link(connection, registry, get_rpc(source), get_rpc(destination))
+    if connection is None:
+        raise Unusable(f"The connection from chain {source} to chain {destination} is not configured any more.")
+    return Link(connection, registries.find(destination, source), get_rpc(source), get_rpc(destination))

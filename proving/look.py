@@ -50,9 +50,10 @@ class Look:
     @classmethod
     def at(cls, lease: Lease[Block]) -> Self:
         block = lease.row
-        link = links.find(block.destination_chain_id, block.source_chain_id)
-        if link is None:
-            raise Wait("The facts registry of this connection is not deployed any more.", 10)
+        try:
+            link = links.find(block.destination_chain_id, block.source_chain_id)
+        except registries.Unusable as why:
+            raise Wait(str(why), 10) from None
         destination = get_chains().chain(block.destination_chain_id)
         return cls(lease, link, destination, Heads.read(destination, link.destination))
 

@@ -5,37 +5,60 @@ from typing import ClassVar
 from django.db import models
 from django.utils import timezone
 
+from chains import history
 from queries.fields import Uint256Field
 from queries.leases import Leased
 from queries.models import Batch, Block, Query
 
 
-class FactsRegistry(Leased):
-    """The facts registry of one (source chain, destination chain), where it was deployed.
+class _InUse(models.Manager["FactsRegistry"]):
+    def get_queryset(self) -> models.QuerySet["FactsRegistry"]:
+        return super().get_queryset().filter(replaced_at=None)
 
-    It is leased while headers are kept for it.
+
+class FactsRegistry(Leased):
+    """A facts registry of one (source chain, destination chain), where it was deployed.
+
+    One is in use, or none; those that it has replaced stay on record. It is leased while headers are kept for it.
     """
 
     destination_chain_id = models.PositiveBigIntegerField()
     source_chain_id = models.PositiveBigIntegerField()
-    address = models.CharField(max_length=42)  # EIP-55
+    address = models.CharField(max_length=42)  # EIP-55; empty until the transaction that creates it is stored
     block_hash_source = models.CharField(max_length=42)  # address of the contract
+    history_window = models.PositiveBigIntegerField(default=history.WINDOW)  # what it was deployed with
     sequence = models.CharField(max_length=42, blank=True)  # address of the contract that makes several calls in one
     waiting_for = models.TextField(blank=True)  # a sentence, while a header is to be kept
     events_read_to = models.PositiveBigIntegerField(null=True)  # the destination's block before which all were read
     notice = models.TextField(blank=True)  # a sentence for the operator, such as about an attester that contradicts
     deployed_at = models.DateTimeField(null=True)  # null: the deploying transactions are not confirmed yet
+    # keccak-256 of the code at the address when it was last looked at; empty: it was not yet
+    code_hash = models.CharField(max_length=66, blank=True)
+    refused = models.TextField(blank=True)  # why it may not be used, sentences; empty: it may
+    replaced_at = models.DateTimeField(null=True)  # null: it is in use, or to be
+    replaced_because = models.TextField(blank=True)  # what `refused` said then
+
+    objects = models.Manager["FactsRegistry"]()
+    in_use = _InUse()
 
     class Meta:
         verbose_name_plural = "facts registries"
         constraints: ClassVar = [
             models.UniqueConstraint(
-                fields=["destination_chain_id", "source_chain_id"], name="one_registry_per_connection"
+                fields=["destination_chain_id", "source_chain_id"],
+                condition=models.Q(replaced_at=None),
+                name="one_registry_in_use_per_connection",
             )
         ]
 
     def __str__(self) -> str:
         return f"{self.address} on chain {self.destination_chain_id} for chain {self.source_chain_id}"
+
+    @property
+    def refused_with_remedy(self) -> str:
+        """As `refused`, with what the operator must do."""
+        command = f"manage.py deploy_registry {self.destination_chain_id} {self.source_chain_id} --replace"
+        return self.refused and f"{self.refused} The operator must run: {command}"
 
 
 class AccountProof(models.Model):

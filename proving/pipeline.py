@@ -15,7 +15,7 @@ from functools import cached_property
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from chains.header import Header
+from chains.header import SHARED_FIELDS, Header
 from chains.rpc import Block as BlockName
 from chains.rpc import NodeUnavailable, RpcRefused
 from proving import facts, fetching, packing, timestamps, transactions
@@ -174,20 +174,25 @@ class _Work(Look):
         if since is None or now - since < _PROOF_PATIENCE:
             return problem
         waiting = self.open().filter(step=StepKind.INITIAL_STATE)
-        reason = f"No node of chain {self.source.chain.id} serves proofs at block {self.block.number}. {problem}"
+        reason = f"No node of chain {self.source.chain.id} serves usable proofs at block {self.block.number}. {problem}"
         self.reject(waiting, "proof_unavailable", reason, retryable=True)
         return None
 
     def reject_what_the_header_lacks(self, header: Header) -> None:
-        """Later forks have added fields: an older block's header can't prove them."""
-        known = facts.header_words(header.encode())
+        """Later forks have added fields: an older block's header can't prove them. Nor can one of another layout."""
+        known = facts.header_words(header)
+        why = (
+            "its fork does not know them."
+            if header.is_ethereums
+            else f"after the first {SHARED_FIELDS}, its fields are not known to be Ethereum's."
+        )
         asking = self.open().filter(step=StepKind.INITIAL_STATE, address="")
         for query in asking:
             lacking = [field.name for field in query.header_fields if field not in known]
             if lacking:
                 reason = (
                     f"The header of block {self.block.number} of chain {self.source.chain.id} has no "
-                    f"{', '.join(lacking)}: its fork does not know them."
+                    f"{', '.join(lacking)}: {why}"
                 )
                 self.reject(asking.filter(pk=query.pk), "header_property_missing", reason)
 
@@ -210,7 +215,9 @@ class _Work(Look):
 
     def accumulated_by(self) -> str:
         """Hash of the transaction that accumulated the header, or empty if it wasn't one of ours."""
-        accumulating = Transaction.objects.filter(accumulates=self.block, succeeded=True).order_by("pk")
+        accumulating = Transaction.objects.filter(
+            accumulates=self.block, to__in=self.registry.addresses, succeeded=True
+        ).order_by("pk")
         return accumulating.values_list("hash", flat=True).first() or ""
 
     def check_block_hash(self, view: RegistryView) -> None:
@@ -241,7 +248,7 @@ class _Work(Look):
         missing = self.missing(queries, view)
         lacking = {pk for asking in missing.values() for pk in asking}
         held = [query.pk for query in queries if query.pk not in lacking]
-        hashes = dict(_proven_by(held))
+        hashes = dict(self.proven_by(held))
         by_transaction = defaultdict(list)
         for pk in held:
             by_transaction[hashes.get(pk, "")].append(pk)
@@ -256,6 +263,14 @@ class _Work(Look):
             self.complete(timed, StepKind.HEADER_ACCUMULATED, transaction_hash=self.accumulated_by())
         under_way = self.facts_under_way() if missing else set()
         return {fact: asking for fact, asking in missing.items() if fact not in under_way}
+
+    def proven_by(self, queries: Collection[int]) -> Iterator[tuple[int, str]]:
+        """(query id, hash) of the mined transactions that proved the queries to this registry."""
+        sent_here = Transaction.queries.through.objects.filter(transaction__to__in=self.registry.addresses)
+        for chunk in chunks(sorted(queries), _QUERIES_PER_WRITE):
+            proving = proves_facts("query__block", "transaction")
+            mined = sent_here.filter(proving, query__in=chunk, transaction__succeeded=True).order_by("pk")
+            yield from mined.values_list("query", "transaction__hash")
 
     def facts_under_way(self) -> set[Fact]:
         """What transactions on their way may prove already, for other queries: nothing is paid twice."""
@@ -397,12 +412,3 @@ class _Work(Look):
                 progress.complete(chunk, kind, transaction_hash=transaction_hash)
                 if kind in {StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED}:
                     self.note_checked(block)
-
-
-def _proven_by(queries: Collection[int]) -> Iterator[tuple[int, str]]:
-    """(query id, hash) of the mined transactions that proved the queries."""
-    links = Transaction.queries.through.objects
-    for chunk in chunks(sorted(queries), _QUERIES_PER_WRITE):
-        proving = proves_facts("query__block", "transaction")
-        mined = links.filter(proving, query__in=chunk, transaction__succeeded=True).order_by("pk")
-        yield from mined.values_list("query", "transaction__hash")

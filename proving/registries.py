@@ -1,11 +1,22 @@
-"""Which facts registry serves a connection, and whose block hashes it trusts."""
+"""Which facts registry serves a connection, whether its code may be trusted, and whose block hashes it trusts."""
 
+import logging
+import math
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from eth_utils.crypto import keccak
 
 from chains.rpc import Block, InvalidReply, RpcClient
+from config.chains import get_chains, get_rpc
+from contracts import load_artifact
+from contracts.known_bad import why_bad
 from proving.models import FactsRegistry
 from proving.registry import Registry
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -17,17 +28,82 @@ class Deployed:
     block_hash_source: str
     sequence: str
 
+    @property
+    def addresses(self) -> tuple[str, str]:
+        """To which is sent what is proven to it."""
+        return self.contract.address, self.sequence
 
-def find(destination: int, source: int) -> Deployed | None:
-    """The deployed registry of a connection, or None as long as there is none."""
-    row = (
-        FactsRegistry.objects.filter(
-            destination_chain_id=destination, source_chain_id=source, deployed_at__isnull=False
+
+class Unusable(Exception):
+    """A connection has no registry that may be used: why, and what its operator must do; sentences."""
+
+
+# For so many seconds a process relies on what it has seen of a registry's code, which hardly ever changes; and for so
+# many where it was refused, which may be a mistake of the node.
+_USED_SECONDS, _REFUSED_SECONDS = 600, 10
+# When, by the client that told and by address: a new client has seen nothing.
+_looked_at: WeakKeyDictionary[RpcClient, dict[str, float]] = WeakKeyDictionary()
+
+
+def find(destination: int, source: int) -> Deployed:
+    """The registry of a connection. Its code was seen to be right, by this process and not long ago.
+
+    Raises `Unusable`; `NodeUnavailable` and `RpcRefused` where it can't be looked at.
+    """
+    rows = FactsRegistry.in_use.filter(destination_chain_id=destination, source_chain_id=source)
+    row = rows.exclude(deployed_at=None).first()
+    if row is None:
+        raise Unusable(
+            f"No facts registry is deployed on chain {destination} for chain {source}. The operator must run: "
+            f"manage.py deploy_registry {destination} {source}"
         )
-        .exclude(sequence="")  # deployed by an older version: `deploy_registry` says what to do
-        .first()
+    looked_at = _looked_at.setdefault(get_rpc(destination), {})
+    now = time.monotonic()
+    if now - looked_at.get(row.address, -math.inf) > (_REFUSED_SECONDS if row.refused else _USED_SECONDS):
+        check(row)
+        looked_at[row.address] = now
+    if row.refused:
+        raise Unusable(row.refused_with_remedy)
+    return Deployed(row.pk, Registry(row.address), row.block_hash_source, row.sequence)
+
+
+def check(row: FactsRegistry) -> None:
+    """Look at the code of a deployed registry, and record whether it may be used.
+
+    Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    code = get_rpc(row.destination_chain_id).code(row.address)
+    found = {"code_hash": "0x" + keccak(code).hex(), "refused": _why_refused(row, code)}
+    if (row.code_hash, row.refused) == tuple(found.values()):
+        return
+    row.code_hash, row.refused = found.values()
+    FactsRegistry.objects.filter(pk=row.pk).update(**found)
+    if row.refused:
+        logger.error("%s", row.refused_with_remedy)
+
+
+def _why_refused(row: FactsRegistry, code: bytes) -> str:
+    destination, source = row.destination_chain_id, row.source_chain_id
+    expected = load_artifact("FactsRegistry").deployed(
+        sourceChainId=source, blockHashSource=int(row.block_hash_source, 16), historyWindow=row.history_window
     )
-    return Deployed(row.pk, Registry(row.address), row.block_hash_source, row.sequence) if row else None
+    configured = get_chains().chain(source).history_window
+    if not code:
+        why = (
+            f"chain {destination} has no code there. Is it another chain now, or was a development chain started anew?"
+        )
+    elif code != expected and (bad := why_bad(code)):
+        why = f"{bad}. Nothing that it says may be believed."
+    elif code != expected:
+        why = "its code is not that of this version's contract."
+    elif row.history_window != configured:
+        why = (
+            f"it was deployed for a history of {row.history_window} slots, and chain {source} has {configured} by "
+            "chains.toml."
+        )
+    else:
+        return ""
+    return f"The facts registry at {row.address} on chain {destination} for chain {source} is not used: {why}"
 
 
 def vouches(

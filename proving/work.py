@@ -43,7 +43,7 @@ def due() -> Iterator[Work]:
         blocks = Block.objects.filter(source_chain_id=source, destination_chain_id=destination)
         keys = leases.due(blocks, _PER_LOOK, order="queue_at")
         queues.append([Work("block", key, (destination, source), pipeline.advance) for key in keys])
-        registries = FactsRegistry.objects.filter(source_chain_id=source, destination_chain_id=destination)
+        registries = FactsRegistry.in_use.filter(source_chain_id=source, destination_chain_id=destination)
         keys = leases.due(registries, _PER_LOOK)
         queues.append([Work("registry", key, (destination, source), keeping.look_after) for key in keys])
     for chain in get_chains().destinations():

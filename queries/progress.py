@@ -106,7 +106,10 @@ def note_failure(queries: Collection[int], reason: str) -> None:
 
 
 def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
-    """Take the queries (ids) back to step `kind`, and their batches back from DONE: a chain was reorganised."""
+    """Take the queries (ids) back to step `kind`, and their batches back from DONE: what they relied on is gone.
+
+    A chain was reorganised, or another registry is used now.
+    """
     now = timezone.now()
     later = _ORDER[_ORDER.index(kind) + 1 :]
     for chunk in chunks(sorted(queries), _CHUNK):

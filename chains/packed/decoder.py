@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import NoReturn
 
 import rlp
@@ -9,6 +10,7 @@ from eth_utils.crypto import keccak
 
 from chains import history
 from chains.encoding import Item
+from chains.header import Beginning, InvalidHeader, read_beginning, read_fields
 from chains.packed.layout import (
     ABSENT_ACCOUNT,
     ABSENT_CLOSES_STORAGE,
@@ -151,44 +153,7 @@ def _read_number(reader: _Reader) -> int:
     return int.from_bytes(digits)
 
 
-def _string(data: bytes, cursor: int) -> tuple[bytes, int]:
-    """The RLP string at the cursor and where the next item begins."""
-    prefix = data[cursor] if cursor < len(data) else 0xFF
-    if prefix < 0x80:  # noqa: PLR2004 - RLP's prefixes, here and below.
-        return data[cursor : cursor + 1], cursor + 1
-    start, size = cursor + 1, prefix - 0x80
-    if prefix in {0xB8, 0xB9}:
-        start += prefix - 0xB7
-        size = int.from_bytes(data[cursor + 1 : start])
-        if size < (56 if prefix == 0xB8 else 256):  # noqa: PLR2004
-            raise InvalidPacked("A field of the header has a length that is too long.")
-    elif prefix > 0xB9:  # noqa: PLR2004
-        raise InvalidPacked("A field of the header is no string of a sensible length.")
-    content = data[start : start + size]
-    if len(content) != size or (size == 1 and content[0] < 0x80):  # noqa: PLR2004
-        raise InvalidPacked("A field of the header is cut, or too long for what it is.")
-    return content, start + size
-
-
-def _fields(header: bytes, count: int) -> list[bytes]:
-    """The first fields of a header that begins as `_read_header` wants it."""
-    cursor = 3
-    found = []
-    for _ in range(count):
-        content, cursor = _string(header, cursor)
-        found.append(content)
-    return found
-
-
-@dataclass(frozen=True)
-class _Header:
-    encoded: bytes
-    number: int
-    parent_hash: bytes
-    state_root: bytes
-
-
-def _check_hash(header: _Header, expected: bytes | None, known_hashes: Container[bytes]) -> None:
+def _check_hash(header: Beginning, expected: bytes | None, known_hashes: Container[bytes]) -> None:
     digest = keccak(header.encoded)
     if digest == expected or digest in known_hashes:
         return
@@ -197,7 +162,7 @@ def _check_hash(header: _Header, expected: bytes | None, known_hashes: Container
     raise InvalidPacked(f"The header is not that of block {header.number}.")
 
 
-def _read_parent(reader: _Reader, child: _Header) -> _Header:
+def _read_parent(reader: _Reader, child: Beginning) -> Beginning:
     reader.byte()
     header = _read_header(reader)
     if keccak(header.encoded) != child.parent_hash:
@@ -205,25 +170,13 @@ def _read_parent(reader: _Reader, child: _Header) -> _Header:
     return header
 
 
-def _read_header(reader: _Reader) -> _Header:
-    # A list of 256 to 65,535 bytes, as the bloom alone makes it.
+def _read_header(reader: _Reader) -> Beginning:
+    # A list whose length takes two bytes, as the bloom alone makes it.
     prefix = reader.take(3)
-    if prefix[0] != 0xF9:  # noqa: PLR2004
-        raise InvalidPacked("The calldata begins neither with a header nor with a block number.")
-    header = prefix + reader.take(int.from_bytes(prefix[1:]))
-    # Prefixes of the first fields, whose sizes are fixed: 32 bytes each, but for the coinbase and the bloom.
-    sized = zip((0, 33, 66, 87, 120, 153), (0xA0, 0xA0, 0x94, 0xA0, 0xA0, 0xA0), strict=True)
-    if any(header[3 + place : 4 + place] != bytes([size]) for place, size in sized) or header[189:192] != b"\xb9\1\0":
-        raise InvalidPacked("The fields that a header begins with have other sizes.")
-    # The difficulty only has to be passed.
-    difficulty, after = _string(header, 448)
-    if len(difficulty) > HASH_BYTES:
-        raise InvalidPacked("The header has no difficulty.")
-    root = header[91:123]
-    digits, _ = _string(header, after)
-    if not any(root) or len(digits) > 8 or digits[:1] == b"\0":  # noqa: PLR2004 - 64 bits.
-        raise InvalidPacked("The header has no state root or no block number.")
-    return _Header(header, int.from_bytes(digits), header[4:36], root)
+    try:
+        return read_beginning(prefix + reader.take(int.from_bytes(prefix[1:])))
+    except InvalidHeader as invalid:
+        raise InvalidPacked(str(invalid)) from None
 
 
 def _read_header_fields(header: bytes, mask: int) -> dict[int, bytes]:
@@ -232,7 +185,13 @@ def _read_header_fields(header: bytes, mask: int) -> dict[int, bytes]:
     if not even or mask == 0 or any(mask >> place & 1 for place in IMPLIED_HEADER_FIELDS):
         raise InvalidPacked("Header fields are asked for that are none, or that need no asking.")
     words = {}
-    for place, content in enumerate(_fields(header, mask.bit_length())):
+    try:
+        fields = list(islice(read_fields(header), mask.bit_length()))
+    except InvalidHeader as invalid:
+        raise InvalidPacked(str(invalid)) from None
+    if len(fields) < mask.bit_length():
+        raise InvalidPacked("The header has no such field.")
+    for place, content in enumerate(fields):
         if not mask >> place & 1:
             continue
         if place in HASHED_HEADER_FIELDS:
@@ -314,6 +273,9 @@ class _Decoder:
 
     @property
     def root(self) -> bytes:
+        """Of the state in which it all holds. Raises `InvalidPacked` where the operations don't end in one."""
+        if self._storage is not None:
+            raise InvalidPacked("A storage stays open.")
         return _root(self._state)
 
     def run(self) -> None:
@@ -331,8 +293,6 @@ class _Decoder:
                 self._any_account(op)
             else:
                 self._any_slot(op)
-        if self._storage is not None:
-            raise InvalidPacked("A storage stays open.")
 
     def _any_slot(self, op: int) -> None:
         if self._storage is None:

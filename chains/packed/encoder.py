@@ -285,7 +285,8 @@ class _Encoder:
         for place, inside in below.items():
             self._subtree(node[place], _depth(depth + 1), inside, leaves, out)
         children = [(place, child) for place, child in enumerate(node[:-1]) if place in below or child != b""]
-        if len(below) == 1 and len(children) == 16 and all(isinstance(child, bytes) for _, child in children):  # noqa: PLR2004
+        hashes = [child for _, child in children if isinstance(child, bytes) and child]
+        if len(below) == 1 and len(hashes) == 16:  # noqa: PLR2004 - one is on the stack, the others follow.
             out.append(FULL_BRANCH)
             out += b"".join(child for place, child in children if place not in below and isinstance(child, bytes))
             return

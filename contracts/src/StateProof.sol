@@ -163,7 +163,7 @@ abstract contract StateProof is Facts {
         unchecked {
             if (!_isEven(op & 0x7f)) revert InvalidProof();
             address owner;
-            bytes32 storageRoot;
+            bytes32 storageRoot = PackedTrie.EMPTY_TRIE_ROOT;
             uint256 follows = op >> 1 & 3;
             if (op & CLOSES_STORAGE != 0) {
                 if (follows & STORAGE_ROOT_FOLLOWS != 0) revert InvalidProof();
@@ -205,7 +205,7 @@ abstract contract StateProof is Facts {
                 uint256 depth = head >> 10;
                 uint256 other = PackedTrie.takeOtherKey(proof.input, key, depth, PackedTrie.NIBBLES);
                 (uint256 nonce, uint256 balance) = _takeNumbers(proof.input, head);
-                (bytes32 storageRoot, bytes32 codeHash) = _takeHashes(proof.input, how & 3, 0);
+                (bytes32 storageRoot, bytes32 codeHash) = _takeHashes(proof.input, how & 3, PackedTrie.EMPTY_TRIE_ROOT);
                 PackedTrie.pushAccount(proof.stack, other, depth, nonce, balance, storageRoot, codeHash);
                 PackedTrie.attach(proof.stack, key);
             } else {
@@ -226,15 +226,14 @@ abstract contract StateProof is Facts {
         }
     }
 
-    /// @dev Storage root and code hash of an account, where they follow. Where they don't they are implied: the root of
-    /// the storage that was closed, or else that of the empty trie; the hash of no code. What is implied never follows.
-    /// @param closedRoot Zero where no storage was closed.
-    function _takeHashes(Calldata memory input, uint256 follows, bytes32 closedRoot)
+    /// @dev Storage root and code hash of an account, where they follow. Where they don't they are `impliedRoot`, and the
+    /// hash of no code. The root of the empty trie never follows, and neither does the hash of no code.
+    function _takeHashes(Calldata memory input, uint256 follows, bytes32 impliedRoot)
         private
         pure
         returns (bytes32 storageRoot, bytes32 codeHash)
     {
-        storageRoot = closedRoot == 0 ? PackedTrie.EMPTY_TRIE_ROOT : closedRoot;
+        storageRoot = impliedRoot;
         codeHash = EMPTY_CODE_HASH;
         if (follows & STORAGE_ROOT_FOLLOWS != 0) {
             storageRoot = input.takeHash();

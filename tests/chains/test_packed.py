@@ -186,6 +186,14 @@ def test_it_tells_what_was_proven():
     )
 
 
+def test_the_one_empty_place_of_a_branch_can_be_proven_empty():
+    place = keccak(ALICE)[0] >> 4
+    children = [keccak(bytes([other])) if other != place else b"" for other in range(16)]
+    branch = tries.encode([*children, b""])
+    calldata = encode(5, keccak(branch), [AccountToProve(ALICE, 0, [branch])])
+    assert not under(keccak(branch), calldata).accounts[ALICE].exists
+
+
 @pytest.mark.parametrize(
     ("block", "accounts", "fields", "why"),
     [

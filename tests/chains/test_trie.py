@@ -10,8 +10,17 @@ from trie import HexaryTrie
 
 from chains import trie
 from chains.devchain import ACCOUNTS
+from chains.header import verify
 from chains.rpc import ProofRequest
-from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT, NO_CODE_HASH, InvalidProof, verify_account, verify_slot
+from chains.trie import (
+    EMPTY_CODE_HASH,
+    EMPTY_TRIE_ROOT,
+    NO_CODE_HASH,
+    InvalidProof,
+    OtherAccountForm,
+    verify_account,
+    verify_slot,
+)
 from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures, unhex
 
 REAL_ACCOUNTS = [*fixture_names("mainnet_1746*.json"), *fixture_names("goerli_7583802*.json")]
@@ -80,6 +89,17 @@ def test_a_real_slot_is_as_the_chain_has_it():
     for end in range(len(nodes)):
         with pytest.raises(InvalidProof):
             verify_slot(root, int(slot["slot"], 16), nodes[:end])
+
+
+@needs_fixtures
+@pytest.mark.parametrize("name", fixture_names("rollups/*.json"))
+def test_a_real_slot_of_arbitrum_and_one_of_its_chain_below_are_proven_from_the_header(name):
+    content = load_fixture(f"rollups/{name}")
+    header = verify(unhex(content["rlpBlockHeader"]), unhex(content["blockHash"]))
+    assert header.number == int(content["blockNumber"], 16)
+    account = verify_account(header.state_root, content["account"], rlp.decode(unhex(content["rlpAccountProof"])))
+    nodes = rlp.decode(unhex(content["rlpStorageProof"]))
+    assert verify_slot(account.storage_root, int(content["slot"], 16), nodes) == int(content["slotValue"], 16)
 
 
 @needs_fixtures
@@ -169,7 +189,7 @@ def test_tries_with_deeply_embedded_nodes_agree_with_another_implementation(valu
     built = hashed_trie(values)
     absent = (bytes(29) + bytes(end) for end in [(0, 0, 0), (1, 1, 1), (17, 0, 1), (2, 0, 0), (0, 0, 2)])
     for key in [*values, *absent, b"\xff" * 32]:
-        assert trie._look_up(built.root_hash, key, proof_of(built, key)) == values.get(key)
+        assert trie._look_up(built.root_hash, key, proof_of(built, key), bytes) == values.get(key)
 
 
 @settings(derandomize=True, max_examples=20, deadline=None, database=None)
@@ -355,8 +375,6 @@ def test_it_refuses_a_branch_below_the_last_digit():
     "fields",
     [
         b"\x80",
-        rlp.encode([b"", b"", EMPTY_TRIE_ROOT]),
-        rlp.encode([b"", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH, b""]),
         rlp.encode([b"\0", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]),
         rlp.encode([b"\1" * 9, b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]),
         rlp.encode([b"", b"\0\1", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]),
@@ -366,11 +384,20 @@ def test_it_refuses_a_branch_below_the_last_digit():
         rlp.encode([b"", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH]) + b"\0",
     ],
 )
-def test_it_refuses_malformed_accounts(fields):
-    address = bytes(20)
-    root, nodes = chained([path(keccak(address).hex(), leaf=True), fields])
+@pytest.mark.parametrize("asked", [bytes(20), b"\1" * 20], ids=["itself", "another"])
+def test_it_refuses_malformed_accounts(fields, asked):
+    root, nodes = chained([path(keccak(bytes(20)).hex(), leaf=True), fields])
     with pytest.raises(InvalidProof, match="account is malformed"):
-        verify_account(root, address, nodes)
+        verify_account(root, asked, nodes)
+
+
+@pytest.mark.parametrize("asked", [bytes(20), b"\1" * 20], ids=["itself", "another"])
+@pytest.mark.parametrize("fields", [[b"", b"", EMPTY_TRIE_ROOT], [b"", b"", EMPTY_TRIE_ROOT, EMPTY_CODE_HASH, b""]])
+def test_it_says_so_where_accounts_are_not_ethereums(fields, asked):
+    """Avalanche's have a fifth field. Source: ava-labs/coreth, plugin/evm/customtypes/state_account_ext.go"""
+    root, nodes = chained([path(keccak(bytes(20)).hex(), leaf=True), rlp.encode(fields)])
+    with pytest.raises(OtherAccountForm, match=f"have {len(fields)} fields instead of Ethereum's 4"):
+        verify_account(root, asked, nodes)
 
 
 @pytest.mark.parametrize("address", [b"", bytes(19), bytes(32), "0x12"])

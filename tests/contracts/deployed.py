@@ -49,6 +49,11 @@ class Deployed:
         receipt = self._mined(creation)
         self.address = to_checksum_address(receipt["contractAddress"])
 
+    @property
+    def code(self) -> bytes:
+        """Its runtime code, with what the constructor has put into it."""
+        return bytes.fromhex(self._rpc("eth_getCode", self.address, "latest")[2:])
+
     def calldata(self, function: str, *arguments: Any) -> bytes:
         abi = self._functions[function]
         return function_abi_to_4byte_selector(abi) + encode(get_abi_input_types(abi), arguments)

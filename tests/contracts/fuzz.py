@@ -1,13 +1,10 @@
-"""Mutated proofs of random states, tried on the contract and on the Python verifier: `make fuzz`, SEED=..., COUNT=...
+"""Mutated proofs of random states, tried on the contract and on the Python verifier; a campaign of `make fuzz`.
 
 Nothing mutated may verify. What happens to be the one encoding of other true facts, as py-trie tells them, is another
 proof and counted apart.
 """
 
-import argparse
 import random
-import sys
-import time
 from dataclasses import dataclass
 
 import rlp
@@ -160,22 +157,3 @@ def run(chain: DevChain, seed: int, count: int, *, largest: int = 200, per_proof
             check(bench, world, proof, mutated, accumulated=accumulated, tally=tally)
         check_nodes(bench, world, chance, tally)
     return tally
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.contracts.fuzz", description="Try mutated proofs.")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=100_000, help="how many mutations, at least")
-    arguments = parser.parse_args()
-    began = time.monotonic()
-    with DevChain(extra_args=("--gas-limit", str(10**12))) as chain:
-        tally = run(chain, arguments.seed, arguments.count, largest=10_000)
-    print(
-        f"{tally.mutations:,} mutations of {tally.proofs:,} proofs, none verified (seed {arguments.seed}, "
-        f"{time.monotonic() - began:.0f} s). {tally.others:,} more were proofs of other true facts."
-    )
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

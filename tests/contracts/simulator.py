@@ -10,11 +10,11 @@ import requests
 from chains.devchain import DevChain
 from tests.contracts.deployed import SENDER
 
-# The node refuses requests of about two megabytes.
-_BYTES_PER_REQUEST = 900_000
+# What calls of one request may weigh together. The node refuses requests of about two megabytes.
+MOST_WEIGHT = 900_000
 _GAS_PER_CALL = 30_000_000
 # Selector of Panic(uint256), by which Solidity reports what must not happen.
-_PANIC = bytes.fromhex("4e487b71")
+PANIC = bytes.fromhex("4e487b71")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Outcome:
     @property
     def halted(self) -> bool:
         """It ended neither by returning nor by an error of the contract: out of gas, or by a panic."""
-        return not self.succeeded and (not self.data or self.data.startswith(_PANIC))
+        return not self.succeeded and (not self.data or self.data.startswith(PANIC))
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,17 @@ class Call:
     to: str
     data: bytes
 
+    @property
+    def weight(self) -> int:
+        """In bytes of a request, about."""
+        return 2 * len(self.data) + 200
+
 
 class Simulator:
     """Runs calls one after the other upon the chain's latest state (`eth_simulateV1`).
 
     Calls in one `run` may or may not see what those before them stored: the caller gives each its own block number.
+    Those that weigh no more than MOST_WEIGHT together are one request, and there each sees what those before it stored.
     """
 
     def __init__(self, chain: DevChain) -> None:
@@ -61,8 +67,8 @@ class Simulator:
         size = 0
         for call in calls:
             chunk.append(call)
-            size += 2 * len(call.data) + 200
-            if size > _BYTES_PER_REQUEST:
+            size += call.weight
+            if size > MOST_WEIGHT:
                 outcomes += self._request(first, chunk)
                 chunk, size = [], 0
         return outcomes + (self._request(first, chunk) if chunk else [])
@@ -83,13 +89,13 @@ class Simulator:
         answer = json.loads(reply.content)
         if "error" in answer:
             raise AssertionError(f"The node refuses to simulate: {answer['error']}")
-        outcomes = [_outcome(each) for each in answer["result"][0]["calls"]]
+        outcomes = [outcome_of(each) for each in answer["result"][0]["calls"]]
         if not all(outcome.succeeded for outcome in outcomes[: len(first)]):
             raise AssertionError("A call that others need failed.")
         return outcomes[len(first) :]
 
 
-def _outcome(answer: dict[str, Any]) -> Outcome:
+def outcome_of(answer: dict[str, Any]) -> Outcome:
     return Outcome(
         answer["status"] == "0x1",
         bytes.fromhex(answer["returnData"][2:]),

@@ -298,10 +298,11 @@ def test_attesting_again_takes_valid_signatures_all_the_same(attested):
     assert reverted.value.error == ("TooFewSignatures", 1, THRESHOLD)
 
 
-def test_another_hash_of_a_known_block_is_a_conflict(attested):
+@pytest.mark.parametrize("other", [OTHER_HASH, b"\x06" * 32], ids=["higher", "lower"])
+def test_another_hash_of_a_known_block_is_a_conflict(attested, other):
     attested.send("attest", BLOCK, HASH, _signatures(attested, [ALICE, BOB]))
     with pytest.raises(Reverted) as reverted:
-        attested.send("attest", BLOCK, OTHER_HASH, _signatures(attested, ATTESTERS, blockHash=OTHER_HASH))
+        attested.send("attest", BLOCK, other, _signatures(attested, ATTESTERS, blockHash=other))
     assert reverted.value.error == ("Conflict", BLOCK)
     assert attested.call("blockHash", BLOCK) == HASH
 

@@ -4,6 +4,8 @@ import re
 import pytest
 
 from contracts import ARTIFACTS_DIR, build, load_artifact
+from contracts.known_bad import why_bad
+from tests.contracts.deployed import Deployed
 
 
 def test_artifacts_rebuild_byte_for_byte():
@@ -44,6 +46,35 @@ def test_an_artifact_tells_its_compiler_and_can_be_deployed(path):
     artifact = load_artifact(path.relative_to(ARTIFACTS_DIR).with_suffix("").as_posix())
     # EIP-170 limits deployed code, EIP-3860 what deploys it.
     assert 0 < len(artifact.bytecode) <= 2 * 24_576
+
+
+@pytest.mark.parametrize(
+    ("name", "immutables"),
+    [
+        ("NativeBlockHashSource", {"window": 256}),
+        ("OpStackBlockHashSource", {"sourceChainId": 2**64}),
+        ("test/SettableBlockHashSource", {"sourceChainId": 7}),
+        ("Sequence", {}),
+    ],
+)
+def test_an_artifact_tells_the_code_that_is_deployed(chain, name, immutables):
+    artifact = load_artifact(name)
+    deployed = Deployed(chain, name, *immutables.values())
+    code = chain.rpc("eth_getCode", deployed.address, "latest")
+    assert code == "0x" + artifact.deployed(**immutables).hex()
+
+
+def test_of_a_registry_all_that_it_was_deployed_with_is_in_its_code(chain):
+    source = Deployed(chain, "test/SettableBlockHashSource", 7).address
+    code = chain.rpc("eth_getCode", Deployed(chain, "FactsRegistry", 7, source, 393168).address, "latest")
+    expected = {"sourceChainId": 7, "blockHashSource": int(source, 16), "historyWindow": 393168}
+    assert code == "0x" + load_artifact("FactsRegistry").deployed(**expected).hex()
+    for name in expected:
+        assert code != "0x" + load_artifact("FactsRegistry").deployed(**{**expected, name: 8}).hex()
+
+
+def test_nothing_that_is_deployed_now_is_known_to_be_bad():
+    assert [path.stem for path in ARTIFACTS_DIR.glob("*.json") if why_bad(load_artifact(path.stem).runtime)] == []
 
 
 def test_an_unknown_artifact_is_an_error():

@@ -155,9 +155,11 @@ def test_everybody_is_absent_from_an_empty_state(registry, source):
 
 
 def test_proving_again_changes_and_logs_nothing(registry, source):
-    header, root, nodes = _plant_account(source, tries.account(3, 2**200))
-    proof = encode(header, root, [_account(ALICE, ALL, nodes), _account(BOB, ALL, nodes, {7: [], 8: []})])
-    registry.send_raw(proof)
+    storage = tries.build({keccak(_word(5)): tries.encode(55), keccak(_word(6)): tries.encode(66)})
+    header, root, nodes = _plant_account(source, tries.account(3, 2**200, storage.root_hash))
+    slots = {slot: tries.proof(storage, keccak(_word(slot))) for slot in (5, 7)}
+    proof = encode(header, root, [_account(ALICE, ALL, nodes, slots), _account(BOB, ALL, nodes, {7: [], 8: []})])
+    assert len(registry.logged(registry.send_raw(proof))) == 1 + 2 + 4
     before = [registry.call("accountField", who, BLOCK, field) for who in (ALICE, BOB) for field in FIELDS]
     assert registry.logged(registry.send_raw(proof)) == []
     assert before == [registry.call("accountField", who, BLOCK, field) for who in (ALICE, BOB) for field in FIELDS]
@@ -328,7 +330,8 @@ def test_it_rejects_what_is_no_header_whatever_the_source_says(registry, source,
         packed.decode(header + b"\x37", block_hash=lambda _: keccak(header), state_root=lambda _: None)
 
 
-@pytest.mark.parametrize("count", [15, 16, 17, 20, 21, 23])
+# Of all forks, and as many as masks have bits for.
+@pytest.mark.parametrize("count", [15, 16, 17, 20, 21, 23, 31])
 def test_all_fields_of_headers_of_all_forks_can_be_stored(registry, source, count):
     values = [bytes([place]) * 32 for place in range(count)]
     values[2], values[3], values[6] = b"\x02" * 20, b"\x07" * 32, b"\x06" * 256
@@ -345,6 +348,10 @@ def test_all_fields_of_headers_of_all_forks_can_be_stored(registry, source, coun
         assert registry.call("tryHeaderField", BLOCK, place) == (True, word)
     assert registry.call("tryHeaderField", BLOCK, count) == (False, bytes(32))
     assert registry.logged(registry.send_raw(proof)) == []
+
+
+def test_of_a_block_that_is_not_accumulated_no_field_of_the_header_can_be_read(registry):
+    assert {registry.call("tryHeaderField", BLOCK, place) for place in range(256)} == {(False, bytes(32))}
 
 
 def test_header_fields_that_were_not_asked_for_stay_unproven(registry, source):

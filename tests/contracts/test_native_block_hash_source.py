@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from chains.devchain import DevChain
-from tests.contracts.deployed import Deployed
+from tests.contracts.deployed import Deployed, Reverted
 
 # EIP-2935.
 HISTORY = "0x0000F90827F1C53a10cb7A02335B175320002935"
@@ -48,6 +48,24 @@ def _hash(chain: DevChain, number: int) -> bytes:
 
 def _plant(chain: DevChain, number: int, block_hash: bytes) -> None:
     chain.rpc("anvil_setStorageAt", HISTORY, f"0x{number % WINDOW:064x}", "0x" + block_hash.hex())
+
+
+@pytest.mark.parametrize("window", [0, WINDOW + 1, 2**256 - 1])
+def test_it_cannot_be_made_with_a_window_that_the_history_does_not_serve(long_chain, window):
+    with pytest.raises(Reverted) as reverted:
+        Deployed(long_chain, "NativeBlockHashSource", window)
+    assert reverted.value.error == ("InvalidWindow",)
+
+
+@pytest.mark.parametrize("window", [1, 2, 256, 257, WINDOW])
+def test_it_vouches_for_as_many_blocks_as_it_is_made_for(long_chain, undo, window):
+    source = Deployed(long_chain, "NativeBlockHashSource", window)
+    assert source.call("window") == window
+    oldest = long_chain.head() - window
+    _plant(long_chain, oldest, PLANTED)
+    _plant(long_chain, oldest - 1, b"\x08" * 32)
+    assert source.call("blockHash", oldest) == PLANTED
+    assert source.call("blockHash", oldest - 1) == ZERO
 
 
 @pytest.mark.parametrize("age", [1, 2, 255, 256, 257, 300])

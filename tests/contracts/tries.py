@@ -78,7 +78,7 @@ def account(nonce: int = 0, balance: int = 0, storage_root: bytes = EMPTY_ROOT, 
     return encode([nonce, balance, storage_root, code])
 
 
-def header(number: int, state_root: bytes, parent_hash: bytes = bytes(32)) -> bytes:
+def header(number: int, state_root: bytes, parent_hash: bytes = bytes(32), extra_data: bytes = b"") -> bytes:
     """A header of 15 fields that holds nothing but these."""
     fields: list[bytes | int] = [
         parent_hash,
@@ -91,7 +91,7 @@ def header(number: int, state_root: bytes, parent_hash: bytes = bytes(32)) -> by
         0,
         number,
     ]
-    return encode([*fields, 0, 0, 0, b"", bytes(32), bytes(8)])
+    return encode([*fields, 0, 0, 0, extra_data, bytes(32), bytes(8)])
 
 
 # How many children the branches on a mainnet account's path have, from the root down: as in recorded proofs.

@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from contracts import Artifact
-from contracts.build import read_sources, run_compiler
+from contracts.build import read_sources
+from tests.contracts.fuzzing.mutated import compile_each
 
 
 @dataclass(frozen=True)
@@ -27,25 +28,18 @@ def compile_without(checks: Mapping[str, Iterable[Removal]], registries: Sequenc
 
     Raises ValueError where a check isn't there, or the registry doesn't compile without it.
     """
-    removals = [[each for name in names for each in checks[name]] for names in registries]
-    # Starting the compiler takes as long as a third of a registry.
-    half = len(removals) // 2
+    variants = [_sources(removal for name in names for removal in checks[name]) for names in registries]
+    half = len(variants) // 2
     with ThreadPoolExecutor(2) as pool:
-        return [artifact for batch in pool.map(_compile, (removals[:half], removals[half:])) for artifact in batch]
+        batches = pool.map(
+            lambda batch: compile_each(batch, "src/FactsRegistry.sol"), (variants[:half], variants[half:])
+        )
+        return [artifact for batch in batches for artifact in batch]
 
 
-def _compile(registries: Sequence[Iterable[Removal]]) -> list[Artifact]:
-    texts: dict[str, str] = {}
-    for place, removals in enumerate(registries):
-        sources = read_sources("src")
-        for removal in removals:
-            path = f"src/{removal.source}.sol"
-            sources[path] = removal.apply(sources[path])
-        texts |= {f"{place}/{path}": text for path, text in sources.items()}
-    paths = [f"{place}/src/FactsRegistry.sol" for place in range(len(registries))]
-    output = run_compiler(texts, {path: {"FactsRegistry": ["abi", "evm.bytecode.object"]} for path in paths})
-    # It may well warn of what is unused now.
-    if errors := [each["formattedMessage"] for each in output.get("errors", []) if each["severity"] == "error"]:
-        raise ValueError("\n".join(errors))
-    compiled = [output["contracts"][path]["FactsRegistry"] for path in paths]
-    return [Artifact(each["abi"], bytes.fromhex(each["evm"]["bytecode"]["object"])) for each in compiled]
+def _sources(removals: Iterable[Removal]) -> dict[str, str]:
+    sources = read_sources("src")
+    for removal in removals:
+        path = f"src/{removal.source}.sol"
+        sources[path] = removal.apply(sources[path])
+    return sources

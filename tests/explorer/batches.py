@@ -9,7 +9,6 @@ from django.utils import timezone
 
 from accounts.models import ApiKey
 from chains.devchain import DevChain
-from chains.header import Header
 from config.chains import forget_chains
 from proving.models import (
     AccountProof,
@@ -24,6 +23,7 @@ from proving.models import (
 )
 from queries import progress, submission
 from queries.models import AccountField, Batch, Block, HeaderField, StepKind, WayUnit
+from tests import headers
 from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, work_until_done
 
 HASH = "0x" + "ab" * 32
@@ -110,30 +110,8 @@ def complete(batch: Batch, *kinds: StepKind, transaction_hash: str = "") -> None
         progress.complete(queries_of(batch), kind, transaction_hash=transaction_hash)
 
 
-# A header as chains have them now, of block 12.
-HEADER = Header(
-    parent_hash=b"\x01" * 32,
-    uncles_hash=b"\x02" * 32,
-    coinbase=bytes.fromhex(ALICE[2:]),
-    state_root=b"\x03" * 32,
-    transactions_root=b"\x04" * 32,
-    receipts_root=b"\x05" * 32,
-    logs_bloom=bytes(256),
-    difficulty=0,
-    number=12,
-    gas_limit=30_000_000,
-    gas_used=21_000,
-    timestamp=1_700_000_000,
-    extra_data=b"anybody",
-    mix_hash=b"\x06" * 32,
-    nonce=bytes(8),
-    base_fee_per_gas=1_234_567_890,
-    withdrawals_root=b"\x07" * 32,
-    blob_gas_used=131_072,
-    excess_blob_gas=0,
-    parent_beacon_block_root=b"\x08" * 32,
-    requests_hash=b"\x09" * 32,
-)
+# Of block 12.
+HEADER = headers.encode(headers.PRAGUE, miner=bytes.fromhex(ALICE[2:]))
 
 
 def find_block(batch: Batch, number: int = 12) -> None:
@@ -153,7 +131,7 @@ def deployed(source: int = 31337) -> FactsRegistry:
 
 def fetch_proofs(batch: Batch) -> None:
     """What INITIAL_STATE stores, with made-up values: a slot holds its own number."""
-    Block.objects.filter(queries__batch=batch).update(header_rlp=HEADER.encode())
+    Block.objects.filter(queries__batch=batch).update(header_rlp=HEADER)
     for query in batch.queries.select_related("block"):
         assert query.block
         if not query.address:

@@ -1,7 +1,6 @@
 """What the page of a batch says in each of its states."""
 
 import re
-from dataclasses import replace
 from datetime import timedelta
 from html import unescape
 
@@ -21,11 +20,11 @@ from explorer import rejections
 from proving.models import AccountProof, Signer, Transaction, TransactionState
 from queries import progress
 from queries.models import Batch, BatchStatus, Block, HeaderField, Step, StepKind
+from tests import headers
 from tests.explorer.batches import (
     BALANCE,
     CODE_HASH,
     HASH,
-    HEADER,
     REGISTRY,
     STORAGE_ROOT,
     a_batch,
@@ -588,7 +587,7 @@ def test_every_property_of_a_header_is_shown_in_the_spellings_that_people_look_f
 def test_a_property_that_the_header_does_not_have_shows_no_value():
     batch = asking(block_12={"header": ["GAS_USED", "REQUESTS_HASH"]})
     finish(batch)
-    Block.objects.update(header_rlp=replace(HEADER, requests_hash=None).encode())
+    Block.objects.update(header_rlp=headers.encode(headers.CANCUN))
     text = text_of(page(batch))
     assert "GAS_USED number 10 21000" in text
     assert "REQUESTS_HASH number" not in text

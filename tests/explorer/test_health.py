@@ -70,6 +70,21 @@ def test_it_tells_what_the_operator_must_look_into_and_works_on():
     assert response.json()["notices"] == ["Attesters contradict the nodes."]
 
 
+def test_it_is_degraded_while_a_registry_may_not_be_used():
+    beat()
+    refused = {"destination_chain_id": 31337, "refused": "The facts registry is not used."}
+    FactsRegistry.objects.create(source_chain_id=5, **refused)  # of a connection that is gone
+    FactsRegistry.objects.create(source_chain_id=31337, replaced_at=timezone.now(), **refused)
+    assert Client().get("/healthz").status_code == 200
+    FactsRegistry.objects.create(source_chain_id=31337, **refused)
+    response = Client().get("/healthz")
+    assert response.status_code == 503
+    assert response.json()["status"] == "degraded"
+    assert response.json()["problems"] == [
+        "The facts registry is not used. The operator must run: manage.py deploy_registry 31337 31337 --replace"
+    ]
+
+
 def test_it_answers_plain_http_behind_a_proxy_that_ends_tls(settings):
     settings.SECURE_SSL_REDIRECT = True
     beat()

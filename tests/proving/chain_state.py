@@ -20,7 +20,8 @@ def field_on_chain(chain: DevChain, address: str, block: int, field: AccountFiel
 
 
 def registry(source: int = 31337) -> FactsRegistry:
-    return FactsRegistry.objects.get(source_chain_id=source)
+    """The one in use."""
+    return FactsRegistry.in_use.get(source_chain_id=source)
 
 
 def events(chain: DevChain, topic: str) -> list[dict[str, Any]]:

@@ -5,11 +5,14 @@ import re
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import OperationalError, connection
 
 from chains.devchain import DevChain
 from config.chains import forget_chains
 from tests.chains.lying_node import ask, error, lying_node
 from tests.service import SIGNER, chains_toml
+
+pytestmark = pytest.mark.django_db
 
 DEAD = "http://127.0.0.1:1/secret-path"
 
@@ -103,6 +106,16 @@ def test_a_signer_without_key_is_told(configure, devchain):
     path = configure(devchain.url)
     (path.parent / "signer.key").unlink()
     assert re.fullmatch(r"  The signer's file .*signer\.key can't be read\.", check()[-1])
+
+
+def test_nodes_can_be_checked_before_there_is_a_database(configure, devchain):
+    configure(devchain.url)
+
+    def fail(_execute, _sql, _params, _many, _context):
+        raise OperationalError("no such table: proving_factsregistry")
+
+    with connection.execute_wrapper(fail):
+        assert len(check()) == 4
 
 
 def test_a_wrong_chains_file_is_told(settings, tmp_path):

@@ -57,7 +57,7 @@ def test_it_notices_that_no_code_is_at_the_recorded_address(service, settings, t
         deploy(31337, 31337)
     assert FactsRegistry.objects.get().address == old
     deploy(31337, 31337, "--replace")
-    new = FactsRegistry.objects.get().address
+    new = FactsRegistry.in_use.get().address
     assert new != old
     assert service.rpc("eth_getCode", new, "latest") != "0x"
 

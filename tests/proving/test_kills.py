@@ -13,7 +13,7 @@ from proving.deployment import deploy
 from proving.models import FactsRegistry, Signer, Transaction
 from queries.leases import Lease
 from queries.models import BatchStatus, Step, StepKind
-from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, signer_nonce
+from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, registry, signer_nonce
 from tests.service import ALICE, BOB, a_key, chains_toml, expire_leases, request, submit, work, work_until_done
 
 
@@ -162,6 +162,36 @@ def test_a_registry_is_deployed_once_wherever_the_command_is_killed(service, kil
         expire_leases()
         deploy(31337, 31337)
         assert signer_nonce(service) == nonce + 3, f"killed at exchange {exchange}"
+        if not killed:
+            break
+    assert exchange > 8
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the node acts", "after it acted"])
+def test_a_registry_is_replaced_once_wherever_the_command_is_killed(service, killer, after):
+    """None is lost of those that it replaces, and a batch that is open meanwhile goes on."""
+    key = a_key()
+    replaced = []
+    for exchange in itertools.count(1):
+        batch = submit(key, request(ALICE, block=service.head()))
+        work()
+        replaced.append(registry().address)
+        service.rpc("anvil_setCode", replaced[-1], "0x00")
+        nonce = signer_nonce(service, "pending")
+        killer.arm(exchange, after=after)
+        try:
+            deploy(31337, 31337, replace=True)
+            killed = False
+        except Killed:
+            killed = True
+        killer.disarm()
+        expire_leases()
+        deploy(31337, 31337, replace=True)
+        assert signer_nonce(service) == nonce + 3, f"killed at exchange {exchange}"
+        rows = FactsRegistry.objects.exclude(replaced_at=None).order_by("pk")
+        assert list(rows.values_list("address", flat=True)) == replaced
+        assert all(rows.values_list("replaced_because", flat=True))
+        assert work_until_done(batch).status == BatchStatus.DONE
         if not killed:
             break
     assert exchange > 8

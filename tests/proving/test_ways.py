@@ -546,7 +546,6 @@ def test_a_way_that_reverted_is_not_sent_again_at_once(old, key):
     assert way.succeeded is False
     assert waiting() == ["The last transaction for the registry's trust reverted; trying again more slowly."]
     link = links.find(31337, 31337)
-    assert link is not None
     assert ways.pause_after_failures(link) > 0
     way.versions.update(is_empty=True)
     assert ways.pause_after_failures(link) == 0

@@ -117,7 +117,7 @@ def test_it_proves_every_property_of_a_header_and_has_only_the_steps_it_needs(se
     assert kinds == [StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED]
     header = get_rpc(31337).header(block)
     assert header is not None
-    words = facts.header_words(header.encode())
+    words = facts.header_words(header)
     assert set(words) == set(HeaderField)
     for field, word in words.items():
         assert header_on_chain(service, block, field) == int.from_bytes(word)

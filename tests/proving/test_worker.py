@@ -20,13 +20,14 @@ from proving import pipeline, worker
 from proving.deployment import deploy
 from proving.models import Transaction, WorkerHeartbeat
 from queries.models import Batch, BatchStatus
-from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, signer_nonce
+from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, registry, signer_nonce
 from tests.proving.proxy import Proxy
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, waiting
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 SECONDS = 40
+REMEDY = "manage.py deploy_registry 31337 31337 --replace"
 # Of packed calldata: how a header begins, and the operation that its parent follows.
 HEADER_PREFIX, PARENT = 0xF9, 0x38
 
@@ -252,3 +253,18 @@ def test_work_that_fails_is_logged_and_pushed_ahead_and_the_rest_goes_on(
     assert "a defect" in caplog.text
     failures = caplog.text.count("a defect")
     assert 1 <= failures < 30  # pushed ahead further each time, not in a loop
+
+
+def test_a_worker_sends_nothing_to_a_registry_with_other_code_and_goes_on_when_it_is_replaced(service, start_worker):
+    service.rpc("anvil_setCode", registry().address, "0x5f195f5260205ff3")
+    block = service.head() - 2
+    batch = submit(a_key(), request(ALICE, block=block))
+    nonce = signer_nonce(service)
+    start_worker()
+    until(lambda: REMEDY in Batch.objects.get(pk=batch.pk).waiting_for, "the batch's wait")
+    until(lambda: bool(registry().refused), "the refusal")
+    assert signer_nonce(service, "pending") == nonce
+    new = deploy(31337, 31337, replace=True)
+    until(lambda: is_done(batch), "DONE")
+    assert registry().address == new.address
+    assert len(events(service, ACCOUNT_PROVEN)) == 1

@@ -1,22 +1,26 @@
 """`manage.py check_chains`."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError
 
-from chains.config import Chain, ChainsError, SignerError
+from chains.config import Chain, Chains, ChainsError, SignerError
 from chains.probe import Abilities, probe
 from chains.rpc import ChainError, NodeUnavailable, RpcClient
 from config.chains import get_chains
+from proving import registries
+from proving.models import FactsRegistry
 
 _COLUMNS = ("node", "head", "age", "finalized", "EIP-2935", "proofs")
 
 
 class Command(BaseCommand):
-    help = "Asks every node of every configured chain what it can do, and looks at the signers' balances."
+    help = "Asks every node what it can do, and looks at the signers' balances and at the code of the facts registries."
 
     def handle(self, **_: Any) -> None:
         try:
@@ -24,6 +28,7 @@ class Command(BaseCommand):
         except ChainsError as error:
             raise CommandError(str(error)) from None
         sources = {connection.source for connection in chains.connections}
+        recorded = list(_Registry.recorded(chains))
         unusable = []
         for chain in chains.chains:
             self.stdout.write(chain.label)
@@ -31,8 +36,14 @@ class Command(BaseCommand):
                 unusable.append(chain.label)
             if chain in chains.destinations():
                 self.stdout.write(f"  {_signer(chain)}")
-        if unusable:
-            raise CommandError(f"No node can be used of {', '.join(unusable)}.")
+            for registry in recorded:
+                if registry.row.destination_chain_id == chain.id:
+                    self.stdout.write(f"  {registry.said}")
+        problems = [f"No node can be used of {', '.join(unusable)}."] if unusable else []
+        if refused := [registry.row.address for registry in recorded if registry.is_refused]:
+            problems.append(f"Facts registries that may not be used: {', '.join(refused)}.")
+        if problems:
+            raise CommandError(" ".join(problems))
 
     def _check_nodes(self, chain: Chain, *, must_prove: bool) -> bool:
         """Tell of each node, in a line; returns whether one of them can be used."""
@@ -47,6 +58,37 @@ class Command(BaseCommand):
             isinstance(abilities, Abilities) and not (must_prove and abilities.oldest_provable is None)
             for _, abilities in found
         )
+
+
+@dataclass(frozen=True)
+class _Registry:
+    row: FactsRegistry
+    said: str  # sentences
+    is_refused: bool = False
+
+    @classmethod
+    def recorded(cls, chains: Chains) -> Iterator[Self]:
+        """Those of configured connections, the ones that were replaced too. Their code is looked at now."""
+        try:
+            rows = list(FactsRegistry.objects.exclude(deployed_at=None).order_by("source_chain_id", "pk"))
+        except DatabaseError:
+            # Nodes are checked before anything is set up.
+            return
+        for row in rows:
+            if chains.connection(row.source_chain_id, row.destination_chain_id):
+                yield cls._checked(row)
+
+    @classmethod
+    def _checked(cls, row: FactsRegistry) -> Self:
+        if row.replaced_at:
+            return cls(row, f"Replaced on {row.replaced_at:%Y-%m-%d}, code {row.code_hash}: {row.replaced_because}")
+        try:
+            registries.check(row)
+        except ChainError as error:
+            return cls(row, f"The code of the facts registry {row} can't be looked at: {error}")
+        if row.refused:
+            return cls(row, row.refused_with_remedy, is_refused=True)
+        return cls(row, f"The facts registry {row} has the code of this version, {row.code_hash}.")
 
 
 def _abilities(chain: Chain, url: str) -> Abilities | str:

@@ -22,7 +22,7 @@ class Command(BaseCommand):
         parser.add_argument("--timeout", type=float, default=600, help="seconds to wait for each (default: 600)")
 
     def handle(self, *, destination: int | None, source: int | None, timeout: float, **_: Any) -> None:
-        rows = FactsRegistry.objects.exclude(deployed_at=None).order_by("pk")
+        rows = FactsRegistry.in_use.exclude(deployed_at=None).order_by("pk")
         if destination is not None:
             rows = rows.filter(destination_chain_id=destination)
         if source is not None:
@@ -42,6 +42,8 @@ class Command(BaseCommand):
             for signer in Signer.objects.filter(chain_id=row.destination_chain_id):
                 transactions.tend(signer.pk)
             row.refresh_from_db()
+            if row.refused:
+                raise CommandError(row.refused_with_remedy)
             if keeping.is_kept(row):
                 self.stdout.write(f"{row}: kept.")
                 return

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+/// @dev Of halmos: makes values that stand for all values.
+interface Svm {
+    function enableSymbolicStorage(address target) external;
+    function createBytes(uint256 size, string memory name) external pure returns (bytes memory value);
+    function createCalldata(string memory contractName) external pure returns (bytes memory data);
+}
+
+/// @dev Of Foundry, as halmos has them.
+interface Vm {
+    /// @dev Leaves only the cases in which the condition holds.
+    function assume(bool condition) external pure;
+    function store(address target, bytes32 slot, bytes32 value) external;
+}
+
+/// @dev Where halmos answers.
+abstract contract Symbolic {
+    Svm internal constant svm = Svm(0xF3993A62377BCd56AE39D773740A5390411E8BC9);
+    Vm internal constant vm = Vm(0x7109709ECfa91a80626fF3989D68f67F5b1DD12D);
+}

@@ -1,0 +1,222 @@
+"""Blocks whose fields make no header of Ethereum's: their headers come from `debug_getRawHeader`."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import rlp
+from eth_utils.crypto import keccak
+
+from chains.rpc import InvalidReply, NodeUnavailable, RpcRefused
+from tests import headers
+from tests.chains.lying_node import error, is_chain_id, lying_node, result
+
+NOT_FOUND = -32601
+HEAD = 120
+
+
+class Node:
+    """A node of a chain whose blocks all have the same layout. It tells the header's RLP only if it is `raw`.
+
+    `spoil` changes what it tells of a header.
+    """
+
+    def __init__(
+        self, fields: headers.Fields, *, raw: bool = True, spoil: Callable[[bytes], bytes] | None = None
+    ) -> None:
+        self.blocks = [fields | {"number": number} for number in range(HEAD + 1)]
+        self._by_hash = {headers.as_json(block)["hash"]: number for number, block in enumerate(self.blocks)}
+        self._raw = raw
+        self._spoil = spoil or bytes
+        self.asked: list[str] = []
+        self.exchanges = 0
+
+    def __call__(self, body: Any) -> Any:
+        self.exchanges += not is_chain_id(body)
+        return [self._answer(one) for one in body] if isinstance(body, list) else self._answer(body)
+
+    def _answer(self, body: Any) -> Any:
+        method, params = body["method"], body["params"]
+        if is_chain_id(body):
+            return result(body, "0x7a69")
+        self.asked.append(method)
+        if method == "debug_getRawHeader" and self._raw:
+            return result(body, "0x" + self._spoil(headers.encode(self.blocks[int(params[0], 16)])).hex())
+        if method == "eth_getBlockByNumber" and params[0] == "finalized":
+            return error(body, -39001, "finalized block not found")
+        if method in {"eth_getBlockByNumber", "eth_getBlockByHash"}:
+            number = self._by_hash.get(params[0])
+            if number is None:
+                number = HEAD if params[0] == "latest" else int(params[0], 16)
+            return result(body, headers.as_json(self.blocks[number]) if number <= HEAD else None)
+        if method == "eth_feeHistory":
+            return result(body, {"baseFeePerGas": ["0x64", "0x65"], "reward": [["0x3"]]})
+        return error(body, NOT_FOUND, f"the method {method} does not exist/is not available")
+
+    def count(self) -> list[str]:
+        """The methods that it was asked for since."""
+        asked, self.asked = self.asked, []
+        return asked
+
+
+def encoded(fields: headers.Fields, number: int) -> bytes:
+    return headers.encode(fields, number=number)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [*headers.ETHEREUM.values(), *headers.TOLD.values()],
+    ids=[*headers.ETHEREUM.keys(), *headers.TOLD.keys()],
+)
+def test_a_header_that_its_block_tells_takes_one_exchange(client_of, fields):
+    node = Node(fields)
+    with lying_node(node) as url:
+        assert client_of(url).head().encode() == encoded(fields, HEAD)
+    assert node.count() == ["eth_getBlockByNumber"]
+
+
+@pytest.mark.parametrize("fields", [headers.AURA, headers.AURA_LONDON, headers.PRAGUE | {"own": b"\x01" * 48}])
+def test_another_header_is_asked_for_as_it_is(client_of, fields):
+    node = Node(fields)
+    with lying_node(node) as url:
+        header = client_of(url).header(7)
+    assert header is not None
+    assert header.encode() == encoded(fields, 7)
+    assert header.hash == keccak(header.encode())
+    assert (header.number, len(header.fields)) == (7, 13)
+    assert node.count() == ["eth_getBlockByNumber", "debug_getRawHeader"]
+
+
+def test_it_can_be_asked_for_in_all_ways(client_of):
+    fields = headers.AURA
+    with lying_node(Node(fields)) as url:
+        client = client_of(url)
+        head = client.head()
+        assert head.encode() == encoded(fields, HEAD)
+        assert client.header_by_hash(keccak(encoded(fields, 5))) == client.header(5)
+        assert client.header(HEAD + 1) is None
+        assert client.headers([3, HEAD + 1, HEAD]) == [client.header(3), None, head]
+
+
+def test_many_are_asked_for_in_batches(client_of):
+    node = Node(headers.AURA)
+    with lying_node(node) as url:
+        found = client_of(url).headers(range(100))
+    assert [header.number for header in found if header] == list(range(100))
+    assert node.exchanges == 4
+
+
+def test_fields_whose_names_a_node_does_not_tell_are_not_known_although_they_look_like_ethereums(client_of):
+    """A header of London's, of a block that is told without a base fee."""
+
+    class Unnamed(Node):
+        def _answer(self, body: Any) -> Any:
+            answer = super()._answer(body)
+            if body["method"] == "eth_getBlockByNumber":
+                del answer["result"]["baseFeePerGas"]
+            return answer
+
+    with lying_node(Unnamed(headers.LONDON)) as url:
+        header = client_of(url).head()
+    assert header.encode() == encoded(headers.LONDON, HEAD)
+    assert not header.is_ethereums
+
+
+def test_without_such_a_node_it_is_said_what_is_missing(client_of):
+    node = Node(headers.AURA, raw=False)
+    with lying_node(node) as url, pytest.raises(NodeUnavailable) as caught:
+        client_of(url).header(7)
+    host = url.removeprefix("http://")
+    assert str(caught.value) == (
+        f"No node of Test chain (31337) can be used: {host} sent block 7, whose fields don't make a header of its "
+        "hash, and refuses debug_getRawHeader, by which headers of other layouts are read: the method "
+        "debug_getRawHeader does not exist/is not available (-32601)."
+    )
+
+
+def test_a_node_that_refuses_does_not_rest(client_of):
+    """It is as good as before for all but headers."""
+    with lying_node(Node(headers.AURA, raw=False)) as url:
+        client = client_of(url)
+        with pytest.raises(NodeUnavailable, match="debug_getRawHeader"):
+            client.head()
+        assert client.call("eth_feeHistory", "0x1", "latest", []) is not None
+
+
+def test_a_tag_that_the_chain_does_not_know_is_still_refused(client_of):
+    with lying_node(Node(headers.AURA)) as url, pytest.raises(RpcRefused, match="finalized block not found"):
+        client_of(url).header("finalized")
+
+
+def test_a_node_that_refuses_headers_is_asked_for_them_last(client_of):
+    near, far = Node(headers.AURA, raw=False), Node(headers.AURA)
+    with lying_node(near) as first, lying_node(far) as second:
+        client = client_of(first, second)
+        assert client.head().number == HEAD
+        assert near.count() == ["eth_getBlockByNumber", "debug_getRawHeader"]
+        far.count()
+        assert client.headers([1, 2])[1] == client.header(2)
+        assert near.count() == []
+        assert len(far.count()) == 6
+        client.call("eth_feeHistory", "0x1", "latest", [])
+        assert near.count() == ["eth_feeHistory"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "fault"),
+    [
+        (lambda raw: raw[:-1] + b"\x01", "hash is not the block's"),
+        (lambda _: b"", "hash is not the block's"),
+        (lambda _: headers.encode(headers.AURA, number=8), "hash is not the block's"),
+    ],
+)
+def test_a_header_of_another_hash_is_a_lie(client_of, spoil, fault):
+    liar, honest = Node(headers.AURA, spoil=spoil), Node(headers.AURA)
+    with lying_node(liar) as first, lying_node(honest) as second:
+        with pytest.raises(
+            InvalidReply, match=f"answered debug_getRawHeader with no header of block 7: The header's {fault}"
+        ):
+            client_of(first).header(7)
+        header = client_of(first, second).header(7)
+    assert header is not None
+    assert header.encode() == encoded(headers.AURA, 7)
+
+
+def test_a_header_of_another_number_is_a_lie(client_of):
+    """Of another block, with that one's hash."""
+
+    class Shifted(Node):
+        def _answer(self, body: Any) -> Any:
+            if body["method"] == "debug_getRawHeader":
+                body["params"] = ["0x8"]
+            answer = super()._answer(body)
+            if body["method"] == "eth_getBlockByNumber":
+                answer["result"]["hash"] = headers.as_json(self.blocks[8])["hash"]
+            return answer
+
+    with (
+        lying_node(Shifted(headers.AURA)) as url,
+        pytest.raises(InvalidReply, match="the header of block 8 instead of block 7"),
+    ):
+        client_of(url).header(7)
+
+
+def test_a_header_that_the_registry_could_not_read_is_refused(client_of):
+    """Celo's had no uncles at first."""
+    fields = {name: value for name, value in headers.FRONTIER.items() if name != "sha3Uncles"}
+    assert len(rlp.decode(headers.encode(fields))) == 14
+    with lying_node(Node(fields)) as url, pytest.raises(InvalidReply, match="begins with have other sizes"):
+        client_of(url).head()
+
+
+@pytest.mark.parametrize(("fields", "base_fee"), [(headers.AVALANCHE, 100), (headers.LONDON, 1_234_567_890)])
+def test_the_base_fee_of_another_layout_is_what_the_node_says(client_of, fields, base_fee):
+    with lying_node(Node(fields)) as url:
+        fees = client_of(url).fees()
+    assert (fees.base_fee, fees.priority_fee) == (base_fee, 3)
+
+
+def test_before_london_there_is_no_base_fee(client_of):
+    node = Node(headers.FRONTIER)
+    with lying_node(node) as url:
+        assert client_of(url).fees().base_fee == 0

@@ -1,0 +1,319 @@
+"""Headers that are malformed, and trusted all the same: the registry against the model, and against py-rlp.
+
+Each is trusted as the parent of a header that the block hash source vouches for. No chain has such headers, but what
+the registry reads of them must be what everybody reads.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import rlp
+from eth_utils.crypto import keccak
+
+from chains.devchain import DevChain
+from chains.packed import (
+    HASHED_HEADER_FIELDS,
+    IMPLIED_HEADER_FIELDS,
+    InvalidPacked,
+    PackedFacts,
+    decode,
+    encode_parent_hash,
+)
+from chains.packed.layout import (
+    HASH_BYTES,
+    HEADER_FACTS,
+    HEADER_FIELDS,
+    HEADER_PARITY,
+    PARENT,
+    shortest,
+)
+from contracts import Artifact
+from tests.contracts import tries
+from tests.contracts.fuzzing.batch import Batch, refuses, succeeds, takes
+from tests.contracts.fuzzing.chance import Chance
+from tests.contracts.fuzzing.ledger import Ledger
+from tests.contracts.fuzzing.tally import Divergence, Tally, sentence
+from tests.contracts.fuzzing.transactions import ERRORS, Bench
+from tests.contracts.simulator import Call
+
+_TIMESTAMP = 11
+_SIZES = (32, 32, 20, 32, 32, 32, 256)
+_TIMESTAMP_ERRORS = ERRORS | {keccak(text="TimestampMismatch(uint256)")[:4]}
+# Where in a header fields of fixed size begin, and what follows them, prefixes included.
+_EDGES = (0, 1, 2, *(3 + place for place in (0, 33, 66, 87, 120, 153, 186, 187, 188, 445, 446, 447)))
+
+
+# --- Headers ----------------------------------------------------------------------------------------------------------
+
+
+def _number(chance: Chance) -> bytes:
+    if chance.happens(0.06):
+        return chance.pick((b"\0", b"\0\1", chance.randbytes(8), chance.randbytes(9)))
+    return shortest(chance.number(8))
+
+
+def _encoded(chance: Chance, content: bytes) -> bytes:
+    """RLP of a string; now and then another form of it, or none."""
+    if chance.happens(0.985):
+        return bytes(rlp.encode(content))
+    size = len(content)
+    return chance.pick(
+        (
+            b"\x81" + content[-1:],
+            b"\xb8" + bytes([size & 0xFF]) + content,
+            b"\xb9" + size.to_bytes(2) + content,
+            b"\xba" + size.to_bytes(3) + content,
+            b"\xb7" + content,
+            bytes([0x80 + min(size + 1, 55)]) + content,
+            bytes(rlp.encode([content])),
+            b"\0" + content,
+            b"\0",
+            b"\xc0",
+        )
+    )
+
+
+def _header(chance: Chance, parent_hash: bytes = b"", timestamp: bytes | None = None) -> bytes:
+    difficulty = _number(chance) if chance.happens(0.7) else chance.randbytes(chance.pick((31, 32, 33)))
+    extra_data = chance.randbytes(chance.pick((0, 1, 5, 32, 55, 56, 97, 255, 256, 3000)))
+    fields = [chance.randbytes(size) for size in _SIZES]
+    number = _number(chance) if chance.happens(0.3) else shortest(chance.getrandbits(40))
+    fields += [difficulty, number, _number(chance), _number(chance), _number(chance), extra_data]
+    fields += [chance.randbytes(32), chance.randbytes(8)]
+    fields += [
+        chance.pick((b"", chance.randbytes(32), chance.randbytes(33), _number(chance))) for _ in range(chance.below(8))
+    ]
+    fields[0] = parent_hash or fields[0]
+    if timestamp is not None and chance.happens(0.95):
+        fields[_TIMESTAMP] = timestamp
+    if chance.happens(0.04):
+        # Parent hash or state root.
+        fields[chance.pick((0, 3))] = bytes(32)
+    if chance.happens(0.06):
+        size = chance.pick((0, 1, 19, 20, 21, 31, 32, 33, 255, 256, 300))
+        fields[chance.below(len(fields))] = chance.randbytes(size)
+    if chance.happens(0.04):
+        del fields[chance.between(1, len(fields) - 1) :]
+    payload = b"".join(_encoded(chance, content) for content in fields)
+    size = len(payload)
+    if chance.happens(0.04):
+        size = max(0, size + chance.pick((1, -1, 5, -5, 256)))
+    header = b"\xf9" + size.to_bytes(2) + payload
+    if chance.happens(0.06):
+        place = min(chance.pick(_EDGES) if chance.happens(0.6) else chance.below(len(header)), len(header) - 1)
+        header = header[:place] + bytes([chance.below(256)]) + header[place + 1 :]
+    return header
+
+
+# --- What py-rlp reads of them ----------------------------------------------------------------------------------------
+
+
+class _Malformed(ValueError):
+    """The message is one sentence."""
+
+
+def _items(header: bytes, count: int) -> list[bytes]:
+    """The first fields. Raises _Malformed where there are none, or others than strings."""
+    found: list[bytes] = []
+    cursor = 3
+    while len(found) < count:
+        try:
+            item, _, cursor = rlp.codec.consume_item(header, cursor)
+        except (rlp.exceptions.DecodingError, IndexError) as error:
+            raise _Malformed("This is no RLP.") from error
+        if not isinstance(item, bytes):
+            raise _Malformed("This is a list.")
+        found.append(item)
+    return found
+
+
+class _Whole(NamedTuple):
+    number: int
+    timestamp: int
+    parent_hash: bytes
+    state_root: bytes
+
+
+def _read_whole(header: bytes) -> _Whole | None:
+    """What there is up to the timestamp; None where it isn't there."""
+    if header[:1] != b"\xf9" or len(header) != 3 + int.from_bytes(header[1:3]):
+        return None
+    try:
+        fields = _items(header, _TIMESTAMP + 1)
+    except _Malformed:
+        return None
+    numbers = fields[8], fields[_TIMESTAMP]
+    if (
+        tuple(map(len, fields[:7])) != _SIZES
+        or len(fields[7]) > HASH_BYTES
+        or not any(fields[3])
+        or any(len(digits) > 8 or digits[:1] == b"\0" for digits in numbers)
+    ):
+        return None
+    return _Whole(int.from_bytes(fields[8]), int.from_bytes(fields[_TIMESTAMP]), fields[0], fields[3])
+
+
+def _why_false(facts: PackedFacts) -> str:
+    """What py-rlp reads otherwise, or nothing."""
+    header = facts.headers[-1]
+    try:
+        fields = _items(header, max({8, *facts.header_fields}) + 1)
+    except _Malformed as error:
+        return str(error)
+    wanted = {
+        place: keccak(content) if place in HASHED_HEADER_FIELDS else content.rjust(HASH_BYTES, b"\0")
+        for place, content in enumerate(fields)
+        if place in facts.header_fields
+    }
+    if wanted != facts.header_fields:
+        return f"fields {wanted}"
+    number, root = int.from_bytes(fields[8]), fields[3]
+    return "" if (number, root) == (facts.block_number, facts.state_root) else f"block {number}"
+
+
+# --- The campaign -----------------------------------------------------------------------------------------------------
+
+
+class _Registry:
+    """What is sent to one, which sees what was sent before in the same batch."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+        self._batch = Batch(bench.simulator)
+        self._ledger = Ledger()
+
+    @property
+    def is_full(self) -> bool:
+        return self._batch.is_full
+
+    def finish(self) -> None:
+        """Raises Divergence."""
+        self._batch.run()
+        self._ledger = Ledger()
+
+    def trust(self, number: int, header: bytes, *, is_said: bool) -> bytes:
+        """Another header, of which it is the parent, and for which the block hash source vouches.
+
+        With `is_said`, the registry is told by it that the hash is one of a block.
+        """
+        child = tries.header(number, keccak(header), keccak(header))
+        source, registry = self._bench.source, self._bench.registry
+        self._batch.add(
+            Call(source.address, source.calldata("set", number, keccak(child))), succeeds, lambda: f"Block {number}"
+        )
+        if is_said:
+            self._ledger.logs = []
+            self._ledger.store_block_hash(keccak(header))
+            call = Call(registry.address, encode_parent_hash([child]))
+            self._batch.add(call, takes(self._ledger.logs), lambda: f"0x{call.data.hex()}")
+        self._trusted = {number: keccak(child)}
+        return child
+
+    def prove(self, calldata: bytes, *, reads: bool) -> None:
+        ledger, tally, address = self._ledger, self._bench.tally, self._bench.registry.address
+        shown = self._begin(calldata)
+        try:
+            facts = decode(
+                calldata,
+                block_hash=self._trusted.get,
+                state_root=ledger.state_roots.get,
+                known_hashes=ledger.block_hashes,
+            )
+        except InvalidPacked as error:
+            tally.refused[sentence(str(error))] += 1
+            self._batch.add(Call(address, calldata), refuses(ERRORS), shown)
+            return
+        if why := _why_false(facts):
+            raise Divergence(f"The model reads another header than py-rlp: {why}. {shown()}")
+        tally.accepted.update(_forms(facts))
+        ledger.logs = []
+        ledger.store(facts)
+        self._batch.add(Call(address, calldata), takes(ledger.logs), shown)
+        if reads:
+            self._batch.add_reads(address, ledger.header_reads(facts.block_number), shown)
+
+    def prove_timestamp(self, header: bytes, after: bytes, timestamp: int) -> None:
+        ledger, tally, registry = self._ledger, self._bench.tally, self._bench.registry
+        call = Call(registry.address, registry.calldata("proveTimestamp", header, after, timestamp))
+        shown = self._begin(call.data)
+        whole, next_whole = _read_whole(header), _read_whole(after)
+        # Another block of that number, that was accumulated before, would have another root.
+        if (
+            whole is None
+            or next_whole is None
+            or next_whole.parent_hash != keccak(header)
+            or not whole.timestamp <= timestamp < next_whole.timestamp
+            or ledger.state_roots.get(whole.number, whole.state_root) != whole.state_root
+        ):
+            tally.refused["Not the headers around a time."] += 1
+            self._batch.add(call, refuses(_TIMESTAMP_ERRORS), shown)
+            return
+        tally.accepted["timestamp"] += 1
+        ledger.logs = []
+        ledger.store_state_root(whole.number, whole.state_root)
+        ledger.store_timestamp(timestamp, whole.number)
+        self._batch.add(call, takes(ledger.logs), shown)
+        self._batch.add_reads(registry.address, [ledger.timestamp_read(timestamp)], shown)
+
+    def _begin(self, calldata: bytes) -> Callable[[], str]:
+        """What shows it."""
+        self._bench.tally.done += 1
+        number = self._bench.tally.done
+        return lambda: f"{self._bench.name}, call {number}: 0x{calldata.hex()}"
+
+
+def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = None) -> Tally:
+    """Try `count` headers, on another FactsRegistry if one is given. Deterministic in `seed`. Raises Divergence."""
+    chance = Chance(seed)
+    bench = Bench(chain, f"headers.run, seed {seed}, count {count}", artifact)
+    registry = _Registry(bench)
+    while bench.tally.done < count:
+        number = chance.getrandbits(64)
+        if chance.happens(0.3):
+            _try_timestamp(chance, registry, number)
+        else:
+            _try_header(chance, registry, number)
+        if registry.is_full:
+            registry.finish()
+    registry.finish()
+    return bench.tally
+
+
+def _try_header(chance: Chance, registry: _Registry, number: int) -> None:
+    header = _header(chance)
+    is_said = chance.happens(0.5)
+    # The registry goes by the length that the header tells.
+    end = 3 + int.from_bytes(header[1:3])
+    child = registry.trust(number, header[:end].ljust(end, b"\0"), is_said=is_said)
+    calldata = header if end >= len(header) or chance.happens(0.5) else header[:end]
+    if not is_said:
+        calldata = child + bytes([PARENT]) + calldata
+    if chance.happens(0.7):
+        calldata += bytes([HEADER_FACTS]) + _mask(chance).to_bytes(4)
+    calldata += chance.pick((b"\x37",) * 8 + (b"", b"\x39", b"\x39", b"\x39", b"\x37\0", b"\x36\1"))
+    registry.prove(calldata, reads=chance.happens(0.2))
+
+
+def _mask(chance: Chance) -> int:
+    mask = chance.getrandbits(HEADER_FIELDS)
+    if chance.happens(0.8):
+        mask = sum(1 << place for place in chance.sample(range(21), chance.pick((1, 2, 4))))
+    if chance.happens(0.85):
+        mask &= ~sum(1 << place for place in IMPLIED_HEADER_FIELDS)
+    if mask.bit_count() % 2:
+        mask |= HEADER_PARITY
+    return mask ^ 1 << chance.below(32) if chance.happens(0.04) else mask
+
+
+def _try_timestamp(chance: Chance, registry: _Registry, number: int) -> None:
+    timestamp = chance.getrandbits(40)
+    header = _header(chance, timestamp=shortest(max(0, timestamp - chance.pick((0, 0, 1, 5, -1)))))
+    parent_hash = keccak(header) if chance.happens(0.97) else b""
+    after = _header(chance, parent_hash, shortest(timestamp + chance.pick((1, 1, 12, 0))))
+    registry.trust(number, after, is_said=True)
+    registry.prove_timestamp(header, after, timestamp)
+
+
+def _forms(facts: PackedFacts) -> Iterator[str]:
+    yield "header alone" if not facts.known_hashes else "hash of the parent"
+    yield from (f"field {place}" for place in facts.header_fields)

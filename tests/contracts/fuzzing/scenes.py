@@ -1,0 +1,128 @@
+"""Random states of memory, in which everything that isn't defined looks as if it were."""
+
+from typing import NamedTuple
+
+from chains.packed.decoder import EMPTY, _Subtree
+from chains.packed.layout import HASH_BYTES, HISTORY_ADDRESS, NIBBLES
+from tests.contracts.fuzzing.chance import Chance
+from tests.contracts.fuzzing.ledger import word
+from tests.contracts.fuzzing.memory import NODE_BYTES, SUBTREE, Scene, raw
+from tests.contracts.fuzzing.operations import (
+    Name,
+    Names,
+    Writer,
+    account_name,
+    prefix,
+    siblings,
+    some,
+    subtree,
+    within,
+)
+
+_DEPTHS = (1, 1, 1, 1, 2, 2, 2, 3, 3, 4, 7, 8, 9, 31, 60, 61, 62)
+# What could be taken for sizes, and for places in memory.
+_ABSURD = (32, 33, 64, 0x100, 0x157, 0x2C0, 0x400, 0x640, 0x60640, 2**256 - 1, 2**255)
+_HISTORY = account_name(HISTORY_ADDRESS)
+# Subtrees that fit the zone of nodes, behind which the stack begins.
+_IN_NODE_ZONE = NODE_BYTES // SUBTREE
+
+
+class Begun(NamedTuple):
+    scene: Scene
+    writer: Writer
+    seeming: list[_Subtree]
+    """The open stack, and what lies below its bottom or above its top, where that looks as if it belonged to it."""
+    beyond: int
+    """How many of these are above its top."""
+
+
+def random_scene(chance: Chance) -> Begun:
+    account = _HISTORY if chance.happens(0.25) else chance.pick(Names.of_accounts().all)
+    slot = chance.pick(Names.of_slots().all)
+    is_open = chance.happens(0.6)
+    seeming = [*strays(chance), *_group(chance, slot if is_open else account)]
+    if is_open and chance.happens(0.35):
+        seeming = [*(strays(chance) if chance.happens(0.1) else []), _root(chance)]
+    # At times the stack seems to go on below its bottom, or above its top.
+    bottom = chance.between(1, len(seeming)) if seeming and chance.happens(0.12) else 0
+    top = chance.between(bottom, len(seeming)) if chance.happens(0.06) else len(seeming)
+    below, stack, above = seeming[:bottom], seeming[bottom:top], seeming[top:]
+    state, storage, node = stack, None, below[-_IN_NODE_ZONE:]
+    if is_open:
+        state = below or [*strays(chance), *(_group(chance, account) if chance.happens(0.6) else [])]
+        storage, node = stack, []
+    like = seeming[-1] if seeming else subtree(chance, account.key, 1)
+    scene = Scene(
+        block=chance.getrandbits(64),
+        state=state,
+        storage=storage,
+        owner=account.written if is_open else chance.randbytes(20),
+        node=garbage(chance, like, _IN_NODE_ZONE - len(node)) + b"".join(map(raw, node)),
+        above=b"".join(map(raw, above)) + garbage(chance, like, chance.below(4)),
+    )
+    return Begun(scene, Writer(chance, slot, account), seeming, len(above))
+
+
+def strays(chance: Chance) -> list[_Subtree]:
+    """Subtrees of anywhere."""
+    return [subtree(chance, chance.getrandbits(256), chance.pick(_DEPTHS)) for _ in range(chance.pick((0, 0, 1, 2)))]
+
+
+def _root(chance: Chance) -> _Subtree:
+    root = subtree(chance, chance.getrandbits(256), int(chance.happens(0.06)))
+    if chance.happens(0.4):
+        root.reference, root.reach = EMPTY, NIBBLES
+    return root
+
+
+def _group(chance: Chance, name: Name) -> list[_Subtree]:
+    """Children of one branch on the way to a name's key, some of them, or all up to that one's place; or nothing."""
+    if chance.happens(0.1):
+        return []
+    depth = chance.pick(_DEPTHS) if chance.happens(0.9) else chance.between(1, 62)
+    own = prefix(name.key, depth) & 0x0F
+    kind = chance.random()
+    if kind < 0.3:
+        # So that the name's own leaf can be the next.
+        places = some(chance, range(own))
+    elif kind < 0.7:
+        places = [*some(chance, range(own)), own]
+    else:
+        places = some(chance) or [own]
+    group = siblings(chance, name.key, depth, places)
+    return _spoil(chance, group) if group and chance.happens(0.1) else group
+
+
+def _spoil(chance: Chance, group: list[_Subtree]) -> list[_Subtree]:
+    """So that they are no children of one branch, in order."""
+    place = chance.below(len(group))
+    item = group[place]
+    how = chance.below(6)
+    if how == 0:
+        item.depth = max(0, min(62, item.depth + chance.pick((-1, 1))))
+    elif how == 1:
+        group.reverse()
+    elif how == 2:
+        item.key ^= 1 << chance.below(256)
+    elif how == 3:
+        group.append(subtree(chance, item.key, item.depth))
+    elif how == 4:
+        group.insert(place, subtree(chance, item.key, item.depth))
+    else:
+        item.key = chance.getrandbits(256)
+    return group
+
+
+def garbage(chance: Chance, like: _Subtree, count: int) -> bytes:
+    """As many bytes as so many subtrees."""
+    if chance.happens(0.4):
+        return chance.randbytes(SUBTREE * count)
+    items = []
+    for _ in range(count):
+        item = raw(subtree(chance, within(chance, like.key, max(like.depth - 1, 0)), like.depth))
+        if chance.happens(0.3):
+            item = item[:HASH_BYTES] + word(chance.pick(_ABSURD)) + item[2 * HASH_BYTES :]
+        elif chance.happens(0.1):
+            item = chance.pick((bytes(SUBTREE), b"\x80" * SUBTREE, b"\xff" * SUBTREE))
+        items.append(item)
+    return b"".join(items)

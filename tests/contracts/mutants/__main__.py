@@ -1,0 +1,124 @@
+"""Test the tests of the contracts: `make mutants`, ONLY=... SHARD=1/4 JOBS=2.
+
+Each check in each contract is removed or weakened in turn. The tests must fail then, or equivalents.toml must say why
+nobody can notice.
+"""
+
+import argparse
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+from contracts.build import ROOT_DIR, BuildError, build, read_sources
+from tests.contracts.mutants.compiling import Code, Compiler, Store, name_of
+from tests.contracts.mutants.generate import generate, syntax_trees
+from tests.contracts.mutants.report import DOES_NOT_COMPILE, SAME_CODE, judge, read_list
+from tests.contracts.mutants.trial import SURVIVED, Command, Project, TrialError, Verdict, judge_all, pytest
+
+LIST = Path(__file__).parent / "equivalents.toml"
+FOUND = ROOT_DIR / ".mutants"
+
+
+def campaigns(on: str) -> Command:
+    """On the registry, or on the harness that runs single operations."""
+    return Command("steps", ("-m", "tests.contracts.mutants.campaigns", on), harness=on == "harness")
+
+
+# What may catch a mutant that changes a contract's code, cheapest first.
+COMMANDS: dict[str, tuple[Command, ...]] = {
+    "AttestedBlockHashSource": (pytest("tests/contracts/test_attested_block_hash_source.py"),),
+    "FactsRegistry": (
+        campaigns("registry"),
+        pytest("tests/contracts/test_facts_registry.py"),
+        campaigns("harness"),
+        pytest("tests/contracts/test_other_layouts.py", "tests/contracts/test_packed_nodes.py"),
+        pytest("tests/contracts/test_packed_proofs.py"),
+    ),
+    "NativeBlockHashSource": (pytest("tests/contracts/test_native_block_hash_source.py"),),
+    "OpStackBlockHashSource": (pytest("tests/contracts/test_op_stack_block_hash_source.py"),),
+    "Sequence": (pytest("tests/contracts/test_sequence.py"),),
+}
+
+
+def main() -> int:
+    """Returns the exit code: 1 where a mutant survives without an argument, or an argument has lost its mutant."""
+    parser = argparse.ArgumentParser(prog="python -m tests.contracts.mutants", description="Test the tests.")
+    parser.add_argument(
+        "--only", default="", help="mutants in whose description this is: a file, a function, a snippet"
+    )
+    parser.add_argument("--shard", default="1/1", type=_shard, help="2/4 tries the second quarter")
+    parser.add_argument("--jobs", default=os.cpu_count() or 1, type=int, help="how many at once")
+    parser.add_argument("--list", action="store_true", help="only list them")
+    arguments = parser.parse_args()
+    # As Ctrl-C: what runs comes to its end, and leaves nothing behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        return run(arguments.only, arguments.shard, arguments.jobs, only_list=arguments.list)
+    except (BuildError, TrialError, ValueError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except KeyboardInterrupt:
+        sys.stderr.write("Stopped. What was found is kept, and it goes on from there.\n")
+        return 130
+
+
+def run(only: str, shard: tuple[int, int], jobs: int, *, only_list: bool) -> int:
+    """Raises BuildError, TrialError, or ValueError for the list."""
+    listed = read_list(LIST)
+    sources = read_sources("src", "test")
+    trees = syntax_trees(sources)
+    known = [mutant for mutant in generate(sources, trees) if mutant.source.startswith("src/")]
+    selected = [mutant for mutant in known if only in str(mutant)][shard[0] - 1 :: shard[1]]
+    if only_list or not selected:
+        print("\n".join(map(str, selected)) or "There is no such mutant.")
+        return 0 if selected else 1
+
+    project = Project(ROOT_DIR, build(), COMMANDS)
+    compiler = Compiler(sources, trees, Store(FOUND / "code"))
+    done = 0
+
+    def compiled(more: int) -> None:
+        nonlocal done
+        done += more
+        print(f"Compiled {done} of {len(selected)} ...", flush=True)
+
+    codes = compiler.compile_all(selected, jobs=jobs, tell=compiled)
+    changed = {mutant: changes for mutant, code in codes.items() if code and (changes := project.changed(code))}
+    names = {mutant: name_of(code) for mutant, code in changed.items()}
+    different = {name: mutant for mutant, name in reversed(names.items())}
+    tried = 0
+
+    def told(code: Code, verdict: Verdict) -> None:
+        nonlocal tried
+        tried += 1
+        shown = f"{tried}/{len(different)} {verdict.outcome}: {different[name_of(code)]}  {verdict.by}"
+        print(shown.rstrip(), flush=True)
+
+    print(f"Trying the tests on {len(different)} that are different ...", flush=True)
+    verdicts = judge_all(project, changed, compiler=compiler, store=Store(FOUND / "verdicts"), jobs=jobs, tell=told)
+    outcomes = {
+        mutant: verdicts[names[mutant]]
+        if mutant in names
+        else Verdict(SAME_CODE if codes[mutant] else DOES_NOT_COMPILE, "")
+        for mutant in selected
+    }
+    report = judge(outcomes, names, listed, known)
+    print(f"\n{report.table()}\n")
+    for mutant in report.survivors():
+        print(f"{SURVIVED}: {mutant}")
+    for sentence in report.stale:
+        print(sentence)
+    return 0 if report.is_fine() else 1
+
+
+def _shard(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d+)/(\d+)", text)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise argparse.ArgumentTypeError("a shard is written as 1/4")
+    return int(match[1]), int(match[2])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

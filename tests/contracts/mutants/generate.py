@@ -1,0 +1,584 @@
+"""Mutants of Solidity sources: each check removed, each comparison, bound and mask weakened, one at a time.
+
+They are made from the compiler's syntax trees, inline assembly included, so that each replaces exactly one expression.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from contracts.build import BuildError, run_compiler
+
+Node = dict[str, Any]
+
+# Fields of nodes that hold names and types alone.
+_NO_CHECKS = {"documentation", "parameters", "returnParameters", "typeName"}
+
+_SHIFTED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
+# Those that are true of a few values more, or of a few values less.
+_NEAR_EQUALITY = {"==": ("<=", ">="), "!=": ("<", ">")}
+_NEGATED = {"==": "!=", "!=": "=="}
+_COMPARISONS = {*_SHIFTED, *_NEGATED}
+_ORDERED_TYPES = re.compile(r"u?int|bytes\d|address|enum ")
+
+_CONDITIONS = {
+    *(
+        (kind, "condition")
+        for kind in ("IfStatement", "WhileStatement", "DoWhileStatement", "ForStatement", "Conditional")
+    ),
+    *(("YulIf", "condition"), ("YulForLoop", "condition"), ("YulSwitch", "expression")),
+}
+
+_YUL_COMPARISONS = {"lt", "gt", "slt", "sgt", "eq"}
+_YUL_OPPOSITES = {"lt": "gt", "gt": "lt", "slt": "sgt", "sgt": "slt"}
+_YUL_BOOLEANS = {*_YUL_COMPARISONS, "iszero"}
+# A condition can be made of these: `mul` is a conjunction that needs no booleans.
+_YUL_CONNECTIVES = {"or", "and", "mul"}
+_YUL_ARITHMETIC = {*_YUL_CONNECTIVES, "add", "sub", "div", "mod", "xor", "not", "shl", "shr", "sar", "byte"}
+_YUL_FAILURES = {"revert", "invalid"}
+_YUL_EXITS = {*_YUL_FAILURES, "return", "stop"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One replacement in one source."""
+
+    source: str
+    """Path below `contracts/`."""
+    function: str
+    """`Contract.function`; `constructor`, `fallback` and the like for those without a name."""
+    start: int
+    """Where the original begins, in bytes."""
+    end: int
+    original: str
+    replacement: str
+    line: int
+    column: int
+    occurrence: int = 1
+    """The same is done in several places of a function: which one of them, counted from 1."""
+
+    @property
+    def key(self) -> tuple[str, str, str, int]:
+        """What stays when lines move: function, original, replacement, occurrence. Texts are on one line."""
+        return self.function, _one_line(self.original), _one_line(self.replacement), self.occurrence
+
+    def apply(self, text: str) -> str:
+        """The source with the replacement."""
+        raw = text.encode()
+        return (raw[: self.start] + self.replacement.encode() + raw[self.end :]).decode()
+
+    def __str__(self) -> str:
+        function, original, replacement, _ = self.key
+        return f"{self.source}:{self.line}:{self.column} {function}: {original}  ->  {replacement}"
+
+
+def syntax_trees(sources: Mapping[str, str]) -> dict[str, Node]:
+    """The tree of each source by its path. Raises BuildError where they don't compile."""
+    output = run_compiler(sources, {"*": {"": ["ast"]}})
+    if errors := [each["formattedMessage"] for each in output.get("errors", []) if each["severity"] == "error"]:
+        raise BuildError("\n".join(errors))
+    return {path: output["sources"][path]["ast"] for path in sources}
+
+
+def generate(sources: Mapping[str, str], trees: Mapping[str, Node]) -> list[Mutant]:
+    """All mutants of these sources, in the order of paths and lines; no two of them have the same text."""
+    declarations = {node["id"]: node for tree in trees.values() for node in _all(tree) if "id" in node}
+    mutants = []
+    for path in sorted(trees):
+        text = sources[path].encode()
+        found: dict[bytes, Mutant] = {text: Mutant(path, "", 0, 0, "", "", 0, 0)}
+        for name, function in _functions(trees[path]):
+            for edit in _Function(text, function, declarations).edits():
+                whole = text[: edit.start] + edit.replacement.encode() + text[edit.end :]
+                original = text[edit.start : edit.end].decode()
+                line = text.count(b"\n", 0, edit.start) + 1
+                column = len(text[text.rfind(b"\n", 0, edit.start) + 1 : edit.start].decode()) + 1
+                found.setdefault(whole, Mutant(path, name, *edit[:2], original, edit.replacement, line, column))
+        mutants += sorted(list(found.values())[1:], key=lambda mutant: (mutant.start, mutant.end, mutant.replacement))
+    seen: Counter[tuple[str, str, str, int]] = Counter()
+    for place, mutant in enumerate(mutants):
+        seen[mutant.key] += 1
+        mutants[place] = replace(mutant, occurrence=seen[mutant.key])
+    return mutants
+
+
+def imported(trees: Mapping[str, Node]) -> dict[str, set[str]]:
+    """By the path of each source all that it needs: itself, and what it imports, directly or not."""
+    direct = {
+        path: {node["absolutePath"] for node in tree["nodes"] if node["nodeType"] == "ImportDirective"}
+        for path, tree in trees.items()
+    }
+
+    def closure(path: str) -> set[str]:
+        return {path}.union(*(closure(each) for each in direct[path]))
+
+    return {path: closure(path) for path in direct}
+
+
+class _Edit(NamedTuple):
+    start: int
+    end: int
+    replacement: str
+
+
+class _Place(NamedTuple):
+    """A node on the way down to another one, and the field in which the way goes on."""
+
+    node: Node
+    field: str
+
+
+class _Function:
+    """The edits of one function."""
+
+    def __init__(self, text: bytes, function: Node, declarations: Mapping[int, Node]) -> None:
+        self._text = text
+        self._function = function
+        self._declarations = declarations
+        self._edits: list[_Edit] = []
+        self._above: list[_Place] = []
+        # Yul tells constants from variables only by these.
+        self._yul_declarations = {
+            reference["src"]: declarations[reference["declaration"]]
+            for node in _all(function)
+            if node["nodeType"] == "InlineAssembly"
+            for reference in node["externalReferences"]
+        }
+        self._yul_functions = {
+            node["name"]: node for node in _all(function) if node["nodeType"] == "YulFunctionDefinition"
+        }
+        self._flags = _flags(function)
+
+    def edits(self) -> list[_Edit]:
+        self._visit(self._function)
+        return self._edits
+
+    def _visit(self, node: Node) -> None:
+        visitors: dict[str, Callable[[Node], None]] = {
+            "IfStatement": self._if,
+            "WhileStatement": self._loop,
+            "DoWhileStatement": self._loop,
+            "ForStatement": self._loop,
+            "Conditional": self._conditional,
+            "RevertStatement": self._revert,
+            "ModifierInvocation": self._modifier,
+            "FunctionCall": self._call,
+            "BinaryOperation": self._operation,
+            "Assignment": self._assignment,
+            "Identifier": self._constant,
+            "MemberAccess": self._constant,
+            "Literal": self._constant,
+            "YulIf": self._yul_if,
+            "YulForLoop": self._yul_loop,
+            "YulSwitch": self._yul_switch,
+            "YulExpressionStatement": self._yul_statement,
+            "YulAssignment": self._yul_assignment,
+            "YulVariableDeclaration": self._yul_assignment,
+            "YulFunctionCall": self._yul_call,
+            "YulIdentifier": self._yul_constant,
+            "YulLiteral": self._yul_constant,
+        }
+        if visitor := visitors.get(node["nodeType"]):
+            visitor(node)
+        for field, child in _children(node):
+            if field not in _NO_CHECKS:
+                self._above.append(_Place(node, field))
+                self._visit(child)
+                self._above.pop()
+
+    def _replace(self, node: Node, *replacements: str, shown: Node | None = None) -> None:
+        """Several edits of one node. With `shown`, an expression around the node, they are edits of that one."""
+        start, end = _range(node)
+        for replacement in replacements:
+            if shown is None:
+                self._edits.append(_Edit(start, end, replacement))
+                continue
+            first, last = _range(shown)
+            around = self._text[first:start].decode() + replacement + self._text[end:last].decode()
+            self._edits.append(_Edit(first, last, around))
+
+    def _source(self, node: Node) -> str:
+        start, end = _range(node)
+        return self._text[start:end].decode()
+
+    def _parent(self) -> _Place:
+        return self._above[-1]
+
+    # --- Solidity: statements -----------------------------------------------------------------------------------------
+
+    def _if(self, node: Node) -> None:
+        self._replace(node["condition"], "false")
+        # A guard that always holds stops everything: no test would miss that.
+        if node.get("falseBody") or not self._exits(node["trueBody"]):
+            self._replace(node["condition"], "true")
+
+    def _loop(self, node: Node) -> None:
+        if node.get("condition"):
+            self._replace(node["condition"], "false")
+
+    def _conditional(self, node: Node) -> None:
+        self._replace(node["condition"], "true", "false")
+
+    def _revert(self, node: Node) -> None:
+        """Those that are all of an `if` go with its condition."""
+        statement, ancestors = node, list(reversed(self._above))
+        while ancestors and ancestors[0].node["nodeType"] in {"Block", "UncheckedBlock"}:
+            block = ancestors.pop(0).node
+            if block["statements"][-1] is not statement:
+                break
+            statement = block
+        parent = ancestors[0].node
+        if parent["nodeType"] == "IfStatement" and not parent.get("falseBody"):
+            return
+        start, end = _range(node)
+        self._edits.append(_Edit(start, self._text.index(b";", end) + 1, "{}"))
+
+    def _modifier(self, node: Node) -> None:
+        if node.get("kind") == "modifierInvocation":
+            self._replace(node, "")
+
+    def _exits(self, statement: Node) -> bool:
+        """Whether what follows the statement isn't reached by it."""
+        last = _last(statement)
+        called = ((last.get("expression") or {}).get("expression") or {}).get("referencedDeclaration", 0)
+        body = self._declarations.get(called, {}).get("body")
+        return (
+            last["nodeType"] in {"Return", "Break", "Continue"}
+            or _fails(last)
+            or (body is not None and _fails(_last(body)))
+            or self._yul_exits(last)
+        )
+
+    # --- Solidity: expressions ----------------------------------------------------------------------------------------
+
+    def _call(self, node: Node) -> None:
+        if node["kind"] == "functionCall" and node["expression"].get("name") in {"require", "assert"}:
+            self._replace(node["arguments"][0], "true")
+        if node["kind"] == "typeConversion":
+            self._truncation(node)
+
+    def _truncation(self, node: Node) -> None:
+        """A conversion that drops high bits is a mask; where the wider value would do as well, for the compiler."""
+        argument = node["arguments"][0]
+        width = _width(argument)
+        if not _width(node) < width:
+            return
+        parent, field = self._parent()
+        kind = parent["nodeType"]
+        if kind == "Assignment":
+            fits = _width(parent["leftHandSide"]) >= width
+        elif kind == "VariableDeclarationStatement":
+            fits = _width(parent["declarations"][0]) >= width
+        elif kind == "BinaryOperation":
+            is_distance = parent["operator"] in {"<<", ">>"} and field == "rightExpression"
+            fits = is_distance or parent["operator"] in _COMPARISONS
+        else:
+            fits = parent.get("kind") == "typeConversion" and _width(parent) >= width
+        if fits:
+            self._replace(node, f"({self._source(argument)})")
+
+    def _operation(self, node: Node) -> None:
+        operator, left, right = node["operator"], node["leftExpression"], node["rightExpression"]
+        if operator in {"||", "&&"}:
+            self._replace(node, self._source(left), self._source(right))
+        elif operator == "&":
+            self._mask(node, left, right)
+        elif operator in _COMPARISONS and not node["isPure"]:
+            # One of constants holds or doesn't: that it is removed is enough.
+            self._comparison(node)
+        if operator in {"||", "&&"} | _COMPARISONS and self._is_value():
+            self._replace(node, "true", "false")
+
+    def _assignment(self, node: Node) -> None:
+        if node["operator"] == "&=":
+            self._replace(node, self._source(node["leftHandSide"]))
+
+    def _mask(self, node: Node, left: Node, right: Node) -> None:
+        for kept, other in ((left, right), (right, left)):
+            if not self._is_constant(kept) and _width(kept) >= _width(other):
+                self._replace(node, self._source(kept))
+
+    def _comparison(self, node: Node) -> None:
+        operator, left, right = node["operator"], node["leftExpression"], node["rightExpression"]
+        if operator in _SHIFTED:
+            others: tuple[str, ...] = (_SHIFTED[operator],)
+        elif _is_zero(left) or _is_zero(right):
+            # Nothing is less than zero: what is left is to take it out, which conditions are for.
+            return
+        elif _ORDERED_TYPES.match(node["commonType"]["typeString"]):
+            others = _NEAR_EQUALITY[operator]
+        else:
+            others = (_NEGATED[operator],)
+        start, end = _range(left)[1], _range(right)[0]
+        between = self._text[start:end].decode()
+        before, after = self._source(left), self._source(right)
+        self._replace(node, *(before + between.replace(operator, other, 1) + after for other in others))
+
+    def _is_value(self) -> bool:
+        """Whether the node is neither a condition nor part of a greater one, but kept, returned or passed on."""
+        parent, field = self._parent()
+        if parent["nodeType"] == "TupleExpression":
+            parent, field = self._above[-2]
+        if parent["nodeType"] == "FunctionCall":
+            return field == "arguments" and parent["expression"].get("name") not in {"require", "assert"}
+        return parent["nodeType"] in {"Assignment", "VariableDeclarationStatement", "Return"}
+
+    def _constant(self, node: Node) -> None:
+        """Numbers in conditions, one up and one down."""
+        check = self._check(node)
+        if check is None or check.get("isPure"):
+            return
+        moved = self._moved(node)
+        parent, field = self._parent()
+        if parent is check and check["nodeType"] == "BinaryOperation" and check["operator"] in _COMPARISONS:
+            if check["operator"] not in _SHIFTED:
+                return  # `==` is tried as `<=` and `>=`.
+            # The other direction is what `<` for `<=` does.
+            down, up = moved
+            moved = (down, "") if (check["operator"] in {"<", ">="}) == (field == "rightExpression") else ("", up)
+        self._replace(node, *(each for each in moved if each), shown=check)
+
+    def _is_constant(self, node: Node) -> bool:
+        declaration = self._declarations.get(node.get("referencedDeclaration", 0), {})
+        return bool(node.get("isPure") or declaration.get("constant"))
+
+    def _moved(self, node: Node) -> tuple[str, str]:
+        """One less and one more; empty where that is none, or where the node is no constant."""
+        text = self._source(node)
+        if node["nodeType"] == "Literal":
+            return _moved_number(text) if node["kind"] == "number" else ("", "")
+        declaration = self._declarations.get(node.get("referencedDeclaration", 0), {})
+        is_largest = node.get("memberName") == "max" and node.get("isPure")
+        if not declaration.get("constant") and not is_largest:
+            return "", ""
+        kind = node["typeDescriptions"]["typeString"]
+        if kind == "bytes32":
+            return f"bytes32(uint256({text}) - 1)", f"bytes32(uint256({text}) + 1)"
+        if not kind.startswith("uint"):
+            return "", ""
+        wide = text if kind == "uint256" else f"uint256({text})"
+        return f"({wide} - 1)", f"({wide} + 1)"
+
+    def _check(self, node: Node) -> Node | None:
+        """The comparison in which the node is a bound or a mask; or the condition, if that is none; or nothing."""
+        inner = node
+        for above, field in reversed(self._above):
+            if (above["nodeType"], field) in _CONDITIONS:
+                return inner
+            if above.get("operator") in _COMPARISONS or _name(above) in _YUL_BOOLEANS:
+                return above
+            if not _passes_on(above, field, inner):
+                return None
+            inner = above
+        return None
+
+    # --- Yul ----------------------------------------------------------------------------------------------------------
+
+    def _yul_if(self, node: Node) -> None:
+        self._replace(node["condition"], "0")
+        if not self._yul_exits(node["body"]):
+            self._replace(node["condition"], "1")
+
+    def _yul_loop(self, node: Node) -> None:
+        self._replace(node["condition"], "0")
+
+    def _yul_switch(self, node: Node) -> None:
+        values = [case["value"]["value"] for case in node["cases"] if case["value"] != "default"]
+        numbers = {int(value, 0) for value in values}
+        other = next(number for number in range(len(numbers) + 1) if number not in numbers)
+        self._replace(node["expression"], *values, str(other))
+
+    def _yul_statement(self, node: Node) -> None:
+        """Failing; what is all of an `if` goes with its condition."""
+        if _name(node["expression"]) not in _YUL_FAILURES:
+            return
+        block = self._parent().node
+        if self._above[-2].node["nodeType"] != "YulIf" or block["statements"][-1] is not node:
+            self._replace(node, "{}")
+
+    def _yul_assignment(self, node: Node) -> None:
+        """What decides later on, where it isn't made of checks that are tried one by one."""
+        value = node.get("value")
+        names = [each["name"] for each in _variables(node)]
+        if value is None or len(names) != 1 or names[0] not in self._flags or value["nodeType"] != "YulFunctionCall":
+            return
+        if _name(value) not in _YUL_CONNECTIVES | _YUL_BOOLEANS:
+            self._replace(value, "0")
+
+    def _yul_call(self, node: Node) -> None:
+        name, arguments = _name(node), node["arguments"]
+        if name in {"or", "and"} or (name == "mul" and self._yul_decides()):
+            self._yul_operands(node)
+        if name in _YUL_OPPOSITES:
+            left, right = map(self._source, arguments)
+            self._replace(node, f"iszero({_YUL_OPPOSITES[name]}({left}, {right}))")
+        if name == "eq" and not any(map(_is_zero, arguments)):
+            left, right = map(self._source, arguments)
+            self._replace(node, f"iszero(gt({left}, {right}))", f"iszero(lt({left}, {right}))")
+        parent, _ = self._parent()
+        is_operand = _name(parent) in {"or", "and", "iszero"} or (_name(parent) == "mul" and self._yul_decides())
+        if name in _YUL_BOOLEANS and not is_operand and parent["nodeType"] not in {"YulIf", "YulForLoop", "YulSwitch"}:
+            self._replace(node, "0", "1")
+
+    def _yul_operands(self, node: Node) -> None:
+        """Of a condition each operand alone; of a mask what is masked. What only puts bits together isn't tried."""
+        arguments = node["arguments"]
+        constant = [self._is_yul_constant(argument) for argument in arguments]
+        is_mask = _name(node) == "and" and any(constant)
+        if not is_mask and not self._yul_decides() and not any(_name(each) in _YUL_BOOLEANS for each in arguments):
+            return
+        self._replace(node, *(self._source(arguments[place]) for place in (0, 1) if not constant[place]))
+
+    def _yul_decides(self) -> bool:
+        """Whether the node is a condition or an operand of one, or of a value that is one later."""
+        for above, field in reversed(self._above):
+            kind = above["nodeType"]
+            if kind == "YulFunctionCall" and _name(above) in _YUL_CONNECTIVES | {"iszero"}:
+                continue
+            if kind in {"YulAssignment", "YulVariableDeclaration"}:
+                return any(each["name"] in self._flags for each in _variables(above))
+            return (kind, field) in _CONDITIONS
+        return False
+
+    def _is_yul_constant(self, node: Node) -> bool:
+        """A number, or what is computed from numbers."""
+        if node["nodeType"] == "YulFunctionCall":
+            return all(map(self._is_yul_constant, node["arguments"])) and bool(node["arguments"])
+        return node["nodeType"] == "YulLiteral" or bool(self._yul_declarations.get(node["src"], {}).get("constant"))
+
+    def _yul_constant(self, node: Node) -> None:
+        check = self._check(node)
+        if check is None or not self._is_yul_constant(node):
+            return
+        text = self._source(node)
+        down, up = _moved_number(text) if node["nodeType"] == "YulLiteral" else (f"sub({text}, 1)", f"add({text}, 1)")
+        moved = [down, up]
+        parent, _ = self._parent()
+        if parent is check and check["nodeType"] == "YulFunctionCall":
+            name = _name(check)
+            if name == "eq":
+                return
+            if name in _YUL_OPPOSITES:
+                # As in Solidity; `lt` and `gt` are never inclusive.
+                is_second = parent["arguments"][1] is node
+                moved = [down] if (name in {"lt", "slt"}) == is_second else [up]
+        self._replace(node, *(each for each in moved if each), shown=check)
+
+    def _yul_exits(self, statement: Node) -> bool:
+        last = _last(statement)
+        if last["nodeType"] != "YulExpressionStatement":
+            return last["nodeType"] in {"YulLeave", "YulBreak", "YulContinue"}
+        name = _name(last["expression"])
+        body = self._yul_functions.get(name, {}).get("body")
+        return name in _YUL_EXITS or (body is not None and _name(_last(body).get("expression", {})) in _YUL_FAILURES)
+
+
+def _functions(tree: Node) -> Iterator[tuple[str, Node]]:
+    """Each function and modifier of a source with its name."""
+    for node in tree["nodes"]:
+        prefix, members = (
+            (f"{node['name']}.", node["nodes"]) if node["nodeType"] == "ContractDefinition" else ("", [node])
+        )
+        for member in members:
+            if member["nodeType"] in {"FunctionDefinition", "ModifierDefinition"} and member.get("body"):
+                yield prefix + (member["name"] or member["kind"]), member
+
+
+def _flags(function: Node) -> set[str]:
+    """Names of Yul variables on which something is decided, or of which such a variable is computed."""
+    roots = [node[field] for node in _all(function) for kind, field in _CONDITIONS if node["nodeType"] == kind]
+    values: dict[str, list[Node]] = {}
+    for node in _all(function):
+        if node["nodeType"] in {"YulAssignment", "YulVariableDeclaration"} and node.get("value"):
+            for variable in _variables(node):
+                values.setdefault(variable["name"], []).append(node["value"])
+    flags: set[str] = set()
+    while roots:
+        node = roots.pop()
+        if node["nodeType"] == "YulFunctionCall" and _name(node) in _YUL_CONNECTIVES | {"iszero"}:
+            roots += node["arguments"]
+        elif node["nodeType"] == "YulIdentifier" and node["name"] not in flags:
+            flags.add(node["name"])
+            roots += values.get(node["name"], [])
+    return flags
+
+
+def _last(statement: Node) -> Node:
+    """Of blocks the last statement; an empty block, or anything else, itself."""
+    statements = statement.get("AST", statement).get("statements")
+    return _last(statements[-1]) if statements else statement
+
+
+def _fails(statement: Node) -> bool:
+    called = (statement.get("expression") or {}).get("expression") or {}
+    return statement["nodeType"] == "RevertStatement" or called.get("name") == "revert"
+
+
+def _passes_on(node: Node, field: str, operand: Node) -> bool:
+    """Whether a bound or a mask in that operand is one in the node too: how far bits are shifted is none."""
+    kind = node["nodeType"]
+    if kind == "BinaryOperation":
+        return node["operator"] not in {"<<", ">>"} or field == "leftExpression"
+    if kind == "YulFunctionCall":
+        name = _name(node)
+        tells_where = name in {"shl", "shr", "sar", "byte"} and node["arguments"][0] is operand
+        return name in _YUL_ARITHMETIC and not tells_where
+    return kind == "TupleExpression" or node.get("kind") == "typeConversion"
+
+
+def _children(node: Node) -> Iterator[tuple[str, Node]]:
+    for field, value in node.items():
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, dict) and "nodeType" in child:
+                yield field, child
+
+
+def _all(node: Node) -> Iterator[Node]:
+    yield node
+    for _, child in _children(node):
+        yield from _all(child)
+
+
+def _range(node: Node) -> tuple[int, int]:
+    start, length, _ = map(int, node["src"].split(":"))
+    return start, start + length
+
+
+def _variables(node: Node) -> list[Node]:
+    """That a Yul assignment or declaration gives a value."""
+    found: list[Node] = node["variableNames" if node["nodeType"] == "YulAssignment" else "variables"]
+    return found
+
+
+def _name(node: Node) -> str:
+    """Of the function that a Yul call calls; empty for anything else."""
+    return str(node["functionName"]["name"]) if node.get("nodeType") == "YulFunctionCall" else ""
+
+
+def _width(node: Node) -> int:
+    """Bits of an unsigned integer; 0 for anything else, constant expressions included."""
+    match = re.fullmatch(r"uint(\d+)", node["typeDescriptions"]["typeString"])
+    return int(match[1]) if match else 0
+
+
+def _is_zero(node: Node) -> bool:
+    """The number, or the address."""
+    if node["nodeType"] == "FunctionCall" and node["kind"] == "typeConversion":
+        return _is_zero(node["arguments"][0])
+    return node["nodeType"] in {"Literal", "YulLiteral"} and node.get("value") in {"0", "0x0", "0x00"}
+
+
+def _moved_number(text: str) -> tuple[str, str]:
+    """One less and one more, written alike; empty where there is none."""
+    if re.fullmatch(r"\d+", text):
+        return (str(int(text) - 1) if int(text) else ""), str(int(text) + 1)
+    if re.fullmatch(r"0x[0-9a-fA-F]+", text):
+        value, size = int(text, 16), len(text) - 2
+        return (f"0x{value - 1:0{size}x}" if value else ""), f"0x{value + 1:0{size}x}"
+    return "", ""
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,241 @@
+"""A share of each campaign of `make fuzz`: nothing diverges, everything is tried, and faults are found."""
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from types import ModuleType
+
+import pytest
+
+import chains.header
+from chains.packed import AccountFacts, decoder
+from chains.packed.layout import (
+    ABSENT_ACCOUNT,
+    ABSENT_CLOSES_STORAGE,
+    ACCOUNT,
+    AT_LEAF,
+    BLOCK_HASH,
+    BRANCH,
+    CLOSES_STORAGE,
+    END_OF_BRANCHES,
+    EXTENSION,
+    FULL_BRANCH,
+    OPEN_STORAGE,
+    SLOT,
+    STORE_CODE_HASH,
+    STORE_NONCE_AND_BALANCE,
+    STORE_STORAGE_ROOT,
+    ZERO_SLOT,
+)
+from tests.contracts.fuzzing import __main__ as command
+from tests.contracts.fuzzing import boundaries, headers, steps, transactions
+from tests.contracts.fuzzing.mutated import compile_with
+from tests.contracts.fuzzing.tally import Divergence, Tally, sentence
+
+HARNESS = "test/StepHarness.sol"
+
+
+@pytest.fixture(scope="module")
+def tallies(chain) -> dict[str, Tally]:
+    return {
+        "steps": steps.run(chain, 1, 20_000),
+        "boundaries": boundaries.run(chain, 1, 5_000),
+        "transactions": transactions.run(chain, 1, 2_000),
+        "headers": headers.run(chain, 1, 2_000),
+    }
+
+
+# --- What is tried ----------------------------------------------------------------------------------------------------
+
+
+def accounts() -> Iterator[int]:
+    """Each operation that pushes an account's leaf."""
+    for low in range(0x80):
+        follows_twice = low & CLOSES_STORAGE and low & 4
+        stores = low & (STORE_NONCE_AND_BALANCE | STORE_STORAGE_ROOT | STORE_CODE_HASH)
+        if low.bit_count() % 2 == 0 and not follows_twice and (stores or low & CLOSES_STORAGE):
+            yield ACCOUNT | low
+
+
+def absent_accounts() -> Iterator[int]:
+    for low in range(0x10):
+        if low & ~ABSENT_CLOSES_STORAGE != AT_LEAF:
+            yield ABSENT_ACCOUNT | low
+
+
+OPERATIONS = [
+    FULL_BRANCH,
+    *range(BRANCH, END_OF_BRANCHES),
+    OPEN_STORAGE,
+    *range(ZERO_SLOT, ZERO_SLOT + AT_LEAF + 1),
+    EXTENSION,
+    SLOT,
+    BLOCK_HASH,
+    *absent_accounts(),
+    *accounts(),
+]
+
+
+def test_each_operation_is_taken_in_each_of_its_forms(tallies):
+    accepted = tallies["steps"].accepted
+    forms = {f"{operation:02x}" for operation in OPERATIONS}
+    assert {form for form in accepted if len(form) == 2} == forms
+    forms |= {"00 again", "node child", "same empty place", "same leaf", "same extension"}
+    assert {form: accepted[form] for form in forms if accepted[form] < 10} == {}
+
+
+def test_whole_proofs_of_each_kind_are_taken(tallies):
+    accepted = tallies["transactions"].accepted
+    kinds = ["block by number", "1 headers", "2 headers", "3 headers", "header alone", "hash of the parent"]
+    kinds += ["fields of the header", "account", "absent account", "slot", "zero slot", "block hash"]
+    assert {kind: accepted[kind] for kind in kinds if accepted[kind] < 20} == {}
+    accepted = tallies["headers"].accepted
+    assert {kind: accepted[kind] for kind in ("header alone", "timestamp") if accepted[kind] < 100} == {}
+    assert {place for place in range(21) if accepted[f"field {place}"] < 5} == {3, 8}
+
+
+def sentences(module: ModuleType, error: str, functions: str = "") -> set[str]:
+    """Patterns of what is said of invalid things, in functions whose names begin so."""
+    return {
+        pattern(call.args[0])
+        for function in ast.walk(ast.parse(inspect.getsource(module)))
+        if isinstance(function, ast.FunctionDef) and re.match(functions, function.name)
+        for call in ast.walk(function)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in {error, "_invalid"}
+        # What others have said is passed on, too.
+        if isinstance(call.args[0], ast.Constant | ast.JoinedStr)
+    }
+
+
+def pattern(message: ast.expr) -> str:
+    parts = message.values if isinstance(message, ast.JoinedStr) else [message]
+    return "".join(re.escape(sentence(str(part.value))) if isinstance(part, ast.Constant) else ".+" for part in parts)
+
+
+def test_everything_is_tried_that_the_model_refuses(tallies):
+    refused: Counter[str] = sum((tally.refused for tally in tallies.values()), Counter())
+    known = sentences(decoder, "InvalidPacked") | sentences(chains.header, "InvalidHeader", "read_|_read_")
+    assert len(known) > 50
+    assert {pattern for pattern in known if not any(re.fullmatch(pattern, each) for each in refused)} == set()
+
+
+def test_what_a_campaign_tries_depends_on_its_seed_alone(chain):
+    for run, count in ((steps.run, 300), (boundaries.run, 300), (transactions.run, 50), (headers.run, 50)):
+        assert run(chain, 7, count) == run(chain, 7, count) != run(chain, 8, count)
+
+
+# --- Faults are found -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "check", "without"),
+    [
+        # The comparison without which subtrees below the open stack could be taken.
+        pytest.param("SubtreeStack", "or(lt(lowest, bottom), ", "or(0, ", id="the stack's bottom"),
+        pytest.param("SubtreeStack", "size_ > 31 || depth_ > MAX_DEPTH", "size_ > 31", id="the greatest depth"),
+        pytest.param("PackedTrie", "if (child.reach() != 0) revert InvalidProof();", "", id="extensions to branches"),
+        pytest.param("PackedTrie", "if (node.depth() != 0) revert InvalidProof();", "", id="the root's depth"),
+        pytest.param("BranchWriter", "if lt(place, next) { refuse() }", "", id="the order of children"),
+        pytest.param("NodeWriter", "ref >> rest << rest", "ref", id="what earlier nodes have left"),
+    ],
+)
+def test_a_check_that_is_taken_out_is_missed_within_seconds(chain, source, check, without):
+    contract = compile_with(HARNESS, f"src/{source}.sol", check, without)
+    with pytest.raises(Divergence, match=r"steps\.run, seed 1, count 50000, trial \d+.* was sent 0x"):
+        steps.run(chain, 1, 50_000, artifact=contract)
+
+
+def test_transactions_find_a_model_that_reads_another_number(chain, monkeypatch):
+    monkeypatch.setattr(decoder, "AccountFacts", lambda **each: AccountFacts(**{**each, "nonce": each["nonce"] + 1}))
+    with pytest.raises(Divergence, match=r"takes what py-trie denies\. transactions\.run, seed 1, count 5000, transa"):
+        transactions.run(chain, 1, 5_000)
+
+
+def test_transactions_find_a_model_that_takes_absent_keys_in_any_order(chain, monkeypatch):
+    monkeypatch.setattr(decoder._Subtree, "attach", lambda *_: None)
+    with pytest.raises(Divergence, match="takes another encoding"):
+        transactions.run(chain, 1, 5_000)
+
+
+def test_transactions_find_a_model_that_refuses_what_is_true(chain, monkeypatch):
+    monkeypatch.setattr(decoder, "CODE_HASH_FOLLOWS", 0)
+    with pytest.raises(Divergence, match="refuses a genuine proof"):
+        transactions.run(chain, 1, 5_000)
+
+
+def test_headers_find_a_model_that_takes_more(chain, monkeypatch):
+    monkeypatch.setattr(decoder, "IMPLIED_HEADER_FIELDS", frozenset())
+    with pytest.raises(Divergence, match=r"the contract refuses it. headers\.run, seed 1, count 2000, call \d+: 0x"):
+        headers.run(chain, 1, 2_000)
+
+
+def test_headers_find_a_model_that_reads_others(chain, monkeypatch):
+    monkeypatch.setattr(decoder, "HASHED_HEADER_FIELDS", frozenset({6, 12, 13}))
+    with pytest.raises(Divergence, match="another header than py-rlp"):
+        headers.run(chain, 1, 2_000)
+
+
+# --- The command ------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_plans_all_that_it_is_told():
+    others = [f"{name.upper()}=0" for name in command.BY_NAME if name not in {"steps", "headers"}]
+    jobs, processes = command.read_arguments(["STEPS=120000", "headers=5", *others, "JOBS=3"])
+    assert processes == 3
+    assert [(job.campaign, job.count) for job in jobs] == [
+        ("steps", 50_000),
+        ("headers", 5),
+        ("steps", 50_000),
+        ("steps", 20_000),
+    ]
+    seeds = [job.seed for seed in (1, 2) for job in command.plan({"steps": 1_000_000}, seed)]
+    assert len(set(seeds)) == len(seeds) == 40
+
+
+@pytest.mark.parametrize("name", command.BY_NAME)
+def test_the_command_does_again_what_it_names(name):
+    job = command.Job(name, 1 << 32 | 7, 50)
+    assert command.read_arguments([f"AGAIN={job}"]) == ([job], 2)
+
+
+@pytest.mark.parametrize("word", ["STEPS", "STEPS=many", "LEAPS=5", "AGAIN=leaps/1/5", "AGAIN=steps/1", "JOBS=0"])
+def test_the_command_refuses_what_makes_no_sense(capsys, monkeypatch, word):
+    monkeypatch.setattr(sys, "argv", ["fuzzing", word])
+    assert command.main() == 2
+    assert capsys.readouterr().err == f"{word} makes no sense. {command.USAGE}\n"
+
+
+def test_the_command_tells_how_to_see_a_divergence_again(capsys, monkeypatch):
+    def diverge(*_: object) -> Tally:
+        raise Divergence("Contract and model differ.")
+
+    monkeypatch.setattr(command, "BY_NAME", {"steps": command.Campaign("steps", diverge, 100, 100_000)})
+    result = command.work(command.Job("steps", 77, 9))
+    totals = {"steps": command.Totals()}
+    totals["steps"].add(result)
+    monkeypatch.setattr(command, "work_on", lambda *_: totals)
+    monkeypatch.setattr(sys, "argv", ["fuzzing"])
+    assert command.main() == 1
+    said = capsys.readouterr().out
+    assert "Contract and model differ.\nAgain: make fuzz AGAIN=steps/77/9\n" in said
+    assert "steps: 0, 0 a second in each process, 1 divergences" in said
+
+
+def test_the_command_runs_campaigns_in_processes():
+    result = subprocess.run(
+        [sys.executable, "-m", "tests.contracts.fuzzing", "AGAIN=headers/5/40"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert re.match(
+        r"headers: 40, \d+ a second in each process, 0 divergences\n  accepted: .*header alone: \d+",
+        result.stdout,
+        re.DOTALL,
+    )

@@ -1,0 +1,52 @@
+"""A chain whose headers have another layout: a real one, with all its states, behind headers that are laid out anew."""
+
+from typing import Any
+
+from eth_utils.crypto import keccak
+
+from chains.devchain import DevChain
+from tests import headers
+from tests.chains.lying_node import ask, error, result
+
+
+class Relaid:
+    """Its node. `layout` gives the fields after the shared ones, and shared ones where it has others than SHARED has.
+
+    `raw` says whether it tells headers as they are.
+    """
+
+    def __init__(self, chain: DevChain, layout: headers.Fields, *, raw: bool) -> None:
+        self._chain = chain
+        self._own = {name: value for name, value in layout.items() if headers.SHARED.get(name) != value}
+        self._raw = raw
+        self._known: dict[int, headers.Fields] = {}
+
+    def fields(self, number: int) -> headers.Fields:
+        if number not in self._known:
+            told = self._chain.rpc("eth_getBlockByNumber", hex(number), False)
+            shared = {
+                name: int(told[name], 16) if isinstance(like, int) else bytes.fromhex(told[name][2:])
+                for name, like in headers.SHARED.items()
+            }
+            if number:
+                shared["parentHash"] = self.hash(number - 1)
+            self._known[number] = shared | self._own
+        return self._known[number]
+
+    def hash(self, number: int) -> bytes:
+        return keccak(headers.encode(self.fields(number)))
+
+    def timestamp(self, number: int) -> int:
+        return int(self.fields(number)["timestamp"])
+
+    def __call__(self, body: Any) -> Any:
+        if isinstance(body, list):
+            return [self(one) for one in body]
+        if body["method"] == "debug_getRawHeader":
+            if self._raw:
+                return result(body, "0x" + headers.encode(self.fields(int(body["params"][0], 16))).hex())
+            return error(body, -32601, "Method not found")
+        reply = ask(self._chain.url, body)
+        if body["method"] == "eth_getBlockByNumber" and reply.get("result"):
+            reply["result"] = headers.as_json(self.fields(int(reply["result"]["number"], 16)))
+        return reply

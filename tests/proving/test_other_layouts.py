@@ -1,0 +1,146 @@
+"""Chains whose headers have fields of their own, as sources."""
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import rlp
+from django.test import Client
+from django.utils import timezone
+from eth_utils.crypto import keccak
+
+from chains.devchain import DevChain
+from explorer import bundle
+from queries.models import AccountField, Batch, BatchStatus, Block, HeaderField
+from tests import headers
+from tests.chains.lying_node import lying_node, result
+from tests.contracts import tries
+from tests.contracts.l1_block import L1Block
+from tests.proving.chain_state import balance_at, field_on_chain, registry
+from tests.proving.relaid import Relaid
+from tests.proving.test_sources import HERE, THERE, connect, grow
+from tests.service import CHARLIE, a_key, submit, waiting, work, work_until_done
+
+LAYOUTS = {"told by its block": (headers.BERACHAIN, False), "asked for as it is": (headers.AURA, True)}
+SHARED_PROPERTIES = [HeaderField(place).name for place in range(13)]
+
+
+@pytest.fixture
+def key(db):
+    return a_key()
+
+
+@pytest.fixture(scope="module")
+def there() -> Iterator[DevChain]:
+    with DevChain(chain_id=THERE) as chain:
+        grow(chain, 12)
+        yield chain
+
+
+def asking(name: str, *, header: list[str] | None = None) -> dict[str, object]:
+    """For Charlie's balance, or for properties of the header."""
+    block = {"header": header} if header else {"accounts": {CHARLIE: {"props": ["BALANCE"]}}}
+    return {"destinationChainId": str(HERE), "fee": "0", "data": {str(THERE): {name: block}}}
+
+
+def header_on_chain(chain: DevChain, block: int, field: HeaderField) -> int:
+    data = f"0x{keccak(text='headerField(uint256,uint8)')[:4].hex()}{block:064x}{int(field):064x}"
+    return int(chain.rpc("eth_call", {"to": registry(THERE).address, "data": data}, "latest"), 16)
+
+
+def bundle_of(batch: Batch) -> bundle.Verified:
+    return bundle.verify(Client().get(f"/explorer/query/{batch.pk}/1/bundle.json").content)
+
+
+@pytest.mark.parametrize(("layout", "raw"), LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_its_accounts_headers_and_times_are_proven(chain, there, settings, tmp_path, key, layout, raw):
+    relaid, block = Relaid(there, layout, raw=raw), 5
+    with lying_node(relaid) as url:
+        l1 = L1Block(chain)
+        connect(settings, tmp_path, chain, url)
+        l1.tell(block, relaid.hash(block))
+        balance = submit(key, asking(f"block:{block}"))
+        assert work_until_done(balance, chain).status == BatchStatus.DONE
+        header = submit(key, asking(f"block:{block}", header=SHARED_PROPERTIES))
+        assert work_until_done(header, chain).status == BatchStatus.DONE
+        l1.tell(block + 3, relaid.hash(block + 3))
+        time = relaid.timestamp(block + 2)
+        timed = submit(key, asking(f"timestamp:{time}"))
+        assert work_until_done(timed, chain).status == BatchStatus.DONE
+    assert field_on_chain(chain, CHARLIE, block, AccountField.BALANCE, source=THERE) == balance_at(
+        there, CHARLIE, block
+    )
+    assert header_on_chain(chain, block, HeaderField.TIMESTAMP) == relaid.timestamp(block)
+    assert header_on_chain(chain, block, HeaderField.PARENT_HASH) == int.from_bytes(relaid.hash(block - 1))
+    assert bundle_of(balance).facts.keys() == {"BALANCE"}
+    assert list(bundle_of(header).facts) == SHARED_PROPERTIES
+    verified = bundle_of(timed)
+    assert verified.time is not None
+    assert (verified.block_number, verified.time.timestamp) == (block + 2, time)
+
+
+@pytest.mark.parametrize(("layout", "raw"), LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_properties_that_it_may_have_elsewhere_are_rejected(chain, there, settings, tmp_path, key, layout, raw):
+    with lying_node(Relaid(there, layout, raw=raw)) as url:
+        connect(settings, tmp_path, chain, url)
+        batch = submit(key, asking("block:5", header=["TIMESTAMP", "MIX_HASH", "BASE_FEE_PER_GAS"]))
+        work()
+        work()
+    batch.refresh_from_db()
+    assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, "header_property_missing")
+    assert batch.rejection_reason == (
+        f"The header of block 5 of chain {THERE} has no MIX_HASH, BASE_FEE_PER_GAS: after the first 13, its fields are "
+        "not known to be Ethereum's."
+    )
+
+
+def test_without_a_node_that_tells_its_headers_it_is_waited_for_one(chain, there, settings, tmp_path, key):
+    relaid = Relaid(there, headers.AURA, raw=False)
+    with lying_node(relaid) as url:
+        connect(settings, tmp_path, chain, url)
+        submit(key, asking("block:5"))
+        work()
+        (sentence,) = waiting()
+    assert sentence.startswith(f"No node of The other chain ({THERE}) can be used: 127.0.0.1:")
+    assert "refuses debug_getRawHeader" in sentence
+
+
+def test_a_bundle_does_not_show_what_no_layout_is_known_to_have(chain, there, settings, tmp_path, key):
+    """Whoever changes it to claim that the 16th field is a base fee."""
+    relaid, block = Relaid(there, headers.AURA_LONDON, raw=True), 6
+    with lying_node(relaid) as url:
+        L1Block(chain).tell(block, relaid.hash(block))
+        connect(settings, tmp_path, chain, url)
+        batch = submit(key, asking(f"block:{block}", header=["GAS_USED"]))
+        assert work_until_done(batch, chain).status == BatchStatus.DONE
+    content = json.loads(Client().get(f"/explorer/query/{batch.pk}/1/bundle.json").content)
+    fee = rlp.decode(bytes.fromhex(content["header"][2:]))[15]
+    content["facts"]["BASE_FEE_PER_GAS"] = "0x" + fee.rjust(32, b"\0").hex()
+    with pytest.raises(bundle.InvalidBundle, match="a fact that is not known: 'BASE_FEE_PER_GAS'"):
+        bundle.verify(json.dumps(content))
+
+
+def test_accounts_of_another_form_are_rejected(chain, there, settings, tmp_path, key):
+    """Avalanche's have a fifth field."""
+    leaf = tries.leaf(keccak(bytes.fromhex(CHARLIE[2:])), tries.encode([1, 2, tries.EMPTY_ROOT, bytes(32), 0]))
+    relaid = Relaid(there, headers.AVALANCHE | {"stateRoot": keccak(leaf)}, raw=False)
+
+    def answer(body: Any) -> Any:
+        if isinstance(body, list):
+            return [answer(one) for one in body]
+        proof = {"accountProof": ["0x" + leaf.hex()], "storageProof": []}
+        return result(body, proof) if body["method"] == "eth_getProof" else relaid(body)
+
+    with lying_node(answer) as url:
+        connect(settings, tmp_path, chain, url)
+        batch = submit(key, asking("block:5"))
+        work()
+        work()
+        assert waiting() == ["Accounts of this chain have 5 fields instead of Ethereum's 4: they can't be proven."]
+        Block.objects.update(refused_since=timezone.now() - timedelta(minutes=11))
+        work()
+    batch.refresh_from_db()
+    assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, "proof_unavailable")
+    assert batch.rejection_reason.endswith("instead of Ethereum's 4: they can't be proven.")

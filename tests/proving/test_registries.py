@@ -1,0 +1,386 @@
+"""A registry is used only as long as its code is the one that this version deploys."""
+
+import io
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import IntegrityError
+from django.test import Client
+from django.utils import timezone
+from eth_abi.abi import encode
+from eth_utils.crypto import keccak
+
+from accounts.models import ApiKey
+from chains.devchain import DevChain
+from chains.rpc import RpcClient
+from config.chains import forget_chains
+from proving import keeping, registries, transactions
+from proving.deployment import deploy
+from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
+from queries import leases
+from queries.models import AccountField, BatchStatus, Block, Query, StepKind
+from tests.contracts.deployed import Deployed
+from tests.explorer.batches import beat, path
+from tests.proving.chain_state import balance_at, field_on_chain, registry, signer_nonce
+from tests.service import ALICE, BOB, CHARLIE, a_key, chains_toml, request, submit, waiting, work, work_until_done
+
+pytestmark = pytest.mark.django_db
+
+# It answers a word of ones to whatever it is asked, so that nothing but the code tells it from a registry.
+OTHER_CODE = "0x5f195f5260205ff3"
+OTHER = "its code is not that of this version's contract"
+REMEDY = "manage.py deploy_registry 31337 31337 --replace"
+
+
+# What deployed the registry in which facts could be forged, without its arguments: source chain, block hash source.
+FORGEABLE = Path(__file__).parent.parent / "contracts" / "forgeable_registry.hex"
+
+
+@pytest.fixture
+def key(db) -> ApiKey:
+    return a_key()
+
+
+def restart() -> None:
+    """What a process has seen is forgotten, as when it starts."""
+    forget_chains()
+
+
+def replace_code(chain: DevChain, code: str = OTHER_CODE) -> FactsRegistry:
+    row = registry()
+    # In a block of its own, whose header has the root of a state in which the code is the old one.
+    chain.mine()
+    chain.rpc("anvil_setCode", row.address, code)
+    chain.mine()
+    restart()
+    return row
+
+
+def health() -> tuple[int, str]:
+    response = Client().get("/healthz")
+    return response.status_code, " ".join(response.json()["problems"])
+
+
+def check_chains() -> tuple[str, str]:
+    """What it prints, and the error that it ends with."""
+    said = io.StringIO()
+    try:
+        call_command("check_chains", stdout=said)
+    except CommandError as error:
+        return said.getvalue(), str(error)
+    return said.getvalue(), ""
+
+
+# --- Refused ----------------------------------------------------------------------------------------------------------
+
+
+def test_while_its_code_is_another_one_nothing_is_sent_and_everybody_is_told(service, key):
+    received, block = submit(key, request(ALICE, block=service.head())), service.head()
+    row = replace_code(service)
+    nonce = signer_nonce(service)
+    for _ in range(3):
+        work()
+    received.refresh_from_db()
+    assert received.status == BatchStatus.RECEIVED
+    assert signer_nonce(service, "pending") == nonce
+    beat()
+    printed, error = check_chains()
+    for said in (received.waiting_for, Client().get(path(received)).text.replace("&#x27;", "'"), health()[1], printed):
+        assert f"The facts registry at {row.address} on chain 31337 for chain 31337 is not used: {OTHER}" in said
+        assert REMEDY in said
+    assert health()[0] == 503
+    assert error == f"Facts registries that may not be used: {row.address}."
+
+    new = deploy(31337, 31337, replace=True)
+    assert work_until_done(received).status == BatchStatus.DONE
+    assert new.address == registry().address != row.address
+    assert field_on_chain(service, ALICE, block, AccountField.BALANCE) == balance_at(service, ALICE, block)
+    assert health() == (200, "")
+    printed, error = check_chains()
+    assert error == ""
+    assert f"{new} has the code of this version, {new.code_hash}." in printed
+
+
+def test_a_batch_that_was_accepted_before_waits_too(service, key):
+    batch = submit(key, request(ALICE, block=service.head()))
+    service.rpc("evm_setAutomine", False)
+    work()
+    Transaction.objects.filter(to=registry().address).delete()
+    Query.objects.update(step=StepKind.BLOCKHASH_AVAILABLE)
+    replace_code(service)
+    sent = Transaction.objects.count()
+    for _ in range(3):
+        work()
+    batch.refresh_from_db()
+    assert batch.status == BatchStatus.IN_PROGRESS
+    assert Transaction.objects.count() == sent
+    (sentence,) = waiting()
+    assert OTHER in sentence
+    assert REMEDY in sentence
+
+
+@pytest.mark.parametrize("what", ["source", "history"])
+def test_a_registry_that_was_deployed_with_something_else_is_refused(service, what):
+    """The same contract, for another block hash source, or for a history of another size, than was recorded."""
+    row = registry()
+    source = Deployed(service, "NativeBlockHashSource", 8191).address if what == "source" else row.block_hash_source
+    window = 393168 if what == "history" else 8191
+    row.address = Deployed(service, "FactsRegistry", 31337, source, window).address
+    row.save()
+    with pytest.raises(registries.Unusable, match=OTHER):
+        registries.find(31337, 31337)
+
+
+def test_a_registry_for_a_history_of_another_size_than_the_chain_has_is_refused(service, settings, tmp_path):
+    settings.CHAINS_FILE = chains_toml(tmp_path, service.url, chain="history_window = 393168")
+    restart()
+    with pytest.raises(
+        registries.Unusable, match=r"a history of 8191 slots, and chain 31337 has 393168 by chains\.toml"
+    ):
+        registries.find(31337, 31337)
+
+
+def test_what_is_on_record_is_the_hash_of_the_code(service):
+    row = registry()
+    code = bytes.fromhex(service.rpc("eth_getCode", row.address, "latest")[2:])
+    assert row.code_hash == "0x" + keccak(code).hex()
+    assert row.refused == ""
+
+
+def test_a_registry_of_an_earlier_version_is_looked_at_before_it_is_used(service):
+    """Its code was not on record then."""
+    FactsRegistry.objects.update(code_hash="")
+    restart()
+    assert registries.find(31337, 31337).row_id == registry().pk
+    assert registry().code_hash != ""
+
+
+def forgeable_registry(chain: DevChain, block_hash_source: str) -> str:
+    """Deploys the version in which facts could be forged; the address."""
+    creation = FORGEABLE.read_text().strip() + encode(["uint256", "address"], [31337, block_hash_source]).hex()
+    receipt = chain.rpc("eth_sendTransactionSync", {"from": BOB, "data": f"0x{creation}", "gas": hex(10**7)})
+    return str(receipt["contractAddress"])
+
+
+def test_of_a_version_that_is_known_to_be_bad_the_reason_is_told(service, key):
+    row = registry()
+    row.address = forgeable_registry(service, row.block_hash_source)
+    row.save()
+    restart()
+    batch = submit(key, request(ALICE, block=service.head()))
+    nonce = signer_nonce(service)
+    work()
+    batch.refresh_from_db()
+    assert signer_nonce(service) == nonce
+    beat()
+    for said in (batch.waiting_for, Client().get(path(batch)).text, health()[1], check_chains()[0]):
+        assert "facts can be forged there, because a branch of a proof could pop below the bottom of the stack" in said
+        assert REMEDY in said
+    deploy(31337, 31337, replace=True)
+    assert "facts can be forged" in FactsRegistry.objects.get(address=row.address).replaced_because
+
+
+def test_no_headers_are_kept_in_a_registry_that_may_not_be_used(service):
+    replace_code(service)
+    nonce = signer_nonce(service)
+    with pytest.raises(CommandError, match=OTHER):
+        call_command("keep_headers")
+    assert signer_nonce(service) == nonce
+
+
+# --- How often its code is looked at ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def codes_asked(monkeypatch) -> list[str]:
+    asked: list[str] = []
+    code = RpcClient.code
+
+    def counted(rpc, address):
+        asked.append(address)
+        return code(rpc, address)
+
+    monkeypatch.setattr(RpcClient, "code", counted)
+    return asked
+
+
+def test_a_process_looks_at_the_code_when_it_begins_and_not_at_every_look(service, codes_asked, key):
+    work_until_done(submit(key, request(ALICE, block=service.head())))
+    work_until_done(submit(key, request(BOB, block=service.head())))
+    keeping.look_after(registry().pk)
+    assert codes_asked == [registry().address]
+    restart()
+    keeping.look_after(registry().pk)
+    assert codes_asked == [registry().address] * 2
+
+
+def test_a_process_looks_again_from_time_to_time(service, monkeypatch):
+    registries.find(31337, 31337)
+    service.rpc("anvil_setCode", registry().address, OTHER_CODE)
+    registries.find(31337, 31337)
+    monkeypatch.setattr("proving.registries._USED_SECONDS", 0)  # It was long ago.
+    keeping.look_after(registry().pk)
+    assert OTHER in registry().refused
+    assert OTHER in registry().waiting_for
+
+
+def test_what_a_node_was_wrong_about_is_looked_at_again_soon(service, monkeypatch):
+    code = service.rpc("eth_getCode", registry().address, "latest")
+    replace_code(service, "0x")
+    with pytest.raises(registries.Unusable, match="no code there"):
+        registries.find(31337, 31337)
+    service.rpc("anvil_setCode", registry().address, code)
+    with pytest.raises(registries.Unusable):
+        registries.find(31337, 31337)
+    monkeypatch.setattr("proving.registries._REFUSED_SECONDS", 0)  # It was a while ago.
+    assert registries.find(31337, 31337).row_id == registry().pk
+    assert registry().refused == ""
+
+
+def test_a_node_that_does_not_answer_refuses_no_registry(service, settings, tmp_path, key):
+    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
+    restart()
+    batch = submit(key, request(ALICE, block=3))
+    work()
+    keeping.look_after(registry().pk)
+    batch.refresh_from_db()
+    assert "can't be reached" in batch.waiting_for
+    assert "can't be reached" in registry().waiting_for
+    assert registry().refused == ""
+    assert "can't be looked at" in check_chains()[0]
+
+
+# --- Transactions under way -------------------------------------------------------------------------------------------
+
+
+def test_what_was_sent_to_a_registry_before_it_was_refused_is_emptied(service, key):
+    service.rpc("evm_setAutomine", False)
+    batch = submit(key, request(ALICE, block=service.head()))
+    work()
+    work()
+    (tx,) = Transaction.objects.filter(to=registry().address)
+    service.rpc("anvil_setCode", registry().address, OTHER_CODE)
+    restart()
+    with pytest.raises(registries.Unusable):
+        registries.find(31337, 31337)
+    # It wasn't broadcast yet, for all that is known.
+    service.rpc("anvil_dropAllTransactions")
+    SignedTransaction.objects.filter(transaction=tx).update(broadcast_at=None)
+    transactions.tend(Signer.objects.get().pk)
+    service.mine()
+    transactions.tend(Signer.objects.get().pk)
+    tx.refresh_from_db()
+    assert tx.versions.get(hash=tx.hash).is_empty
+    assert tx.succeeded is False
+    service.rpc("evm_setAutomine", True)
+    deploy(31337, 31337, replace=True)
+    assert work_until_done(batch).status == BatchStatus.DONE
+    assert len({*Transaction.objects.exclude(to="").values_list("to", flat=True)}) == 2
+
+
+# --- Replaced ---------------------------------------------------------------------------------------------------------
+
+
+def test_there_is_one_registry_in_use_for_each_connection(service):
+    row = registry()
+    row.pk = None
+    with pytest.raises(IntegrityError):
+        row.save()
+
+
+def test_a_registry_that_was_replaced_stays_on_record(service, key):
+    old = replace_code(service)
+    deploy(31337, 31337, replace=True)
+    row = FactsRegistry.objects.get(pk=old.pk)
+    assert row.address == old.address
+    assert row.replaced_at is not None
+    assert row.code_hash == "0x" + keccak(hexstr=OTHER_CODE).hex()
+    assert OTHER in row.replaced_because
+    printed, error = check_chains()
+    assert f"Replaced on {row.replaced_at:%Y-%m-%d}, code {row.code_hash}: {row.replaced_because}" in printed
+    assert error == ""
+    page = Client().get(path(submit(key, request(ALICE, block=1)))).text
+    assert f"{row.address[:-6]}</span>" in page
+    assert row.code_hash in page
+
+
+@pytest.fixture
+def half_proven(service, key) -> Query:
+    """A query that is proven, in a batch that is open: another worker has its other block, and doesn't get on."""
+    blocks = [service.head(), service.head() - 1]
+    data = {f"block:{number}": {"accounts": {BOB: {"props": ["BALANCE"]}}} for number in blocks}
+    batch = submit(key, {"destinationChainId": "31337", "fee": "0", "data": {"31337": data}})
+    Block.objects.filter(number=blocks[0]).update(leased_until=timezone.now() + timedelta(hours=1))
+    for _ in range(4):
+        work()
+    return batch.queries.get(step=None)
+
+
+def test_what_open_batches_have_proven_to_the_old_one_is_proven_to_the_new_one(service, half_proven):
+    batch = half_proven.batch
+    before = transactions_of(half_proven)
+    assert len(before) == 1
+    old = replace_code(service)
+    deploy(31337, 31337, replace=True)
+    half_proven.refresh_from_db()
+    batch.refresh_from_db()
+    assert half_proven.step == StepKind.BLOCKHASH_AVAILABLE
+    assert f"{old.address} is replaced by a new one" in batch.went_back_because
+    assert work_until_done(batch).status == BatchStatus.DONE
+    assert len(transactions_of(half_proven)) == 1
+    assert transactions_of(half_proven).isdisjoint(before)
+    for block in Block.objects.all():
+        assert field_on_chain(service, BOB, block.number, AccountField.BALANCE) == balance_at(
+            service, BOB, block.number
+        )
+
+
+def test_what_others_prove_to_the_new_one_is_not_put_down_to_what_was_sent_to_the_old_one(service, half_proven):
+    (tx,) = Transaction.objects.filter(queries=half_proven)
+    replace_code(service)
+    new = deploy(31337, 31337, replace=True)
+    sent = {"from": BOB, "to": new.address, "data": "0x" + bytes(tx.data).hex()}
+    assert service.rpc("eth_sendTransactionSync", sent)["status"] == "0x1"
+    assert work_until_done(half_proven.batch).status == BatchStatus.DONE
+    assert transactions_of(half_proven) == set()
+
+
+def transactions_of(query: Query) -> set[str]:
+    return set(query.steps.exclude(transaction_hash="").values_list("transaction_hash", flat=True))
+
+
+def test_a_batch_that_was_done_before_says_where_its_facts_are(service, key):
+    done = work_until_done(submit(key, request(ALICE, block=service.head())))
+    old = replace_code(service)
+    registries.check(registry())
+    assert "in a registry that is not used any more" in Client().get(path(done)).text
+    new = deploy(31337, 31337, replace=True)
+    assert Block.objects.get().checked_number is None
+    work()
+    done.refresh_from_db()
+    assert done.status == BatchStatus.DONE
+    text = Client().get(path(done)).text
+    assert "in a registry that was replaced" in text
+    body = Client().get(f"{path(done)}.json").json()
+    (source,) = body["sources"]
+    assert source["factsRegistry"] == old.address
+    assert [one["address"] for one in source["replaced"]] == [old.address]
+    assert {value["registry"] for query in body["queries"] for value in query["values"]} == {old.address}
+    assert Client().get(f"{path(done)}/1/bundle.json").json()["factsRegistry"] == old.address
+
+    again = work_until_done(submit(key, request(ALICE, block=service.head())))
+    (source,) = Client().get(f"{path(again)}.json").json()["sources"]
+    assert (source["factsRegistry"], source["warning"]) == (new.address, "")
+
+
+def test_a_worker_that_looked_at_the_old_one_writes_nothing_any_more(service, key):
+    batch = submit(key, request(CHARLIE, block=service.head()))
+    lease = leases.claim(Block.objects.all(), Block.objects.get().pk)
+    assert lease
+    replace_code(service)
+    deploy(31337, 31337, replace=True)
+    with pytest.raises(leases.LeaseLost), lease.writing():
+        pass
+    assert work_until_done(batch).status == BatchStatus.DONE
