@@ -1,12 +1,12 @@
 """Registries that lack a check, to see that it is this check that refuses what they take."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from contracts import Artifact
 from contracts.build import read_sources
-from tests.contracts.fuzzing.mutated import compile_one
+from tests.contracts.fuzzing.mutated import compile_each
 
 
 @dataclass(frozen=True)
@@ -23,18 +23,23 @@ class Removal:
         return text.replace(self.check, self.by)
 
 
-def compile_without(checks: Mapping[str, Iterable[Removal]], registries: Iterable[frozenset[str]]) -> list[Artifact]:
+def compile_without(checks: Mapping[str, Iterable[Removal]], registries: Sequence[Iterable[str]]) -> list[Artifact]:
     """The registry without each of these sets of checks, which are removals by name.
 
     Raises ValueError where a check isn't there, or the registry doesn't compile without it.
     """
+    variants = [_sources(removal for name in names for removal in checks[name]) for names in registries]
+    half = len(variants) // 2
     with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(lambda names: _compile([each for name in names for each in checks[name]]), registries))
+        batches = pool.map(
+            lambda batch: compile_each(batch, "src/FactsRegistry.sol"), (variants[:half], variants[half:])
+        )
+        return [artifact for batch in batches for artifact in batch]
 
 
-def _compile(removals: Iterable[Removal]) -> Artifact:
+def _sources(removals: Iterable[Removal]) -> dict[str, str]:
     sources = read_sources("src")
     for removal in removals:
         path = f"src/{removal.source}.sol"
         sources[path] = removal.apply(sources[path])
-    return compile_one(sources, "src/FactsRegistry.sol")
+    return sources
