@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from chains.devchain import DevChain
-from tests.contracts.fuzzing import boundaries, headers, mutations, steps, transactions, undefined
+from tests.contracts.fuzzing import boundaries, headers, mutations, sequences, steps, transactions, undefined
 from tests.contracts.fuzzing.tally import Divergence, Tally
 
 
@@ -32,6 +32,7 @@ CAMPAIGNS = (
     Campaign("steps", steps.run, 10_000_000, 50_000),
     Campaign("boundaries", boundaries.run, 1_000_000, 50_000),
     Campaign("transactions", transactions.run, 1_000_000, 10_000),
+    Campaign("sequences", sequences.run, 1_000_000, 10_000),
     Campaign("headers", headers.run, 200_000, 20_000),
     Campaign("mutations", mutations.run, 100_000, 10_000),
     Campaign("undefined-steps", undefined.run_steps, 1_000_000, 50_000),

@@ -1,0 +1,136 @@
+import re
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+
+from chains.devchain import DevChain
+from chains.packed import decoder
+from contracts import Artifact
+from tests.contracts.fuzzing import sequences
+from tests.contracts.fuzzing.judge import AccountField, HeaderField, NotSo, Slot
+from tests.contracts.fuzzing.sequences import Bench, Forge, Model, Trial
+from tests.contracts.fuzzing.tally import Divergence, Tally
+from tests.contracts.simulator import Outcome
+from tests.contracts.test_fuzzing_campaigns import OPERATIONS, sentences
+from tests.contracts.weakened import Removal, compile_without, decoder_without
+
+_COUNT = 4_000
+
+
+@pytest.fixture(scope="module")
+def tally(chain: DevChain) -> Tally:
+    return sequences.run(chain, seed=1, count=_COUNT)
+
+
+def test_what_attackers_prove_is_so(tally: Tally) -> None:
+    assert tally.done == _COUNT
+    # Attacks that are refused find nothing.
+    assert tally.accepted["attack"] > 0.4 * _COUNT
+    assert tally.accepted["fact"] > 5 * _COUNT
+    assert all(tally.accepted[kind] > _COUNT / 200 for kind in sequences.KINDS)
+
+
+def test_each_operation_is_taken_in_each_of_its_forms(tally: Tally) -> None:
+    forms = {*(f"{operation:02x}" for operation in OPERATIONS), "hash child", "node child", "own child"}
+    assert {form: tally.accepted[form] for form in forms if tally.accepted[form] < 3} == {}
+
+
+def test_operations_are_refused_by_each_check_of_the_model(tally: Tally) -> None:
+    # Headers, and what comes instead of them, are tried by other campaigns.
+    known = sentences(decoder, "InvalidPacked", "(?!decode|_read_|_check_hash)")
+    assert len(known) > 35
+    assert {pattern for pattern in known if not any(re.fullmatch(pattern, each) for each in tally.refused)} == set()
+
+
+def test_the_same_seed_tries_the_same(chain: DevChain) -> None:
+    assert sequences.run(chain, 7, 300) == sequences.run(chain, 7, 300) != sequences.run(chain, 8, 300)
+
+
+class Hole(NamedTuple):
+    """A check that is missing in the registry, and the same one in the model: what is there, and what instead."""
+
+    removal: Removal
+    check_of_model: str
+    by: str = ""
+
+
+HOLES = {
+    "a key is absent at a node whose place is not on its path": Hole(
+        Removal("PackedTrie", "prefix(difference, node.depth()) != 0 || "),
+        "_prefix(key, self.depth) == self.path(self.depth)\n            and ",
+    ),
+    "an extension leads to an empty place": Hole(
+        Removal("PackedTrie", "if (child.reach() != 0)", "if (child.reach() != 0 && child.size() != 1)"),
+        "if top.reach:",
+        "if top.reach and top.reference != EMPTY:",
+    ),
+    "an account has another storage than the one that it closes": Hole(
+        Removal("StateProof", "if (follows & STORAGE_ROOT_FOLLOWS != 0) revert InvalidProof();"),
+        "if follows & STORAGE_ROOT_FOLLOWS:\n                raise",
+        "if False:\n                raise",
+    ),
+    "any contract holds block hashes": Hole(
+        Removal("StateProof", " || proof.owner != HISTORY"), "if self._owner != HISTORY_ADDRESS:", "if False:"
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def with_all_holes() -> Artifact:
+    """A registry. On one of the holes there is no attack, unless the model has it too, and so tells the root."""
+    [artifact] = compile_without({name: [hole.removal] for name, hole in HOLES.items()}, [frozenset(HOLES)])
+    return artifact
+
+
+@pytest.mark.parametrize("hole", HOLES.values(), ids=HOLES)
+def test_it_is_found_that_registry_and_model_are_wrong_alike(
+    chain: DevChain, with_all_holes: Artifact, hole: Hole
+) -> None:
+    model = decoder_without(hole.check_of_model, hole.by)
+    with pytest.raises(Divergence) as found:
+        sequences.run(chain, 1, 3_000, artifact=with_all_holes, decoder=model)
+    # By the judge, not because registry and model differ; and with what it takes to see it again.
+    assert re.search(r"^sequences.run, seed 1, attack \d+: (?!The registry)", str(found.value))
+    assert re.search(r"^0x[0-9a-f]{500,}$", str(found.value), re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def trial(chain: DevChain) -> tuple[Trial, Outcome]:
+    """An attack that succeeds, in which something becomes readable, and something doesn't."""
+    model = Model(decoder)
+    with model.recording():
+        trials = [Forge(1, model).trial(index) for index in range(100)]
+    for trial, outcome in zip(trials, Bench(chain).run(trials), strict=True):
+        if {type(fact) for fact in trial.expected} == {AccountField, Slot, HeaderField} and (
+            trial.expected < set(trial.asked)
+        ):
+            return trial, outcome
+    raise AssertionError("There is no such attack.")
+
+
+def changed(outcome: Outcome, place: int) -> Outcome:
+    """With one bit flipped in what Multicall answers."""
+    data = outcome.data
+    return replace(outcome, data=data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+
+
+def test_whatever_is_read_must_be_so(trial: tuple[Trial, Outcome]) -> None:
+    attack, outcome = trial
+    assert attack.check(outcome) == len(attack.expected)
+    end = 64 + int.from_bytes(outcome.data[32:64])
+    for count in range(len(attack.asked)):
+        # Each answer has two words, and four bytes before them.
+        for place in (end - 68 * count - 1, end - 68 * count - 33):
+            with pytest.raises(NotSo, match=r"It must be|isn't proven"):
+                attack.check(changed(outcome, place))
+
+
+def test_registry_and_model_must_agree(trial: tuple[Trial, Outcome]) -> None:
+    attack, outcome = trial
+    # Behind two words and the answer of the block hash source.
+    with pytest.raises(NotSo, match=r"The registry refuses transaction 0, and the model takes it"):
+        attack.check(changed(outcome, 68))
+    for place in range(len(outcome.logs)):
+        with pytest.raises(NotSo):
+            attack.check(replace(outcome, logs=outcome.logs[:place] + outcome.logs[place + 1 :]))
