@@ -43,11 +43,10 @@ def compile_without(checks: Mapping[str, Iterable[Removal]], registries: Sequenc
     """
     variants = [_sources(removal for name in names for removal in checks[name]) for names in registries]
     half = len(variants) // 2
+    batches = [batch for batch in (variants[:half], variants[half:]) if batch]
     with ThreadPoolExecutor(2) as pool:
-        batches = pool.map(
-            lambda batch: compile_each(batch, "src/FactsRegistry.sol"), (variants[:half], variants[half:])
-        )
-        return [artifact for batch in batches for artifact in batch]
+        compiled = pool.map(lambda batch: compile_each(batch, "src/FactsRegistry.sol"), batches)
+        return [artifact for batch in compiled for artifact in batch]
 
 
 def _sources(removals: Iterable[Removal]) -> dict[str, str]:
