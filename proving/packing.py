@@ -20,7 +20,7 @@ _MAX_GAS = 13_000_000
 # What verifying and storing takes at the most, beside calldata, and what is packed of it that is no trie node.
 _ACCOUNT_GAS, _ACCOUNT_BYTES = 95_000, 160
 _SLOT_GAS, _SLOT_BYTES = 30_000, 70
-_NODE_GAS = 4_500
+_NODE_GAS = 6_000
 # What a byte of other calls in the same transaction takes at the most.
 _GAS_BESIDE = 60
 _ROWS_PER_READ = 50

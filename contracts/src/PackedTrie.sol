@@ -9,9 +9,8 @@ import {Stack, Subtree, SubtreeStack} from "./SubtreeStack.sol";
 
 /// @title Rebuilds the nodes of a Merkle Patricia trie bottom-up, from leaves and sibling hashes (FORMAT.md).
 /// @notice Every function either pushes a subtree, or replaces those on top by the node above them.
-/// @dev What is hashed here is always the canonical RLP of a node that a trie can hold, built around the keys that are
-/// proven. Whoever finds a sequence of calls that ends in a trusted root has therefore shown nodes of the very trie of
-/// that root.
+/// @dev What is hashed here is the RLP of a node, built around the keys that are proven. Whoever finds a sequence of calls
+/// that ends in a trusted root has therefore shown nodes of the very trie of that root.
 library PackedTrie {
     using CalldataReader for Calldata;
     using SubtreeStack for Stack;

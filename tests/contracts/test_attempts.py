@@ -16,8 +16,6 @@ from chains.packed.layout import (
     HEADER_ALONE,
     MAX_DEPTH,
     PARENT,
-    ZERO_SLOT,
-    shortest,
 )
 from tests.contracts import tries
 from tests.contracts.conftest import BLOCK
@@ -29,6 +27,8 @@ from tests.contracts.operations import (
     absent_slot,
     account,
     address_below,
+    also_absent_account,
+    also_absent_slot,
     branch,
     closing_account,
     extension,
@@ -43,14 +43,6 @@ from tests.contracts.tries import hash_reference, reference
 
 LEAF = tries.account(1, 2)
 OTHERS = tuple(bytes([number]) * 32 for number in range(1, 16))
-
-
-def _at_same(address: bytes) -> bytes:
-    return bytes([ABSENT_ACCOUNT | AT_SAME]) + address
-
-
-def _slot_at_same(number: int) -> bytes:
-    return bytes([ZERO_SLOT + AT_SAME, len(shortest(number))]) + shortest(number)
 
 
 def _nibble(key: bytes, place: int) -> int:
@@ -72,11 +64,11 @@ BESIDE, *BELOW = (address_below(*prefixes) for prefixes in (["13", "2"], ["12c"]
 def test_keys_are_absent_at_an_extension_only_where_they_leave_it(accepts):
     root = keccak(tries.extension("12", reference(FORK_NODE)))
     assert accepts(root, FORK + extension(2))
-    assert accepts(root, FORK + extension(2) + _at_same(BESIDE))
+    assert accepts(root, FORK + extension(2) + also_absent_account(BESIDE))
     for address in (*BELOW, FIRST, SECOND):
-        assert not accepts(root, FORK + extension(2) + _at_same(address))
+        assert not accepts(root, FORK + extension(2) + also_absent_account(address))
         # Nor at the branch, be it one of two subtrees or one of sixteen hashes.
-        assert not accepts(root, FORK + _at_same(address) + extension(2))
+        assert not accepts(root, FORK + also_absent_account(address) + extension(2))
     # Not where another key has left it either: this one follows it.
     assert not accepts(root, absent_at_extension(BELOW[0], 0, "12", keccak(FORK_NODE)))
     assert accepts(root, absent_at_extension(BESIDE, 0, "12", keccak(FORK_NODE)))
@@ -88,8 +80,8 @@ def test_no_key_is_absent_at_a_branch_of_sixteen_hashes(accepts, address):
     children = {place: hash_reference(other) for place, other in zip((0, *range(2, 16)), OTHERS, strict=True)}
     root = keccak(tries.branch({**children, 1: reference(leaf)}))
     assert accepts(root, account(FIRST, 1) + full_branch(OTHERS))
-    assert not accepts(root, account(FIRST, 1) + full_branch(OTHERS) + _at_same(address))
-    assert accepts(root, account(FIRST, 1) + _at_same(address) + full_branch(OTHERS))
+    assert not accepts(root, account(FIRST, 1) + full_branch(OTHERS) + also_absent_account(address))
+    assert accepts(root, account(FIRST, 1) + also_absent_account(address) + full_branch(OTHERS))
 
 
 def test_absence_of_a_slot_is_not_told_at_a_node_of_the_state(accepts):
@@ -102,7 +94,7 @@ def test_absence_of_a_slot_is_not_told_at_a_node_of_the_state(accepts):
     ):
         assert accepts(root, below)
         for closing in (b"", closing_account(0), bytes([ABSENT_ACCOUNT | ABSENT_CLOSES_STORAGE | AT_SAME])):
-            assert not accepts(root, below + open_storage(BESIDE) + _slot_at_same(number) + closing)
+            assert not accepts(root, below + open_storage(BESIDE) + also_absent_slot(number) + closing)
 
 
 # --- As deep as a trie can be -----------------------------------------------------------------------------------------

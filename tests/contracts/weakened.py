@@ -1,6 +1,6 @@
 """Registries that lack a check, and models that do, to see that it is this check that refuses what they take."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ from types import ModuleType
 from chains.packed import decoder
 from contracts import Artifact
 from contracts.build import read_sources
-from tests.contracts.fuzzing.mutated import compile_one
+from tests.contracts.fuzzing.mutated import compile_each
 
 
 @dataclass(frozen=True)
@@ -36,18 +36,22 @@ def decoder_without(check: str, by: str = "") -> ModuleType:
     return weakened
 
 
-def compile_without(checks: Mapping[str, Iterable[Removal]], registries: Iterable[frozenset[str]]) -> list[Artifact]:
+def compile_without(checks: Mapping[str, Iterable[Removal]], registries: Sequence[Iterable[str]]) -> list[Artifact]:
     """The registry without each of these sets of checks, which are removals by name.
 
     Raises ValueError where a check isn't there, or the registry doesn't compile without it.
     """
+    variants = [_sources(removal for name in names for removal in checks[name]) for names in registries]
+    half = len(variants) // 2
+    batches = [batch for batch in (variants[:half], variants[half:]) if batch]
     with ThreadPoolExecutor(2) as pool:
-        return list(pool.map(lambda names: _compile([each for name in names for each in checks[name]]), registries))
+        compiled = pool.map(lambda batch: compile_each(batch, "src/FactsRegistry.sol"), batches)
+        return [artifact for batch in compiled for artifact in batch]
 
 
-def _compile(removals: Iterable[Removal]) -> Artifact:
+def _sources(removals: Iterable[Removal]) -> dict[str, str]:
     sources = read_sources("src")
     for removal in removals:
         path = f"src/{removal.source}.sol"
         sources[path] = removal.apply(sources[path])
-    return compile_one(sources, "src/FactsRegistry.sol")
+    return sources

@@ -32,7 +32,7 @@ CAMPAIGNS = (
     Campaign("steps", steps.run, 10_000_000, 50_000),
     Campaign("boundaries", boundaries.run, 1_000_000, 50_000),
     Campaign("transactions", transactions.run, 1_000_000, 10_000),
-    Campaign("sequences", sequences.run, 1_000_000, 15_000),
+    Campaign("sequences", sequences.run, 1_000_000, 10_000),
     Campaign("headers", headers.run, 200_000, 20_000),
     Campaign("mutations", mutations.run, 100_000, 10_000),
     Campaign("undefined-steps", undefined.run_steps, 1_000_000, 50_000),

@@ -73,12 +73,16 @@ def _encoded(chance: Chance, content: bytes) -> bytes:
     )
 
 
-def _header(chance: Chance, parent_hash: bytes = b"", timestamp: bytes | None = None) -> bytes:
+def _header(
+    chance: Chance, parent_hash: bytes = b"", timestamp: bytes | None = None, number: int | None = None
+) -> bytes:
     difficulty = _number(chance) if chance.happens(0.7) else chance.randbytes(chance.pick((31, 32, 33)))
     extra_data = chance.randbytes(chance.pick((0, 1, 5, 32, 55, 56, 97, 255, 256, 3000)))
     fields = [chance.randbytes(size) for size in _SIZES]
-    number = _number(chance) if chance.happens(0.3) else shortest(chance.getrandbits(40))
-    fields += [difficulty, number, _number(chance), _number(chance), _number(chance), extra_data]
+    digits = _number(chance) if chance.happens(0.3) else shortest(chance.getrandbits(40))
+    if number is not None and chance.happens(0.97):
+        digits = shortest(number)
+    fields += [difficulty, digits, _number(chance), _number(chance), _number(chance), extra_data]
     fields += [chance.randbytes(32), chance.randbytes(8)]
     fields += [
         chance.pick((b"", chance.randbytes(32), chance.randbytes(33), _number(chance))) for _ in range(chance.below(8))
@@ -242,6 +246,7 @@ class _Registry:
             whole is None
             or next_whole is None
             or next_whole.parent_hash != keccak(header)
+            or next_whole.number != whole.number + 1
             or not whole.timestamp <= timestamp < next_whole.timestamp
             or ledger.state_roots.get(whole.number, whole.state_root) != whole.state_root
         ):
@@ -284,7 +289,11 @@ def _try_header(chance: Chance, registry: _Registry, number: int) -> None:
     is_said = chance.happens(0.5)
     # The registry goes by the length that the header tells.
     end = 3 + int.from_bytes(header[1:3])
-    child = registry.trust(number, header[:end].ljust(end, b"\0"), is_said=is_said)
+    hashed = header[:end].ljust(end, b"\0")
+    whole = _read_whole(hashed)
+    if not is_said and whole and whole.number + 1 < 2**64 and chance.happens(0.97):
+        number = whole.number + 1
+    child = registry.trust(number, hashed, is_said=is_said)
     calldata = header if end >= len(header) or chance.happens(0.5) else header[:end]
     if not is_said:
         calldata = child + bytes([PARENT]) + calldata
@@ -309,7 +318,10 @@ def _try_timestamp(chance: Chance, registry: _Registry, number: int) -> None:
     timestamp = chance.getrandbits(40)
     header = _header(chance, timestamp=shortest(max(0, timestamp - chance.pick((0, 0, 1, 5, -1)))))
     parent_hash = keccak(header) if chance.happens(0.97) else b""
-    after = _header(chance, parent_hash, shortest(timestamp + chance.pick((1, 1, 12, 0))))
+    whole = _read_whole(header)
+    after = _header(
+        chance, parent_hash, shortest(timestamp + chance.pick((1, 1, 12, 0))), whole.number + 1 if whole else None
+    )
     registry.trust(number, after, is_said=True)
     registry.prove_timestamp(header, after, timestamp)
 

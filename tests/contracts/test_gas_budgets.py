@@ -1,0 +1,58 @@
+"""What proving may cost: whole transactions by today's rules, as `make bench-gas` measures them."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from benchmarks.gas import Lab, generated, generated_cases, measure_reads, recorded
+from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures
+
+MAINNET_BLOCK = 17_463_226
+MAINNET = fixture_names(f"mainnet_{MAINNET_BLOCK}_*.json")
+
+# Gas of a transaction with its header, of each account where there are several.
+ONE_ACCOUNT, FOUR_ACCOUNTS, SIXTEEN_ACCOUNTS, THIRTY_TWO_ACCOUNTS = 176_000, 120_000, 107_000, 101_000
+# A tenth above what it was in the first format.
+FOUR_SLOTS = 272_629 * 11 // 10
+# Of a call's execution.
+ACCOUNT_FIELD = 2_900
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with Lab(MAINNET_BLOCK) as lab:
+        yield lab
+
+
+@needs_fixtures
+@pytest.mark.parametrize("name", MAINNET)
+def test_a_mainnet_account_costs_what_its_bytes_cost_alone(lab, name):
+    result = lab.run(recorded(name, [load_fixture(name)]))
+    assert result.tx == result.floor <= ONE_ACCOUNT
+
+
+def test_a_generated_account_costs_what_its_bytes_cost_alone(lab):
+    result = lab.run(generated("one account", 1))
+    assert result.tx == result.floor <= ONE_ACCOUNT
+
+
+@needs_fixtures
+def test_four_mainnet_accounts_share_a_transaction(lab):
+    result = lab.run(recorded("four accounts", [load_fixture(name) for name in MAINNET]))
+    assert result.heads == 4
+    assert result.tx <= FOUR_ACCOUNTS
+
+
+@pytest.mark.parametrize(("count", "budget"), [(16, SIXTEEN_ACCOUNTS), (32, THIRTY_TWO_ACCOUNTS)])
+def test_many_accounts_share_a_transaction(lab, count, budget):
+    assert lab.run(generated("accounts", count)).tx <= budget
+
+
+def test_four_slots_come_with_their_account(lab):
+    cases = {case.name: case for case in generated_cases()}
+    assert lab.run(cases["contract account and four slots, 3 nodes"]).tx <= FOUR_SLOTS
+
+
+def test_a_fact_is_read_for_little_more_than_a_cold_read():
+    reads = {result.case: result.exec for result in measure_reads()}
+    assert reads["read accountField"] <= ACCOUNT_FIELD
