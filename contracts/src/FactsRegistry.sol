@@ -31,7 +31,7 @@ contract FactsRegistry is StateProof {
     /// sent, and none is accumulated.
     error UnknownBlock(uint256 blockNumber);
 
-    /// @notice The header isn't that of the block: its hash, or its state root, is another one.
+    /// @notice The header isn't that of the block: its hash, its number or its state root is another one.
     error HeaderMismatch(uint256 blockNumber);
 
     /// @notice These two aren't the headers of the blocks before and after that time.
