@@ -15,7 +15,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 4
 
-.PHONY: help demo demo-cross-chain test chromium fuzz mutants prove bench old-blocks bench-gas lint format run contracts lock clean
+.PHONY: help demo demo-cross-chain test chromium fuzz mutants prove slither bench old-blocks bench-gas lint format run contracts lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -55,6 +55,9 @@ mutants: .venv/ready node_modules/ready ## Take out each check of the contracts:
 
 prove: .venv/ready .venv-verify/ready node_modules/ready ## Prove properties of the contracts with halmos (minutes; ONLY=regex)
 	@$(BIN)/python -m contracts.prove $(if $(ONLY),--only '$(ONLY)')
+
+slither: .venv/ready .venv-verify/ready node_modules/ready ## Look for usual mistakes in the contracts
+	@$(NODE_PATH_FIRST) .venv-verify/bin/python -m contracts.lint
 
 lint: .venv/ready node_modules/ready ## Check formatting, style, types, settings and migrations
 	$(BIN)/ruff format --check .

@@ -1,0 +1,97 @@
+"""Slither's findings in `src/`, each of which must be explained below: `make slither`.
+
+It runs in the environment of the verification tools. Slither asks for the compiler as a program of its own, so it gets
+a script that hands its questions to ours.
+"""
+
+import inspect
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from crytic_compile import CryticCompile
+from crytic_compile.platform.solc_standard_json import SolcStandardJson
+from slither import Slither
+from slither.detectors import all_detectors
+from slither.detectors.abstract_detector import AbstractDetector
+
+from contracts.build import SETTINGS, SOLC, read_sources
+
+
+class Finding(NamedTuple):
+    check: str
+    description: str
+
+
+# Why a finding is none, by slither's name of the check. All findings of each were looked at.
+EXPLAINED: dict[str, str] = {
+    "assembly": (
+        "Proofs are read and nodes are written in assembly where Solidity can't, or costs much more. soundness.md "
+        "argues for each zone of memory, and fuzzing compares every operation with a model."
+    ),
+    "cyclomatic-complexity": "BranchWriter.put reads one kind of list in one loop, and is easier to follow whole.",
+    "cache-array-length": "Attesters are changed rarely, and reading the length is the clearer form.",
+    "uninitialized-local": "Solidity begins locals and structs in memory with zeros, which is what is meant.",
+    "unused-return": "Where a cursor is moved or a subtree is pushed, the place that it had is often of no interest.",
+}
+
+
+def findings() -> Iterator[Finding]:
+    """What slither finds with all of its detectors."""
+    with tempfile.TemporaryDirectory() as folder:
+        compiler = _compiler(Path(folder))
+        request = SolcStandardJson()
+        request._json = _request()  # noqa: SLF001 - otherwise it reads a file.
+        slither = Slither(CryticCompile(request, solc=str(compiler)))
+        for _, detector in inspect.getmembers(all_detectors, inspect.isclass):
+            if issubclass(detector, AbstractDetector):
+                slither.register_detector(detector)
+        for found in slither.run_detectors():
+            for each in found:
+                yield Finding(each["check"], " ".join(each["description"].split()))
+
+
+def _request() -> dict[str, Any]:
+    outputs = {"*": ["abi", "metadata", "devdoc", "userdoc", "evm.bytecode", "evm.deployedBytecode"], "": ["ast"]}
+    return {
+        "language": "Solidity",
+        "sources": {path: {"content": text} for path, text in read_sources("src").items()},
+        "settings": {**SETTINGS, "outputSelection": {"*": outputs}},
+    }
+
+
+def _compiler(folder: Path) -> Path:
+    """A program that answers as solc does: its version, and standard JSON."""
+    # Files, not pipes, as in `contracts.build`. solc-js may say what it supports before the JSON begins.
+    script = folder / "solc"
+    script.write_text(
+        "#!/bin/sh\n"
+        f'solc() {{ node "{SOLC}" "$@"; }}\n'
+        'if [ "$1" = "--version" ]; then echo "Version: $(solc --version)"; exit; fi\n'
+        f'cat > "{folder}/question"\n'
+        f'solc --standard-json < "{folder}/question" > "{folder}/answer" && sed -n "/^{{/,\\$p" "{folder}/answer"\n'
+    )
+    script.chmod(0o700)
+    return script
+
+
+def main() -> int:
+    """Returns the exit code: 1 where a finding isn't explained, or an explanation has lost its findings."""
+    found = list(findings())
+    if not found:
+        sys.stderr.write("Slither finds nothing at all, not even assembly: something is wrong with it.\n")
+        return 1
+    new = [each for each in found if each.check not in EXPLAINED]
+    for each in new:
+        sys.stdout.write(f"{each.check}: {each.description}\n")
+    stale = EXPLAINED.keys() - {each.check for each in found}
+    for check in sorted(stale):
+        sys.stdout.write(f"Nothing is found of {check} any more: its explanation can go.\n")
+    sys.stdout.write(f"{len(found)} findings, {len(found) - len(new)} of them explained.\n")
+    return int(bool(new or stale))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
