@@ -45,7 +45,7 @@ def tallies(chain) -> dict[str, Tally]:
         "steps": steps.run(chain, 1, 20_000),
         "boundaries": boundaries.run(chain, 1, 5_000),
         "transactions": transactions.run(chain, 1, 2_000),
-        "headers": headers.run(chain, 1, 5_000),
+        "headers": headers.run(chain, 2, 5_000),
     }
 
 
