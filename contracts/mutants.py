@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 FACTS = "src/Facts.sol"
 ATTESTED = "src/AttestedBlockHashSource.sol"
-HEADER = "src/PackedHeader.sol"
 
 
 @dataclass(frozen=True)
@@ -149,53 +148,5 @@ MUTANTS = (
         ATTESTED,
         "if (known != 0) revert Conflict(blockNumber);",
         "",
-    ),
-    # --- Headers ------------------------------------------------------------------------------------------------------
-    # A byte below 0x80 has a second encoding.
-    Mutant(
-        "PackedHeaderProofs.check_a_string_is_taken_from_its_one_encoding_only",
-        HEADER,
-        "if and(eq(prefix, 0x81), lt(byte(1, word), 0x80)) { next := NOWHERE }",
-        "",
-    ),
-    # A string of 55 bytes has a second encoding.
-    Mutant(
-        "PackedHeaderProofs.check_a_string_is_taken_from_its_one_encoding_only",
-        HEADER,
-        "gt(size, 55)",
-        "gt(size, 54)",
-    ),
-    # A string of 256 bytes has none.
-    Mutant(
-        "PackedHeaderProofs.check_every_string_is_taken",
-        HEADER,
-        "gt(size, 255)",
-        "gt(size, 256)",
-    ),
-    # A leading zero passes.
-    Mutant(
-        "PackedHeaderProofs.check_an_integer_is_taken_from_its_one_encoding_only",
-        HEADER,
-        "or(gt(size, 8), and(gt(size, 0), iszero(byte(0, word))))",
-        "gt(size, 8)",
-    ),
-    # A prefix isn't looked at.
-    Mutant(
-        "PackedHeaderProofs.check_the_first_fields_are_taken_from_their_one_encoding_only",
-        HEADER,
-        "wrong := or(wrong, xor(calldataload(add(cursor, 153)), HASH_PREFIX))",
-        "",
-    ),
-    Mutant(
-        "PackedHeaderProofs.check_the_first_fields_are_taken_from_their_one_encoding_only",
-        HEADER,
-        "wrong := or(wrong, gt(size, 8))",
-        "",
-    ),
-    Mutant(
-        "PackedHeaderProofs.check_the_first_fields_are_taken_from_their_one_encoding_only",
-        HEADER,
-        "wrong := or(wrong, gt(prefix, 0xa0))",
-        "wrong := or(wrong, gt(prefix, 0xa1))",
     ),
 )
