@@ -4,6 +4,7 @@ pragma solidity ^0.8.28;
 /// @dev Of halmos: makes values that stand for all values.
 interface Svm {
     function enableSymbolicStorage(address target) external;
+    function createUint(uint256 bits, string memory name) external pure returns (uint256 value);
     function createBytes(uint256 size, string memory name) external pure returns (bytes memory value);
     function createCalldata(string memory contractName) external pure returns (bytes memory data);
 }
@@ -19,4 +20,11 @@ interface Vm {
 abstract contract Symbolic {
     Svm internal constant svm = Svm(0xF3993A62377BCd56AE39D773740A5390411E8BC9);
     Vm internal constant vm = Vm(0x7109709ECfa91a80626fF3989D68f67F5b1DD12D);
+
+    /// @dev Calls what mustn't revert. To halmos a property that reverts isn't false.
+    function _returned(address target, bytes memory data) internal view returns (bytes memory answer) {
+        bool isAnswered;
+        (isAnswered, answer) = target.staticcall(data);
+        assert(isAnswered);
+    }
 }

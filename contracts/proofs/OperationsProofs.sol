@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.28;
+
+import {MemoryZones} from "../src/MemoryZones.sol";
+import {StepHarness} from "../test/StepHarness.sol";
+import {Symbolic} from "./Symbolic.sol";
+
+/// @title What single operations of proofs leave in memory, from any state of it.
+/// @dev The stack that is open lies above one subtree of another stack. Whatever memory holds there, in the node's zone
+/// and behind the top is symbolic; so are keys, hashes and what is stored already. What decides where something is read
+/// or written (depths, lengths, places) takes each value on a path of its own, because halmos needs to know that.
+contract OperationsProofs is Symbolic {
+    uint256 private constant SUBTREE = 0xc0;
+    uint256 private constant BOTTOM = MemoryZones.STACK + SUBTREE;
+    // What is looked at behind the top.
+    uint256 private constant BEHIND = SUBTREE + 0x40;
+
+    // The words of a subtree, see `SubtreeStack`.
+    uint256 private constant REF = 0x00;
+    uint256 private constant SIZE = 0x20;
+    uint256 private constant KEY = 0x40;
+    uint256 private constant DEPTH = 0x60;
+    uint256 private constant REACH = 0x80;
+    uint256 private constant LAST = 0xa0;
+
+    uint256 private constant NIBBLES = 64;
+    // Whose storage it is, where one is open.
+    uint256 private constant OWNER = 0x11;
+
+    StepHarness private machine;
+
+    struct State {
+        uint256 bottom;
+        uint256 top;
+        uint256 isStorageOpen;
+        uint256 owner;
+    }
+
+    function setUp() external {
+        machine = new StepHarness(8191);
+    }
+
+    // --- What isn't there -------------------------------------------------------------------------------------------
+
+    /// @dev A branch of one subtree more than there are, whatever lies below the bottom.
+    function check_a_branch_takes_nothing_from_below_the_bottom(uint256 count) external {
+        count = _each(count, 1, 16);
+        bytes memory image = _image(count - 1);
+        bytes memory children;
+        for (uint256 place = 0; place < count; ++place) {
+            children = abi.encodePacked(children, uint8(0x20 | place));
+        }
+        if (count < 16) children = abi.encodePacked(children, hex"0f", svm.createBytes(32, "hash"));
+        bytes memory size = abi.encodePacked(uint8(count < 16 ? count + 1 : count));
+        _assertRefused(image, count - 1, false, abi.encodePacked(uint8(0x10 + count - 1), size, children));
+    }
+
+    /// @dev Whatever else needs a subtree, with none.
+    function check_nothing_else_takes_from_below_the_bottom(uint256 op) external {
+        op = _each(op, 0, 3);
+        bytes memory operation = op == 0
+            ? abi.encodePacked(hex"00", svm.createBytes(480, "hashes"))
+            : op == 1
+            ? abi.encodePacked(hex"36", svm.createBytes(1, "length"))
+            : op == 2
+            ? abi.encodePacked(hex"72", svm.createBytes(20, "account"))
+            : abi.encodePacked(hex"3420", svm.createBytes(32, "slot"));
+        _assertRefused(_image(0), 0, op == 3, operation);
+    }
+
+    /// @dev A storage is closed by accounts and by absent ones, if there is one subtree in it, at depth 0.
+    function check_a_storage_is_closed_with_one_subtree_only(uint256 op, uint256 count) external {
+        op = _each(op, 0, 15);
+        count = _each(count, 0, 2);
+        bytes memory image = _image(count);
+        if (count == 1) vm.assume(_word(image, BOTTOM + DEPTH) != 0);
+        bytes memory rest = svm.createBytes(64, "rest");
+        _assertRefused(image, count, true, abi.encodePacked(uint8(0x88 | op << 4 & 0x70 | op >> 3 << 1), rest));
+        _assertRefused(image, count, true, abi.encodePacked(uint8(0x78 | op & 7), rest));
+    }
+
+    // --- Branches, extensions ---------------------------------------------------------------------------------------
+
+    /// @dev The reference is that of the branch of sixteen hashes, ours among them.
+    function check_a_full_branch(uint256 depth, uint256 place) external {
+        (depth, place) = (_each(depth, 0, 62), _each(place, 0, 15));
+        bytes memory image = _image(1);
+        _setWord(image, BOTTOM + SIZE, 0);
+        _setWord(image, BOTTOM + DEPTH, depth);
+        if (depth != 0) _setNibble(image, BOTTOM + KEY, depth - 1, place);
+        bytes32[15] memory hashes = abi.decode(svm.createBytes(480, "hashes"), (bytes32[15]));
+        bytes memory operation = abi.encodePacked(hex"00", abi.encode(hashes));
+        if (depth == 0) return _assertRefused(image, 1, false, operation);
+
+        bytes memory left = _assertAccepted(image, 1, false, operation, 1);
+        bytes memory list;
+        for (uint256 i = 0; i < 16; ++i) {
+            bytes32 child = i == place ? bytes32(_word(image, BOTTOM + REF)) : hashes[i < place ? i : i - 1];
+            list = abi.encodePacked(list, hex"a0", child);
+        }
+        _assertNode(left, abi.encodePacked(list, hex"80"), _word(image, BOTTOM + KEY), depth - 1, 0, 0);
+    }
+
+    /// @dev Two children, the first a subtree, the other a hash, a node of three bytes or a subtree. The first is a hash
+    /// or a node of four bytes. The reference is that of the branch that holds them.
+    function check_a_branch_of_two(uint256 place, uint256 other, uint256 form, uint256 size) external {
+        (place, other) = (_each(place, 0, 15), _each(other, 0, 15));
+        (form, size) = (_each(form, 0, 2), _each(size, 0, 1) * 4);
+        uint256 count = form == 2 ? 2 : 1;
+        bytes memory image = _image(count);
+        _setSubtree(image, 0, size, 5, place);
+        if (count == 2) _setSubtree(image, 1, 0, 5, other);
+
+        bytes32 ref = bytes32(_word(image, BOTTOM + REF));
+        bytes memory first = size == 0 ? abi.encodePacked(hex"a0", ref) : abi.encodePacked(bytes4(ref));
+        bytes memory second;
+        bytes memory operation = abi.encodePacked(uint8(0x10 + count - 1), hex"02", uint8(0x20 | place));
+        if (form == 0) {
+            bytes memory hash = svm.createBytes(32, "hash");
+            second = abi.encodePacked(hex"a0", hash);
+            operation = abi.encodePacked(operation, uint8(other), hash);
+        } else if (form == 1) {
+            second = abi.encodePacked(hex"c2", svm.createBytes(2, "node"));
+            operation = abi.encodePacked(operation, uint8(0x10 | other), second);
+        } else {
+            second = abi.encodePacked(hex"a0", _word(image, BOTTOM + SUBTREE + REF));
+            operation = abi.encodePacked(operation, uint8(0x20 | other));
+        }
+        if (other <= place) return _assertRefused(image, count, false, operation);
+
+        bytes memory left = _assertAccepted(image, count, false, operation, 1);
+        bytes memory list;
+        for (uint256 i = 0; i < 17; ++i) {
+            list = abi.encodePacked(list, i == place ? first : i == other ? second : bytes(hex"80"));
+        }
+        _assertNode(left, list, _word(image, BOTTOM + KEY), 4, 0, 0);
+    }
+
+    /// @dev Empty places are no children.
+    function check_a_branch_of_one_is_refused(uint256 place) external {
+        place = _each(place, 1, 15);
+        bytes memory image = _image(2);
+        _setSubtree(image, 0, 1, 5, 0);
+        _setSubtree(image, 1, 0, 5, place);
+        _assertRefused(image, 2, false, abi.encodePacked(hex"110220", uint8(0x20 | place)));
+    }
+
+    /// @dev Subtrees of other depths, or elsewhere in the trie, have no place in a branch.
+    function check_a_branch_takes_its_own_children_only(uint256 place, uint256 key, uint256 depth) external {
+        place = _each(place, 1, 15);
+        bytes memory image = _image(2);
+        _setSubtree(image, 0, 0, 5, 0);
+        _setSubtree(image, 1, 0, 5, place);
+        _setWord(image, BOTTOM + SUBTREE + KEY, key);
+        _setWord(image, BOTTOM + SUBTREE + DEPTH, depth);
+        uint256 parent = _word(image, BOTTOM + KEY) >> 240;
+        vm.assume(depth != 5 || key >> 236 != (parent << 4 | place));
+        _assertRefused(image, 2, false, abi.encodePacked(hex"110220", uint8(0x20 | place)));
+    }
+
+    /// @dev To a branch that is a hash, or of 17 bytes. One nibble more than there are above it is too many.
+    function check_an_extension(uint256 depth, uint256 length, uint256 size) external {
+        (depth, size) = (_each(depth, 0, 62), _each(size, 0, 1) * 17);
+        length = _each(length, 0, depth + 1);
+        if (size != 0 && length > 2) return;
+        bytes memory image = _image(1);
+        _setWord(image, BOTTOM + SIZE, size);
+        _setWord(image, BOTTOM + DEPTH, depth);
+        bytes memory operation = abi.encodePacked(hex"36", uint8(length));
+        if (length == 0 || length > depth) return _assertRefused(image, 1, false, operation);
+
+        bool leadsToBranch = _word(image, BOTTOM + REACH) == 0;
+        if (!leadsToBranch) return _assertRefused(image, 1, false, operation);
+        bytes memory left = _assertAccepted(image, 1, false, operation, 1);
+        _assertPlace(left, _word(image, BOTTOM + KEY), depth - length, depth, 0);
+    }
+
+    // --- Leaves -----------------------------------------------------------------------------------------------------
+
+    /// @dev Of all depths and sizes of values. The first byte of a value is one of three.
+    function check_a_slot(uint256 depth, uint256 size, uint256 first) external {
+        (depth, size, first) = (_each(depth, 0, 63), _each(size, 1, 32), _each(first, 0, 2));
+        if (depth != 7 && size != 32) return;
+        bytes32 slot = bytes32(svm.createUint(256, "slot"));
+        vm.assume(slot >> 248 != 0);
+        bytes memory value = svm.createBytes(size, "value");
+        value[0] = first == 0 ? bytes1(0x01) : first == 1 ? bytes1(0x7f) : bytes1(0x80);
+        bytes memory operation = abi.encodePacked(hex"4020", slot, uint8(depth), uint8(size), value);
+        bytes memory image = _image(0);
+        if (depth > 62) return _assertRefused(image, 0, true, operation);
+        bytes memory left = _assertAccepted(image, 0, true, operation, 1);
+        _assertPlace(left, uint256(keccak256(abi.encode(slot))), depth, NIBBLES, 0);
+    }
+
+    /// @dev With all that can be stored of it, and hashes that follow or don't.
+    function check_an_account(uint256 flags, uint256 depth) external {
+        (flags, depth) = (_each(flags, 0, 31), _each(depth, 0, 2) * 31);
+        // What is stored, what follows, and the bit that makes the ones even.
+        uint256 op = (flags & 0x1c) << 2 | (flags & 3) << 1;
+        if ((op ^ op >> 1 ^ op >> 2 ^ op >> 3 ^ op >> 4 ^ op >> 5 ^ op >> 6) & 1 != 0) op |= 1;
+        bytes memory address_ = svm.createBytes(20, "account");
+        bytes memory numbers = abi.encodePacked(hex"05", svm.createBytes(1, "nonce"), hex"80", svm.createBytes(8, "balance"));
+        bytes memory hashes = svm.createBytes(32 * ((flags & 1) + (flags >> 1 & 1)), "hashes");
+        bytes memory operation =
+            abi.encodePacked(uint8(0x80 | op), uint16(depth << 10 | 2 << 6 | 9), address_, numbers, hashes);
+        bytes memory image = _image(0);
+        if (flags & 0x1c == 0) return _assertRefused(image, 0, false, operation);
+
+        (bool accepted, State memory state, bytes memory left) = _run(image, 0, false, operation);
+        // A hash that follows may be one that doesn't.
+        if (!accepted) {
+            assert(flags & 3 != 0);
+            return;
+        }
+        _assertState(image, false, state, left, 1);
+        _assertPlace(left, uint256(keccak256(address_)), depth, NIBBLES, 0);
+    }
+
+    // --- What is absent ---------------------------------------------------------------------------------------------
+
+    /// @dev At an empty place, of any depth.
+    function check_an_empty_place(bool isSlot, uint8 depth) external {
+        (bytes memory subject, uint256 key) = _subject(isSlot, 0);
+        bytes memory image = _image(0);
+        bytes memory operation = abi.encodePacked(subject, depth);
+        if (depth > 62) return _assertRefused(image, 0, isSlot, operation);
+        bytes memory left = _assertAccepted(image, 0, isSlot, operation, 1);
+        _assertPlace(left, key, depth, NIBBLES, key);
+        assert(_left(left, BOTTOM + SIZE) == 1 && _left(left, BOTTOM + REF) == 0x80 << 248);
+    }
+
+    /// @dev At the node on top: accepted if and only if the key's path leads to it and no further.
+    function check_the_same_place(bool isSlot) external {
+        (bytes memory subject, uint256 key) = _subject(isSlot, 2);
+        bytes memory image = _image(1);
+        (uint256 node, uint256 depth) = (_word(image, BOTTOM + KEY), _word(image, BOTTOM + DEPTH));
+        (uint256 reach, uint256 last) = (_word(image, BOTTOM + REACH), _word(image, BOTTOM + LAST));
+        // What pushes leave.
+        vm.assume(depth <= 62 && (reach == 0 || reach == 64));
+        bool isAbsent = key >> (256 - 4 * depth) == node >> (256 - 4 * depth) && reach == 64 && key != node && key > last;
+        if (!isAbsent) return _assertRefused(image, 1, isSlot, subject);
+        bytes memory left = _assertAccepted(image, 1, isSlot, subject, 1);
+        _assertPlace(left, node, depth, reach, key);
+        assert(_left(left, BOTTOM + REF) == _word(image, BOTTOM + REF));
+        assert(_left(left, BOTTOM + SIZE) == _word(image, BOTTOM + SIZE));
+    }
+
+    /// @dev At an extension that the key doesn't follow.
+    function check_another_extension(bool isSlot, uint256 depth, uint256 length) external {
+        (depth, length) = (_each(depth, 0, 62), _each(length, 0, 63));
+        if (depth != 5 && length != 5) return;
+        (bytes memory subject, uint256 key) = _subject(isSlot, 1);
+        bytes memory nibbles = svm.createBytes((length + 1) / 2, "nibbles");
+        bytes memory hash = svm.createBytes(32, "hash");
+        bytes memory operation = abi.encodePacked(subject, uint8(depth), uint8(length), nibbles, hash);
+        bytes memory image = _image(0);
+        if (length == 0 || depth + length > 62) return _assertRefused(image, 0, isSlot, operation);
+        (bool accepted, State memory state, bytes memory left) = _run(image, 0, isSlot, operation);
+        if (!accepted) return;
+        _assertState(image, isSlot, state, left, 1);
+        uint256 other = _left(left, BOTTOM + KEY);
+        _assertPlace(left, other, depth, depth + length, key);
+        assert(other >> (256 - 4 * depth) == key >> (256 - 4 * depth));
+        assert(other >> (256 - 4 * (depth + length)) != key >> (256 - 4 * (depth + length)));
+    }
+
+    /// @dev At the leaf of another slot.
+    function check_another_slot(uint256 depth) external {
+        depth = _each(depth, 0, 63);
+        (bytes memory subject, uint256 key) = _subject(true, 3);
+        bytes memory nibbles = svm.createBytes((65 - depth) / 2, "nibbles");
+        bytes memory value = abi.encodePacked(hex"0480", svm.createBytes(3, "value"));
+        bytes memory operation = abi.encodePacked(subject, uint8(depth), nibbles, value);
+        bytes memory image = _image(0);
+        if (depth > 62) return _assertRefused(image, 0, true, operation);
+        (bool accepted, State memory state, bytes memory left) = _run(image, 0, true, operation);
+        if (!accepted) return;
+        _assertState(image, true, state, left, 1);
+        uint256 other = _left(left, BOTTOM + KEY);
+        _assertPlace(left, other, depth, NIBBLES, key);
+        assert(other != key && other >> (256 - 4 * depth) == key >> (256 - 4 * depth));
+    }
+
+    /// @dev The operation's first bytes for an account or a slot that is absent, and its key.
+    function _subject(bool isSlot, uint256 how) private pure returns (bytes memory subject, uint256 key) {
+        if (isSlot) {
+            bytes32 slot = bytes32(svm.createUint(256, "slot"));
+            vm.assume(slot >> 248 != 0);
+            return (abi.encodePacked(uint8(0x32 + how), uint8(32), slot), uint256(keccak256(abi.encode(slot))));
+        }
+        bytes memory account = svm.createBytes(20, "account");
+        return (abi.encodePacked(uint8(0x70 + how), account), uint256(keccak256(account)));
+    }
+
+    // --- The machine ------------------------------------------------------------------------------------------------
+
+    function _image(uint256 count) private pure returns (bytes memory) {
+        return svm.createBytes(BOTTOM + count * SUBTREE + BEHIND - MemoryZones.NODE, "image");
+    }
+
+    function _run(bytes memory image, uint256 count, bool isStorageOpen, bytes memory operations)
+        private
+        returns (bool accepted, State memory state, bytes memory left)
+    {
+        svm.enableSymbolicStorage(address(machine));
+        bytes memory input = abi.encodePacked(
+            abi.encode(BOTTOM, BOTTOM + count * SUBTREE, isStorageOpen, OWNER, uint256(1), image.length),
+            image,
+            operations
+        );
+        (accepted, left) = address(machine).call(input);
+        if (!accepted) return (false, state, left);
+        uint256 end = MemoryZones.NODE + image.length;
+        assert(left.length == end + 0x80);
+        assembly {
+            mcopy(state, add(add(left, 0x20), end), 0x80)
+        }
+    }
+
+    function _assertRefused(bytes memory image, uint256 count, bool isStorageOpen, bytes memory operation) private {
+        (bool accepted,,) = _run(image, count, isStorageOpen, operation);
+        assert(!accepted);
+    }
+
+    /// @dev The operation leaves `expected` subtrees. All else above the node's zone is as it was, but for the topmost.
+    function _assertAccepted(
+        bytes memory image,
+        uint256 count,
+        bool isStorageOpen,
+        bytes memory operation,
+        uint256 expected
+    ) private returns (bytes memory) {
+        (bool accepted, State memory state, bytes memory left) = _run(image, count, isStorageOpen, operation);
+        assert(accepted);
+        _assertState(image, isStorageOpen, state, left, expected);
+        return left;
+    }
+
+    function _assertState(
+        bytes memory image,
+        bool isStorageOpen,
+        State memory state,
+        bytes memory left,
+        uint256 expected
+    ) private pure {
+        assert(state.bottom == BOTTOM && state.top == BOTTOM + expected * SUBTREE);
+        assert(state.isStorageOpen == (isStorageOpen ? 1 : 0) && state.owner == OWNER);
+        uint256 changed = state.top - SUBTREE;
+        for (uint256 place = MemoryZones.STACK; place < MemoryZones.NODE + image.length; place += 0x20) {
+            if (place >= changed && place < changed + SUBTREE) continue;
+            assert(_word(image, place) == _left(left, place));
+        }
+        // What the compiler keeps.
+        assert(_left(left, 0x40) < MemoryZones.NODE && _left(left, 0x60) == 0);
+    }
+
+    /// @dev The lowest subtree is this list, hashed or not.
+    function _assertNode(bytes memory left, bytes memory list, uint256 key, uint256 depth, uint256 reach, uint256 last)
+        private
+        pure
+    {
+        bytes memory node = list.length < 56
+            ? abi.encodePacked(uint8(0xc0 + list.length), list)
+            : list.length < 256
+            ? abi.encodePacked(hex"f8", uint8(list.length), list)
+            : abi.encodePacked(hex"f9", uint16(list.length), list);
+        uint256 size = node.length < 32 ? node.length : 0;
+        assert(_left(left, BOTTOM + REF) == uint256(size == 0 ? keccak256(node) : bytes32(node)));
+        assert(_left(left, BOTTOM + SIZE) == size);
+        _assertPlace(left, key, depth, reach, last);
+    }
+
+    /// @dev Where the lowest subtree is, and what it leads to.
+    function _assertPlace(bytes memory left, uint256 key, uint256 depth, uint256 reach, uint256 last) private pure {
+        assert(_left(left, BOTTOM + KEY) == key && _left(left, BOTTOM + DEPTH) == depth);
+        assert(_left(left, BOTTOM + REACH) == reach && _left(left, BOTTOM + LAST) == last);
+    }
+
+    // --- Images -----------------------------------------------------------------------------------------------------
+
+    function _setSubtree(bytes memory image, uint256 index, uint256 size, uint256 depth, uint256 nibble) private pure {
+        uint256 place = BOTTOM + index * SUBTREE;
+        _setWord(image, place + SIZE, size);
+        _setWord(image, place + DEPTH, depth);
+        if (index != 0) _setWord(image, place + KEY, _word(image, BOTTOM + KEY));
+        _setNibble(image, place + KEY, depth - 1, nibble);
+    }
+
+    /// @dev What an image holds for a place in memory.
+    function _word(bytes memory image, uint256 place) private pure returns (uint256 word) {
+        uint256 zone = MemoryZones.NODE;
+        assembly {
+            word := mload(add(add(image, 0x20), sub(place, zone)))
+        }
+    }
+
+    function _setWord(bytes memory image, uint256 place, uint256 word) private pure {
+        uint256 zone = MemoryZones.NODE;
+        assembly {
+            mstore(add(add(image, 0x20), sub(place, zone)), word)
+        }
+    }
+
+    /// @dev A nibble of a key, counted from the first.
+    function _setNibble(bytes memory image, uint256 place, uint256 index, uint256 nibble) private pure {
+        uint256 shift = 252 - 4 * index;
+        _setWord(image, place, _word(image, place) & ~(uint256(0x0f) << shift) | nibble << shift);
+    }
+
+    /// @dev What the machine left in a place of memory.
+    function _left(bytes memory left, uint256 place) private pure returns (uint256 word) {
+        assembly {
+            word := mload(add(add(left, 0x20), place))
+        }
+    }
+
+    /// @dev A path of its own for each value from `first` to `last`. There are no others.
+    function _each(uint256 value, uint256 first, uint256 last) private pure returns (uint256) {
+        for (uint256 each = first; each <= last; ++each) {
+            if (value == each) return each;
+        }
+        vm.assume(false);
+        return 0;
+    }
+}
