@@ -160,12 +160,13 @@ def _run_halmos(project: Path, check: str, *options: str) -> Outcome:
         return Outcome(is_proven=False, is_false=False, paths=0, seconds=TIME_LIMIT, said=f"{expired}\n")
     if not answer.exists():
         raise BuildError(f"halmos failed: {run.stdout}")
-    ((result,),) = json.loads(answer.read_text())["test_results"].values()
+    # Counterexamples hold memory as integers of thousands of digits, which Python doesn't read as such.
+    ((result,),) = json.loads(answer.read_text(), parse_int=float)["test_results"].values()
     return Outcome(
         # A loop that was cut short is only a warning to halmos.
         is_proven=result["exitcode"] == 0 and result["num_bounded_loops"] == 0,
         is_false=result["exitcode"] == 1,
-        paths=result["num_paths"][0],
+        paths=int(result["num_paths"][0]),
         seconds=result["time"][0],
         said=run.stdout,
     )
