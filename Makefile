@@ -49,9 +49,9 @@ bench-gas: .venv/ready node_modules/ready ## Measure the gas of proving (JSON=pa
 fuzz: .venv/ready node_modules/ready ## Look for what the registry takes and isn't so (STEPS=10000000 SEED=1 JOBS=2 ...)
 	@$(BIN)/python -m tests.contracts.fuzzing $(filter-out PYTHON=%,$(MAKEOVERRIDES))
 
-mutants: .venv/ready node_modules/ready ## Take out each check of the contracts: tests must fail (ONLY=text, SHARD=1/4, JOBS=2)
+mutants: .venv/ready node_modules/ready ## Take out each check of the contracts: tests must fail (ONLY=text ONLY_SURVIVORS=1 ...)
 	@$(BIN)/python -m tests.contracts.mutants $(if $(ONLY),--only '$(ONLY)') $(if $(SHARD),--shard $(SHARD)) \
-		$(if $(JOBS),--jobs $(JOBS))
+		$(if $(JOBS),--jobs $(JOBS)) $(if $(ONLY_SURVIVORS),--only-survivors)
 
 prove: .venv/ready .venv-verify/ready node_modules/ready ## Prove properties of the contracts with halmos (minutes; ONLY=regex)
 	@$(BIN)/python -m contracts.prove $(if $(ONLY),--only '$(ONLY)')

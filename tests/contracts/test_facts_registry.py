@@ -250,6 +250,25 @@ def test_an_accumulated_block_needs_neither_its_header_nor_its_hash_again(regist
     assert registry.call("accountField", ALICE, BLOCK, BALANCE) == _word(9)
 
 
+@pytest.mark.parametrize(
+    ("number", "written", "others"),
+    [
+        (0, b"\x01\x00", (b"\x00", b"\x02\x00\x00")),
+        (5, b"\x01\x05", (b"\x02\x00\x05", b"\x09" + (5).to_bytes(9), b"\x20" + (5).to_bytes(32))),
+        (2**64 - 1, b"\x08" + b"\xff" * 8, (b"\x09\x01" + b"\xff" * 8, b"\x09\x00" + b"\xff" * 8)),
+    ],
+)
+def test_a_block_number_is_written_in_one_way(registry, source, number, written, others):
+    registry.send_raw(encode(_plant(source, tries.EMPTY_ROOT, number), tries.EMPTY_ROOT))
+    proof = encode(number, tries.EMPTY_ROOT, _ABSENCE)
+    assert proof.startswith(written)
+    for other in others:
+        with pytest.raises(Reverted) as reverted:
+            registry.send_raw(proof.replace(written, other, 1))
+        assert reverted.value.error == ("InvalidProof",)
+    registry.send_raw(proof)
+
+
 _ABSENCE = [AccountToProve(bytes.fromhex(ALICE[2:]), ALL, [])]
 
 
@@ -301,6 +320,7 @@ def _header(**changes: object) -> bytes:
 @pytest.mark.parametrize(
     "header",
     [
+        pytest.param(b"\x80" + bytes(600), id="string"),
         pytest.param(b"\xf8" + bytes(56), id="short list"),
         pytest.param(b"\xf9\x00\x38" + bytes(56), id="length in too many bytes"),
         pytest.param(_header(_8=b"\x00" + BLOCK.to_bytes(2)), id="number with a leading zero"),
@@ -479,9 +499,10 @@ def test_a_known_hash_of_the_following_header_proves_a_time_too(registry, source
 def test_a_registry_has_no_source_of_another_chain(chain, name, arguments, its_chain):
     source = Deployed(chain, name, *arguments)
     assert source.call("sourceChainId") == its_chain
-    with pytest.raises(Reverted) as reverted:
-        Deployed(chain, "FactsRegistry", 1, source.address, 8191)
-    assert reverted.value.error == ("SourceOfAnotherChain", its_chain)
+    for other in (its_chain - 1, its_chain + 1):
+        with pytest.raises(Reverted) as reverted:
+            Deployed(chain, "FactsRegistry", other, source.address, 8191)
+        assert reverted.value.error == ("SourceOfAnotherChain", its_chain)
     registry = Deployed(chain, "FactsRegistry", its_chain, source.address, 8191)
     assert registry.call("sourceChainId") == its_chain
 

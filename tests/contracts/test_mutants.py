@@ -345,6 +345,15 @@ def test_mutants_are_caught_survive_or_hang(tiny, artifacts, compiler, store, mo
     assert sorted(told) == sorted(verdicts.values())
 
 
+def test_with_more_tests_only_survivors_are_tried_again(tiny, artifacts, compiler, store):
+    changed = _changed(_project(artifacts), compiler, tiny["false"], tiny["value & type(uint256).max > (MOST + 1)"])
+    before = judge_all(_project(artifacts, TEST_OF_TINY), changed, compiler=compiler, store=store, jobs=1)
+    assert [verdict.outcome for verdict in before.values()] == ["tests", SURVIVED]
+    more = _project(artifacts, TEST_OF_TINY, TEST_OF_HARNESS)
+    after = judge_all(more, changed, compiler=compiler, store=store, jobs=1, only_survivors=True)
+    assert [verdict.outcome for verdict in after.values()] == ["tests", "steps"]
+
+
 def test_a_harness_has_the_code_of_the_mutant(tiny, artifacts, compiler, store):
     project = _project(artifacts, TEST_OF_TINY, TEST_OF_HARNESS)
     changed = _changed(project, compiler, tiny["value & type(uint256).max > (MOST + 1)"])

@@ -1,4 +1,4 @@
-"""Test the tests of the contracts: `make mutants`, ONLY=... SHARD=1/4 JOBS=2.
+"""Test the tests of the contracts: `make mutants`, ONLY=... SHARD=1/4 JOBS=2 ONLY_SURVIVORS=1.
 
 Each check in each contract is removed or weakened in turn. The tests must fail then, or equivalents.toml must say why
 nobody can notice.
@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
         campaigns("harness"),
         pytest("tests/contracts/test_other_layouts.py", "tests/contracts/test_packed_nodes.py"),
         pytest("tests/contracts/test_packed_proofs.py"),
+        pytest("tests/contracts/test_any_memory.py", "tests/contracts/test_stack_zone.py", harness=True),
     ),
     "NativeBlockHashSource": (pytest("tests/contracts/test_native_block_hash_source.py"),),
     "OpStackBlockHashSource": (pytest("tests/contracts/test_op_stack_block_hash_source.py"),),
@@ -50,12 +51,23 @@ def main() -> int:
     )
     parser.add_argument("--shard", default="1/1", type=_shard, help="2/4 tries the second quarter")
     parser.add_argument("--jobs", default=os.cpu_count() or 1, type=int, help="how many at once")
+    parser.add_argument(
+        "--only-survivors",
+        action="store_true",
+        help="don't try what was caught before: after tests were added, and nothing else was changed",
+    )
     parser.add_argument("--list", action="store_true", help="only list them")
     arguments = parser.parse_args()
     # As Ctrl-C: what runs comes to its end, and leaves nothing behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        return run(arguments.only, arguments.shard, arguments.jobs, only_list=arguments.list)
+        return run(
+            arguments.only,
+            arguments.shard,
+            arguments.jobs,
+            only_survivors=arguments.only_survivors,
+            only_list=arguments.list,
+        )
     except (BuildError, TrialError, ValueError) as error:
         sys.stderr.write(f"{error}\n")
         return 1
@@ -64,7 +76,7 @@ def main() -> int:
         return 130
 
 
-def run(only: str, shard: tuple[int, int], jobs: int, *, only_list: bool) -> int:
+def run(only: str, shard: tuple[int, int], jobs: int, *, only_survivors: bool, only_list: bool) -> int:
     """Raises BuildError, TrialError, or ValueError for the list."""
     listed = read_list(LIST)
     sources = read_sources("src", "test")
@@ -97,7 +109,10 @@ def run(only: str, shard: tuple[int, int], jobs: int, *, only_list: bool) -> int
         print(shown.rstrip(), flush=True)
 
     print(f"Trying the tests on {len(different)} that are different ...", flush=True)
-    verdicts = judge_all(project, changed, compiler=compiler, store=Store(FOUND / "verdicts"), jobs=jobs, tell=told)
+    store = Store(FOUND / "verdicts")
+    verdicts = judge_all(
+        project, changed, compiler=compiler, store=store, jobs=jobs, only_survivors=only_survivors, tell=told
+    )
     outcomes = {
         mutant: verdicts[names[mutant]]
         if mutant in names

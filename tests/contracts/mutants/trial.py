@@ -188,11 +188,13 @@ def judge_all(
     compiler: Compiler,
     store: Store,
     jobs: int,
+    only_survivors: bool = False,
     tell: Callable[[Code, Verdict], None] = lambda *_: None,
 ) -> dict[str, Verdict]:
     """Verdicts by the names of the codes, see `name_of`: of several mutants with the same code, one is tried.
 
-    `tell` is told each as it comes. Raises TrialError, or BuildError.
+    With `only_survivors`, what any tests have caught isn't tried again. `tell` is told each as it comes. Raises
+    TrialError, or BuildError.
     """
     state = project.digest()
     verdicts: dict[str, Verdict] = {}
@@ -203,7 +205,7 @@ def judge_all(
         known = store.get(name)
         if name in waiting or name in verdicts:
             continue
-        if known and known["state"] == state:
+        if known and (known["state"] == state or (only_survivors and known["verdict"][0] != SURVIVED)):
             verdicts[name] = Verdict(*known["verdict"])
             tell(code, verdicts[name])
         else:

@@ -1,0 +1,83 @@
+"""What no operation leaves in memory is refused where it is used, too: no function counts on the others."""
+
+import pytest
+
+from chains import history
+from chains.packed.decoder import EMPTY, _Subtree
+from chains.packed.layout import NIBBLES
+from tests.contracts.deployed import Deployed
+from tests.contracts.fuzzing.ledger import word
+from tests.contracts.fuzzing.memory import NODE, STACK, SUBTREE, raw
+from tests.contracts.fuzzing.operations import slot_name
+from tests.contracts.simulator import Call, Simulator
+
+OWNER = b"\x77" * 20
+SLOT = slot_name(5)
+# Of a subtree, in words (contracts/src/SubtreeStack.sol).
+SIZE, DEPTH, REACH = 1, 3, 4
+PLACE = SLOT.key >> 244 & 15
+
+HASH = _Subtree(b"\xa0" + b"\x11" * 32, SLOT.key, 3)
+BRANCH = bytes([0x10, 2, 0x20 | PLACE, 0x0F]) + bytes(32)
+FULL_BRANCH = bytes([0x00]) + bytes(15 * 32)
+EXTENSION = bytes([0x36, 1])
+ABSENT_SLOT = bytes([0x34]) + SLOT.written
+# Closes the storage: key, nonce and balance of an account.
+ACCOUNT = bytes([0xC8]) + (3 << 10 | 1 << 6 | 1).to_bytes(2) + b"\1\2"
+
+
+@pytest.fixture(scope="module")
+def accepts(chain):
+    harness, simulator = Deployed(chain, "test/StepHarness", history.WINDOW).address, Simulator(chain)
+
+    def run(operations: bytes, subtree: bytes) -> bool:
+        image = bytes(STACK - NODE) + subtree
+        words = (STACK, STACK + SUBTREE, 1, int.from_bytes(OWNER), 9, len(image))
+        [outcome] = simulator.run([Call(harness, b"".join(map(word, words)) + image + operations)])
+        assert outcome.succeeded or not outcome.halted
+        return outcome.succeeded
+
+    return run
+
+
+def _with(subtree: _Subtree, place: int, value: int) -> bytes:
+    words = raw(subtree)
+    return words[: 32 * place] + word(value) + words[32 * (place + 1) :]
+
+
+@pytest.mark.parametrize("size", [32, 33, 64, 0x640, 2**255, 2**256 - 1])
+@pytest.mark.parametrize(
+    ("operation", "subtree"),
+    [
+        pytest.param(BRANCH, HASH, id="branch"),
+        pytest.param(FULL_BRANCH, HASH, id="full branch"),
+        pytest.param(EXTENSION, HASH, id="extension"),
+        pytest.param(ACCOUNT, _Subtree(HASH.reference, SLOT.key, 0), id="root of a storage"),
+    ],
+)
+def test_a_reference_of_more_bytes_than_any_is_refused(accepts, operation, subtree, size):
+    assert accepts(operation, raw(subtree))
+    assert not accepts(operation, _with(subtree, SIZE, size))
+
+
+@pytest.mark.parametrize("depth", [65, 66, 2**32, 2**254, 2**255, 2**256 - 1])
+@pytest.mark.parametrize(
+    ("operation", "subtree"),
+    [
+        pytest.param(BRANCH, HASH, id="branch"),
+        pytest.param(FULL_BRANCH, HASH, id="full branch"),
+        pytest.param(EXTENSION, HASH, id="extension"),
+        pytest.param(ACCOUNT, _Subtree(HASH.reference, SLOT.key, 0), id="root of a storage"),
+        pytest.param(ABSENT_SLOT, _Subtree(EMPTY, SLOT.key ^ 1, 3, NIBBLES), id="same place"),
+    ],
+)
+def test_a_depth_beyond_a_key_is_refused(accepts, operation, subtree, depth):
+    assert accepts(operation, raw(subtree))
+    assert not accepts(operation, _with(subtree, DEPTH, depth))
+
+
+@pytest.mark.parametrize("reach", [0, 65, 66, 2**32, 2**254, 2**255, 2**256 - 1])
+def test_a_key_is_absent_at_no_node_that_ends_beyond_all_keys(accepts, reach):
+    node = _Subtree(EMPTY, SLOT.key ^ 1, 3, NIBBLES)
+    assert accepts(ABSENT_SLOT, raw(node))
+    assert not accepts(ABSENT_SLOT, _with(node, REACH, reach))
