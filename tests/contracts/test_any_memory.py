@@ -21,6 +21,7 @@ HASH = _Subtree(b"\xa0" + b"\x11" * 32, SLOT.key, 3)
 BRANCH = bytes([0x10, 2, 0x20 | PLACE, 0x0F]) + bytes(32)
 FULL_BRANCH = bytes([0x00]) + bytes(15 * 32)
 EXTENSION = bytes([0x36, 1])
+LONG_EXTENSION = bytes([0x36, 20])
 ABSENT_SLOT = bytes([0x34]) + SLOT.written
 # Closes the storage: key, nonce and balance of an account.
 ACCOUNT = bytes([0xC8]) + (3 << 10 | 1 << 6 | 1).to_bytes(2) + b"\1\2"
@@ -67,6 +68,7 @@ def test_a_reference_of_more_bytes_than_any_is_refused(accepts, operation, subtr
         pytest.param(BRANCH, HASH, id="branch"),
         pytest.param(FULL_BRANCH, HASH, id="full branch"),
         pytest.param(EXTENSION, HASH, id="extension"),
+        pytest.param(LONG_EXTENSION, _Subtree(HASH.reference, SLOT.key, 62), id="long extension"),
         pytest.param(ACCOUNT, _Subtree(HASH.reference, SLOT.key, 0), id="root of a storage"),
         pytest.param(ABSENT_SLOT, _Subtree(EMPTY, SLOT.key ^ 1, 3, NIBBLES), id="same place"),
     ],

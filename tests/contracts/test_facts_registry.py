@@ -322,6 +322,8 @@ def _header(**changes: object) -> bytes:
     [
         pytest.param(b"\x80" + bytes(600), id="string"),
         pytest.param(b"\xf8" + bytes(56), id="short list"),
+        pytest.param(b"\xfa" + _header()[1:], id="list of a length in three bytes"),
+        pytest.param(_header()[:-2], id="cut"),
         pytest.param(b"\xf9\x00\x38" + bytes(56), id="length in too many bytes"),
         pytest.param(_header(_8=b"\x00" + BLOCK.to_bytes(2)), id="number with a leading zero"),
         pytest.param(_header(_8=b"\x00"), id="zero as a byte"),
