@@ -413,6 +413,29 @@ def test_it_rejects_other_masks_of_header_fields(registry, source, mask, error):
         )
 
 
+@pytest.mark.parametrize(
+    "field",
+    [
+        pytest.param(b"\xc1\x01", id="short list"),
+        pytest.param(b"\xf8\x38" + bytes(56), id="list"),
+        pytest.param(b"\xf9\x01\x00" + bytes(256), id="long list"),
+        pytest.param(b"\xba\x01\x00" + bytes(256), id="string of a length in three bytes"),
+    ],
+)
+def test_no_field_of_a_header_is_a_list_or_longer_than_two_bytes_tell(registry, source, field):
+    fields = [tries.encode(each) for each in rlp.decode(_header())]
+    fields[12] = field
+    payload = b"".join(fields)
+    header = b"\xf9" + len(payload).to_bytes(2) + payload
+    source.send("set", BLOCK, keccak(header))
+    proof = header + b"\x31" + (1 << 31 | 1 << 12).to_bytes(4) + b"\x37"
+    with pytest.raises(Reverted) as reverted:
+        registry.send_raw(proof)
+    assert reverted.value.error == ("InvalidHeader",)
+    with pytest.raises(packed.InvalidPacked):
+        packed.decode(proof, block_hash=lambda _: keccak(header), state_root=lambda _: None)
+
+
 # --- Timestamps -------------------------------------------------------------------------------------------------------
 
 
