@@ -433,6 +433,37 @@ def test_an_account_is_written_in_one_way(accepts, operation):
     assert not accepts(root, operation)
 
 
+_ROOT, _CODE = b"\x0a" * 32, b"\x0c" * 32
+_OTHER = tries.account(1, 2, _ROOT, _CODE)
+
+
+@pytest.mark.parametrize(
+    ("root", "before", "operation", "rest"),
+    [
+        (EMPTY_ROOT, b"", 0x70, ALICE + b"\x00"),
+        (
+            keccak(tries.leaf(keccak(BOB), _OTHER)),
+            b"\x30" + ALICE + b"\x32\x01\x05\x00",
+            0x7F,
+            _HEAD + keccak(BOB) + b"\x01\x02" + _ROOT + _CODE,
+        ),
+        (
+            keccak(tries.leaf(keccak(BOB), _OTHER)),
+            b"",
+            0xC7,
+            _HEAD + BOB + b"\x01\x02" + _ROOT + _CODE,
+        ),
+    ],
+    ids=["absent", "absent, closes a storage", "account"],
+)
+def test_only_one_operation_does_it(accepts, root, before, operation, rest):
+    for other in range(0x100):
+        # The other accounts store something else.
+        if other != operation and (operation < 0x80 or other < 0x80):
+            assert not accepts(root, before + bytes([other]) + rest), hex(other)
+    assert accepts(root, before + bytes([operation]) + rest)
+
+
 _SLOT = b"\x40\x01\x05\x00\x01\x09"
 
 
