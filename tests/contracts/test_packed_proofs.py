@@ -464,6 +464,16 @@ def test_only_one_operation_does_it(accepts, root, before, operation, rest):
     assert accepts(root, before + bytes([operation]) + rest)
 
 
+def test_the_state_is_no_storage_to_close(accepts):
+    account = b"\xc1" + _HEAD + ALICE + b"\x01\x02"
+    state = keccak(tries.leaf(keccak(ALICE), tries.account(1, 2)))
+    assert accepts(state, account)
+    # Whoever has a root at hand could name it as the storage of the account that memory holds as owner: zero.
+    above = keccak(tries.leaf(keccak(bytes(20)), tries.account(1, 2, state)))
+    assert not accepts(above, account + b"\xc8" + _HEAD + b"\x01\x02")
+    assert not accepts(EMPTY_ROOT, b"\x70" + ALICE + b"\x00" + b"\x78\x00")
+
+
 _SLOT = b"\x40\x01\x05\x00\x01\x09"
 
 
@@ -661,6 +671,26 @@ def _decode(world: World, proof: bytes, window: int) -> PackedFacts:
 
 
 _HISTORY_LEAF = b"\x43\x01\x05\x00\x20" + OLD_HASH
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        bytes(20),
+        (int.from_bytes(HISTORY_ADDRESS) - 1).to_bytes(20),
+        (int.from_bytes(HISTORY_ADDRESS) + 1).to_bytes(20),
+        b"\xff" * 20,
+    ],
+    ids=bytes.hex,
+)
+def test_no_other_contract_holds_block_hashes(accepts, owner):
+    storage = tries.leaf(keccak((5).to_bytes(32)), tries.encode(OLD_HASH))
+    for account, operation in ((owner, b"\x40"), (HISTORY_ADDRESS, b"\x40"), (HISTORY_ADDRESS, b"\x43")):
+        root = keccak(tries.leaf(keccak(account), tries.account(1, 2, keccak(storage))))
+        operations = b"\x30" + account + operation + _HISTORY_LEAF[1:] + b"\xc8" + _HEAD + b"\x01\x02"
+        assert accepts(root, operations)
+    root = keccak(tries.leaf(keccak(owner), tries.account(1, 2, keccak(storage))))
+    assert not accepts(root, b"\x30" + owner + _HISTORY_LEAF + b"\xc8" + _HEAD + b"\x01\x02")
 
 
 @pytest.mark.parametrize(
