@@ -54,7 +54,7 @@ def main() -> int:
     parser.add_argument(
         "--only-survivors",
         action="store_true",
-        help="don't try what was caught before: after tests were added, and nothing else was changed",
+        help="only those that were not caught before and aren't listed: for when nothing but tests was added",
     )
     parser.add_argument("--list", action="store_true", help="only list them")
     arguments = parser.parse_args()
@@ -109,10 +109,13 @@ def run(only: str, shard: tuple[int, int], jobs: int, *, only_survivors: bool, o
         print(shown.rstrip(), flush=True)
 
     print(f"Trying the tests on {len(different)} that are different ...", flush=True)
+    argued = {name for mutant, name in names.items() if mutant.key in listed}
+
+    def is_settled(name: str, verdict: Verdict) -> bool:
+        return only_survivors and (verdict.outcome != SURVIVED or name in argued)
+
     store = Store(FOUND / "verdicts")
-    verdicts = judge_all(
-        project, changed, compiler=compiler, store=store, jobs=jobs, only_survivors=only_survivors, tell=told
-    )
+    verdicts = judge_all(project, changed, compiler=compiler, store=store, jobs=jobs, is_settled=is_settled, tell=told)
     outcomes = {
         mutant: verdicts[names[mutant]]
         if mutant in names

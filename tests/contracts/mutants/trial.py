@@ -188,13 +188,13 @@ def judge_all(
     compiler: Compiler,
     store: Store,
     jobs: int,
-    only_survivors: bool = False,
+    is_settled: Callable[[str, Verdict], bool] = lambda *_: False,
     tell: Callable[[Code, Verdict], None] = lambda *_: None,
 ) -> dict[str, Verdict]:
     """Verdicts by the names of the codes, see `name_of`: of several mutants with the same code, one is tried.
 
-    With `only_survivors`, what any tests have caught isn't tried again. `tell` is told each as it comes. Raises
-    TrialError, or BuildError.
+    `is_settled` is asked whether a verdict that other tests gave to a name still counts. `tell` is told each as it
+    comes. Raises TrialError, or BuildError.
     """
     state = project.digest()
     verdicts: dict[str, Verdict] = {}
@@ -205,7 +205,7 @@ def judge_all(
         known = store.get(name)
         if name in waiting or name in verdicts:
             continue
-        if known and (known["state"] == state or (only_survivors and known["verdict"][0] != SURVIVED)):
+        if known and (known["state"] == state or is_settled(name, Verdict(*known["verdict"]))):
             verdicts[name] = Verdict(*known["verdict"])
             tell(code, verdicts[name])
         else:
