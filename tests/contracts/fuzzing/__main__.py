@@ -4,9 +4,11 @@ It ends with 1 where anything diverges, and tells how to see that again: `make f
 """
 
 import re
+import signal
 import sys
 import textwrap
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
@@ -95,14 +97,20 @@ def work(job: Job) -> Result:
             tally = BY_NAME[job.campaign].run(chain, job.seed, job.count)
         except Divergence as error:
             divergence = f"{error}\nAgain: make fuzz AGAIN={job}"
+        except Exception:  # noqa: BLE001 - a mistake in a campaign shall not end the others.
+            divergence = f"{traceback.format_exc()}The campaign itself failed. Again: make fuzz AGAIN={job}"
     return Result(job, tally, divergence, time.monotonic() - began)
 
 
 def work_on(jobs: Sequence[Job], processes: int) -> dict[str, Totals]:
-    """Totals by campaign. Tells each divergence at once, and every minute how far it is."""
+    """Totals by campaign. Tells each divergence at once, and every minute how far it is.
+
+    Interrupted, it ends what has begun, in half a minute, and answers what was done.
+    """
     totals = {job.campaign: Totals() for job in jobs}
     began = told = time.monotonic()
-    with ProcessPoolExecutor(processes) as pool:
+    # Whoever presses Ctrl-C tells all processes.
+    with ProcessPoolExecutor(processes, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_IGN)) as pool:
         waiting = {pool.submit(work, job) for job in jobs}
         try:
             while waiting:
@@ -112,9 +120,12 @@ def work_on(jobs: Sequence[Job], processes: int) -> dict[str, Totals]:
                 if time.monotonic() - told >= _PROGRESS_SECONDS:
                     told = time.monotonic()
                     print(progress(totals, sum(job.count for job in jobs), told - began), flush=True)
-        except BaseException:
+        except KeyboardInterrupt:
+            print("Stopping. What has begun comes to its end ...", flush=True)
             pool.shutdown(cancel_futures=True)
-            raise
+            for future in waiting:
+                if not future.cancelled():
+                    totals[future.result().job.campaign].add(future.result())
     return totals
 
 
@@ -128,7 +139,7 @@ def report(totals: Mapping[str, Totals]) -> str:
     lines: list[str] = []
     for name, each in totals.items():
         tally = each.tally
-        rate = tally.done / each.seconds
+        rate = tally.done / each.seconds if each.seconds else 0
         lines.append(f"{name}: {tally.done:,}, {rate:,.0f} a second in each process, {each.diverged} divergences")
         accepted = ", ".join(f"{form}: {count:,}" for form, count in sorted(tally.accepted.items()))
         lines.append(textwrap.fill(f"accepted: {accepted}", 120, initial_indent="  ", subsequent_indent="    "))
@@ -157,7 +168,7 @@ def read_arguments(words: Sequence[str]) -> tuple[list[Job], int]:
 
 
 def main() -> int:
-    """Returns the exit code: 1 where something diverged, 2 where the arguments make no sense."""
+    """Returns the exit code: 1 where something diverged or not all was tried, 2 where the arguments make no sense."""
     try:
         jobs, processes = read_arguments(sys.argv[1:])
     except ValueError as error:
@@ -165,7 +176,10 @@ def main() -> int:
         return 2
     totals = work_on(jobs, processes)
     print(report(totals))
-    return int(any(each.diverged for each in totals.values()))
+    planned, done = sum(job.count for job in jobs), sum(each.tally.done for each in totals.values())
+    if done < planned:
+        print(f"Not all: {done:,} of {planned:,}.")
+    return int(done < planned or any(each.diverged for each in totals.values()))
 
 
 if __name__ == "__main__":

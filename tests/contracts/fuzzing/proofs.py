@@ -191,7 +191,8 @@ def _open_storage(chance: Chance, there: list[bytes], _other: bytes) -> list[byt
 
 def _count_otherwise(chance: Chance, there: list[bytes], _other: bytes) -> list[bytes]:
     """Take more or fewer subtrees into a branch than there are for it."""
-    is_branch = there and BRANCH <= there[0][0] < END_OF_BRANCHES
+    # An operation that was mutated may have nothing left.
+    is_branch = any(each and BRANCH <= each[0] < END_OF_BRANCHES for each in there)
     return [bytes([BRANCH + chance.below(16)]) + there[0][1:]] if is_branch else there
 
 
