@@ -225,6 +225,29 @@ def test_the_command_tells_how_to_see_a_divergence_again(capsys, monkeypatch):
     assert "steps: 0, 0 a second in each process, 1 divergences" in said
 
 
+def test_a_campaign_that_fails_ends_no_other(monkeypatch):
+    def fail(*_: object) -> Tally:
+        raise IndexError("A mistake of its own.")
+
+    monkeypatch.setattr(command, "BY_NAME", {"steps": command.Campaign("steps", fail, 100, 100_000)})
+    said = command.work(command.Job("steps", 77, 9)).divergence
+    assert "IndexError: A mistake of its own." in said
+    assert said.endswith("The campaign itself failed. Again: make fuzz AGAIN=steps/77/9")
+
+
+def test_an_interrupted_run_reports_what_was_done(capsys, monkeypatch):
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    others = [f"{name.upper()}=0" for name in command.BY_NAME if name != "headers"]
+    monkeypatch.setattr(command, "wait", interrupt)
+    monkeypatch.setattr(sys, "argv", ["fuzzing", "AGAIN=headers/1/40", *["AGAIN=headers/2/40"] * 9, *others, "JOBS=1"])
+    assert command.main() == 1
+    said = capsys.readouterr().out
+    assert "Stopping. What has begun comes to its end ..." in said
+    assert re.search(r"^Not all: \d+ of 400\.$", said, re.MULTILINE)
+
+
 def test_the_command_runs_campaigns_in_processes():
     result = subprocess.run(
         [sys.executable, "-m", "tests.contracts.fuzzing", "AGAIN=headers/5/40"],
