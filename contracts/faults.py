@@ -335,7 +335,7 @@ FAULTS = (
         "if (node.depth() != 0) revert InvalidProof();",
         "",
     ),
-    # A place is missed by one.
+    # Ours goes to another place.
     Fault(
         "OperationsProofs.check_a_full_branch",
         BRANCH,

@@ -164,8 +164,7 @@ contract NodeWriterProofs is Symbolic {
         bytes memory image = svm.createBytes(SIZE, "image");
         for (uint256 i = 0; i < 3; ++i) {
             uint256 end = _place(i, 1);
-            (uint256 next, bytes memory left) =
-                abi.decode(_returned(address(user), abi.encodeCall(user.putByte, (image, end, uint256(value)))), (uint256, bytes));
+            (uint256 next, bytes memory left) = _written(abi.encodeCall(user.putByte, (image, end, uint256(value))));
             assert(next == end + 1);
             _assertWritten(left, image, end, abi.encodePacked(value[31]));
         }
@@ -176,8 +175,7 @@ contract NodeWriterProofs is Symbolic {
         bytes memory image = svm.createBytes(SIZE, "image");
         for (uint256 i = 0; i < 3; ++i) {
             uint256 end = _place(i, 32);
-            (uint256 next, bytes memory left) =
-                abi.decode(_returned(address(user), abi.encodeCall(user.putBytes, (image, end, word, size))), (uint256, bytes));
+            (uint256 next, bytes memory left) = _written(abi.encodeCall(user.putBytes, (image, end, word, size)));
             assert(next == end + size);
             _assertSame(left, image, 0, end - FROM);
             _assertSame(left, image, end + 32 - FROM, SIZE);
@@ -194,8 +192,7 @@ contract NodeWriterProofs is Symbolic {
         bytes memory image = svm.createBytes(SIZE, "image");
         for (uint256 i = 0; i < 3; ++i) {
             uint256 end = _place(i, 33);
-            (uint256 next, bytes memory left) =
-                abi.decode(_returned(address(user), abi.encodeCall(user.putHash, (image, end, hash))), (uint256, bytes));
+            (uint256 next, bytes memory left) = _written(abi.encodeCall(user.putHash, (image, end, hash)));
             assert(next == end + 33);
             _assertWritten(left, image, end, abi.encodePacked(hex"a0", hash));
         }
@@ -209,14 +206,16 @@ contract NodeWriterProofs is Symbolic {
             uint256 nibbles = key << (4 * from) >> (256 - 4 * length);
             bytes memory path = new bytes(length / 2 + 1);
             uint256 flags = isLeaf ? 2 : 0;
-            path[0] = length % 2 == 0 ? bytes1(uint8(flags << 4)) : bytes1(uint8((flags | 1) << 4 | nibbles >> (4 * length - 4)));
+            path[0] = length % 2 == 0
+                ? bytes1(uint8(flags << 4))
+                : bytes1(uint8((flags | 1) << 4 | nibbles >> (4 * length - 4)));
             nibbles = nibbles << (256 - 4 * (length - length % 2));
             for (uint256 place = 1; place < path.length; ++place) {
                 path[place] = bytes32(nibbles)[place - 1];
             }
             if (path.length > 1) path = abi.encodePacked(uint8(0x80 + path.length), path);
             (uint256 next, bytes memory left) =
-                abi.decode(_returned(address(user), abi.encodeCall(user.putPath, (image, PAYLOAD, key, from, from + length, isLeaf))), (uint256, bytes));
+                _written(abi.encodeCall(user.putPath, (image, PAYLOAD, key, from, from + length, isLeaf)));
             assert(next == PAYLOAD + path.length);
             _assertStart(left, image, path);
         }
@@ -232,8 +231,7 @@ contract NodeWriterProofs is Symbolic {
                 piece[place] = bytes1(uint8(value >> (8 * (size - 1 - place))));
             }
             if (size != 1 || value >= 0x80) piece = abi.encodePacked(uint8(0x80 + size), piece);
-            (uint256 next, bytes memory left) =
-                abi.decode(_returned(address(user), abi.encodeCall(user.putInteger, (image, PAYLOAD, value, size))), (uint256, bytes));
+            (uint256 next, bytes memory left) = _written(abi.encodeCall(user.putInteger, (image, PAYLOAD, value, size)));
             assert(next == PAYLOAD + piece.length);
             _assertStart(left, image, piece);
             return;
@@ -248,8 +246,7 @@ contract NodeWriterProofs is Symbolic {
             for (uint256 place = 0; place < size; ++place) {
                 piece[place] = ref[place];
             }
-            (uint256 next, bytes memory left) =
-                abi.decode(_returned(address(user), abi.encodeCall(user.putReference, (image, PAYLOAD, ref, size))), (uint256, bytes));
+            (uint256 next, bytes memory left) = _written(abi.encodeCall(user.putReference, (image, PAYLOAD, ref, size)));
             assert(next == PAYLOAD + piece.length);
             _assertStart(left, image, piece);
         }
@@ -266,8 +263,8 @@ contract NodeWriterProofs is Symbolic {
                 ? abi.encodePacked(hex"f8", uint8(length))
                 : abi.encodePacked(hex"f9", uint16(length));
             uint256 start = PAYLOAD - prefix.length;
-            (bytes32 ref, uint256 size, bytes memory left) =
-                abi.decode(_returned(address(user), abi.encodeCall(user.finish, (image, PAYLOAD + length))), (bytes32, uint256, bytes));
+            bytes memory answer = _returned(address(user), abi.encodeCall(user.finish, (image, PAYLOAD + length)));
+            (bytes32 ref, uint256 size, bytes memory left) = abi.decode(answer, (bytes32, uint256, bytes));
             _assertWritten(left, image, start, prefix);
 
             uint256 offset = start - FROM;
@@ -286,6 +283,11 @@ contract NodeWriterProofs is Symbolic {
                 assert(ref == expected);
             }
         }
+    }
+
+    /// @dev Where the next piece goes, and the image, after a piece that must be written.
+    function _written(bytes memory call) private view returns (uint256 next, bytes memory left) {
+        return abi.decode(_returned(address(user), call), (uint256, bytes));
     }
 
     function _byteLength(uint256 value) private view returns (uint256) {

@@ -75,7 +75,8 @@ contract OperationsProofs is Symbolic {
         bytes memory image = _image(count);
         if (count == 1) vm.assume(_word(image, BOTTOM + DEPTH) != 0);
         bytes memory rest = svm.createBytes(64, "rest");
-        _assertRefused(image, count, true, abi.encodePacked(uint8(0x88 | op << 4 & 0x70 | op >> 3 << 1), rest));
+        uint256 account = _withParity(0x08 | (op & 0x07) << 4 | op >> 3 << 1);
+        _assertRefused(image, count, true, abi.encodePacked(uint8(0x80 | account), rest));
         _assertRefused(image, count, true, abi.encodePacked(uint8(0x78 | op & 7), rest));
     }
 
@@ -195,11 +196,11 @@ contract OperationsProofs is Symbolic {
     /// @dev With all that can be stored of it, and hashes that follow or don't.
     function check_an_account(uint256 flags, uint256 depth) external {
         (flags, depth) = (_each(flags, 0, 31), _each(depth, 0, 2) * 31);
-        // What is stored, what follows, and the bit that makes the ones even.
-        uint256 op = (flags & 0x1c) << 2 | (flags & 3) << 1;
-        if ((op ^ op >> 1 ^ op >> 2 ^ op >> 3 ^ op >> 4 ^ op >> 5 ^ op >> 6) & 1 != 0) op |= 1;
+        // What is stored, and what follows.
+        uint256 op = _withParity((flags & 0x1c) << 2 | (flags & 3) << 1);
         bytes memory address_ = svm.createBytes(20, "account");
-        bytes memory numbers = abi.encodePacked(hex"05", svm.createBytes(1, "nonce"), hex"80", svm.createBytes(8, "balance"));
+        bytes memory numbers =
+            abi.encodePacked(hex"05", svm.createBytes(1, "nonce"), hex"80", svm.createBytes(8, "balance"));
         bytes memory hashes = svm.createBytes(32 * ((flags & 1) + (flags >> 1 & 1)), "hashes");
         bytes memory operation =
             abi.encodePacked(uint8(0x80 | op), uint16(depth << 10 | 2 << 6 | 9), address_, numbers, hashes);
@@ -214,6 +215,11 @@ contract OperationsProofs is Symbolic {
         }
         _assertState(image, false, state, left, 1);
         _assertPlace(left, uint256(keccak256(address_)), depth, NIBBLES, 0);
+    }
+
+    /// @dev With the lowest bit of an account's operation, which makes the number of ones even.
+    function _withParity(uint256 op) private pure returns (uint256) {
+        return op | (op ^ op >> 1 ^ op >> 2 ^ op >> 3 ^ op >> 4 ^ op >> 5 ^ op >> 6) & 1;
     }
 
     // --- What is absent ---------------------------------------------------------------------------------------------
@@ -237,7 +243,8 @@ contract OperationsProofs is Symbolic {
         (uint256 reach, uint256 last) = (_word(image, BOTTOM + REACH), _word(image, BOTTOM + LAST));
         // What pushes leave.
         vm.assume(depth <= 62 && (reach == 0 || reach == 64));
-        bool isAbsent = key >> (256 - 4 * depth) == node >> (256 - 4 * depth) && reach == 64 && key != node && key > last;
+        bool isBelow = key >> (256 - 4 * depth) == node >> (256 - 4 * depth);
+        bool isAbsent = isBelow && reach == 64 && key != node && key > last;
         if (!isAbsent) return _assertRefused(image, 1, isSlot, subject);
         bytes memory left = _assertAccepted(image, 1, isSlot, subject, 1);
         _assertPlace(left, node, depth, reach, key);
