@@ -179,6 +179,12 @@ def test_headers_find_a_model_that_reads_others(chain, monkeypatch):
         headers.run(chain, 1, 2_000)
 
 
+def test_the_judge_of_headers_takes_no_string_that_is_cut():
+    assert headers._items(b"\xf9\x00\x04\x83abc", 1) == [b"abc"]
+    with pytest.raises(headers._Malformed, match="This is cut"):
+        headers._items(b"\xf9\x00\x03\x83ab", 1)
+
+
 # --- The command ------------------------------------------------------------------------------------------------------
 
 

@@ -127,6 +127,9 @@ def _items(header: bytes, count: int) -> list[bytes]:
             item, _, cursor = rlp.codec.consume_item(header, cursor)
         except (rlp.exceptions.DecodingError, IndexError) as error:
             raise _Malformed("This is no RLP.") from error
+        # py-rlp reads a string that goes on behind the end as far as it is there.
+        if cursor > len(header):
+            raise _Malformed("This is cut.")
         if not isinstance(item, bytes):
             raise _Malformed("This is a list.")
         found.append(item)
