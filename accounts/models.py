@@ -128,6 +128,7 @@ class SignInNonce(models.Model):
 
     nonce = models.CharField(max_length=40, unique=True)
     address = models.CharField(max_length=42)
+    message_hash = models.CharField(max_length=64)  # SHA-256 of the message as it was handed out, in hex
     client_address = models.CharField(max_length=50)
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField(db_index=True)

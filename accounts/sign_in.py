@@ -6,8 +6,9 @@ own key, else of a contract wallet (ERC-1271, or ERC-6492 before its deployment)
 
 import re
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
+from hashlib import sha256
 from urllib.parse import urlsplit
 
 import requests
@@ -60,8 +61,8 @@ def start(address: str, chain_id: int, client_address: str) -> str:
     _check_allowed(signer)
     now = timezone.now()
     expires_at = now + timedelta(seconds=settings.SIGN_IN_SECONDS)
-    nonce = _new_nonce(signer, client_address, now, expires_at)
     base = urlsplit(settings.BASE_URL)
+    nonce = siwe.generate_nonce()
     message = siwe.SiweMessage(
         scheme=base.scheme,
         domain=base.netloc,
@@ -74,7 +75,18 @@ def start(address: str, chain_id: int, client_address: str) -> str:
         issued_at=siwe.ISO8601Datetime.from_datetime(now),
         expiration_time=siwe.ISO8601Datetime.from_datetime(expires_at),
     )
-    return str(message.prepare_message())
+    text = str(message.prepare_message())
+    _store(
+        SignInNonce(
+            nonce=nonce,
+            address=signer,
+            message_hash=_hash(text),
+            client_address=client_address,
+            created_at=now,
+            expires_at=expires_at,
+        )
+    )
+    return text
 
 
 def finish(message: str, signature: str) -> User:
@@ -86,12 +98,19 @@ def finish(message: str, signature: str) -> User:
     """
     if len(signature) > MAX_SIGNATURE_CHARS or not _SIGNATURE.fullmatch(signature):
         raise SignInError("malformed_signature", "The signature must be 0x and pairs of hex digits.")
-    signer, nonce = _consume_nonce(message)
+    issued = _consume_nonce(message)
     parsed = _parse(message)
-    _verify(parsed, signature, nonce, _chain(parsed.chain_id))
-    _check_allowed(signer)
+    chain = _chain(parsed.chain_id)
+    verify = _verifier(parsed, signature, issued.nonce, chain)
+    is_own_key = _is_of_own_key(verify)
+    # Whatever else it says, a statement or resources, was not said here.
+    if _hash(message) != issued.message_hash:
+        raise SignInError("malformed_message", f"The message {_NOT_OURS}.")
+    if not is_own_key:
+        _verify_contract_wallet(verify, issued.address, chain)
+    _check_allowed(issued.address)
     with transaction.atomic():
-        user = User.objects.for_address(signer)
+        user = User.objects.for_address(issued.address)
         user.last_sign_in = timezone.now()
         user.save(update_fields=["last_sign_in"])
         keys.issue_first(user)
@@ -113,22 +132,16 @@ def _check_allowed(address: str) -> None:
 # --- Nonces -----------------------------------------------------------------------------------------------------------
 
 
-def _new_nonce(address: str, client_address: str, now: datetime, expires_at: datetime) -> str:
-    period_start = now - _THROTTLE_PERIOD
+def _store(issued: SignInNonce) -> None:
+    """Raises `SignInError`: too_many_sign_ins."""
+    now, period_start = issued.created_at, issued.created_at - _THROTTLE_PERIOD
     with transaction.atomic():
         SignInNonce.objects.filter(expires_at__lte=now, created_at__lte=period_start).delete()
-        recent = SignInNonce.objects.filter(client_address=client_address, created_at__gt=period_start)
+        recent = SignInNonce.objects.filter(client_address=issued.client_address, created_at__gt=period_start)
         created = list(recent.order_by("-created_at").values_list("created_at", flat=True))
         if len(created) < settings.MAX_SIGN_INS_PER_MINUTE:
-            nonce: str = siwe.generate_nonce()
-            SignInNonce.objects.create(
-                nonce=nonce,
-                address=address,
-                client_address=client_address,
-                created_at=now,
-                expires_at=expires_at,
-            )
-            return nonce
+            issued.save()
+            return
     # A place is free when the oldest one that fills the limit has left the period.
     wait = created[settings.MAX_SIGN_INS_PER_MINUTE - 1] - period_start
     raise SignInError(
@@ -138,8 +151,13 @@ def _new_nonce(address: str, client_address: str, now: datetime, expires_at: dat
     )
 
 
-def _consume_nonce(message: str) -> tuple[str, str]:
-    """The message's address and the nonce that was issued for it. Of two calls at once, one gets them.
+def _hash(message: str) -> str:
+    """SHA-256, in hex."""
+    return sha256(message.encode()).hexdigest()
+
+
+def _consume_nonce(message: str) -> SignInNonce:
+    """What was issued with the message's nonce, for the message's address. Of two calls at once, one gets it.
 
     Comes before the parser, which takes long over hostile text: only messages with a nonce of ours get that far.
     """
@@ -156,7 +174,7 @@ def _consume_nonce(message: str) -> tuple[str, str]:
             "unknown_nonce",
             "The message was used before, has expired or was not made for this address. Ask for a new one.",
         )
-    return address, nonce[1]
+    return SignInNonce.objects.get(nonce=nonce[1])
 
 
 # --- Verification -----------------------------------------------------------------------------------------------------
@@ -173,9 +191,10 @@ def _parse(message: str) -> siwe.SiweMessage:
     return parsed
 
 
-def _verify(parsed: siwe.SiweMessage, signature: str, nonce: str, chain: Chain) -> None:
+def _verifier(parsed: siwe.SiweMessage, signature: str, nonce: str, chain: Chain) -> Callable[..., None]:
+    """Checks the message and its signature, with a `provider` also that of a contract wallet."""
     base = urlsplit(settings.BASE_URL)
-    verify = partial(
+    return partial(
         parsed.verify,
         signature,
         scheme=base.scheme,
@@ -186,11 +205,14 @@ def _verify(parsed: siwe.SiweMessage, signature: str, nonce: str, chain: Chain) 
         timestamp=timezone.now(),
         strict=True,
     )
+
+
+def _is_of_own_key(verify: Callable[..., None]) -> bool:
+    """Whether the address's own key has signed. Asks no node: people sign in while it is down."""
     try:
-        # Without a node first, so that people with a key of their own sign in while the node is down.
         verify(provider=None)
     except siwe.InvalidSignature:
-        _verify_contract_wallet(verify, parsed.address, chain)
+        return False
     except (siwe.DomainMismatch, siwe.SchemeMismatch):
         raise SignInError("wrong_domain", f"The message must be for {settings.BASE_URL}.") from None
     except siwe.UriMismatch:
@@ -199,6 +221,7 @@ def _verify(parsed: siwe.SiweMessage, signature: str, nonce: str, chain: Chain) 
         raise SignInError("expired", "The message is not valid at this time. Ask for a new one.") from None
     except siwe.VerificationError:
         raise SignInError("malformed_message", f"The message {_NOT_OURS}.") from None
+    return True
 
 
 def _verify_contract_wallet(verify: Callable[..., None], address: str, chain: Chain) -> None:

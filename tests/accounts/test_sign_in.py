@@ -5,6 +5,7 @@ import pytest
 from django.db import connections
 from django.utils import timezone
 
+from accounts import sign_in
 from accounts.models import SignInNonce, User
 from accounts.sign_in import MAX_MESSAGE_CHARS, MAX_SIGNATURE_CHARS, SignInError, finish, start
 from tests.accounts.wallets import ALICE, BOB, sign
@@ -96,6 +97,8 @@ def test_a_wrong_signature_uses_the_message_up(message):
         ("Sign in to", "Sign in to \u00e9", "malformed_message"),
         ("Sign in to", "Sign in to \ud800", "malformed_message"),
         ("Sign in to", "Sign in to" + " x" * 500, "malformed_message"),
+        ("Sign in to", "Give everything to", "malformed_message"),
+        ("Expiration Time: 20", "Expiration Time: 21", "malformed_message"),
         (ALICE.address, BOB.address, "unknown_nonce"),
         (ALICE.address, ALICE.address[:-1] + "7", "unknown_nonce"),
         (ALICE.address, ALICE.address.swapcase().replace("X", "x"), "unknown_nonce"),
@@ -107,6 +110,23 @@ def test_a_message_that_says_something_else_is_refused_although_it_is_signed(mes
     signature = "0x" if "\ud800" in changed else sign(changed, ALICE)
     assert code_of(finish, changed, signature) == code
     assert not User.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "more",
+    ["\nResources:\n- https://evil.example", "\nNot Before: 2020-01-01T00:00:00Z", "\nRequest ID: 5"],
+    ids=["resources", "not before", "request"],
+)
+def test_a_message_that_says_more_is_refused_although_it_is_signed(message, more):
+    changed = message + more
+    assert code_of(finish, changed, sign(changed, ALICE)) == "malformed_message"
+    assert not User.objects.exists()
+
+
+def test_a_changed_message_asks_no_node(message, monkeypatch):
+    monkeypatch.setattr(sign_in, "_verify_contract_wallet", lambda *_: pytest.fail("a node was asked"))
+    changed = message.replace("Sign in to", "Give everything to")
+    assert code_of(finish, changed, sign(changed, BOB)) == "malformed_message"
 
 
 def test_a_nonce_in_the_statement_does_not_stand_in_for_the_message_s_own(message):
