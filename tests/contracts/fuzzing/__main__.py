@@ -183,4 +183,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    # As Ctrl-C, which does nothing to a command that a script has put into the background.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main())
