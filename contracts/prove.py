@@ -166,8 +166,9 @@ def _run_halmos(project: Path, check: str, *options: str) -> Outcome:
         # A loop that was cut short is only a warning to halmos.
         is_proven=result["exitcode"] == 0 and result["num_bounded_loops"] == 0,
         is_false=result["exitcode"] == 1,
-        paths=int(result["num_paths"][0]),
-        seconds=result["time"][0],
+        # Neither is told of a run that failed.
+        paths=int((result["num_paths"] or [0])[0]),
+        seconds=(result["time"] or [0.0])[0],
         said=run.stdout,
     )
 
