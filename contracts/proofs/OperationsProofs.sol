@@ -93,7 +93,7 @@ contract OperationsProofs is Symbolic {
         bytes memory operation = abi.encodePacked(hex"00", abi.encode(hashes));
         if (depth == 0) return _assertRefused(image, 1, false, operation);
 
-        bytes memory left = _assertAccepted(image, 1, false, operation, 1);
+        bytes memory left = _assertAccepted(image, 1, false, operation);
         bytes memory list;
         for (uint256 i = 0; i < 16; ++i) {
             bytes32 child = i == place ? bytes32(_word(image, BOTTOM + REF)) : hashes[i < place ? i : i - 1];
@@ -129,7 +129,7 @@ contract OperationsProofs is Symbolic {
         }
         if (other <= place) return _assertRefused(image, count, false, operation);
 
-        bytes memory left = _assertAccepted(image, count, false, operation, 1);
+        bytes memory left = _assertAccepted(image, count, false, operation);
         bytes memory list;
         for (uint256 i = 0; i < 17; ++i) {
             list = abi.encodePacked(list, i == place ? first : i == other ? second : bytes(hex"80"));
@@ -172,7 +172,7 @@ contract OperationsProofs is Symbolic {
 
         bool leadsToBranch = _word(image, BOTTOM + REACH) == 0;
         if (!leadsToBranch) return _assertRefused(image, 1, false, operation);
-        bytes memory left = _assertAccepted(image, 1, false, operation, 1);
+        bytes memory left = _assertAccepted(image, 1, false, operation);
         _assertPlace(left, _word(image, BOTTOM + KEY), depth - length, depth, 0);
     }
 
@@ -189,7 +189,7 @@ contract OperationsProofs is Symbolic {
         bytes memory operation = abi.encodePacked(hex"4020", slot, uint8(depth), uint8(size), value);
         bytes memory image = _image(0);
         if (depth > 62) return _assertRefused(image, 0, true, operation);
-        bytes memory left = _assertAccepted(image, 0, true, operation, 1);
+        bytes memory left = _assertAccepted(image, 0, true, operation);
         _assertPlace(left, uint256(keccak256(abi.encode(slot))), depth, NIBBLES, 0);
     }
 
@@ -213,7 +213,7 @@ contract OperationsProofs is Symbolic {
             assert(flags & 3 != 0);
             return;
         }
-        _assertState(image, false, state, left, 1);
+        _assertState(image, false, state, left);
         _assertPlace(left, uint256(keccak256(address_)), depth, NIBBLES, 0);
     }
 
@@ -230,7 +230,7 @@ contract OperationsProofs is Symbolic {
         bytes memory image = _image(0);
         bytes memory operation = abi.encodePacked(subject, depth);
         if (depth > 62) return _assertRefused(image, 0, isSlot, operation);
-        bytes memory left = _assertAccepted(image, 0, isSlot, operation, 1);
+        bytes memory left = _assertAccepted(image, 0, isSlot, operation);
         _assertPlace(left, key, depth, NIBBLES, key);
         assert(_left(left, BOTTOM + SIZE) == 1 && _left(left, BOTTOM + REF) == 0x80 << 248);
     }
@@ -246,7 +246,7 @@ contract OperationsProofs is Symbolic {
         bool isBelow = key >> (256 - 4 * depth) == node >> (256 - 4 * depth);
         bool isAbsent = isBelow && reach == 64 && key != node && key > last;
         if (!isAbsent) return _assertRefused(image, 1, isSlot, subject);
-        bytes memory left = _assertAccepted(image, 1, isSlot, subject, 1);
+        bytes memory left = _assertAccepted(image, 1, isSlot, subject);
         _assertPlace(left, node, depth, reach, key);
         assert(_left(left, BOTTOM + REF) == _word(image, BOTTOM + REF));
         assert(_left(left, BOTTOM + SIZE) == _word(image, BOTTOM + SIZE));
@@ -264,7 +264,7 @@ contract OperationsProofs is Symbolic {
         if (length == 0 || depth + length > 62) return _assertRefused(image, 0, isSlot, operation);
         (bool accepted, State memory state, bytes memory left) = _run(image, 0, isSlot, operation);
         if (!accepted) return;
-        _assertState(image, isSlot, state, left, 1);
+        _assertState(image, isSlot, state, left);
         uint256 other = _left(left, BOTTOM + KEY);
         _assertPlace(left, other, depth, depth + length, key);
         assert(other >> (256 - 4 * depth) == key >> (256 - 4 * depth));
@@ -282,7 +282,7 @@ contract OperationsProofs is Symbolic {
         if (depth > 62) return _assertRefused(image, 0, true, operation);
         (bool accepted, State memory state, bytes memory left) = _run(image, 0, true, operation);
         if (!accepted) return;
-        _assertState(image, true, state, left, 1);
+        _assertState(image, true, state, left);
         uint256 other = _left(left, BOTTOM + KEY);
         _assertPlace(left, other, depth, NIBBLES, key);
         assert(other != key && other >> (256 - 4 * depth) == key >> (256 - 4 * depth));
@@ -329,32 +329,22 @@ contract OperationsProofs is Symbolic {
         assert(!accepted);
     }
 
-    /// @dev The operation leaves `expected` subtrees. All else above the node's zone is as it was, but for the topmost.
-    function _assertAccepted(
-        bytes memory image,
-        uint256 count,
-        bool isStorageOpen,
-        bytes memory operation,
-        uint256 expected
-    ) private returns (bytes memory) {
+    /// @dev The operation leaves one subtree. All else above the node's zone is as it was.
+    function _assertAccepted(bytes memory image, uint256 count, bool isStorageOpen, bytes memory operation)
+        private
+        returns (bytes memory)
+    {
         (bool accepted, State memory state, bytes memory left) = _run(image, count, isStorageOpen, operation);
         assert(accepted);
-        _assertState(image, isStorageOpen, state, left, expected);
+        _assertState(image, isStorageOpen, state, left);
         return left;
     }
 
-    function _assertState(
-        bytes memory image,
-        bool isStorageOpen,
-        State memory state,
-        bytes memory left,
-        uint256 expected
-    ) private pure {
-        assert(state.bottom == BOTTOM && state.top == BOTTOM + expected * SUBTREE);
+    function _assertState(bytes memory image, bool isStorageOpen, State memory state, bytes memory left) private pure {
+        assert(state.bottom == BOTTOM && state.top == BOTTOM + SUBTREE);
         assert(state.isStorageOpen == (isStorageOpen ? 1 : 0) && state.owner == OWNER);
-        uint256 changed = state.top - SUBTREE;
         for (uint256 place = MemoryZones.STACK; place < MemoryZones.NODE + image.length; place += 0x20) {
-            if (place >= changed && place < changed + SUBTREE) continue;
+            if (place >= BOTTOM && place < BOTTOM + SUBTREE) continue;
             assert(_word(image, place) == _left(left, place));
         }
         // What the compiler keeps.
