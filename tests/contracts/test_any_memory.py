@@ -7,7 +7,7 @@ from chains.packed.decoder import EMPTY, _Subtree
 from chains.packed.layout import NIBBLES
 from tests.contracts.deployed import Deployed
 from tests.contracts.fuzzing.ledger import word
-from tests.contracts.fuzzing.memory import NODE, STACK, SUBTREE, raw
+from tests.contracts.fuzzing.memory import NODE, STACK, SUBTREE, harness_calldata, raw
 from tests.contracts.fuzzing.operations import slot_name
 from tests.contracts.simulator import Call, Simulator
 
@@ -25,6 +25,13 @@ LONG_EXTENSION = bytes([0x36, 20])
 ABSENT_SLOT = bytes([0x34]) + SLOT.written
 # Closes the storage: key, nonce and balance of an account.
 ACCOUNT = bytes([0xC8]) + (3 << 10 | 1 << 6 | 1).to_bytes(2) + b"\1\2"
+# Operations that take a subtree, and what they take.
+TAKE = [
+    pytest.param(BRANCH, HASH, id="branch"),
+    pytest.param(FULL_BRANCH, HASH, id="full branch"),
+    pytest.param(EXTENSION, HASH, id="extension"),
+    pytest.param(ACCOUNT, _Subtree(HASH.reference, SLOT.key, 0), id="root of a storage"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +40,8 @@ def accepts(chain):
 
     def run(operations: bytes, subtree: bytes) -> bool:
         image = bytes(STACK - NODE) + subtree
-        words = (STACK, STACK + SUBTREE, 1, int.from_bytes(OWNER), 9, len(image))
-        [outcome] = simulator.run([Call(harness, b"".join(map(word, words)) + image + operations)])
+        data = harness_calldata(STACK, STACK + SUBTREE, OWNER, image, operations)
+        [outcome] = simulator.run([Call(harness, data)])
         assert outcome.succeeded or not outcome.halted
         return outcome.succeeded
 
@@ -47,15 +54,7 @@ def _with(subtree: _Subtree, place: int, value: int) -> bytes:
 
 
 @pytest.mark.parametrize("size", [32, 33, 64, 0x640, 2**255, 2**256 - 1])
-@pytest.mark.parametrize(
-    ("operation", "subtree"),
-    [
-        pytest.param(BRANCH, HASH, id="branch"),
-        pytest.param(FULL_BRANCH, HASH, id="full branch"),
-        pytest.param(EXTENSION, HASH, id="extension"),
-        pytest.param(ACCOUNT, _Subtree(HASH.reference, SLOT.key, 0), id="root of a storage"),
-    ],
-)
+@pytest.mark.parametrize(("operation", "subtree"), TAKE)
 def test_a_reference_of_more_bytes_than_any_is_refused(accepts, operation, subtree, size):
     assert accepts(operation, raw(subtree))
     assert not accepts(operation, _with(subtree, SIZE, size))
@@ -65,11 +64,8 @@ def test_a_reference_of_more_bytes_than_any_is_refused(accepts, operation, subtr
 @pytest.mark.parametrize(
     ("operation", "subtree"),
     [
-        pytest.param(BRANCH, HASH, id="branch"),
-        pytest.param(FULL_BRANCH, HASH, id="full branch"),
-        pytest.param(EXTENSION, HASH, id="extension"),
+        *TAKE,
         pytest.param(LONG_EXTENSION, _Subtree(HASH.reference, SLOT.key, 62), id="long extension"),
-        pytest.param(ACCOUNT, _Subtree(HASH.reference, SLOT.key, 0), id="root of a storage"),
         pytest.param(ABSENT_SLOT, _Subtree(EMPTY, SLOT.key ^ 1, 3, NIBBLES), id="same place"),
     ],
 )

@@ -6,8 +6,7 @@ from chains import history
 from chains.packed.decoder import EMPTY, _Subtree
 from chains.packed.layout import NIBBLES
 from tests.contracts.deployed import Deployed
-from tests.contracts.fuzzing.ledger import word
-from tests.contracts.fuzzing.memory import NODE, STACK, STACK_END, SUBTREE, raw
+from tests.contracts.fuzzing.memory import NODE, STACK, STACK_END, SUBTREE, harness_calldata, raw
 from tests.contracts.fuzzing.operations import slot_name
 from tests.contracts.simulator import Call, Simulator
 
@@ -46,8 +45,8 @@ def accepts(chain):
         if item is not None:
             place = top - SUBTREE - NODE
             image = raw(item).rjust(place + SUBTREE, b"\0") if place >= 0 else b""
-        words = (bottom, top, 1, int.from_bytes(OWNER), 9, len(image))
-        [outcome] = simulator.run([Call(harness, b"".join(map(word, words)) + image + operations)])
+        data = harness_calldata(bottom, top, OWNER, image, operations)
+        [outcome] = simulator.run([Call(harness, data)])
         assert outcome.succeeded or not outcome.halted
         return outcome.succeeded
 

@@ -15,6 +15,14 @@ NODE_BYTES = STACK - NODE
 SUBTREE = 0xC0
 
 
+def harness_calldata(
+    bottom: int, top: int, owner: bytes, image: bytes, operations: bytes, *, is_open: bool = True, block: int = 9
+) -> bytes:
+    """For StepHarness: the open stack, whether it is a storage's and whose, memory from NODE on, and what to run."""
+    words = (bottom, top, int(is_open), int.from_bytes(owner), block, len(image))
+    return b"".join(map(word, words)) + image + operations
+
+
 @dataclass
 class Scene:
     """Where operations begin. What isn't defined can be anything: what could pass for subtrees, for instance."""
@@ -43,9 +51,8 @@ class Scene:
             bottom = STACK
         else:
             top += SUBTREE * len(self.storage)
-        image = self.image()
-        words = (bottom, top, int(self.storage is not None), int.from_bytes(self.owner), self.block, len(image))
-        return b"".join(map(word, words)) + image + operations
+        is_open = self.storage is not None
+        return harness_calldata(bottom, top, self.owner, self.image(), operations, is_open=is_open, block=self.block)
 
 
 @dataclass
