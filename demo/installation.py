@@ -104,10 +104,12 @@ class Installation:
 class Service(Installation):
     """The web server and a worker."""
 
-    def __init__(self, running: ExitStack, folder: Path, chains_toml: str, key: str, port: int) -> None:
+    def __init__(
+        self, running: ExitStack, folder: Path, chains_toml: str, key: str, port: int, **variables: str
+    ) -> None:
         self._port = port
         self.base_url = f"http://127.0.0.1:{port}"
-        super().__init__(running, folder, chains_toml, key, BASE_URL=self.base_url)
+        super().__init__(running, folder, chains_toml, key, BASE_URL=self.base_url, **variables)
         self.manage("migrate", "--no-input", "-v", "0")
         self.manage("collectstatic", "--no-input", "-v", "0")
 

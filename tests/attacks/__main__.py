@@ -1,0 +1,37 @@
+"""All attacks, one after another: `make attack`, ONLY=name, SEED=1.
+
+Everything stays on this machine. It prints what was tried and what was seen, and ends with 1 at the first broken
+promise.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from tests.attacks.table import Seen
+
+# By name. Each is given a seed, and tells what it has seen as soon as it has.
+ATTACKS: Mapping[str, Callable[[int], Iterator[Seen]]] = {}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="make attack", description=__doc__)
+    parser.add_argument("--only", choices=sorted(ATTACKS))
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    for name, attack in ATTACKS.items():
+        if options.only not in {None, name}:
+            continue
+        print(f"--- {name}", flush=True)
+        began = time.monotonic()
+        for seen in attack(options.seed):
+            print(seen, flush=True)
+            if not seen.kept:
+                return 1
+        print(f"--- {name}: {time.monotonic() - began:.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

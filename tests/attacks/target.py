@@ -1,0 +1,47 @@
+"""The service that is attacked: real processes on this machine, beside a development chain."""
+
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from chains.devchain import ACCOUNTS, DevChain
+from demo.client import take_api_key
+from demo.installation import CHAIN_ID, CHAINS_TOML, Service
+
+_SIGNER_KEY = ACCOUNTS[3][1]
+
+
+@dataclass(frozen=True)
+class Target:
+    service: Service
+    chain: DevChain
+
+    @property
+    def url(self) -> str:
+        return self.service.base_url
+
+    def key(self, user: int = 0) -> str:
+        """An API key of one of the development chain's accounts."""
+        address, private_key = ACCOUNTS[user]
+        return take_api_key(self.url, address, private_key, CHAIN_ID)
+
+
+@contextmanager
+def target(chains_toml: str = CHAINS_TOML, **environment: str) -> Iterator[Target]:
+    """A service that runs and is healthy, with its registry deployed. `chains_toml` has a place for the node's URL."""
+    with ExitStack() as running:
+        folder = Path(running.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
+        chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=1))
+        service = Service(running, folder / "state", chains_toml % chain.url, _SIGNER_KEY, _free_port(), **environment)
+        service.deploy_registry(CHAIN_ID, CHAIN_ID)
+        service.serve()
+        yield Target(service, chain)
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
