@@ -33,6 +33,9 @@ from chains.addresses import checksummed
 # Signatures that a contract can check in one transaction with much room to spare.
 MAX_ATTESTERS = 100
 
+# In whole units of the native currency, where nothing else is configured.
+_DAILY_LIMIT, _DAILY_LIMIT_PER_USER = Decimal("0.5"), Decimal("0.1")
+
 _KEY = re.compile(r"(?:0x)?[0-9a-fA-F]{64}")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -139,6 +142,10 @@ def _amount(written: object) -> object:
         return Decimal(written if isinstance(written, str) else "")
     except InvalidOperation:
         raise ValueError("must be a decimal number in quotes") from None
+
+
+def _wei(amount: Decimal) -> int:
+    return int(amount * 10**18)
 
 
 def _confirmations(written: object) -> object:
@@ -260,7 +267,19 @@ class Chain(_Model):
     max_fee_per_gas_gwei: Annotated[float, Field(gt=0)] = 200
     minimum_signer_balance: Amount = Decimal("0.01")
     """In whole units of the native currency."""
+    daily_limit: Amount | None = None
+    """In whole units: the most that the signer spends in any 24 hours, for all users together."""
+    daily_limit_per_user: Amount | None = None
+    """In whole units: the most of it that one user's batches cause."""
     signer: Signer | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _limit_real_money(cls, written: object) -> object:
+        """Where proving costs real money, there are limits even if nobody wrote any."""
+        if isinstance(written, dict) and not written.get("test_network"):
+            return {"daily_limit": _DAILY_LIMIT, "daily_limit_per_user": _DAILY_LIMIT_PER_USER} | written
+        return written
 
     @property
     def label(self) -> str:
@@ -284,7 +303,19 @@ class Chain(_Model):
 
     @property
     def minimum_signer_balance_wei(self) -> int:
-        return int(self.minimum_signer_balance * 10**18)
+        return _wei(self.minimum_signer_balance)
+
+    @property
+    def daily_limit_wei(self) -> int | None:
+        return None if self.daily_limit is None else _wei(self.daily_limit)
+
+    @property
+    def daily_limit_per_user_wei(self) -> int | None:
+        return None if self.daily_limit_per_user is None else _wei(self.daily_limit_per_user)
+
+    def amount(self, wei: int) -> str:
+        """For messages: in whole units, with the currency's name."""
+        return f"{wei / 10**18:.6f} {self.native_currency}"
 
 
 class Attester(_Model):

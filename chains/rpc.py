@@ -107,6 +107,10 @@ class Receipt:
     """In wei."""
     contract_address: str | None
     sender: str
+    data_fee: int | None = None
+    """In wei, beside the gas: what an OP Stack chain takes for the transaction's data on its L1. None: not told."""
+    has_operator_fee: bool = False
+    """Whether its operator takes a fee beside that one (OP Stack, Isthmus)."""
 
 
 @dataclass(frozen=True)
@@ -437,4 +441,9 @@ def _read_receipt(result: Any) -> Receipt:
         effective_gas_price=read_quantity(result.get("effectiveGasPrice")),
         contract_address=None if contract is None else to_checksum_address(read_data(contract, 20)),
         sender=to_checksum_address(read_data(result.get("from"), 20)),
+        # Arbitrum's `gasUsedForL1` is a part of `gasUsed`.
+        data_fee=None if result.get("l1Fee") is None else read_quantity(result["l1Fee"]),
+        has_operator_fee=any(
+            read_quantity(result.get(name) or "0x0") for name in ("operatorFeeScalar", "operatorFeeConstant")
+        ),
     )

@@ -5,22 +5,26 @@ down, or whose block is still to come, holds up no other.
 """
 
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from operator import attrgetter
 
 from django.conf import settings
 from django.utils import timezone
 
 from accounts.models import User
+from chains import rollups
+from chains.config import Chain
 from chains.header import Header
 from chains.rpc import InvalidReply, NodeUnavailable, ProofRequest, RpcRefused
 from config.chains import get_chains, get_rpc
-from proving import costs, facts, links, registries, timestamps, ways
-from proving.facts import AccountFact, HeaderFact, SlotFact, TimeFact
+from proving import estimates, facts, links, registries, spending, timestamps, ways
+from proving.facts import HeaderFact, TimeFact
 from proving.heads import poll_seconds
 from proving.links import Link
 from queries import leases, progress, submission
+from queries.chunks import chunks
 from queries.leases import Lease
 from queries.models import OPEN_STATUSES, Batch, Block
 
@@ -30,6 +34,8 @@ logger = logging.getLogger(__name__)
 _PLACE_IN_QUEUE = timedelta(seconds=0.5)
 # States that every node keeps, archive or not; of a newer one a refusal tells little.
 _KEPT_BY_ALL = 128
+# Between two extensions of the lease.
+_HEADERS_PER_READ = 500
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,9 @@ def _undecided(batch: Batch) -> list[int]:
 def _record(batch: Batch, source: int, decision: _Refusal | _Acceptance) -> bool:
     """Write the decision, in the caller's database transaction; whether the batch goes on."""
     if isinstance(decision, _Acceptance):
-        decision = _check_budget(batch, decision)
+        # One at a time for each user: two batches can't be promised the same rest.
+        User.objects.select_for_update().get(pk=batch.user_id)
+        decision = _check_limits(batch, decision) or decision
     if isinstance(decision, _Refusal):
         progress.reject([batch.pk], code=decision.code, reason=decision.reason, retryable=decision.retryable)
         return False
@@ -113,13 +121,16 @@ def _record(batch: Batch, source: int, decision: _Refusal | _Acceptance) -> bool
 
 def _decide(lease: Lease[Batch], source: int) -> _Wait | _Refusal | _Acceptance:
     destination = lease.row.destination_chain_id
-    work = costs.Work()
+    work = estimates.Work()
+    if exhausted := _check_limits(lease.row, _Acceptance(0, 0)):
+        return exhausted  # Before any node is asked.
     try:
         link = links.find(destination, source)
         head = link.source.head()
         undecided = (
             _check_heights(lease.row, source, head)
             or _find_blocks(lease, source, head)
+            or _check_header_properties(lease, link)
             or _check_proofs(lease.row, link, head)
             or _count(work, lease, link)
         )
@@ -184,6 +195,21 @@ def _find_blocks(lease: Lease[Batch], source: int, head: Header) -> _Wait | _Ref
     return None
 
 
+def _check_header_properties(lease: Lease[Batch], link: Link) -> _Refusal | None:
+    """Whether the blocks' headers have the properties that are asked for."""
+    source = link.connection.source
+    asking = lease.row.queries.filter(source_chain_id=source, address="").select_related("block").order_by("position")
+    for chunk in chunks(list(asking), _HEADERS_PER_READ):
+        numbers = [query.block.number for query in chunk if query.block is not None]
+        for query, number, header in zip(chunk, numbers, link.source.headers(numbers), strict=True):
+            if header is None:
+                raise InvalidReply(f"A node of chain {source} doesn't have block {number}, below its own head.")
+            if lacking := facts.lacking(header, query.header_fields):
+                return _Refusal("header_property_missing", facts.why_lacking(source, header, lacking), retryable=False)
+        lease.extend()
+    return None
+
+
 def _check_proofs(batch: Batch, link: Link, head: Header) -> _Refusal | None:
     """Whether some node still serves proofs at the oldest block that needs them: many keep only the newest states."""
     accounts = batch.queries.filter(source_chain_id=link.connection.source).exclude(address="")
@@ -204,7 +230,7 @@ def _check_proofs(batch: Batch, link: Link, head: Header) -> _Refusal | None:
     )
 
 
-def _count(work: costs.Work, lease: Lease[Batch], link: Link) -> _Refusal | None:
+def _count(work: estimates.Work, lease: Lease[Batch], link: Link) -> _Refusal | None:
     """Count what the registry does not hold yet; refuses blocks that are too far from those that it can trust."""
     batch, rpc, contract = lease.row, link.destination, link.registry.contract
     ids = batch.queries.filter(source_chain_id=link.connection.source).values("block")
@@ -222,15 +248,9 @@ def _count(work: costs.Work, lease: Lease[Batch], link: Link) -> _Refusal | None
         of_header = [fact for fact in missing if isinstance(fact, HeaderFact | TimeFact)]
         # Without a state root no fact is stored; and fields of a header need the header again, and its hash.
         if missing and (not is_known or of_header):
-            work.headers += 1
             # It is the header after it that binds when a block ended.
             wanting_hash.add(block.number + any(isinstance(fact, TimeFact) for fact in missing))
-        work.header_fields += sum(isinstance(fact, HeaderFact) for fact in missing)
-        work.times += sum(isinstance(fact, TimeFact) for fact in missing)
-        with_slots = {fact.address for fact in missing if isinstance(fact, SlotFact)}
-        work.first_slots += len(with_slots)
-        work.slots += sum(isinstance(fact, SlotFact) for fact in missing) - len(with_slots)
-        work.accounts += len({fact.address for fact in missing if isinstance(fact, AccountFact | SlotFact)})
+        work.add(missing, header=bool(missing and (not is_known or of_header)))
     try:
         work.way_gas = ways.estimate(link, wanting_hash, keep=lease.extend)
     except ways.TooFar as too_far:
@@ -245,34 +265,84 @@ def _count(work: costs.Work, lease: Lease[Batch], link: Link) -> _Refusal | None
     return None
 
 
-def _check_cost(batch: Batch, work: costs.Work) -> _Refusal | _Acceptance:
+def _check_cost(batch: Batch, work: estimates.Work) -> _Refusal | _Acceptance:
     destination = get_chains().chain(batch.destination_chain_id)
-    gas = work.estimate_gas()
-    fees = get_rpc(destination.id).fees()
-    cost = gas * (fees.base_fee + fees.priority_fee)
+    rpc = get_rpc(destination.id)
+    data = rollups.data_cost(rpc, work.data_bytes, work.gas)
+    gas = work.gas + data.gas
+    fees = rpc.fees()
+    cost = gas * (fees.base_fee + fees.priority_fee) + data.wei
     total_gas, total = gas + (batch.estimated_gas or 0), cost + (batch.estimated_wei or 0)
     if total > batch.fee and not destination.test_network:
         way = f", {work.way_gas} of it for the way to blocks that are old" if work.way_gas else ""
+        beside = f" and {data.wei} wei for its data" if data.wei else ""
         return _Refusal(
             "fee_too_low",
-            f"Proving this batch is estimated at {total_gas} gas{way}, {total} wei at the present gas price, which is "
-            f"more than its fee of {batch.fee} wei.",
+            f"Proving this batch is estimated at {total_gas} gas{way}{beside}, {total} wei at the present gas price, "
+            f"which is more than its fee of {batch.fee} wei.",
             retryable=True,
         )
     return _Acceptance(gas, cost)
 
 
-def _check_budget(batch: Batch, acceptance: _Acceptance) -> _Refusal | _Acceptance:
-    """Inside the database transaction that accepts, and one at a time for each user: two can't spend the same rest."""
-    if get_chains().chain(batch.destination_chain_id).test_network:
-        return acceptance
-    User.objects.select_for_update().get(pk=batch.user_id)
-    spent = costs.gas_in_last_day(batch.user_id)
-    if spent + acceptance.estimated_gas <= settings.DAILY_GAS_BUDGET:
-        return acceptance
-    return _Refusal(
-        "budget_exceeded",
-        f"A user's batches may use {settings.DAILY_GAS_BUDGET} gas in 24 hours, of which {spent} are used or promised; "
-        f"this batch is estimated at {acceptance.estimated_gas} gas.",
-        retryable=True,
-    )
+def _check_limits(batch: Batch, acceptance: _Acceptance) -> _Refusal | None:
+    """Whether what the user's batches may cause in a day leaves room for this, too."""
+    destination = get_chains().chain(batch.destination_chain_id)
+    for limit in _limits(batch, destination):
+        needed = limit.needed(acceptance)
+        if limit.promised + needed <= limit.most and (needed or limit.promised < limit.most):
+            continue
+        if needed > limit.most:
+            return _Refusal(
+                "too_large_for_budget",
+                f"This batch is estimated at {limit.shown(needed)}, and {limit.rule} {limit.shown(limit.most)} in 24 "
+                "hours. Send it in parts.",
+                retryable=False,
+            )
+        said = f"; this batch is estimated at {limit.shown(needed)}." if needed else "."
+        return _Refusal(
+            "budget_exceeded",
+            f"{limit.rule[0].upper()}{limit.rule[1:]} {limit.shown(limit.most)} in 24 hours, of which "
+            f"{limit.shown(limit.promised)} are used or promised{said}",
+            retryable=True,
+        )
+    return None
+
+
+@dataclass(frozen=True)
+class _DailyLimit:
+    rule: str  # the beginning of a sentence
+    most: int
+    promised: int
+    needed: Callable[[_Acceptance], int]
+    shown: Callable[[int], str]
+
+
+def _limits(batch: Batch, destination: Chain) -> Iterator[_DailyLimit]:
+    """In gas over all destinations that cost real money, and in the currency of this one."""
+    if not destination.test_network:
+        costly = [chain.id for chain in get_chains().destinations() if not chain.test_network]
+        yield _DailyLimit(
+            "a user's batches may use",
+            settings.DAILY_GAS_BUDGET,
+            spending.promised_to(batch.user_id, costly).gas,
+            attrgetter("estimated_gas"),
+            "{} gas".format,
+        )
+    if (most := destination.daily_limit_per_user_wei) is not None:
+        yield _DailyLimit(
+            f"a user's batches may cost, on chain {destination.id},",
+            most,
+            spending.promised_to(batch.user_id, [destination.id]).wei,
+            attrgetter("estimated_wei"),
+            destination.amount,
+        )
+    if (most := destination.daily_limit_wei) is not None:
+        # What others have used up is waited for.
+        yield _DailyLimit(
+            f"all batches together may cost, on chain {destination.id},",
+            most,
+            0,
+            attrgetter("estimated_wei"),
+            destination.amount,
+        )

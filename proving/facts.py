@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from eth_utils.crypto import keccak
 
-from chains.header import Header
+from chains.header import SHARED_FIELDS, Header
 from chains.packed import HASHED_HEADER_FIELDS
 from chains.rpc import Block as BlockName
 from chains.rpc import InvalidReply, Reverted, RpcClient
@@ -100,6 +100,23 @@ def header_words(header: Header) -> dict[HeaderField, bytes]:
         for field, content in zip(HeaderField, header.fields, strict=False)
         if field in HASHED_HEADER_FIELDS or len(content) <= 32  # noqa: PLR2004 - a word.
     }
+
+
+def lacking(header: Header, fields: Iterable[HeaderField]) -> list[HeaderField]:
+    """Those that this header is not known to have."""
+    known = header_words(header)
+    return [field for field in fields if field not in known]
+
+
+def why_lacking(chain_id: int, header: Header, fields: Iterable[HeaderField]) -> str:
+    """A sentence about the fields that a header lacks: later forks have added some, and other layouts have others."""
+    why = (
+        "its fork does not know them."
+        if header.is_ethereums
+        else f"after the first {SHARED_FIELDS}, its fields are not known to be Ethereum's."
+    )
+    names = ", ".join(field.name for field in fields)
+    return f"The header of block {header.number} of chain {chain_id} has no {names}: {why}"
 
 
 def _slots(block: Block, facts: Sequence[SlotFact]) -> dict[SlotFact, bytes]:

@@ -108,6 +108,10 @@ class Signer(Leased):
         return f"{self.address} on chain {self.chain_id}"
 
 
+# What a transaction takes that does nothing.
+EMPTY_GAS = 21_000
+
+
 class TransactionState(models.TextChoices):
     PENDING = "PENDING"  # signed and stored; broadcast, or about to be
     MINED = "MINED"
@@ -122,6 +126,15 @@ LIVE_STATES = (TransactionState.PENDING, TransactionState.MINED)
 WATCHED_STATES = (*LIVE_STATES, TransactionState.CONFIRMED)
 
 
+def proves_facts(block: str, transaction: str = "") -> models.Q:
+    """Of a query's transactions: those that prove its facts, and don't only extend the registry's trust.
+
+    `block` is the path to the query's block, `transaction` that to the transaction.
+    """
+    prefix = f"{transaction}__" if transaction else ""
+    return models.Q(**{f"{prefix}extends": None}) | models.Q(**{f"{prefix}accumulates": models.F(block)})
+
+
 class Transaction(models.Model):
     """One nonce of a signer: what it is for, and what became of it. Its signed versions compete for the nonce."""
 
@@ -130,7 +143,8 @@ class Transaction(models.Model):
     to = models.CharField(max_length=42, blank=True)  # EIP-55; empty: creates a contract
     data = models.BinaryField()
     gas_limit = models.PositiveBigIntegerField()
-    max_price = Uint256Field(null=True)  # type: ignore[misc]  # wei per gas that its batches' fees allow; null: any
+    # Wei that it takes beside its gas, on rollups: expected, with a margin, until a receipt tells.
+    data_fee = Uint256Field(default=0)
     queries = models.ManyToManyField(Query, related_name="transactions")  # that it is for; empty: of the operator's own
     accumulates = models.ForeignKey(  # whose header it carries
         Block, models.SET_NULL, null=True, related_name="accumulating_transactions"
@@ -142,7 +156,7 @@ class Transaction(models.Model):
         Block, models.SET_NULL, null=True, related_name="leading_transactions"
     )
     state = models.CharField(max_length=10, choices=TransactionState.choices, default=TransactionState.PENDING)
-    created_at = models.DateTimeField(default=timezone.now)
+    created_at = models.DateTimeField(default=timezone.now, db_index=True)
     last_error = models.TextField(blank=True)  # a sentence
 
     # Of the version that was mined.
@@ -166,13 +180,24 @@ class Transaction(models.Model):
         return max(self.versions.all(), key=lambda version: version.pk)
 
     @property
-    def highest_cost(self) -> int:
-        """In wei: the most that it can still cost."""
-        return self.newest.max_fee_per_gas * self.gas_limit
+    def gas(self) -> int:
+        """What it has used, or the most that it can still use."""
+        if self.state == TransactionState.DISPLACED:
+            return 0
+        return self.gas_limit if self.state == TransactionState.PENDING else self.gas_used
+
+    @property
+    def cost(self) -> int:
+        """In wei: what it has cost, or the most that it can still cost. Any of its versions may be mined."""
+        if self.state == TransactionState.DISPLACED:
+            return 0
+        if self.state != TransactionState.PENDING:
+            return self.gas_used * self.gas_price + self.data_fee
+        return max(version.gas * version.max_fee_per_gas for version in self.versions.all()) + self.data_fee
 
 
 class Share(models.Model):
-    """What one batch caused of the cost of one confirmed transaction."""
+    """What one batch causes of the cost of one transaction: of one that isn't mined, the most that it can cost."""
 
     transaction = models.ForeignKey(Transaction, models.CASCADE, related_name="shares")
     batch = models.ForeignKey(Batch, models.CASCADE, related_name="shares")
@@ -200,6 +225,22 @@ class SignedTransaction(models.Model):
 
     def __str__(self) -> str:
         return self.hash
+
+    @property
+    def gas(self) -> int:
+        """Its gas limit."""
+        return EMPTY_GAS if self.is_empty else self.transaction.gas_limit
+
+
+class SigningStop(models.Model):
+    """The operator's stop switch of a destination: while there is one, nothing is signed or broadcast there."""
+
+    chain_id = models.PositiveBigIntegerField(unique=True)
+    reason = models.CharField(max_length=200, blank=True)  # for people
+    since = models.DateTimeField(default=timezone.now)
+
+    def __str__(self) -> str:
+        return f"chain {self.chain_id} since {self.since:%Y-%m-%d %H:%M} UTC"
 
 
 class ChainHead(models.Model):

@@ -15,7 +15,7 @@ from functools import cached_property
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from chains.header import SHARED_FIELDS, Header
+from chains.header import Header
 from chains.rpc import Block as BlockName
 from chains.rpc import NodeUnavailable, RpcRefused
 from proving import facts, fetching, packing, timestamps, transactions
@@ -23,8 +23,8 @@ from proving.approach import Approach
 from proving.facts import Fact, HeaderFact, RegistryView, TimeFact
 from proving.heads import poll_seconds
 from proving.look import QUERIES_PER_LOOK, Look, ProofNotAccepted, Wait
-from proving.models import LIVE_STATES, Transaction, TransactionState
-from proving.transactions import Intent, proves_facts
+from proving.models import LIVE_STATES, Transaction, TransactionState, proves_facts
+from proving.transactions import Intent
 from queries import leases, progress, submission
 from queries.chunks import chunks
 from queries.leases import Lease
@@ -180,20 +180,10 @@ class _Work(Look):
 
     def reject_what_the_header_lacks(self, header: Header) -> None:
         """Later forks have added fields: an older block's header can't prove them. Nor can one of another layout."""
-        known = facts.header_words(header)
-        why = (
-            "its fork does not know them."
-            if header.is_ethereums
-            else f"after the first {SHARED_FIELDS}, its fields are not known to be Ethereum's."
-        )
         asking = self.open().filter(step=StepKind.INITIAL_STATE, address="")
         for query in asking:
-            lacking = [field.name for field in query.header_fields if field not in known]
-            if lacking:
-                reason = (
-                    f"The header of block {self.block.number} of chain {self.source.chain.id} has no "
-                    f"{', '.join(lacking)}: {why}"
-                )
+            if lacking := facts.lacking(header, query.header_fields):
+                reason = facts.why_lacking(self.source.chain.id, header, lacking)
                 self.reject(asking.filter(pk=query.pk), "header_property_missing", reason)
 
     # --- BLOCKHASH_AVAILABLE and HEADER_ACCUMULATED -------------------------------------------------------------------

@@ -5,18 +5,18 @@ after it: it broadcasts the same bytes again, raises the fees under the same non
 and follows it from the mempool to a final block, and back when the chain is reorganised.
 """
 
-import itertools
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from django.db.models import F, Q
+from django.db.models import Q
 from django.utils import timezone
 from eth_account.signers.local import LocalAccount
 from hexbytes import HexBytes
 
+from chains import rollups
 from chains.config import Chain, UnknownChain
 from chains.rpc import Block as BlockName
 from chains.rpc import (
@@ -31,16 +31,19 @@ from chains.rpc import (
     RpcRefused,
 )
 from config.chains import get_chains, get_rpc
-from proving import costs
+from proving import spending
 from proving.heads import Heads, poll_seconds
 from proving.models import (
+    EMPTY_GAS,
     LIVE_STATES,
     WATCHED_STATES,
     FactsRegistry,
     SignedTransaction,
     Signer,
+    SigningStop,
     Transaction,
     TransactionState,
+    proves_facts,
 )
 from queries import leases, progress
 from queries.leases import Lease, LeaseLost
@@ -56,7 +59,6 @@ MAX_GAS = 16_777_216
 _RISE_PERCENT = 113
 # Fees rise above the market while a transaction waits, but not without end.
 _MAX_TIMES_MARKET = 3
-_EMPTY_GAS = 21_000
 
 
 class SignerBusy(Exception):
@@ -71,8 +73,12 @@ class CannotSend(Exception):
     """Nothing can be sent for now, such as at a low balance; the message is a sentence."""
 
 
+class Stopped(CannotSend):
+    """The operator has stopped the chain's signers."""
+
+
 class TooDear(CannotSend):
-    """At the present gas price one of the batches would pay more than its fee."""
+    """At the present gas price the fee of one of the batches, or the limit of its user, doesn't suffice to its end."""
 
 
 @dataclass(frozen=True)
@@ -104,15 +110,6 @@ class Intent:
         return proving.exists()
 
 
-def proves_facts(block: str, transaction: str = "") -> Q:
-    """Of a query's transactions: those that prove its facts, and don't only extend the registry's trust.
-
-    `block` is the path to the query's block, `transaction` that to the transaction.
-    """
-    prefix = f"{transaction}__" if transaction else ""
-    return Q(**{f"{prefix}extends": None}) | Q(**{f"{prefix}accumulates": F(block)})
-
-
 @dataclass(frozen=True)
 class OfferedFees:
     """EIP-1559 fees of a transaction, in wei per gas."""
@@ -127,7 +124,8 @@ class OfferedFees:
 def submit_all(
     chain: Chain, intents: Sequence[Intent], *, and_store: Callable[[int], None] | None = None
 ) -> list[Transaction]:
-    """Simulate, sign, store and broadcast with consecutive nonces. Returns the stored transactions: all, or none.
+    """Simulate, sign, store and broadcast with consecutive nonces. Returns the stored transactions, in their order:
+    all, or none; or the first ones, where money doesn't suffice for the rest.
 
     `and_store(first_nonce)` runs in the database transaction that stores them. Raises `SignerBusy`, `UnderWay`,
     `CannotSend`, `chains.rpc.Reverted` when a simulation reverts, `NodeUnavailable`. After a return, or a kill at any
@@ -141,36 +139,40 @@ def submit_all(
         raise SignerBusy
     try:
         gas_limits = [_gas_limit(rpc, account.address, intent) for intent in intents]
-        fees = _affordable_fees(chain, rpc, lease, sum(gas_limits))
+        data_fees = [
+            rollups.data_cost(rpc, len(intent.data), gas_limit).wei
+            for intent, gas_limit in zip(intents, gas_limits, strict=True)
+        ]
+        fees = _affordable_fees(chain, rpc, lease, sum(gas_limits), sum(data_fees))
         pending_nonce = rpc.nonce(account.address, "pending")
         with lease.writing() as signer:
             first_nonce = next_nonce(signer, pending_nonce)
             if any(intent.is_under_way(signer) for intent in intents):
                 raise UnderWay
-            sent = []
-            for nonce, intent, gas_limit in zip(itertools.count(first_nonce), intents, gas_limits, strict=False):
+            sent: list[tuple[Transaction, SignedTransaction]] = []
+            for place, (intent, gas_limit, data_fee) in enumerate(zip(intents, gas_limits, data_fees, strict=True)):
                 tx = Transaction.objects.create(
                     signer=signer,
-                    nonce=nonce,
+                    nonce=first_nonce + place,
                     to=intent.to,
                     data=intent.data,
                     gas_limit=gas_limit,
+                    data_fee=data_fee,
                     accumulates=intent.accumulates,
                     extends_id=intent.extends,
                     leads_to=intent.leads_to,
                 )
                 tx.queries.set(intent.queries)
-                price = costs.affordable_price(tx)
-                if price is not None:
-                    if price < fees.base_and_tip:
-                        raise TooDear(
-                            f"At the present gas price of chain {chain.id} this would cost more than its batch's fee; "
-                            "waiting for gas to become cheaper."
-                        )
-                    tx.max_price = price
-                    tx.save(update_fields=["max_price"])
-                limit = chain.max_fee_per_gas if price is None else price
-                sent.append((tx, _sign(chain, account, tx, fees.offer.at_most(limit))))
+                try:
+                    most = _most_for_gas(chain, tx, fees.base_and_tip)
+                except TooDear:
+                    if not sent:
+                        raise
+                    tx.delete()
+                    break
+                sent.append((tx, _sign(chain, account, tx, fees.offer.at_most(most))))
+                # The next one's limits count it.
+                spending.share(tx)
             # Due from the same moment: killed before the broadcast, whoever comes next does it.
             signer.due_at = timezone.now()
             signer.save(update_fields=["due_at"])
@@ -200,6 +202,16 @@ def sender(chain: Chain) -> str:
 def latest_hash(tx: Transaction) -> str:
     """Hash of the mined version, else of the newest one."""
     return tx.hash or tx.newest.hash
+
+
+def _most_for_gas(chain: Chain, tx: Transaction, price: int) -> int:
+    """In wei for a unit: by the chain's cap and the limits. Raises `TooDear` where that is less than `price`."""
+    limits = list(spending.limits(chain, tx))
+    if (lowest := min(limits, key=lambda limit: limit.price, default=None)) is None:
+        return chain.max_fee_per_gas
+    if lowest.price < price:
+        raise TooDear(lowest.sentence(chain, price))
+    return min(chain.max_fee_per_gas, lowest.price)
 
 
 # --- Looking after what was sent --------------------------------------------------------------------------------------
@@ -246,7 +258,7 @@ def _tend(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> None:
     for tx in watched:
         receipt = found.canonical(tx)
         if receipt is not None:
-            _note_mined(lease, tx, receipt, heads)
+            _note_mined(rpc, lease, tx, receipt, heads)
         elif tx.state != TransactionState.PENDING:
             # Its block may be gone, or this node may just not have it yet: only another block there tells.
             if found.has_left_its_block(tx):
@@ -288,7 +300,7 @@ class _Receipts:
         return self._headers[number]
 
 
-def _note_mined(lease: Lease[Signer], tx: Transaction, receipt: Receipt, heads: Heads) -> None:
+def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: Receipt, heads: Heads) -> None:
     if receipt.block_number <= heads.final:
         state = TransactionState.FINAL
     elif receipt.block_number <= heads.confirmed.number:
@@ -301,17 +313,20 @@ def _note_mined(lease: Lease[Signer], tx: Transaction, receipt: Receipt, heads: 
     if tx.state == TransactionState.PENDING:
         logger.info("%s mined in block %d, %d gas", tx_hash, receipt.block_number, receipt.gas_used)
     is_empty = any(version.hash == tx_hash and version.is_empty for version in tx.versions.all())
+    is_new = (tx.hash, tx.block_hash) != (tx_hash, block_hash)
+    data_fee = rollups.paid_beside_gas(rpc, receipt) if is_new else None
     with lease.writing():
         tx.state, tx.hash, tx.block_hash, tx.block_number = state, tx_hash, block_hash, receipt.block_number
         tx.gas_used, tx.gas_price = receipt.gas_used, receipt.effective_gas_price
+        tx.data_fee = tx.data_fee if data_fee is None else data_fee
         # It succeeded if it did what it was sent for, which an empty version never does.
         tx.succeeded = receipt.status == 1 and not is_empty
         tx.last_error = "" if receipt.status == 1 else "The transaction was mined, but it reverted."
         _save(tx)
         _show(tx, tx_hash)
+        spending.share(tx)
         if state not in LIVE_STATES:
             _wake_blocks(tx)
-            costs.share(tx)
 
 
 def _note_vanished(lease: Lease[Signer], tx: Transaction) -> None:
@@ -323,7 +338,7 @@ def _note_vanished(lease: Lease[Signer], tx: Transaction) -> None:
         # Nodes forget what was in a block that they have left: it is broadcast anew at once.
         tx.versions.update(broadcast_at=None)
         _wake_blocks(tx)
-        costs.share(tx)
+        spending.share(tx)
 
 
 def _displace(lease: Lease[Signer], tx: Transaction) -> None:
@@ -336,6 +351,7 @@ def _displace(lease: Lease[Signer], tx: Transaction) -> None:
         tx.state = TransactionState.DISPLACED
         tx.last_error = "Its nonce was used by another transaction."
         _save(tx)
+        spending.share(tx)
         _wake_blocks(tx)
 
 
@@ -343,7 +359,8 @@ def _save(tx: Transaction) -> None:
     # Not `data`: it is long, was not loaded and never changes.
     tx.save(
         update_fields=[
-            *("state", "hash", "block_hash", "block_number", "succeeded", "gas_used", "gas_price", "last_error")
+            *("state", "hash", "block_hash", "block_number", "succeeded", "gas_used", "gas_price", "data_fee"),
+            "last_error",
         ]
     )
 
@@ -369,6 +386,8 @@ def _push(chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction, *
     Only the lowest open nonce's fees are raised: the others wait for it, whatever they offer.
     """
     newest = tx.newest
+    if _stop(chain):
+        return
     if not _holds_key(chain, lease.row):
         pass  # The key of the configuration was exchanged: the stored bytes are all there is.
     elif not newest.is_empty and not _is_wanted(tx):
@@ -428,11 +447,8 @@ def _replace(
     """A new version under the same nonce with fees that nodes take for a replacement, where the limits leave room."""
     market = _market_fees(rpc).offer
     limit = min(chain.max_fee_per_gas, _MAX_TIMES_MARKET * market.max_fee_per_gas)
-    if empty:
-        # It is small, and without it the nonce stays open: it may go above what a proof may cost.
-        limit = max(2 * chain.max_fee_per_gas, limit)
-    elif tx.max_price is not None:
-        limit = min(limit, tx.max_price)
+    # An empty one is small, and without it the nonce stays open: it may go above what a proof may cost.
+    limit = max(2 * chain.max_fee_per_gas, limit) if empty else min(limit, _most_for_replacement(chain, tx))
     required = OfferedFees(
         newest.max_fee_per_gas * _RISE_PERCENT // 100 + 1, newest.max_priority_fee_per_gas * _RISE_PERCENT // 100 + 1
     )
@@ -441,11 +457,24 @@ def _replace(
     if highest < max(required.max_fee_per_gas, required.max_priority_fee_per_gas):
         return newest
     with lease.writing():
-        version = _sign(chain, _account(chain), tx, OfferedFees(highest, min(priority, highest)), empty=empty)
+        try:
+            version = _sign(chain, _account(chain), tx, OfferedFees(highest, min(priority, highest)), empty=empty)
+        except Stopped:
+            return newest
+        spending.share(Transaction.objects.defer("data").get(pk=tx.pk))
         _show(tx, version.hash)
     if empty and not newest.is_empty:
         logger.info("%s is no longer wanted: replaced by an empty transaction", newest.hash)
     return version
+
+
+def _most_for_replacement(chain: Chain, tx: Transaction) -> int:
+    """In wei for a unit of gas. What was spent since the transaction was stored leaves less for it."""
+    prices = [limit.price for limit in spending.limits(chain, tx)]
+    if chain.daily_limit_wei is not None:
+        others = spending.promised_on(chain.id) - tx.cost
+        prices.append(max(0, chain.daily_limit_wei - others - tx.data_fee) // tx.gas_limit)
+    return min(prices, default=chain.max_fee_per_gas)
 
 
 # --- Fees, signing, sending -------------------------------------------------------------------------------------------
@@ -466,31 +495,51 @@ def _market_fees(rpc: RpcClient) -> MarketFees:
     return MarketFees(fees.base_fee + fees.priority_fee, offer)
 
 
-def _affordable_fees(chain: Chain, rpc: RpcClient, lease: Lease[Signer], gas: int) -> MarketFees:
-    """What to offer now for so much gas. Raises `CannotSend` when the cap or the signer's balance forbids it."""
+def _affordable_fees(chain: Chain, rpc: RpcClient, lease: Lease[Signer], gas: int, data_fee: int) -> MarketFees:
+    """What to offer now for so much gas, with this fee (wei) beside it. Raises `CannotSend` when the operator has
+    stopped it, or the cap, the daily limit or the signer's balance forbids it.
+    """
     signer = lease.row
     # Room for one replacement under the cap.
     limit = chain.max_fee_per_gas * 100 // _RISE_PERCENT
     market = _market_fees(rpc)
-    fees = MarketFees(market.base_and_tip, market.offer.at_most(limit))
+    # What the day's limit leaves can't change meanwhile: whoever spends it holds this lease.
+    left = None if chain.daily_limit_wei is None else chain.daily_limit_wei - spending.promised_on(chain.id)
+    most = limit if left is None else min(limit, max(0, left - data_fee) // gas)
+    fees = MarketFees(market.base_and_tip, market.offer.at_most(most))
     balance = rpc.balance(signer.address)
     pending = signer.transactions.filter(state=TransactionState.PENDING).defer("data").prefetch_related("versions")
-    promised = sum(tx.highest_cost for tx in pending)
-    needed = promised + gas * fees.offer.max_fee_per_gas
-    who = f"The signer {signer.address} on chain {chain.id} holds {balance / 10**18:.6f} {chain.native_currency}"
+    promised = sum(tx.cost for tx in pending)
+    needed = promised + gas * fees.offer.max_fee_per_gas + data_fee
+    who = f"The signer {signer.address} on chain {chain.id} holds {chain.amount(balance)}"
     notice = ""
-    if balance < chain.minimum_signer_balance_wei:
+    if stop := _stop(chain):
+        notice = stop
+    elif balance < chain.minimum_signer_balance_wei:
         notice = f"{who}, less than the {chain.minimum_signer_balance} at which it stops. Its operator must fund it."
     elif balance < needed:
-        notice = f"{who}, less than the {needed / 10**18:.6f} that it may have to pay. Its operator must fund it."
+        notice = f"{who}, less than the {chain.amount(needed)} that it may have to pay. Its operator must fund it."
     elif market.base_and_tip > limit:
         notice = f"Gas on chain {chain.id} costs more than the cap of {chain.max_fee_per_gas_gwei} gwei."
+    elif left is not None and market.base_and_tip > most:
+        notice = (
+            f"The operator's limit of {chain.daily_limit} {chain.native_currency} in 24 hours on chain {chain.id} "
+            f"leaves {chain.amount(max(0, left))}, and {chain.amount(gas * market.base_and_tip + data_fee)} are needed."
+        )
     if notice != signer.notice:
         logger.warning("%s", notice or f"the signer {signer.address} on chain {chain.id} sends again")
         Signer.objects.filter(pk=signer.pk).update(notice=notice)
     if notice:
         raise CannotSend(notice)
     return fees
+
+
+def _stop(chain: Chain) -> str:
+    """That and why the operator has stopped the chain's signers, a sentence; empty where they are not stopped."""
+    stop = SigningStop.objects.filter(chain_id=chain.id).first()
+    if stop is None:
+        return ""
+    return f"The operator has stopped sending on chain {chain.id}" + (f": {stop.reason}" if stop.reason else ".")
 
 
 def _gas_limit(rpc: RpcClient, sender: str, intent: Intent) -> int:
@@ -503,12 +552,14 @@ def _gas_limit(rpc: RpcClient, sender: str, intent: Intent) -> int:
 def _sign(
     chain: Chain, account: LocalAccount, tx: Transaction, fees: OfferedFees, *, empty: bool = False
 ) -> SignedTransaction:
-    """Sign and store one version. Inside the caller's database transaction."""
+    """Sign and store one version. Inside the caller's database transaction. Raises `Stopped`."""
+    if stop := _stop(chain):
+        raise Stopped(stop)
     fields: dict[str, Any] = {
         "type": 2,
         "chainId": chain.id,
         "nonce": tx.nonce,
-        "gas": _EMPTY_GAS if empty else tx.gas_limit,
+        "gas": EMPTY_GAS if empty else tx.gas_limit,
         "maxFeePerGas": fees.max_fee_per_gas,
         "maxPriorityFeePerGas": fees.max_priority_fee_per_gas,
         "value": 0,

@@ -23,7 +23,7 @@ from chains.rpc import AccountProof, InvalidReply, NodeUnavailable, ProofRequest
 from chains.trie import InvalidProof, verify_account, verify_slot
 from config.chains import get_chains
 from proving import registries, sources, transactions, waypoints
-from proving.costs import RIDER_GAS
+from proving.estimates import HOP_GAS, RIDER_GAS, WALKED_HEADER_GAS
 from proving.links import Link
 from proving.models import SignedTransaction, Transaction, TransactionState
 from proving.registry import Call
@@ -39,8 +39,8 @@ _CALL_BYTES = 500
 _MAX_HOPS, _MAX_HEADERS = 40, 250
 # Blocks whose hashes one hop makes known beside the one that it leads to.
 _MAX_RIDERS = 50
-# Rounded up from what mainnet-sized ones take (make bench-gas).
-_HOP_GAS, _WALKED_HEADER_GAS, _HEADER_GAS = 250_000, 27_000, 60_000
+# Of the header that a way begins with, rounded up (make bench-gas).
+_HEADER_GAS = 60_000
 # Of the blocks that the registry may trust, the nearest so many are looked at.
 _WAYPOINTS = 20
 # Reverted transactions that are counted.
@@ -74,7 +74,7 @@ class Plan:
     def gas(self) -> int:
         """About, without what the start takes."""
         header = _HEADER_GAS if self.start and self.hops else 0
-        return header + len(self.hops) * _HOP_GAS + self.walk * _WALKED_HEADER_GAS
+        return header + len(self.hops) * HOP_GAS + self.walk * WALKED_HEADER_GAS
 
     @property
     def unit(self) -> WayUnit:

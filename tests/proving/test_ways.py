@@ -16,8 +16,8 @@ from chains.rpc import RpcClient, RpcRefused
 from config.chains import forget_chains, get_rpc
 from proving import links, ways
 from proving.acceptance import accept
-from proving.costs import RIDER_GAS
 from proving.deployment import deploy
+from proving.estimates import RIDER_GAS
 from proving.models import Signer, Transaction, TransactionState
 from proving.pipeline import advance
 from proving.transactions import tend

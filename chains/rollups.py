@@ -1,0 +1,118 @@
+"""What a rollup takes for a transaction's data, which the gas that its execution takes doesn't tell.
+
+The OP Stack takes wei beside the gas: the L1 data fee, and since Isthmus the operator fee
+(https://specs.optimism.io/protocol/predeploys.html#gaspriceoracle). Arbitrum takes gas, which an estimate by the node
+and a receipt contain (https://docs.arbitrum.io/how-arbitrum-works/gas-fees). Which of them a chain is tells the chain.
+"""
+
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary
+
+from eth_abi.abi import decode, encode
+from eth_utils.abi import function_signature_to_4byte_selector
+
+from chains.rpc import InvalidReply, Receipt, Reverted, RpcClient, RpcRefused
+
+# Predeploy of every OP Stack chain, and precompile of every Arbitrum chain.
+GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000F"
+ARB_GAS_INFO = "0x000000000000000000000000000000000000006C"
+# Answers calls only; it is no contract of the chain.
+NODE_INTERFACE = "0x00000000000000000000000000000000000000C8"
+
+# Unlike the price of gas, the data fee of a signed transaction has no cap, and it is that of the block that mines it.
+# L1's base fee doubles within six full blocks.
+_MARGIN = 2
+# Beside its calldata, what a transaction's fields and signature take, in bytes.
+_ENVELOPE = 200
+# Nodes take no transaction above 128 KiB: what is longer goes as several.
+_MOST_DATA = 110_000
+# For a sample that no compression shortens, so that what is bound by it stays below.
+_SAMPLE = bytes((place * place * 31 + place * 7 + (place >> 3)) & 0xFF for place in range(2048))
+
+
+@dataclass(frozen=True)
+class DataCost:
+    """What publishing data costs at present, on the high side."""
+
+    gas: int = 0
+    wei: int = 0
+    """Beside the gas."""
+
+
+def data_cost(rpc: RpcClient, size: int, gas: int) -> DataCost:
+    """Of one transaction, or as many as it takes, with so many bytes of calldata and so much gas in all.
+
+    Nothing on a chain that is no rollup. Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    if not size:
+        return DataCost()
+    if _has_code(rpc, GAS_PRICE_ORACLE):
+        return DataCost(wei=_op_stack_fee(rpc, size, gas))
+    if _has_code(rpc, ARB_GAS_INFO):
+        return DataCost(gas=_arbitrum_gas(rpc, size))
+    return DataCost()
+
+
+def paid_beside_gas(rpc: RpcClient, receipt: Receipt) -> int | None:
+    """In wei: the data fee and the operator fee of a mined transaction. None where the node doesn't tell.
+
+    Asked while the node has the state of its block. Raises `NodeUnavailable`.
+    """
+    if receipt.data_fee is None or not receipt.has_operator_fee:
+        return receipt.data_fee
+    # How it is computed differs between forks, and the predeploy knows which one its block belongs to.
+    call = _oracle("getOperatorFee(uint256)", ["uint256"], receipt.gas_used)
+    try:
+        return receipt.data_fee + _word(rpc.eth_call(*call, receipt.block_number))
+    except RpcRefused:
+        return None
+
+
+_known: WeakKeyDictionary[RpcClient, dict[str, bool]] = WeakKeyDictionary()
+
+
+def _has_code(rpc: RpcClient, address: str) -> bool:
+    """What a chain is made of doesn't change: it is asked once."""
+    known = _known.setdefault(rpc, {})
+    if address not in known:
+        known[address] = bool(rpc.code(address))
+    return known[address]
+
+
+def _op_stack_fee(rpc: RpcClient, size: int, gas: int) -> int:
+    """In wei."""
+    count = -(-size // _MOST_DATA)
+    each = size // count + _ENVELOPE
+    bound, operator = rpc.eth_calls(
+        [
+            _oracle("getL1FeeUpperBound(uint256)", ["uint256"], each),
+            _oracle("getOperatorFee(uint256)", ["uint256"], gas),
+        ]
+    )
+    if isinstance(bound, Reverted):
+        # Before Fjord each byte counts by itself.
+        bound = rpc.eth_call(*_oracle("getL1Fee(bytes)", ["bytes"], b"\xff" * each))
+    # Before Isthmus there is none.
+    operator_fee = 0 if isinstance(operator, Reverted) else _word(operator)
+    return _MARGIN * count * _word(bound) + operator_fee * count
+
+
+def _arbitrum_gas(rpc: RpcClient, size: int) -> int:
+    selector = function_signature_to_4byte_selector("gasEstimateL1Component(address,bool,bytes)")
+    arguments = encode(["address", "bool", "bytes"], [ARB_GAS_INFO, False, _SAMPLE])
+    answer = rpc.eth_call(NODE_INTERFACE, selector + arguments)
+    try:
+        gas, _, _ = decode(["uint64", "uint256", "uint256"], answer)
+    except Exception:  # noqa: BLE001 - whatever the decoder says of an answer that is none.
+        raise InvalidReply(f"{rpc.chain.label} doesn't tell what data costs on its L1.") from None
+    return int(_MARGIN * gas * (size + _ENVELOPE) // len(_SAMPLE))
+
+
+def _oracle(signature: str, types: list[str], value: object) -> tuple[str, bytes]:
+    return GAS_PRICE_ORACLE, function_signature_to_4byte_selector(signature) + encode(types, [value])
+
+
+def _word(answer: bytes) -> int:
+    if len(answer) != 32:  # noqa: PLR2004 - a word.
+        raise InvalidReply("The GasPriceOracle of an OP Stack chain answered with something that is not a fee.")
+    return int.from_bytes(answer)

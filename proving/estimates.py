@@ -1,0 +1,98 @@
+"""What proving will take: gas of what is not proven yet, always on the high side."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from django.db.models import Exists, OuterRef
+
+from proving import facts
+from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
+from proving.models import LIVE_STATES, Transaction, proves_facts
+from queries.models import Batch, Block, StepKind, WayUnit
+
+_TRANSACTION_GAS = 21_000
+# EIP-7623: no byte of calldata that isn't zero costs less, and proofs have few zeros.
+_GAS_OF_A_BYTE = 40
+
+# Bounds of what the transactions of this service use for proofs from mainnet (make bench-gas). A branch node of a trie
+# takes about 21,000. Accounts: 9 nodes. The slots of the largest contracts: 8, of which all slots share the first.
+_HEADER_GAS = 60_000
+_HEADER_FIELD_GAS = 25_000
+_ACCOUNT_GAS = 200_000
+_FIRST_SLOT_GAS = 170_000  # of an account; the others share its upper nodes
+_SLOT_GAS = 120_000
+_TIME_GAS = 120_000
+# Of a block that rides along with the way to another one: one slot more in a proof.
+RIDER_GAS = 30_000
+HOP_GAS = 250_000
+WALKED_HEADER_GAS = 27_000
+
+
+@dataclass
+class Work:
+    """What is not proven yet, by kind."""
+
+    headers: int = 0
+    header_fields: int = 0
+    accounts: int = 0
+    first_slots: int = 0
+    slots: int = 0  # beside the first of each account
+    times: int = 0
+    way_gas: int = 0  # by which the registry comes to trust the blocks
+
+    def add(self, facts: Iterable[Fact], *, header: bool) -> None:
+        """Facts of one block, each once; and its header, if it is to be accumulated."""
+        wanted = list(facts)
+        self.headers += header
+        self.header_fields += sum(isinstance(fact, HeaderFact) for fact in wanted)
+        self.times += sum(isinstance(fact, TimeFact) for fact in wanted)
+        with_slots = {fact.address for fact in wanted if isinstance(fact, SlotFact)}
+        self.first_slots += len(with_slots)
+        self.slots += sum(isinstance(fact, SlotFact) for fact in wanted) - len(with_slots)
+        self.accounts += len({fact.address for fact in wanted if isinstance(fact, AccountFact | SlotFact)})
+
+    @property
+    def gas(self) -> int:
+        gas = (
+            self.headers * _HEADER_GAS
+            + self.header_fields * _HEADER_FIELD_GAS
+            + self.accounts * _ACCOUNT_GAS
+            + self.first_slots * _FIRST_SLOT_GAS
+            + self.slots * _SLOT_GAS
+            + self.times * _TIME_GAS
+            + self.way_gas
+        )
+        return gas + _TRANSACTION_GAS if gas else 0
+
+    @property
+    def data_bytes(self) -> int:
+        """The most calldata that so much gas pays for."""
+        return self.gas // _GAS_OF_A_BYTE
+
+
+def unproven(batch: Batch, *, with_ways: bool) -> Work:
+    """What of a batch's admitted queries is neither proven nor under way, as the rows know it.
+
+    `with_ways` counts also how the registry comes to trust old blocks, as far as that is planned; ways that lead over
+    the same blocks count once.
+    """
+    under_way = Transaction.objects.filter(
+        proves_facts("queries__block"), queries=OuterRef("pk"), state__in=LIVE_STATES
+    )
+    left = batch.queries.filter(~Exists(under_way), is_admitted=True, step__isnull=False)
+    wanted: dict[int | None, set[Fact]] = defaultdict(set)
+    for query in left.iterator(chunk_size=1000):
+        wanted[query.block_id].update(facts.of(query))
+    accumulating = Transaction.objects.filter(accumulates=OuterRef("pk"), state__in=LIVE_STATES)
+    needing_header = Block.objects.filter(~Exists(accumulating), pk__in=left.values("block")).filter(
+        queries__in=left.exclude(step=StepKind.ACCOUNT_ACCUMULATED)
+    )
+    ways = {
+        pk: left_over * (HOP_GAS if unit == WayUnit.HOPS else WALKED_HEADER_GAS)
+        for pk, unit, left_over in needing_header.values_list("pk", "way_unit", "way_left").distinct()
+    }
+    work = Work(way_gas=max(ways.values(), default=0) if with_ways else 0)
+    for block, missing in wanted.items():
+        work.add(missing, header=block in ways)
+    return work
