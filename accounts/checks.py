@@ -12,18 +12,22 @@ from config.chains import get_chains
 
 @register()
 def check_allowed_addresses(**_: Any) -> list[CheckMessage]:
-    """E001: an entry is neither an address nor `*`. W001: nobody may sign in. W002: that can't be told."""
-    allowed = settings.ALLOWED_ADDRESSES
+    """E001: an entry is neither an address nor `*`. E002: an operator is no address. W001: nobody may sign in. W002:
+    that can't be told.
+    """
+    allowed, operators = settings.ALLOWED_ADDRESSES, settings.OPERATOR_ADDRESSES
+    hint = "Write an address as 0x and 40 hex digits. In mixed case its EIP-55 checksum must be right."
     messages: list[CheckMessage] = [
-        Error(
-            f"ALLOWED_ADDRESSES holds {entry!r}, which is neither an address nor *.",
-            hint="Write an address as 0x and 40 hex digits. In mixed case its EIP-55 checksum must be right.",
-            id="accounts.E001",
-        )
+        Error(f"ALLOWED_ADDRESSES holds {entry!r}, which is neither an address nor *.", hint=hint, id="accounts.E001")
         for entry in allowed
         if entry != ANYONE and checksummed(entry) is None
     ]
-    if not allowed:
+    messages += [
+        Error(f"OPERATOR_ADDRESSES holds {entry!r}, which is no address.", hint=hint, id="accounts.E002")
+        for entry in operators
+        if checksummed(entry) is None
+    ]
+    if not allowed and not operators:
         messages += _check_nobody()
     return messages
 

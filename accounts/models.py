@@ -8,6 +8,8 @@ from django.contrib.auth.models import AbstractBaseUser, BaseUserManager
 from django.db import models
 from django.utils import timezone
 
+from accounts.addresses import is_operator
+
 
 class UserManager(BaseUserManager["User"]):
     def for_address(self, address: str) -> "User":
@@ -30,6 +32,19 @@ class User(AbstractBaseUser):
     USERNAME_FIELD = "address"
 
     objects: ClassVar[UserManager] = UserManager()
+
+    @property
+    def is_staff(self) -> bool:
+        """Whether Django's admin lets them in: of the operator's people."""
+        return is_operator(self.address)
+
+    def has_perm(self, perm: str, obj: object = None) -> bool:  # noqa: ARG002 (Django's signature)
+        """For Django's admin. There is one kind of operator."""
+        return self.is_staff
+
+    def has_module_perms(self, app_label: str) -> bool:  # noqa: ARG002 (Django's signature)
+        """As `has_perm`."""
+        return self.is_staff
 
     def end_sessions(self) -> None:
         """Ends every session of the user, wherever it was begun. API keys go on."""

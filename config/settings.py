@@ -37,6 +37,7 @@ CSRF_TRUSTED_ORIGINS = [BASE_URL]
 # --- What is installed ------------------------------------------------------------------------------------------------
 
 INSTALLED_APPS = [
+    "config.apps.OperatorAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
@@ -121,6 +122,9 @@ CHAINS_FILE = Path(env_str("CHAINS_FILE", str(BASE_DIR / "chains.toml")))
 # Who may sign in: addresses, or * for anyone. Anyone is the default only where no destination costs real money.
 ALLOWED_ADDRESSES = env_list("ALLOWED_ADDRESSES")
 
+# Who may use the admin: addresses. They may also sign in and have keys.
+OPERATOR_ADDRESSES = env_list("OPERATOR_ADDRESSES")
+
 # Limits of one request.
 MAX_BODY_BYTES = env_int("MAX_BODY_BYTES", 4 * 1024 * 1024, minimum=1024)
 MAX_QUERIES_PER_BATCH = env_int("MAX_QUERIES_PER_BATCH", 10_000, minimum=1)
@@ -137,7 +141,7 @@ MAX_READS_PER_MINUTE = env_int("MAX_READS_PER_MINUTE", 20, minimum=1)
 BATCH_DEADLINE_SECONDS = env_int("BATCH_DEADLINE_SECONDS", 24 * 3600, minimum=1)
 # How far above the head a block may be for a batch to wait for it, in blocks.
 MAX_BLOCKS_AHEAD = env_int("MAX_BLOCKS_AHEAD", 64)
-# Gas that one key's batches may cause in any 24 hours on destinations that are not test networks.
+# Gas that one user's batches may cause in any 24 hours on destinations that are not test networks.
 DAILY_GAS_BUDGET = env_int("DAILY_GAS_BUDGET", 50_000_000)
 
 # How long a worker may hold a row without a word. A killed worker's rows are taken up after this.

@@ -1,10 +1,12 @@
 """All paths of the service."""
 
+from django.contrib import admin
 from django.urls import include, path
 
 from queries.api import api
 
 urlpatterns = [
+    path("admin/", admin.site.urls),
     # Before the API, which answers / with a 404 of its own.
     path("", include("explorer.urls")),
     path("", api.urls),

@@ -40,11 +40,11 @@ from proving.models import (
     FactsRegistry,
     SignedTransaction,
     Signer,
-    SigningStop,
     Transaction,
     TransactionState,
     proves_facts,
 )
+from proving.signing_stops import why_stopped
 from queries import leases, progress
 from queries.leases import Lease, LeaseLost
 from queries.models import BatchStatus, Block, Query
@@ -386,7 +386,7 @@ def _push(chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction, *
     Only the lowest open nonce's fees are raised: the others wait for it, whatever they offer.
     """
     newest = tx.newest
-    if _stop(chain):
+    if why_stopped(chain.id):
         return
     if not _holds_key(chain, lease.row):
         pass  # The key of the configuration was exchanged: the stored bytes are all there is.
@@ -513,8 +513,8 @@ def _affordable_fees(chain: Chain, rpc: RpcClient, lease: Lease[Signer], gas: in
     needed = promised + gas * fees.offer.max_fee_per_gas + data_fee
     who = f"The signer {signer.address} on chain {chain.id} holds {chain.amount(balance)}"
     notice = ""
-    if stop := _stop(chain):
-        notice = stop
+    if stopped := why_stopped(chain.id):
+        notice = stopped
     elif balance < chain.minimum_signer_balance_wei:
         notice = f"{who}, less than the {chain.minimum_signer_balance} at which it stops. Its operator must fund it."
     elif balance < needed:
@@ -534,14 +534,6 @@ def _affordable_fees(chain: Chain, rpc: RpcClient, lease: Lease[Signer], gas: in
     return fees
 
 
-def _stop(chain: Chain) -> str:
-    """That and why the operator has stopped the chain's signers, a sentence; empty where they are not stopped."""
-    stop = SigningStop.objects.filter(chain_id=chain.id).first()
-    if stop is None:
-        return ""
-    return f"The operator has stopped sending on chain {chain.id}" + (f": {stop.reason}" if stop.reason else ".")
-
-
 def _gas_limit(rpc: RpcClient, sender: str, intent: Intent) -> int:
     estimate = rpc.estimate_gas(sender, intent.to or None, intent.data)
     if estimate > MAX_GAS:
@@ -553,8 +545,8 @@ def _sign(
     chain: Chain, account: LocalAccount, tx: Transaction, fees: OfferedFees, *, empty: bool = False
 ) -> SignedTransaction:
     """Sign and store one version. Inside the caller's database transaction. Raises `Stopped`."""
-    if stop := _stop(chain):
-        raise Stopped(stop)
+    if stopped := why_stopped(chain.id):
+        raise Stopped(stopped)
     fields: dict[str, Any] = {
         "type": 2,
         "chainId": chain.id,

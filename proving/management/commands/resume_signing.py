@@ -1,0 +1,20 @@
+"""`manage.py resume_signing [<destination> ...]`."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from proving import signing_stops
+from proving.management.destinations import chosen
+
+
+class Command(BaseCommand):
+    help = "Takes `manage.py stop_signing` back on these destination chains, or on all."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("destination", type=int, nargs="*", help="chain ids (default: all)")
+
+    def handle(self, *, destination: list[int], **_: Any) -> None:
+        for chain in chosen(destination):
+            was_stopped = signing_stops.resume(chain.id)
+            self.stdout.write(f"{chain.label}: {'goes on.' if was_stopped else 'was not stopped.'}")

@@ -1,0 +1,24 @@
+"""`manage.py stop_signing [<destination> ...] [--reason <sentence>]`."""
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from proving import signing_stops
+from proving.management.destinations import chosen
+
+
+class Command(BaseCommand):
+    help = (
+        "Stops all sending on these destination chains, or on all, before the next signature. Batches wait. "
+        "`manage.py resume_signing` takes it back."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("destination", type=int, nargs="*", help="chain ids (default: all)")
+        parser.add_argument("--reason", default="", help="a sentence, which users see")
+
+    def handle(self, *, destination: list[int], reason: str, **_: Any) -> None:
+        for chain in chosen(destination):
+            signing_stops.stop(chain.id, reason)
+            self.stdout.write(f"{chain.label}: stopped.")

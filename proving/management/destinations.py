@@ -1,0 +1,16 @@
+"""The destination chains that a command is about."""
+
+from collections.abc import Sequence
+
+from django.core.management.base import CommandError
+
+from chains.config import Chain
+from config.chains import get_chains
+
+
+def chosen(ids: Sequence[int]) -> list[Chain]:
+    """Those of these ids, or all. Raises `CommandError` for one that is no destination."""
+    destinations = {chain.id: chain for chain in get_chains().destinations()}
+    if unknown := [str(one) for one in ids if one not in destinations]:
+        raise CommandError(f"Not a destination chain: {', '.join(unknown)}.")
+    return [destinations[one] for one in ids or destinations]

@@ -1,0 +1,39 @@
+"""The operator's stop switch: `proving.transactions` asks it before each signature and each broadcast."""
+
+import logging
+
+from django.db import transaction
+
+from proving.models import Signer, SigningStop
+
+logger = logging.getLogger(__name__)
+
+
+def stop(chain_id: int, reason: str = "") -> SigningStop:
+    """From now on nothing is signed or broadcast on this chain. What is in nodes' mempools may still be mined."""
+    switch, _ = SigningStop.objects.update_or_create(chain_id=chain_id, defaults={"reason": reason})
+    Signer.objects.filter(chain_id=chain_id).update(notice=sentence(switch))
+    logger.warning("%s", sentence(switch))
+    return switch
+
+
+def resume(chain_id: int) -> bool:
+    """Whether it was stopped. What was signed before is broadcast again."""
+    with transaction.atomic():
+        deleted, _ = SigningStop.objects.filter(chain_id=chain_id).delete()
+        if deleted:
+            Signer.objects.filter(chain_id=chain_id).update(notice="")
+    if deleted:
+        logger.warning("sending on chain %d goes on", chain_id)
+    return bool(deleted)
+
+
+def sentence(switch: SigningStop) -> str:
+    because = f" The reason given: {switch.reason}" if switch.reason else ""
+    return f"The operator has stopped sending on chain {switch.chain_id}.{because}"
+
+
+def why_stopped(chain_id: int) -> str:
+    """A sentence; empty where nothing is stopped."""
+    switch = SigningStop.objects.filter(chain_id=chain_id).first()
+    return sentence(switch) if switch else ""

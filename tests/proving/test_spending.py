@@ -1,0 +1,561 @@
+"""Whose money is spent, how much of it at the most, and what counts as spent. Everybody here wants more than that."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+from django.core.management import CommandError, call_command
+
+from accounts.models import ApiKey
+from benchmarks.gas import Lab, generated
+from chains.devchain import DevChain
+from chains.rollups import ARB_GAS_INFO, GAS_PRICE_ORACLE, NODE_INTERFACE
+from chains.rpc import _read_receipt
+from config.chains import forget_chains, get_chains
+from proving import signing_stops, spending, transactions
+from proving.acceptance import accept
+from proving.deployment import deploy
+from proving.estimates import Work
+from proving.facts import AccountFact, SlotFact
+from proving.models import Share, SignedTransaction, Signer, Transaction, TransactionState
+from queries import progress
+from queries.models import AccountField, Batch, BatchStatus
+from tests.chains.lying_node import lying_node
+from tests.contracts.deployed import Deployed
+from tests.proving.test_transactions import age
+from tests.service import (
+    ALICE,
+    BOB,
+    CHARLIE,
+    SIGNER,
+    a_key,
+    chains_toml,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
+
+GWEI = 10**9
+ETHER = 10**18
+COSTLY = "test_network = false\nminimum_signer_balance = '0'"
+
+
+@pytest.fixture
+def key(db) -> ApiKey:
+    return a_key()
+
+
+def serve(settings, folder: Path, chain: DevChain, url: str = "") -> DevChain:
+    settings.CHAINS_FILE = chains_toml(folder, url or chain.url, chain_id=chain.chain_id, chain=COSTLY)
+    settings.ALLOWED_ADDRESSES = ["*"]
+    forget_chains()
+    deploy(chain.chain_id, chain.chain_id)
+    # What the operator has paid for the registry is no matter of these tests.
+    Transaction.objects.all().delete()
+    return chain
+
+
+@pytest.fixture
+def costly(chain, key, settings, tmp_path) -> DevChain:
+    """A service that spends real money, on a chain that mines only when told to."""
+    chain.rpc("anvil_setBalance", SIGNER, hex(1000 * ETHER))
+    serve(settings, tmp_path, chain)
+    chain.rpc("evm_setAutomine", False)
+    return chain
+
+
+def reconfigure(settings, old: str, new: str) -> None:
+    text = settings.CHAINS_FILE.read_text()
+    assert old in text
+    settings.CHAINS_FILE.write_text(text.replace(old, new))
+    forget_chains()
+
+
+def fresh(batch: Batch) -> Batch:
+    batch.refresh_from_db()
+    return batch
+
+
+def set_price(chain: DevChain, gwei: float) -> None:
+    """The base fee of the newest block."""
+    chain.rpc("anvil_setNextBlockBaseFeePerGas", hex(int(gwei * GWEI)))
+    chain.mine()
+
+
+# --- Budgets ----------------------------------------------------------------------------------------------------------
+
+
+def rejected_late(batch: Batch) -> None:
+    """As when the deadline passes, or a second source chain is refused, after the first has been paid for."""
+    progress.reject([batch.pk], code="deadline_exceeded", reason="Late.", retryable=True)
+
+
+def pending(batch: Batch) -> Transaction:
+    """Its transaction, which is in the mempool now."""
+    work()
+    work()
+    return Transaction.objects.get(queries__batch=batch, state=TransactionState.PENDING)
+
+
+def test_what_a_rejected_batch_has_in_the_mempool_counts(costly, key, settings):
+    settings.DAILY_GAS_BUDGET = 300_000
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    tx = pending(batch)
+    rejected_late(batch)
+    assert spending.promised_to(key.user_id, [31337]).gas == tx.gas_limit
+    again = submit(key, request(BOB, block=costly.head(), fee=ETHER))
+    work()
+    assert fresh(again).rejection_code == "budget_exceeded"
+
+
+def test_what_a_rejected_batch_has_in_a_block_counts_before_it_is_confirmed(costly, key, settings):
+    costly.mine(150)
+    reconfigure(settings, "confirmations = 1", "confirmations = 150")
+    settings.DAILY_GAS_BUDGET = 300_000
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    tx = pending(batch)
+    costly.mine()
+    work()
+    rejected_late(batch)
+    tx.refresh_from_db()
+    assert tx.state == TransactionState.MINED
+    promise = spending.promised_to(key.user_id, [31337])
+    assert (promise.gas, promise.wei) == (tx.gas_used, tx.gas_used * tx.gas_price)
+    again = submit(key, request(BOB, block=costly.head(), fee=ETHER))
+    work()
+    assert fresh(again).rejection_code == "budget_exceeded"
+
+
+def test_an_open_batch_counts_as_its_estimate_until_it_has_caused_more(costly, key):
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    tx = pending(batch)
+    assert tx.gas_limit < (fresh(batch).estimated_gas or 0)
+    promise = spending.promised_to(key.user_id, [31337])
+    assert (promise.gas, promise.wei) == (batch.estimated_gas, max(batch.estimated_wei or 0, tx.cost))
+    Batch.objects.update(estimated_gas=1, estimated_wei=1)
+    promise = spending.promised_to(key.user_id, [31337])
+    assert (promise.gas, promise.wei) == (tx.gas_limit, tx.cost)
+
+
+def test_what_was_spent_by_a_user_on_test_networks_is_no_matter(costly, key, settings):
+    settings.DAILY_GAS_BUDGET = 300_000
+    elsewhere = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    Batch.objects.filter(pk=elsewhere.pk).update(destination_chain_id=5, estimated_gas=10**9, status="IN_PROGRESS")
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    work()
+    assert fresh(batch).status == BatchStatus.IN_PROGRESS
+
+
+def test_who_has_nothing_left_is_refused_before_any_node_is_asked(costly, key, settings):
+    settings.DAILY_GAS_BUDGET = 0
+    reconfigure(settings, costly.url, "http://127.0.0.1:1")
+    batch = submit(key, request(ALICE, block=1, fee=ETHER))
+    work()
+    assert fresh(batch).rejection_code == "budget_exceeded"
+
+
+def test_what_can_never_fit_the_budget_has_a_code_of_its_own(costly, key, settings):
+    settings.DAILY_GAS_BUDGET = 100_000
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    work()
+    assert (fresh(batch).rejection_code, batch.rejection_retryable) == ("too_large_for_budget", False)
+    assert "Send it in parts." in batch.rejection_reason
+
+
+def test_a_batch_that_lacks_a_header_property_is_rejected_before_anything_is_paid(tmp_path, key, settings):
+    with DevChain(hardfork="cancun") as chain:
+        serve(settings, tmp_path, chain)
+        chain.mine(14)
+        head = chain.head()
+        blocks = {f"block:{head - place}": {"header": ["STATE_ROOT", "TIMESTAMP"]} for place in range(12)}
+        # The last one to be looked at.
+        blocks[f"block:{head}"] = {"header": ["STATE_ROOT", "REQUESTS_HASH"]}
+        body = {"destinationChainId": "31337", "fee": str(ETHER), "data": {"31337": blocks}}
+        batch = submit(key, body)
+        work()
+        assert fresh(batch).rejection_code == "header_property_missing"
+        assert not Transaction.objects.exists()
+
+
+# --- Fees -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_fee_spike_burns_no_fee_on_a_part_of_the_batch(costly, key):
+    """Six blocks, each a transaction. At the high price the fee would do for the first four."""
+    set_price(costly, 1)
+    costly.mine(6)
+    head = costly.head()
+    blocks = {f"block:{head - place}": {"accounts": {ALICE: {"props": ["BALANCE"]}}} for place in range(6)}
+    body = {"destinationChainId": "31337", "data": {"31337": blocks}}
+    batch = submit(key, body | {"fee": str(6 * 281_000 * 3 * GWEI)})
+    accept(batch.pk)
+    assert fresh(batch).status == BatchStatus.ACCEPTED
+    set_price(costly, 10)
+    for _ in range(4):
+        work()
+    assert not Transaction.objects.exists()
+    said = min(waiting(), key=len)
+    assert said.startswith("6 queries are left undone: at the present gas price of chain 31337, ")
+    assert "the batch's fee leaves 0.005058 ETH. Waiting for gas at " in said
+    set_price(costly, 1)
+    costly.rpc("evm_setAutomine", True)
+    assert work_until_done(batch, costly, rounds=20).status == BatchStatus.DONE
+    work()
+    assert 0 < fresh(batch).spent <= batch.fee
+
+
+def test_a_replacement_takes_no_more_than_what_the_fee_leaves(costly, key):
+    set_price(costly, 1)
+    batch = submit(key, request(ALICE, block=costly.head(), fee=281_000 * 4 * GWEI))
+    tx = pending(batch)
+    costly.rpc("anvil_dropAllTransactions")
+    # Twice what it offered would be below the cap, and above the fee.
+    Batch.objects.update(fee=tx.cost + tx.gas_limit)
+    set_price(costly, 5)
+    age()
+    work()
+    assert tx.versions.count() == 1
+    Batch.objects.update(fee=ETHER)
+    age()
+    work()
+    assert tx.versions.count() == 2
+    assert Share.objects.get(transaction=tx).wei == tx.newest.max_fee_per_gas * tx.gas_limit
+
+
+def test_transactions_that_the_fee_allows_are_sent_when_it_allows_no_more(costly, key, monkeypatch):
+    """What completes queries comes first: those behind it wait, instead of all of them."""
+    monkeypatch.setattr("proving.packing._MAX_BYTES", 1000)
+    block = costly.head()
+    batch = submit(key, request(ALICE, BOB, CHARLIE, block=block, fee=ETHER))
+    costly.rpc("evm_setAutomine", True)
+    work()
+    work()
+    first = Transaction.objects.earliest("pk")
+    # It accumulated the header; two packs are left. What is reserved for the other is too little by then.
+    monkeypatch.setattr(Work, "gas", property(lambda _: 0))
+    Batch.objects.update(fee=first.cost + 200_000 * 2 * GWEI)
+    costly.rpc("evm_setAutomine", False)
+    work()
+    work()
+    assert Transaction.objects.count() == 2
+    Batch.objects.update(fee=ETHER)
+    costly.rpc("evm_setAutomine", True)
+    assert work_until_done(batch, costly).status == BatchStatus.DONE
+
+
+# --- Limits in money --------------------------------------------------------------------------------------------------
+
+
+def test_where_money_is_real_there_are_limits_though_nobody_wrote_any(costly):
+    chain = get_chains().chain(31337)
+    assert (chain.daily_limit_wei, chain.daily_limit_per_user_wei) == (ETHER // 2, ETHER // 10)
+
+
+def test_the_signer_spends_no_more_in_a_day_than_its_limit(costly, key, settings):
+    set_price(costly, 10)
+    reconfigure(settings, "test_network = false", "test_network = false\ndaily_limit = '0.0035'")
+    block = costly.head()
+    first = submit(key, request(ALICE, block=block, fee=ETHER))
+    tx = pending(first)
+    assert tx.cost <= ETHER * 35 // 10_000
+    other = submit(a_key(BOB), request(BOB, block=block - 1, fee=ETHER))
+    for _ in range(3):
+        work()
+    assert Transaction.objects.count() == 1
+    notice = Signer.objects.get().notice
+    assert notice.startswith("The operator's limit of 0.0035 ETH in 24 hours on chain 31337 leaves ")
+    assert notice in waiting()
+    # A day later.
+    costly.rpc("evm_setAutomine", True)
+    costly.mine()
+    work()
+    Transaction.objects.update(created_at=tx.created_at.replace(year=2020))
+    assert work_until_done(other, costly).status == BatchStatus.DONE
+    assert Signer.objects.get().notice == ""
+
+
+def test_fees_are_not_raised_above_the_days_limit(costly, key, settings):
+    set_price(costly, 2)
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    tx = pending(batch)
+    costly.rpc("anvil_dropAllTransactions")
+    limit = tx.cost * 105 // 100
+    reconfigure(settings, "test_network = false", f"test_network = false\ndaily_limit = '{limit / ETHER:.18f}'")
+    set_price(costly, 8)
+    age()
+    work()
+    assert tx.versions.count() == 1
+
+
+def test_the_operators_own_transactions_count_for_the_days_limit(chain, key, settings, tmp_path):
+    settings.ALLOWED_ADDRESSES = ["*"]
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, chain=f"{COSTLY}\ndaily_limit = '0.000001'")
+    with pytest.raises(CommandError, match=r"limit of 0\.000001 ETH in 24 hours"):
+        call_command("deploy_registry", "31337", "31337")
+    assert not Transaction.objects.exists()
+
+
+def test_a_user_spends_no_more_in_a_day_than_a_users_limit(costly, key, settings):
+    set_price(costly, 1)
+    reconfigure(settings, "test_network = false", "test_network = false\ndaily_limit_per_user = '0.0006'")
+    costly.rpc("evm_setAutomine", True)
+    head = costly.head()
+    said = set()
+    done = 0
+    for place in range(6):
+        batch = submit(key, request(ALICE, block=head - place, fee=ETHER))
+        for _ in range(4):
+            work()
+        said.add(fresh(batch).rejection_code)
+        done += batch.status == BatchStatus.DONE
+    assert said == {"", "budget_exceeded"}
+    assert 0 < done < 6
+    assert sum(tx.cost for tx in Transaction.objects.all()) <= ETHER * 6 // 10_000
+    # Another's is another.
+    other = submit(a_key(BOB), request(BOB, block=head, fee=ETHER))
+    assert work_until_done(other).status == BatchStatus.DONE
+
+
+def test_a_price_that_rises_takes_nobody_above_a_users_limit(costly, key, settings):
+    """Accepted at one price, it isn't sent at another that would take more than the user may cause."""
+    set_price(costly, 1)
+    reconfigure(settings, "test_network = false", "test_network = false\ndaily_limit_per_user = '0.0006'")
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    accept(batch.pk)
+    assert fresh(batch).status == BatchStatus.ACCEPTED
+    set_price(costly, 20)
+    work()
+    work()
+    assert not Transaction.objects.exists()
+    assert "the daily limit of its user leaves 0.000600 ETH" in waiting()[0]
+
+
+# --- The stop switch --------------------------------------------------------------------------------------------------
+
+
+def test_a_stop_takes_effect_before_the_next_signature(costly, key):
+    call_command("stop_signing", "31337", "--reason", "The key may have leaked.")
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    for _ in range(3):
+        work()
+    assert not SignedTransaction.objects.exists()
+    assert waiting() == ["The operator has stopped sending on chain 31337. The reason given: The key may have leaked."]
+    call_command("resume_signing")
+    costly.rpc("evm_setAutomine", True)
+    assert work_until_done(batch, costly).status == BatchStatus.DONE
+    assert Signer.objects.get().notice == ""
+
+
+def test_a_stop_between_the_look_and_the_signature_is_seen(costly, key, monkeypatch):
+    affordable = transactions._affordable_fees
+
+    def stopped_just_now(*arguments):
+        fees = affordable(*arguments)
+        signing_stops.stop(31337)
+        return fees
+
+    monkeypatch.setattr(transactions, "_affordable_fees", stopped_just_now)
+    submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    for _ in range(3):
+        work()
+    assert not Transaction.objects.exists()
+    assert waiting() == ["The operator has stopped sending on chain 31337."]
+
+
+def test_a_stop_holds_for_replacements_and_broadcasts_too(costly, key):
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    tx = pending(batch)
+    costly.rpc("anvil_dropAllTransactions")
+    signing_stops.stop(31337)
+    age()
+    SignedTransaction.objects.update(broadcast_at=None)
+    work()
+    rejected_late(batch)  # Else replaced by an empty one.
+    work()
+    assert tx.versions.count() == 1
+    assert costly.rpc("txpool_status") == {"pending": "0x0", "queued": "0x0"}
+    signing_stops.resume(31337)
+    work()
+    assert tx.versions.count() == 2
+
+
+def test_only_destinations_can_be_stopped(costly):
+    with pytest.raises(CommandError, match="Not a destination chain: 5"):
+        call_command("stop_signing", "5")
+
+
+# --- Rollups ----------------------------------------------------------------------------------------------------------
+
+_L1_BLOCK = "0x4200000000000000000000000000000000000015"
+# Wei: L1's base fee of 10 gwei, the scalar of a half, 16 units for a byte.
+_FEE_OF_A_BYTE = 80 * GWEI
+
+
+@pytest.fixture
+def op_stack() -> Iterator[DevChain]:
+    """An OP Stack chain, as anvil makes one: it takes the data fee from the sender, and doesn't tell in receipts."""
+    with DevChain(extra_args=("--network", "optimism")) as chain:
+        chain.mine(5)
+        oracle_at(chain, GAS_PRICE_ORACLE).send("set", _FEE_OF_A_BYTE, 0, False)
+        chain.rpc("anvil_setCode", _L1_BLOCK, "0x00")
+        for slot, value in ((1, 10 * GWEI), (3, 500_000 << 96), (7, GWEI)):
+            chain.rpc("anvil_setStorageAt", _L1_BLOCK, f"0x{slot:064x}", f"0x{value:064x}")
+        yield chain
+
+
+def oracle_at(chain: DevChain, address: str) -> Deployed:
+    oracle = Deployed(chain, "test/FeeOracleStandIn")
+    chain.rpc("anvil_setCode", address, "0x" + oracle.code.hex())
+    oracle.address = address
+    return oracle
+
+
+def balance(chain: DevChain, block: str = "latest") -> int:
+    return int(chain.rpc("eth_getBalance", SIGNER, block), 16)
+
+
+@contextmanager
+def telling_receipts(chain: DevChain, **more: str) -> Iterator[str]:
+    """A node that tells in receipts what the chain has taken beside the gas; its URL."""
+
+    def answer(body: Any) -> Any:
+        reply = requests.post(chain.url, json=body, timeout=10).json()
+        asked, replies = (body, reply) if isinstance(body, list) else ([body], [reply])
+        for question, one in zip(asked, replies, strict=True):
+            if question["method"] == "eth_getTransactionReceipt" and (receipt := one.get("result")):
+                number = int(receipt["blockNumber"], 16)
+                gas = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
+                one["result"] |= {"l1Fee": hex(balance(chain, hex(number - 1)) - balance(chain, hex(number)) - gas)}
+                one["result"] |= more
+        return reply
+
+    with lying_node(answer) as url:
+        yield url
+
+
+def test_what_an_op_stack_chain_takes_for_data_is_spent_too(op_stack, key, settings, tmp_path):
+    with telling_receipts(op_stack) as url:
+        serve(settings, tmp_path, op_stack, url)
+        before = balance(op_stack)
+        batch = work_until_done(submit(key, request(ALICE, BOB, block=op_stack.head(), fee=ETHER)))
+        work()
+    assert fresh(batch).spent == before - balance(op_stack)
+    assert batch.spent <= (batch.estimated_wei or 0)
+    tx = Transaction.objects.get()
+    assert tx.data_fee > tx.gas_used * tx.gas_price // 10  # No small matter.
+
+
+def test_where_receipts_do_not_tell_the_data_fee_the_expected_one_counts(op_stack, key, settings, tmp_path):
+    serve(settings, tmp_path, op_stack)
+    before = balance(op_stack)
+    batch = work_until_done(submit(key, request(ALICE, BOB, block=op_stack.head(), fee=ETHER)))
+    work()
+    assert before - balance(op_stack) <= fresh(batch).spent <= (batch.estimated_wei or 0)
+
+
+def test_a_fee_that_suffices_for_the_gas_alone_is_too_low_there(op_stack, key, settings, tmp_path):
+    serve(settings, tmp_path, op_stack)
+    batch = submit(key, request(ALICE, block=op_stack.head(), fee=281_000 * 2 * GWEI))
+    work()
+    assert fresh(batch).rejection_code == "fee_too_low"
+    assert " wei for its data, " in batch.rejection_reason
+
+
+def test_a_data_fee_that_has_risen_is_waited_out(op_stack, key, settings, tmp_path):
+    serve(settings, tmp_path, op_stack)
+    batch = submit(key, request(ALICE, block=op_stack.head(), fee=10**16))
+    accept(batch.pk)
+    assert fresh(batch).status == BatchStatus.ACCEPTED
+    oracle = oracle_at(op_stack, GAS_PRICE_ORACLE)
+    oracle.send("set", 100 * _FEE_OF_A_BYTE, 0, False)
+    work()
+    work()
+    assert not Transaction.objects.exists()
+    assert "1 query is left undone" in waiting()[0]
+    oracle.send("set", _FEE_OF_A_BYTE, 0, False)
+    assert work_until_done(batch).status == BatchStatus.DONE
+
+
+def test_the_signers_balance_must_do_for_the_data_fee(op_stack, key, settings, tmp_path):
+    serve(settings, tmp_path, op_stack)
+    op_stack.rpc("anvil_setBalance", SIGNER, hex(10**15))
+    op_stack.mine()
+    submit(key, request(ALICE, block=op_stack.head(), fee=ETHER))
+    oracle_at(op_stack, GAS_PRICE_ORACLE).send("set", 10 * _FEE_OF_A_BYTE, 0, False)
+    work()
+    work()
+    assert not Transaction.objects.exists()
+    assert "that it may have to pay" in waiting()[0]
+
+
+def test_an_operators_fee_is_spent_too(op_stack, key, settings, tmp_path):
+    """Since Isthmus. A receipt tells how it is set, and the predeploy how it is computed from that."""
+    oracle_at(op_stack, GAS_PRICE_ORACLE).send("set", _FEE_OF_A_BYTE, 7, False)
+    with telling_receipts(op_stack, operatorFeeScalar="0x1", operatorFeeConstant="0x0") as url:
+        serve(settings, tmp_path, op_stack, url)
+        before = balance(op_stack)
+        batch = work_until_done(submit(key, request(ALICE, block=op_stack.head(), fee=ETHER)))
+        work()
+    tx = Transaction.objects.get()
+    # anvil doesn't take it.
+    assert fresh(batch).spent == before - balance(op_stack) + 7 * tx.gas_used
+
+
+def test_before_fjord_each_byte_is_asked_for(op_stack, key, settings, tmp_path):
+    oracle_at(op_stack, GAS_PRICE_ORACLE).send("set", _FEE_OF_A_BYTE, 0, True)
+    serve(settings, tmp_path, op_stack)
+    before = balance(op_stack)
+    batch = work_until_done(submit(key, request(ALICE, block=op_stack.head(), fee=ETHER)))
+    work()
+    assert before - balance(op_stack) <= fresh(batch).spent
+
+
+def test_arbitrums_gas_for_data_is_in_the_estimate_and_counted_once(chain, key, settings, tmp_path):
+    chain.rpc("anvil_setCode", ARB_GAS_INFO, "0xfe")
+    oracle_at(chain, NODE_INTERFACE).send("set", 50, 0, False)
+    serve(settings, tmp_path, chain)
+    before = balance(chain)
+    batch = work_until_done(submit(key, request(ALICE, block=chain.head(), fee=ETHER)))
+    work()
+    gas = 281_000
+    # Twice what a byte takes, for as many as so much gas can carry.
+    assert fresh(batch).estimated_gas == gas + 2 * 50 * (gas // 40 + 200)
+    assert batch.spent == before - balance(chain)
+
+
+# As Optimism's node tells them since Ecotone, since Isthmus, and Arbitrum's.
+RECEIPTS = {
+    "l1Fee": ({"l1Fee": "0x24a1e7f3", "l1GasUsed": "0x640", "l1FeeScalar": None}, 0x24A1E7F3, False),
+    "operator": ({"l1Fee": "0x8", "operatorFeeScalar": "0x0", "operatorFeeConstant": "0x5"}, 8, True),
+    "no operator": ({"l1Fee": "0x8", "operatorFeeScalar": "0x0", "operatorFeeConstant": "0x0"}, 8, False),
+    "arbitrum": ({"gasUsedForL1": "0x1f4", "l1BlockNumber": "0x1", "timeboosted": False}, None, False),
+    "ethereum": ({}, None, False),
+}
+
+
+@pytest.mark.parametrize(("more", "data_fee", "has_operator_fee"), RECEIPTS.values(), ids=RECEIPTS.keys())
+def test_receipts_of_rollups_are_read(chain, more, data_fee, has_operator_fee):
+    sent = chain.rpc("eth_sendTransactionSync", {"from": ALICE, "to": BOB, "value": "0x1"})
+    reader = _read_receipt(sent | more)
+    assert (reader.data_fee, reader.has_operator_fee) == (data_fee, has_operator_fee)
+    assert reader.gas_used == int(sent["gasUsed"], 16)
+
+
+# --- Estimates --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("slots", [1, 2, 8, 24])
+@pytest.mark.parametrize("levels", [(16, 2), (16, 16, 9, 2), (16, 16, 16, 16, 16, 16, 4)], ids=["3", "5", "8"])
+def test_slots_of_the_largest_contracts_stay_below_the_estimate(levels, slots):
+    """Mainnet's largest have eight nodes from the root to a slot."""
+    with Lab(17_463_226) as lab:
+        used = lab.run(generated("slots", 1, slots=slots, slot_levels=levels)).tx
+    work = Work()
+    account = AccountFact(ALICE, AccountField.BALANCE)
+    work.add([account, *(SlotFact(ALICE, f"0x{slot:064x}") for slot in range(slots))], header=True)
+    assert used <= work.gas
