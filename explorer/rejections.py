@@ -36,12 +36,17 @@ _ADVICE = {
         "Leave that property out. If the reason above is the fork, a newer block may have it.",
     ),
     "fee_too_low": Advice(
-        "Gas would have cost more than the fee that the batch offered. Nothing was spent.",
+        "Gas would have cost more than the fee that the batch offered.",
         "Send it again with a higher fee, or when gas is cheaper. The fee is only the most that it may cost.",
     ),
     "budget_exceeded": Advice(
-        "Your batches have used up the gas that they may cause in 24 hours, or this one would go beyond it.",
+        "Your batches have used up the gas, or the money, that they may cause in 24 hours, or this one would go beyond "
+        "it.",
         "Send it again when earlier batches are more than 24 hours old, or ask for less at once.",
+    ),
+    "too_large_for_budget": Advice(
+        "This batch alone would cause more gas, or cost more, than all of a user's batches may in 24 hours.",
+        "Send it in parts, on several days, or ask the operator of this service for a higher limit.",
     ),
     "proof_unavailable": Advice(
         "No node of the source chain serves proofs at this block that could be used. Many nodes keep the state of "

@@ -12,7 +12,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from accounts import keys
 from accounts.models import ApiKey, User
 from tests.explorer.batches import a_batch, finish
-from tests.service import chains_toml
+from tests.service import ALICE, chains_toml
 
 pytestmark = pytest.mark.django_db
 
@@ -32,7 +32,7 @@ def routes(resolver: URLResolver | None = None, before: str = "") -> Iterator[st
 @pytest.fixture(params=[False, True], ids=["production", "debug"])
 def key(request, settings, tmp_path) -> ApiKey:
     """Alice's, of a batch that is DONE. Her chain's node is down: nothing listens on port 1."""
-    settings.DEBUG, settings.PUBLIC_BATCH_LIST = request.param, True
+    settings.DEBUG, settings.PUBLIC_BATCH_LIST, settings.OPERATOR_ADDRESSES = request.param, True, [ALICE]
     settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
     finish(a_batch())
     return ApiKey.objects.get()
@@ -40,6 +40,8 @@ def key(request, settings, tmp_path) -> ApiKey:
 
 def filled(route: str, key: ApiKey) -> str:
     values = {"<internal_id>": key.batches.get().pk, "<int:number>": "1", "<int:key_id>": str(key.pk)}
+    values |= {"<path:object_id>": "1", "<path:content_type_id>": "1"}
+    values |= {"^(?P<app_label>proving)/$": "proving/", "(?P<url>.*)$": "anything"}
     for name, value in values.items():
         route = route.replace(name, value)
     assert "<" not in route, "say here what the path's new part may be"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import requests
 from django.core.management import CommandError, call_command
+from eth_utils.address import to_checksum_address
 
 from accounts.models import ApiKey
 from benchmarks.gas import Lab, generated
@@ -50,18 +51,17 @@ def key(db) -> ApiKey:
     return a_key()
 
 
-def serve(settings, folder: Path, chain: DevChain, url: str = "") -> DevChain:
+def serve(settings, folder: Path, chain: DevChain, url: str = "") -> None:
     settings.CHAINS_FILE = chains_toml(folder, url or chain.url, chain_id=chain.chain_id, chain=COSTLY)
     settings.ALLOWED_ADDRESSES = ["*"]
     forget_chains()
     deploy(chain.chain_id, chain.chain_id)
     # What the operator has paid for the registry is no matter of these tests.
     Transaction.objects.all().delete()
-    return chain
 
 
 @pytest.fixture
-def costly(chain, key, settings, tmp_path) -> DevChain:
+def costly(chain: DevChain, key, settings, tmp_path) -> DevChain:
     """A service that spends real money, on a chain that mines only when told to."""
     chain.rpc("anvil_setBalance", SIGNER, hex(1000 * ETHER))
     serve(settings, tmp_path, chain)
@@ -411,7 +411,7 @@ def op_stack() -> Iterator[DevChain]:
 def oracle_at(chain: DevChain, address: str) -> Deployed:
     oracle = Deployed(chain, "test/FeeOracleStandIn")
     chain.rpc("anvil_setCode", address, "0x" + oracle.code.hex())
-    oracle.address = address
+    oracle.address = to_checksum_address(address)
     return oracle
 
 
