@@ -1,7 +1,7 @@
 """What proving will take: gas of what is not proven yet, always on the high side."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from django.db.models import Exists, OuterRef
@@ -71,8 +71,9 @@ class Work:
         return self.gas // _GAS_OF_A_BYTE
 
 
-def unproven(batch: Batch, *, with_ways: bool) -> Work:
-    """What of a batch's admitted queries is neither proven nor under way, as the rows know it.
+def unproven(batch: Batch, *, beside: Collection[int] = (), with_ways: bool) -> Work:
+    """What of a batch's admitted queries is neither proven nor under way, as the rows know it, `beside` those of these
+    ids.
 
     `with_ways` counts also how the registry comes to trust old blocks, as far as that is planned; ways that lead over
     the same blocks count once.
@@ -83,7 +84,8 @@ def unproven(batch: Batch, *, with_ways: bool) -> Work:
     left = batch.queries.filter(~Exists(under_way), is_admitted=True, step__isnull=False)
     wanted: dict[int | None, set[Fact]] = defaultdict(set)
     for query in left.iterator(chunk_size=1000):
-        wanted[query.block_id].update(facts.of(query))
+        if query.pk not in beside:
+            wanted[query.block_id].update(facts.of(query))
     accumulating = Transaction.objects.filter(accumulates=OuterRef("pk"), state__in=LIVE_STATES)
     needing_header = Block.objects.filter(~Exists(accumulating), pk__in=left.values("block")).filter(
         queries__in=left.exclude(step=StepKind.ACCOUNT_ACCUMULATED)

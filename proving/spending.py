@@ -6,16 +6,16 @@ the most that it can cost.
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from django.db.models import Q, QuerySet, Sum
+from django.db.models import Exists, OuterRef, Q, QuerySet, Sum
 from django.utils import timezone
 
 from chains.config import Chain
 from proving import estimates
-from proving.estimates import RIDER_GAS
+from proving.estimates import RIDER_GAS, Work
 from proving.models import Share, Transaction, TransactionState
 from queries.models import OPEN_STATUSES, Batch, Query
 
@@ -135,12 +135,33 @@ class Limit:
         )
 
 
-def limits(chain: Chain, tx: Transaction) -> Iterator[Limit]:
-    """Those that hold for a stored transaction, whose own share doesn't count."""
+Rest = Mapping[str, Work]
+"""By batch: what is still to do beside certain transactions."""
+
+
+def rest_of(chain: Chain, queries: Collection[int], *, proven: Collection[int] = (), with_ways: bool) -> Rest:
+    """Of the batches of these queries, when those of the ids `proven` are. Counting takes long for large batches.
+
+    What completes queries comes first: only what leads to old blocks must leave enough `with_ways`.
+    """
+    if chain.test_network:
+        return {}
+    batches = Batch.objects.filter(Exists(Query.objects.filter(batch=OuterRef("pk"), pk__in=queries))).defer("request")
+    known = frozenset(proven)
+    return {batch.pk: estimates.unproven(batch, beside=known, with_ways=with_ways) for batch in batches}
+
+
+def limits(chain: Chain, tx: Transaction, rest: Rest, later: Sequence[Transaction] = ()) -> Iterator[Limit]:
+    """Those that hold for a stored transaction, whose own share doesn't count. `later` are not signed yet."""
     portions = portions_of(tx, tx.gas_limit)
     batches = list(Batch.objects.filter(pk__in=portions).defer("request"))
     if not chain.test_network:
-        yield from (_limit_by_fee(tx, batch, portions[batch.pk]) for batch in batches)
+        following: Counter[str] = sum((portions_of(other, other.gas_limit) for other in later), Counter())
+        for batch in batches:
+            work = rest.get(batch.pk, Work())
+            # Of a way, the transaction is a part.
+            left = replace(work, way_gas=max(0, work.way_gas - portions[batch.pk])).gas + following[batch.pk]
+            yield _limit_by_fee(tx, batch, portions[batch.pk] + left)
     if (most := chain.daily_limit_per_user_wei) is not None:
         for user in {batch.user_id for batch in batches}:
             own = [batch for batch in batches if batch.user_id == user]
@@ -148,13 +169,8 @@ def limits(chain: Chain, tx: Transaction) -> Iterator[Limit]:
 
 
 def _limit_by_fee(tx: Transaction, batch: Batch, gas: int) -> Limit:
-    """What completes queries comes first: only what leads to old blocks must leave enough for all that is to do."""
-    work = estimates.unproven(batch, with_ways=tx.extends_id is not None)
-    # The transaction is a part of the way.
-    work.way_gas = max(0, work.way_gas - gas)
-    rest = work.gas
     paid = _sum_wei(Share.objects.filter(batch=batch).exclude(transaction=tx))
-    return Limit("the batch's fee", gas + rest, batch.fee - paid - _data_fee(tx, gas + rest), _unfinished([batch]))
+    return Limit("the batch's fee", gas, batch.fee - paid - _data_fee(tx, gas), _unfinished([batch]))
 
 
 def _limit_by_user(tx: Transaction, batches: list[Batch], gas: int, most: int) -> Limit:

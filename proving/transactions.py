@@ -45,6 +45,7 @@ from proving.models import (
     proves_facts,
 )
 from proving.signing_stops import why_stopped
+from proving.spending import Rest
 from queries import leases, progress
 from queries.leases import Lease, LeaseLost
 from queries.models import BatchStatus, Block, Query
@@ -99,15 +100,21 @@ class Intent:
 
     def is_under_way(self, signer: Signer) -> bool:
         """Whether a stored one does the same. One at a time extends a registry, because each builds on the last."""
-        queries = Query.objects.filter(pk__in=self.queries)
-        if self.extends is not None:
-            # What another key has left behind may never be mined.
-            if signer.transactions.filter(extends=self.extends, state=TransactionState.PENDING).exists():
-                return True
-            # Of the others it makes known their blocks, and proves nothing.
-            queries = queries.filter(block=self.accumulates)
-        proving = Transaction.objects.filter(proves_facts("queries__block"), queries__in=queries, state__in=LIVE_STATES)
+        # What another key has left behind may never be mined.
+        extending = signer.transactions.filter(extends=self.extends, state=TransactionState.PENDING)
+        if self.extends is not None and extending.exists():
+            return True
+        proving = Transaction.objects.filter(
+            proves_facts("queries__block"), queries__in=self.proves(), state__in=LIVE_STATES
+        )
         return proving.exists()
+
+    def proves(self) -> Collection[int]:
+        """Ids of the queries whose facts it proves. Of others it makes known their blocks, and proves nothing."""
+        if self.extends is None:
+            return self.queries
+        here = Query.objects.filter(pk__in=self.queries, block=self.accumulates)
+        return list(here.values_list("pk", flat=True))
 
 
 @dataclass(frozen=True)
@@ -145,30 +152,28 @@ def submit_all(
         ]
         fees = _affordable_fees(chain, rpc, lease, sum(gas_limits), sum(data_fees))
         pending_nonce = rpc.nonce(account.address, "pending")
+        rest = spending.rest_of(
+            chain,
+            [pk for intent in intents for pk in intent.queries],
+            proven=[pk for intent in intents for pk in intent.proves()],
+            with_ways=any(intent.extends is not None for intent in intents),
+        )
         with lease.writing() as signer:
             first_nonce = next_nonce(signer, pending_nonce)
             if any(intent.is_under_way(signer) for intent in intents):
                 raise UnderWay
+            stored = [
+                _store(signer, first_nonce + place, *what)
+                for place, what in enumerate(zip(intents, gas_limits, data_fees, strict=True))
+            ]
             sent: list[tuple[Transaction, SignedTransaction]] = []
-            for place, (intent, gas_limit, data_fee) in enumerate(zip(intents, gas_limits, data_fees, strict=True)):
-                tx = Transaction.objects.create(
-                    signer=signer,
-                    nonce=first_nonce + place,
-                    to=intent.to,
-                    data=intent.data,
-                    gas_limit=gas_limit,
-                    data_fee=data_fee,
-                    accumulates=intent.accumulates,
-                    extends_id=intent.extends,
-                    leads_to=intent.leads_to,
-                )
-                tx.queries.set(intent.queries)
+            for place, tx in enumerate(stored):
                 try:
-                    most = _most_for_gas(chain, tx, fees.base_and_tip)
+                    most = _most_for_gas(chain, tx, rest, stored[place + 1 :], fees.base_and_tip)
                 except TooDear:
                     if not sent:
                         raise
-                    tx.delete()
+                    Transaction.objects.filter(pk__in=[unsent.pk for unsent in stored[place:]]).delete()
                     break
                 sent.append((tx, _sign(chain, account, tx, fees.offer.at_most(most))))
                 # The next one's limits count it.
@@ -204,9 +209,25 @@ def latest_hash(tx: Transaction) -> str:
     return tx.hash or tx.newest.hash
 
 
-def _most_for_gas(chain: Chain, tx: Transaction, price: int) -> int:
+def _store(signer: Signer, nonce: int, intent: Intent, gas_limit: int, data_fee: int) -> Transaction:
+    tx = Transaction.objects.create(
+        signer=signer,
+        nonce=nonce,
+        to=intent.to,
+        data=intent.data,
+        gas_limit=gas_limit,
+        data_fee=data_fee,
+        accumulates=intent.accumulates,
+        extends_id=intent.extends,
+        leads_to=intent.leads_to,
+    )
+    tx.queries.set(intent.queries)
+    return tx
+
+
+def _most_for_gas(chain: Chain, tx: Transaction, rest: Rest, later: Sequence[Transaction], price: int) -> int:
     """In wei for a unit: by the chain's cap and the limits. Raises `TooDear` where that is less than `price`."""
-    limits = list(spending.limits(chain, tx))
+    limits = list(spending.limits(chain, tx, rest, later))
     if (lowest := min(limits, key=lambda limit: limit.price, default=None)) is None:
         return chain.max_fee_per_gas
     if lowest.price < price:
@@ -470,7 +491,9 @@ def _replace(
 
 def _most_for_replacement(chain: Chain, tx: Transaction) -> int:
     """In wei for a unit of gas. What was spent since the transaction was stored leaves less for it."""
-    prices = [limit.price for limit in spending.limits(chain, tx)]
+    queries = list(tx.queries.values_list("pk", flat=True))
+    rest = spending.rest_of(chain, queries, with_ways=tx.extends_id is not None)
+    prices = [limit.price for limit in spending.limits(chain, tx, rest)]
     if chain.daily_limit_wei is not None:
         others = spending.promised_on(chain.id) - tx.cost
         prices.append(max(0, chain.daily_limit_wei - others - tx.data_fee) // tx.gas_limit)
