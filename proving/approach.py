@@ -1,6 +1,6 @@
 """The way to a block's hash, where the destination doesn't vouch for it: planned, sent, shared with others, shown."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from django.db.models import Q, QuerySet
@@ -8,9 +8,8 @@ from django.db.models import Q, QuerySet
 from chains.header import Header
 from chains.rpc import Block as BlockName
 from proving import packing, registries, waypoints, ways
-from proving.facts import Fact
 from proving.heads import poll_seconds
-from proving.look import QUERIES_PER_LOOK, Look, TooDear, Wait
+from proving.look import QUERIES_PER_LOOK, Look, Missing, TooDear, Wait
 from proving.registry import in_sequence
 from proving.sources import NotYet, Preparation
 from proving.transactions import Intent
@@ -95,24 +94,25 @@ class Approach:
                 fresh.way_unit, fresh.way_length, fresh.way_left, fresh.is_waypoint = shown
                 fresh.save(update_fields=["way_unit", "way_length", "way_left", "is_waypoint"])
 
-    def extend(self, target: Header, needing: Mapping[Fact, Collection[int]]) -> None:
+    def extend(self, target: Header, needing: Missing) -> None:
         """Send the next transaction of the way to a header's hash, and what needs it. Raises `Wait` at its end."""
         self.wait()
         asking = {pk for pks in needing.values() for pk in pks}
         plan = self.plan(target, self.look.open().filter(pk__in=asking))
-        others = self.others_waiting()
-        try:
-            self.go(plan, target, needing, others=others)
-        except TooDear:
-            if not others:
-                raise
-            # It may be one of the others whose fee doesn't allow it.
-            self.go(plan, target, needing, others=())
+        others: Collection[int] = self.others_waiting()
+        while True:
+            try:
+                self.go(plan, target, needing, others=others)
+                break
+            except TooDear as dear:
+                # Whoever can't pay now holds up nobody who can, be it one of the others or of those here.
+                able = self.look.without(needing, dear.batches)
+                if not able or (able == needing and not others):
+                    raise
+                needing, others = able, ()
         raise Wait(_EXTENDING, poll_seconds(self.look.destination))
 
-    def go(
-        self, plan: ways.Plan, target: Header, needing: Mapping[Fact, Collection[int]], *, others: Collection[int]
-    ) -> None:
+    def go(self, plan: ways.Plan, target: Header, needing: Missing, *, others: Collection[int]) -> None:
         way = ways.go(self.look.link, plan, others=others)
         proof = self.proof_behind(way, target, needing)
         to, data = in_sequence(self.look.registry.sequence, [*way.calls, *([(proof.to, proof.data)] if proof else [])])
@@ -123,7 +123,7 @@ class Approach:
         )
         self.look.submit([intent], and_store=lambda _: waypoints.note(self.look.link, way.waypoints))
 
-    def proof_behind(self, way: ways.Way, target: Header, needing: Mapping[Fact, Collection[int]]) -> Intent | None:
+    def proof_behind(self, way: ways.Way, target: Header, needing: Missing) -> Intent | None:
         """What can be proven in the same transaction, because the way ends in it at the block itself."""
         if not way.arrives or target.number != self.look.block.number:
             return None

@@ -9,7 +9,7 @@ from django.db.models import Exists, OuterRef
 from proving import facts
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
 from proving.models import LIVE_STATES, Transaction, proves_facts
-from queries.models import Batch, Block, StepKind, WayUnit
+from queries.models import Batch, Block, Query, StepKind, WayUnit
 
 _TRANSACTION_GAS = 21_000
 # EIP-7623: no byte of calldata that isn't zero costs less, and proofs have few zeros.
@@ -69,6 +69,13 @@ class Work:
     def data_bytes(self) -> int:
         """The most calldata that so much gas pays for."""
         return self.gas // _GAS_OF_A_BYTE
+
+
+def gas_of(query: Query) -> int:
+    """What a query would take by itself."""
+    work = Work()
+    work.add(facts.of(query), header=not query.address)
+    return work.gas
 
 
 def unproven(batch: Batch, *, beside: Collection[int] = (), with_ways: bool) -> Work:

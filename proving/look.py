@@ -1,6 +1,6 @@
 """What each look at a block begins with, and how it ends."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -10,6 +10,7 @@ from chains.config import Chain
 from chains.rpc import Reverted, RpcClient
 from config.chains import get_chains
 from proving import links, registries, transactions
+from proving.facts import Fact
 from proving.heads import Heads, poll_seconds
 from proving.links import Link
 from proving.registry import revert_reason
@@ -17,6 +18,9 @@ from proving.transactions import CannotSend, Intent, SignerBusy, UnderWay
 from queries import progress
 from queries.leases import Lease
 from queries.models import Block, Query
+
+Missing = Mapping[Fact, Collection[int]]
+"""Facts that the registry doesn't hold, with the ids of the queries that ask for them."""
 
 # Queries looked at in one go: bounds memory and the length of a look.
 QUERIES_PER_LOOK = 1000
@@ -35,7 +39,11 @@ class Wait(Exception):
 
 
 class TooDear(Wait):
-    """The fee of one of the batches doesn't allow it at the present gas price."""
+    """The fees of these batches, or the limits of their users, don't allow it at the present gas price."""
+
+    def __init__(self, sentence: str, seconds: float, batches: frozenset[str]) -> None:
+        super().__init__(sentence, seconds)
+        self.batches = batches
 
 
 @dataclass
@@ -77,6 +85,12 @@ class Look:
     def open(self) -> QuerySet[Query]:
         return self.block.open_queries()
 
+    def without(self, missing: Missing, batches: Collection[str]) -> Missing:
+        """What others than these batches ask for."""
+        dropped = set(self.open().filter(batch__in=batches).values_list("pk", flat=True))
+        left = {fact: [pk for pk in asking if pk not in dropped] for fact, asking in missing.items()}
+        return {fact: asking for fact, asking in left.items() if asking}
+
     def submit(self, intents: Sequence[Intent], *, and_store: Callable[[int], None] | None = None) -> None:
         """Store and broadcast; show on the queries what they wait for. Raises `Wait` where nothing can be sent."""
         poll = poll_seconds(self.destination)
@@ -84,9 +98,10 @@ class Look:
             sent = transactions.submit_all(self.destination, intents, and_store=and_store)
         except (SignerBusy, UnderWay):
             raise Wait("Waiting for the signer.", min(0.2, poll)) from None
+        except transactions.TooDear as dear:
+            raise TooDear(str(dear), max(10, self.destination.block_seconds), dear.batches) from None
         except CannotSend as notice:
-            wait = TooDear if isinstance(notice, transactions.TooDear) else Wait
-            raise wait(str(notice), max(10, self.destination.block_seconds)) from None
+            raise Wait(str(notice), max(10, self.destination.block_seconds)) from None
         except Reverted as reverted:
             reason = revert_reason(reverted.data)
             if reason.name in {"UnknownBlock", "HeaderMismatch"}:

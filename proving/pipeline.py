@@ -8,7 +8,7 @@ look at the same chains leads to the same place. A reorganised chain is nothing 
 import itertools
 import logging
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 
@@ -22,7 +22,7 @@ from proving import facts, fetching, packing, timestamps, transactions
 from proving.approach import Approach
 from proving.facts import Fact, HeaderFact, RegistryView, TimeFact
 from proving.heads import poll_seconds
-from proving.look import QUERIES_PER_LOOK, Look, ProofNotAccepted, Wait
+from proving.look import QUERIES_PER_LOOK, Look, Missing, ProofNotAccepted, TooDear, Wait
 from proving.models import LIVE_STATES, Transaction, TransactionState, proves_facts
 from proving.transactions import Intent
 from queries import leases, progress, submission
@@ -296,10 +296,10 @@ class _Work(Look):
 
     # --- Sending ------------------------------------------------------------------------------------------------------
 
-    def send(self, missing: Mapping[Fact, Collection[int]], *, trusted: bool) -> None:
+    def send(self, missing: Missing, *, trusted: bool) -> None:
         """Send what proves the missing facts. Of those that carry the header only one: the others wait for it."""
         if not missing:
-            return
+            return None
         poll = poll_seconds(self.destination)
         self.back_off_after_reverts(sorted({pk for queries in missing.values() for pk in queries}))
         trusted = trusted or self.trusts(self.read([], at="latest"))
@@ -307,11 +307,16 @@ class _Work(Look):
         if accumulating and not trusted:
             raise Wait("Waiting for the transaction that accumulates the header.", poll)
         missing = self.with_header_vouched(missing, trusted=trusted)
-        self.submit(self.intents(missing, trusted=trusted))
+        while True:
+            try:
+                return self.submit(self.intents(missing, trusted=trusted))
+            except TooDear as dear:
+                # Whoever can't pay now holds up nobody who can.
+                missing = self.without(missing, dear.batches)
+                if not missing:
+                    raise
 
-    def with_header_vouched(
-        self, missing: Mapping[Fact, Collection[int]], *, trusted: bool
-    ) -> Mapping[Fact, Collection[int]]:
+    def with_header_vouched(self, missing: Missing, *, trusted: bool) -> Missing:
         """What can be sent of it now: what is not below a trusted state root needs a header whose hash is vouched for.
 
         Where nothing can, the next transaction of the way there is sent, and `Wait` raised.
@@ -347,7 +352,7 @@ class _Work(Look):
             Block.objects.filter(pk=found).update(due_at=timezone.now())
         raise Wait(reason, 0)
 
-    def intents(self, missing: Mapping[Fact, Collection[int]], *, trusted: bool) -> list[Intent]:
+    def intents(self, missing: Missing, *, trusted: bool) -> list[Intent]:
         """The transactions to send now."""
         assert self.block.header_rlp is not None, "INITIAL_STATE is completed"
         header, registry = bytes(self.block.header_rlp), self.registry.contract

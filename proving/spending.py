@@ -5,7 +5,7 @@ batches no more than the limit per user, and all of them no more than the chain'
 the most that it can cost.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -48,20 +48,23 @@ def share(tx: Transaction) -> None:
 def portions_of(tx: Transaction, gas: int) -> Counter[str]:
     """How much of a transaction's gas each of its batches causes.
 
-    Evenly by queries; but who rides along with a way to another block pays for what that adds, and not for the way.
+    By what its queries would take alone, so that who asks for little pays little, whoever else asks for much. But who
+    rides along with a way to another block pays for what that adds, and not for the way.
     """
     portions: Counter[str] = Counter()
-    asking = list(tx.queries.values_list("batch", "block"))
-    main = [batch for batch, block in asking if tx.leads_to_id in {None, block}]
-    riders = [(batch, block) for batch, block in asking if tx.leads_to_id not in {None, block}] if main else []
-    at_block = Counter(block for _, block in riders)
+    asking = list(tx.queries.all())
+    main = [query for query in asking if tx.leads_to_id in {None, query.block_id}]
+    riders = [query for query in asking if tx.leads_to_id not in {None, query.block_id}] if main else []
+    at_block = Counter(query.block_id for query in riders)
     each = min(RIDER_GAS, gas // (1 + len(at_block)))
-    for batch, block in riders:
-        portions[batch] += each // at_block[block]
+    for query in riders:
+        portions[query.batch_id] += each // at_block[query.block_id]
     rest = gas - portions.total()
-    everybody = main or [batch for batch, _ in asking]
-    for batch, count in Counter(everybody).items():
-        portions[batch] += rest * count // len(everybody)
+    weights: Counter[str] = Counter()
+    for query in main or asking:
+        weights[query.batch_id] += estimates.gas_of(query)
+    for batch, weight in weights.items():
+        portions[batch] += rest * weight // weights.total()
     return portions
 
 
@@ -115,6 +118,7 @@ def _sum_wei(shares: QuerySet[Share]) -> int:
 class Limit:
     """What a transaction's gas may cost, so that the batch's fee or the user's limit suffices to the end."""
 
+    batches: frozenset[str]  # that it holds for
     what: str  # of whose money
     gas: int  # that must be paid at about one price: this transaction's part, and what is reserved for the rest
     left: int  # wei for it
@@ -151,35 +155,46 @@ def rest_of(chain: Chain, queries: Collection[int], *, proven: Collection[int] =
     return {batch.pk: estimates.unproven(batch, beside=known, with_ways=with_ways) for batch in batches}
 
 
-def limits(chain: Chain, tx: Transaction, rest: Rest, later: Sequence[Transaction] = ()) -> Iterator[Limit]:
-    """Those that hold for a stored transaction, whose own share doesn't count. `later` are not signed yet."""
-    portions = portions_of(tx, tx.gas_limit)
-    batches = list(Batch.objects.filter(pk__in=portions).defer("request"))
-    if not chain.test_network:
-        following: Counter[str] = sum((portions_of(other, other.gas_limit) for other in later), Counter())
-        for batch in batches:
-            work = rest.get(batch.pk, Work())
-            # Of a way, the transaction is a part.
-            left = replace(work, way_gas=max(0, work.way_gas - portions[batch.pk])).gas + following[batch.pk]
-            yield _limit_by_fee(tx, batch, portions[batch.pk] + left)
-    if (most := chain.daily_limit_per_user_wei) is not None:
-        for user in {batch.user_id for batch in batches}:
-            own = [batch for batch in batches if batch.user_id == user]
-            yield _limit_by_user(tx, own, sum(portions[batch.pk] for batch in own), most)
+def limits(chain: Chain, stored: Sequence[Transaction], rest: Rest) -> Iterator[list[Limit]]:
+    """Those that hold for each of these stored transactions, whose own share doesn't count. `rest` is that beside all.
+
+    Each is worked out when it is asked for: the shares of those before count, and those behind are reserved.
+    """
+    portions = [portions_of(tx, tx.gas_limit) for tx in stored]
+    following: Counter[str] = sum(portions, Counter())
+    for tx, own in zip(stored, portions, strict=True):
+        following -= own
+        yield [*_limits_by_fee(chain, tx, own, rest, following), *_limits_by_user(chain, tx, own)]
 
 
-def _limit_by_fee(tx: Transaction, batch: Batch, gas: int) -> Limit:
-    paid = _sum_wei(Share.objects.filter(batch=batch).exclude(transaction=tx))
-    return Limit("the batch's fee", gas, batch.fee - paid - _data_fee(tx, gas), _unfinished([batch]))
+def _limits_by_fee(
+    chain: Chain, tx: Transaction, portions: Counter[str], rest: Rest, following: Counter[str]
+) -> Iterator[Limit]:
+    if chain.test_network:
+        return
+    for batch in Batch.objects.filter(pk__in=portions).defer("request"):
+        work = rest.get(batch.pk, Work())
+        # Of a way, the transaction is a part.
+        behind = replace(work, way_gas=max(0, work.way_gas - portions[batch.pk])).gas + following[batch.pk]
+        gas = portions[batch.pk] + behind
+        paid = _sum_wei(Share.objects.filter(batch=batch).exclude(transaction=tx))
+        left = batch.fee - paid - _data_fee(tx, gas)
+        yield Limit(frozenset({batch.pk}), "the batch's fee", gas, left, _unfinished([batch.pk]))
 
 
-def _limit_by_user(tx: Transaction, batches: list[Batch], gas: int, most: int) -> Limit:
-    user, destination = batches[0].user_id, batches[0].destination_chain_id
-    others = Share.objects.filter(
-        _recent("transaction__"), batch__user=user, batch__destination_chain_id=destination
-    ).exclude(transaction=tx)
-    left = most - _sum_wei(others) - _data_fee(tx, gas)
-    return Limit("the daily limit of its user", gas, left, _unfinished(batches))
+def _limits_by_user(chain: Chain, tx: Transaction, portions: Counter[str]) -> Iterator[Limit]:
+    if (most := chain.daily_limit_per_user_wei) is None:
+        return
+    batches_of: dict[int, set[str]] = defaultdict(set)
+    for pk, user in Batch.objects.filter(pk__in=portions).values_list("pk", "user"):
+        batches_of[user].add(pk)
+    for user, batches in batches_of.items():
+        gas = sum(portions[pk] for pk in batches)
+        others = Share.objects.filter(
+            _recent("transaction__"), batch__user=user, batch__destination_chain_id=chain.id
+        ).exclude(transaction=tx)
+        left = most - _sum_wei(others) - _data_fee(tx, gas)
+        yield Limit(frozenset(batches), "the daily limit of its user", gas, left, _unfinished(batches))
 
 
 def _data_fee(tx: Transaction, gas: int) -> int:
@@ -187,7 +202,7 @@ def _data_fee(tx: Transaction, gas: int) -> int:
     return tx.data_fee * gas // tx.gas_limit
 
 
-def _unfinished(batches: list[Batch]) -> int:
+def _unfinished(batches: Collection[str]) -> int:
     return Query.objects.filter(batch__in=batches, step__isnull=False).count()
 
 

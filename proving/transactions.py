@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any
 
 from django.db.models import Q
@@ -45,7 +46,7 @@ from proving.models import (
     proves_facts,
 )
 from proving.signing_stops import why_stopped
-from proving.spending import Rest
+from proving.spending import Limit
 from queries import leases, progress
 from queries.leases import Lease, LeaseLost
 from queries.models import BatchStatus, Block, Query
@@ -79,7 +80,11 @@ class Stopped(CannotSend):
 
 
 class TooDear(CannotSend):
-    """At the present gas price the fee of one of the batches, or the limit of its user, doesn't suffice to its end."""
+    """At the present gas price the fees of these batches, or the limits of their users, don't suffice to their ends."""
+
+    def __init__(self, sentence: str, batches: frozenset[str]) -> None:
+        super().__init__(sentence)
+        self.batches = batches
 
 
 @dataclass(frozen=True)
@@ -167,13 +172,13 @@ def submit_all(
                 for place, what in enumerate(zip(intents, gas_limits, data_fees, strict=True))
             ]
             sent: list[tuple[Transaction, SignedTransaction]] = []
-            for place, tx in enumerate(stored):
+            for tx, limits in zip(stored, spending.limits(chain, stored, rest), strict=True):
                 try:
-                    most = _most_for_gas(chain, tx, rest, stored[place + 1 :], fees.base_and_tip)
+                    most = _most_for_gas(chain, limits, fees.base_and_tip)
                 except TooDear:
                     if not sent:
                         raise
-                    Transaction.objects.filter(pk__in=[unsent.pk for unsent in stored[place:]]).delete()
+                    Transaction.objects.filter(pk__in=[unsent.pk for unsent in stored[len(sent) :]]).delete()
                     break
                 sent.append((tx, _sign(chain, account, tx, fees.offer.at_most(most))))
                 # The next one's limits count it.
@@ -225,14 +230,12 @@ def _store(signer: Signer, nonce: int, intent: Intent, gas_limit: int, data_fee:
     return tx
 
 
-def _most_for_gas(chain: Chain, tx: Transaction, rest: Rest, later: Sequence[Transaction], price: int) -> int:
+def _most_for_gas(chain: Chain, limits: Collection[Limit], price: int) -> int:
     """In wei for a unit: by the chain's cap and the limits. Raises `TooDear` where that is less than `price`."""
-    limits = list(spending.limits(chain, tx, rest, later))
-    if (lowest := min(limits, key=lambda limit: limit.price, default=None)) is None:
-        return chain.max_fee_per_gas
-    if lowest.price < price:
-        raise TooDear(lowest.sentence(chain, price))
-    return min(chain.max_fee_per_gas, lowest.price)
+    if too_low := [limit for limit in limits if limit.price < price]:
+        batches = frozenset[str]().union(*(limit.batches for limit in too_low))
+        raise TooDear(min(too_low, key=attrgetter("price")).sentence(chain, price), batches)
+    return min([chain.max_fee_per_gas, *(limit.price for limit in limits)])
 
 
 # --- Looking after what was sent --------------------------------------------------------------------------------------
@@ -493,7 +496,8 @@ def _most_for_replacement(chain: Chain, tx: Transaction) -> int:
     """In wei for a unit of gas. What was spent since the transaction was stored leaves less for it."""
     queries = list(tx.queries.values_list("pk", flat=True))
     rest = spending.rest_of(chain, queries, with_ways=tx.extends_id is not None)
-    prices = [limit.price for limit in spending.limits(chain, tx, rest)]
+    (limits,) = spending.limits(chain, [tx], rest)
+    prices = [limit.price for limit in limits]
     if chain.daily_limit_wei is not None:
         others = spending.promised_on(chain.id) - tx.cost
         prices.append(max(0, chain.daily_limit_wei - others - tx.data_fee) // tx.gas_limit)

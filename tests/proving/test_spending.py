@@ -21,7 +21,7 @@ from proving.acceptance import accept
 from proving.deployment import deploy
 from proving.estimates import Work
 from proving.facts import AccountFact, SlotFact
-from proving.models import Share, SignedTransaction, Signer, Transaction, TransactionState
+from proving.models import FactsRegistry, Share, SignedTransaction, Signer, Transaction, TransactionState
 from queries import progress
 from queries.models import AccountField, Batch, BatchStatus
 from tests.chains.lying_node import lying_node
@@ -237,7 +237,7 @@ def test_transactions_that_the_fee_allows_are_sent_when_it_allows_no_more(costly
     work()
     first = Transaction.objects.earliest("pk")
     # It accumulated the header; two packs are left. What is reserved for the other is too little by then.
-    monkeypatch.setattr(Work, "gas", property(lambda _: 0))
+    monkeypatch.setattr("proving.spending.estimates.unproven", lambda *_, **__: Work())
     Batch.objects.update(fee=first.cost + 200_000 * 2 * GWEI)
     costly.rpc("evm_setAutomine", False)
     work()
@@ -246,6 +246,47 @@ def test_transactions_that_the_fee_allows_are_sent_when_it_allows_no_more(costly
     Batch.objects.update(fee=ETHER)
     costly.rpc("evm_setAutomine", True)
     assert work_until_done(batch, costly).status == BatchStatus.DONE
+
+
+# --- Those who ask at the same block ----------------------------------------------------------------------------------
+
+
+def asking(block: int, fee: int, **accounts: Any) -> dict[str, Any]:
+    data = {"31337": {f"block:{block}": {"accounts": accounts}}}
+    return {"destinationChainId": "31337", "fee": str(fee), "data": data}
+
+
+def test_who_asks_for_little_pays_little_whoever_else_asks_for_much(costly, key):
+    block = costly.head()
+    little = submit(key, request(ALICE, block=block, fee=ETHER))
+    slots = [hex(slot) for slot in range(60)]
+    much = submit(a_key(BOB), asking(block, ETHER, **{CHARLIE: {"props": ["BALANCE"], "slots": slots}}))
+    costly.rpc("evm_setAutomine", True)
+    assert work_until_done(little, costly).status == work_until_done(much, costly).status == BatchStatus.DONE
+    work()
+    tx = Transaction.objects.get()
+    assert fresh(little).gas_used < tx.gas_used // 10
+    assert little.gas_used + fresh(much).gas_used in {tx.gas_used, tx.gas_used - 1}
+
+
+@pytest.mark.parametrize("depth", [0, 120], ids=["young", "old"])
+def test_who_cannot_pay_holds_up_nobody_at_the_same_block(costly, key, settings, depth):
+    reconfigure(settings, 'block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 40')
+    costly.rpc("evm_setAutomine", True)
+    FactsRegistry.objects.all().delete()
+    deploy(31337, 31337)
+    block = costly.head()
+    costly.mine(depth)
+    poor = submit(key, request(ALICE, BOB, block=block, fee=ETHER))
+    accept(poor.pk)
+    # As if gas had become dearer since.
+    Batch.objects.filter(pk=poor.pk).update(fee=1)
+    rich = submit(a_key(BOB), request(CHARLIE, BOB, block=block, fee=ETHER))
+    assert work_until_done(rich, costly, rounds=20).status == BatchStatus.DONE
+    assert Transaction.objects.exclude(extends=None).exists() == bool(depth)
+    assert (fresh(poor).status, poor.gas_used) == (BatchStatus.IN_PROGRESS, 0)
+    Batch.objects.filter(pk=poor.pk).update(fee=ETHER)
+    assert work_until_done(poor, costly).status == BatchStatus.DONE
 
 
 # --- Limits in money --------------------------------------------------------------------------------------------------
