@@ -2,7 +2,7 @@
 
 import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,11 +30,13 @@ class Target:
 
 
 @contextmanager
-def target(chains_toml: str = CHAINS_TOML, **environment: str) -> Iterator[Target]:
-    """A service that runs and is healthy, with its registry deployed. `chains_toml` has a place for the node's URL."""
+def target(chains_toml: str = CHAINS_TOML, *, arguments: Sequence[str] = (), **environment: str) -> Iterator[Target]:
+    """A service that runs and is healthy, with its registry deployed. `chains_toml` has a place for the node's URL,
+    `arguments` are the development chain's.
+    """
     with ExitStack() as running:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
-        chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=1))
+        chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=1, extra_args=arguments))
         service = Service(running, folder / "state", chains_toml % chain.url, _SIGNER_KEY, _free_port(), **environment)
         service.deploy_registry(CHAIN_ID, CHAIN_ID)
         service.serve()

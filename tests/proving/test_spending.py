@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import requests
 from django.core.management import CommandError, call_command
-from eth_utils.address import to_checksum_address
 
 from accounts.models import ApiKey
 from benchmarks.gas import Lab, generated
@@ -25,7 +24,7 @@ from proving.models import FactsRegistry, Share, SignedTransaction, Signer, Tran
 from queries import progress
 from queries.models import AccountField, Batch, BatchStatus
 from tests.chains.lying_node import lying_node
-from tests.contracts.deployed import Deployed
+from tests.proving.rollups import FEE_OF_A_BYTE, OP_STACK, charge_for_data, oracle_at
 from tests.proving.test_transactions import age
 from tests.service import (
     ALICE,
@@ -432,28 +431,14 @@ def test_only_destinations_can_be_stopped(costly):
 
 # --- Rollups ----------------------------------------------------------------------------------------------------------
 
-_L1_BLOCK = "0x4200000000000000000000000000000000000015"
-# Wei: L1's base fee of 10 gwei, the scalar of a half, 16 units for a byte.
-_FEE_OF_A_BYTE = 80 * GWEI
-
 
 @pytest.fixture
 def op_stack() -> Iterator[DevChain]:
     """An OP Stack chain, as anvil makes one: it takes the data fee from the sender, and doesn't tell in receipts."""
-    with DevChain(extra_args=("--network", "optimism")) as chain:
+    with DevChain(extra_args=OP_STACK) as chain:
         chain.mine(5)
-        oracle_at(chain, GAS_PRICE_ORACLE).send("set", _FEE_OF_A_BYTE, 0, False)
-        chain.rpc("anvil_setCode", _L1_BLOCK, "0x00")
-        for slot, value in ((1, 10 * GWEI), (3, 500_000 << 96), (7, GWEI)):
-            chain.rpc("anvil_setStorageAt", _L1_BLOCK, f"0x{slot:064x}", f"0x{value:064x}")
+        charge_for_data(chain)
         yield chain
-
-
-def oracle_at(chain: DevChain, address: str) -> Deployed:
-    oracle = Deployed(chain, "test/FeeOracleStandIn")
-    chain.rpc("anvil_setCode", address, "0x" + oracle.code.hex())
-    oracle.address = to_checksum_address(address)
-    return oracle
 
 
 def balance(chain: DevChain, block: str = "latest") -> int:
@@ -513,12 +498,12 @@ def test_a_data_fee_that_has_risen_is_waited_out(op_stack, key, settings, tmp_pa
     accept(batch.pk)
     assert fresh(batch).status == BatchStatus.ACCEPTED
     oracle = oracle_at(op_stack, GAS_PRICE_ORACLE)
-    oracle.send("set", 100 * _FEE_OF_A_BYTE, 0, False)
+    oracle.send("set", 100 * FEE_OF_A_BYTE, 0, False)
     work()
     work()
     assert not Transaction.objects.exists()
     assert "1 query is left undone" in waiting()[0]
-    oracle.send("set", _FEE_OF_A_BYTE, 0, False)
+    oracle.send("set", FEE_OF_A_BYTE, 0, False)
     assert work_until_done(batch).status == BatchStatus.DONE
 
 
@@ -527,7 +512,7 @@ def test_the_signers_balance_must_do_for_the_data_fee(op_stack, key, settings, t
     op_stack.rpc("anvil_setBalance", SIGNER, hex(10**15))
     op_stack.mine()
     submit(key, request(ALICE, block=op_stack.head(), fee=ETHER))
-    oracle_at(op_stack, GAS_PRICE_ORACLE).send("set", 10 * _FEE_OF_A_BYTE, 0, False)
+    oracle_at(op_stack, GAS_PRICE_ORACLE).send("set", 10 * FEE_OF_A_BYTE, 0, False)
     work()
     work()
     assert not Transaction.objects.exists()
@@ -536,7 +521,7 @@ def test_the_signers_balance_must_do_for_the_data_fee(op_stack, key, settings, t
 
 def test_an_operators_fee_is_spent_too(op_stack, key, settings, tmp_path):
     """Since Isthmus. A receipt tells how it is set, and the predeploy how it is computed from that."""
-    oracle_at(op_stack, GAS_PRICE_ORACLE).send("set", _FEE_OF_A_BYTE, 7, False)
+    oracle_at(op_stack, GAS_PRICE_ORACLE).send("set", FEE_OF_A_BYTE, 7, False)
     with telling_receipts(op_stack, operatorFeeScalar="0x1", operatorFeeConstant="0x0") as url:
         serve(settings, tmp_path, op_stack, url)
         before = balance(op_stack)
@@ -548,7 +533,7 @@ def test_an_operators_fee_is_spent_too(op_stack, key, settings, tmp_path):
 
 
 def test_before_fjord_each_byte_is_asked_for(op_stack, key, settings, tmp_path):
-    oracle_at(op_stack, GAS_PRICE_ORACLE).send("set", _FEE_OF_A_BYTE, 0, True)
+    oracle_at(op_stack, GAS_PRICE_ORACLE).send("set", FEE_OF_A_BYTE, 0, True)
     serve(settings, tmp_path, op_stack)
     before = balance(op_stack)
     batch = work_until_done(submit(key, request(ALICE, block=op_stack.head(), fee=ETHER)))
