@@ -106,11 +106,11 @@ def backoff(attempts: int, *, first: float = 1, longest: float = 60) -> timedelt
 def recover(rows: "models.QuerySet[LeasedRow]") -> None:
     """Make those rows due, and free, that a clock which was ahead has put off."""
     latest = _expiry() + LONGEST
-    for column in ("due_at", "leased_until"):
+    for column, now in (("due_at", Now()), ("leased_until", None)):
         put_off = rows.filter(**{f"{column}__gt": latest})
         # SQLite would take its write lock to change nothing.
         if put_off.exists():
-            put_off.update(**{column: Now()})
+            put_off.update(**{column: now})
 
 
 def _expiry() -> Combinable:
