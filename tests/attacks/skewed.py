@@ -1,9 +1,5 @@
-"""manage.py with a clock that jumps: `python -m tests.attacks.skewed FILE COMMAND`; FILE says by how many seconds.
+"""A clock that jumps: by as many seconds as stand in a file, which may be written anew at any time."""
 
-It may be written anew at any time. SQLite's clock jumps with it, as on one machine; `time.monotonic` never does.
-"""
-
-import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -25,20 +21,14 @@ def skewed_now(ahead: Callable[[], float]) -> Callable[..., tuple[str, Any]]:
     return as_sqlite
 
 
-def _main(file: Path, arguments: list[str]) -> None:
+def skew(file: Path) -> None:
+    """Make this process's clock, and that of its SQLite, so many seconds wrong. `time.monotonic` never is."""
+
     def ahead() -> float:
-        return float(file.read_text())
+        # Empty while it is being written.
+        return float(file.read_text() or 0)
 
     right = time.time
     time.time = lambda: right() + ahead()
-    timezone.now = lambda: datetime.now(UTC) + timedelta(seconds=ahead())
+    timezone.now = lambda: datetime.fromtimestamp(right(), UTC) + timedelta(seconds=ahead())
     Now.as_sqlite = skewed_now(ahead)  # type: ignore[method-assign]
-    # Only now: models take the function that tells the time as it is when they are made.
-    from manage import main  # noqa: PLC0415
-
-    sys.argv = ["manage.py", *arguments]
-    main()
-
-
-if __name__ == "__main__":
-    _main(Path(sys.argv[1]), sys.argv[2:])

@@ -126,14 +126,13 @@ def test_a_worker_whose_clock_jumps_rejects_nothing_and_says_so(service, monkeyp
     batch = submit(a_key(), request(ALICE, block=service.head() + 3))
     right = timezone.now
     with a_worker():
-        until(lambda: ServiceClock.objects.exists(), "the first reading")
-        monkeypatch.setattr(timezone, "now", lambda: right() + DAY)
-        monkeypatch.setattr(Now, "as_sqlite", skewed_now(DAY.total_seconds))
-        until(lambda: WorkerHeartbeat.objects.exclude(clock_problem="").exists(), "the problem")
-        assert "clock" in codes()
-        assert Batch.objects.get(pk=batch.pk).status == BatchStatus.RECEIVED
-        monkeypatch.undo()
-        # By its own measure the worker has not slept for a day.
+        until(ServiceClock.objects.exists, "the first reading")
+        with monkeypatch.context() as jumped:
+            jumped.setattr(timezone, "now", lambda: right() + DAY)
+            jumped.setattr(Now, "as_sqlite", skewed_now(DAY.total_seconds))
+            until(lambda: WorkerHeartbeat.objects.exclude(clock_problem="").exists(), "the problem")
+            assert "clock" in codes()
+            assert Batch.objects.get(pk=batch.pk).status == BatchStatus.RECEIVED
         until(lambda: "clock" not in codes(), "the end of it")
         assert "no_worker" not in codes()
         service.mine(3)
@@ -181,8 +180,8 @@ def test_beats_from_the_future_are_forgotten():
     WorkerHeartbeat.objects.create(worker="dead", started_at=now, beat_at=now - DAY)
     WorkerHeartbeat.objects.create(worker="alive", started_at=now, beat_at=now)
     Worker()._say_that_it_runs("")
-    assert sorted(WorkerHeartbeat.objects.values_list("worker", flat=True))[0] == "alive"
-    assert WorkerHeartbeat.objects.count() == 2
+    assert WorkerHeartbeat.objects.filter(worker="alive").exists()
+    assert WorkerHeartbeat.objects.count() == 2, "that one, and the one that has beaten"
 
 
 @pytest.mark.parametrize(
