@@ -299,6 +299,7 @@ def test_a_registry_that_was_replaced_stays_on_record(service, key):
     assert row.replaced_at is not None
     assert row.code_hash == "0x" + keccak(hexstr=OTHER_CODE).hex()
     assert OTHER in row.replaced_because
+    beat()
     printed, error = check_chains()
     assert f"Replaced on {row.replaced_at:%Y-%m-%d}, code {row.code_hash}: {row.replaced_because}" in printed
     assert error == ""
