@@ -17,6 +17,8 @@ from tests.service import SIGNER, chains_toml
 
 pytestmark = pytest.mark.django_db
 
+# SQLite's clock tells whole ones.
+MILLISECOND = timedelta(milliseconds=1)
 UNFUNDED = ("signer_unfunded", "The signer holds nothing.")
 
 
@@ -72,7 +74,7 @@ def test_it_is_degraded_while_no_worker_runs(silent):
     WorkerHeartbeat.objects.all().delete()
     if silent:
         beat()
-        last = timezone.now() - worker.SILENCE
+        last = timezone.now() - worker.SILENCE - MILLISECOND
         WorkerHeartbeat.objects.update(beat_at=last)
     assert problems() == [("no_worker", "No worker is running: batches are stored, but none moves.")]
     said = Client().get("/healthz").json()["worker"]
@@ -101,7 +103,7 @@ def test_it_says_so_when_the_database_does_not_answer(caplog):
 def test_it_is_degraded_while_a_workers_clock_is_wrong():
     WorkerHeartbeat.objects.update(clock_problem="The clock is 90,000 s ahead.")
     assert problems() == [("clock", "The clock is 90,000 s ahead.")]
-    WorkerHeartbeat.objects.update(beat_at=timezone.now() - worker.SILENCE)
+    WorkerHeartbeat.objects.update(beat_at=timezone.now() - worker.SILENCE - MILLISECOND)
     assert codes() == ["no_worker"], "the clock of a worker that is gone is nobody's"
 
 
