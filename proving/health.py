@@ -72,7 +72,7 @@ def facts_registries() -> Iterator[Problem]:
             yield Problem("registry_refused", row.refused_with_remedy)
 
 
-def storage() -> Iterator[Problem]:
+def storing() -> Iterator[Problem]:
     if connection.vendor != "sqlite":
         return
     free = shutil.disk_usage(Path(connection.settings_dict["NAME"]).parent).free
@@ -80,5 +80,5 @@ def storage() -> Iterator[Problem]:
         yield Problem("storage", f"The disk of this service is nearly full: {free / 1e6:.1f} MB are left.")
 
 
-CHECKS: tuple[Callable[[], Iterator[Problem]], ...] = (workers, clocks, chains, signers, facts_registries, storage)
+CHECKS: tuple[Callable[[], Iterator[Problem]], ...] = (workers, clocks, chains, signers, facts_registries, storing)
 """Each raises `django.db.DatabaseError` where the database does not answer."""

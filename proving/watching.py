@@ -23,6 +23,8 @@ from queries.leases import Lease
 _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=30), timedelta(seconds=10)
 # A newest block that is older has another reason than chance, in blocks and in seconds.
 _BLOCKS_LATE, _SECONDS_LATE = 20, 300
+# A node may say anything. The last second that a `datetime` can tell, in unix seconds.
+_LATEST = 253_402_300_799
 
 
 def wake(*, everyone: bool = False) -> None:
@@ -75,7 +77,7 @@ def _look(lease: Lease[ChainWatch]) -> None:
     head, problems = examine(chain, get_rpc(chain.id))
     found: dict[str, object] = {"looked_at": Now(), "problems": problems}
     if head:
-        found["timestamp"] = head.timestamp
+        found["timestamp"] = min(head.timestamp, _LATEST)
     ChainWatch.objects.filter(pk=chain.id, lease_token=lease.token).update(**found)
     lease.release(Now() + (_PAUSE_IN_TROUBLE if problems else _PAUSE))
 

@@ -120,6 +120,15 @@ def test_the_newest_blocks_of_configured_chains_are_witnesses(service):
     assert witness.lag == timedelta(minutes=5)
 
 
+def test_a_block_of_any_time_can_be_seen(service):
+    service.rpc("evm_setNextBlockTimestamp", 2**63)
+    service.mine()
+    look()
+    assert seen() == []
+    (witness,) = watching.witnesses()
+    assert witness.made_at.year == 9999
+
+
 # --- Clocks -----------------------------------------------------------------------------------------------------------
 
 
