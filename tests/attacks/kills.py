@@ -80,8 +80,9 @@ def _kill_one(attacked: Target, chosen: random.Random) -> str:
     """Wait for any moment, kill a process, and start it anew at once; which it was."""
     time.sleep(chosen.uniform(0.1, 1.1))
     service = attacked.service
-    # Workers most of all: they have what can be done twice.
-    kind = chosen.choice(["worker", "worker", "second worker", "second worker", "web", "one of web's processes"])
+    # Workers most of all: they have what can be done twice, and a web server that is down brings nothing to do.
+    kinds = {"worker": 4, "second worker": 4, "web": 1, "one of web's processes": 1}
+    (kind,) = chosen.choices([*kinds], [*kinds.values()])
     if kind == "one of web's processes":
         children = Path(f"/proc/{service.process('web').pid}/task/{service.process('web').pid}/children").read_text()
         for child in children.split()[:1]:
