@@ -137,6 +137,8 @@ def _store(issued: SignInNonce) -> None:
     now, period_start = issued.created_at, issued.created_at - _THROTTLE_PERIOD
     with transaction.atomic():
         SignInNonce.objects.filter(expires_at__lte=now, created_at__lte=period_start).delete()
+        # Of a clock that was ahead: they would be valid, and count, for as long as that.
+        SignInNonce.objects.filter(created_at__gt=now + _THROTTLE_PERIOD).delete()
         recent = SignInNonce.objects.filter(client_address=issued.client_address, created_at__gt=period_start)
         created = list(recent.order_by("-created_at").values_list("created_at", flat=True))
         if len(created) < settings.MAX_SIGN_INS_PER_MINUTE:

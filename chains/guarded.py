@@ -29,6 +29,7 @@ class GuardedProcess:
         stop_seconds: float = 5,
     ) -> None:
         self._folder, self._stop_seconds = folder, stop_seconds
+        self._is_stopped = False
         self._process = subprocess.Popen(  # noqa: S603 - our own arguments, and no shell.
             command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT, env=dict(env), process_group=0
         )
@@ -41,6 +42,10 @@ class GuardedProcess:
         )
 
     @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
     def output(self) -> IO[bytes]:
         """What it prints, where `stdout` is a pipe."""
         assert self._process.stdout is not None
@@ -49,11 +54,20 @@ class GuardedProcess:
     def has_ended(self) -> bool:
         return self._process.poll() is not None
 
+    def kill(self) -> None:
+        """End the whole group as a power cut would."""
+        self._end(signal.SIGKILL)
+
     def stop(self) -> None:
         """End the whole group, politely first. Harmless when it has ended already."""
+        self._end(signal.SIGTERM, signal.SIGKILL)
+
+    def _end(self, *endings: signal.Signals) -> None:
+        if self._is_stopped:
+            return  # The group's number may be another's by now.
         self._guard.kill()
         self._guard.communicate()
-        for ending in (signal.SIGTERM, signal.SIGKILL):
+        for ending in endings:
             try:
                 os.killpg(self._process.pid, ending)
                 self._process.wait(self._stop_seconds)
@@ -62,5 +76,6 @@ class GuardedProcess:
             except subprocess.TimeoutExpired:
                 continue
             break
+        self._is_stopped = True
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)

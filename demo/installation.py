@@ -78,6 +78,9 @@ class Installation:
         self._running.callback(process.stop)
         self._processes[name] = process
 
+    def process(self, name: str) -> GuardedProcess:
+        return self._processes[name]
+
     def stop(self) -> None:
         """End the processes before `running` does."""
         for process in self._processes.values():
@@ -119,12 +122,18 @@ class Service(Installation):
 
     def serve(self) -> None:
         """Start it, and wait until it is healthy."""
+        self.start_web()
+        self.start_worker()
+        self.wait_until(self.is_healthy)
+
+    def start_web(self) -> None:
         gunicorn = (sys.executable, "-m", "gunicorn", "--config", "config/gunicorn.py")
         self.start("web", *gunicorn, "--bind", f"127.0.0.1:{self._port}", "--threads", "4", "config.wsgi")
-        self.start("worker", *MANAGE, "runworker")
-        self.wait_until(self._is_healthy)
 
-    def _is_healthy(self) -> bool:
+    def start_worker(self, name: str = "worker") -> None:
+        self.start(name, *MANAGE, "runworker")
+
+    def is_healthy(self) -> bool:
         try:
             return requests.get(f"{self.base_url}/healthz", timeout=5).ok
         except requests.RequestException:

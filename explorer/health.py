@@ -1,4 +1,4 @@
-"""Whether this service is able to work, for whatever watches it. Costs three small statements; no chain is asked."""
+"""Whether this service is able to work, for whatever watches it. Costs a few small statements; no chain is asked."""
 
 import logging
 import tomllib
@@ -11,8 +11,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from config.chains import get_chains
-from proving import worker
+from proving import health, worker
 from proving.models import FactsRegistry
+from proving.problems import Problem
 
 logger = logging.getLogger(__name__)
 
@@ -20,44 +21,44 @@ logger = logging.getLogger(__name__)
 @never_cache
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 (Django's signature)
-    """200 when the database answers, a worker runs and all registries may be used, else 503.
-
-    What is wrong then is in `problems`, in sentences.
+    """200 when nothing keeps the service from working, else 503.
 
     `{"status": "ok" | "degraded", "database": "ok" | "unavailable", "worker": {"running", "lastBeat"}, "version",
-    "problems", "notices"}`. `lastBeat` is an ISO 8601 time in UTC, or null when no worker was ever heard of. `notices`
+    "problems", "codes", "notices"}`. `problems` says in sentences what is wrong, and `codes` has the stable code of
+    each in the same order. `lastBeat` is an ISO 8601 time in UTC, or null when no worker was ever heard of. `notices`
     are sentences about what the service works in spite of, but its operator must look into.
     """
-    problems = []
-    notices: list[str] = []
-    database, running, last_beat = "ok", False, None
+    last_beat, notices = None, list[str]()
+    database = "ok"
     try:
-        running, last_beat = worker.is_running(), worker.last_beat()
-        registries = _registries()
-        notices = [row.notice for row in registries if row.notice]
+        problems = [problem for check in health.CHECKS for problem in check()]
+        last_beat, notices = worker.last_beat(), _notices()
     except DatabaseError:
         logger.exception("the database does not answer a health check")
         database = "unavailable"
-        problems.append("The database does not answer, so nothing is known of the worker.")
-    else:
-        if not running:
-            problems.append("No worker is running: batches are stored, but none moves.")
-        problems += [row.refused_with_remedy for row in registries if row.refused]
+        problems = [
+            Problem("database_unavailable", "The database does not answer, so nothing is known of the worker."),
+        ]
+    codes = [problem.code for problem in problems]
     state = {
         "status": "degraded" if problems else "ok",
         "database": database,
-        "worker": {"running": running, "lastBeat": last_beat.isoformat() if last_beat else None},
+        "worker": {
+            "running": not {"no_worker", "database_unavailable"}.intersection(codes),
+            "lastBeat": last_beat.isoformat() if last_beat else None,
+        },
         "version": _version(),
-        "problems": problems,
+        "problems": [problem.sentence for problem in problems],
+        "codes": codes,
         "notices": notices,
     }
     return JsonResponse(state, status=503 if problems else 200)
 
 
-def _registries() -> list[FactsRegistry]:
-    """Those of configured connections about which there is something to say: of another one nothing takes it back."""
-    rows = FactsRegistry.in_use.exclude(notice="", refused="").order_by("pk")
-    return [row for row in rows if get_chains().connection(row.source_chain_id, row.destination_chain_id)]
+def _notices() -> list[str]:
+    """Of configured connections' registries: of another one nothing takes it back."""
+    rows = FactsRegistry.in_use.exclude(notice="").order_by("pk")
+    return [row.notice for row in rows if get_chains().connection(row.source_chain_id, row.destination_chain_id)]
 
 
 @cache

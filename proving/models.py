@@ -255,12 +255,25 @@ class ChainHead(models.Model):
         return f"block {self.number} of chain {self.chain_id}"
 
 
+class ChainWatch(Leased):
+    """What a worker saw of a configured chain when it last looked: `/healthz` tells it without asking a chain."""
+
+    chain_id = models.PositiveBigIntegerField(primary_key=True)
+    looked_at = models.DateTimeField(null=True)
+    timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds, of the newest block that was seen
+    problems = models.JSONField(default=list)  # pairs of a code and a sentence, as `proving.problems.Problem`
+
+    def __str__(self) -> str:
+        return f"chain {self.chain_id}"
+
+
 class WorkerHeartbeat(models.Model):
-    """A running worker says that it runs. One that is killed falls silent."""
+    """A running worker says that it runs, by the database's clock. One that is killed falls silent."""
 
     worker = models.CharField(max_length=100, primary_key=True)
     started_at = models.DateTimeField()
     beat_at = models.DateTimeField(db_index=True)
+    clock_problem = models.TextField(blank=True)  # a sentence
 
     def __str__(self) -> str:
         return self.worker

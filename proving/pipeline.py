@@ -25,7 +25,7 @@ from proving.heads import poll_seconds
 from proving.look import QUERIES_PER_LOOK, Look, Missing, ProofNotAccepted, TooDear, Wait
 from proving.models import LIVE_STATES, Transaction, TransactionState, proves_facts
 from proving.transactions import Intent
-from queries import leases, progress, submission
+from queries import clock, leases, progress, submission
 from queries.chunks import chunks
 from queries.leases import Lease
 from queries.models import BatchStatus, Block, Query, StepKind
@@ -165,7 +165,7 @@ class _Work(Look):
         self.reject_what_the_header_lacks(header)
         problem = fetching.fetch_proofs(self.lease, self.source)
         refused = isinstance(problem, fetching.ProofRefused)
-        now = timezone.now()
+        now = clock.last_read() or timezone.now()
         since = (self.block.refused_since or now) if refused else None
         if since != self.block.refused_since:
             with self.lease.writing() as block:

@@ -53,10 +53,7 @@ def find(destination: int, source: int) -> Deployed:
     rows = FactsRegistry.in_use.filter(destination_chain_id=destination, source_chain_id=source)
     row = rows.exclude(deployed_at=None).first()
     if row is None:
-        raise Unusable(
-            f"No facts registry is deployed on chain {destination} for chain {source}. The operator must run: "
-            f"manage.py deploy_registry {destination} {source}"
-        )
+        raise Unusable(not_deployed(destination, source))
     looked_at = _looked_at.setdefault(get_rpc(destination), {})
     now = time.monotonic()
     if now - looked_at.get(row.address, -math.inf) > (_REFUSED_SECONDS if row.refused else _USED_SECONDS):
@@ -65,6 +62,14 @@ def find(destination: int, source: int) -> Deployed:
     if row.refused:
         raise Unusable(row.refused_with_remedy)
     return Deployed(row.pk, Registry(row.address), row.block_hash_source, row.sequence)
+
+
+def not_deployed(destination: int, source: int) -> str:
+    """That a connection has no registry, with what its operator must do; sentences."""
+    return (
+        f"No facts registry is deployed on chain {destination} for chain {source}. The operator must run: "
+        f"manage.py deploy_registry {destination} {source}"
+    )
 
 
 def check(row: FactsRegistry) -> None:

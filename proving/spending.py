@@ -17,6 +17,7 @@ from chains.config import Chain
 from proving import estimates
 from proving.estimates import RIDER_GAS, Work
 from proving.models import Share, Transaction, TransactionState
+from queries import clock
 from queries.models import OPEN_STATUSES, Batch, Query
 
 _DAY = timedelta(days=1)
@@ -102,7 +103,7 @@ def promised_on(chain_id: int) -> int:
 
 
 def _recent(prefix: str = "") -> Q:
-    since = timezone.now() - _DAY
+    since = (clock.last_read() or timezone.now()) - _DAY
     return Q(**{f"{prefix}created_at__gt": since}) | Q(**{f"{prefix}state": TransactionState.PENDING})
 
 

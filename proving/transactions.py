@@ -8,7 +8,7 @@ and follows it from the mempool to a final block, and back when the chain is reo
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
 
@@ -47,7 +47,7 @@ from proving.models import (
 )
 from proving.signing_stops import why_stopped
 from proving.spending import Limit
-from queries import leases, progress
+from queries import clock, leases, progress
 from queries.leases import Lease, LeaseLost
 from queries.models import BatchStatus, Block, Query
 
@@ -225,6 +225,7 @@ def _store(signer: Signer, nonce: int, intent: Intent, gas_limit: int, data_fee:
         accumulates=intent.accumulates,
         extends_id=intent.extends,
         leads_to=intent.leads_to,
+        created_at=clock.latest(),
     )
     tx.queries.set(intent.queries)
     return tx
@@ -416,11 +417,16 @@ def _push(chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction, *
         pass  # The key of the configuration was exchanged: the stored bytes are all there is.
     elif not newest.is_empty and not _is_wanted(tx):
         newest = _replace(chain, rpc, lease, tx, newest, empty=True)
-    elif may_raise and timezone.now() - newest.created_at > _patience(chain):
+    elif may_raise and _is_past(newest.created_at, _patience(chain)):
         newest = _replace(chain, rpc, lease, tx, newest, empty=newest.is_empty or _reverts(rpc, lease.row, tx))
     resend_after = timedelta(seconds=max(chain.block_seconds, 5))
-    if newest.broadcast_at is None or timezone.now() - newest.broadcast_at > resend_after:
+    if newest.broadcast_at is None or _is_past(newest.broadcast_at, resend_after):
         _broadcast(rpc, newest)
+
+
+def _is_past(moment: datetime, pause: timedelta) -> bool:
+    # A moment that lies ahead is that of a clock that was ahead: it must not be waited for.
+    return abs(timezone.now() - moment) > pause
 
 
 def _holds_key(chain: Chain, signer: Signer) -> bool:

@@ -424,8 +424,10 @@ def pause_after_failures(link: Link) -> float:
     failures = len(list(itertools.takewhile(lambda one: not one[0], sent)))
     if not failures:
         return 0
-    until = sent[0][1] + leases.backoff(failures, first=10, longest=600)
-    return max(0, (until - timezone.now()).total_seconds())
+    # Bounded also where the clock was ahead when it was sent.
+    pause = leases.backoff(failures, first=10, longest=600)
+    left = min(pause, sent[0][1] + pause - timezone.now())
+    return max(0, left.total_seconds())
 
 
 def extending(link: Link, seen: int) -> QuerySet[Transaction]:

@@ -8,8 +8,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-
-from django.utils import timezone
+from datetime import datetime
 
 from config.chains import get_chains
 from proving import acceptance, keeping, pipeline, transactions
@@ -57,9 +56,15 @@ def due() -> Iterator[Work]:
         yield from filter(None, turn)
 
 
-def reject_overdue() -> None:
-    """Reject the batches whose deadline has passed: nothing waits for ever."""
-    overdue = Batch.objects.filter(status__in=OPEN_STATUSES, deadline_at__lt=timezone.now())
+def recover() -> None:
+    """Find again what a clock that was ahead has put off."""
+    for rows in (Block.objects.all(), Batch.objects.all(), Signer.objects.all(), FactsRegistry.objects.all()):
+        leases.recover(rows)
+
+
+def reject_overdue(now: datetime) -> None:
+    """Reject the batches whose deadline has passed at this time of `queries.clock`: nothing waits for ever."""
+    overdue = Batch.objects.filter(status__in=OPEN_STATUSES, deadline_at__lt=now)
     for batch in overdue[:_PER_LOOK]:
         waits = " ".join(wait.sentence for wait in batch.waits())
         progress.reject(

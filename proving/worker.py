@@ -8,18 +8,21 @@ import os
 import secrets
 import socket
 import threading
+import time
 from collections import Counter
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import datetime, timedelta
 
 from django.db import Error as DatabaseError
-from django.db import connections
-from django.utils import timezone
+from django.db import connections, transaction
+from django.db.models import QuerySet
+from django.db.models.functions import Now
 
 from config.chains import get_chains
-from proving import keeping
+from proving import keeping, watching
 from proving.models import WorkerHeartbeat
-from proving.work import Work, due, reject_overdue
+from proving.work import Work, due, recover, reject_overdue
+from queries.clock import Clock
 
 logger = logging.getLogger(__name__)
 
@@ -28,16 +31,22 @@ _LOOK_SECONDS = 0.2
 _BEAT_SECONDS = 5
 # A worker that has been silent for so long is taken for dead.
 SILENCE = timedelta(seconds=20)
+_WATCH = Work("chains", None, (), lambda _: watching.look_at_what_is_due())
 
 
 def last_beat() -> datetime | None:
     """When a worker was last heard of."""
-    return WorkerHeartbeat.objects.order_by("-beat_at").values_list("beat_at", flat=True).first()
+    beats = WorkerHeartbeat.objects.filter(beat_at__lt=Now() + SILENCE)
+    return beats.order_by("-beat_at").values_list("beat_at", flat=True).first()
+
+
+def running() -> QuerySet[WorkerHeartbeat]:
+    """Of the workers that run. A beat from the future is that of a clock that was ahead, and tells nothing."""
+    return WorkerHeartbeat.objects.filter(beat_at__gt=Now() - SILENCE, beat_at__lt=Now() + SILENCE)
 
 
 def is_running() -> bool:
-    beat = last_beat()
-    return beat is not None and timezone.now() - beat < SILENCE
+    return running().exists()
 
 
 class Worker:
@@ -47,6 +56,10 @@ class Worker:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="worker")
         self._in_hand: dict[Work, Future[None]] = {}
         self._threads = threads
+        # Of its own: chains whose nodes hang hold up no work.
+        self._watcher = ThreadPoolExecutor(1, thread_name_prefix="watcher")
+        self._watch: Future[None] | None = None
+        self._clock = Clock()
 
     def stop(self) -> None:
         """Finish what is in hand, take up nothing new. May be called from a signal handler."""
@@ -55,18 +68,14 @@ class Worker:
     def run(self) -> None:
         """Work until `stop`. A database that doesn't answer is waited for."""
         logger.info("worker %s starts", self.name)
-        started_at = timezone.now()
-        next_beat = started_at
+        next_beat = time.monotonic()
         is_first = True
         while not self._stopping.is_set():
             try:
-                now = timezone.now()
-                if now >= next_beat:
-                    self._beat(started_at, now)
-                    reject_overdue()
-                    keeping.wake(everyone=is_first)
+                if time.monotonic() >= next_beat:
+                    self._beat(is_first=is_first)
                     is_first = False
-                    next_beat = now + timedelta(seconds=_BEAT_SECONDS)
+                    next_beat = time.monotonic() + _BEAT_SECONDS
                 self._take_up_what_is_due()
             except DatabaseError:
                 logger.exception("the database does not answer; trying again")
@@ -75,14 +84,34 @@ class Worker:
             self._stopping.wait(_LOOK_SECONDS)
         logger.info("worker %s stops, %d in hand", self.name, len(self._in_hand))
         self._pool.shutdown(wait=True)
+        self._watcher.shutdown(wait=True)
         WorkerHeartbeat.objects.filter(worker=self.name).delete()
         connections.close_all()
 
-    def _beat(self, started_at: datetime, now: datetime) -> None:
-        WorkerHeartbeat.objects.update_or_create(
-            worker=self.name, defaults={"beat_at": now}, create_defaults={"started_at": started_at, "beat_at": now}
-        )
-        WorkerHeartbeat.objects.filter(beat_at__lt=now - timedelta(days=1)).delete()
+    def _beat(self, *, is_first: bool) -> None:
+        watching.wake(everyone=is_first)
+        if self._watch is None or self._watch.done():
+            self._watch = self._watcher.submit(_do, _WATCH)
+            if is_first:
+                # After a pause the chains tell whether the clock is right.
+                wait([self._watch], _BEAT_SECONDS)
+        recover()
+        keeping.wake(everyone=is_first)
+        reading = self._clock.read(watching.witnesses())
+        self._say_that_it_runs(reading.problem)
+        reject_overdue(reading.at)
+
+    def _say_that_it_runs(self, clock_problem: str) -> None:
+        if clock_problem:
+            logger.error("%s", clock_problem)
+        said = {"beat_at": Now(), "clock_problem": clock_problem}
+        with transaction.atomic():
+            WorkerHeartbeat.objects.update_or_create(
+                worker=self.name, defaults=said, create_defaults=said | {"started_at": Now()}
+            )
+            # Of the dead, and those that say they are of the future.
+            day = timedelta(days=1)
+            WorkerHeartbeat.objects.exclude(beat_at__range=(Now() - day, Now() + SILENCE)).delete()
 
     def _take_up_what_is_due(self) -> None:
         self._in_hand = {work: future for work, future in self._in_hand.items() if not future.done()}

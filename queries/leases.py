@@ -3,6 +3,9 @@
 A row is claimed by a conditional update that sets a fresh token and an expiry. What the worker found out is written
 only inside `Lease.writing()`, which holds the row's lock and fails with `LeaseLost` if the token is no longer the
 row's: a worker that was paused for too long can't overwrite what its successor wrote. No RPC call belongs inside.
+
+The database's clock tells what is due and which leases have run out: all workers share it, whatever their own clocks
+show.
 """
 
 import secrets
@@ -14,9 +17,14 @@ from typing import Generic, TypeVar
 
 from django.conf import settings
 from django.db import models, transaction
-from django.db.models import F, Q
-from django.db.models.functions import Coalesce
-from django.utils import timezone
+from django.db.models import DateTimeField, F, Q
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Coalesce, Least, Now
+
+# Nothing is put off for longer: a row with more was written by a clock that was ahead.
+LONGEST = timedelta(hours=1)
+# SQLite's clock tells whole milliseconds.
+_TICK = timedelta(milliseconds=1)
 
 
 class Leased(models.Model):
@@ -49,11 +57,11 @@ class Lease(Generic[LeasedRow]):
         """A database transaction with the row locked and fresh. The lease is extended on the way."""
         model = type(self.row)
         with transaction.atomic():
-            fresh = model._default_manager.select_for_update().filter(pk=self.row.pk, lease_token=self.token).first()  # noqa: SLF001 (Django's public name for it)
+            held = model._default_manager.filter(pk=self.row.pk, lease_token=self.token)  # noqa: SLF001 (Django's public name for it)
+            fresh = held.select_for_update().first()
             if fresh is None:
                 raise LeaseLost
-            fresh.leased_until = _expiry(timezone.now())
-            fresh.save(update_fields=["leased_until"])
+            held.update(leased_until=_expiry())
             yield fresh
         self.row = fresh
 
@@ -61,12 +69,14 @@ class Lease(Generic[LeasedRow]):
         """Keep the row while long work goes on. Raises `LeaseLost`."""
         model = type(self.row)
         held = model._default_manager.filter(pk=self.row.pk, lease_token=self.token)  # noqa: SLF001 (Django's public name for it)
-        if not held.update(leased_until=_expiry(timezone.now())):
+        if not held.update(leased_until=_expiry()):
             raise LeaseLost
 
-    def release(self, due_at: datetime | None, *, attempts: int = 0) -> None:
+    def release(self, due_at: datetime | Combinable | None, *, attempts: int = 0) -> None:
         """Give the row back. A lost lease is not an error here: the row is somebody else's now."""
-        failing_since = Coalesce(F("failing_since"), timezone.now()) if attempts else None
+        failing_since = Coalesce(F("failing_since"), Now()) if attempts else None
+        if due_at is not None:
+            due_at = Least(due_at, Now() + LONGEST, output_field=DateTimeField())
         type(self.row)._default_manager.filter(pk=self.row.pk, lease_token=self.token).update(  # noqa: SLF001 (as above)
             due_at=due_at, attempts=attempts, failing_since=failing_since, lease_token="", leased_until=None
         )
@@ -74,10 +84,9 @@ class Lease(Generic[LeasedRow]):
 
 def claim(rows: "models.QuerySet[LeasedRow]", pk: object) -> Lease[LeasedRow] | None:
     """Lease the row `pk` of `rows`, or None when another worker has it or it isn't among `rows` any more."""
-    now = timezone.now()
     token = secrets.token_hex(16)
-    free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=now), pk=pk)
-    if not free.update(lease_token=token, leased_until=_expiry(now)):
+    free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), pk=pk)
+    if not free.update(lease_token=token, leased_until=_expiry()):
         return None
     row = rows.model._default_manager.filter(pk=pk, lease_token=token).first()  # noqa: SLF001 (as above)
     return None if row is None else Lease(row, token)
@@ -85,8 +94,7 @@ def claim(rows: "models.QuerySet[LeasedRow]", pk: object) -> Lease[LeasedRow] | 
 
 def due(rows: "models.QuerySet[LeasedRow]", limit: int, *, order: str = "due_at") -> list[object]:
     """Primary keys of the rows that are due and free, the longest due first."""
-    now = timezone.now()
-    free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=now), due_at__lte=now)
+    free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), due_at__lt=Now() + _TICK)
     return list(free.order_by(order).values_list("pk", flat=True)[:limit])
 
 
@@ -95,5 +103,15 @@ def backoff(attempts: int, *, first: float = 1, longest: float = 60) -> timedelt
     return timedelta(seconds=min(longest, first * 2 ** min(attempts, 16)))
 
 
-def _expiry(now: datetime) -> datetime:
-    return now + timedelta(seconds=settings.LEASE_SECONDS)
+def recover(rows: "models.QuerySet[LeasedRow]") -> None:
+    """Make those rows due, and free, that a clock which was ahead has put off."""
+    latest = _expiry() + LONGEST
+    for column, now in (("due_at", Now()), ("leased_until", None)):
+        put_off = rows.filter(**{f"{column}__gt": latest})
+        # SQLite would take its write lock to change nothing.
+        if put_off.exists():
+            put_off.update(**{column: now})
+
+
+def _expiry() -> Combinable:
+    return Now() + timedelta(seconds=settings.LEASE_SECONDS)

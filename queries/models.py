@@ -299,3 +299,12 @@ class Step(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} of query {self.query_id}: {self.status}"
+
+
+class ServiceClock(models.Model):
+    """One row: the time that `queries.clock` has read last."""
+
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return str(self.at)

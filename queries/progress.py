@@ -13,6 +13,7 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, QuerySet
 from django.utils import timezone
 
+from queries import clock
 from queries.chunks import chunks
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Step, StepKind, StepStatus
 
@@ -149,8 +150,8 @@ def move(queries: Collection[int], block_id: int, *, reason: str) -> None:
 
 
 def deadline_from(moment: datetime) -> datetime:
-    """Until when a batch that begins to wait at this moment is waited for."""
-    return moment + timedelta(seconds=settings.BATCH_DEADLINE_SECONDS)
+    """Until when a batch that begins to wait at this moment is waited for, by the clock that tells what is overdue."""
+    return max(moment, clock.last_read() or moment) + timedelta(seconds=settings.BATCH_DEADLINE_SECONDS)
 
 
 def _open_steps(queries: Sequence[int]) -> QuerySet[Step]:

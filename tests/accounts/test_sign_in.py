@@ -261,6 +261,19 @@ def test_expired_nonces_are_deleted_on_the_way_once_they_no_longer_count(setting
     assert SignInNonce.objects.count() == 1
 
 
+def test_messages_from_the_future_neither_count_nor_stay_valid(settings):
+    settings.MAX_SIGN_INS_PER_MINUTE = 1
+    message = start(ALICE.address, 31337, CLIENT)
+    SignInNonce.objects.update(created_at=timezone.now() + timedelta(seconds=50))
+    with pytest.raises(SignInError):
+        start(ALICE.address, 31337, CLIENT)
+    SignInNonce.objects.update(created_at=timezone.now() + timedelta(hours=25))
+    assert start(ALICE.address, 31337, CLIENT)
+    with pytest.raises(SignInError) as caught:
+        finish(message, sign(message, ALICE))
+    assert caught.value.code == "unknown_nonce"
+
+
 # --- At once ----------------------------------------------------------------------------------------------------------
 
 

@@ -9,11 +9,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from tests.attacks import money
+from tests.attacks import clocks, kills, money
 from tests.attacks.table import Seen
 
 # By name. Each is given a seed, and tells what it has seen as soon as it has.
-ATTACKS: Mapping[str, Callable[[int], Iterator[Seen]]] = {"money": money.run}
+ATTACKS: Mapping[str, Callable[[int], Iterator[Seen]]] = {
+    "clocks": clocks.run,
+    "kills": kills.run,
+    "money": money.run,
+}
 
 
 def main() -> int:

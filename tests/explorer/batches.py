@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from django.db.models.functions import Now
 from django.test import Client
 from django.utils import timezone
 
@@ -189,8 +190,7 @@ def settle(batch: Batch) -> None:
 
 def beat() -> None:
     """A worker says that it runs."""
-    now = timezone.now()
-    WorkerHeartbeat.objects.update_or_create(worker="worker", defaults={"started_at": now, "beat_at": now})
+    WorkerHeartbeat.objects.update_or_create(worker="worker", defaults={"started_at": Now(), "beat_at": Now()})
 
 
 def path(batch: Batch) -> str:

@@ -1,21 +1,57 @@
 """`/healthz` in each state."""
 
+import shutil
 from datetime import datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
 from django.db import OperationalError, connection
 from django.test import Client
 from django.utils import timezone
 
-from proving import worker
-from proving.models import FactsRegistry, WorkerHeartbeat
-from tests.explorer.batches import beat
+from proving import health, signing_stops, worker
+from proving.models import ChainWatch, FactsRegistry, Signer, WorkerHeartbeat
+from queries.models import Batch, BatchStatus
+from tests.explorer.batches import SOURCE, a_batch, beat, connect_source, deployed
+from tests.service import SIGNER, chains_toml
 
 pytestmark = pytest.mark.django_db
 
+# SQLite's clock tells whole ones.
+MILLISECOND = timedelta(milliseconds=1)
+UNFUNDED = ("signer_unfunded", "The signer holds nothing.")
 
-def test_it_is_ok_while_a_worker_runs():
+
+@pytest.fixture(autouse=True)
+def service(db, settings, tmp_path) -> None:
+    """Nothing is wrong with it."""
+    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
     beat()
+    deployed()
+    saw()
+
+
+def saw(*problems: tuple[str, str], ago: timedelta = timedelta()) -> None:
+    """A worker has looked at the chain."""
+    values = {"looked_at": timezone.now() - ago, "problems": problems}
+    ChainWatch.objects.update_or_create(chain_id=31337, defaults=values)
+
+
+def problems() -> list[tuple[str, str]]:
+    """Each code with its sentence."""
+    response = Client().get("/healthz")
+    body = response.json()
+    found = list(zip(body["codes"], body["problems"], strict=True))
+    assert (response.status_code, body["status"]) == ((503, "degraded") if found else (200, "ok"))
+    assert body["database"] == "ok"
+    return found
+
+
+def codes() -> list[str]:
+    return [code for code, _ in problems()]
+
+
+def test_it_is_ok_while_nothing_is_wrong():
     response = Client().get("/healthz")
     body = response.json()
     assert response.status_code == 200
@@ -26,6 +62,7 @@ def test_it_is_ok_while_a_worker_runs():
         "worker": {"running": True},
         "version": "0.1.0",
         "problems": [],
+        "codes": [],
         "notices": [],
     }
     assert "no-store" in response.headers["Cache-Control"]
@@ -34,16 +71,14 @@ def test_it_is_ok_while_a_worker_runs():
 @pytest.mark.parametrize("silent", [False, True])
 def test_it_is_degraded_while_no_worker_runs(silent):
     last = None
+    WorkerHeartbeat.objects.all().delete()
     if silent:
         beat()
-        last = timezone.now() - worker.SILENCE
+        last = timezone.now() - worker.SILENCE - MILLISECOND
         WorkerHeartbeat.objects.update(beat_at=last)
-    response = Client().get("/healthz")
-    assert response.status_code == 503
-    body = response.json()
-    assert body["status"] == "degraded"
-    assert body["worker"] == {"running": False, "lastBeat": last.isoformat() if last else None}
-    assert body["problems"] == ["No worker is running: batches are stored, but none moves."]
+    assert problems() == [("no_worker", "No worker is running: batches are stored, but none moves.")]
+    said = Client().get("/healthz").json()["worker"]
+    assert said == {"running": False, "lastBeat": last.isoformat() if last else None}
 
 
 def test_it_says_so_when_the_database_does_not_answer(caplog):
@@ -55,39 +90,142 @@ def test_it_says_so_when_the_database_does_not_answer(caplog):
     assert response.status_code == 503
     body = response.json()
     assert (body["status"], body["database"]) == ("degraded", "unavailable")
+    assert body["worker"] == {"running": False, "lastBeat": None}
     assert body["problems"] == ["The database does not answer, so nothing is known of the worker."]
+    assert body["codes"] == ["database_unavailable"]
     assert "private" not in response.text
     assert "private" in caplog.text
 
 
+# --- Clocks -----------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_degraded_while_a_workers_clock_is_wrong():
+    WorkerHeartbeat.objects.update(clock_problem="The clock is 90,000 s ahead.")
+    assert problems() == [("clock", "The clock is 90,000 s ahead.")]
+    WorkerHeartbeat.objects.update(beat_at=timezone.now() - worker.SILENCE - MILLISECOND)
+    assert codes() == ["no_worker"], "the clock of a worker that is gone is nobody's"
+
+
+def test_a_beat_from_the_future_tells_of_a_clock_and_not_of_a_worker():
+    WorkerHeartbeat.objects.update(beat_at=timezone.now() + timedelta(hours=25))
+    assert codes() == ["no_worker", "clock"]
+    assert Client().get("/healthz").json()["worker"] == {"running": False, "lastBeat": None}
+
+
+# --- Chains -----------------------------------------------------------------------------------------------------------
+
+
+def test_it_tells_what_a_worker_saw_of_a_chain():
+    other = ("chain_unavailable", "No node can be used.")
+    saw(UNFUNDED, other)
+    assert problems() == [UNFUNDED, other]
+
+
+def test_what_was_seen_of_a_chain_long_ago_is_not_told_as_if_it_were_so_now():
+    saw(UNFUNDED, ago=timedelta(minutes=4))
+    WorkerHeartbeat.objects.update(started_at=timezone.now() - timedelta(hours=1))
+    ((code, sentence),) = problems()
+    assert code == "chain_not_watched"
+    assert sentence.startswith("No worker has got to look at Development chain (31337) for 3 minutes")
+
+
+def test_what_was_seen_of_a_chain_in_the_future_is_not_told_either():
+    saw(UNFUNDED, ago=-timedelta(hours=25))
+    WorkerHeartbeat.objects.update(started_at=timezone.now() - timedelta(hours=1))
+    assert codes() == ["chain_not_watched"]
+
+
+def test_a_worker_has_a_minute_for_its_first_looks():
+    ChainWatch.objects.all().delete()
+    WorkerHeartbeat.objects.update(started_at=timezone.now() - timedelta(seconds=50))
+    assert codes() == []
+    WorkerHeartbeat.objects.update(started_at=timezone.now() - timedelta(seconds=61))
+    assert codes() == ["chain_not_watched"]
+
+
+def test_a_chain_that_is_configured_no_more_is_of_no_interest():
+    ChainWatch.objects.create(chain_id=SOURCE, looked_at=timezone.now(), problems=[UNFUNDED])
+    assert codes() == []
+
+
+# --- Signers ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_stop_is_told_once():
+    a_batch()
+    Signer.objects.create(chain_id=31337, address=SIGNER)
+    signing_stops.stop(31337, "A test.")
+    said = "The operator has stopped sending on chain 31337. The reason given: A test."
+    assert problems() == [("signing_stopped", said)]
+    signing_stops.resume(31337)
+    assert codes() == []
+
+
+def test_what_keeps_a_signer_from_sending_is_told_while_something_waits():
+    batch = a_batch()
+    Signer.objects.create(chain_id=31337, address=SIGNER, notice="Gas costs more than the cap.")
+    assert problems() == [("signer_waits", "Gas costs more than the cap.")]
+    Batch.objects.filter(pk=batch.pk).update(status=BatchStatus.DONE)
+    assert codes() == [], "nothing is to be sent, so nobody looks whether it is still so"
+
+
+def test_what_kept_a_replaced_signer_from_sending_is_not_told():
+    a_batch()
+    Signer.objects.create(chain_id=31337, address="0x" + "11" * 20, notice="It holds nothing.")
+    Signer.objects.create(chain_id=31337, address=SIGNER)
+    assert codes() == []
+
+
+# --- Registries -------------------------------------------------------------------------------------------------------
+
+
 def test_it_tells_what_the_operator_must_look_into_and_works_on():
-    beat()
-    for source, notice in ((31337, "Attesters contradict the nodes."), (5, "Of a connection that is gone."), (6, "")):
-        FactsRegistry.objects.create(destination_chain_id=31337, source_chain_id=source, notice=notice)
+    FactsRegistry.objects.update(notice="Attesters contradict the nodes.")
+    FactsRegistry.objects.create(destination_chain_id=31337, source_chain_id=5, notice="Of a connection that is gone.")
     response = Client().get("/healthz")
     assert response.status_code == 200
     assert response.json()["status"] == "ok"
     assert response.json()["notices"] == ["Attesters contradict the nodes."]
 
 
+def test_it_is_degraded_while_a_connection_has_no_registry(tmp_path):
+    connect_source(tmp_path)
+    ((code, sentence),) = problems()
+    assert code == "no_registry"
+    assert sentence.endswith("manage.py deploy_registry 31337 5")
+    deployed(SOURCE)
+    assert codes() == []
+    FactsRegistry.objects.filter(source_chain_id=31337).update(deployed_at=None)
+    assert codes() == ["no_registry"]
+
+
 def test_it_is_degraded_while_a_registry_may_not_be_used():
-    beat()
-    refused = {"destination_chain_id": 31337, "refused": "The facts registry is not used."}
-    FactsRegistry.objects.create(source_chain_id=5, **refused)  # of a connection that is gone
-    FactsRegistry.objects.create(source_chain_id=31337, replaced_at=timezone.now(), **refused)
-    assert Client().get("/healthz").status_code == 200
-    FactsRegistry.objects.create(source_chain_id=31337, **refused)
-    response = Client().get("/healthz")
-    assert response.status_code == 503
-    assert response.json()["status"] == "degraded"
-    assert response.json()["problems"] == [
-        "The facts registry is not used. The operator must run: manage.py deploy_registry 31337 31337 --replace"
-    ]
+    refused = {"deployed_at": timezone.now(), "refused": "The facts registry is not used."}
+    FactsRegistry.objects.create(
+        destination_chain_id=31337, source_chain_id=5, **refused
+    )  # of a connection that is gone
+    FactsRegistry.objects.create(
+        destination_chain_id=31337, source_chain_id=31337, replaced_at=timezone.now(), **refused
+    )
+    assert codes() == []
+    FactsRegistry.in_use.filter(source_chain_id=31337).update(**refused)
+    remedy = "The operator must run: manage.py deploy_registry 31337 31337 --replace"
+    assert problems() == [("registry_refused", f"The facts registry is not used. {remedy}")]
+
+
+# --- The rest ---------------------------------------------------------------------------------------------------------
+
+
+def test_it_is_degraded_while_the_disk_is_nearly_full(monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=health._LEAST_FREE_BYTES - 1))
+    assert codes() == ["storage"]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=health._LEAST_FREE_BYTES))
+    assert codes() == []
 
 
 def test_it_answers_plain_http_behind_a_proxy_that_ends_tls(settings):
     settings.SECURE_SSL_REDIRECT = True
-    beat()
     assert Client().get("/healthz").status_code == 200
     assert Client().get("/healthz-x").status_code == 301
 
@@ -96,6 +234,7 @@ def test_it_only_reads():
     assert Client().post("/healthz").status_code == 405
 
 
-def test_it_is_cheap(django_assert_max_num_queries):
-    with django_assert_max_num_queries(3):
+def test_it_is_cheap_and_asks_no_chain(django_assert_max_num_queries, monkeypatch):
+    monkeypatch.setattr("requests.Session.post", lambda *_, **__: pytest.fail("a chain was asked"))
+    with django_assert_max_num_queries(10):
         Client().get("/healthz")

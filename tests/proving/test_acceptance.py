@@ -200,11 +200,11 @@ def test_a_registry_that_is_not_deployed_is_waited_for_and_the_command_named(ser
 def test_nothing_waits_beyond_its_deadline(service, key):
     batch = submit(key, request(ALICE, block=service.head() + 3))
     work()
-    reject_overdue()
+    reject_overdue(timezone.now())
     batch.refresh_from_db()
     assert batch.status == BatchStatus.RECEIVED
     Batch.objects.update(deadline_at=timezone.now() - timedelta(seconds=1))
-    reject_overdue()
+    reject_overdue(timezone.now())
     batch.refresh_from_db()
     assert (batch.status, batch.rejection_code, batch.rejection_retryable) == (
         BatchStatus.REJECTED,

@@ -2,14 +2,21 @@
 
 import io
 import re
+import time
+from types import SimpleNamespace
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
+from django.utils import timezone
 
 from chains.devchain import DevChain
 from config.chains import forget_chains
+from proving import watching
+from proving.deployment import deploy
+from proving.models import ChainWatch, WorkerHeartbeat
 from tests.chains.lying_node import ask, error, lying_node
+from tests.explorer.batches import beat
 from tests.service import SIGNER, chains_toml
 
 pytestmark = pytest.mark.django_db
@@ -17,16 +24,22 @@ pytestmark = pytest.mark.django_db
 DEAD = "http://127.0.0.1:1/secret-path"
 
 
-def check(expected_error: str = "") -> list[str]:
-    said = io.StringIO()
-    if expected_error:
-        with pytest.raises(CommandError, match=expected_error) as caught:
-            call_command("check_chains", stdout=said)
-        assert "secret" not in str(caught.value)
-    else:
+def check(*codes: str) -> list[str]:
+    """What it prints, with the codes that it must end with."""
+    said, found, returned = io.StringIO(), "", 0
+    try:
         call_command("check_chains", stdout=said)
-    assert "secret" not in said.getvalue()
+    except CommandError as error:
+        found, returned = str(error), error.returncode
+    assert "secret" not in found + said.getvalue()
+    assert tuple(line.partition(": ")[0] for line in found.splitlines()) == codes, found
+    assert returned == bool(codes)
     return said.getvalue().splitlines()
+
+
+@pytest.fixture(autouse=True)
+def a_worker_runs(db) -> None:
+    beat()
 
 
 @pytest.fixture(scope="module")
@@ -45,35 +58,37 @@ def configure(settings, tmp_path):
     return write
 
 
-def test_it_tells_of_every_node_and_of_the_signer(configure, devchain):
+def test_it_tells_of_every_node_and_of_the_signer_and_the_registry(configure, devchain):
     configure(f"{devchain.url}?key=secret", DEAD)
-    name, columns, good, dead, signer = check()
+    deployed = deploy(31337, 31337)
+    name, columns, good, dead, signer, registry = check()
     host = devchain.url.removeprefix("http://")
     assert name == "Development chain (31337)"
     assert columns.split() == ["node", "head", "age", "finalized", "EIP-2935", "proofs"]
-    assert re.fullmatch(rf"  {host} +200 +-?\d+ s +198 +yes +back to block 1", good)
+    assert re.fullmatch(rf"  {host} +\d+ +-?\d+ s +\d+ +yes +back to block 1", good)
     assert good.index("back to") == columns.index("proofs")
     assert re.fullmatch(r"  127\.0\.0\.1:1 +can't be reached", dead)
     assert dead.index("can't") == columns.index("head")
-    assert signer == f"  The signer {SIGNER} holds 10000.000000 ETH; it stops below 0.01 ETH."
+    assert re.fullmatch(rf"  The signer {SIGNER} holds \d+\.\d{{6}} ETH; it stops below 0\.01 ETH\.", signer)
+    assert registry == f"  The facts registry {deployed} has the code of this version, {deployed.code_hash}."
 
 
 def test_it_tells_how_far_back_a_pruned_node_proves(configure):
     with DevChain(extra_args=("--prune-history", "150")) as pruned:
         pruned.mine(200)
         configure(pruned.url)
-        assert check()[2].endswith("at least 128 blocks back")
+        assert check("no_registry")[2].endswith("at least 128 blocks back")
 
 
 def test_it_fails_when_no_node_of_a_chain_can_be_used(configure, devchain):
     configure(DEAD)
-    *_, signer = check(r"^No node can be used of Development chain \(31337\)\.$")
+    *_, signer = check("chain_unavailable", "no_registry")
     assert "can't be reached" in signer
 
 
 def test_a_node_of_another_chain_can_not_be_used(configure, devchain):
     configure(devchain.url, chain_id=5)
-    assert check("No node can be used")[2].endswith("is a node of chain 31337, not of 5")
+    assert check("wrong_chain", "no_registry")[2].endswith("is a node of chain 31337, not of 5")
 
 
 def test_a_source_needs_a_node_that_proves(configure, devchain):
@@ -82,7 +97,7 @@ def test_a_source_needs_a_node_that_proves(configure, devchain):
 
     with lying_node(without_proofs) as url:
         path = configure(url)
-        assert check("No node can be used")[2].endswith("none")
+        assert check("no_proofs", "no_registry")[2].endswith("none")
         path.write_text(path.read_text().split("[[connections]]", maxsplit=1)[0])
         forget_chains()
         assert len(check()) == 3, "a chain that is no destination has no signer to tell of"
@@ -94,18 +109,52 @@ def test_a_node_that_refuses_everything_is_told_with_its_words(configure, devcha
 
     with lying_node(refuses) as url:
         configure(url)
-        assert check("No node can be used")[2].endswith("The node refused: members only (-32000).")
+        printed = check("chain_unavailable", "no_registry")
+        assert printed[2].endswith("The node refused: members only (-32000).")
 
 
 def test_a_signer_below_its_minimum_is_told(configure, devchain):
     configure(devchain.url, chain='minimum_signer_balance = "10001"')
-    assert check()[-1].endswith("ETH, less than the 10001 ETH at which it stops. Fund it.")
+    assert check("signer_unfunded", "no_registry")[-1].endswith("ETH; it stops below 10001 ETH.")
 
 
 def test_a_signer_without_key_is_told(configure, devchain):
     path = configure(devchain.url)
     (path.parent / "signer.key").unlink()
-    assert re.fullmatch(r"  The signer's file .*signer\.key can't be read\.", check()[-1])
+    printed = check("signer_unreadable", "no_registry")
+    assert re.fullmatch(r"  The signer's file .*signer\.key can't be read\.", printed[-1])
+
+
+@pytest.mark.parametrize("seconds", [-301, 301])
+def test_a_clock_far_from_the_newest_block_is_told(configure, devchain, monkeypatch, seconds):
+    devchain.mine()
+    path = configure(devchain.url, chain="test_network = false")
+    apart = time.time() + seconds
+    monkeypatch.setattr(watching, "time", SimpleNamespace(time=lambda: apart))
+    check("clock", "no_registry")
+    path.write_text(path.read_text().replace("block_seconds = 1", "block_seconds = 60"))
+    forget_chains()
+    check("no_registry")
+
+
+def test_a_development_chain_may_have_any_time(configure, devchain, monkeypatch):
+    configure(devchain.url)
+    monkeypatch.setattr(watching, "time", SimpleNamespace(time=lambda: 0))
+    check("no_registry")
+
+
+def test_what_a_worker_saw_of_a_chain_is_not_told_but_what_is_seen_now(configure, devchain):
+    configure(devchain.url)
+    ChainWatch.objects.create(
+        chain_id=31337, looked_at=timezone.now(), problems=[["chain_unavailable", "It was down."]]
+    )
+    check("no_registry")
+
+
+def test_what_else_keeps_the_service_from_working_is_told(configure, devchain):
+    configure(devchain.url)
+    WorkerHeartbeat.objects.all().delete()
+    check("no_worker", "no_registry")
 
 
 def test_nodes_can_be_checked_before_there_is_a_database(configure, devchain):
@@ -120,4 +169,5 @@ def test_nodes_can_be_checked_before_there_is_a_database(configure, devchain):
 
 def test_a_wrong_chains_file_is_told(settings, tmp_path):
     settings.CHAINS_FILE = tmp_path / "chains.toml"
-    assert check("can't be used:\n- it can't be read") == []
+    with pytest.raises(CommandError, match=r"can't be used:\n- it can't be read"):
+        call_command("check_chains")

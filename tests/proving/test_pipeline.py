@@ -10,6 +10,8 @@ from django.utils import timezone
 from chains.rpc import RpcClient, RpcRefused
 from config.chains import forget_chains
 from proving.models import AccountProof, Transaction
+from proving.work import due
+from queries.clock import Clock
 from queries.models import AccountField, Batch, BatchStatus, Block, Step, StepKind, StepStatus
 from tests.proving.chain_state import (
     ACCOUNT_PROVEN,
@@ -228,6 +230,23 @@ def test_a_refusal_to_serve_a_proof_is_final_only_after_minutes(service, key, mo
         "proof_unavailable",
         True,
     )
+
+
+def test_a_refusal_to_serve_a_proof_is_not_final_by_a_clock_that_jumps(service, key, monkeypatch):
+    batch = submit(key, request(ALICE, block=service.head()))
+    refuse = RpcRefused(-32000, "missing trie node")
+    monkeypatch.setattr(RpcClient, "proofs", lambda *arguments: [refuse] * len(arguments[-1]))
+    Clock().read([])
+    for _ in range(3):
+        work()
+    assert Block.objects.get().refused_since
+    now = timezone.now()
+    Block.objects.update(due_at=now)
+    monkeypatch.setattr(timezone, "now", lambda: now + timedelta(hours=25))
+    (look,) = [task for task in due() if task.kind == "block"]
+    look()
+    batch.refresh_from_db()
+    assert batch.status == BatchStatus.ACCEPTED
 
 
 def test_a_fact_that_differs_is_said_and_nothing_sent(service, key):

@@ -88,7 +88,7 @@ def test_a_batch_that_was_done_gets_its_time_anew(service, done):
     Batch.objects.update(deadline_at=timezone.now() - timedelta(seconds=1))
     service.rpc("anvil_reorg", 1, [])
     work()
-    reject_overdue()
+    reject_overdue(timezone.now())
     done.refresh_from_db()
     assert done.status != BatchStatus.REJECTED
 

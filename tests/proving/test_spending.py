@@ -1,20 +1,24 @@
 """Whose money is spent, how much of it at the most, and what counts as spent. Everybody here wants more than that."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import requests
 from django.core.management import CommandError, call_command
+from django.utils import timezone
+from eth_utils.crypto import keccak
 
 from accounts.models import ApiKey
 from benchmarks.gas import Lab, generated
 from chains.devchain import DevChain
 from chains.rollups import ARB_GAS_INFO, GAS_PRICE_ORACLE, NODE_INTERFACE
 from chains.rpc import _read_receipt
-from config.chains import forget_chains, get_chains
+from config.chains import forget_chains, get_chains, get_rpc
 from proving import signing_stops, spending, transactions
 from proving.acceptance import accept
 from proving.deployment import deploy
@@ -22,6 +26,7 @@ from proving.estimates import Work
 from proving.facts import AccountFact, SlotFact
 from proving.models import FactsRegistry, Share, SignedTransaction, Signer, Transaction, TransactionState
 from queries import progress
+from queries.clock import Clock
 from queries.models import AccountField, Batch, BatchStatus
 from tests.chains.lying_node import lying_node
 from tests.proving.rollups import FEE_OF_A_BYTE, OP_STACK, charge_for_data, oracle_at
@@ -78,6 +83,12 @@ def reconfigure(settings, old: str, new: str) -> None:
 def fresh(batch: Batch) -> Batch:
     batch.refresh_from_db()
     return batch
+
+
+def price_of(chain: DevChain) -> int:
+    """In wei: of a unit of gas, the tip included."""
+    fees = get_rpc(chain.chain_id).fees()
+    return fees.base_fee + fees.priority_fee
 
 
 def set_price(chain: DevChain, gwei: float) -> None:
@@ -139,6 +150,37 @@ def test_an_open_batch_counts_as_its_estimate_until_it_has_caused_more(costly, k
     Batch.objects.update(estimated_gas=1, estimated_wei=1)
     promise = spending.promised_to(key.user_id, [31337])
     assert (promise.gas, promise.wei) == (tx.gas_limit, tx.cost)
+
+
+def test_what_is_pending_counts_however_old_it_is(costly, key):
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    tx = pending(batch)
+    rejected_late(batch)
+    Transaction.objects.update(created_at=timezone.now() - timedelta(days=2))
+    assert spending.promised_to(key.user_id, [31337]).wei == tx.cost == spending.promised_on(31337)
+    costly.mine()
+    work()
+    assert spending.promised_to(key.user_id, [31337]).wei == 0 == spending.promised_on(31337)
+
+
+def test_a_clock_that_jumps_gives_no_budget_anew(costly, key, monkeypatch):
+    clock = Clock()
+    clock.read([])
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    tx = pending(batch)
+    costly.mine()
+    work()
+    rejected_late(batch)
+    counted = spending.promised_to(key.user_id, [31337])
+    assert counted.gas > 0
+    now = timezone.now
+    for hours in (25, -50):
+        monkeypatch.setattr(timezone, "now", lambda hours=hours: now() + timedelta(hours=hours))
+        assert spending.promised_to(key.user_id, [31337]) == counted
+    # What is stored by a clock that is behind is no older than it is.
+    other = submit(key, request(BOB, block=costly.head() - 1, fee=ETHER))
+    late = pending(other)
+    assert late.created_at > tx.created_at - timedelta(minutes=1)
 
 
 def test_what_was_spent_by_a_user_on_test_networks_is_no_matter(costly, key, settings):
@@ -219,32 +261,54 @@ def test_a_replacement_takes_no_more_than_what_the_fee_leaves(costly, key):
     age()
     work()
     assert tx.versions.count() == 1
-    Batch.objects.update(fee=ETHER)
+    # Its own share doesn't count.
+    Batch.objects.update(fee=tx.cost * 3 // 2)
     age()
     work()
     assert tx.versions.count() == 2
     assert Share.objects.get(transaction=tx).wei == tx.newest.max_fee_per_gas * tx.gas_limit
 
 
-def test_transactions_that_the_fee_allows_are_sent_when_it_allows_no_more(costly, key, monkeypatch):
-    """What completes queries comes first: those behind it wait, instead of all of them."""
+@pytest.fixture
+def one_by_one(costly, key, monkeypatch) -> int:
+    """A block whose header is accumulated; its number. Three accounts take two transactions."""
     monkeypatch.setattr("proving.packing._MAX_BYTES", 1000)
-    block = costly.head()
-    batch = submit(key, request(ALICE, BOB, CHARLIE, block=block, fee=ETHER))
+    block: int = costly.head()
     costly.rpc("evm_setAutomine", True)
-    work()
-    work()
-    first = Transaction.objects.earliest("pk")
-    # It accumulated the header; two packs are left. What is reserved for the other is too little by then.
-    monkeypatch.setattr("proving.spending.estimates.unproven", lambda *_, **__: Work())
-    Batch.objects.update(fee=first.cost + 200_000 * 2 * GWEI)
+    work_until_done(submit(key, request(SIGNER, block=block, fee=ETHER)), costly)
     costly.rpc("evm_setAutomine", False)
     work()
+    Transaction.objects.all().delete()
+    return block
+
+
+def test_the_transactions_behind_one_are_reserved_for(costly, key, one_by_one, monkeypatch):
+    monkeypatch.setattr("proving.spending.estimates.unproven", lambda *_, **__: Work())
+    batch = submit(key, request(ALICE, BOB, CHARLIE, block=one_by_one, fee=ETHER))
+    accept(batch.pk)
+    # Nothing at first, then enough for two of three.
+    Batch.objects.filter(pk=batch.pk).update(fee=0)
+    work()
+    work()
+    (needed,) = re.findall(r"3 queries are left undone: .* gwei, they take about (\d+) gas, ", waiting()[0])
+    Batch.objects.filter(pk=batch.pk).update(fee=int(needed) * price_of(costly) * 9 // 10)
+    work()
+    assert not Transaction.objects.exists()
+    Batch.objects.filter(pk=batch.pk).update(fee=ETHER)
     work()
     assert Transaction.objects.count() == 2
-    Batch.objects.update(fee=ETHER)
-    costly.rpc("evm_setAutomine", True)
-    assert work_until_done(batch, costly).status == BatchStatus.DONE
+
+
+def test_a_transaction_for_who_cannot_pay_holds_up_none_before_it(costly, key, one_by_one):
+    first, second = sorted((ALICE, BOB), key=lambda address: keccak(bytes.fromhex(address[2:])))
+    rich = submit(key, request(first, block=one_by_one, fee=ETHER))
+    poor = submit(a_key(BOB), request(second, block=one_by_one, fee=ETHER))
+    for batch in (rich, poor):
+        accept(batch.pk)
+    Batch.objects.filter(pk=poor.pk).update(fee=1)
+    work()
+    assert {tx.queries.get().batch_id for tx in Transaction.objects.all()} == {rich.pk}
+    assert sorted(Share.objects.values_list("batch", flat=True)) == [rich.pk]
 
 
 # --- Those who ask at the same block ----------------------------------------------------------------------------------
@@ -330,6 +394,21 @@ def test_fees_are_not_raised_above_the_days_limit(costly, key, settings):
     age()
     work()
     assert tx.versions.count() == 1
+
+
+def test_fees_are_not_raised_above_a_users_limit(costly, key, settings):
+    set_price(costly, 2)
+    tx = pending(submit(key, request(ALICE, block=costly.head(), fee=ETHER)))
+    costly.rpc("anvil_dropAllTransactions")
+    set_price(costly, 8)
+    limit = "test_network = false"
+    for percent, versions in ((105, 1), (150, 2)):
+        ether = tx.cost * percent // 100 / ETHER
+        reconfigure(settings, limit, f"test_network = false\ndaily_limit_per_user = '{ether:.18f}'")
+        limit = f"test_network = false\ndaily_limit_per_user = '{ether:.18f}'"
+        age()
+        work()
+        assert SignedTransaction.objects.count() == versions
 
 
 def test_the_operators_own_transactions_count_for_the_days_limit(chain, key, settings, tmp_path):

@@ -550,6 +550,8 @@ def test_a_way_that_reverted_is_not_sent_again_at_once(old, key):
     way.versions.update(is_empty=True)
     assert ways.pause_after_failures(link) == 0
     way.versions.update(is_empty=False)
+    Transaction.objects.filter(pk=way.pk).update(created_at=timezone.now() + timedelta(hours=25))
+    assert 0 < ways.pause_after_failures(link) <= 20, "no longer where a clock was ahead"
     Transaction.objects.filter(pk=way.pk).update(created_at=timezone.now() - timedelta(seconds=30))
     old.rpc("evm_setAutomine", True)
     assert work_until_done(batch, old, rounds=20).status == BatchStatus.DONE

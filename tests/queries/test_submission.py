@@ -1,9 +1,11 @@
 """`POST /submit-batch-query`: what is stored, and every way in which a request is refused."""
 
 import json
+from datetime import timedelta
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from accounts import keys
 from queries.batch_request import MAX_FAULTS_LISTED
@@ -155,6 +157,14 @@ def test_it_throttles_submissions_per_user(post, settings):
     settings.MAX_BATCHES_PER_MINUTE = 2
     assert [post(request(ALICE, block=1)).status_code for _ in range(3)] == [200, 200, 429]
     assert post(request(ALICE, block=1)).headers["Retry-After"] == "60"
+
+
+def test_batches_that_a_clock_ahead_has_dated_do_not_count(post, settings):
+    settings.MAX_BATCHES_PER_MINUTE = 1
+    assert post(request(ALICE, block=1)).status_code == 200
+    Batch.objects.update(created_at=timezone.now() + timedelta(hours=25))
+    assert post(request(ALICE, block=1)).status_code == 200
+    assert post(request(ALICE, block=1)).status_code == 429
 
 
 # --- What is refused --------------------------------------------------------------------------------------------------

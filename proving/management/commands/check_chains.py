@@ -13,37 +13,44 @@ from chains.config import Chain, Chains, ChainsError, SignerError
 from chains.probe import Abilities, probe
 from chains.rpc import ChainError, NodeUnavailable, RpcClient
 from config.chains import get_chains
-from proving import registries
+from proving import health, registries, watching
 from proving.models import FactsRegistry
+from proving.problems import Problem
 
 _COLUMNS = ("node", "head", "age", "finalized", "EIP-2935", "proofs")
 
 
 class Command(BaseCommand):
-    help = "Asks every node what it can do, and looks at the signers' balances and at the code of the facts registries."
+    help = "Asks every node what it can do, looks at signers and registries, and ends with 1 where something is wrong."
 
     def handle(self, **_: Any) -> None:
         try:
             chains = get_chains()
         except ChainsError as error:
             raise CommandError(str(error)) from None
-        sources = {connection.source for connection in chains.connections}
+        problems: list[Problem] = []
         recorded = list(_Registry.recorded(chains))
-        unusable = []
         for chain in chains.chains:
             self.stdout.write(chain.label)
-            if not self._check_nodes(chain, must_prove=chain.id in sources):
-                unusable.append(chain.label)
-            if chain in chains.destinations():
-                self.stdout.write(f"  {_signer(chain)}")
+            problems += self._check(chain, chains)
             for registry in recorded:
                 if registry.row.destination_chain_id == chain.id:
                     self.stdout.write(f"  {registry.said}")
-        problems = [f"No node can be used of {', '.join(unusable)}."] if unusable else []
-        if refused := [registry.row.address for registry in recorded if registry.is_refused]:
-            problems.append(f"Facts registries that may not be used: {', '.join(refused)}.")
+        problems += _kept()
         if problems:
-            raise CommandError(" ".join(problems))
+            raise CommandError("\n".join(f"{code}: {sentence}" for code, sentence in problems))
+
+    def _check(self, chain: Chain, chains: Chains) -> list[Problem]:
+        """Tell of a chain's nodes and signer; returns what is wrong with them."""
+        must_prove = chain.id in {connection.source for connection in chains.connections}
+        can_be_used = self._check_nodes(chain, must_prove=must_prove)
+        with closing(RpcClient(chain)) as rpc:
+            head, problems = watching.examine(chain, rpc)
+            if chain in chains.destinations():
+                self.stdout.write(f"  {_signer(chain, rpc)}")
+        if head and not can_be_used:
+            problems.append(Problem("no_proofs", f"No node of {chain.label} can be used: none serves proofs."))
+        return problems
 
     def _check_nodes(self, chain: Chain, *, must_prove: bool) -> bool:
         """Tell of each node, in a line; returns whether one of them can be used."""
@@ -64,7 +71,6 @@ class Command(BaseCommand):
 class _Registry:
     row: FactsRegistry
     said: str  # sentences
-    is_refused: bool = False
 
     @classmethod
     def recorded(cls, chains: Chains) -> Iterator[Self]:
@@ -87,7 +93,7 @@ class _Registry:
         except ChainError as error:
             return cls(row, f"The code of the facts registry {row} can't be looked at: {error}")
         if row.refused:
-            return cls(row, row.refused_with_remedy, is_refused=True)
+            return cls(row, row.refused_with_remedy)
         return cls(row, f"The facts registry {row} has the code of this version, {row.code_hash}.")
 
 
@@ -121,20 +127,25 @@ def _cells(abilities: Abilities) -> tuple[str, ...]:
     )
 
 
-def _signer(chain: Chain) -> str:
+def _signer(chain: Chain, rpc: RpcClient) -> str:
     """The signer's address and what it holds, in a sentence; or why that can't be told."""
     assert chain.signer is not None, "chains.config refuses destinations without a signer"
-    with closing(RpcClient(chain)) as rpc:
-        try:
-            address = chain.signer.account().address
-            balance = rpc.balance(address)
-        except (SignerError, ChainError) as error:
-            return str(error)
+    try:
+        address = chain.signer.account().address
+        balance = rpc.balance(address)
+    except (SignerError, ChainError) as error:
+        return str(error)
     currency, minimum = chain.native_currency, chain.minimum_signer_balance
-    said = f"The signer {address} holds {balance / 10**18:.6f} {currency}"
-    if balance < chain.minimum_signer_balance_wei:
-        return f"{said}, less than the {minimum} {currency} at which it stops. Fund it."
-    return f"{said}; it stops below {minimum} {currency}."
+    return f"The signer {address} holds {balance / 10**18:.6f} {currency}; it stops below {minimum} {currency}."
+
+
+def _kept() -> list[Problem]:
+    """What else keeps the service from working, as `/healthz` tells it. What workers saw of chains was seen anew."""
+    try:
+        return [problem for check in health.CHECKS if check is not health.chains for problem in check()]
+    except DatabaseError:
+        # Nodes are checked before anything is set up.
+        return []
 
 
 def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:

@@ -1,0 +1,102 @@
+"""What keeps the service from working, read from the database alone: no chain is asked.
+
+What is to be known of chains was seen by a worker a while ago (`proving.watching`). Where it was too long ago, nothing
+is known, and that is said instead.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+from django.db import connection
+from django.db.models import Exists, OuterRef
+from django.db.models.functions import Now
+
+from config.chains import get_chains
+from proving import registries, signing_stops, worker
+from proving.models import ChainWatch, FactsRegistry, Signer, SigningStop, WorkerHeartbeat
+from proving.problems import Problem
+from queries.models import OPEN_STATUSES, Batch
+
+# What was seen of a chain counts for so long, and a worker has so long for its first looks.
+_COUNTS, _FIRST_LOOKS = timedelta(minutes=3), timedelta(minutes=1)
+# What the largest batches take, in SQLite's log and then in its file.
+_LEAST_FREE_BYTES = 16_000_000
+
+
+def workers() -> Iterator[Problem]:
+    if not worker.is_running():
+        yield Problem("no_worker", "No worker is running: batches are stored, but none moves.")
+
+
+def clocks() -> Iterator[Problem]:
+    for sentence in worker.running().exclude(clock_problem="").values_list("clock_problem", flat=True).distinct():
+        yield Problem("clock", sentence)
+    if WorkerHeartbeat.objects.filter(beat_at__gt=Now() + worker.SILENCE).exists():
+        yield Problem("clock", "A worker's clock is, or was, ahead of the database's.")
+
+
+def chains() -> Iterator[Problem]:
+    """As a running worker has seen them."""
+    configured = {chain.id: chain for chain in get_chains().chains}
+    seen = ChainWatch.objects.filter(pk__in=configured, looked_at__range=(Now() - _COUNTS, Now() + _COUNTS))
+    problems = dict(seen.values_list("chain_id", "problems"))
+    is_looking = worker.running().filter(started_at__lt=Now() - _FIRST_LOOKS).exists()
+    for chain_id, chain in configured.items():
+        if chain_id in problems:
+            yield from (Problem(*pair) for pair in problems[chain_id])
+        elif is_looking:
+            minutes = _COUNTS.total_seconds() / 60
+            sentence = f"No worker has got to look at {chain.label} for {minutes:.0f} minutes: nothing is known of it."
+            yield Problem("chain_not_watched", sentence)
+
+
+def stops() -> Iterator[Problem]:
+    destinations = [chain.id for chain in get_chains().destinations()]
+    for switch in SigningStop.objects.filter(chain_id__in=destinations).order_by("chain_id"):
+        yield Problem("signing_stopped", signing_stops.sentence(switch))
+
+
+def signers() -> Iterator[Problem]:
+    """What keeps transactions from being sent, while there is something to send."""
+    waiting = Batch.objects.filter(status__in=OPEN_STATUSES, destination_chain_id=OuterRef("chain_id"))
+    # What is stopped is told by itself.
+    stopped = SigningStop.objects.filter(chain_id=OuterRef("chain_id"))
+    notices = dict(
+        Signer.objects.filter(Exists(waiting), ~Exists(stopped)).order_by("pk").values_list("chain_id", "notice")
+    )
+    for chain in get_chains().destinations():
+        if notice := notices.get(chain.id):  # Of the newest, where the key was exchanged.
+            yield Problem("signer_waits", notice)
+
+
+def facts_registries() -> Iterator[Problem]:
+    deployed = FactsRegistry.in_use.exclude(deployed_at=None)
+    rows = {(row.source_chain_id, row.destination_chain_id): row for row in deployed}
+    for connected in get_chains().connections:
+        row = rows.get((connected.source, connected.destination))
+        if row is None:
+            yield Problem("no_registry", registries.not_deployed(connected.destination, connected.source))
+        elif row.refused:
+            yield Problem("registry_refused", row.refused_with_remedy)
+
+
+def storing() -> Iterator[Problem]:
+    if connection.vendor != "sqlite":
+        return
+    free = shutil.disk_usage(Path(connection.settings_dict["NAME"]).parent).free
+    if free < _LEAST_FREE_BYTES:
+        yield Problem("storage", f"The disk of this service is nearly full: {free / 1e6:.1f} MB are left.")
+
+
+CHECKS: tuple[Callable[[], Iterator[Problem]], ...] = (
+    workers,
+    clocks,
+    chains,
+    stops,
+    signers,
+    facts_registries,
+    storing,
+)
+"""Each raises `django.db.DatabaseError` where the database does not answer."""

@@ -1,0 +1,125 @@
+"""Looks at every configured chain, also while there is no work, so that `/healthz` can tell without asking a chain.
+
+One worker looks at a time, once in a while, with one or two cheap requests.
+"""
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+from django.db.models.functions import Now
+
+from chains.config import Chain, SignerError
+from chains.header import Header
+from chains.rpc import ChainError, NodeUnavailable, RpcClient, WrongChain
+from config.chains import get_chains, get_rpc
+from proving.models import ChainWatch
+from proving.problems import Problem
+from queries import leases
+from queries.clock import Witness
+from queries.leases import Lease
+
+# Between two looks, and while something is wrong: who mends it wants to see that.
+_PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=30), timedelta(seconds=10)
+# A newest block that is older has another reason than chance, in blocks and in seconds.
+_BLOCKS_LATE, _SECONDS_LATE = 20, 300
+# A node may say anything. The last second that a `datetime` can tell, in unix seconds.
+_LATEST = 253_402_300_799
+
+
+def wake(*, everyone: bool = False) -> None:
+    """Make the chains due that were not looked at yet; or all, because chains.toml may say something else now."""
+    ids = [chain.id for chain in get_chains().chains]
+    known = ChainWatch.objects.filter(pk__in=ids)
+    if everyone or known.count() < len(ids):
+        ChainWatch.objects.bulk_create([ChainWatch(chain_id=pk) for pk in ids], ignore_conflicts=True)
+        (known if everyone else known.filter(due_at=None)).update(due_at=Now())
+    leases.recover(known)
+
+
+def look_at_what_is_due() -> None:
+    """A worker's duty."""
+    configured = ChainWatch.objects.filter(pk__in=[chain.id for chain in get_chains().chains])
+    for chain_id in leases.due(configured, configured.count()):
+        lease = leases.claim(configured, chain_id)
+        if lease:
+            _look(lease)
+
+
+def witnesses() -> list[Witness]:
+    """The newest blocks that were seen, for `queries.clock`."""
+    seen = ChainWatch.objects.exclude(timestamp=None).values_list("chain_id", "timestamp")
+    timestamps = {chain_id: timestamp for chain_id, timestamp in seen if timestamp is not None}
+    return [
+        Witness(datetime.fromtimestamp(timestamps[chain.id], UTC), timedelta(seconds=_lag(chain)))
+        for chain in get_chains().chains
+        if chain.id in timestamps
+    ]
+
+
+def examine(chain: Chain, rpc: RpcClient) -> tuple[Header | None, list[Problem]]:
+    """The newest block, None where no node tells it, and what is wrong with the chain's nodes, clock and signer."""
+    try:
+        head = rpc.head()
+    except ChainError as error:
+        return None, [_unavailable(chain, error)]
+    problems = [*_apart_from_clock(chain, head)]
+    if chain in get_chains().destinations():
+        try:
+            problems += _of_signer(chain, rpc)
+        except ChainError as error:
+            problems.append(_unavailable(chain, error))
+    return head, problems
+
+
+def _look(lease: Lease[ChainWatch]) -> None:
+    chain = get_chains().chain(lease.row.chain_id)
+    head, problems = examine(chain, get_rpc(chain.id))
+    found: dict[str, object] = {"looked_at": Now(), "problems": problems}
+    if head:
+        found["timestamp"] = min(head.timestamp, _LATEST)
+    ChainWatch.objects.filter(pk=chain.id, lease_token=lease.token).update(**found)
+    lease.release(Now() + (_PAUSE_IN_TROUBLE if problems else _PAUSE))
+
+
+def _unavailable(chain: Chain, error: ChainError) -> Problem:
+    if isinstance(error, WrongChain):
+        return Problem("wrong_chain", str(error))
+    if isinstance(error, NodeUnavailable):
+        return Problem("chain_unavailable", str(error))
+    # The words of a node are not ours to publish.
+    return Problem("chain_unavailable", f"No node of {chain.label} can be used: it refuses what any node answers.")
+
+
+def _lag(chain: Chain) -> float:
+    """How old the newest block of a chain may be, in seconds."""
+    return max(_SECONDS_LATE, _BLOCKS_LATE * chain.block_seconds)
+
+
+def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
+    # Development chains make blocks when they are told to, and at any time that they are told.
+    age = time.time() - head.timestamp
+    if chain.test_network or abs(age) <= _lag(chain):
+        return
+    if age > 0:
+        sentence = f"is {age:,.0f} s old: the chain or its nodes stand still, or this machine's clock is ahead."
+    else:
+        sentence = f"is {-age:,.0f} s in the future: this machine's clock is behind."
+    yield Problem("clock", f"The newest block of {chain.label} {sentence}")
+
+
+def _of_signer(chain: Chain, rpc: RpcClient) -> Iterator[Problem]:
+    """Raises `ChainError`."""
+    assert chain.signer is not None, "chains.config refuses destinations without a signer"
+    try:
+        address = chain.signer.account().address
+    except SignerError:
+        yield Problem("signer_unreadable", f"The key of the signer of {chain.label} can't be read.")
+        return
+    balance = rpc.balance(address)
+    if balance < chain.minimum_signer_balance_wei:
+        yield Problem(
+            "signer_unfunded",
+            f"The signer {address} on {chain.label} holds {balance / 10**18:.6f} {chain.native_currency}, less than "
+            f"the {chain.minimum_signer_balance} at which it stops. Fund it.",
+        )

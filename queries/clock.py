@@ -1,0 +1,94 @@
+"""What time it is, for what can't be taken back: that a deadline has passed.
+
+A clock may jump, by a day as well: a machine wakes up, a battery is dead, an administrator errs. So the database's
+clock, which all processes share, is believed where it agrees with what was counted since it was last believed, or with
+the newest block of a chain. Else time is counted on from there, by a clock that can't jump: what waits gets more time
+than it was promised, never less, and a chain that stands still holds nothing up.
+"""
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Max
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from queries.models import OPEN_STATUSES, Batch, ServiceClock
+
+# A step that is no jump. Deadlines are hours away.
+_STEP = timedelta(minutes=5)
+# By how much the clocks of two machines may differ.
+_SKEW = timedelta(minutes=1)
+
+
+@dataclass(frozen=True)
+class Witness:
+    """The newest block of a chain: when it says that it was made, and how old it may be."""
+
+    made_at: datetime
+    lag: timedelta
+
+
+@dataclass(frozen=True)
+class Reading:
+    at: datetime
+    problem: str
+    """What is wrong with the clocks, a sentence; empty: nothing."""
+
+
+class Clock:
+    """As one process counts. What it reads is kept, for those that start later."""
+
+    def __init__(self) -> None:
+        self._read_at: tuple[datetime, float] | None = None  # and what `time.monotonic` said then
+
+    def read(self, witnesses: Iterable[Witness]) -> Reading:
+        kept, database = _kept_and_database()
+        monotonic = time.monotonic()
+        counted = kept
+        if self._read_at:
+            counted = self._read_at[0] + timedelta(seconds=monotonic - self._read_at[1])
+        agrees = abs(database - counted) <= _STEP
+        agrees = agrees or any(abs(database - witness.made_at) <= witness.lag for witness in witnesses)
+        at = database if agrees else counted
+        self._read_at = (at, monotonic)
+        ServiceClock.objects.update(at=at)
+        machine = timezone.now()
+        if not agrees:
+            problem = (
+                f"The clock is {_apart(database, counted)} the time that was counted since it was last believed, and "
+                "no newest block of a chain agrees with it. No batch is rejected by it."
+            )
+        elif abs(machine - database) > _SKEW:
+            problem = f"A worker's clock is {_apart(machine, database)} the database's. No batch is rejected by it."
+        else:
+            problem = ""
+        return Reading(at, problem)
+
+
+def last_read() -> datetime | None:
+    """What a worker's clock has read last, some seconds ago where one runs."""
+    return ServiceClock.objects.values_list("at", flat=True).first()
+
+
+def latest() -> datetime:
+    """The later of that and this machine's clock, for what must not count as older than it is."""
+    return max(timezone.now(), last_read() or timezone.now())
+
+
+def _kept_and_database() -> tuple[datetime, datetime]:
+    """What was read last, and the database's clock."""
+    rows = ServiceClock.objects.annotate(database=Now()).values_list("at", "database")
+    if (found := rows.first()) is None:
+        # Batches may wait since before time was counted.
+        newest = Batch.objects.filter(status__in=OPEN_STATUSES).aggregate(at=Max("created_at"))["at"]
+        ServiceClock.objects.get_or_create(pk=1, defaults={"at": newest or Now()})
+        found = rows.get()
+    return found
+
+
+def _apart(one: datetime, other: datetime) -> str:
+    seconds = (one - other).total_seconds()
+    return f"{abs(seconds):,.0f} s {'ahead of' if seconds > 0 else 'behind'}"

@@ -1,0 +1,223 @@
+"""What workers see of chains, and what a running worker does about clocks."""
+
+from datetime import datetime, timedelta
+
+import pytest
+from django.db.models.functions import Now
+from django.test import Client
+from django.utils import timezone
+
+from chains.devchain import DevChain
+from config.chains import forget_chains
+from proving import watching
+from proving.models import ChainWatch, FactsRegistry, SignedTransaction, Signer, WorkerHeartbeat
+from proving.transactions import _is_past
+from proving.work import recover
+from proving.worker import Worker
+from queries import leases
+from queries.models import Batch, BatchStatus, Block, ServiceClock
+from tests.attacks.skewed import skewed_now
+from tests.explorer.batches import DEAD_NODE, SOURCE, connect_source
+from tests.proving.proxy import Proxy
+from tests.proving.test_worker import a_worker, until
+from tests.service import ALICE, SIGNER, a_key, chains_toml, request, submit
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+DAY = timedelta(hours=25)
+
+
+def look() -> None:
+    """Time passes until each chain is due, and a worker looks."""
+    watching.wake(everyone=True)
+    watching.look_at_what_is_due()
+
+
+def seen(chain_id: int = 31337) -> list[str]:
+    """The codes of what a worker has seen."""
+    return [code for code, _ in ChainWatch.objects.get(pk=chain_id).problems]
+
+
+def codes() -> list[str]:
+    found: list[str] = Client().get("/healthz").json()["codes"]
+    return found
+
+
+def test_it_sees_the_newest_block_and_that_nothing_is_wrong(service):
+    look()
+    watch = ChainWatch.objects.get()
+    assert watch.problems == []
+    assert watch.looked_at
+    assert watch.looked_at > timezone.now() - timedelta(seconds=20)
+    assert watch.timestamp == int(service.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
+    assert watch.due_at
+    assert timedelta(seconds=20) < watch.due_at - timezone.now() < timedelta(seconds=31)
+
+
+def test_a_signer_that_runs_out_of_funds_is_seen_without_work_and_seen_to_be_funded_again(service):
+    service.rpc("anvil_setBalance", SIGNER, hex(10**15))
+    look()
+    ((code, sentence),) = ChainWatch.objects.get().problems
+    assert code == "signer_unfunded"
+    assert f"The signer {SIGNER} on Development chain (31337) holds 0.001000 ETH, less than the 0.01" in sentence
+    due_at = ChainWatch.objects.get().due_at
+    assert due_at
+    assert due_at - timezone.now() < timedelta(seconds=11)
+    service.rpc("anvil_setBalance", SIGNER, hex(10**18))
+    look()
+    assert seen() == []
+
+
+def test_a_signer_whose_key_is_gone_is_seen_without_its_path(service, settings):
+    forget_chains()
+    (settings.CHAINS_FILE.parent / "signer.key").unlink()
+    look()
+    assert ChainWatch.objects.get().problems == [
+        ["signer_unreadable", "The key of the signer of Development chain (31337) can't be read."]
+    ]
+
+
+def test_a_chain_whose_nodes_are_down_is_seen_beside_one_that_is_up(service, tmp_path):
+    connect_source(tmp_path, DEAD_NODE)
+    look()
+    assert (seen(), seen(SOURCE)) == ([], ["chain_unavailable"])
+
+
+def test_what_was_seen_of_the_newest_block_is_kept_while_nodes_are_down(service, settings, tmp_path):
+    look()
+    before = ChainWatch.objects.get().timestamp
+    settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE)
+    forget_chains()
+    look()
+    assert seen() == ["chain_unavailable"]
+    assert ChainWatch.objects.get().timestamp == before
+
+
+def test_a_node_of_another_chain_is_seen(service, tmp_path):
+    connect_source(tmp_path, service.url)
+    look()
+    assert seen(SOURCE) == ["wrong_chain"]
+
+
+def test_one_worker_looks_at_a_time_and_none_before_it_is_due(service):
+    watching.wake()
+    lease = leases.claim(ChainWatch.objects.all(), 31337)
+    assert lease
+    watching.look_at_what_is_due()
+    assert ChainWatch.objects.get().looked_at is None
+    lease.release(timezone.now() + timedelta(seconds=20))
+    watching.wake()
+    watching.look_at_what_is_due()
+    assert ChainWatch.objects.get().looked_at is None
+
+
+def test_the_newest_blocks_of_configured_chains_are_witnesses(service):
+    look()
+    ChainWatch.objects.create(chain_id=SOURCE, timestamp=1)
+    (witness,) = watching.witnesses()
+    watch = ChainWatch.objects.get(pk=31337)
+    assert watch.timestamp == witness.made_at.timestamp()
+    assert witness.lag == timedelta(minutes=5)
+
+
+def test_a_block_of_any_time_can_be_seen(service):
+    service.rpc("evm_setNextBlockTimestamp", 2**63)
+    service.mine()
+    look()
+    assert seen() == []
+    (witness,) = watching.witnesses()
+    assert witness.made_at.year == 9999
+
+
+# --- Clocks -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_worker_whose_clock_jumps_rejects_nothing_and_says_so(service, monkeypatch):
+    batch = submit(a_key(), request(ALICE, block=service.head() + 3))
+    right = timezone.now
+    with a_worker():
+        until(ServiceClock.objects.exists, "the first reading")
+        with monkeypatch.context() as jumped:
+            jumped.setattr(timezone, "now", lambda: right() + DAY)
+            jumped.setattr(Now, "as_sqlite", skewed_now(DAY.total_seconds))
+            until(lambda: WorkerHeartbeat.objects.exclude(clock_problem="").exists(), "the problem")
+            assert "clock" in codes()
+            assert Batch.objects.get(pk=batch.pk).status == BatchStatus.RECEIVED
+        until(lambda: "clock" not in codes(), "the end of it")
+        assert "no_worker" not in codes()
+        service.mine(3)
+        until(lambda: Batch.objects.get(pk=batch.pk).status == BatchStatus.DONE, "DONE")
+
+
+def test_a_worker_that_starts_with_a_clock_that_is_ahead_rejects_nothing(service, monkeypatch):
+    batch = submit(a_key(), request(ALICE, block=service.head() + 3))
+    right = timezone.now
+    monkeypatch.setattr(timezone, "now", lambda: right() + DAY)
+    monkeypatch.setattr(Now, "as_sqlite", skewed_now(DAY.total_seconds))
+    with a_worker():
+        until(lambda: WorkerHeartbeat.objects.exclude(clock_problem="").exists(), "the problem")
+    assert Batch.objects.get(pk=batch.pk).status == BatchStatus.RECEIVED
+
+
+@pytest.mark.parametrize("is_up", [True, False])
+def test_a_chain_that_stands_still_or_is_down_does_not_keep_what_is_overdue_from_being_rejected(
+    service, settings, tmp_path, is_up
+):
+    service.mine()
+    batch = submit(a_key(), request(ALICE, block=service.head() + 3))
+    Batch.objects.update(deadline_at=timezone.now() - timedelta(seconds=1))
+    with Proxy(service.url) as node:
+        settings.CHAINS_FILE = chains_toml(tmp_path, node.url if is_up else DEAD_NODE)
+        forget_chains()
+        with a_worker():
+            until(lambda: Batch.objects.get(pk=batch.pk).status == BatchStatus.REJECTED, "REJECTED")
+
+
+def test_a_worker_finds_again_what_a_clock_that_was_ahead_has_put_off(service):
+    batch = submit(a_key(), request(ALICE, block=service.head()))
+    put_off = {"due_at": timezone.now() + DAY, "leased_until": timezone.now() + DAY}
+    Batch.objects.update(**put_off)
+    watching.wake()
+    ChainWatch.objects.update(**put_off)
+    with a_worker():
+        until(ChainWatch.objects.exclude(looked_at=None).exists, "a look at the chain")
+        until(lambda: Batch.objects.get(pk=batch.pk).status == BatchStatus.DONE, "DONE")
+
+
+@pytest.mark.parametrize("model", [Batch, Block, Signer, FactsRegistry])
+def test_all_that_is_worked_on_is_found_again(service, model):
+    submit(a_key(), request(ALICE, block=service.head()))
+    put_off = {"due_at": timezone.now() + DAY, "leased_until": timezone.now() + DAY}
+    assert model.objects.update(**put_off) == 1
+    recover()
+    assert len(leases.due(model.objects.all(), 10)) == 1
+
+
+def test_after_a_pause_what_is_overdue_is_rejected_because_a_chain_agrees(settings, tmp_path, transactional_db, caplog):
+    with DevChain(block_seconds=1) as chain:
+        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+        batch = submit(a_key(), request(ALICE, block=1000))
+        Batch.objects.update(deadline_at=timezone.now() - timedelta(hours=1))
+        ServiceClock.objects.create(pk=1, at=timezone.now() - DAY)
+        with a_worker():
+            until(lambda: Batch.objects.get(pk=batch.pk).status == BatchStatus.REJECTED, "REJECTED")
+    assert "The clock is" not in caplog.text, "the chain is asked first"
+
+
+def test_beats_from_the_future_are_forgotten():
+    now = timezone.now()
+    WorkerHeartbeat.objects.create(worker="ahead", started_at=now, beat_at=now + DAY)
+    WorkerHeartbeat.objects.create(worker="dead", started_at=now, beat_at=now - DAY)
+    WorkerHeartbeat.objects.create(worker="alive", started_at=now, beat_at=now)
+    Worker()._say_that_it_runs("")
+    assert WorkerHeartbeat.objects.filter(worker="alive").exists()
+    assert WorkerHeartbeat.objects.count() == 2, "that one, and the one that has beaten"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_past"), [(-60, True), (-20, True), (-5, False), (0, False), (5, False), (20, True)]
+)
+def test_a_version_that_a_clock_ahead_has_signed_is_not_waited_for(seconds, is_past):
+    moment: datetime = timezone.now() + timedelta(seconds=seconds)
+    version = SignedTransaction(created_at=moment)
+    assert _is_past(version.created_at, timedelta(seconds=10)) == is_past
