@@ -299,3 +299,12 @@ class Step(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} of query {self.query_id}: {self.status}"
+
+
+class StorageCheck(models.Model):
+    """One row, written to see whether the database can be written to."""
+
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"written at {self.at}"
