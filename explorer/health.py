@@ -1,4 +1,4 @@
-"""Whether this service is able to work, for whatever watches it. Costs three small statements; no chain is asked."""
+"""Whether this service is able to work, for whatever watches it. Costs three small statements, and a write at times."""
 
 import logging
 import tomllib
@@ -13,6 +13,7 @@ from django.views.decorators.http import require_safe
 from config.chains import get_chains
 from proving import worker
 from proving.models import FactsRegistry
+from queries import storage
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +21,7 @@ logger = logging.getLogger(__name__)
 @never_cache
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 (Django's signature)
-    """200 when the database answers, a worker runs and all registries may be used, else 503.
+    """200 when the database answers and takes writes, a worker runs and all registries may be used, else 503.
 
     What is wrong then is in `problems`, in sentences.
 
@@ -43,6 +44,8 @@ def healthz(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 (Django's sig
         if not running:
             problems.append("No worker is running: batches are stored, but none moves.")
         problems += [row.refused_with_remedy for row in registries if row.refused]
+        if why := storage.problem():
+            problems.append(why)
     state = {
         "status": "degraded" if problems else "ok",
         "database": database,

@@ -3,6 +3,7 @@
 It keeps nothing that matters: kill it, and another one takes up its rows when their leases run out.
 """
 
+import contextlib
 import logging
 import os
 import secrets
@@ -76,7 +77,9 @@ class Worker:
             self._stopping.wait(_LOOK_SECONDS)
         logger.info("worker %s stops, %d in hand", self.name, len(self._in_hand))
         self._pool.shutdown(wait=True)
-        WorkerHeartbeat.objects.filter(worker=self.name).delete()
+        # On a full disk it is left behind, and falls silent.
+        with contextlib.suppress(DatabaseError):
+            WorkerHeartbeat.objects.filter(worker=self.name).delete()
         connections.close_all()
 
     def _beat(self, started_at: datetime, now: datetime) -> None:

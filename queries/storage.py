@@ -56,7 +56,8 @@ def problem() -> str | None:
 
 def _try_to_write() -> str | None:
     try:
-        StorageCheck.objects.update_or_create(pk=1, defaults={"at": timezone.now()})
+        row = StorageCheck(pk=1, at=timezone.now())
+        StorageCheck.objects.bulk_create([row], update_conflicts=True, unique_fields=["pk"], update_fields=["at"])
     except DatabaseError as error:
         logger.exception("a small write failed")
         return why_unavailable(error) or "The database of this service can't be written to."

@@ -1,9 +1,6 @@
-"""A full disk and a locked database, as the web server sees them."""
+"""Whether a small write succeeds, and what is said where it doesn't."""
 
 import shutil
-import sqlite3
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 
 import pytest
 from django.core.cache import cache
@@ -12,35 +9,9 @@ from django.utils import timezone
 
 from queries import storage
 from queries.models import StorageCheck
+from tests.disks import full_disk, locked_database
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@contextmanager
-def full_disk() -> Iterator[None]:
-    """The database may have no page more than it has: SQLite answers as on a full disk (SQLITE_FULL)."""
-    with connection.cursor() as cursor:
-        # What is free inside the file would still be filled.
-        cursor.execute("VACUUM")
-        (pages,) = cursor.execute("PRAGMA page_count").fetchone()
-        cursor.execute(f"PRAGMA max_page_count = {pages}")
-    try:
-        yield
-    finally:
-        with connection.cursor() as cursor:
-            cursor.execute("PRAGMA max_page_count = 1073741823")
-
-
-@contextmanager
-def locked_database() -> Iterator[None]:
-    """Another process writes for longer than anybody waits."""
-    with connection.cursor() as cursor:
-        cursor.execute("PRAGMA busy_timeout = 10")
-    with closing(sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        yield
-        other.execute("ROLLBACK")
-    connection.close()
 
 
 def test_no_problem_is_said_when_a_write_succeeds():
