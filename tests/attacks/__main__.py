@@ -9,12 +9,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from tests.attacks import starvation
+from tests.attacks import starvation, storage
 from tests.attacks.table import Seen
 
 # By name. Each is given a seed, and tells what it has seen as soon as it has.
 ATTACKS: Mapping[str, Callable[[int], Iterator[Seen]]] = {
     "starvation": starvation.run,
+    "storage": storage.run,
 }
 
 
