@@ -73,8 +73,8 @@ class _Attacked:
             "what writes is 503 with Retry-After as JSON, what reads is answered at once, /healthz says it, and all is "
             "DONE afterwards",
             f"submission {_said(refused)} after {refused_after:.1f} s, /healthz 503 after {health:.1f} "
-            f"s, page {page.status_code} after {page_after:.1f} s, status {status.status_code} after {status_after:.1f} "
-            f"s; then submission {after.status_code}; DONE after {done:.1f} s",
+            f"s; page {page.status_code} after {page_after:.1f} s; status {status.status_code} after "
+            f"{status_after:.1f} s; then submission {after.status_code}; DONE after {done:.1f} s",
             kept=_is_refused(refused)
             and refused_after < _ANSWER_SECONDS
             and health < 2 * _ANSWER_SECONDS
