@@ -3,18 +3,21 @@
 import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 
 from accounts.models import ApiKey
-from proving import pipeline, room, turns, worker
+from chains.devchain import DevChain
+from proving import pipeline, room, transactions, turns, worker
+from proving.deployment import deploy
 from proving.models import Signer, Transaction
 from proving.turns import Turns, round_robin
 from proving.work import Work, due
 from queries import submission
 from queries.models import Batch, BatchStatus, Block
-from tests.service import ALICE, BOB, CHARLIE, a_key, request, submit, work, work_until_done
+from tests.service import ALICE, BOB, CHARLIE, a_key, chains_toml, request, submit, work, work_until_done
 
 
 @pytest.fixture
@@ -251,7 +254,7 @@ def test_a_worker_takes_up_users_by_turns(heavy, newcomer, monkeypatch):
 
 
 def test_each_user_may_have_as_many_transactions_under_way_as_there_is_room(service, heavy, newcomer, monkeypatch):
-    monkeypatch.setattr(room, "_ROOM", 8)
+    monkeypatch.setattr(room, "_TRANSACTIONS", 8)
     service.rpc("evm_setAutomine", False)
     submit(heavy, of_blocks(range(10, 30)))
     for _ in range(3):
@@ -266,13 +269,68 @@ def test_each_user_may_have_as_many_transactions_under_way_as_there_is_room(serv
     assert Transaction.objects.filter(queries__batch__user=newcomer.user).distinct().count() == 2
     # However little room is left, each may have one.
     third = submit(a_key(CHARLIE), request(CHARLIE, block=50))
-    monkeypatch.setattr(room, "_ROOM", 1)
+    monkeypatch.setattr(room, "_TRANSACTIONS", 1)
     for _ in range(2):
         work()
     assert Transaction.objects.filter(queries__batch=third).distinct().count() == 1
     service.rpc("evm_setAutomine", True)
     service.mine()
     assert work_until_done(third).status == BatchStatus.DONE
+
+
+def test_the_room_is_of_gas_too(service, heavy, newcomer, monkeypatch):
+    service.rpc("evm_setAutomine", False)
+    submit(heavy, of_blocks([10]))
+    work()
+    sent = Transaction.objects.filter(queries__batch__user=heavy.user).distinct()
+    monkeypatch.setattr(room, "_GAS", 5 * sent.get().gas_limit)
+    submit(heavy, of_blocks(range(11, 20)))
+    for _ in range(3):
+        work()
+    assert sent.count() == 3  # two and a half, rounded up
+    last = submit(newcomer, request(BOB, block=20))
+    work()
+    assert Transaction.objects.filter(queries__batch=last).count() == 1
+    service.rpc("evm_setAutomine", True)
+    service.mine()
+    assert work_until_done(last).status == BatchStatus.DONE
+
+
+@pytest.fixture
+def short_windows(chain: DevChain, db, settings, tmp_path) -> DevChain:
+    """A chain on which a way to an old block takes hops of ten blocks."""
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 10")
+    deploy(31337, 31337)
+    chain.mine(100)
+    return chain
+
+
+def test_users_take_turns_with_ways_too(short_windows):
+    """One at a time extends a registry, and whoever looks first when it is mined sends the next."""
+    heavy, newcomer = a_key(ALICE), a_key(BOB)
+    head = short_windows.head()
+    first, second, third = (head - back for back in (25, 45, 85))
+    short_windows.rpc("evm_setAutomine", False)
+    submit(heavy, of_blocks([first, second]))
+    accept_all()
+    submit(newcomer, request(BOB, block=third))
+    accept_all()
+    blocks = {number: Block.objects.get(number=number).pk for number in (first, second, third)}
+    for number in (first, second, third):
+        pipeline.advance(blocks[number])
+    ways = Transaction.objects.exclude(extends=None).order_by("pk")
+    assert [way.leads_to_id for way in ways] == [blocks[first]]
+    short_windows.mine()
+    for signer in Signer.objects.all():
+        transactions.tend(signer.pk)
+    # Many of the first user's blocks look before the other's one is due again.
+    later = timezone.now() + timedelta(hours=1)
+    Block.objects.filter(number=third).update(due_at=later, queue_at=later)
+    pipeline.advance(blocks[second])
+    assert [way.leads_to_id for way in ways.all()] == [blocks[first]]
+    assert Block.objects.filter(number=third, due_at__lt=timezone.now()).exists()
+    pipeline.advance(blocks[third])
+    assert [way.leads_to_id for way in ways.all()] == [blocks[first], blocks[third]]
 
 
 # --- What is remembered -----------------------------------------------------------------------------------------------
