@@ -128,6 +128,19 @@ def test_a_user_with_several_queues_gets_no_more_turns(heavy, newcomer):
     assert order.count(newcomer.user_id) == 3
 
 
+def test_what_one_user_waits_for_takes_turns_too(heavy):
+    submit(heavy, of_blocks(range(10, 20)))
+    accept_all()
+    submit(heavy, of_blocks([9]))
+    has_had = Turns()
+    kinds = []
+    for _ in range(4):
+        task = next(task for task in due(has_had) if task.user)
+        has_had.note(task.user, task.queue)
+        kinds.append(task.kind)
+    assert sorted(kinds) == ["batch", "batch", "block", "block"]
+
+
 def test_a_later_batch_of_the_same_user_waits_for_the_first_few_blocks_only(heavy):
     submit(heavy, of_blocks(range(10, 50)))
     accept_all()
