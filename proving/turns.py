@@ -22,6 +22,7 @@ _T = TypeVar("_T")
 
 # How far apart the blocks of one batch stand: a later batch of the same user waits for the first few at most.
 _PLACE = timedelta(seconds=0.5)
+_MOST_TOGETHER = 64
 _PER_STATEMENT = 500
 # Whom a worker remembers at the most. Who is forgotten comes first once.
 _REMEMBERED = 10_000
@@ -67,11 +68,13 @@ def line_up(user: int, queries: "QuerySet[Query]") -> None:
     kept = list(for_others.filter(turn_of__in=nearer).values_list("pk", flat=True))
     for chunk in chunks(kept, _PER_STATEMENT):
         Block.objects.filter(pk__in=chunk).update(due_at=now)
-    taken = set(kept)
-    rows = [block for block in blocks.order_by("pk").only("pk") if block.pk not in taken]
-    for place, block in enumerate(rows):
-        block.turn_of_id, block.due_at, block.queue_at = user, now, now + place * _PLACE
-    Block.objects.bulk_update(rows, ["turn_of", "due_at", "queue_at"], batch_size=_PER_STATEMENT)
+    # Ever more share a place: a statement for each block of ten thousand would hold the database's lock for seconds.
+    place, together = 0, 1
+    pks = sorted({*blocks.values_list("pk", flat=True)}.difference(kept))
+    while place < len(pks):
+        chunk = pks[place : place + together]
+        Block.objects.filter(pk__in=chunk).update(turn_of=user, due_at=now, queue_at=now + place * _PLACE)
+        place, together = place + together, min(2 * together, _MOST_TOGETHER)
 
 
 def whose(block: Block) -> int | None:
