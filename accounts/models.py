@@ -27,6 +27,7 @@ class User(AbstractBaseUser):
     address = models.CharField(max_length=42, unique=True)  # with its EIP-55 checksum
     created_at = models.DateTimeField(default=timezone.now)
     last_sign_in = models.DateTimeField(null=True)
+    stored_bytes = models.PositiveBigIntegerField(default=0)  # about what the user's batches take, for the quota
     last_login = None
 
     USERNAME_FIELD = "address"

@@ -105,7 +105,8 @@ DATABASES = {
         # transaction takes the write lock at its start (IMMEDIATE), because one that upgrades later fails at once
         # instead of waiting. FULL: what was answered or broadcast must survive a power cut too.
         "OPTIONS": {
-            "timeout": 20,
+            # In seconds, for the lock. The web server sets a shorter one: people and programs are told to try again.
+            "timeout": env_int("SQLITE_TIMEOUT_SECONDS", 20, minimum=1),
             "transaction_mode": "IMMEDIATE",
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
         },
@@ -129,6 +130,11 @@ OPERATOR_ADDRESSES = env_list("OPERATOR_ADDRESSES")
 MAX_BODY_BYTES = env_int("MAX_BODY_BYTES", 4 * 1024 * 1024, minimum=1024)
 MAX_QUERIES_PER_BATCH = env_int("MAX_QUERIES_PER_BATCH", 10_000, minimum=1)
 MAX_BATCHES_PER_MINUTE = env_int("MAX_BATCHES_PER_MINUTE", 60, minimum=1)  # per user
+# What one user may have open at a time, and keep stored, proofs not counted.
+MAX_OPEN_BATCHES = env_int("MAX_OPEN_BATCHES", 1000, minimum=1)
+MAX_OPEN_QUERIES = env_int("MAX_OPEN_QUERIES", 100_000, minimum=1)
+MAX_OPEN_BLOCKS = env_int("MAX_OPEN_BLOCKS", 20_000, minimum=1)
+MAX_STORED_MEGABYTES = env_int("MAX_STORED_MEGABYTES", 1000, minimum=1)
 MAX_SIGN_INS_PER_MINUTE = env_int("MAX_SIGN_INS_PER_MINUTE", 20, minimum=1)  # nonces per client address
 # The header in which a reverse proxy in front of us puts the client's address, such as X-Real-IP. Empty: no proxy.
 CLIENT_ADDRESS_HEADER = env_str("CLIENT_ADDRESS_HEADER", "")

@@ -12,3 +12,5 @@ urlpatterns = [
     path("", api.urls),
     path("", include("accounts.urls")),
 ]
+
+handler500 = "queries.errors.server_error"

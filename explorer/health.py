@@ -1,4 +1,7 @@
-"""Whether this service is able to work, for whatever watches it. Costs a few small statements; no chain is asked."""
+"""Whether this service is able to work, for whatever watches it. Costs a few small statements, and a write at times.
+
+No chain is asked.
+"""
 
 import logging
 import tomllib

@@ -19,7 +19,7 @@ from chains.config import Chain
 from chains.header import Header
 from chains.rpc import InvalidReply, NodeUnavailable, ProofRequest, RpcRefused
 from config.chains import get_chains, get_rpc
-from proving import estimates, facts, links, registries, spending, timestamps, ways
+from proving import estimates, facts, links, registries, spending, timestamps, turns, ways
 from proving.facts import HeaderFact, TimeFact
 from proving.heads import poll_seconds
 from proving.links import Link
@@ -30,8 +30,6 @@ from queries.models import OPEN_STATUSES, Batch, Block
 
 logger = logging.getLogger(__name__)
 
-# How far apart the blocks of one batch stand in the queue: a batch that comes later waits for the first few at most.
-_PLACE_IN_QUEUE = timedelta(seconds=0.5)
 # States that every node keeps, archive or not; of a newer one a refusal tells little.
 _KEPT_BY_ALL = 128
 # Between two extensions of the lease.
@@ -110,12 +108,7 @@ def _record(batch: Batch, source: int, decision: _Refusal | _Acceptance) -> bool
         progress.reject([batch.pk], code=decision.code, reason=decision.reason, retryable=decision.retryable)
         return False
     progress.admit(batch, source, estimated_gas=decision.estimated_gas, estimated_wei=decision.estimated_wei)
-    now = timezone.now()
-    admitted = batch.queries.filter(source_chain_id=source)
-    blocks = Block.objects.filter(pk__in=admitted.values("block")).order_by("pk")
-    blocks.update(due_at=now)
-    for place, pk in enumerate(blocks.values_list("pk", flat=True)):
-        Block.objects.filter(pk=pk).update(queue_at=now + place * _PLACE_IN_QUEUE)
+    turns.line_up(batch.user_id, batch.queries.filter(source_chain_id=source))
     return True
 
 

@@ -3,17 +3,19 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from django.db.models import Q, QuerySet
+from django.db.models import Max, Q, QuerySet
+from django.utils import timezone
 
 from chains.header import Header
 from chains.rpc import Block as BlockName
 from proving import packing, registries, waypoints, ways
 from proving.heads import poll_seconds
 from proving.look import QUERIES_PER_LOOK, Look, Missing, TooDear, Wait
+from proving.models import Transaction
 from proving.registry import in_sequence
 from proving.sources import NotYet, Preparation
 from proving.transactions import Intent
-from queries.models import BatchStatus, Query, StepKind
+from queries.models import BatchStatus, Block, Query, StepKind
 
 _EXTENDING = "Waiting for the transaction by which the registry comes to trust further blocks."
 
@@ -97,6 +99,7 @@ class Approach:
     def extend(self, target: Header, needing: Missing) -> None:
         """Send the next transaction of the way to a header's hash, and what needs it. Raises `Wait` at its end."""
         self.wait()
+        self.give_way()
         asking = {pk for pks in needing.values() for pk in pks}
         plan = self.plan(target, self.look.open().filter(pk__in=asking))
         others: Collection[int] = self.others_waiting()
@@ -142,6 +145,26 @@ class Approach:
             raise Wait(_EXTENDING, poll_seconds(self.look.destination))
         if pause := ways.pause_after_failures(self.look.link):
             raise Wait("The last transaction for the registry's trust reverted; trying again more slowly.", pause)
+
+    def give_way(self) -> None:
+        """Raises `Wait` while a user waits whose last way is longer ago. One at a time is sent, so users take turns."""
+        block = self.look.block
+        waiting = Block.objects.filter(
+            destination_chain_id=block.destination_chain_id,
+            source_chain_id=block.source_chain_id,
+            waiting_for=_EXTENDING,
+            due_at__isnull=False,
+        ).exclude(turn_of=None)
+        users = {block.turn_of_id, *waiting.order_by().values_list("turn_of", flat=True).distinct()}
+        sent = Transaction.objects.filter(extends=self.look.registry.row_id, leads_to__turn_of__in=users)
+        last = dict(sent.order_by().values_list("leads_to__turn_of").annotate(Max("pk")))
+        first = min(users, key=lambda user: last.get(user, 0))
+        if last.get(first, 0) == last.get(block.turn_of_id, 0):
+            return
+        now = timezone.now()
+        next_one = waiting.filter(turn_of=first).order_by("queue_at").values("pk")[:1]
+        Block.objects.filter(pk__in=list(next_one.values_list("pk", flat=True))).update(due_at=now, queue_at=now)
+        raise Wait(_EXTENDING, poll_seconds(self.look.destination))
 
     def queries_at(self, numbers: Collection[int]) -> list[int]:
         """Ids of the open queries for which the hashes of these blocks are wanted."""

@@ -4,12 +4,9 @@ What is to be known of chains was seen by a worker a while ago (`proving.watchin
 is known, and that is said instead.
 """
 
-import shutil
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from pathlib import Path
 
-from django.db import connection
 from django.db.models import Exists, OuterRef
 from django.db.models.functions import Now
 
@@ -17,12 +14,11 @@ from config.chains import get_chains
 from proving import registries, signing_stops, worker
 from proving.models import ChainWatch, FactsRegistry, Signer, SigningStop, WorkerHeartbeat
 from proving.problems import Problem
+from queries import storage
 from queries.models import OPEN_STATUSES, Batch
 
 # What was seen of a chain counts for so long, and a worker has so long for its first looks.
 _COUNTS, _FIRST_LOOKS = timedelta(minutes=3), timedelta(minutes=1)
-# What the largest batches take, in SQLite's log and then in its file.
-_LEAST_FREE_BYTES = 16_000_000
 
 
 def workers() -> Iterator[Problem]:
@@ -83,11 +79,8 @@ def facts_registries() -> Iterator[Problem]:
 
 
 def storing() -> Iterator[Problem]:
-    if connection.vendor != "sqlite":
-        return
-    free = shutil.disk_usage(Path(connection.settings_dict["NAME"]).parent).free
-    if free < _LEAST_FREE_BYTES:
-        yield Problem("storage", f"The disk of this service is nearly full: {free / 1e6:.1f} MB are left.")
+    if sentence := storage.problem():
+        yield Problem("storage", sentence)
 
 
 CHECKS: tuple[Callable[[], Iterator[Problem]], ...] = (

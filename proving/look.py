@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from chains.config import Chain
 from chains.rpc import Reverted, RpcClient
 from config.chains import get_chains
-from proving import links, registries, transactions
+from proving import links, registries, room, transactions
 from proving.facts import Fact
 from proving.heads import Heads, poll_seconds
 from proving.links import Link
@@ -92,10 +92,16 @@ class Look:
         return {fact: asking for fact, asking in left.items() if asking}
 
     def submit(self, intents: Sequence[Intent], *, and_store: Callable[[int], None] | None = None) -> None:
-        """Store and broadcast; show on the queries what they wait for. Raises `Wait` where nothing can be sent."""
+        """Store and broadcast as many as there is room for; show on the queries what they wait for.
+
+        Raises `Wait` where nothing can be sent.
+        """
         poll = poll_seconds(self.destination)
+        most = room.left(self.block, transactions.sender(self.destination))
+        if not most:
+            raise Wait("Waiting until transactions that were sent before are mined.", poll)
         try:
-            sent = transactions.submit_all(self.destination, intents, and_store=and_store)
+            sent = transactions.submit_all(self.destination, intents[:most], and_store=and_store)
         except (SignerBusy, UnderWay):
             raise Wait("Waiting for the signer.", min(0.2, poll)) from None
         except transactions.TooDear as dear:

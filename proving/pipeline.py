@@ -18,7 +18,7 @@ from django.utils import timezone
 from chains.header import Header
 from chains.rpc import Block as BlockName
 from chains.rpc import NodeUnavailable, RpcRefused
-from proving import facts, fetching, packing, timestamps, transactions
+from proving import facts, fetching, packing, timestamps, transactions, turns
 from proving.approach import Approach
 from proving.facts import Fact, HeaderFact, RegistryView, TimeFact
 from proving.heads import poll_seconds
@@ -75,7 +75,9 @@ def _release(lease: Lease[Block], sentence: str, seconds: float | None, *, attem
             if seconds is None and block.open_queries().exists():
                 seconds = 0
             due_at: datetime | None = None if seconds is None else timezone.now() + timedelta(seconds=seconds)
-            Block.objects.filter(pk=block.pk).update(waiting_for=sentence, queue_at=due_at or block.queue_at)
+            Block.objects.filter(pk=block.pk).update(
+                waiting_for=sentence, queue_at=due_at or block.queue_at, turn_of=turns.whose(block)
+            )
             lease.release(due_at, attempts=attempts)
     except leases.LeaseLost:
         pass

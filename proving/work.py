@@ -4,21 +4,26 @@ Each takes a row's primary key, claims the row by its lease and may be called at
 number of workers.
 """
 
-import itertools
 import logging
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+
+from django.db.models import QuerySet
 
 from config.chains import get_chains
 from proving import acceptance, keeping, pipeline, transactions
 from proving.models import FactsRegistry, Signer
+from proving.turns import Turns, round_robin
 from queries import leases, progress
 from queries.models import OPEN_STATUSES, Batch, Block
 
 logger = logging.getLogger(__name__)
 
 _PER_LOOK = 100
+# Accepting a batch of more asks the chains for seconds.
+_MANY_BLOCKS = 100
 
 
 @dataclass(frozen=True)
@@ -29,31 +34,71 @@ class Work:
     key: object
     lane: tuple[int, ...] = field(compare=False)
     do: Callable[[object], None] = field(compare=False)
+    user: int | None = field(default=None, compare=False)  # whose turn it takes; None: nobody's, it is for all
+    is_long: bool = field(default=False, compare=False)  # it may take many seconds
 
     def __call__(self) -> None:
         self.do(self.key)
 
+    @property
+    def queue(self) -> tuple[object, ...]:
+        """What it stands in line with."""
+        return (self.user, self.kind, self.lane)
 
-def due() -> Iterator[Work]:
-    """What can be done now. Lanes take turns, and so do kinds: a chain that hangs or a long queue holds up nobody."""
-    queues = []
+
+def due(turns: Turns | None = None) -> Iterator[Work]:
+    """What can be done now: first what is for all, then one thing for each user, then the second for each, and so on.
+
+    The users, and of each user the lanes and kinds, come in the order of their last `turns`: a long queue or a chain
+    that hangs holds up nobody.
+    """
+    turns = turns or Turns()
+    yield from round_robin(_for_all())
+    queues: dict[int | None, dict[tuple[object, ...], Iterator[Work]]] = defaultdict(dict)
+    for user, kind, lane, works in _for_users():
+        queues[user][user, kind, lane] = works
+    users = sorted(queues, key=turns.last)
+    yield from round_robin([_of_user(queues[user], turns) for user in users])
+
+
+def _of_user(queues: Mapping[tuple[object, ...], Iterator[Work]], turns: Turns) -> Iterator[Work]:
+    return round_robin([queues[queue] for queue in sorted(queues, key=turns.last)])
+
+
+def _for_all() -> Iterator[Iterator[Work]]:
+    for chain in get_chains().destinations():
+        signers = leases.due(Signer.objects.filter(chain_id=chain.id), _PER_LOOK)
+        yield iter([Work("signer", key, (chain.id,), _tend) for key in signers])
+    for connection in get_chains().connections:
+        source, destination = connection.source, connection.destination
+        rows = FactsRegistry.in_use.filter(source_chain_id=source, destination_chain_id=destination)
+        registries = leases.due(rows, _PER_LOOK)
+        yield iter([Work("registry", key, (destination, source), keeping.look_after) for key in registries])
+
+
+def _for_users() -> Iterator[tuple[int | None, str, tuple[int, ...], Iterator[Work]]]:
+    for chain in get_chains().destinations():
+        batches = Batch.objects.filter(destination_chain_id=chain.id, status__in=OPEN_STATUSES)
+        for user in leases.parties(batches, "user"):
+            yield user, "batch", (chain.id,), _batches(batches.filter(user=user), (chain.id,), user)
     for connection in get_chains().connections:
         source, destination = connection.source, connection.destination
         blocks = Block.objects.filter(source_chain_id=source, destination_chain_id=destination)
-        keys = leases.due(blocks, _PER_LOOK, order="queue_at")
-        queues.append([Work("block", key, (destination, source), pipeline.advance) for key in keys])
-        registries = FactsRegistry.in_use.filter(source_chain_id=source, destination_chain_id=destination)
-        keys = leases.due(registries, _PER_LOOK)
-        queues.append([Work("registry", key, (destination, source), keeping.look_after) for key in keys])
-    for chain in get_chains().destinations():
-        signers = Signer.objects.filter(chain_id=chain.id)
-        received = Batch.objects.filter(destination_chain_id=chain.id, status__in=OPEN_STATUSES)
-        queues += [
-            [Work("signer", key, (chain.id,), _tend) for key in leases.due(signers, _PER_LOOK)],
-            [Work("batch", key, (chain.id,), acceptance.accept) for key in leases.due(received, _PER_LOOK)],
-        ]
-    for turn in itertools.zip_longest(*queues):
-        yield from filter(None, turn)
+        for user in leases.parties(blocks, "turn_of"):
+            lane = (destination, source)
+            yield user, "block", lane, _blocks(blocks.filter(turn_of=user), lane, user)
+
+
+def _batches(rows: "QuerySet[Batch]", lane: tuple[int, ...], user: int | None) -> Iterator[Work]:
+    keys = leases.due(rows, _PER_LOOK)
+    long = set(rows.filter(pk__in=keys, block_count__gt=_MANY_BLOCKS).values_list("pk", flat=True))
+    for key in keys:
+        yield Work("batch", key, lane, acceptance.accept, user, is_long=key in long)
+
+
+def _blocks(rows: "QuerySet[Block]", lane: tuple[int, ...], user: int | None) -> Iterator[Work]:
+    for key in leases.due(rows, _PER_LOOK, order="queue_at"):
+        yield Work("block", key, lane, pipeline.advance, user)
 
 
 def recover() -> None:

@@ -3,13 +3,13 @@
 It keeps nothing that matters: kill it, and another one takes up its rows when their leases run out.
 """
 
+import contextlib
 import logging
 import os
 import secrets
 import socket
 import threading
 import time
-from collections import Counter
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import datetime, timedelta
 
@@ -21,6 +21,7 @@ from django.db.models.functions import Now
 from config.chains import get_chains
 from proving import keeping, watching
 from proving.models import WorkerHeartbeat
+from proving.turns import Turns
 from proving.work import Work, due, recover, reject_overdue
 from queries.clock import Clock
 
@@ -56,6 +57,7 @@ class Worker:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="worker")
         self._in_hand: dict[Work, Future[None]] = {}
         self._threads = threads
+        self._turns = Turns()
         # Of its own: chains whose nodes hang hold up no work.
         self._watcher = ThreadPoolExecutor(1, thread_name_prefix="watcher")
         self._watch: Future[None] | None = None
@@ -85,7 +87,9 @@ class Worker:
         logger.info("worker %s stops, %d in hand", self.name, len(self._in_hand))
         self._pool.shutdown(wait=True)
         self._watcher.shutdown(wait=True)
-        WorkerHeartbeat.objects.filter(worker=self.name).delete()
+        # On a full disk it is left behind, and falls silent.
+        with contextlib.suppress(DatabaseError):
+            WorkerHeartbeat.objects.filter(worker=self.name).delete()
         connections.close_all()
 
     def _beat(self, *, is_first: bool) -> None:
@@ -115,16 +119,27 @@ class Worker:
 
     def _take_up_what_is_due(self) -> None:
         self._in_hand = {work: future for work, future in self._in_hand.items() if not future.done()}
-        lanes = Counter(work.lane for work in self._in_hand)
-        # A lane whose node hangs must leave threads to the others. More than there are threads would only wait in
-        # memory, where no other worker sees it.
-        most = self._threads if len(get_chains().connections) == 1 else max(1, self._threads // 2)
-        for work in due():
-            if len(self._in_hand) >= self._threads:
-                break
-            if work not in self._in_hand and lanes[work.lane] < most:
-                lanes[work.lane] += 1
+        # More than there are threads would only wait in memory, where no other worker sees it.
+        if len(self._in_hand) >= self._threads:
+            return
+        for work in due(self._turns):
+            if work not in self._in_hand and self._leaves_threads(work):
+                self._turns.note(work.user, work.queue)
                 self._in_hand[work] = self._pool.submit(_do, work)
+                if len(self._in_hand) >= self._threads:
+                    return
+
+    def _leaves_threads(self, work: Work) -> bool:
+        """Whether threads are left to others: beside a lane whose node hangs, what takes long, and one user."""
+        half, all_but_one = max(1, self._threads // 2), max(1, self._threads - 1)
+        in_lane = sum(other.lane == work.lane for other in self._in_hand)
+        long = [other.user for other in self._in_hand if other.is_long]
+        of_user = sum(other.user == work.user for other in self._in_hand)
+        return (
+            in_lane < (self._threads if len(get_chains().connections) == 1 else half)
+            and not (work.is_long and (len(long) >= half or work.user in long))
+            and (work.user is None or of_user < all_but_one)
+        )
 
 
 def _do(work: Work) -> None:

@@ -120,7 +120,10 @@ _EXAMPLE = {
 @api.post(
     "/submit-batch-query",
     auth=_KeyAuth(),
-    response={200: Submitted, 400: Error, 401: Error, 411: Error, 413: Error, 415: Error, 429: Error},
+    response={
+        200: Submitted,
+        **dict.fromkeys((400, 401, 403, 411, 413, 415, 429, 503), Error),
+    },
     exclude_none=True,
     openapi_extra={
         "requestBody": {
@@ -138,13 +141,18 @@ def submit_batch_query(request: HttpRequest) -> dict[str, str]:
         parsed = batch_request.parse(body, get_chains(), max_queries=settings.MAX_QUERIES_PER_BATCH)
     except batch_request.InvalidRequest as invalid:
         raise ApiError(400, invalid.code, invalid.sentence, faults=invalid.faults) from None
-    return {"internalId": submission.store(parsed, body, key).pk}
+    try:
+        return {"internalId": submission.store(parsed, body, key).pk}
+    except submission.TooMuch as much:
+        if much.retry_after is None:
+            raise ApiError(403, much.code, much.sentence) from None
+        raise ApiError(429, much.code, much.sentence, headers={"Retry-After": str(much.retry_after)}) from None
 
 
 @api.get(
     "/batch-query-status",
     auth=_KeyAuth(),
-    response={200: Status, 400: Error, 401: Error, 404: Error},
+    response={200: Status, 400: Error, 401: Error, 404: Error, 503: Error},
     exclude_none=True,
 )
 def batch_query_status(request: HttpRequest, batchQueryId: str) -> dict[str, Any]:  # noqa: N803 (the API's name)

@@ -279,6 +279,11 @@ class Part:
     fields: int
     slots: list[str]
 
+    @property
+    def size(self) -> int:
+        """What it counts in limits: the account or header, and each slot."""
+        return 1 + len(self.slots)
+
 
 def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
     """The request in `body`. Raises `InvalidRequest` with every fault."""
@@ -296,7 +301,7 @@ def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
         request = BatchRequest.model_validate(document.value, context=context)
     except ValidationError as error:
         faults += [_fault(detail) for detail in error.errors(include_url=False)]
-    if request and (count := sum(1 + len(part.slots) for part in request.parts())) > max_queries:
+    if request and (count := sum(part.size for part in request.parts())) > max_queries:
         faults.append(
             Fault("/data", f"{count} accounts, slots and headers are too many; a batch may name {max_queries}.")
         )

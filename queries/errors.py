@@ -1,11 +1,16 @@
-"""Error answers of the API: always JSON, always the same shape."""
+"""Error answers of the API: always JSON, always the same shape. And what is answered when nothing can be stored."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
+from django.template import loader
+from django.views import defaults
 
+from accounts.answers import wants_json
+from queries import storage
 from queries.batch_request import MAX_FAULTS_LISTED, Fault
 
 
@@ -51,6 +56,19 @@ _SENTENCES = {
     405: ("method_not_allowed", "This path doesn't take this method."),
     500: ("internal_error", "Something went wrong here; it has been logged. Nothing was stored unless you got an id."),
 }
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Whatever went wrong, in a view or in what surrounds it: 503 while nothing can be stored, else 500."""
+    # Django calls this while it handles the exception.
+    error = sys.exception()
+    why = error and storage.why_unavailable(error)
+    if not why:
+        return defaults.server_error(request)
+    headers = {"Retry-After": str(storage.RETRY_SECONDS), "Cache-Control": "no-store"}
+    if request.path in settings.API_PATHS or wants_json(request):
+        return error_response(503, "storage_unavailable", f"{why} Try again later.", headers=headers)
+    return HttpResponse(loader.render_to_string("503.html", {"why": why}), status=503, headers=headers)
 
 
 class JsonErrorsMiddleware:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from django.conf import settings
 from django.db import models, transaction
@@ -96,6 +96,11 @@ def due(rows: "models.QuerySet[LeasedRow]", limit: int, *, order: str = "due_at"
     """Primary keys of the rows that are due and free, the longest due first."""
     free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), due_at__lt=Now() + _TICK)
     return list(free.order_by(order).values_list("pk", flat=True)[:limit])
+
+
+def parties(rows: "models.QuerySet[LeasedRow]", column: str) -> list[Any]:
+    """What `column` has in the rows that are due, now or later, or leased: each value once."""
+    return list(rows.filter(due_at__isnull=False).order_by().values_list(column, flat=True).distinct())
 
 
 def backoff(attempts: int, *, first: float = 1, longest: float = 60) -> timedelta:

@@ -113,6 +113,9 @@ class Batch(Leased):
     destination_chain_id = models.PositiveBigIntegerField()
     fee = Uint256Field()  # wei of the destination's native currency, the most that the batch may cost
     request = models.TextField()  # the submitted JSON
+    size = models.PositiveIntegerField(default=0)  # accounts, slots and headers, as MAX_QUERIES_PER_BATCH counts them
+    block_count = models.PositiveIntegerField(default=0)  # that it names, by numbers or times
+    stored_bytes = models.PositiveBigIntegerField(default=0)  # counted in its user's `stored_bytes`
 
     status = models.CharField(max_length=16, choices=BatchStatus.choices, default=BatchStatus.RECEIVED)
     waiting_for = models.TextField(blank=True)  # a sentence, while RECEIVED
@@ -140,6 +143,7 @@ class Batch(Leased):
             models.Index(fields=["status", "deadline_at"]),
             models.Index(fields=["user", "created_at"]),
             models.Index(fields=["user", "id"]),
+            models.Index(fields=["user", "status"]),  # what is open is counted at each submission
             models.Index(fields=["api_key", "created_at"]),
         ]
 
@@ -193,8 +197,9 @@ class Block(Leased):
     state_root = models.CharField(max_length=66, blank=True)
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds
 
-    # Its place among what is due. The blocks of one batch take places one after another, so that a batch of thousands
-    # lets the others through.
+    # In whose turns it is worked on (`proving.turns`), and its place among what is due for that user. The blocks of one
+    # batch take places one after another, so that a batch of thousands lets the user's others through.
+    turn_of = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, null=True, db_index=False, related_name="+")
     queue_at = models.DateTimeField(default=timezone.now)
     refused_since = models.DateTimeField(null=True)  # since when no node serves proofs of it
 
@@ -220,6 +225,16 @@ class Block(Leased):
             models.Index(fields=["number"]),  # searched by people, as the hash
             models.Index(fields=["hash"]),
             models.Index(fields=["destination_chain_id", "source_chain_id", "is_waypoint", "number"], name="waypoints"),
+            models.Index(
+                # With what tells whether a row is due now, so that a long queue of those that aren't is cheap to pass.
+                fields=[
+                    *("destination_chain_id", "source_chain_id", "turn_of", "queue_at"),
+                    *("due_at", "leased_until"),
+                ],
+                condition=models.Q(due_at__isnull=False),
+                name="places",
+            ),
+            models.Index(fields=["turn_of"], condition=models.Q(due_at__isnull=False), name="blocks_due_by_user"),
         ]
 
     def __str__(self) -> str:
@@ -241,10 +256,11 @@ class Query(models.Model):
     A block that was named by a time has no row before the batch is accepted, which finds the block.
     """
 
-    batch = models.ForeignKey(Batch, models.CASCADE, related_name="queries")
+    # Foreign keys without an index of their own: others begin with them.
+    batch = models.ForeignKey(Batch, models.CASCADE, related_name="queries", db_index=False)
     source_chain_id = models.PositiveBigIntegerField()
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds: the block is the latest that isn't after it
-    block = models.ForeignKey(Block, models.PROTECT, related_name="queries", null=True)
+    block = models.ForeignKey(Block, models.PROTECT, related_name="queries", null=True, db_index=False)
     position = models.PositiveIntegerField()  # in the request, from 0
     # Whether it was checked against its source chain: one that can't be asked now holds up no other.
     is_admitted = models.BooleanField(default=False)
@@ -282,7 +298,8 @@ class Query(models.Model):
 class Step(models.Model):
     """One step of one query. A step that has not begun has no row."""
 
-    query = models.ForeignKey(Query, models.CASCADE, related_name="steps")
+    # The constraint's index begins with it.
+    query = models.ForeignKey(Query, models.CASCADE, related_name="steps", db_index=False)
     kind = models.CharField(max_length=24, choices=StepKind.choices)
     status = models.CharField(max_length=16, choices=StepStatus.choices, default=StepStatus.IN_PROGRESS)
     started_at = models.DateTimeField()
@@ -308,3 +325,12 @@ class ServiceClock(models.Model):
 
     def __str__(self) -> str:
         return str(self.at)
+
+
+class StorageCheck(models.Model):
+    """One row, written to see whether the database can be written to."""
+
+    at = models.DateTimeField()
+
+    def __str__(self) -> str:
+        return f"written at {self.at}"

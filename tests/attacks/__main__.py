@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from tests.attacks import clocks, kills, money
+from tests.attacks import clocks, kills, money, starvation, storage
 from tests.attacks.table import Seen
 
 # By name. Each is given a seed, and tells what it has seen as soon as it has.
@@ -17,6 +17,8 @@ ATTACKS: Mapping[str, Callable[[int], Iterator[Seen]]] = {
     "clocks": clocks.run,
     "kills": kills.run,
     "money": money.run,
+    "starvation": starvation.run,
+    "storage": storage.run,
 }
 
 

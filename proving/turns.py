@@ -1,0 +1,90 @@
+"""Whose turn it is: users take turns, whatever each has waiting, so that nobody waits behind another's thousands.
+
+It is round robin over users with something due, and within a user by `queue_at`. Rows say what is due for whom; who had
+the last turn each worker remembers by itself, and forgets when it is killed: what is fair in each is fair in all.
+
+A block of several users is worked on in the turns of the one for whom the fewest blocks are due: that is the user who
+would get to it first.
+"""
+
+import itertools
+from collections.abc import Hashable, Iterable, Iterator
+from datetime import timedelta
+from typing import TypeVar
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from queries.chunks import chunks
+from queries.models import Block, Query
+
+_T = TypeVar("_T")
+
+# How far apart the blocks of one batch stand: a later batch of the same user waits for the first few at most.
+_PLACE = timedelta(seconds=0.5)
+_MOST_TOGETHER = 64
+_PER_STATEMENT = 500
+# Whom a worker remembers at the most. Who is forgotten comes first once.
+_REMEMBERED = 10_000
+
+
+class Turns:
+    """Who had a turn when: they come again in that order, who never had one first."""
+
+    def __init__(self) -> None:
+        self._last: dict[Hashable, int] = {}
+        self._count = itertools.count(1)
+
+    def note(self, *keys: Hashable) -> None:
+        """These have a turn now."""
+        if len(self._last) > _REMEMBERED:
+            self._last.clear()
+        turn = next(self._count)
+        self._last |= dict.fromkeys(keys, turn)
+
+    def last(self, key: Hashable) -> int:
+        return self._last.get(key, 0)
+
+
+def round_robin(queues: Iterable[Iterator[_T]]) -> Iterator[_T]:
+    """The first of each, then the second of each, and so on. No queue is asked before it is its turn."""
+    left = list(queues)
+    while left:
+        in_turn, left = left, []
+        for queue in in_turn:
+            for one in itertools.islice(queue, 1):
+                left.append(queue)
+                yield one
+
+
+def line_up(user: int, queries: "QuerySet[Query]") -> None:
+    """Make the blocks of a user's admitted queries due, and give them places. Inside the caller's transaction."""
+    now = timezone.now()
+    blocks = Block.objects.filter(pk__in=queries.values("block"))
+    for_others = blocks.filter(due_at__isnull=False).exclude(turn_of=None).exclude(turn_of=user)
+    mine = _due(user) + blocks.count()
+    nearer = [other for other in for_others.values_list("turn_of", flat=True).distinct() if _due(other) < mine]
+    # Others' places stay as they are: nobody moves them back by asking for the same.
+    kept = list(for_others.filter(turn_of__in=nearer).values_list("pk", flat=True))
+    for chunk in chunks(kept, _PER_STATEMENT):
+        Block.objects.filter(pk__in=chunk).update(due_at=now)
+    # Ever more share a place: a statement for each block of ten thousand would hold the database's lock for seconds.
+    place, together = 0, 1
+    pks = sorted({*blocks.values_list("pk", flat=True)}.difference(kept))
+    while place < len(pks):
+        chunk = pks[place : place + together]
+        Block.objects.filter(pk__in=chunk).update(turn_of=user, due_at=now, queue_at=now + place * _PLACE)
+        place, together = place + together, min(2 * together, _MOST_TOGETHER)
+
+
+def whose(block: Block) -> int | None:
+    """Whose turns the block takes from now on: it stays with its user as long as that one has open queries there."""
+    users = set(block.open_queries().order_by().values_list("batch__user", flat=True).distinct())
+    if not users or block.turn_of_id in users:
+        return block.turn_of_id
+    return min(users, key=_due)
+
+
+def _due(user: int | None) -> int:
+    """How many blocks are due for a user, now or later."""
+    return Block.objects.filter(turn_of=user, due_at__isnull=False).count()

@@ -1,0 +1,369 @@
+"""Whose turn it is: whoever has thousands of blocks waiting holds up nobody."""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from accounts.models import ApiKey
+from chains.devchain import DevChain
+from proving import pipeline, room, transactions, turns, worker
+from proving.deployment import deploy
+from proving.models import Signer, Transaction
+from proving.turns import Turns, round_robin
+from proving.work import Work, due
+from queries import submission
+from queries.models import Batch, BatchStatus, Block
+from tests.service import ALICE, BOB, CHARLIE, a_key, chains_toml, request, submit, work, work_until_done
+
+
+@pytest.fixture
+def heavy(service) -> ApiKey:
+    service.mine(60)
+    return a_key(ALICE, "heavy")
+
+
+@pytest.fixture
+def newcomer(service) -> ApiKey:
+    return a_key(BOB, "newcomer")
+
+
+def of_blocks(numbers: Sequence[int]) -> dict[str, object]:
+    body = request(ALICE, block=numbers[0])
+    entry = next(iter(body["data"]["31337"].values()))
+    body["data"]["31337"] = {f"block:{number}": entry for number in numbers}
+    return body
+
+
+def accept_all() -> None:
+    for task in [task for task in due() if task.kind == "batch"]:
+        task()
+
+
+def users(tasks: Iterator[Work]) -> list[int | None]:
+    """In whose turns it would be done, in that order."""
+    return [task.user for task in tasks if task.user]
+
+
+def taken_up(count: int) -> list[int | None]:
+    """By a worker with one thread, which does nothing, so that everything stays due."""
+    has_had = Turns()
+    taken = []
+    for _ in range(count):
+        task = next(task for task in due(has_had) if task.user)
+        has_had.note(task.user, task.queue)
+        taken.append(task.user)
+    return taken
+
+
+# --- In which order ---------------------------------------------------------------------------------------------------
+
+
+def test_queues_take_turns_and_none_is_asked_before_its_turn():
+    def two(name: str) -> Iterator[str]:
+        for number in (1, 2):
+            asked.append(name)
+            yield f"{name}{number}"
+
+    asked: list[str] = []
+    order = round_robin([two("a"), iter(()), two("b")])
+    assert list(itertools.islice(order, 2)) == ["a1", "b1"]
+    assert asked == ["a", "b"]
+    assert list(order) == ["a2", "b2"]
+
+
+def test_a_newcomers_block_is_due_beside_the_first_of_many(heavy, newcomer):
+    batch = submit(heavy, of_blocks(range(10, 50)))
+    accept_all()
+    submit(newcomer, request(BOB, block=9))
+    accept_all()
+    assert users(due())[:3].count(newcomer.user_id) == 1
+    # It is the same after all of them were looked at, and are due again.
+    work()
+    Block.objects.update(due_at=timezone.now(), leased_until=None)
+    assert batch.status != BatchStatus.DONE
+    assert newcomer.user_id in users(due())[:2]
+
+
+def test_a_newcomers_batch_is_due_beside_the_first_of_many(heavy, newcomer):
+    for first in range(10, 30):
+        submit(heavy, of_blocks([first]))
+    submit(newcomer, request(BOB, block=9))
+    assert set(users(due())[:2]) == {heavy.user_id, newcomer.user_id}
+
+
+def test_a_batch_is_admitted_beside_a_long_queue_of_blocks(heavy, newcomer):
+    submit(heavy, of_blocks(range(10, 40)))
+    accept_all()
+    submit(newcomer, request(BOB, block=9))
+    assert newcomer.user_id in taken_up(2)
+    # And so is another one of the same user.
+    submit(heavy, of_blocks([9]))
+    kinds = [task.kind for task in due() if task.user == heavy.user_id]
+    assert "batch" in kinds[:2]
+
+
+def test_users_take_turns_with_whatever_they_have(heavy, newcomer):
+    for first in (10, 20):
+        submit(heavy, of_blocks(range(first, first + 10)))
+    accept_all()
+    submit(newcomer, of_blocks([8, 9]))
+    accept_all()
+    third = a_key(CHARLIE)
+    submit(third, request(CHARLIE, block=7))
+    order = taken_up(9)
+    everybody = {heavy.user_id, newcomer.user_id, third.user_id}
+    assert [set(order[place : place + 3]) for place in (0, 3, 6)] == [everybody] * 3
+
+
+def test_a_user_with_several_queues_gets_no_more_turns(heavy, newcomer):
+    submit(heavy, of_blocks(range(10, 20)))
+    accept_all()
+    submit(heavy, of_blocks([9]))
+    submit(newcomer, request(BOB, block=8))
+    order = taken_up(6)
+    assert order.count(newcomer.user_id) == 3
+
+
+def test_what_one_user_waits_for_takes_turns_too(heavy):
+    submit(heavy, of_blocks(range(10, 20)))
+    accept_all()
+    submit(heavy, of_blocks([9]))
+    has_had = Turns()
+    kinds = []
+    for _ in range(4):
+        task = next(task for task in due(has_had) if task.user)
+        has_had.note(task.user, task.queue)
+        kinds.append(task.kind)
+    assert sorted(kinds) == ["batch", "batch", "block", "block"]
+
+
+def test_a_later_batch_of_the_same_user_waits_for_the_first_few_blocks_only(heavy):
+    submit(heavy, of_blocks(range(10, 50)))
+    accept_all()
+    Block.objects.update(due_at=timezone.now())
+    small = submit(heavy, of_blocks([9]))
+    accept_all()
+    order = [task.key for task in due() if task.kind == "block"]
+    assert order.index(small.queries.get().block_id) < 5
+
+
+def test_what_is_for_all_comes_first(heavy):
+    submit(heavy, of_blocks(range(10, 20)))
+    accept_all()
+    Signer.objects.update(due_at=timezone.now())
+    assert next(due()).kind == "signer"
+
+
+# --- In whose turns ---------------------------------------------------------------------------------------------------
+
+
+def turn_of(number: int) -> int | None:
+    return Block.objects.get(number=number).turn_of_id
+
+
+def test_a_shared_block_takes_the_turns_of_whoever_gets_to_it_first(heavy, newcomer):
+    submit(heavy, of_blocks(range(10, 40)))
+    accept_all()
+    assert turn_of(39) == heavy.user_id
+    submit(newcomer, request(BOB, block=39))
+    accept_all()
+    assert turn_of(39) == newcomer.user_id
+    assert Block.objects.get(number=39).queue_at <= timezone.now()
+    assert turn_of(38) == heavy.user_id
+
+
+def test_nobody_moves_anothers_block_back_by_asking_for_it_too(heavy, newcomer):
+    submit(newcomer, request(BOB, block=39))
+    accept_all()
+    place = Block.objects.get(number=39).queue_at
+    submit(heavy, of_blocks(range(10, 40)))
+    accept_all()
+    assert turn_of(39) == newcomer.user_id
+    assert Block.objects.get(number=39).queue_at == place
+
+
+def test_a_block_goes_on_in_the_turns_of_who_still_has_something_open_there(heavy, newcomer):
+    submit(newcomer, request(BOB, block=39))
+    submit(heavy, of_blocks(range(30, 40)))
+    accept_all()
+    assert turn_of(39) == newcomer.user_id
+    Batch.objects.filter(user=newcomer.user_id).update(status=BatchStatus.REJECTED)
+    pipeline.advance(Block.objects.get(number=39).pk)
+    assert turn_of(39) == heavy.user_id
+
+
+def test_all_of_a_shared_block_end_done(heavy, newcomer):
+    first = submit(heavy, of_blocks(range(10, 14)))
+    second = submit(newcomer, request(BOB, block=13))
+    assert work_until_done(first).status == BatchStatus.DONE
+    assert work_until_done(second).status == BatchStatus.DONE
+
+
+# --- Threads ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def idle() -> Iterator[worker.Worker]:
+    """A worker of four threads, to be told what it has in hand."""
+    idle = worker.Worker(threads=4)
+    yield idle
+    idle._pool.shutdown()
+
+
+def some(user: int | None, key: int, *, is_long: bool = False) -> Work:
+    return Work("block", key, (31337, 31337), print, user, is_long=is_long)
+
+
+def leaves_threads(idle: worker.Worker, in_hand: Sequence[Work], task: Work) -> bool:
+    idle._in_hand = {one: Future() for one in in_hand}
+    return idle._leaves_threads(task)
+
+
+def test_one_user_leaves_a_thread_to_others(service, idle):
+    of_one = [some(1, key) for key in range(3)]
+    assert leaves_threads(idle, of_one[:2], some(1, 9))
+    assert not leaves_threads(idle, of_one, some(1, 9))
+    assert leaves_threads(idle, of_one, some(2, 9))
+    assert leaves_threads(idle, of_one, some(None, 9))
+
+
+def test_what_takes_long_leaves_half_of_the_threads(service, idle):
+    assert leaves_threads(idle, [some(1, 1, is_long=True)], some(2, 9, is_long=True))
+    assert not leaves_threads(idle, [some(1, 1, is_long=True)], some(1, 9, is_long=True))
+    two = [some(1, 1, is_long=True), some(2, 2, is_long=True)]
+    assert not leaves_threads(idle, two, some(3, 9, is_long=True))
+    assert leaves_threads(idle, two, some(3, 9))
+    assert leaves_threads(idle, two, some(1, 9))
+
+
+def test_accepting_a_batch_of_many_blocks_takes_long(heavy, newcomer):
+    submit(heavy, of_blocks(range(1, 102)))
+    submit(newcomer, of_blocks(range(1, 101)))
+    assert {task.user: task.is_long for task in due() if task.user} == {heavy.user_id: True, newcomer.user_id: False}
+
+
+def test_a_worker_takes_up_users_by_turns(heavy, newcomer, monkeypatch):
+    """One thread, and work that stays due."""
+    submit(heavy, of_blocks(range(10, 30)))
+    submit(newcomer, of_blocks([8, 9]))
+    accept_all()
+    single = worker.Worker(threads=1)
+    done: list[int | None] = []
+    monkeypatch.setattr(worker, "_do", lambda task: done.append(task.user))
+    while len(done) < 6:
+        single._take_up_what_is_due()
+        for future in single._in_hand.values():
+            future.result()
+    single._pool.shutdown()
+    of_users = [user for user in done if user]
+    assert abs(of_users.count(heavy.user_id) - of_users.count(newcomer.user_id)) <= 1
+
+
+# --- Transactions -----------------------------------------------------------------------------------------------------
+
+
+def test_each_user_may_have_as_many_transactions_under_way_as_there_is_room(service, heavy, newcomer, monkeypatch):
+    monkeypatch.setattr(room, "_TRANSACTIONS", 8)
+    service.rpc("evm_setAutomine", False)
+    submit(heavy, of_blocks(range(10, 30)))
+    for _ in range(3):
+        work()
+    sent = Transaction.objects.filter(queries__batch__user=heavy.user).distinct()
+    assert sent.count() == 4
+    assert any("Waiting until transactions" in said for said in Block.objects.values_list("waiting_for", flat=True))
+    submit(newcomer, of_blocks(range(30, 50)))
+    for _ in range(3):
+        work()
+    assert sent.count() == 4
+    assert Transaction.objects.filter(queries__batch__user=newcomer.user).distinct().count() == 2
+    # However little room is left, each may have one.
+    third = submit(a_key(CHARLIE), request(CHARLIE, block=50))
+    monkeypatch.setattr(room, "_TRANSACTIONS", 1)
+    for _ in range(2):
+        work()
+    assert Transaction.objects.filter(queries__batch=third).distinct().count() == 1
+    service.rpc("evm_setAutomine", True)
+    service.mine()
+    assert work_until_done(third).status == BatchStatus.DONE
+
+
+def test_the_room_is_of_gas_too(service, heavy, newcomer, monkeypatch):
+    service.rpc("evm_setAutomine", False)
+    submit(heavy, of_blocks([10]))
+    work()
+    sent = Transaction.objects.filter(queries__batch__user=heavy.user).distinct()
+    monkeypatch.setattr(room, "_GAS", 5 * sent.get().gas_limit)
+    submit(heavy, of_blocks(range(11, 20)))
+    for _ in range(3):
+        work()
+    assert sent.count() == 3  # two and a half, rounded up
+    last = submit(newcomer, request(BOB, block=20))
+    work()
+    assert Transaction.objects.filter(queries__batch=last).count() == 1
+    service.rpc("evm_setAutomine", True)
+    service.mine()
+    assert work_until_done(last).status == BatchStatus.DONE
+
+
+@pytest.fixture
+def short_windows(chain: DevChain, db, settings, tmp_path) -> DevChain:
+    """A chain on which a way to an old block takes hops of ten blocks."""
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 10")
+    deploy(31337, 31337)
+    chain.mine(100)
+    return chain
+
+
+def test_users_take_turns_with_ways_too(short_windows):
+    """One at a time extends a registry, and whoever looks first when it is mined sends the next."""
+    heavy, newcomer = a_key(ALICE), a_key(BOB)
+    head = short_windows.head()
+    first, second, third = (head - back for back in (25, 45, 85))
+    short_windows.rpc("evm_setAutomine", False)
+    submit(heavy, of_blocks([first, second]))
+    accept_all()
+    submit(newcomer, request(BOB, block=third))
+    accept_all()
+    blocks = {number: Block.objects.get(number=number).pk for number in (first, second, third)}
+    for number in (first, second, third):
+        pipeline.advance(blocks[number])
+    ways = Transaction.objects.exclude(extends=None).order_by("pk")
+    assert [way.leads_to_id for way in ways] == [blocks[first]]
+    short_windows.mine()
+    for signer in Signer.objects.all():
+        transactions.tend(signer.pk)
+    # Many of the first user's blocks look before the other's one is due again.
+    later = timezone.now() + timedelta(hours=1)
+    Block.objects.filter(number=third).update(due_at=later, queue_at=later)
+    pipeline.advance(blocks[second])
+    assert [way.leads_to_id for way in ways.all()] == [blocks[first]]
+    assert Block.objects.filter(number=third, due_at__lt=timezone.now()).exists()
+    pipeline.advance(blocks[third])
+    assert [way.leads_to_id for way in ways.all()] == [blocks[first], blocks[third]]
+
+
+# --- What is remembered -----------------------------------------------------------------------------------------------
+
+
+def test_who_had_no_turn_yet_comes_first_and_the_others_in_their_order(monkeypatch):
+    had = Turns()
+    had.note("a")
+    had.note("b")
+    assert sorted("bac", key=had.last) == ["c", "a", "b"]
+    had.note("a")
+    assert sorted("bac", key=had.last) == ["c", "b", "a"]
+    monkeypatch.setattr(turns, "_REMEMBERED", 2)
+    for name in "defg":
+        had.note(name)
+    assert len(had._last) <= 3
+
+
+def test_a_block_that_somebody_else_made_due_has_a_turn(service, heavy):
+    """As when a reorganised chain moves a time to another block."""
+    submission.find_blocks(31337, {(31337, 5)})
+    Block.objects.update(due_at=timezone.now())
+    assert [task.kind for task in due() if task.kind == "block"] == ["block"]

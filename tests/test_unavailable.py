@@ -1,0 +1,163 @@
+"""While nothing can be stored: what needs a write is answered 503, and what needs none as ever."""
+
+import json
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.test import Client
+
+from accounts import key_use, keys
+from accounts.models import ApiKey, KeyUse, User
+from config.chains import get_chains
+from queries.models import Batch, Block, Query, Step
+from tests.accounts.wallets import ALICE, BOB, sign
+from tests.disks import full_disk, locked_database
+from tests.explorer.batches import beat, deployed
+from tests.service import chains_toml, header, request, submit
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+JSON = {"Accept": "application/json"}
+LOCKED = "The database of this service is locked for longer than usual."
+
+
+@pytest.fixture(autouse=True)
+def configured(settings, tmp_path, db) -> None:
+    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
+    get_chains.cache_clear()
+
+
+@pytest.fixture
+def alice() -> Client:
+    """A program that is signed in, and sees answers where Django's test client would raise."""
+    client = Client(raise_request_exception=False)
+    message = message_for(client, ALICE.address)
+    signed = {"message": message, "signature": sign(message, ALICE)}
+    assert client.post("/sign-in/verify", signed, content_type="application/json").status_code == 200
+    return client
+
+
+def message_for(client: Client, address: str) -> str:
+    asked = {"address": address, "chainId": "31337"}
+    return str(client.post("/sign-in/message", asked, content_type="application/json").json()["message"])
+
+
+WRITING = [
+    "/submit-batch-query",
+    "/sign-in/message",
+    "/sign-in/verify",
+    "/sign-out",
+    "/sign-out/everywhere",
+    "/dashboard/keys",
+    "/dashboard/keys/{key}/reveal",
+    "/dashboard/keys/{key}/rotate",
+    "/dashboard/keys/{key}/revoke",
+]
+
+
+@pytest.mark.parametrize("path", WRITING)
+@pytest.mark.parametrize("asking", ["program", "person"])
+def test_whatever_writes_is_503_in_the_client_s_form_and_works_afterwards(alice, path, asking):
+    key = ApiKey.objects.get()
+    path = path.format(key=key.pk)
+    bodies: dict[str, object] = {
+        "/submit-batch-query": request(ALICE.address, block=1),
+        "/sign-in/message": {"address": BOB.address, "chainId": "31337"},
+        "/dashboard/keys": {"name": "another"},
+        f"/dashboard/keys/{key.pk}/rotate": {"name": "next", "overlap": "1d"},
+    }
+    if path == "/sign-in/verify":
+        message = message_for(alice, BOB.address)
+        bodies[path] = {"message": message, "signature": sign(message, BOB)}
+    body = bodies.get(path, {})
+    is_api = path == "/submit-batch-query"
+
+    def ask() -> Any:
+        if asking == "program" or is_api:
+            headers = header(key) | ({"Accept": "text/html"} if asking == "person" else {})
+            return alice.post(path, json.dumps(body), content_type="application/json", headers=headers)
+        return alice.post(path, body, headers={"Accept": "text/html"})
+
+    with locked_database():
+        answer = ask()
+        assert answer.status_code == 503
+        assert answer.headers["Retry-After"] == "10"
+        if asking == "program" or is_api:
+            assert answer.json() == {"error": f"{LOCKED} Try again later.", "code": "storage_unavailable"}
+        else:
+            assert LOCKED in answer.text
+            assert "<h1>" in answer.text
+    assert ask().status_code in {200, 201, 302}
+
+
+def test_what_needs_no_write_is_answered_while_the_database_is_locked(alice):
+    key = ApiKey.objects.get()
+    batch = submit(key, request(ALICE.address, block=1))
+    beat()
+    with locked_database():
+        for path in (
+            "/",
+            "/chain-connections",
+            f"/batch-query-status?batchQueryId={batch.pk}",
+            f"/explorer/query/{batch.pk}",
+            f"/explorer/query/{batch.pk}.json",
+            f"/explorer/query/{batch.pk}/1",
+            f"/explorer/query/{batch.pk}/request.json",
+            "/explorer",
+            "/dashboard",
+            "/dashboard/log",
+            "/api/docs",
+        ):
+            assert alice.get(path, headers=header(key)).status_code == 200, path
+
+
+def test_healthz_says_it_until_it_is_over():
+    beat()
+    deployed()
+    with locked_database():
+        answer = Client().get("/healthz")
+        assert (answer.status_code, answer.json()["problems"]) == (503, [LOCKED])
+    cache.clear()  # time passes
+    assert Client().get("/healthz").json()["problems"] == []
+
+
+def test_a_full_disk_stores_nothing_of_a_batch_and_the_same_is_taken_when_there_is_room(alice):
+    key = ApiKey.objects.get()
+    body = json.dumps(request(*(f"0x{number:040x}" for number in range(1, 3000)), block=5))
+
+    def ask() -> Any:
+        return alice.post("/submit-batch-query", body, content_type="application/json", headers=header(key))
+
+    with full_disk():
+        answer = ask()
+        assert (answer.status_code, answer.json()["code"]) == (503, "storage_unavailable")
+        assert answer.json()["error"].startswith("The disk of this service is full")
+    assert not any(model.objects.exists() for model in (Batch, Block, Query, Step))
+    assert User.objects.get(address=ALICE.address).stored_bytes == 0
+    assert ask().status_code == 200
+    assert Query.objects.count() == Step.objects.count() == 2999
+
+
+def test_the_use_of_keys_that_could_not_be_written_is_kept(alice):
+    key = ApiKey.objects.get()
+    text = keys.reveal(key)
+    assert text is not None
+    assert keys.authenticate(text) == key
+    with locked_database():
+        key_use.flush()
+    assert not KeyUse.objects.exists()
+    key_use.flush()
+    assert KeyUse.objects.get().requests == 1
+
+
+def test_a_defect_stays_500(alice, monkeypatch):
+    def fail(*_):
+        raise ZeroDivisionError("a defect")
+
+    monkeypatch.setattr("queries.submission.store", fail)
+    key = ApiKey.objects.get()
+    body = json.dumps(request(ALICE.address, block=1))
+    answer = alice.post("/submit-batch-query", body, content_type="application/json", headers=header(key))
+    assert (answer.status_code, answer.json()["code"]) == (500, "internal_error")
+    assert "Retry-After" not in answer.headers
