@@ -35,6 +35,7 @@ from django.conf import settings
 from gunicorn.workers.base import Worker
 from waitress import wasyncore
 from waitress.adjustments import Adjustments
+from waitress.buffers import ReadOnlyFileBasedBuffer
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser
 from waitress.server import BaseWSGIServer, TcpWSGIServer, UnixWSGIServer
@@ -89,7 +90,7 @@ class _Refusal(Error):
 
 
 class _Request(HTTPRequestParser):
-    """A request while it is read. It must be complete `seconds` after `began`."""
+    """A request while it is read. It must be complete `seconds` after it `began`; empty lines begin none."""
 
     path = ""
     start = b""
@@ -111,6 +112,8 @@ class _Request(HTTPRequestParser):
             consumed = self._parse(data)
         else:
             header, ended, _ = (self.header_plus + data).lstrip(b"\r\n").partition(b"\r\n\r\n")
+            if not self.start:
+                self.began = time.monotonic()
             self.start = header.partition(b"\r\n")[0]
             self.error = _too_large(header)
             consumed = 0 if self.error else self._parse(data)
@@ -185,6 +188,10 @@ class _Task(WSGITask):
         environ["PATH_INFO"] = self.request.path
         return environ
 
+    def write(self, data: bytes) -> None:
+        # waitress would send the body of an answer to HEAD (RFC 9110, section 9.3.2).
+        super().write(b"" if self.request.command == "HEAD" else data)
+
 
 class _ErrorTask(ErrorTask):
     def service(self) -> None:
@@ -224,16 +231,18 @@ def _log(task: _Task | _ErrorTask, path: str, began: float) -> None:
     _access.info('%s "%s %s" %s %s %.0fms', task.channel.addr[0], method, path, status, sent or "-", milliseconds)
 
 
-def _without_bodies_of_head(application: WSGIApplication) -> WSGIApplication:
-    """Leaves out what an answer to HEAD must not have (RFC 9110, section 9.3.2) and waitress would send."""
+def _whole(application: WSGIApplication) -> WSGIApplication:
+    """Makes one piece of each body but a file's: waitress announces its length, and need not close after it."""
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         body = application(environ, start_response)
-        if environ["REQUEST_METHOD"] != "HEAD":
+        if isinstance(body, ReadOnlyFileBasedBuffer) and environ["REQUEST_METHOD"] != "HEAD":
             return body
-        if close := getattr(body, "close", None):
-            close()
-        return [b""]
+        try:
+            return [b"".join(body)]
+        finally:
+            if close := getattr(body, "close", None):
+                close()
 
     return answer
 
@@ -276,25 +285,29 @@ class _Channel(HTTPChannel):
 
     # What it waits for its client to do, while it has no `requests`.
 
+    def _begun(self) -> _Request | None:
+        return self.request if self.request and self.request.start else None
+
     def waits_since(self) -> float:
-        return self.request.began if self.request else self._since
+        request = self._begun()
+        return request.began if request else self._since
 
     def deadline(self) -> float:
         if self._left_to_drop is not None:
             seconds: float = LINGER_SECONDS
         elif self.total_outbufs_len:
             seconds = HEADER_SECONDS + self._unread / SLOWEST_RATE
-        elif self.request:
-            seconds = self.request.seconds
+        elif request := self._begun():
+            seconds = request.seconds
         else:
             seconds = IDLE_SECONDS if self._has_answered else HEADER_SECONDS
         return self.waits_since() + seconds
 
     def is_idle(self) -> bool:
-        return not self.requests and not self.request and not self.total_outbufs_len
+        return not self.requests and not self._begun() and not self.total_outbufs_len
 
     def expire(self) -> None:
-        request = self.request
+        request = self._begun()
         if request is None or self.total_outbufs_len:
             self.handle_close()
             return
@@ -479,7 +492,7 @@ class WebWorker(Worker):
             # The settings decide about them, and Django reads them.
             clear_untrusted_proxy_headers=False,
         )
-        application = _without_bodies_of_head(self.wsgi)
+        application = _whole(self.wsgi)
         return [
             (_UnixServer if sock.family == socket.AF_UNIX else _TcpServer)(
                 application,
