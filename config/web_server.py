@@ -236,7 +236,8 @@ def _whole(application: WSGIApplication) -> WSGIApplication:
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         body = application(environ, start_response)
-        if isinstance(body, ReadOnlyFileBasedBuffer) and environ["REQUEST_METHOD"] != "HEAD":
+        is_file = isinstance(body, ReadOnlyFileBasedBuffer)
+        if is_file and environ["REQUEST_METHOD"] != "HEAD":
             return body
         try:
             return [b"".join(body)]

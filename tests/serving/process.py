@@ -4,7 +4,7 @@ import json
 import socket
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPResponse
@@ -56,10 +56,10 @@ def serving(
     config: str = "config/gunicorn.py",
     app: str = "config.wsgi",
     threads: int = 4,
-    bind: str = "",
+    also: Sequence[str] = (),
     **environment: str,
 ) -> Iterator[WebServer]:
-    """It is ready. With `BASE_URL` http://127.0.0.1, whatever the port."""
+    """It is ready. With `BASE_URL` http://127.0.0.1, whatever the port. It listens in other places `also`."""
     with ExitStack() as running:
         environment = {"BASE_URL": "http://127.0.0.1"} | environment
         installation = Installation(
@@ -70,10 +70,9 @@ def serving(
             installation.manage("collectstatic", "--no-input", "-v", "0")
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port: int = listener.getsockname()[1]
-        command = (sys.executable, "-m", "gunicorn", "--config", config, "--bind", f"127.0.0.1:{port}")
-        if bind:
-            command += ("--bind", bind)
-        installation.start("web", *command, "--threads", str(threads), app)
+        listening = [option for place in (f"127.0.0.1:{port}", *also) for option in ("--bind", place)]
+        command = (sys.executable, "-m", "gunicorn", "--config", config, *listening, "--threads", str(threads))
+        installation.start("web", *command, app)
         server = WebServer(port, installation)
         installation.wait_until(server.answers)
         yield server

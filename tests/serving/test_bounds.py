@@ -250,7 +250,7 @@ def test_without_its_supervisor_it_stops(tmp_path):
 
 def test_it_listens_on_a_unix_socket(tmp_path):
     path = tmp_path / "socket"
-    with serving(tmp_path, app="tests.serving.app:application", bind=f"unix:{path}"):
+    with serving(tmp_path, app="tests.serving.app:application", also=[f"unix:{path}"]):
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(20)
             connection.connect(str(path))

@@ -103,8 +103,9 @@ def by_curl(url: str) -> str:
 
 
 def by_fetch(url: str) -> str:
-    command = [PROJECT / ".venv" / "bin" / "node", "-e", FETCH, url, str(LARGE)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False).stdout.strip()
+    command = [str(PROJECT / ".venv" / "bin" / "node"), "-e", FETCH, url, str(LARGE)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout.strip()
 
 
 @pytest.mark.parametrize("send", [by_requests, by_curl, by_fetch])
