@@ -220,10 +220,13 @@ STORAGES = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"redact": {"()": "config.logs.RedactKeys"}},
+    "filters": {
+        "redact": {"()": "config.logs.RedactKeys"},
+        "refusals": {"()": "config.logs.NoTracebackOfRefusals"},
+    },
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
     "handlers": {
-        "console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["redact"]},
+        "console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["refusals", "redact"]},
     },
     "root": {"handlers": ["console"], "level": env_str("LOG_LEVEL", "INFO")},
     "loggers": {

@@ -61,6 +61,7 @@ MAX_HEADER_FIELDS = 60
 _TICK_SECONDS = 1
 
 _TRANSFER_ENCODING = re.compile(rb"\r\ntransfer-encoding[ \t]*:", re.IGNORECASE)
+_FOLDED_LINE = re.compile(rb"\r\n[ \t]")
 
 # By status: the code and the sentence.
 _ERRORS = {
@@ -147,6 +148,8 @@ class _Request(HTTPRequestParser):
             return _Refusal(505)
         if _TRANSFER_ENCODING.search(header):
             return _Refusal(400 if "CONTENT_LENGTH" in self.headers or self.version == "1.0" else 411)
+        if _FOLDED_LINE.search(header):
+            return _Refusal(400)
         if self.version == "1.1" and ("HOST" not in self.headers or "," in self.headers["HOST"]):
             return _Refusal(400)
         if self.headers.get("EXPECT", "100-continue").lower() != "100-continue":

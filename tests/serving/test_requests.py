@@ -45,6 +45,7 @@ FAULTS = {
     "two hosts": (request(POST, HOST.strip()), 400, "bad_request"),
     "a space before a colon": (request(POST, b"Content-Length : 1"), 400, "bad_request"),
     "an end of line of its own": (request(POST, b"a: b\nc: d"), 400, "bad_request"),
+    "a folded line": (request(POST, b"a: b", b" c"), 400, "bad_request"),
     "a field that is none": (request(POST, b"nothing"), 400, "bad_request"),
     "a long request line": (request(b"GET %s?" + b"x" * 4096 + b" HTTP/1.1"), 414, "uri_too_long"),
     "many fields": (request(POST, *[b"a: b"] * 60), 431, "header_too_large"),
@@ -280,6 +281,13 @@ def test_the_log_has_paths_and_no_query_string_whatever_comes_of_a_request(web):
     assert "logged=1" not in log
     assert KEY not in log
     assert KEY[4:20] not in log
+    assert "Traceback" not in log
+
+
+def test_an_unknown_host_leaves_one_line_that_names_it(web):
+    assert ask(web.port, request(b"GET /unknown-host HTTP/1.1", host=b"Host: elsewhere.example\r\n")).status == 400
+    log = web.log(until=' "GET /unknown-host" 400 ')
+    assert "ERROR django.security.DisallowedHost: Invalid HTTP_HOST header: 'elsewhere.example'" in log
     assert "Traceback" not in log
 
 
