@@ -11,8 +11,8 @@ holds a connection and never a thread. What each may hold is bounded:
 - In turns: of the requests that wait for a thread, each client's address has one in turn.
 
 Whatever is ambiguous about where a request ends is refused (RFC 9112, sections 6.1 and 6.3), and so are chunked bodies,
-because the API wants a length. A request that comes before the answer to the last one is dropped and the connection
-closed, after which clients send it again (RFC 9112, section 9.3.2).
+because the API wants a length. What comes together with a request and behind it is dropped and the connection closed,
+after which clients send it again (RFC 9112, section 9.3.2).
 
 Errors that are found here are JSON on `settings.API_PATHS` and a sentence elsewhere. Nothing is believed of a request's
 headers: `SCRIPT_NAME` is always empty and the scheme http, and headers with an underscore in their name are dropped.
@@ -221,8 +221,7 @@ class _ErrorTask(ErrorTask):
         self.status = f"{status.value} {status.phrase}"
         self.content_length = len(body)
         self.set_close_on_finish()
-        # Who was too slow has nothing on the way that would be worth waiting for.
-        self.channel.lingers = status != HTTPStatus.REQUEST_TIMEOUT
+        self.channel.lingers = True
         self.write(b"" if self.request.start.startswith(b"HEAD ") else body.encode())
 
 

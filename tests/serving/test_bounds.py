@@ -1,5 +1,6 @@
 """What clients may hold of the web server: in time, in number, and in turns."""
 
+import errno
 import os
 import signal
 import socket
@@ -7,8 +8,9 @@ import time
 from contextlib import ExitStack
 
 import pytest
+from waitress.adjustments import Adjustments
 
-from config.web_server import Turns
+from config.web_server import Turns, _Request
 from tests.serving.app import LARGE, SLOW_SECONDS
 from tests.serving.process import ask, connect, is_closed, read_answer, serving
 
@@ -32,6 +34,12 @@ def drip(connection: socket.socket, piece: bytes, seconds: float) -> float:
         break
     connection.settimeout(20)
     return time.monotonic() - began
+
+
+def send_without_end(connection: socket.socket) -> None:
+    while True:
+        connection.sendall(b"x")
+        time.sleep(0.1)
 
 
 # --- In time ----------------------------------------------------------------------------------------------------------
@@ -98,6 +106,16 @@ def test_an_answer_that_is_not_read_is_dropped(short):
         # What the system had taken is still sent.
         got = b"".join(iter(lambda: connection.recv(1024 * 1024), b""))
         assert len(got) < len(LARGE) / 2
+
+
+def test_after_a_refusal_it_is_read_on_for_a_while_and_no_longer(short):
+    with connect(short.port) as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n")
+        assert read_answer(connection).status == 413
+        began = time.monotonic()
+        with pytest.raises(ConnectionError):
+            send_without_end(connection)
+        assert 0.5 < time.monotonic() - began < LATE_SECONDS
 
 
 def test_urgent_data_ends_a_connection(short):
@@ -248,12 +266,34 @@ def test_without_its_supervisor_it_stops(tmp_path):
             time.sleep(0.1)
 
 
-def test_it_listens_on_a_unix_socket(tmp_path):
+def test_on_a_unix_socket_there_are_no_addresses_to_bound(tmp_path):
     path = tmp_path / "socket"
-    with serving(tmp_path, app="tests.serving.app:application", also=[f"unix:{path}"]):
-        with socket.socket(socket.AF_UNIX) as connection:
+    with (
+        serving(tmp_path, app="tests.serving.app:application", also=[f"unix:{path}"], MAX_CONNECTIONS_PER_ADDRESS="1"),
+        socket.socket(socket.AF_UNIX) as one,
+        socket.socket(socket.AF_UNIX) as other,
+    ):
+        for connection in (one, other):
             connection.settimeout(20)
             connection.connect(str(path))
-            connection.sendall(GET % b"/by-path")
-            answer = read_answer(connection)
-        assert answer.body == b"/by-path"
+            connection.sendall(GET % b"/first")
+            assert read_answer(connection).body == b"/first"
+        for connection in (one, other):
+            connection.sendall(GET % b"/second")
+            assert read_answer(connection).body == b"/second"
+
+
+# --- The disk ---------------------------------------------------------------------------------------------------------
+
+
+def test_where_a_large_body_finds_no_room_it_is_refused_for_now(monkeypatch):
+    monkeypatch.setattr("tempfile.TemporaryFile", no_space)
+    request = _Request(Adjustments())
+    request.received(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 600000\r\n\r\n")
+    request.received(bytes(599_999))
+    assert request.completed
+    assert request.error.code == 503
+
+
+def no_space(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
