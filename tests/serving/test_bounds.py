@@ -292,6 +292,7 @@ def test_where_a_large_body_finds_no_room_it_is_refused_for_now(monkeypatch):
     request.received(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 600000\r\n\r\n")
     request.received(bytes(599_999))
     assert request.completed
+    assert request.error is not None
     assert request.error.code == 503
 
 
