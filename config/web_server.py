@@ -45,7 +45,7 @@ from waitress.utilities import Error
 from config import networks
 
 HEADER_SECONDS = 10
-# For a body, and for reading an answer: as long as for a header, and what it takes at this rate in bytes a second.
+# For a request with a body, and for reading an answer: as long as for a header, and what it takes at this rate (bytes/s).
 SLOWEST_RATE = 32 * 1024
 # More than the 60 s for which nginx keeps its connections to us: a request must not meet our closing of one.
 IDLE_SECONDS = 75
@@ -120,7 +120,6 @@ class _Request(HTTPRequestParser):
             consumed = 0 if self.error else self._parse(data)
             if ended and not self.error and not self.empty:
                 self.error = self._refusal(header)
-                self.began = time.monotonic()
                 self.seconds += self.content_length / SLOWEST_RATE
         if self.error:
             self.completed = True

@@ -84,6 +84,17 @@ def test_empty_lines_keep_no_connection(short):
         assert is_closed(connection)
 
 
+def test_a_request_begins_with_its_first_byte_that_is_no_empty_line():
+    request = _Request(Adjustments())
+    request.received(b"\r\n")
+    request.began -= 60
+    request.received(b"G")
+    assert time.monotonic() - request.began < 30
+    request.began -= 60
+    request.received(b"E")
+    assert time.monotonic() - request.began > 30
+
+
 def test_a_body_may_take_longer_the_larger_it_is(tmp_path):
     with (
         serving(tmp_path, app="tests.serving.app:application", config="tests/serving/short_and_slow.py") as server,
@@ -155,7 +166,9 @@ def test_where_all_of_an_address_are_at_work_another_request_of_it_is_refused(sh
         working = [opened.enter_context(connect(short.port)) for _ in range(8)]
         for connection in working:
             connection.sendall(GET % b"/slow")
+        began = time.monotonic()
         refused = ask(short.port, GET % b"/chain-connections")
+        assert time.monotonic() - began < SLOW_SECONDS / 2  # It takes no thread.
         assert (refused.status, refused.code, refused.headers["Retry-After"]) == (503, "overloaded", "1")
         assert ask(short.port, GET % b"/other", source="127.0.0.2").status == 200
         assert [read_answer(connection).status for connection in working] == [200] * 8
