@@ -45,7 +45,7 @@ from waitress.utilities import Error
 from config import networks
 
 HEADER_SECONDS = 10
-# For a request with a body, and for reading an answer: as long as for a header, and what it takes at this rate (bytes/s).
+# For a request with a body, and for reading an answer: as long as for a header, and what this rate (bytes/s) takes.
 SLOWEST_RATE = 32 * 1024
 # More than the 60 s for which nginx keeps its connections to us: a request must not meet our closing of one.
 IDLE_SECONDS = 75
