@@ -10,8 +10,8 @@ from config.logs import redact_keys
 
 PARAMETER = "apiKey"
 
-# The whole request target as servers hand it on beside QUERY_STRING: gunicorn the first, uWSGI the second. The third is
-# the page that the request came from, which may have been opened with a key.
+# The whole request target as servers hand it on beside QUERY_STRING: gunicorn's own workers the first, waitress and
+# uWSGI the second. The third is the page that the request came from, which may have been opened with a key.
 _URLS = ("RAW_URI", "REQUEST_URI", "HTTP_REFERER")
 
 

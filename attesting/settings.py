@@ -3,9 +3,12 @@
 from config.settings import (  # noqa: F401 (Django reads them here)
     BASE_DIR,
     CHAINS_FILE,
+    CLIENT_ADDRESS_HEADER,
     DATABASES,
     DEFAULT_AUTO_FIELD,
     LOGGING,
+    MAX_CONNECTIONS,
+    MAX_CONNECTIONS_PER_ADDRESS,
     SECRET_KEY,
     STATE_DIR,
     TIME_ZONE,
@@ -15,6 +18,7 @@ from config.settings import (  # noqa: F401 (Django reads them here)
 
 INSTALLED_APPS = ["attesting"]
 ROOT_URLCONF = "attesting.urls"
+API_PATHS = ("/attest", "/healthz")
 
 # Any name may be in a request's Host header. Checking it protects what is built from it, or is for certain origins
 # only; here no answer has an address of ours in it, there are no sessions, and what is signed is public truth, the

@@ -33,3 +33,15 @@ class RedactKeys(logging.Filter):
         if record.exc_text:
             record.exc_text = redact(record.exc_text)
         return True
+
+
+class NoTracebackOfRefusals(logging.Filter):
+    """Leaves out the traceback of what Django refused as suspicious, such as a request by an unknown host name.
+
+    It shows nothing but Django's own code, in twenty lines for whoever sends such requests.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.startswith("django.security."):
+            record.exc_info = None
+        return True

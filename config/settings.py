@@ -139,6 +139,12 @@ MAX_SIGN_INS_PER_MINUTE = env_int("MAX_SIGN_INS_PER_MINUTE", 20, minimum=1)  # n
 # The header in which a reverse proxy in front of us puts the client's address, such as X-Real-IP. Empty: no proxy.
 CLIENT_ADDRESS_HEADER = env_str("CLIENT_ADDRESS_HEADER", "")
 
+# Connections that each web process holds, in all and of one address. All those of a proxy come from its own address.
+MAX_CONNECTIONS = env_int("MAX_CONNECTIONS", 500, minimum=1)
+MAX_CONNECTIONS_PER_ADDRESS = env_int(
+    "MAX_CONNECTIONS_PER_ADDRESS", MAX_CONNECTIONS if CLIENT_ADDRESS_HEADER else 100, minimum=1
+)
+
 # Whether everybody may see the list of everybody's batches. A batch's page needs its link either way.
 PUBLIC_BATCH_LIST = env_bool("PUBLIC_BATCH_LIST", default=False)
 # How often one client address may have a page read a chain, counted by each web process for itself.
@@ -224,10 +230,13 @@ STORAGES = {
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"redact": {"()": "config.logs.RedactKeys"}},
+    "filters": {
+        "redact": {"()": "config.logs.RedactKeys"},
+        "refusals": {"()": "config.logs.NoTracebackOfRefusals"},
+    },
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
     "handlers": {
-        "console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["redact"]},
+        "console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["refusals", "redact"]},
     },
     "root": {"handlers": ["console"], "level": env_str("LOG_LEVEL", "INFO")},
     "loggers": {

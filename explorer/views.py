@@ -1,7 +1,7 @@
 """Pages for anyone with the link, and lists of one's own batches. They write nothing."""
 
 from django.conf import settings
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
@@ -9,8 +9,10 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.middleware import HtmxDetails
 
+from accounts.answers import error_answer, wants_json
 from accounts.client_address import client_address
 from accounts.models import User
+from accounts.refused import Refused
 from chains.addresses import checksummed
 from config.chains import get_chains
 from explorer import batch_json, batch_list, batch_page, bundle, first_query, reading, submitted
@@ -105,7 +107,7 @@ def _batch_page(
     Not 304: htmx 2 would swap its empty body into the page.
     """
     if page is None:
-        return render(request, "explorer/unknown_batch.html", {"internal_id": internal_id}, status=404)
+        return _unknown_batch(request, internal_id, as_json=wants_json(request))
     if request.htmx and request.GET.get("version") == page.version:
         response = HttpResponse(status=204)
     elif request.htmx:
@@ -137,32 +139,36 @@ def _request(page: BatchPage) -> dict[str, str]:
 
 @never_cache
 @require_safe
-def batch_as_json(request: HttpRequest, internal_id: str) -> JsonResponse:
+def batch_as_json(request: HttpRequest, internal_id: str) -> HttpResponse:
     """The content of the page for programs, every query of it whole. `following` is the next page's `from`."""
     page = batch_page.read(internal_id, first=request.GET.get("from", ""), always_whole=True)
     if page is None:
-        return _no_such_batch()
+        return _unknown_batch(request, internal_id, as_json=_is_program(request))
     return JsonResponse(batch_json.as_json(page))
 
 
 @never_cache
 @require_safe
-def request_json(request: HttpRequest, internal_id: str) -> HttpResponse:  # noqa: ARG001 (Django's signature)
+def request_json(request: HttpRequest, internal_id: str) -> HttpResponse:
     """What was submitted, without what is its sender's alone."""
     found = Batch.objects.filter(pk=internal_id).only("request").first() if internal_id.isalnum() else None
     if found is None:
-        return _no_such_batch()
+        return _unknown_batch(request, internal_id, as_json=_is_program(request))
     return _download(submitted.as_text(submitted.public_request(found)), f"batch-{found.pk}.json")
 
 
 @never_cache
 @require_safe
-def proof_bundle(request: HttpRequest, internal_id: str, number: int) -> HttpResponse:  # noqa: ARG001 (as above)
+def proof_bundle(request: HttpRequest, internal_id: str, number: int) -> HttpResponse:
     """What `manage.py verify_bundle` checks. Like the facts themselves, at DONE only."""
-    found, row = _query(internal_id, number)
+    try:
+        found, row = _query(internal_id, number)
+    except Refused as refused:
+        return _not_here(request, internal_id, refused, as_json=_is_program(request))
     content = bundle.build(found, row)
     if content is None:
-        raise Http404
+        gone = Refused("no_proof", "The proof of this query is not kept here.")
+        return _not_here(request, internal_id, gone, as_json=_is_program(request))
     return _download(submitted.as_text(content), f"proof-{found.pk}-{number}.json")
 
 
@@ -177,7 +183,10 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
         slots = request.GET.get("slots", "")
         parameters = f"?slots={slots}" if slots.isascii() and slots.isdigit() else ""
         return HttpResponseRedirect(reverse("explorer:query", args=[internal_id, number]) + parameters)
-    found, row = _query(internal_id, number)
+    try:
+        found, row = _query(internal_id, number)
+    except Refused as refused:
+        return _not_here(request, internal_id, refused, as_json=wants_json(request))
     slots = request.GET.get("slots", "")
     if reading.is_allowed(client_address(request)):
         read, status = reading.read_now(found, row, batch_page.first_of_page(slots, len(row.slots))), 200
@@ -192,16 +201,42 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
 
 
 def _query(internal_id: str, number: int) -> tuple[Batch, Query]:
-    """A batch that is DONE, and its query. Raises `Http404`."""
+    """A batch that is DONE, and its query. Raises `Refused`: not_found, not_done, rejected."""
     found = batch_page.find(internal_id)
     row = found.queries.filter(position=number - 1).select_related("block").first() if found else None
-    if found is None or row is None or found.status != BatchStatus.DONE:
-        raise Http404
+    if found is None or row is None:
+        raise Refused("not_found", "No query found")
+    if found.status == BatchStatus.REJECTED:
+        raise Refused("rejected", "The batch was rejected.")
+    if found.status != BatchStatus.DONE:
+        raise Refused("not_done", "The batch is not DONE yet.")
     return found, row
 
 
-def _no_such_batch() -> JsonResponse:
-    return JsonResponse({"error": "No query found", "code": "not_found"}, status=404)
+def _is_program(request: HttpRequest) -> bool:
+    """Whether who asks for a file of JSON, by its address, would not rather have a page."""
+    return request.get_preferred_type(["application/json", "text/html"]) != "text/html"
+
+
+def _unknown_batch(request: HttpRequest, internal_id: str, *, as_json: bool) -> HttpResponse:
+    if as_json:
+        response: HttpResponse = error_answer(404, "not_found", "No query found")
+    else:
+        response = render(request, "explorer/unknown_batch.html", {"internal_id": internal_id}, status=404)
+    patch_vary_headers(response, ["Accept"])
+    return response
+
+
+def _not_here(request: HttpRequest, internal_id: str, refused: Refused, *, as_json: bool) -> HttpResponse:
+    if refused.code == "not_found":
+        return _unknown_batch(request, internal_id, as_json=as_json)
+    if as_json:
+        response: HttpResponse = error_answer(404, refused.code, refused.sentence)
+    else:
+        context = {"internal_id": internal_id, "sentence": refused.sentence}
+        response = render(request, "explorer/not_here.html", context, status=404)
+    patch_vary_headers(response, ["Accept"])
+    return response
 
 
 def _download(text: str, name: str) -> HttpResponse:

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from config.logs import RedactKeys, redact
+from config.logs import NoTracebackOfRefusals, RedactKeys, redact
 
 KEY = "bqs_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
 
@@ -41,3 +41,11 @@ def test_no_request_forges_a_line_or_commands_a_terminal():
     assert logged("GET %s", "/x\n2026-11-20 INFO all is well\x1b[8m\x9b") == (
         "GET /x\\x0a2026-11-20 INFO all is well\\x1b[8m\\x9b"
     )
+
+
+@pytest.mark.parametrize(("logger", "kept"), [("django.security.DisallowedHost", False), ("django.request", True)])
+def test_of_what_is_refused_there_is_no_traceback_and_of_defects_there_is(logger, kept):
+    error = (ValueError, ValueError("why"), None)
+    record = logging.LogRecord(logger, logging.ERROR, "", 0, "what", (), error)
+    assert NoTracebackOfRefusals().filter(record)
+    assert (record.exc_info == error) is kept

@@ -9,11 +9,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from tests.attacks import clocks, kills, money, starvation, storage
+from tests.attacks import clients, clocks, kills, money, starvation, storage
 from tests.attacks.table import Seen
 
 # By name. Each is given a seed, and tells what it has seen as soon as it has.
 ATTACKS: Mapping[str, Callable[[int], Iterator[Seen]]] = {
+    "clients": clients.run,
     "clocks": clocks.run,
     "kills": kills.run,
     "money": money.run,

@@ -12,7 +12,7 @@ from django.test import Client
 from chains.devchain import DevChain
 from explorer import bundle
 from proving.models import Transaction
-from queries.models import Batch, Block, HeaderField
+from queries.models import Batch, BatchStatus, Block, HeaderField
 from tests.explorer.batches import CONTRACT, a_batch, accept, everything, finish, path, word
 from tests.service import BOB, a_key, request, submit, work_until_done
 
@@ -230,12 +230,43 @@ def test_a_file_that_is_not_there_is_said_in_a_sentence(tmp_path):
         call_command("verify_bundle", str(tmp_path / "none.json"))
 
 
+BROWSER = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+
+
+def no_bundle(address: str) -> str:
+    """Why there is none, a code: in JSON for programs, and on a page for people."""
+    for headers in ({}, {"accept": "*/*"}, {"accept": "application/json"}):
+        answer = Client().get(f"{address}/bundle.json", headers=headers)
+        assert answer.status_code == 404
+        assert answer.json().keys() == {"error", "code"}
+    page = Client().get(f"{address}/bundle.json", headers=BROWSER)
+    assert (page.status_code, page.headers["Content-Type"]) == (404, "text/html; charset=utf-8")
+    assert page.headers["Vary"].startswith("Accept")
+    if answer.json()["code"] != "not_found":
+        assert answer.json()["error"] in page.text
+    return str(answer.json()["code"])
+
+
 def test_there_is_no_bundle_before_done_nor_without_its_proof():
     batch = a_batch()
-    assert Client().get(f"{path(batch)}/1/bundle.json").status_code == 404
+    assert no_bundle(f"{path(batch)}/1") == "not_done"
     accept(batch)
-    assert Client().get(f"{path(batch)}/1/bundle.json").status_code == 404
+    assert no_bundle(f"{path(batch)}/1") == "not_done"
     finish(batch)
     Block.objects.update(header_rlp=None)
-    assert Client().get(f"{path(batch)}/1/bundle.json").status_code == 404
-    assert Client().get(f"{path(batch)}/2/bundle.json").status_code == 404
+    assert no_bundle(f"{path(batch)}/1") == "no_proof"
+    assert no_bundle(f"{path(batch)}/2") == "not_found"
+    Batch.objects.update(status=BatchStatus.REJECTED)
+    assert no_bundle(f"{path(batch)}/1") == "rejected"
+
+
+@pytest.mark.parametrize("address", ["", "/1", "/1/read", ".json", "/request.json", "/1/bundle.json"])
+@pytest.mark.parametrize("headers", [BROWSER, {"accept": "application/json"}], ids=["person", "program"])
+def test_a_batch_that_there_is_not_is_told_in_the_form_that_is_asked_for(db, address, headers):
+    method = Client().post if address == "/1/read" else Client().get
+    answer = method(f"/explorer/query/{'0' * 26}{address}", headers=headers)
+    assert answer.status_code == 404
+    if headers is BROWSER:
+        assert "<h1>There is no such batch</h1>" in answer.text
+    else:
+        assert answer.json() == {"error": "No query found", "code": "not_found"}

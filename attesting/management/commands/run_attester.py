@@ -68,8 +68,7 @@ def _become_gunicorn(listener: socket.socket, threads: int) -> None:
     command = [
         *(sys.executable, "-m", "gunicorn"),
         *("--config", str(settings.BASE_DIR / "config" / "gunicorn.py"), "--pythonpath", str(settings.BASE_DIR)),
-        *("--bind", f"fd://{listener.fileno()}", "--workers", "1"),
-        *("--worker-class", "gthread", "--threads", str(threads)),
+        *("--bind", f"fd://{listener.fileno()}", "--workers", "1", "--threads", str(threads)),
         "attesting.wsgi",
     ]
     os.execve(sys.executable, command, {**os.environ, "DJANGO_SETTINGS_MODULE": "attesting.settings"})  # noqa: S606 (our own arguments, and no shell)

@@ -1,0 +1,119 @@
+"""The web server as operators run it, and clients that say each byte themselves."""
+
+import json
+import socket
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from http.client import HTTPResponse
+from pathlib import Path
+from typing import Any
+
+from chains.devchain import ACCOUNTS, PROJECT
+from demo.installation import CHAINS_TOML, Installation
+
+# Nothing listens there: what is tested here asks no chain.
+NO_NODE = "http://127.0.0.1:1"
+ANSWER_SECONDS = 20
+
+
+@dataclass(frozen=True)
+class WebServer:
+    port: int
+    installation: Installation
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def log(self, until: str) -> str:
+        """As soon as it has the words: a request is logged after its answer."""
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while until not in (log := self.installation.log("web").read_text()):
+            assert time.monotonic() < deadline, log
+            time.sleep(0.05)
+        return log
+
+    def pids(self) -> tuple[int, list[int]]:
+        """Of gunicorn, and of the processes that it supervises."""
+        supervisor = self.installation._processes["web"]._process.pid
+        children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+        return supervisor, list(map(int, children))
+
+    def answers(self) -> bool:
+        try:
+            return ask(self.port, b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").status > 0
+        except OSError:
+            return False
+
+
+@contextmanager
+def serving(
+    folder: Path,
+    *,
+    config: str = "config/gunicorn.py",
+    app: str = "config.wsgi",
+    threads: int = 4,
+    also: Sequence[str] = (),
+    **environment: str,
+) -> Iterator[WebServer]:
+    """It is ready. With `BASE_URL` http://127.0.0.1, whatever the port. It listens in other places `also`."""
+    with ExitStack() as running:
+        environment = {"BASE_URL": "http://127.0.0.1"} | environment
+        installation = Installation(
+            running, folder / "state", CHAINS_TOML % NO_NODE, ACCOUNTS[3][1], PYTHONPATH=str(PROJECT), **environment
+        )
+        if app == "config.wsgi":
+            installation.manage("migrate", "--no-input", "-v", "0")
+            installation.manage("collectstatic", "--no-input", "-v", "0")
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port: int = listener.getsockname()[1]
+        listening = [option for place in (f"127.0.0.1:{port}", *also) for option in ("--bind", place)]
+        command = (sys.executable, "-m", "gunicorn", "--config", config, *listening, "--threads", str(threads))
+        installation.start("web", *command, app)
+        server = WebServer(port, installation)
+        installation.wait_until(server.answers)
+        yield server
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Any
+    body: bytes
+
+    @property
+    def code(self) -> str | None:
+        """Of an error in the API's form; None for what has another form."""
+        if self.headers["Content-Type"] != "application/json":
+            return None
+        error = json.loads(self.body)
+        assert error.keys() == {"error", "code"}
+        return str(error["code"])
+
+
+def connect(port: int, source: str = "127.0.0.1") -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=ANSWER_SECONDS, source_address=(source, 0))
+
+
+def read_answer(connection: socket.socket, method: str = "GET") -> Answer:
+    """The next one. Raises `OSError` where there is none (http.client's errors of a broken connection are)."""
+    response = HTTPResponse(connection, method=method)
+    response.begin()
+    return Answer(response.status, response.headers, response.read())
+
+
+def ask(port: int, request: bytes, *, source: str = "127.0.0.1", method: str = "GET") -> Answer:
+    with connect(port, source) as connection:
+        connection.sendall(request)
+        return read_answer(connection, method)
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the server has ended it, in order or by a reset. Waits for something to happen."""
+    try:
+        return connection.recv(1) == b""
+    except ConnectionError:
+        return True

@@ -1,0 +1,313 @@
+"""What clients may hold of the web server: in time, in number, and in turns."""
+
+import errno
+import os
+import signal
+import socket
+import time
+from contextlib import ExitStack
+
+import pytest
+from waitress.adjustments import Adjustments
+
+from config.web_server import Turns, _Request
+from tests.serving.app import LARGE, SLOW_SECONDS
+from tests.serving.process import ask, connect, is_closed, read_answer, serving
+
+GET = b"GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+# Deadlines are looked at once a second; the rest is for a busy machine.
+LATE_SECONDS = 5
+
+
+def drip(connection: socket.socket, piece: bytes, seconds: float) -> float:
+    """Send the piece again and again until the server has answered or closed; for how many seconds that went."""
+    began = time.monotonic()
+    connection.settimeout(0.1)
+    while time.monotonic() < began + seconds:
+        try:
+            connection.sendall(piece)
+            connection.recv(1, socket.MSG_PEEK)
+        except TimeoutError:
+            continue
+        except ConnectionError:
+            pass
+        break
+    connection.settimeout(20)
+    return time.monotonic() - began
+
+
+def send_without_end(connection: socket.socket) -> None:
+    while True:
+        connection.sendall(b"x")
+        time.sleep(0.1)
+
+
+# --- In time ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "code"), [(b"/submit-batch-query", "request_timeout"), (b"/sign-in", None)], ids=["api", "page"]
+)
+@pytest.mark.parametrize(
+    ("start", "piece"),
+    [(b"", b"a: b\r\n"), (b"", b"x"), (b"Content-Length: 1000\r\n\r\n", b"x")],
+    ids=["fields", "field", "body"],
+)
+def test_a_request_has_a_deadline_that_no_drop_puts_off(short, path, code, start, piece):
+    with connect(short.port) as connection:
+        connection.sendall(b"POST %s HTTP/1.1\r\nHost: 127.0.0.1\r\n" % path + start)
+        assert 0.5 < drip(connection, piece, 2 * LATE_SECONDS) < LATE_SECONDS
+        answer = read_answer(connection)
+        assert (answer.status, answer.code) == (408, code)
+        assert is_closed(connection)
+
+
+def test_a_connection_without_a_request_is_closed_in_silence(short):
+    began = time.monotonic()
+    with connect(short.port) as connection:
+        assert connection.recv(1) == b""
+    assert 0.5 < time.monotonic() - began < LATE_SECONDS
+
+
+def test_a_connection_waits_longer_for_another_request(short):
+    with connect(short.port) as connection:
+        connection.sendall(GET % b"/one")
+        read_answer(connection)
+        began = time.monotonic()
+        assert connection.recv(1) == b""
+    assert 1.5 < time.monotonic() - began < 2 + LATE_SECONDS
+
+
+def test_empty_lines_keep_no_connection(short):
+    with connect(short.port) as connection:
+        assert drip(connection, b"\r\n", 2 * LATE_SECONDS) < LATE_SECONDS
+        assert is_closed(connection)
+
+
+def test_a_request_begins_with_its_first_byte_that_is_no_empty_line():
+    request = _Request(Adjustments())
+    request.received(b"\r\n")
+    request.began -= 60
+    request.received(b"G")
+    assert time.monotonic() - request.began < 30
+    request.began -= 60
+    request.received(b"E")
+    assert time.monotonic() - request.began > 30
+
+
+def test_a_body_may_take_longer_the_larger_it_is(tmp_path):
+    with (
+        serving(tmp_path, app="tests.serving.app:application", config="tests/serving/short_and_slow.py") as server,
+        connect(server.port) as connection,
+    ):
+        connection.sendall(b"POST /x HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 40000\r\n\r\n")
+        for _ in range(4):
+            time.sleep(0.75)  # Three times as long as a header may take.
+            connection.sendall(b"x" * 10_000)
+        assert read_answer(connection).status == 200
+
+
+def test_an_answer_that_is_not_read_is_dropped(short):
+    assert ask(short.port, GET % b"/large").body == LARGE
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", short.port))
+        connection.sendall(GET % b"/large")
+        time.sleep(3 + LATE_SECONDS)
+        # What the system had taken is still sent.
+        got = b"".join(iter(lambda: connection.recv(1024 * 1024), b""))
+        assert len(got) < len(LARGE) / 2
+
+
+def test_after_a_refusal_it_is_read_on_for_a_while_and_no_longer(short):
+    with connect(short.port) as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999\r\n\r\n")
+        assert read_answer(connection).status == 413
+        began = time.monotonic()
+        with pytest.raises(ConnectionError):
+            send_without_end(connection)
+        assert 0.5 < time.monotonic() - began < LATE_SECONDS
+
+
+def test_urgent_data_ends_a_connection(short):
+    with connect(short.port) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\n")
+        connection.send(b"!", socket.MSG_OOB)
+        assert is_closed(connection)
+
+
+# --- In number --------------------------------------------------------------------------------------------------------
+
+
+def test_slow_clients_hold_no_thread(short):
+    with ExitStack() as opened:
+        for _ in range(40):
+            slow = opened.enter_context(connect(short.port))
+            slow.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n")
+        began = time.monotonic()
+        assert ask(short.port, GET % b"/mine").body == b"/mine"
+        assert ask(short.port, GET % b"/other", source="127.0.0.2").body == b"/other"
+        assert time.monotonic() - began < 1
+
+
+def test_of_one_address_the_connection_goes_that_has_waited_longest(short):
+    with ExitStack() as opened:
+        other = opened.enter_context(connect(short.port, "127.0.0.2"))
+        first, *others = (opened.enter_context(connect(short.port)) for _ in range(8))
+        assert ask(short.port, GET % b"/ninth").status == 200
+        assert is_closed(first)
+        for connection in (other, *others):
+            connection.sendall(GET % b"/still")
+            assert read_answer(connection).body == b"/still"
+
+
+def test_where_all_of_an_address_are_at_work_another_request_of_it_is_refused(short):
+    with ExitStack() as opened:
+        working = [opened.enter_context(connect(short.port)) for _ in range(8)]
+        for connection in working:
+            connection.sendall(GET % b"/slow")
+        began = time.monotonic()
+        refused = ask(short.port, GET % b"/chain-connections")
+        assert time.monotonic() - began < SLOW_SECONDS / 2  # It takes no thread.
+        assert (refused.status, refused.code, refused.headers["Retry-After"]) == (503, "overloaded", "1")
+        assert ask(short.port, GET % b"/other", source="127.0.0.2").status == 200
+        assert [read_answer(connection).status for connection in working] == [200] * 8
+
+
+def test_in_all_the_connection_goes_that_has_waited_longest(tmp_path):
+    with serving(tmp_path, app="tests.serving.app:application", MAX_CONNECTIONS="4") as server, ExitStack() as opened:
+        sources = [f"127.0.0.{last}" for last in range(2, 6)]
+        first, *others = (opened.enter_context(connect(server.port, source)) for source in sources)
+        assert ask(server.port, GET % b"/fifth").status == 200
+        assert is_closed(first)
+        for connection in others:
+            connection.sendall(GET % b"/still")
+            assert read_answer(connection).status == 200
+
+
+def test_behind_a_proxy_its_address_may_hold_all(tmp_path):
+    with (
+        serving(
+            tmp_path, app="tests.serving.app:application", MAX_CONNECTIONS="150", CLIENT_ADDRESS_HEADER="X-Real-IP"
+        ) as server,
+        ExitStack() as opened,
+    ):
+        connections = [opened.enter_context(connect(server.port)) for _ in range(140)]
+        for connection in connections:
+            connection.sendall(GET % b"/one")
+            assert read_answer(connection).status == 200
+
+
+# --- In turns ---------------------------------------------------------------------------------------------------------
+
+
+class Asked:
+    def __init__(self, client: str) -> None:
+        self._client = client
+
+    def client(self) -> str:
+        return self._client
+
+    def service(self) -> None: ...
+
+    def cancel(self) -> None: ...
+
+
+def test_each_client_has_one_request_in_turn():
+    turns = Turns()
+    for client in "aaabac":
+        turns.append(Asked(client))
+    served = ""
+    while turns:
+        served += turns.popleft().client()
+    assert served == "abcaaa"
+    assert len(turns) == 0
+
+
+@pytest.mark.parametrize("proxied", [False, True], ids=["direct", "proxied"])
+def test_who_asks_much_waits_for_himself(tmp_path, proxied):
+    """By its address, or by what a proxy says of it: one request of another waits for one of those at most."""
+    header = {"CLIENT_ADDRESS_HEADER": "X-Real-IP"} if proxied else {}
+    with serving(tmp_path, app="tests.serving.app:application", threads=1, **header) as server, ExitStack() as opened:
+        connections = [opened.enter_context(connect(server.port)) for _ in range(6)]
+        for connection in connections:
+            connection.sendall(b"GET /slow HTTP/1.1\r\nHost: x\r\nX-Real-IP: 192.0.2.1\r\n\r\n")
+        time.sleep(SLOW_SECONDS / 2)  # They are there.
+        began = time.monotonic()
+        source = "127.0.0.1" if proxied else "127.0.0.2"
+        request = b"GET /quick HTTP/1.1\r\nHost: x\r\nX-Real-IP: 192.0.2.1, 192.0.2.2\r\n\r\n"
+        assert ask(server.port, request, source=source).status == 200
+        assert time.monotonic() - began < 2.5 * SLOW_SECONDS
+        assert [read_answer(connection).status for connection in connections] == [200] * 6
+
+
+# --- Processes --------------------------------------------------------------------------------------------------------
+
+
+def test_a_process_that_dies_is_replaced(tmp_path):
+    with serving(tmp_path, app="tests.serving.app:application") as server:
+        _, [process] = server.pids()
+        os.kill(process, signal.SIGKILL)
+        server.installation.wait_until(server.answers)
+        assert process not in server.pids()[1]
+
+
+def test_told_to_stop_it_answers_what_it_has_and_closes_what_waits(tmp_path):
+    with serving(tmp_path, app="tests.serving.app:application") as server, ExitStack() as opened:
+        idle, asking = (opened.enter_context(connect(server.port)) for _ in range(2))
+        idle.sendall(GET % b"/one")
+        read_answer(idle)
+        asking.sendall(GET % b"/slow")
+        time.sleep(SLOW_SECONDS / 4)  # It is being answered.
+        supervisor, _ = server.pids()
+        began = time.monotonic()
+        os.kill(supervisor, signal.SIGTERM)
+        assert read_answer(asking).body == b"/slow"
+        assert is_closed(idle)
+        assert is_closed(asking)
+        assert server.installation._processes["web"]._process.wait(10) == 0
+        assert time.monotonic() - began < 5
+
+
+def test_without_its_supervisor_it_stops(tmp_path):
+    with serving(tmp_path, app="tests.serving.app:application") as server:
+        supervisor, _ = server.pids()
+        os.kill(supervisor, signal.SIGKILL)
+        deadline = time.monotonic() + 10
+        while server.answers():
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def test_on_a_unix_socket_there_are_no_addresses_to_bound(tmp_path):
+    path = tmp_path / "socket"
+    with (
+        serving(tmp_path, app="tests.serving.app:application", also=[f"unix:{path}"], MAX_CONNECTIONS_PER_ADDRESS="1"),
+        socket.socket(socket.AF_UNIX) as one,
+        socket.socket(socket.AF_UNIX) as other,
+    ):
+        for connection in (one, other):
+            connection.settimeout(20)
+            connection.connect(str(path))
+            connection.sendall(GET % b"/first")
+            assert read_answer(connection).body == b"/first"
+        for connection in (one, other):
+            connection.sendall(GET % b"/second")
+            assert read_answer(connection).body == b"/second"
+
+
+# --- The disk ---------------------------------------------------------------------------------------------------------
+
+
+def test_where_a_large_body_finds_no_room_it_is_refused_for_now(monkeypatch):
+    monkeypatch.setattr("tempfile.TemporaryFile", no_space)
+    request = _Request(Adjustments())
+    request.received(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 600000\r\n\r\n")
+    request.received(bytes(599_999))
+    assert request.completed
+    assert request.error is not None
+    assert request.error.code == 503
+
+
+def no_space(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")

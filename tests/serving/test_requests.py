@@ -1,0 +1,303 @@
+"""What the web server makes of requests before any view sees them."""
+
+import re
+import subprocess
+from contextlib import suppress
+from http.client import HTTPException
+
+import pytest
+import requests
+
+from chains.devchain import PROJECT
+from tests.serving.process import ask, connect, is_closed, read_answer, serving
+
+HOST = b"Host: 127.0.0.1\r\n"
+KEY = "bqs_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
+
+
+def request(line: bytes = b"GET /theme HTTP/1.1", *fields: bytes, host: bytes = HOST, body: bytes = b"") -> bytes:
+    return line + b"\r\n" + host + b"".join(field + b"\r\n" for field in fields) + b"\r\n" + body
+
+
+POST = b"POST %s HTTP/1.1"
+FAULTS = {
+    "two lengths": (request(POST, b"Content-Length: 2", b"Content-Length: 3", body=b"abc"), 400, "bad_request"),
+    "two equal lengths": (request(POST, b"Content-Length: 2, 2", body=b"ab"), 400, "bad_request"),
+    "a length and chunks": (
+        request(POST, b"Content-Length: 5", b"Transfer-Encoding: chunked", body=b"0\r\n\r\n"),
+        400,
+        "bad_request",
+    ),
+    "no length but chunks": (request(POST, b"Transfer-Encoding: chunked", body=b"0\r\n\r\n"), 411, "length_required"),
+    "no length but an empty encoding": (request(POST, b"Transfer-Encoding:"), 411, "length_required"),
+    "a length and an empty encoding": (
+        request(POST, b"Content-Length: 1", b"transfer-encoding:", body=b"x"),
+        400,
+        "bad_request",
+    ),
+    "another encoding": (request(POST, b"Transfer-Encoding: gzip"), 501, "not_implemented"),
+    "chunks in HTTP/1.0": (request(b"POST %s HTTP/1.0", b"Transfer-Encoding: chunked"), 400, "bad_request"),
+    "a negative length": (request(POST, b"Content-Length: -1"), 400, "bad_request"),
+    "a length with thousands of digits": (request(POST, b"Content-Length: " + b"9" * 5000), 400, "bad_request"),
+    "a body that is too large": (request(POST, b"Content-Length: 4194305"), 413, "too_large"),
+    "another expectation": (request(POST, b"Content-Length: 1", b"Expect: tea"), 417, "expectation_failed"),
+    "no host": (request(POST, host=b""), 400, "bad_request"),
+    "two hosts": (request(POST, HOST.strip()), 400, "bad_request"),
+    "a space before a colon": (request(POST, b"Content-Length : 1"), 400, "bad_request"),
+    "an end of line of its own": (request(POST, b"a: b\nc: d"), 400, "bad_request"),
+    "a folded line": (request(POST, b"a: b", b" c"), 400, "bad_request"),
+    "a field that is none": (request(POST, b"nothing"), 400, "bad_request"),
+    "a long request line": (request(b"GET %s?" + b"x" * 4096 + b" HTTP/1.1"), 414, "uri_too_long"),
+    "many fields": (request(POST, *[b"a: b"] * 60), 431, "header_too_large"),
+    "a large header": (request(POST, b"a: " + b"b" * 32_768), 431, "header_too_large"),
+    "another version": (request(b"POST %s HTTP/2.0"), 505, "version_not_supported"),
+    "no version": (request(b"GET %s"), 505, "version_not_supported"),
+    "a method in lower case": (request(b"post %s HTTP/1.1"), 400, "bad_request"),
+}
+
+
+@pytest.mark.parametrize(("raw", "status", "code"), FAULTS.values(), ids=FAULTS)
+def test_what_is_wrong_is_refused_as_json_on_the_apis_paths_and_in_a_sentence_elsewhere(web, raw, status, code):
+    # Not by formatting: a field may hold what looks like a place to fill.
+    to_api = ask(web.port, raw.replace(b"%s", b"/submit-batch-query", 1))
+    elsewhere = ask(web.port, raw.replace(b"%s", b"/sign-in", 1))
+    assert (to_api.status, to_api.code) == (elsewhere.status, code) == (status, code)
+    assert to_api.headers["Access-Control-Allow-Origin"] == "*"
+    assert to_api.headers["Connection"] == elsewhere.headers["Connection"] == "close"
+    assert elsewhere.headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert re.fullmatch(rb"[A-Z][^<>\n]+\.\n", elsewhere.body)
+
+
+@pytest.mark.parametrize("line", [b"GET http://[ HTTP/1.1", b"", b"GET", b"\xff\x00 / HTTP/1.1", b"\x16\x03\x01"])
+def test_what_is_no_request_gets_a_sentence(web, line):
+    answer = ask(web.port, request(line or b" "))
+    assert (answer.status, answer.body) == (400, b"The request is malformed.\n")
+
+
+def test_many_fields_that_are_allowed_and_the_largest_body_get_through(web):
+    assert ask(web.port, request(b"GET /sign-in HTTP/1.1", *[b"a: b"] * 59)).status == 200
+    body = b" " * (4 * 1024 * 1024)
+    answer = requests.post(f"{web.url}/submit-batch-query", data=body, timeout=20)
+    assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
+
+
+# --- Large bodies -----------------------------------------------------------------------------------------------------
+
+LARGE = 30 * 1024 * 1024
+FETCH = """
+fetch(process.argv[1], {method: "POST", body: Buffer.alloc(Number(process.argv[2]))})
+  .then(async answer => console.log(answer.status, await answer.text()))
+  .catch(error => console.log(error.cause))
+"""
+
+
+def by_requests(url: str) -> str:
+    answer = requests.post(url, data=b"x" * LARGE, timeout=60)
+    return f"{answer.status_code} {answer.text}"
+
+
+def by_curl(url: str) -> str:
+    command = ["curl", "-s", "--data-binary", "@-", "-H", "Expect:", "-w", "%{http_code}", url]
+    done = subprocess.run(command, input=b"x" * LARGE, capture_output=True, timeout=60, check=False)
+    body, status = done.stdout[:-3].decode(), done.stdout[-3:].decode()
+    return f"{status} {body}"
+
+
+def by_fetch(url: str) -> str:
+    command = [str(PROJECT / ".venv" / "bin" / "node"), "-e", FETCH, url, str(LARGE)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("send", [by_requests, by_curl, by_fetch])
+def test_who_sends_30_megabytes_sees_why_they_are_not_taken(web, send):
+    assert send(f"{web.url}/submit-batch-query") == (
+        '413 {"error": "The body is larger than 4194304 bytes.", "code": "too_large"}'
+    )
+
+
+def test_who_sends_all_before_reading_sees_it_as_well_and_then_the_end(web):
+    with connect(web.port) as connection:
+        connection.sendall(request(b"POST /chain-connections HTTP/1.1", b"Content-Length: %d" % LARGE))
+        connection.sendall(b"x" * LARGE)
+        answer = read_answer(connection)
+        assert (answer.status, answer.code) == (413, "too_large")
+        assert connection.recv(1) == b""
+
+
+def test_no_more_is_read_of_it_than_64_megabytes(web):
+    announced = 10**10
+    with connect(web.port) as connection:
+        connection.sendall(request(b"POST /chain-connections HTTP/1.1", b"Content-Length: %d" % announced))
+        sent, piece = 0, b"x" * (1024 * 1024)
+        with suppress(ConnectionError):
+            while sent < announced:
+                connection.sendall(piece)
+                sent += len(piece)
+    # What lies in the buffers of either side is sent, but not read.
+    assert 64 * 1024 * 1024 <= sent < 80 * 1024 * 1024
+
+
+# --- Expect: 100-continue ---------------------------------------------------------------------------------------------
+
+EXPECTING = b"Expect: 100-continue"
+
+
+def test_who_asks_first_is_told_to_continue(web):
+    with connect(web.port) as connection:
+        connection.sendall(request(POST % b"/submit-batch-query", EXPECTING, b"Content-Length: 2"))
+        assert connection.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(b"{}")
+        assert read_answer(connection).code == "unauthorized"
+
+
+@pytest.mark.parametrize(
+    ("line", "length", "status"),
+    [(b"POST /submit-batch-query HTTP/1.1", b"5000000", 413), (b"GET /sign-in HTTP/1.1", b"0", 200)],
+)
+def test_nobody_is_told_to_continue_with_what_is_refused_or_not_there(web, line, length, status):
+    assert ask(web.port, request(line, EXPECTING, b"Content-Length: " + length)).status == status
+
+
+# --- Connections ------------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_serves_many_requests(web):
+    with connect(web.port) as connection:
+        for line in (
+            b"GET /sign-in HTTP/1.1",
+            b"GET /chain-connections HTTP/1.1",
+            b"POST /submit-batch-query HTTP/1.1",
+        ):
+            connection.sendall(request(line, b"Content-Length: 0"))
+            answer = read_answer(connection)
+            assert (answer.status in {200, 401}, answer.headers["Connection"]) == (True, None)
+
+
+@pytest.mark.parametrize("path", [b"/healthz", b"/submit-batch-query", b"/static/site.css"])
+def test_an_answer_to_head_is_that_to_get_without_its_body(web, path):
+    with connect(web.port) as connection:
+        for _ in range(2):
+            connection.sendall(request(b"HEAD %s HTTP/1.1" % path))
+            of_head = read_answer(connection, "HEAD")
+            connection.sendall(request(b"GET %s HTTP/1.1" % path))
+            of_get = read_answer(connection)
+            assert of_head.status == of_get.status
+            assert int(of_head.headers["Content-Length"]) == len(of_get.body) > 0
+
+
+def test_a_refusal_of_head_has_no_body(web):
+    with connect(web.port) as connection:
+        connection.sendall(request(b"HEAD /sign-in HTTP/1.1", b"Expect: tea"))
+        assert b"\r\n\r\n" in connection.recv(4096)
+        assert connection.recv(1) == b""
+
+
+def test_any_origin_may_ask_what_the_api_takes(web):
+    fields = [b"Origin: https://elsewhere.example", b"Access-Control-Request-Method: POST"]
+    answer = ask(web.port, request(b"OPTIONS /submit-batch-query HTTP/1.1", *fields))
+    assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (200, "*")
+
+
+@pytest.mark.parametrize(("field", "goes_on"), [([], False), ([b"Connection: keep-alive"], True)])
+def test_http_1_0_is_spoken(web, field, goes_on):
+    with connect(web.port) as connection:
+        connection.sendall(request(b"GET /sign-in HTTP/1.0", *field))
+        assert read_answer(connection).status == 200
+        if goes_on:
+            connection.sendall(request(b"GET /sign-in HTTP/1.0"))
+            assert read_answer(connection).status == 200
+        assert is_closed(connection)
+
+
+def test_what_comes_before_the_answer_is_dropped_and_not_served(web):
+    smuggled = request(b"GET /chain-connections HTTP/1.1")
+    with connect(web.port) as connection:
+        connection.sendall(request(b"GET /sign-in HTTP/1.1") + smuggled)
+        answer = read_answer(connection)
+        assert (answer.status, answer.headers["Connection"]) == (200, "close")
+        assert is_closed(connection)
+
+
+def test_empty_lines_between_requests_are_nothing(web):
+    with connect(web.port) as connection:
+        for _ in range(2):
+            posted = request(b"POST /submit-batch-query HTTP/1.1", b"Content-Length: 2", body=b"{}\r\n")
+            connection.sendall(b"\r\n\r\n" + posted)
+            assert read_answer(connection).status == 401
+
+
+def test_who_sends_no_more_still_gets_an_answer(web):
+    with connect(web.port) as connection:
+        connection.sendall(request(b"GET /sign-in HTTP/1.1"))
+        connection.shutdown(1)
+        assert read_answer(connection).status == 200
+
+
+def test_a_path_exists_once(web):
+    assert ask(web.port, request(b"GET //chain-connections HTTP/1.1")).status == 404
+
+
+# --- What is believed -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [b"SCRIPT_NAME", b"Script-Name", b"SCRIPT-NAME", b"X-Script-Name", b"PATH_INFO"])
+@pytest.mark.parametrize("value", [b"/elsewhere", b"x", b"/sign-in"])
+def test_nobody_says_where_the_service_lies(web, name, value):
+    answer = ask(web.port, request(b"GET /sign-in HTTP/1.1", name + b": " + value))
+    assert answer.status == 200
+    assert b"/elsewhere" not in answer.body
+    assert b'href="/explorer"' in answer.body
+
+
+@pytest.mark.parametrize(("behind_proxy", "status"), [("false", 301), ("true", 200)])
+def test_the_scheme_is_believed_behind_a_tls_proxy_alone(tmp_path, behind_proxy, status):
+    with serving(tmp_path, BASE_URL="https://127.0.0.1", BEHIND_TLS_PROXY=behind_proxy) as server:
+        asked = request(b"GET /sign-in HTTP/1.1", b"X-Forwarded-Proto: https")
+        assert ask(server.port, asked).status == status
+        # Not what a proxy writes, and so not what it would overwrite.
+        for field in (b"X_Forwarded_Proto: https", b"X-Forwarded-Ssl: on", b"X-Forwarded-Protocol: ssl"):
+            assert ask(server.port, request(b"GET /sign-in HTTP/1.1", field)).status == 301
+
+
+# --- Logs -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_log_has_paths_and_no_query_string_whatever_comes_of_a_request(web):
+    secret = KEY.encode()
+    for raw in (
+        request(b"GET /chain-connections?apiKey=%s&logged=1 HTTP/1.1" % secret),
+        request(b"GET /chain-connections?apiKey=%s&logged=1 HTTP/9.9" % secret),
+        request(b"GET /not/%s HTTP/1.1" % secret),
+        request(b"GET /chain-connections?logged=1 HTTP/1.1", b"api-key : " + secret),
+        request(b"%s / HTTP/1.1" % secret),
+        request(b"GET http://[%s/ HTTP/1.1" % secret),
+        request(b"GET /forged%0a2026-11-20%20INFO HTTP/1.1"),
+    ):
+        ask(web.port, raw)
+    log = web.log(until=' "GET /forged\\x0a2026-11-20 INFO" 404 ')
+    assert re.search(r'gunicorn\.access: 127\.0\.0\.1 "GET /chain-connections" 200 \d+ \d+ms\n', log)
+    assert re.search(r'gunicorn\.access: 127\.0\.0\.1 "GET /chain-connections" 505 \d+ \d+ms\n', log)
+    assert "logged=1" not in log
+    assert KEY not in log
+    assert KEY[4:20] not in log
+    assert "Traceback" not in log
+
+
+def test_an_unknown_host_leaves_one_line_that_names_it(web):
+    assert ask(web.port, request(b"GET /unknown-host HTTP/1.1", host=b"Host: elsewhere.example\r\n")).status == 400
+    log = web.log(until=' "GET /unknown-host" 400 ')
+    assert "ERROR django.security.DisallowedHost: Invalid HTTP_HOST header: 'elsewhere.example'" in log
+    assert "Traceback" not in log
+
+
+def test_a_program_of_another_protocol_does_no_harm(web):
+    for noise in (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500), b"\r\n" * 20_000, b"\0" * 40_000):
+        with connect(web.port) as connection:
+            connection.sendall(noise)
+            connection.shutdown(1)
+            try:
+                assert read_answer(connection).status in {400, 414, 431}
+            except (OSError, HTTPException):
+                continue
+    assert web.answers()
