@@ -532,6 +532,8 @@ def _affordable_fees(chain: Chain, rpc: RpcClient, lease: Lease[Signer], gas: in
     """What to offer now for so much gas, with this fee (wei) beside it. Raises `CannotSend` when the operator has
     stopped it, or the cap, the daily limit or the signer's balance forbids it.
     """
+    if stopped := why_stopped(chain.id):
+        raise Stopped(stopped)
     signer = lease.row
     # Room for one replacement under the cap.
     limit = chain.max_fee_per_gas * 100 // _RISE_PERCENT
@@ -546,9 +548,7 @@ def _affordable_fees(chain: Chain, rpc: RpcClient, lease: Lease[Signer], gas: in
     needed = promised + gas * fees.offer.max_fee_per_gas + data_fee
     who = f"The signer {signer.address} on chain {chain.id} holds {chain.amount(balance)}"
     notice = ""
-    if stopped := why_stopped(chain.id):
-        notice = stopped
-    elif balance < chain.minimum_signer_balance_wei:
+    if balance < chain.minimum_signer_balance_wei:
         notice = f"{who}, less than the {chain.minimum_signer_balance} at which it stops. Its operator must fund it."
     elif balance < needed:
         notice = f"{who}, less than the {chain.amount(needed)} that it may have to pay. Its operator must fund it."

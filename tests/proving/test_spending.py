@@ -352,6 +352,21 @@ def test_who_cannot_pay_holds_up_nobody_at_the_same_block(costly, key, settings,
     assert work_until_done(poor, costly).status == BatchStatus.DONE
 
 
+def test_a_way_counts_once(costly, key, settings):
+    """What its transaction takes is a part of what was planned for it."""
+    reconfigure(settings, 'block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 40')
+    FactsRegistry.objects.all().delete()
+    costly.rpc("evm_setAutomine", True)
+    deploy(31337, 31337)
+    Transaction.objects.all().delete()
+    block = costly.head()
+    costly.mine(100)
+    batch = submit(key, request(ALICE, block=block, fee=ETHER))
+    accept(batch.pk)
+    Batch.objects.update(fee=2 * 250_000 * price_of(costly) * 105 // 100)
+    assert work_until_done(batch, costly).status == BatchStatus.DONE
+
+
 # --- Limits in money --------------------------------------------------------------------------------------------------
 
 
@@ -438,6 +453,16 @@ def test_a_user_spends_no_more_in_a_day_than_a_users_limit(costly, key, settings
     # Another's is another.
     other = submit(a_key(BOB), request(BOB, block=head, fee=ETHER))
     assert work_until_done(other).status == BatchStatus.DONE
+
+
+def test_what_a_user_has_spent_in_another_currency_is_no_matter(costly, key, settings):
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    elsewhere = submit(key, request(BOB, block=costly.head(), fee=ETHER))
+    Batch.objects.filter(pk=elsewhere.pk).update(destination_chain_id=5)
+    signer = Signer.objects.create(chain_id=5, address=SIGNER)
+    mined = Transaction.objects.create(signer=signer, nonce=0, data=b"", gas_limit=1, state=TransactionState.FINAL)
+    Share.objects.create(transaction=mined, batch=elsewhere, gas=1, wei=ETHER)
+    pending(batch)
 
 
 def test_a_price_that_rises_takes_nobody_above_a_users_limit(costly, key, settings):
@@ -561,6 +586,21 @@ def test_where_receipts_do_not_tell_the_data_fee_the_expected_one_counts(op_stac
     batch = work_until_done(submit(key, request(ALICE, BOB, block=op_stack.head(), fee=ETHER)))
     work()
     assert before - balance(op_stack) <= fresh(batch).spent <= (batch.estimated_wei or 0)
+
+
+@pytest.mark.parametrize("limit", ["daily_limit", "daily_limit_per_user"])
+def test_limits_in_money_hold_for_data_fees_too(op_stack, key, settings, tmp_path, limit):
+    """A limit that suffices for the gas alone, and was no matter when the batch was accepted."""
+    serve(settings, tmp_path, op_stack)
+    batch = submit(key, request(ALICE, block=op_stack.head(), fee=ETHER))
+    accept(batch.pk)
+    reconfigure(settings, "test_network = false", f"test_network = false\n{limit} = '0.0004'")
+    work()
+    work()
+    assert not Transaction.objects.exists()
+    assert fresh(batch).status == BatchStatus.IN_PROGRESS
+    oracle_at(op_stack, GAS_PRICE_ORACLE).send("set", 0, 0, False)
+    assert work_until_done(batch).status == BatchStatus.DONE
 
 
 def test_a_fee_that_suffices_for_the_gas_alone_is_too_low_there(op_stack, key, settings, tmp_path):
