@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -94,14 +93,14 @@ class _Registry:
 def _abilities(chain: Chain, url: str) -> Abilities | str:
     """What the node can do, or what is wrong with it."""
     alone = chain.model_copy(update={"rpc_urls": (url,)})
-    with closing(RpcClient(alone)) as rpc:
-        try:
-            return probe(rpc)
-        except NodeUnavailable as error:
-            # The host stands in the line already.
-            return " ".join(error.reasons).removeprefix(f"{alone.hosts[0]} ") or str(error)
-        except ChainError as error:
-            return str(error)
+    rpc = RpcClient(alone)
+    try:
+        return probe(rpc)
+    except NodeUnavailable as error:
+        # The host stands in the line already.
+        return " ".join(error.reasons).removeprefix(f"{alone.hosts[0]} ") or str(error)
+    except ChainError as error:
+        return str(error)
 
 
 def _cells(abilities: Abilities) -> tuple[str, ...]:
@@ -124,12 +123,12 @@ def _cells(abilities: Abilities) -> tuple[str, ...]:
 def _signer(chain: Chain) -> str:
     """The signer's address and what it holds, in a sentence; or why that can't be told."""
     assert chain.signer is not None, "chains.config refuses destinations without a signer"
-    with closing(RpcClient(chain)) as rpc:
-        try:
-            address = chain.signer.account().address
-            balance = rpc.balance(address)
-        except (SignerError, ChainError) as error:
-            return str(error)
+    rpc = RpcClient(chain)
+    try:
+        address = chain.signer.account().address
+        balance = rpc.balance(address)
+    except (SignerError, ChainError) as error:
+        return str(error)
     currency, minimum = chain.native_currency, chain.minimum_signer_balance
     said = f"The signer {address} holds {balance / 10**18:.6f} {currency}"
     if balance < chain.minimum_signer_balance_wei:
