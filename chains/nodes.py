@@ -18,6 +18,7 @@ from chains import exchange
 from chains.config import Chain
 from chains.encoding import read_quantity
 from chains.errors import FINAL, InvalidReply, NodeUnavailable, RpcRefused, WrongChain, read_refusal
+from chains.words import secrets_of
 
 BATCH_SIZE = 50
 # Of one reply, whatever was asked for.
@@ -85,6 +86,10 @@ class _Node:
     lacks: dict[str, int] = field(default_factory=dict)
     """For each method, the newest block whose state it refused and another node served: what is pruned stays pruned.
     Or _NO_STATE, if it refused a further request that the method's results take."""
+
+    @property
+    def secrets(self) -> list[str]:
+        return secrets_of(self.url)
 
     def may_refuse(self, method: str, block: int) -> bool:
         return block <= self.lacks.get(method, -1)
@@ -180,7 +185,7 @@ class NodePool:
                 if isinstance(answer, Further):
                     following[index] = answer
                 elif before and isinstance(answer, RpcRefused):
-                    why = f"{node.host} {before.lacking}: {answer.message} ({answer.code})"
+                    why = f"{node.host} {before.lacking}{answer.told}"
                     problems[node] = NodeUnavailable(why)
                     self._ask_last([(node, batched[index][0], _NO_STATE)])
                 else:
@@ -211,7 +216,7 @@ class NodePool:
         reply = self._post(node, bodies if len(bodies) > 1 else bodies[0], max_bytes)
         if isinstance(reply, dict) and isinstance(reply.get("error"), dict):
             # The only reply that may lack an id: the node did not look into what it was sent.
-            refusal = read_refusal(node.host, batched[0][0], reply["error"])
+            refusal = read_refusal(node.host, batched[0][0], reply["error"], node.secrets)
             if len(batched) > 1:
                 raise _BatchTooLong
             if reply.get("id") is None:
@@ -344,7 +349,7 @@ def _read(node: _Node, method: str, read: Reader[Answer], result: Any) -> Answer
 def _result(node: _Node, method: str, reply: dict[str, Any]) -> Any | RpcRefused:
     error = reply.get("error")
     if isinstance(error, dict):
-        return read_refusal(node.host, method, error)
+        return read_refusal(node.host, method, error, node.secrets)
     if error is not None or "result" not in reply:
         raise InvalidReply(f"{node.host} answered {method} with neither a result nor an error")
     return reply["result"]

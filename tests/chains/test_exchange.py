@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 
@@ -120,9 +121,9 @@ def test_a_chain_id_is_short(client_of):
 def test_fewer_are_asked_for_where_a_reply_to_many_is_too_long(client_of, monkeypatch):
     """An honest node whose blocks are large."""
     monkeypatch.setattr(nodes, "MAX_REPLY_BYTES", 10_000)
-    asked = []
+    asked: list[Any] = []
 
-    def large(body):
+    def large(body: Any) -> Any:
         if isinstance(body, list):
             return [large(one) for one in body]
         return result(body, "0x7a69" if is_chain_id(body) else "x" * 1000)

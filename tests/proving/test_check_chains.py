@@ -94,7 +94,7 @@ def test_a_node_that_refuses_everything_is_told_with_its_words(configure, devcha
 
     with lying_node(refuses) as url:
         configure(url)
-        assert check("No node can be used")[2].endswith("The node refused: members only (-32000).")
+        assert check("No node can be used")[2].endswith("The node refused (-32000); the node said: “members only”.")
 
 
 def test_a_signer_below_its_minimum_is_told(configure, devchain):
