@@ -6,7 +6,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 
-from queries.batch_request import MAX_FAULTS_LISTED, Fault
+from queries.batch_request import Fault
 
 
 def error_response(
@@ -19,9 +19,7 @@ def error_response(
 ) -> HttpResponse:
     body: dict[str, object] = {"error": sentence, "code": code}
     if faults:
-        body["details"] = [
-            {"path": fault.path, "message": fault.message, "code": fault.code} for fault in faults[:MAX_FAULTS_LISTED]
-        ]
+        body["details"] = [{"path": fault.path, "message": fault.message, "code": fault.code} for fault in faults]
     return JsonResponse(body, status=status, headers=dict(headers or {}))
 
 
