@@ -9,10 +9,14 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 
+from tests.attacks import nodes, requests
 from tests.attacks.table import Seen
 
 # By name. Each is given a seed, and tells what it has seen as soon as it has.
-ATTACKS: Mapping[str, Callable[[int], Iterator[Seen]]] = {}
+ATTACKS: Mapping[str, Callable[[int], Iterator[Seen]]] = {
+    "nodes": nodes.run,
+    "requests": requests.run,
+}
 
 
 def main() -> int:

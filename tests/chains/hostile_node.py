@@ -39,6 +39,9 @@ class Exchange:
         self.send(f"HTTP/1.1 {status}\r\nContent-Length: {len(content)}\r\n{headers}\r\n".encode())
         self.send(content)
 
+    def answer_json(self, value: Any) -> None:
+        self.answer(json.dumps(value).encode(), headers="Connection: close\r\n")
+
 
 Behaviour = Callable[[Exchange], None]
 
