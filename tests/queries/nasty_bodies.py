@@ -3,8 +3,9 @@
 import json
 from collections.abc import Mapping
 
-from tests.service import ALICE
+from chains.devchain import ACCOUNTS
 
+ALICE = ACCOUNTS[0][0]
 BYTES = 4 * 1024 * 1024
 _SLOT = '"0x' + "{:064x}" + '"'
 
