@@ -45,7 +45,7 @@ old-blocks: .venv/ready node_modules/ready ## Prove a block 20,000 blocks back (
 bench-gas: .venv/ready node_modules/ready ## Measure the gas of proving (JSON=path, FIXTURES='path/*.json')
 	@$(BIN)/python -m benchmarks.gas $(if $(JSON),--json '$(JSON)') $(if $(FIXTURES),--fixtures '$(FIXTURES)')
 
-attack: .venv/ready node_modules/ready ## Attack a running service: clients, nodes, disks, clocks (ONLY=name SEED=1)
+attack: .venv/ready .venv-attack/ready node_modules/ready ## Attack a running service: clients, nodes, disks, clocks (ONLY=name SEED=1)
 	@$(BIN)/python -m tests.attacks $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED))
 
 # What is set on the command line goes through, as it is.
@@ -94,10 +94,12 @@ lock: ## Pin the Python dependencies anew, from pyproject.toml
 		-c requirements.txt pyproject.toml --extra dev -o requirements-dev.txt
 	.venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
 		--group verify -o requirements-verify.txt
+	.venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+		--group attack -o requirements-attack.txt
 	rm -r .venv-lock
 
 clean: ## Remove what the commands above have made
-	rm -rf .venv .venv-verify node_modules .demo .demo-cross-chain .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .venv .venv-verify .venv-attack node_modules .demo .demo-cross-chain .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # --- Set-up -----------------------------------------------------------------------------------------------------------
 
@@ -117,6 +119,14 @@ clean: ## Remove what the commands above have made
 	@.venv-verify/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-verify.txt \
 		2>.venv-verify/pip.log \
 		|| { echo "The tools could not be installed. Is there a network? .venv-verify/pip.log says more."; exit 1; }
+	@touch $@
+
+.venv-attack/ready: requirements-attack.txt
+	@$(PYTHON) -m venv .venv-attack
+	@echo "Installing the tools that attack the service ..."
+	@.venv-attack/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-attack.txt \
+		2>.venv-attack/pip.log \
+		|| { echo "The tools could not be installed. Is there a network? .venv-attack/pip.log says more."; exit 1; }
 	@touch $@
 
 node_modules/ready: package-lock.json .venv/ready

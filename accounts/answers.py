@@ -25,6 +25,9 @@ _P = ParamSpec("_P")
 
 Given = Callable[[str], str]
 
+# Far more than a message and a signature; JSON may take 20 times its size in memory.
+_MAX_JSON_BYTES = 512 * 1024
+
 
 def signed_in(
     view: Callable[Concatenate[HttpRequest, User, _P], HttpResponse],
@@ -63,10 +66,15 @@ def given_in(request: HttpRequest) -> Given:
     """
     if not is_json(request):
         return lambda name: str(request.POST.get(name, ""))
+    too_large = Refused("too_large", "The body is too large.")
     try:
-        body = json.loads(request.body)
+        text = request.body
     except RequestDataTooBig:
-        raise Refused("too_large", "The body is too large.") from None
+        raise too_large from None
+    if len(text) > _MAX_JSON_BYTES:
+        raise too_large
+    try:
+        body = json.loads(text)
     except (ValueError, RecursionError):
         body = None
     if not isinstance(body, dict):

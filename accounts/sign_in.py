@@ -5,19 +5,23 @@ own key, else of a contract wallet (ERC-1271, or ERC-6492 before its deployment)
 """
 
 import re
-from collections.abc import Callable
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
+from typing import Any
 from urllib.parse import urlsplit
 
-import requests
 import siwe  # type: ignore[import-untyped]
 from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
-from web3 import HTTPProvider
 from web3.exceptions import Web3Exception
+from web3.providers import BaseProvider
+from web3.types import RPCEndpoint, RPCError, RPCResponse
 
 from accounts import keys
 from accounts.addresses import may_sign_in
@@ -25,6 +29,7 @@ from accounts.models import SignInNonce, User
 from accounts.refused import Refused
 from chains.addresses import checksummed
 from chains.config import Chain, UnknownChain
+from chains.rpc import ChainError, Reverted, RpcClient, RpcRefused
 from config.chains import get_chains
 
 STATEMENT = "Sign in to Batch Query Service. This costs nothing and sends no transaction."
@@ -33,7 +38,13 @@ MAX_MESSAGE_CHARS = 1024
 MAX_SIGNATURE_CHARS = 16_384  # An ERC-6492 signature holds the wallet's whole deployment.
 
 _THROTTLE_PERIOD = timedelta(minutes=1)
-_NODE_SECONDS = (3, 5)  # to connect, and for each wait for an answer
+_NODE_SECONDS = 2  # to connect, and for each silence; three times as long for an answer
+
+# Contract wallets that each web process asks about at once. A node that is slow holds a thread, of which there are few;
+# those of one chain leave a place to the others'.
+MAX_WALLET_CHECKS = 3
+MAX_WALLET_CHECKS_OF_CHAIN = 2
+_BUSY_SECONDS = 5
 
 _SIGNER = re.compile(r"\A[^\n]+\n(0x[0-9a-fA-F]{40})\n")
 _NONCE = re.compile(r"\nNonce: ([0-9a-zA-Z]{8,40})\n")
@@ -94,7 +105,7 @@ def finish(message: str, signature: str) -> User:
 
     The nonce is consumed before anything that costs time is done, so one message is one try. Raises `SignInError`:
     malformed_message, malformed_signature, unknown_nonce, wrong_domain, wrong_uri, unknown_chain, expired,
-    wrong_signature, node_unavailable, address_not_allowed.
+    wrong_signature, node_unavailable, too_many_checks, address_not_allowed.
     """
     if len(signature) > MAX_SIGNATURE_CHARS or not _SIGNATURE.fullmatch(signature):
         raise SignInError("malformed_signature", "The signature must be 0x and pairs of hex digits.")
@@ -226,30 +237,65 @@ def _is_of_own_key(verify: Callable[..., None]) -> bool:
     return True
 
 
-def _verify_contract_wallet(verify: Callable[..., None], address: str, chain: Chain) -> None:
-    for url in chain.rpc_urls:
-        with requests.Session() as session:
-            # Without the library's retries: whoever signs in waits, and the next node is asked instead.
-            provider = HTTPProvider(
-                url,
-                session=session,
-                request_kwargs={"timeout": _NODE_SECONDS, "allow_redirects": False},
-                exception_retry_configuration=None,
+class _Nodes(BaseProvider):
+    """What the library asks of a chain, within the bounds of `RpcClient`."""
+
+    # ERC-3668 would let any contract make this server fetch a URL of the contract's choice.
+    global_ccip_read_enabled = False
+
+    def __init__(self, chain: Chain) -> None:
+        super().__init__()
+        # Of its own: what a stranger's contract makes a node do, such as running for ever, says nothing of the node.
+        self._rpc = RpcClient(chain, timeout_seconds=_NODE_SECONDS)
+
+    def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
+        """Raises `ChainError` where another node might have answered."""
+        try:
+            return {"jsonrpc": "2.0", "id": 0, "result": self._rpc.call(method, *params)}
+        except RpcRefused as refused:
+            if refused.may_pass:
+                raise
+            data = f"0x{refused.data.hex()}" if isinstance(refused, Reverted) else None
+            error: RPCError = {"code": refused.code, "message": refused.message, "data": data or ""}
+            return {"jsonrpc": "2.0", "id": 0, "error": error}
+
+
+_checks = Counter[int]()  # under way, by chain
+_checks_lock = threading.Lock()
+
+
+@contextmanager
+def _check_of(chain: Chain) -> Iterator[None]:
+    """One of the checks that may be under way. Raises `SignInError`: too_many_checks."""
+    with _checks_lock:
+        if _checks.total() >= MAX_WALLET_CHECKS or _checks[chain.id] >= MAX_WALLET_CHECKS_OF_CHAIN:
+            raise SignInError(
+                "too_many_checks",
+                "Too many contract wallets are being asked about signatures just now. Try again in a moment.",
+                retry_after=_BUSY_SECONDS,
             )
-            # ERC-3668 would let any contract make this server fetch a URL of the contract's choice.
-            provider.global_ccip_read_enabled = False
-            try:
-                verify(provider=provider)
-            except siwe.InvalidSignature as error:
-                if error.args:  # The node refused to answer, says the library there and only there.
-                    continue
-                raise SignInError(
-                    "wrong_signature",
-                    f"The signature is neither that of {address} nor accepted by a contract wallet there.",
-                ) from None
-            except (siwe.ChainIdMismatch, requests.RequestException, Web3Exception, ValueError, TypeError, KeyError):
-                continue  # The node is down, of another chain, or talks nonsense.
-            return
+        _checks[chain.id] += 1
+    try:
+        yield
+    finally:
+        with _checks_lock:
+            _checks[chain.id] -= 1
+
+
+def _verify_contract_wallet(verify: Callable[..., None], address: str, chain: Chain) -> None:
+    try:
+        with _check_of(chain):
+            verify(provider=_Nodes(chain))
+    except siwe.InvalidSignature as error:
+        if not error.args:  # The library has some where the chain can't be asked.
+            raise SignInError(
+                "wrong_signature",
+                f"The signature is neither that of {address} nor accepted by a contract wallet there.",
+            ) from None
+    except (siwe.ChainIdMismatch, ChainError, Web3Exception, ValueError, TypeError, KeyError):
+        pass  # The nodes are down, of another chain, or talk nonsense.
+    else:
+        return
     raise SignInError(
         "node_unavailable",
         f"The signature is not that of {address} itself, and no node of {chain.name} can be asked whether a contract "

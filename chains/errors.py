@@ -1,9 +1,10 @@
 """What can go wrong between us and a chain, and how the words of each kind of node are told apart."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from chains import words
 from chains.encoding import read_data
 
 
@@ -27,7 +28,7 @@ class InvalidReply(NodeUnavailable):
 
 
 class RpcRefused(ChainError):
-    """Every node that could be asked answered with a JSON-RPC error."""
+    """Every node that could be asked answered with a JSON-RPC error. `message` is `chains.words.plain`."""
 
     may_pass = False
     """Whether another node, which failed, might have answered: only then is it worth asking again as it was."""
@@ -36,7 +37,12 @@ class RpcRefused(ChainError):
         self.code = code
         self.message = message
         self.data = data
-        super().__init__(f"The node refused: {message} ({code}).")
+        super().__init__(f"The node refused{self.told}.")
+
+    @property
+    def told(self) -> str:
+        """The node's code and words, marked as its own, to be put behind what it did."""
+        return f" ({self.code}); the node said: “{self.message}”" if self.message else f" ({self.code})"
 
 
 class Reverted(RpcRefused):
@@ -88,24 +94,30 @@ _RATE_LIMIT_CODES = {429, -32005, -32029}
 _REVERT = re.compile(r"(?i)\brevert")
 _REVERT_CODE = 3
 _NETHERMIND_VM_ERROR = -32015
+_MAX_SEARCHED = 300
+_MAX_CODE = 1 << 31  # Others would be as long as the node likes.
 
 
-def read_refusal(host: str, method: str, error: Mapping[str, Any]) -> RpcRefused:
-    """The typed error for a JSON-RPC error. Raises `NodeUnavailable` for what merely means "later"."""
+def read_refusal(host: str, method: str, error: Mapping[str, Any], secrets: Iterable[str] = ()) -> RpcRefused:
+    """The typed error for a JSON-RPC error. `secrets` are none of its words' to tell.
+
+    Raises `NodeUnavailable` for what merely means "later".
+    """
     code = error.get("code")
-    code = code if type(code) is int else 0
-    # Whatever a node writes ends up in logs and pages: one printable line, bounded.
-    message = "".join(letter if letter.isprintable() else " " for letter in str(error.get("message", ""))[:300])
+    code = code if type(code) is int and abs(code) <= _MAX_CODE else 0
+    said = str(error.get("message", ""))[:_MAX_SEARCHED]
+    # Whatever a node writes ends up in logs and on public pages.
+    message = words.plain(error.get("message", ""), secrets)
     # A revert comes first: its message holds the contract's own words, which may be anything.
     if method in {"eth_call", "eth_estimateGas"} and (
-        code in {_REVERT_CODE, _NETHERMIND_VM_ERROR} or _REVERT.search(message)
+        code in {_REVERT_CODE, _NETHERMIND_VM_ERROR} or _REVERT.search(said)
     ):
         return Reverted(code, message, _revert_data(error.get("data")))
-    if code in _RATE_LIMIT_CODES or _RATE_LIMIT.search(message):
+    if code in _RATE_LIMIT_CODES or _RATE_LIMIT.search(said):
         raise NodeUnavailable(f"{host} limits our requests")
     if method in {"eth_sendRawTransaction", "eth_estimateGas"}:
-        for kind, words in _TRANSACTION_REFUSALS:
-            if words.search(message):
+        for kind, sentences in _TRANSACTION_REFUSALS:
+            if sentences.search(said):
                 return kind(code, message, error.get("data"))
     return RpcRefused(code, message, error.get("data"))
 

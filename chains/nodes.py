@@ -7,23 +7,44 @@ RPC URLs often hold a provider's key, so no error, `repr` or log line here shows
 import itertools
 import json
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from http.cookiejar import DefaultCookiePolicy
+from http import HTTPStatus
 from typing import Any, Generic, TypeVar
 
-import requests
-import urllib3
-
+from chains import exchange
 from chains.config import Chain
 from chains.encoding import read_quantity
 from chains.errors import FINAL, InvalidReply, NodeUnavailable, RpcRefused, WrongChain, read_refusal
+from chains.words import secrets_of
 
 BATCH_SIZE = 50
-MAX_REPLY_BYTES = 64 * 1024 * 1024
+# Of one reply, whatever was asked for.
+MAX_REPLY_BYTES = 16 * 1024 * 1024
+# The values in it. Three bytes of JSON may take 200 in memory, so that a bound of bytes alone bounds nothing.
+MAX_REPLY_VALUES = 250_000
+# Of the reply to one request, errors included; of most methods an answer of _USUAL_BYTES is generous.
+_USUAL_BYTES = 1024 * 1024
+_REPLY_BYTES = {
+    **dict.fromkeys(
+        (
+            "eth_chainId",
+            "eth_getBalance",
+            "eth_getTransactionCount",
+            "eth_getStorageAt",
+            "eth_maxPriorityFeePerGas",
+        ),
+        16 * 1024,
+    ),
+    # It names the block's transactions by their hashes, of which some chains have tens of thousands.
+    "eth_getBlockByNumber": 4 * 1024 * 1024,
+    "eth_getBlockByHash": 4 * 1024 * 1024,
+    "eth_getLogs": 8 * 1024 * 1024,
+}
+# A trie is 64 nodes deep at most, and a node has 532 bytes at most, of two hexadecimal digits.
+_PROOF_BYTES = 80 * 1024
 MAX_REST_SECONDS = 60
 # For how long nobody waits for a node again that has just failed, when there is no other.
 FAIL_FAST_SECONDS = 3
@@ -66,12 +87,18 @@ class _Node:
     """For each method, the newest block whose state it refused and another node served: what is pruned stays pruned.
     Or _NO_STATE, if it refused a further request that the method's results take."""
 
+    @property
+    def secrets(self) -> list[str]:
+        return secrets_of(self.url)
+
     def may_refuse(self, method: str, block: int) -> bool:
         return block <= self.lacks.get(method, -1)
 
 
-class _BatchRefused(Exception):
-    """One JSON-RPC error for a whole batch: the node takes no batches, or none of this length."""
+class _BatchTooLong(Exception):
+    """One JSON-RPC error for a whole batch: the node takes no batches, or none of this length. Or the reply is longer
+    than it may be, which that to fewer requests may not be.
+    """
 
 
 class NodePool:
@@ -82,7 +109,6 @@ class NodePool:
         chain: Chain,
         *,
         timeout_seconds: float,
-        session: requests.Session | None,
         clock: Callable[[], float],
     ) -> None:
         self._chain = chain
@@ -91,14 +117,6 @@ class NodePool:
         self._ids = itertools.count(1)
         self._lock = threading.Lock()
         self._nodes = [_Node(url, host) for url, host in zip(chain.rpc_urls, chain.hosts, strict=True)]
-        if session is None:
-            session = requests.Session()
-            # Cookies are the one thing of a session that threads would write at once, and no node needs them.
-            session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
-        self._session = session
-
-    def close(self) -> None:
-        self._session.close()
 
     def one(self, request: Request, read: Reader[Answer]) -> Answer:
         (answer,) = self.many([request], lambda _, result: read(result))
@@ -167,7 +185,7 @@ class NodePool:
                 if isinstance(answer, Further):
                     following[index] = answer
                 elif before and isinstance(answer, RpcRefused):
-                    why = f"{node.host} {before.lacking}: {answer.message} ({answer.code})"
+                    why = f"{node.host} {before.lacking}{answer.told}"
                     problems[node] = NodeUnavailable(why)
                     self._ask_last([(node, batched[index][0], _NO_STATE)])
                 else:
@@ -181,7 +199,7 @@ class NodePool:
             chunk = waiting[: node.batch_size]
             try:
                 results = self._exchange(node, [batched[index] for index in chunk])
-            except _BatchRefused:
+            except _BatchTooLong:
                 node.batch_size = max(1, len(chunk) // 2)
                 continue
             yield from zip(chunk, results, strict=True)
@@ -194,12 +212,13 @@ class NodePool:
             {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
             for number, (method, params) in zip(ids, batched, strict=True)
         ]
-        reply = self._post(node, bodies if len(bodies) > 1 else bodies[0])
+        max_bytes = min(MAX_REPLY_BYTES, sum(_most_bytes(request) for request in batched))
+        reply = self._post(node, bodies if len(bodies) > 1 else bodies[0], max_bytes)
         if isinstance(reply, dict) and isinstance(reply.get("error"), dict):
             # The only reply that may lack an id: the node did not look into what it was sent.
-            refusal = read_refusal(node.host, batched[0][0], reply["error"])
+            refusal = read_refusal(node.host, batched[0][0], reply["error"], node.secrets)
             if len(batched) > 1:
-                raise _BatchRefused
+                raise _BatchTooLong
             if reply.get("id") is None:
                 return [refusal]
         by_id: dict[int, Any] = {}
@@ -212,45 +231,30 @@ class NodePool:
             raise InvalidReply(f"{node.host} left requests without a reply")
         return [_result(node, method, by_id[number]) for number, (method, _) in zip(ids, batched, strict=True)]
 
-    def _post(self, node: _Node, body: Any) -> Any:
-        problem = ""
+    def _post(self, node: _Node, body: Any, max_bytes: int) -> Any:
+        """Raises `_BatchTooLong` where fewer requests may get an answer that is short enough."""
+        too_long = ""
         try:
-            status, content = self._read_bounded(node.url, body)
-        except (requests.Timeout, urllib3.exceptions.TimeoutError):
-            problem = f"did not answer within {self._timeout:g} seconds"
-        except requests.exceptions.SSLError:
-            problem = "has no valid TLS certificate"
-        except requests.ConnectionError:
-            problem = "can't be reached"
-        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError):
-            problem = "broke off its answer"
-        # Outside of `except`, so that no chained exception shows the URL.
-        if problem:
-            raise NodeUnavailable(f"{node.host} {problem}")
-        if content is None:
-            raise InvalidReply(f"{node.host} sent more than {MAX_REPLY_BYTES} bytes")
-        # Some nodes send JSON-RPC errors as HTTP 400.
-        if status not in {200, 400}:
-            raise NodeUnavailable(f"{node.host} answered with HTTP status {status}")
+            status, content = exchange.post(
+                node.url, json.dumps(body).encode(), timeout_seconds=self._timeout, max_bytes=max_bytes
+            )
+        except exchange.TooLong as error:
+            too_long = str(error)
+        except exchange.Failed as failed:
+            raise NodeUnavailable(f"{node.host} {failed}") from None
+        else:
+            if status not in {HTTPStatus.OK, HTTPStatus.BAD_REQUEST}:
+                raise NodeUnavailable(f"{node.host} answered with HTTP status {status}")
+            if sum(map(content.count, (b",", b"[", b"{"))) > MAX_REPLY_VALUES:
+                too_long = f"sent more than {MAX_REPLY_VALUES} values"
+        if too_long and isinstance(body, list):
+            raise _BatchTooLong
+        if too_long:
+            raise InvalidReply(f"{node.host} {too_long}")
         try:
             return json.loads(content)
         except (ValueError, RecursionError):
             raise InvalidReply(f"{node.host} answered with something that is not JSON") from None
-
-    def _read_bounded(self, url: str, body: Any) -> tuple[int, bytes | None]:
-        """The reply's status and content, which is None where it is too long."""
-        # The time-out of requests is for one read; a node that drips bytes must end too.
-        deadline = time.monotonic() + 3 * self._timeout
-        content = bytearray()
-        with self._session.post(url, json=body, timeout=self._timeout, allow_redirects=False, stream=True) as response:
-            # `read1` returns with what has come; iterating would wait for a part to be full, however slowly it fills.
-            while part := response.raw.read1(64 * 1024, decode_content=True):
-                content += part
-                if len(content) > MAX_REPLY_BYTES:
-                    return response.status_code, None
-                if time.monotonic() > deadline:
-                    raise requests.Timeout
-            return response.status_code, bytes(content)
 
     def _check_chain(self, node: _Node) -> None:
         """A node's chain id is asked before its first use, and again after each failure."""
@@ -325,6 +329,14 @@ class NodePool:
         return why
 
 
+def _most_bytes(request: Request) -> int:
+    """How long the reply to it may be."""
+    method, params = request
+    if method == "eth_getProof":
+        return _PROOF_BYTES * (2 + len(params[1]))
+    return _REPLY_BYTES.get(method, _USUAL_BYTES)
+
+
 def _read(node: _Node, method: str, read: Reader[Answer], result: Any) -> Answer | Further[Answer] | RpcRefused:
     if isinstance(result, RpcRefused):
         return result
@@ -337,7 +349,7 @@ def _read(node: _Node, method: str, read: Reader[Answer], result: Any) -> Answer
 def _result(node: _Node, method: str, reply: dict[str, Any]) -> Any | RpcRefused:
     error = reply.get("error")
     if isinstance(error, dict):
-        return read_refusal(node.host, method, error)
+        return read_refusal(node.host, method, error, node.secrets)
     if error is not None or "result" not in reply:
         raise InvalidReply(f"{node.host} answered {method} with neither a result nor an error")
     return reply["result"]

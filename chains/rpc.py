@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
-import requests
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
@@ -135,17 +134,13 @@ class RpcClient:
         chain: Chain,
         *,
         timeout_seconds: float = 10,
-        session: requests.Session | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.chain = chain
-        self._nodes = NodePool(chain, timeout_seconds=timeout_seconds, session=session, clock=clock)
+        self._nodes = NodePool(chain, timeout_seconds=timeout_seconds, clock=clock)
 
     def __repr__(self) -> str:
         return f"RpcClient({self.chain.name!r}, {', '.join(self.chain.hosts)})"
-
-    def close(self) -> None:
-        self._nodes.close()
 
     def call(self, method: str, *params: Any) -> Any:
         """The `result` of one request, as JSON has it."""

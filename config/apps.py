@@ -2,4 +2,4 @@ from django.contrib.admin.apps import AdminConfig
 
 
 class OperatorAdminConfig(AdminConfig):
-    default_site = "config.admin.OperatorSite"
+    default_site = "accounts.admin_site.OperatorSite"

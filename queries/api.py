@@ -3,14 +3,12 @@
 Errors are `{"error": sentence, "code": stable word}`, with `details` where a request has faults.
 """
 
-from datetime import timedelta
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, HttpResponse
 from django.http.request import UnreadablePostError
-from django.utils import timezone
 from ninja import NinjaAPI, Schema
 from ninja.errors import AuthenticationError, ValidationError
 from ninja.security import APIKeyHeader
@@ -19,7 +17,7 @@ from pydantic import Field
 from accounts import keys
 from accounts.models import ApiKey
 from config.chains import get_chains
-from queries import batch_request, submission
+from queries import batch_request, submission, throttle
 from queries.errors import ApiError, error_response
 from queries.models import OPEN_STATUSES, Batch, BatchStatus
 
@@ -186,15 +184,12 @@ def chain_connections(request: HttpRequest) -> dict[str, Any]:  # noqa: ARG001 (
 
 
 def _throttle(key: ApiKey) -> None:
-    now = timezone.now()
-    # Not what a clock dated that was ahead: it would count for as long as that.
-    last_minute = (now - timedelta(minutes=1), now)
-    if Batch.objects.filter(user=key.user_id, created_at__range=last_minute).count() >= settings.MAX_BATCHES_PER_MINUTE:
+    if seconds := throttle.seconds_to_wait(key.user_id):
         raise ApiError(
             429,
             "too_many_requests",
-            f"At most {settings.MAX_BATCHES_PER_MINUTE} batches may be submitted in a minute.",
-            headers={"Retry-After": "60"},
+            f"At most {settings.MAX_BATCHES_PER_MINUTE} submissions a minute are taken, faulty ones included.",
+            headers={"Retry-After": str(seconds)},
         )
 
 

@@ -4,11 +4,22 @@ Sources: specification, "Batch query (request body)"; the gaps are filled as exi
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, ValidationInfo, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from chains.addresses import checksummed
@@ -16,7 +27,7 @@ from chains.config import Chains
 from queries import strict_json
 from queries.models import AccountField, HeaderField
 
-# What one answer names. More faults than this are counted, not listed.
+# What one answer names. Behind so many faults nothing is looked at any more.
 MAX_FAULTS_LISTED = 1000
 _MAX_ECHO = 80
 _MAX_BLOCK_NUMBER = (1 << 63) - 1
@@ -39,11 +50,14 @@ class Fault:
 
 
 class InvalidRequest(ValueError):
-    """The body can't be accepted. `faults` is never empty."""
+    """The body can't be accepted. `faults` is never empty, and has `MAX_FAULTS_LISTED` at most."""
 
-    def __init__(self, faults: list[Fault]) -> None:
+    def __init__(self, found: Iterable[Fault]) -> None:
+        faults = list(islice(found, MAX_FAULTS_LISTED + 1))
+        self.has_more = len(faults) > MAX_FAULTS_LISTED
         # The sentence that clients match comes first, wherever in the body it was found.
-        self.faults = sorted(faults, key=lambda fault: not fault.message.startswith(_ADDRESS_FAULT))
+        faults.sort(key=lambda fault: not fault.message.startswith(_ADDRESS_FAULT))
+        self.faults = faults[:MAX_FAULTS_LISTED]
         super().__init__(self.faults[0].message)
 
     @property
@@ -52,8 +66,8 @@ class InvalidRequest(ValueError):
 
     @property
     def sentence(self) -> str:
-        more = len(self.faults) - 1
-        return self.faults[0].message + (f" ({more} more in details)" if more else "")
+        more = f"{'more than ' if self.has_more else ''}{len(self.faults) - 1}"
+        return self.faults[0].message + (f" ({more} more in details)" if len(self.faults) > 1 else "")
 
 
 def _shortened(text: str) -> str:
@@ -82,18 +96,31 @@ def _decimal(value: object, what: str, limit: int) -> int:
     return int(value)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Context:
     """What validation needs to know beside the body."""
 
     chains: Chains
     destination: int | None  # None: not a good one, which is a fault of its own
+    faults: int = 0  # of what there may be thousands of
 
 
 def _context(info: ValidationInfo) -> _Context:
     context = info.context
     assert isinstance(context, _Context)
     return context
+
+
+def _counted(value: object, validate: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
+    """Around each kind of value that a body may hold thousands of: behind so many faults no other is looked at."""
+    context = _context(info)
+    if context.faults > MAX_FAULTS_LISTED:
+        return value  # The body is refused for those before it.
+    try:
+        return validate(value)
+    except ValidationError:
+        context.faults += 1
+        raise
 
 
 def _is_destination(chains: Chains, chain_id: int) -> bool:
@@ -176,37 +203,42 @@ def _at_most_once(addresses: object) -> object:
     return addresses
 
 
-Property = Literal["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"]
+_Counted = WrapValidator(_counted)
+
+Property = Annotated[Literal["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"], _Counted]
 DestinationChainId = Annotated[
     int, BeforeValidator(_destination, json_schema_input_type=str), Field(json_schema_extra={"examples": ["31337"]})
 ]
-SourceChainId = Annotated[int, BeforeValidator(_source, json_schema_input_type=str)]
-BlockSelector = Annotated[Selector, BeforeValidator(_selector, json_schema_input_type=str)]
-Slot = Annotated[str, BeforeValidator(_slot)]
-HeaderName = Literal[
-    "PARENT_HASH",
-    "UNCLES_HASH",
-    "COINBASE",
-    "STATE_ROOT",
-    "TRANSACTIONS_ROOT",
-    "RECEIPTS_ROOT",
-    "LOGS_BLOOM",
-    "DIFFICULTY",
-    "BLOCK_NUMBER",
-    "GAS_LIMIT",
-    "GAS_USED",
-    "TIMESTAMP",
-    "EXTRA_DATA",
-    "MIX_HASH",
-    "NONCE",
-    "BASE_FEE_PER_GAS",
-    "WITHDRAWALS_ROOT",
-    "BLOB_GAS_USED",
-    "EXCESS_BLOB_GAS",
-    "PARENT_BEACON_BLOCK_ROOT",
-    "REQUESTS_HASH",
+SourceChainId = Annotated[int, BeforeValidator(_source, json_schema_input_type=str), _Counted]
+BlockSelector = Annotated[Selector, BeforeValidator(_selector, json_schema_input_type=str), _Counted]
+Slot = Annotated[str, BeforeValidator(_slot), _Counted]
+HeaderName = Annotated[
+    Literal[
+        "PARENT_HASH",
+        "UNCLES_HASH",
+        "COINBASE",
+        "STATE_ROOT",
+        "TRANSACTIONS_ROOT",
+        "RECEIPTS_ROOT",
+        "LOGS_BLOOM",
+        "DIFFICULTY",
+        "BLOCK_NUMBER",
+        "GAS_LIMIT",
+        "GAS_USED",
+        "TIMESTAMP",
+        "EXTRA_DATA",
+        "MIX_HASH",
+        "NONCE",
+        "BASE_FEE_PER_GAS",
+        "WITHDRAWALS_ROOT",
+        "BLOB_GAS_USED",
+        "EXCESS_BLOB_GAS",
+        "PARENT_BEACON_BLOCK_ROOT",
+        "REQUESTS_HASH",
+    ],
+    _Counted,
 ]
-Address = Annotated[str, BeforeValidator(_address)]
+Address = Annotated[str, BeforeValidator(_address), _Counted]
 Wei = Annotated[int, BeforeValidator(_fee, json_schema_input_type=str), Field(json_schema_extra={"examples": ["0"]})]
 
 
@@ -294,20 +326,40 @@ def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
         raise InvalidRequest([Fault("", f"One batch may name {max_queries} accounts; this names too many.")]) from None
     except strict_json.NotJson as error:
         raise InvalidRequest([Fault("", str(error), "invalid_json")]) from None
-    faults = [Fault("", f"The key {_shown(key)} stands twice in one object.") for key in document.duplicate_keys]
-    request: BatchRequest | None = None
+    too_many = "accounts, slots and headers are too many; a batch may name"
+    # Before anything is looked at: what can't be accepted costs no more than what can.
+    if (count := _named(document.value)) > max_queries:
+        raise InvalidRequest([Fault("/data", f"{count} {too_many} {max_queries}.")])
+    repeated = (Fault("", f"The key {_shown(key)} stands twice in one object.") for key in document.duplicate_keys)
     try:
         context = _Context(chains, _known_destination(document.value, chains))
         request = BatchRequest.model_validate(document.value, context=context)
     except ValidationError as error:
-        faults += [_fault(detail) for detail in error.errors(include_url=False)]
-    if request and (count := sum(part.size for part in request.parts())) > max_queries:
-        faults.append(
-            Fault("/data", f"{count} accounts, slots and headers are too many; a batch may name {max_queries}.")
-        )
-    if faults or request is None:
-        raise InvalidRequest(faults)
+        raise InvalidRequest(chain(repeated, map(_fault, error.errors(include_url=False)))) from None
+    if document.duplicate_keys:
+        raise InvalidRequest(repeated)
     return request
+
+
+def _named(value: Any) -> int:
+    """How many accounts, slots and headers the body names, however malformed; a block counts as one at least."""
+    data = value.get("data") if isinstance(value, dict) else None
+    sources = data.values() if isinstance(data, dict) else ()
+    return sum(_named_at(block) for blocks in sources if isinstance(blocks, dict) for block in blocks.values())
+
+
+def _named_at(block: Any) -> int:
+    if not isinstance(block, dict):
+        return 1
+    accounts = block.get("accounts")
+    slots = [
+        account.get("slots")
+        for account in (accounts.values() if isinstance(accounts, dict) else ())
+        if isinstance(account, dict)
+    ]
+    return max(
+        1, len(slots) + sum(len(of_one) for of_one in slots if isinstance(of_one, list)) + bool(block.get("header"))
+    )
 
 
 def _known_destination(value: Any, chains: Chains) -> int | None:

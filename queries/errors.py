@@ -11,7 +11,7 @@ from django.views import defaults
 
 from accounts.answers import wants_json
 from queries import storage
-from queries.batch_request import MAX_FAULTS_LISTED, Fault
+from queries.batch_request import Fault
 
 
 def error_response(
@@ -24,9 +24,7 @@ def error_response(
 ) -> HttpResponse:
     body: dict[str, object] = {"error": sentence, "code": code}
     if faults:
-        body["details"] = [
-            {"path": fault.path, "message": fault.message, "code": fault.code} for fault in faults[:MAX_FAULTS_LISTED]
-        ]
+        body["details"] = [{"path": fault.path, "message": fault.message, "code": fault.code} for fault in faults]
     return JsonResponse(body, status=status, headers=dict(headers or {}))
 
 

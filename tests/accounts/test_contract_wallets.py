@@ -1,17 +1,23 @@
 import re
 import socket
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from django.test import Client
 from eth_abi.abi import encode
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 from siwe import EIP6492_MAGIC_SUFFIX  # type: ignore[import-untyped]
 
+from accounts import sign_in
 from accounts.sign_in import SignInError, finish, start
 from chains.devchain import DevChain
 from tests.accounts.wallets import ALICE, BOB, contract_wallet_code, init_code, reverting_code, sign
+from tests.chains.hostile_node import DRIPS, FLOODS, hostile_node
+from tests.chains.lying_node import ask, error, is_chain_id, lying_node
 
 pytestmark = pytest.mark.django_db
 
@@ -173,3 +179,79 @@ def test_a_refusal_names_no_node(configure_chains):
         finish(message, sign(message, ALICE))
     assert caught.value.code == "node_unavailable"
     assert not re.search("secret|127", caught.value.sentence)
+
+
+# --- Nodes that do their worst ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
+def test_no_flood_of_a_node_makes_a_signature_wrong_or_holds_it_up(flood, chain, wallet, configure_chains):
+    with hostile_node(flood) as url:
+        configure_chains((31337, True, url), destinations=(31337,))
+        message = start(wallet, 31337, "")
+        assert code_of(message, sign(message, ALICE)) == "node_unavailable"
+        configure_chains((31337, True, url, chain.url), destinations=(31337,))
+        message = start(wallet, 31337, "")
+        assert finish(message, sign(message, ALICE)).address == wallet
+
+
+@pytest.mark.parametrize("drip", DRIPS.values(), ids=DRIPS)
+def test_no_drip_of_a_node_is_waited_for(drip, wallet, configure_chains, monkeypatch):
+    monkeypatch.setattr(sign_in, "_NODE_SECONDS", 0.2)
+    with hostile_node(drip) as url:
+        configure_chains((31337, True, url), destinations=(31337,))
+        message = start(wallet, 31337, "")
+        began = time.monotonic()
+        assert code_of(message, sign(message, ALICE)) == "node_unavailable"
+        assert time.monotonic() - began < 3
+
+
+def test_slow_nodes_of_a_chain_leave_places_to_another_s(chain, wallet, configure_chains):
+    """And to whoever has a key of their own."""
+    asked, release = threading.Semaphore(0), threading.Event()
+
+    def slow(exchange):
+        asked.release()
+        release.wait(20)
+
+    def check(message: str, chain_id: int) -> str:
+        parsed = sign_in._parse(message)
+        of = sign_in._chain(chain_id)
+        try:
+            sign_in._verify_contract_wallet(
+                sign_in._verifier(parsed, sign(message, ALICE), parsed.nonce, of), wallet, of
+            )
+        except SignInError as error:
+            return f"{error.code} {error.retry_after}"
+        return "accepted"
+
+    with hostile_node(slow, chain_id=5) as url:
+        configure_chains((31337, True, chain.url), (5, True, url), destinations=(31337,))
+        held, here, own = start(wallet, 5, ""), start(wallet, 31337, ""), start(ALICE.address, 5, "")
+        with ThreadPoolExecutor(4) as pool:
+            slow_ones = [pool.submit(check, held, 5) for _ in range(2)]
+            assert all(asked.acquire(timeout=10) for _ in slow_ones)
+            assert check(held, 5) == "too_many_checks 5"
+            assert check(here, 31337) == "accepted"
+            assert finish(own, sign(own, ALICE)).address == ALICE.address
+            release.set()
+            assert [one.result() for one in slow_ones] == ["node_unavailable None"] * 2
+        assert not sign_in._checks.total(), "their places are free again"
+
+
+def test_a_busy_service_says_when_to_come_back(client: Client, wallet, monkeypatch):
+    monkeypatch.setattr(sign_in, "MAX_WALLET_CHECKS", 0)
+    message = start(wallet, 31337, "")
+    signed = {"message": message, "signature": sign(message, ALICE)}
+    answer = client.post("/sign-in/verify", signed, content_type="application/json")
+    assert (answer.status_code, answer.json()["code"], answer.headers["Retry-After"]) == (503, "too_many_checks", "5")
+
+
+def test_a_node_that_fails_while_another_refuses_does_not_make_a_signature_wrong(chain, wallet, configure_chains):
+    def refusing(body):
+        return ask(chain.url, body) if is_chain_id(body) else error(body, -32000, "no such method")
+
+    with lying_node(refusing) as url:
+        configure_chains((31337, True, url, "http://127.0.0.1:1"), destinations=(31337,))
+        message = start(wallet, 31337, "")
+        assert code_of(message, sign(message, ALICE)) == "node_unavailable"

@@ -504,3 +504,8 @@ def test_pages_hold_no_inline_code_and_name_no_other_host(alice_client, path):
         for url in re.findall(r"(?:href|src|action)=\"([^\"]*)\"", response.text)
         if not re.match(r"/(?!/)|#|data:,", url)
     } == set()
+
+
+def test_a_body_of_json_is_bounded(client):
+    answer = client.post("/sign-in/message", b"[" + b"[]," * 200_000 + b"[]]", content_type="application/json")
+    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")

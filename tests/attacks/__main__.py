@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from tests.attacks import clients, clocks, kills, money, starvation, storage
+from tests.attacks import clients, clocks, kills, money, nodes, requests, starvation, storage
 from tests.attacks.table import Seen
 
 # By name. Each is given a seed, and tells what it has seen as soon as it has.
@@ -18,6 +18,8 @@ ATTACKS: Mapping[str, Callable[[int], Iterator[Seen]]] = {
     "clocks": clocks.run,
     "kills": kills.run,
     "money": money.run,
+    "nodes": nodes.run,
+    "requests": requests.run,
     "starvation": starvation.run,
     "storage": storage.run,
 }

@@ -14,15 +14,11 @@ def devchain() -> Iterator[DevChain]:
 
 
 @pytest.fixture
-def client_of() -> Iterator[Callable[..., RpcClient]]:
-    """Builds clients of a chain by its URLs, and closes them."""
-    clients: list[RpcClient] = []
+def client_of() -> Callable[..., RpcClient]:
+    """Builds clients of a chain by its URLs."""
 
     def build(*urls: str, chain_id: int = 31337, timeout_seconds: float = 5, **options) -> RpcClient:
         chain = Chain(id=chain_id, name="Test chain", rpc_urls=urls)
-        clients.append(RpcClient(chain, timeout_seconds=timeout_seconds, **options))
-        return clients[-1]
+        return RpcClient(chain, timeout_seconds=timeout_seconds, **options)
 
-    yield build
-    for client in clients:
-        client.close()
+    return build

@@ -129,8 +129,8 @@ def test_without_such_a_node_it_is_said_what_is_missing(client_of):
     host = url.removeprefix("http://")
     assert str(caught.value) == (
         f"No node of Test chain (31337) can be used: {host} sent block 7, whose fields don't make a header of its "
-        "hash, and refuses debug_getRawHeader, by which headers of other layouts are read: the method "
-        "debug_getRawHeader does not exist/is not available (-32601)."
+        "hash, and refuses debug_getRawHeader, by which headers of other layouts are read "
+        "(-32601); the node said: “the method debug_getRawHeader does not exist/is not available”."
     )
 
 

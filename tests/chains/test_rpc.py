@@ -244,7 +244,6 @@ def test_one_call_asks_for_proofs_at_several_blocks(devchain, client_of):
     devchain.mine(2)
     client = client_of(devchain.url)
     blocks = [client.header(1), client.head()]
-    client.close()
     asked: list[Any] = []
     with lying_node(recording(asked, lambda body: ask(devchain.url, body))) as url:
         proofs = client_of(url).proofs([ProofRequest(block.number, block.hash, ALICE, [1]) for block in blocks])
@@ -438,7 +437,7 @@ def test_a_refusal_without_an_id_is_a_refusal(client_of, status):
         (Raw(status=301, headers={"Location": "/elsewhere"}), "HTTP status 301"),
         (Raw(b"<html>"), "not JSON"),
         (Raw(b""), "not JSON"),
-        (Raw(b"[" * 200_000), "not JSON"),
+        (Raw(b"[" * 15_000), "not JSON"),
         (Raw(b"1"), "belongs to no request"),
         (Raw(b"[]"), "without a reply"),
         (Raw(b"{}"), "belongs to no request"),

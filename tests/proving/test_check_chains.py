@@ -110,7 +110,7 @@ def test_a_node_that_refuses_everything_is_told_with_its_words(configure, devcha
     with lying_node(refuses) as url:
         configure(url)
         printed = check("chain_unavailable", "no_registry")
-        assert printed[2].endswith("The node refused: members only (-32000).")
+        assert printed[2].endswith("The node refused (-32000); the node said: “members only”.")
 
 
 def test_a_signer_below_its_minimum_is_told(configure, devchain):

@@ -297,6 +297,7 @@ def test_the_transactions_behind_one_are_reserved_for(costly, key, one_by_one, m
     Batch.objects.filter(pk=batch.pk).update(fee=ETHER)
     work()
     assert Transaction.objects.count() == 2
+    assert int(needed) == sum(tx.gas_limit for tx in Transaction.objects.all())
 
 
 def test_a_transaction_for_who_cannot_pay_holds_up_none_before_it(costly, key, one_by_one):

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -44,10 +43,10 @@ class Command(BaseCommand):
         """Tell of a chain's nodes and signer; returns what is wrong with them."""
         must_prove = chain.id in {connection.source for connection in chains.connections}
         can_be_used = self._check_nodes(chain, must_prove=must_prove)
-        with closing(RpcClient(chain)) as rpc:
-            head, problems = watching.examine(chain, rpc)
-            if chain in chains.destinations():
-                self.stdout.write(f"  {_signer(chain, rpc)}")
+        rpc = RpcClient(chain)
+        head, problems = watching.examine(chain, rpc)
+        if chain in chains.destinations():
+            self.stdout.write(f"  {_signer(chain, rpc)}")
         if head and not can_be_used:
             problems.append(Problem("no_proofs", f"No node of {chain.label} can be used: none serves proofs."))
         return problems
@@ -100,14 +99,14 @@ class _Registry:
 def _abilities(chain: Chain, url: str) -> Abilities | str:
     """What the node can do, or what is wrong with it."""
     alone = chain.model_copy(update={"rpc_urls": (url,)})
-    with closing(RpcClient(alone)) as rpc:
-        try:
-            return probe(rpc)
-        except NodeUnavailable as error:
-            # The host stands in the line already.
-            return " ".join(error.reasons).removeprefix(f"{alone.hosts[0]} ") or str(error)
-        except ChainError as error:
-            return str(error)
+    rpc = RpcClient(alone)
+    try:
+        return probe(rpc)
+    except NodeUnavailable as error:
+        # The host stands in the line already.
+        return " ".join(error.reasons).removeprefix(f"{alone.hosts[0]} ") or str(error)
+    except ChainError as error:
+        return str(error)
 
 
 def _cells(abilities: Abilities) -> tuple[str, ...]:

@@ -1,0 +1,232 @@
+"""A node that does its worst on the level of HTTP: on sockets, since no server library would let it."""
+
+import json
+import socket
+import socketserver
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from tests.chains.lying_node import is_chain_id
+
+MEGABYTE = 1024 * 1024
+DRIP_SECONDS = 0.05
+# Nothing that is endless goes on for longer, so that a client without bounds fails its test instead of hanging it.
+MOST_SECONDS = 60
+
+
+class Exchange:
+    """One request, and the connection that it came by."""
+
+    def __init__(self, connection: socket.socket, body: Any, is_over: threading.Event) -> None:
+        self.body = body
+        self._connection, self._is_over = connection, is_over
+
+    def send(self, data: bytes) -> None:
+        self._connection.sendall(data)
+
+    def repeat(self, data: bytes, *, pause: float = 0) -> None:
+        """Send it again and again, until the client hangs up."""
+        while not self._is_over.wait(pause):
+            self.send(data)
+
+    def wait(self) -> None:
+        self._is_over.wait(MOST_SECONDS)
+
+    def answer(self, content: bytes, *, status: str = "200 OK", headers: str = "") -> None:
+        self.send(f"HTTP/1.1 {status}\r\nContent-Length: {len(content)}\r\n{headers}\r\n".encode())
+        self.send(content)
+
+    def answer_json(self, value: Any) -> None:
+        self.answer(json.dumps(value).encode(), headers="Connection: close\r\n")
+
+
+Behaviour = Callable[[Exchange], None]
+
+
+@contextmanager
+def hostile_node(behave: Behaviour, *, chain_id: int | None = 31337) -> Iterator[str]:
+    """Its URL. With a chain id it tells that one honestly, and does its worst from the next request on."""
+    is_over = threading.Event()
+
+    class Handler(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            with suppress(OSError):
+                while body := self._body():
+                    exchange = Exchange(self.connection, body, is_over)
+                    if chain_id is not None and is_chain_id(body):
+                        exchange.answer(_result(body, hex(chain_id)))
+                    else:
+                        behave(exchange)
+                        return
+
+        def _body(self) -> Any:
+            length = 0
+            while (line := self.rfile.readline().strip().lower()) != b"":
+                if line.startswith(b"content-length:"):
+                    length = int(line.split(b":")[1])
+            return json.loads(self.rfile.read(length)) if length else None
+
+    class Server(socketserver.ThreadingTCPServer):
+        daemon_threads = True
+        request_queue_size = 100
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            is_over.set()
+            server.shutdown()
+            thread.join()
+
+
+def _result(body: Any, value: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": body["id"], "result": value}).encode()
+
+
+# --- Floods -----------------------------------------------------------------------------------------------------------
+
+
+def _packed(window_bits: int, gigabytes: int) -> bytes:
+    """Zeros that are a thousand times as many once unpacked. Nobody gets to the end, and there is none."""
+    packer = zlib.compressobj(wbits=window_bits)
+    first = packer.compress(bytes(MEGABYTE)) + packer.flush(zlib.Z_FULL_FLUSH)
+    # After a full flush a block depends on nothing before it.
+    again = packer.compress(bytes(MEGABYTE)) + packer.flush(zlib.Z_FULL_FLUSH)
+    return first + again * (1024 * gigabytes)
+
+
+def gzip_bomb(exchange: Exchange) -> None:
+    exchange.answer(_packed(16 + zlib.MAX_WBITS, 2), headers="Content-Encoding: gzip\r\n")
+
+
+def deflate_bomb(exchange: Exchange) -> None:
+    exchange.answer(_packed(zlib.MAX_WBITS, 2), headers="Content-Encoding: deflate\r\n")
+
+
+def bomb_in_a_bomb(exchange: Exchange) -> None:
+    packer = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
+    packed = packer.compress(_packed(16 + zlib.MAX_WBITS, 2)) + packer.flush()
+    exchange.answer(packed, headers="Content-Encoding: gzip, gzip\r\n")
+
+
+def gzip_of_nothing(exchange: Exchange) -> None:
+    """Blocks without content (RFC 1951, 3.2.4), without end: whoever waits for a first byte waits for ever."""
+    exchange.send(b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + b"\x1f\x8b\x08" + bytes(6) + b"\xff")
+    exchange.repeat(b"\x00\x00\x00\xff\xff" * 1000)
+
+
+def endless_reply(exchange: Exchange) -> None:
+    exchange.send(b'HTTP/1.1 200 OK\r\n\r\n["')
+    exchange.repeat(b"x" * MEGABYTE)
+
+
+def empty_lists(exchange: Exchange) -> None:
+    """63 MB of JSON, which are 2.7 GB in memory."""
+    exchange.answer(b"[" + b"[]," * (21 * MEGABYTE) + b"[]]")
+
+
+def empty_lists_within_bounds(exchange: Exchange) -> None:
+    """No longer than an honest reply may be."""
+    exchange.answer(b"[" + b"[]," * (1300 * 1024) + b"[]]")
+
+
+def deep_nesting(exchange: Exchange) -> None:
+    exchange.answer(b"[" * 200_000 + b"]" * 200_000)
+
+
+def endless_headers(exchange: Exchange) -> None:
+    exchange.send(b"HTTP/1.1 200 OK\r\n")
+    exchange.repeat(b"X-Header: of no use\r\n" * 100)
+
+
+def endless_header(exchange: Exchange) -> None:
+    exchange.send(b"HTTP/1.1 200 OK\r\nX-Header: ")
+    exchange.repeat(b"x" * 10_000)
+
+
+# --- Drips, each well within the time-out of a read -------------------------------------------------------------------
+
+
+def dripped_headers(exchange: Exchange) -> None:
+    exchange.send(b"HTTP/1.1 200 OK\r\nX-Header: ")
+    exchange.repeat(b"x", pause=DRIP_SECONDS)
+
+
+def dripped_reply(exchange: Exchange) -> None:
+    exchange.send(b"HTTP/1.1 200 OK\r\n\r\n")
+    exchange.repeat(b" ", pause=DRIP_SECONDS)
+
+
+def dripped_chunk_length(exchange: Exchange) -> None:
+    exchange.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;")
+    exchange.repeat(b"x", pause=DRIP_SECONDS)
+
+
+def dripped_trailers(exchange: Exchange) -> None:
+    exchange.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n")
+    exchange.repeat(b"X-Trailer: x\r\n", pause=DRIP_SECONDS)
+
+
+def endless_continue(exchange: Exchange) -> None:
+    exchange.repeat(b"HTTP/1.1 100 Continue\r\n\r\n", pause=DRIP_SECONDS)
+
+
+def silence(exchange: Exchange) -> None:
+    exchange.wait()
+
+
+# --- Ends and lies ----------------------------------------------------------------------------------------------------
+
+
+def hangs_up(exchange: Exchange) -> None:
+    """Without a word."""
+
+
+def hangs_up_midway(exchange: Exchange) -> None:
+    exchange.send(b'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{"jsonrpc": "2.0", ')
+
+
+def hangs_up_within_gzip(exchange: Exchange) -> None:
+    exchange.answer(_packed(16 + zlib.MAX_WBITS, 0)[:100], headers="Content-Encoding: gzip\r\n")
+
+
+def wrong_ids(exchange: Exchange) -> None:
+    asked = exchange.body if isinstance(exchange.body, list) else [exchange.body]
+    replies = [{"jsonrpc": "2.0", "id": one["id"] + 1, "result": "0x1"} for one in asked]
+    exchange.answer(json.dumps(replies).encode())
+
+
+FLOODS: Mapping[str, Behaviour] = {
+    one.__name__.replace("_", " "): one
+    for one in (
+        gzip_bomb,
+        deflate_bomb,
+        bomb_in_a_bomb,
+        gzip_of_nothing,
+        endless_reply,
+        empty_lists,
+        empty_lists_within_bounds,
+        deep_nesting,
+        endless_headers,
+        endless_header,
+    )
+}
+DRIPS: Mapping[str, Behaviour] = {
+    one.__name__.replace("_", " "): one
+    for one in (
+        dripped_headers,
+        dripped_reply,
+        dripped_chunk_length,
+        dripped_trailers,
+        endless_continue,
+        silence,
+    )
+}
+LIES: Mapping[str, Behaviour] = {
+    one.__name__.replace("_", " "): one for one in (hangs_up, hangs_up_midway, hangs_up_within_gzip, wrong_ids)
+}

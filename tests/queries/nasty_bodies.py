@@ -1,0 +1,78 @@
+"""Bodies of as many bytes as may be, each of which would cost a service that looks at all of it."""
+
+import json
+from collections.abc import Mapping
+
+from chains.devchain import ACCOUNTS
+
+ALICE = ACCOUNTS[0][0]
+BYTES = 4 * 1024 * 1024
+_SLOT = '"0x' + "{:064x}" + '"'
+
+
+def _body(blocks: str) -> bytes:
+    return f'{{"destinationChainId": "31337", "fee": "0", "data": {{"31337": {{{blocks}}}}}}}'.encode()
+
+
+def _repeated(form: str, most: int = BYTES) -> str:
+    """`form`, with a number in it, as often as there is room."""
+    return ",".join(form.format(number) for number in range((most - 1000) // (len(form.format(10**6)) + 1)))
+
+
+def _account(content: str) -> bytes:
+    return _body(f'"block:1": {{"accounts": {{"{ALICE}": {{{content}}}}}}}')
+
+
+# The largest that a service with the default limits accepts.
+GOOD = _account(f'"slots": [{",".join(_SLOT.format(number) for number in range(9_999))}]')
+GOOD_ACCOUNTS = _body(
+    '"block:1": {"accounts": {'
+    + ",".join(f'"0x{number:040x}": {{"props": ["BALANCE", "NONCE"]}}' for number in range(10_000))
+    + "}}"
+)
+
+NASTY: Mapping[str, bytes] = {
+    "bad slots": _account(f'"slots": [{_repeated("null")}]'),
+    "good slots": _account(f'"slots": [{_repeated(_SLOT)}]'),
+    "the same slot": _account(f'"slots": [{_repeated(chr(34) + "1" + chr(34))}]'),
+    "bad slots within the limit": _account(f'"slots": [{",".join(["null"] * 9_999)}]'),
+    "bad properties of one account": _account(f'"props": [{_repeated("1")}]'),
+    "bad properties": _body(
+        '"block:1": {"accounts": {'
+        + ",".join(f'"0x{number:040x}": {{"props": [{",".join("1" * 16)}]}}' for number in range(10_000))
+        + "}}"
+    ),
+    "bad header properties": _body(
+        ",".join(f'"block:{number}": {{"header": [{",".join("1" * 64)}]}}' for number in range(10_000))
+    ),
+    "bad addresses": _body(f'"block:1": {{"accounts": {{{_repeated(chr(34) + "0x{}" + chr(34) + ": {{}}")}}}}}'),
+    "bad addresses within the limit": _body(
+        '"block:1": {"accounts": {' + ",".join(f'"0x{number}": 1' for number in range(10_000)) + "}}"
+    ),
+    "accounts that are none": _body(
+        '"block:1": {"accounts": {' + ",".join(f'"0x{number:040x}": 1' for number in range(10_000)) + "}}"
+    ),
+    "bad blocks": _body(_repeated('"{}": 1')),
+    "bad sources": f'{{"data": {{{_repeated(chr(34) + "{}" + chr(34) + ": 1")}}}}}'.encode(),
+    "empty blocks": _body(_repeated('"block:{}": {{}}')),
+    "unknown fields": f"{{{_repeated(chr(34) + '{}' + chr(34) + ': 1')}}}".encode(),
+    "unknown fields within the limit": json.dumps(dict.fromkeys(range(50_000), 1)).encode(),
+    "one key": b'{"fee": 1' + b', "fee": 1' * 49_999 + b"}",
+    "deep lists": b"[" * BYTES,
+    "deep objects": b'{"a":' * (BYTES // 5),
+    "tiny lists": b"[" + b"[]," * (BYTES // 3 - 1) + b"[]]",
+    "tiny objects": b"[" + b"{}," * (BYTES // 3 - 1) + b"{}]",
+    "tiny numbers": b"[" + b"1," * (BYTES // 2 - 1) + b"1]",
+    "long numbers": b"[" + (b"1" * 999 + b",") * (BYTES // 1000 - 1) + b"1]",
+    "one number": b"1" * BYTES,
+    "fractions": b"[" + b"0.1," * (BYTES // 4 - 1) + b"1]",
+    "tiny strings": b"[" + b'"ab",' * (BYTES // 5 - 1) + b"1]",
+    "one string": json.dumps({"fee": "9" * (BYTES - 100)}).encode(),
+    "one address": _body('"block:1": {"accounts": {"0x' + "1" * (BYTES - 1000) + '": {}}}'),
+    "one slot": _account('"slots": ["' + "1" * (BYTES - 1000) + '"]'),
+    "escapes": b'{"fee": "' + b"\\u00e9" * (BYTES // 6 - 10) + b'"}',
+    "escapes in slots": _account(f'"slots": [{_repeated(chr(34) + chr(92) + "u0031{}" + chr(34))}]'),
+    "spaces": b" " * BYTES,
+    "lines": b"\n" * BYTES,
+}
+BODIES: Mapping[str, bytes] = {"good slots of one account": GOOD, "good accounts": GOOD_ACCOUNTS, **NASTY}

@@ -1,0 +1,112 @@
+"""How often a user may submit."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from queries import throttle
+from queries.models import Batch, SubmissionCount
+from tests.service import ALICE, BOB, a_key, header, request
+
+
+@pytest.fixture(autouse=True)
+def two_a_minute(settings):
+    settings.MAX_BATCHES_PER_MINUTE = 2
+
+
+def pass_time(**time: float) -> None:
+    row = SubmissionCount.objects.get()
+    row.began_at -= timedelta(**time)
+    row.save()
+
+
+def test_it_throttles_submissions_per_user(post, client: Client):
+    assert [post(request(ALICE, block=1)).status_code for _ in range(3)] == [200, 200, 429]
+    other = header(a_key(BOB))
+    assert client.post("/submit-batch-query", "{", content_type="application/json", headers=other).status_code == 400
+    refused = post(request(ALICE, block=1))
+    assert refused.json()["code"] == "too_many_requests"
+    assert refused.headers["Retry-After"] == "60"
+
+
+def test_all_keys_of_a_user_count_together(post, client: Client):
+    other = header(a_key(ALICE, "another"))
+    assert [post(request(ALICE, block=1)).status_code for _ in range(2)] == [200, 200]
+    assert client.post("/submit-batch-query", "{", content_type="application/json", headers=other).status_code == 429
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [(b"{", {}, 400), ({}, {}, 400), (b"", {"content-encoding": "gzip"}, 415)],
+    ids=["no JSON", "faults", "compressed"],
+)
+def test_what_is_refused_counts_too(post, body, headers, status):
+    assert [post(body, **headers).status_code for _ in range(3)] == [status, status, 429]
+    assert post(request(ALICE, block=1)).status_code == 429
+
+
+def test_polling_is_not_throttled_and_writes_nothing(post, client: Client, key):
+    batch = post(request(ALICE, block=1)).json()["internalId"]
+    with CaptureQueriesContext(connection) as statements:
+        for _ in range(5):
+            poll = client.get("/batch-query-status", {"batchQueryId": batch}, headers=header(key))
+            assert poll.status_code == 200
+    assert all(statement["sql"].startswith("SELECT") for statement in statements)
+    assert post(request(ALICE, block=1)).status_code == 200
+
+
+def test_the_wait_that_it_names_is_one_after_which_it_goes_on(post):
+    assert [post(b"").status_code for _ in range(3)] == [400, 400, 429]
+    pass_time(seconds=45.5)
+    assert post(b"").headers["Retry-After"] == "15"
+    pass_time(seconds=14)
+    assert post(b"").headers["Retry-After"] == "1"
+    pass_time(seconds=0.6)
+    assert [post(b"").status_code for _ in range(3)] == [400, 400, 429]
+    assert post(b"").headers["Retry-After"] == "60"
+
+
+def test_nobody_waits_for_a_clock_that_was_set_back(post):
+    assert [post(b"").status_code for _ in range(3)] == [400, 400, 429]
+    pass_time(hours=-25)
+    assert [post(b"").status_code for _ in range(3)] == [400, 400, 429]
+    assert post(b"").headers["Retry-After"] == "60"
+
+
+def test_who_waits_costs_no_write(post):
+    assert [post(b"").status_code for _ in range(3)] == [400, 400, 429]
+    with CaptureQueriesContext(connection) as statements:
+        assert post(b"").status_code == 429
+    assert all(statement["sql"].startswith("SELECT") for statement in statements)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_many_at_once_no_more_get_through(settings, key):
+    settings.MAX_BATCHES_PER_MINUTE = 10
+    at_once = threading.Barrier(16)
+
+    def submit(_: int) -> list[int]:
+        at_once.wait()
+        try:
+            return [throttle.seconds_to_wait(key.user_id) for _ in range(5)]
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(16) as pool:
+        waits = [wait for some in pool.map(submit, range(16)) for wait in some]
+    assert len(waits) == 80
+    assert waits.count(0) == 10
+    assert SubmissionCount.objects.get().requests == 10
+
+
+def test_nothing_is_stored_of_what_is_throttled(post):
+    for _ in range(4):
+        post(request(ALICE, block=1))
+    assert Batch.objects.count() == 2
+    assert SubmissionCount.objects.get().began_at <= timezone.now()
