@@ -10,6 +10,9 @@ BIN := .venv/bin
 # Node and npm come from the virtual environment, whatever else is installed.
 NODE_PATH_FIRST := PATH="$(CURDIR)/$(BIN):$$PATH"
 
+# In how many processes tests run.
+TEST_PROCESSES ?= 3
+
 # Where `make run` listens, and with how many processes and threads.
 BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
@@ -27,8 +30,9 @@ demo-cross-chain: .venv/ready node_modules/ready ## Prove balances on two develo
 	@$(BIN)/python -m demo.cross_chain $(if $(ONCE),--once) $(if $(DOWN),--down $(DOWN)) $(if $(PORT),--port $(PORT)) \
 		$(if $(RPC_PORT),--rpc-port $(RPC_PORT))
 
-test: lint chromium ## Run all checks and tests
-	$(BIN)/python -m pytest $(ARGS)
+# Tests mostly wait for nodes and clocks. The tests of a file share what is slow to make.
+test: lint chromium ## Run all checks and tests (TEST_PROCESSES=3)
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
 
 # Browser tests need the system's Chromium. Where it can't be installed they fail, each with a sentence that says so.
 chromium:
