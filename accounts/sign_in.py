@@ -5,10 +5,7 @@ own key, else of a contract wallet (ERC-1271, or ERC-6492 before its deployment)
 """
 
 import re
-import threading
-from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
@@ -30,6 +27,7 @@ from accounts.refused import Refused
 from chains.addresses import checksummed
 from chains.config import Chain, UnknownChain
 from chains.rpc import ChainError, Reverted, RpcClient, RpcRefused
+from config import node_waits
 from config.chains import get_chains
 
 STATEMENT = "Sign in to Batch Query Service. This costs nothing and sends no transaction."
@@ -40,10 +38,6 @@ MAX_SIGNATURE_CHARS = 16_384  # An ERC-6492 signature holds the wallet's whole d
 _THROTTLE_PERIOD = timedelta(minutes=1)
 _NODE_SECONDS = 2  # to connect, and for each silence; three times as long for an answer
 
-# Contract wallets that each web process asks about at once. A node that is slow holds a thread, of which there are few;
-# those of one chain leave a place to the others'.
-MAX_WALLET_CHECKS = 3
-MAX_WALLET_CHECKS_OF_CHAIN = 2
 _BUSY_SECONDS = 5
 
 _SIGNER = re.compile(r"\A[^\n]+\n(0x[0-9a-fA-F]{40})\n")
@@ -260,32 +254,16 @@ class _Nodes(BaseProvider):
             return {"jsonrpc": "2.0", "id": 0, "error": error}
 
 
-_checks = Counter[int]()  # under way, by chain
-_checks_lock = threading.Lock()
-
-
-@contextmanager
-def _check_of(chain: Chain) -> Iterator[None]:
-    """One of the checks that may be under way. Raises `SignInError`: too_many_checks."""
-    with _checks_lock:
-        if _checks.total() >= MAX_WALLET_CHECKS or _checks[chain.id] >= MAX_WALLET_CHECKS_OF_CHAIN:
-            raise SignInError(
-                "too_many_checks",
-                "Too many contract wallets are being asked about signatures just now. Try again in a moment.",
-                retry_after=_BUSY_SECONDS,
-            )
-        _checks[chain.id] += 1
-    try:
-        yield
-    finally:
-        with _checks_lock:
-            _checks[chain.id] -= 1
-
-
 def _verify_contract_wallet(verify: Callable[..., None], address: str, chain: Chain) -> None:
     try:
-        with _check_of(chain):
+        with node_waits.waiting_for(chain.id):
             verify(provider=_Nodes(chain))
+    except node_waits.Busy:
+        raise SignInError(
+            "too_many_checks",
+            "Too many are waiting for nodes just now, which contract wallets need. Try again in a moment.",
+            retry_after=_BUSY_SECONDS,
+        ) from None
     except siwe.InvalidSignature as error:
         if not error.args:  # The library has some where the chain can't be asked.
             raise SignInError(

@@ -42,7 +42,7 @@ from waitress.server import BaseWSGIServer, TcpWSGIServer, UnixWSGIServer
 from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 from waitress.utilities import Error
 
-from config import networks
+from config import networks, node_waits
 
 HEADER_SECONDS = 10
 # For a request with a body, and for reading an answer: as long as for a header, and what this rate (bytes/s) takes.
@@ -462,6 +462,7 @@ class WebWorker(Worker):
     """Serves gunicorn's sockets until it is told to stop or gunicorn is gone, and then what is under way."""
 
     def run(self) -> None:
+        node_waits.share(self.cfg.threads)
         connections: dict[int, Any] = {}
         servers = self._servers(connections)
         self._loop(servers, connections, lambda: self.alive and self.ppid == os.getppid())

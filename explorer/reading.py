@@ -1,6 +1,5 @@
 """Reads the facts of a query from their registry at this moment: the only thing here that asks a chain."""
 
-import threading
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -10,6 +9,7 @@ from django.utils import timezone
 
 from chains.config import UnknownChain
 from chains.rpc import NodeUnavailable, RpcRefused
+from config import node_waits
 from config.chains import get_page_rpc
 from explorer import trust, values
 from explorer.chain_names import ChainName, chain_name
@@ -18,9 +18,6 @@ from proving import facts
 from proving.facts import SlotFact
 from proving.registry import Registry
 from queries.models import Batch, Query
-
-# One read at a time in each web process: while a node hangs, the other threads serve pages.
-_turn = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -63,12 +60,11 @@ def read_now(batch: Batch, query: Query, first_slot: int = 1) -> Reading:
 
     Whoever comes while another reads is told to try again.
     """
-    if not _turn.acquire(blocking=False):
-        return Reading(query.position + 1, "Somebody else is reading a chain just now; try again in a moment.")
     try:
-        return _read(batch, query, first_slot)
-    finally:
-        _turn.release()
+        with node_waits.waiting_for(batch.destination_chain_id):
+            return _read(batch, query, first_slot)
+    except node_waits.Busy:
+        return Reading(query.position + 1, "Somebody else is reading a chain just now; try again in a moment.")
 
 
 def _read(batch: Batch, query: Query, first_slot: int) -> Reading:

@@ -1,0 +1,46 @@
+"""How many threads of a web process nodes may hold."""
+
+from contextlib import ExitStack
+
+import pytest
+
+from config import node_waits
+
+
+@pytest.fixture(autouse=True)
+def as_before(monkeypatch):
+    monkeypatch.setattr(node_waits, "_most", node_waits._most)
+
+
+def taken(*chains: int) -> list[bool]:
+    """Of threads that wait for nodes of these chains, one after another: who may."""
+    may = []
+    with ExitStack() as held:
+        for chain in chains:
+            try:
+                held.enter_context(node_waits.waiting_for(chain))
+                may.append(True)
+            except node_waits.Busy:
+                may.append(False)
+    return may
+
+
+@pytest.mark.parametrize(
+    ("threads", "chains", "may"),
+    [
+        (1, [1, 1, 2], [True, False, False]),
+        (4, [1, 1, 2, 3], [True, False, True, False]),
+        (8, [1, 1, 1, 1, 2, 3], [True, True, True, False, True, False]),
+    ],
+)
+def test_half_of_the_threads_may_wait_and_one_chain_leaves_a_place(threads, chains, may):
+    node_waits.share(threads)
+    assert taken(*chains) == may
+    assert taken(*chains) == may, "all places are free again"
+
+
+def test_a_place_is_given_back_by_an_error():
+    node_waits.share(2)
+    with pytest.raises(ValueError, match="down"), node_waits.waiting_for(1):
+        raise ValueError("down")
+    assert taken(1) == [True]
