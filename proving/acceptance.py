@@ -264,15 +264,16 @@ def _check_cost(batch: Batch, work: estimates.Work) -> _Refusal | _Acceptance:
     data = rollups.data_cost(rpc, work.data_bytes, work.gas)
     gas = work.gas + data.gas
     fees = rpc.fees()
-    cost = gas * (fees.base_fee + fees.priority_fee) + data.wei
+    # Room for two blocks that raise the base fee: it is signed only where the fee suffices for the next one.
+    cost = gas * (fees.base_fee * 5 // 4 + fees.priority_fee) + data.wei
     total_gas, total = gas + (batch.estimated_gas or 0), cost + (batch.estimated_wei or 0)
     if total > batch.fee and not destination.test_network:
         way = f", {work.way_gas} of it for the way to blocks that are old" if work.way_gas else ""
         beside = f" and {data.wei} wei for its data" if data.wei else ""
         return _Refusal(
             "fee_too_low",
-            f"Proving this batch is estimated at {total_gas} gas{way}{beside}, {total} wei at the present gas price, "
-            f"which is more than its fee of {batch.fee} wei.",
+            f"Proving this batch is estimated at {total_gas} gas{way}{beside}, {total} wei at a gas price a quarter "
+            f"above the present one, which is more than its fee of {batch.fee} wei.",
             retryable=True,
         )
     return _Acceptance(gas, cost)

@@ -60,8 +60,17 @@ class Approach:
             raise Wait(str(too_far), 0) from None
         if isinstance(begun, Preparation):
             to, data = in_sequence(self.look.registry.sequence, begun.calls)
-            ids = list(asking.values_list("pk", flat=True)[:QUERIES_PER_LOOK])
-            self.look.submit([Intent(to, data, ids, extends=self.look.registry.row_id)])
+            ids = set(asking.values_list("pk", flat=True)[:QUERIES_PER_LOOK])
+            while True:
+                try:
+                    self.look.submit([Intent(to, data, ids, extends=self.look.registry.row_id)])
+                    break
+                except TooDear as dear:
+                    # Whoever can't pay now holds up nobody who can.
+                    able = ids.difference(asking.filter(batch__in=dear.batches).values_list("pk", flat=True))
+                    if not able or able == ids:
+                        raise
+                    ids = able
             raise Wait(
                 "Waiting for the transaction that records the block's hash.", poll_seconds(self.look.destination)
             )

@@ -156,7 +156,8 @@ class Transaction(models.Model):
         Block, models.SET_NULL, null=True, related_name="leading_transactions"
     )
     state = models.CharField(max_length=10, choices=TransactionState.choices, default=TransactionState.PENDING)
-    created_at = models.DateTimeField(default=timezone.now, db_index=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    spent_at = models.DateTimeField(default=timezone.now, db_index=True)  # when it was signed, or seen in a block
     last_error = models.TextField(blank=True)  # a sentence
 
     # Of the version that was mined.

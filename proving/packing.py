@@ -35,6 +35,8 @@ class _Pack:
 
     def __init__(self, queries: Collection[int] = (), *, beside: int = 0) -> None:
         self.queries = set(queries)
+        self.continued: set[int] = set()
+        """Those of which more comes in another transaction."""
         self._accounts: dict[str, AccountToProve] = {}
         self._slots: dict[str, dict[int, list[bytes]]] = {}
         self._state_nodes: set[bytes] = set()
@@ -99,7 +101,13 @@ def intents(
             pack.accounts,
             header_fields=() if header is None else sorted(fields),
         )
-        yield Intent(registry.address, data, pack.queries, accumulates=None if header is None else block)
+        yield Intent(
+            registry.address,
+            data,
+            pack.queries,
+            accumulates=None if header is None else block,
+            continued=frozenset(pack.continued),
+        )
 
 
 def _packs(block: Block, missing: Mapping[Fact, Collection[int]], *, first: _Pack) -> Iterator[_Pack]:
@@ -125,6 +133,7 @@ def _packs(block: Block, missing: Mapping[Fact, Collection[int]], *, first: _Pac
                 pack.add_account(address, account, asking[address])
             for slot, nodes in _slot_nodes(proof, sorted(slots[address], key=_key)):
                 if not pack.add_slot(address, slot, nodes, slots[address][slot]):
+                    pack.continued.update(asking[address], *slots[address].values())
                     yield pack
                     pack = _Pack()
                     pack.add_account(address, replace(account, fields=0), ())

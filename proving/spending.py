@@ -10,13 +10,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet, Sum
 from django.utils import timezone
 
 from chains.config import Chain
 from proving import estimates
 from proving.estimates import RIDER_GAS, Work
-from proving.models import Share, Transaction, TransactionState
+from proving.models import LIVE_STATES, Share, Transaction, TransactionState
 from queries import clock
 from queries.models import OPEN_STATUSES, Batch, Query
 
@@ -49,8 +50,9 @@ def share(tx: Transaction) -> None:
 def portions_of(tx: Transaction, gas: int) -> Counter[str]:
     """How much of a transaction's gas each of its batches causes.
 
-    By what its queries would take alone, so that who asks for little pays little, whoever else asks for much. But who
-    rides along with a way to another block pays for what that adds, and not for the way.
+    By what its queries would take alone, and at most by what it was estimated to take, which leaves out what was proven
+    before: so who asks for little pays little, whoever else asks for much. But who rides along with a way to another
+    block pays for what that adds, and not for the way.
     """
     portions: Counter[str] = Counter()
     asking = list(tx.queries.all())
@@ -64,6 +66,9 @@ def portions_of(tx: Transaction, gas: int) -> Counter[str]:
     weights: Counter[str] = Counter()
     for query in main or asking:
         weights[query.batch_id] += estimates.gas_of(query)
+    estimated = Batch.objects.filter(pk__in=weights).values_list("pk", "estimated_gas")
+    for batch, estimate in estimated:
+        weights[batch] = max(1, min(weights[batch], estimate or 0))
     for batch, weight in weights.items():
         portions[batch] += rest * weight // weights.total()
     return portions
@@ -96,6 +101,14 @@ def promised_to(user_id: int, destinations: list[int]) -> Promise:
     return Promise(gas, wei)
 
 
+def share_what_is_live() -> None:
+    """Of versions before there were shares of what is pending. Later it changes nothing."""
+    live = Transaction.objects.filter(state__in=LIVE_STATES).order_by("pk").values_list("pk", flat=True)
+    for pk in live:
+        with transaction.atomic():
+            share(Transaction.objects.select_for_update().defer("data").get(pk=pk))
+
+
 def promised_on(chain_id: int) -> int:
     """In wei: what the chain's signers have spent in the last 24 hours, and may still spend by what is pending."""
     sent = Transaction.objects.filter(_recent(), signer__chain_id=chain_id)
@@ -104,7 +117,7 @@ def promised_on(chain_id: int) -> int:
 
 def _recent(prefix: str = "") -> Q:
     since = (clock.last_read() or timezone.now()) - _DAY
-    return Q(**{f"{prefix}created_at__gt": since}) | Q(**{f"{prefix}state": TransactionState.PENDING})
+    return Q(**{f"{prefix}spent_at__gt": since}) | Q(**{f"{prefix}state": TransactionState.PENDING})
 
 
 def _sum_wei(shares: QuerySet[Share]) -> int:
@@ -175,11 +188,14 @@ def _limits_by_fee(
         return
     for batch in Batch.objects.filter(pk__in=portions).defer("request"):
         work = rest.get(batch.pk, Work())
+        others = Share.objects.filter(batch=batch).exclude(transaction=tx)
         # Of a way, the transaction is a part.
-        behind = replace(work, way_gas=max(0, work.way_gas - portions[batch.pk])).gas + following[batch.pk]
-        gas = portions[batch.pk] + behind
-        paid = _sum_wei(Share.objects.filter(batch=batch).exclude(transaction=tx))
-        left = batch.fee - paid - _data_fee(tx, gas)
+        behind = replace(work, way_gas=max(0, work.way_gas - portions[batch.pk])).gas
+        signed = portions[batch.pk] + following[batch.pk]
+        # What is partly proven counts whole: but all of it takes no more than was estimated.
+        most = (batch.estimated_gas or 0) - (others.aggregate(total=Sum("gas"))["total"] or 0)
+        gas = max(signed, min(signed + behind, most))
+        left = batch.fee - _sum_wei(others) - _data_fee(tx, gas)
         yield Limit(frozenset({batch.pk}), "the batch's fee", gas, left, _unfinished([batch.pk]))
 
 

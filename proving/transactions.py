@@ -7,7 +7,7 @@ and follows it from the mempool to a final block, and back when the chain is reo
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from operator import attrgetter
 from typing import Any
@@ -102,6 +102,8 @@ class Intent:
     accumulates: Block | None = None
     extends: int | None = None
     leads_to: Block | None = None
+    continued: Collection[int] = ()
+    """Of the queries, those of which more is proven by the next one."""
 
     def is_under_way(self, signer: Signer) -> bool:
         """Whether a stored one does the same. One at a time extends a registry, because each builds on the last."""
@@ -160,7 +162,7 @@ def submit_all(
         rest = spending.rest_of(
             chain,
             [pk for intent in intents for pk in intent.queries],
-            proven=[pk for intent in intents for pk in intent.proves()],
+            proven={pk for intent in intents for pk in intent.proves()}.difference(intents[-1].continued),
             with_ways=any(intent.extends is not None for intent in intents),
         )
         with lease.writing() as signer:
@@ -174,7 +176,7 @@ def submit_all(
             sent: list[tuple[Transaction, SignedTransaction]] = []
             for tx, limits in zip(stored, spending.limits(chain, stored, rest), strict=True):
                 try:
-                    most = _most_for_gas(chain, limits, fees.base_and_tip)
+                    most = _most_for_gas(chain, limits, fees)
                 except TooDear:
                     if not sent:
                         raise
@@ -225,17 +227,17 @@ def _store(signer: Signer, nonce: int, intent: Intent, gas_limit: int, data_fee:
         accumulates=intent.accumulates,
         extends_id=intent.extends,
         leads_to=intent.leads_to,
-        created_at=clock.latest(),
+        spent_at=clock.believable(),
     )
     tx.queries.set(intent.queries)
     return tx
 
 
-def _most_for_gas(chain: Chain, limits: Collection[Limit], price: int) -> int:
-    """In wei for a unit: by the chain's cap and the limits. Raises `TooDear` where that is less than `price`."""
-    if too_low := [limit for limit in limits if limit.price < price]:
+def _most_for_gas(chain: Chain, limits: Collection[Limit], fees: "MarketFees") -> int:
+    """In wei for a unit: by the chain's cap and the limits. Raises `TooDear` where that is too little to be mined."""
+    if too_low := [limit for limit in limits if limit.price < fees.least]:
         batches = frozenset[str]().union(*(limit.batches for limit in too_low))
-        raise TooDear(min(too_low, key=attrgetter("price")).sentence(chain, price), batches)
+        raise TooDear(min(too_low, key=attrgetter("price")).sentence(chain, fees.least), batches)
     return min([chain.max_fee_per_gas, *(limit.price for limit in limits)])
 
 
@@ -337,6 +339,7 @@ def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: 
         return
     if tx.state == TransactionState.PENDING:
         logger.info("%s mined in block %d, %d gas", tx_hash, receipt.block_number, receipt.gas_used)
+        tx.spent_at = clock.believable()
     is_empty = any(version.hash == tx_hash and version.is_empty for version in tx.versions.all())
     is_new = (tx.hash, tx.block_hash) != (tx_hash, block_hash)
     data_fee = rollups.paid_beside_gas(rpc, receipt) if is_new else None
@@ -385,7 +388,7 @@ def _save(tx: Transaction) -> None:
     tx.save(
         update_fields=[
             *("state", "hash", "block_hash", "block_number", "succeeded", "gas_used", "gas_price", "data_fee"),
-            "last_error",
+            *("spent_at", "last_error"),
         ]
     )
 
@@ -419,9 +422,22 @@ def _push(chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction, *
         newest = _replace(chain, rpc, lease, tx, newest, empty=True)
     elif may_raise and _is_past(newest.created_at, _patience(chain)):
         newest = _replace(chain, rpc, lease, tx, newest, empty=newest.is_empty or _reverts(rpc, lease.row, tx))
+        if not newest.is_empty and _is_stuck(chain, rpc, lease.row, tx, newest):
+            newest = _replace(chain, rpc, lease, tx, newest, empty=True)
     resend_after = timedelta(seconds=max(chain.block_seconds, 5))
     if newest.broadcast_at is None or _is_past(newest.broadcast_at, resend_after):
         _broadcast(rpc, newest)
+
+
+def _is_stuck(chain: Chain, rpc: RpcClient, signer: Signer, tx: Transaction, newest: SignedTransaction) -> bool:
+    """Whether its batches' money allows no fee by which it would be mined now, while others wait behind it."""
+    fees = _market_fees(rpc)
+    behind = signer.transactions.filter(state=TransactionState.PENDING, nonce__gt=tx.nonce)
+    return (
+        newest.max_fee_per_gas < fees.base_and_tip <= chain.max_fee_per_gas
+        and _most_for_replacement(chain, tx) < fees.base_and_tip
+        and behind.exists()
+    )
 
 
 def _is_past(moment: datetime, pause: timedelta) -> bool:
@@ -519,13 +535,15 @@ class MarketFees:
 
     base_and_tip: int
     offer: OfferedFees
+    least: int
+    """What must be offered for the next block at least, whatever this one does to the base fee (EIP-1559)."""
 
 
 def _market_fees(rpc: RpcClient) -> MarketFees:
     fees: Fees = rpc.fees()
     # The base fee can double within six full blocks; what is not needed is not paid.
     offer = OfferedFees(2 * fees.base_fee + fees.priority_fee, fees.priority_fee)
-    return MarketFees(fees.base_fee + fees.priority_fee, offer)
+    return MarketFees(fees.base_fee + fees.priority_fee, offer, fees.base_fee * 9 // 8 + fees.priority_fee)
 
 
 def _affordable_fees(chain: Chain, rpc: RpcClient, lease: Lease[Signer], gas: int, data_fee: int) -> MarketFees:
@@ -541,7 +559,7 @@ def _affordable_fees(chain: Chain, rpc: RpcClient, lease: Lease[Signer], gas: in
     # What the day's limit leaves can't change meanwhile: whoever spends it holds this lease.
     left = None if chain.daily_limit_wei is None else chain.daily_limit_wei - spending.promised_on(chain.id)
     most = limit if left is None else min(limit, max(0, left - data_fee) // gas)
-    fees = MarketFees(market.base_and_tip, market.offer.at_most(most))
+    fees = replace(market, offer=market.offer.at_most(most))
     balance = rpc.balance(signer.address)
     pending = signer.transactions.filter(state=TransactionState.PENDING).defer("data").prefetch_related("versions")
     promised = sum(tx.cost for tx in pending)
@@ -607,7 +625,9 @@ def _sign(
 
 def _broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
     """Hand the stored bytes to the node. What it says is noted, not raised: the next look at the chain decides."""
-    problem = ""
+    problem = why_stopped(rpc.chain.id)
+    if problem:
+        return
     try:
         rpc.send_raw(bytes(version.raw))
     except NonceTooLow:

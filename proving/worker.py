@@ -19,7 +19,7 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from config.chains import get_chains
-from proving import keeping, watching
+from proving import keeping, spending, watching
 from proving.models import WorkerHeartbeat
 from proving.turns import Turns
 from proving.work import Work, due, recover, reject_overdue
@@ -99,6 +99,8 @@ class Worker:
             if is_first:
                 # After a pause the chains tell whether the clock is right.
                 wait([self._watch], _BEAT_SECONDS)
+        if is_first:
+            spending.share_what_is_live()
         recover()
         keeping.wake(everyone=is_first)
         reading = self._clock.read(watching.witnesses())

@@ -73,9 +73,11 @@ def last_read() -> datetime | None:
     return ServiceClock.objects.values_list("at", flat=True).first()
 
 
-def latest() -> datetime:
-    """The later of that and this machine's clock, for what must not count as older than it is."""
-    return max(timezone.now(), last_read() or timezone.now())
+def believable() -> datetime:
+    """The machine's time, or about what was read last where the machine is behind that or far ahead of it."""
+    now = timezone.now()
+    read = last_read()
+    return now if read is None else min(max(now, read), read + _SKEW)
 
 
 def _kept_and_database() -> tuple[datetime, datetime]:

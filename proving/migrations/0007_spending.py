@@ -29,9 +29,9 @@ class Migration(migrations.Migration):
             name="data_fee",
             field=queries.fields.Uint256Field(default=0),
         ),
-        migrations.AlterField(
+        migrations.AddField(
             model_name="transaction",
-            name="created_at",
+            name="spent_at",
             field=models.DateTimeField(db_index=True, default=django.utils.timezone.now),
         ),
     ]

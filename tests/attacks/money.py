@@ -73,7 +73,7 @@ def _fee_spike(service: Target) -> Seen:
         data = {f"block:{head - place}": _accounts([ACCOUNTS[0][0]]) for place in range(12)}
         body = {
             "destinationChainId": str(CHAIN_ID),
-            "fee": str(12 * 281_000 * 4 * _GWEI),
+            "fee": str(12 * 302_000 * 4 * _GWEI),
             "data": {str(CHAIN_ID): data},
         }
         before = _balance(chain)

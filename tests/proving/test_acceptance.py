@@ -143,7 +143,7 @@ def test_a_key_has_a_daily_budget_of_gas(service, key, costly, settings):
     assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, "budget_exceeded")
     other = a_key(BOB)
     assert work_until_done(submit(other, request(BOB, block=block - 1, fee=10**18))).status == BatchStatus.DONE
-    Transaction.objects.update(created_at=timezone.now() - timedelta(days=1, seconds=1))
+    Transaction.objects.update(spent_at=timezone.now() - timedelta(days=1, seconds=1))
     assert work_until_done(submit(key, request(BOB, block=block - 2, fee=10**18))).status == BatchStatus.DONE
 
 

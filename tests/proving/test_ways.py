@@ -413,7 +413,7 @@ def test_the_estimate_counts_what_blocks_of_one_window_share(old, key):
             task()
         estimates.append(Batch.objects.get(pk=batch.pk).estimated_gas or 0)
     one, four = estimates
-    assert four - one == 3 * (200_000 + 60_000) + 3 * 30_000
+    assert four - one == 3 * (200_000 + 81_000) + 3 * 30_000
 
 
 def test_a_fee_that_does_not_cover_the_way_is_rejected_with_the_figure(chain, db, settings, tmp_path, key):
