@@ -74,6 +74,14 @@ def portions_of(tx: Transaction, gas: int) -> Counter[str]:
     return portions
 
 
+def largest(queries: Collection[int]) -> frozenset[str]:
+    """Of the batches of these queries the one that would take most by itself; none where there is none."""
+    weights: Counter[str] = Counter()
+    for query in Query.objects.filter(pk__in=queries):
+        weights[query.batch_id] += estimates.gas_of(query)
+    return frozenset(batch for batch, _ in weights.most_common(1))
+
+
 # --- What counts against the limits -----------------------------------------------------------------------------------
 
 

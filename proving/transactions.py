@@ -157,7 +157,8 @@ def submit_all(
             rollups.data_cost(rpc, len(intent.data), gas_limit).wei
             for intent, gas_limit in zip(intents, gas_limits, strict=True)
         ]
-        fees = _affordable_fees(chain, rpc, lease, sum(gas_limits), sum(data_fees))
+        fees, count = _affordable_fees(chain, rpc, lease, intents, gas_limits, data_fees)
+        intents = intents[:count]
         pending_nonce = rpc.nonce(account.address, "pending")
         rest = spending.rest_of(
             chain,
@@ -171,7 +172,7 @@ def submit_all(
                 raise UnderWay
             stored = [
                 _store(signer, first_nonce + place, *what)
-                for place, what in enumerate(zip(intents, gas_limits, data_fees, strict=True))
+                for place, what in enumerate(zip(intents, gas_limits, data_fees, strict=False))
             ]
             sent: list[tuple[Transaction, SignedTransaction]] = []
             for tx, limits in zip(stored, spending.limits(chain, stored, rest), strict=True):
@@ -546,9 +547,18 @@ def _market_fees(rpc: RpcClient) -> MarketFees:
     return MarketFees(fees.base_fee + fees.priority_fee, offer, fees.base_fee * 9 // 8 + fees.priority_fee)
 
 
-def _affordable_fees(chain: Chain, rpc: RpcClient, lease: Lease[Signer], gas: int, data_fee: int) -> MarketFees:
-    """What to offer now for so much gas, with this fee (wei) beside it. Raises `CannotSend` when the operator has
-    stopped it, or the cap, the daily limit or the signer's balance forbids it.
+def _affordable_fees(  # noqa: PLR0917 (as many as there is to know)
+    chain: Chain,
+    rpc: RpcClient,
+    lease: Lease[Signer],
+    intents: Sequence[Intent],
+    gas_limits: Sequence[int],
+    data_fees: Sequence[int],
+) -> tuple[MarketFees, int]:
+    """What to offer now, and how many of the intents, with these gas limits and fees (wei) beside, can be paid for.
+
+    Raises `CannotSend` when the operator has stopped it, or the cap, the daily limit or the signer's balance forbids
+    the first; `TooDear` where others may ask for less.
     """
     if stopped := why_stopped(chain.id):
         raise Stopped(stopped)
@@ -556,33 +566,45 @@ def _affordable_fees(chain: Chain, rpc: RpcClient, lease: Lease[Signer], gas: in
     # Room for one replacement under the cap.
     limit = chain.max_fee_per_gas * 100 // _RISE_PERCENT
     market = _market_fees(rpc)
-    # What the day's limit leaves can't change meanwhile: whoever spends it holds this lease.
-    left = None if chain.daily_limit_wei is None else chain.daily_limit_wei - spending.promised_on(chain.id)
-    most = limit if left is None else min(limit, max(0, left - data_fee) // gas)
-    fees = replace(market, offer=market.offer.at_most(most))
     balance = rpc.balance(signer.address)
     pending = signer.transactions.filter(state=TransactionState.PENDING).defer("data").prefetch_related("versions")
-    promised = sum(tx.cost for tx in pending)
-    needed = promised + gas * fees.offer.max_fee_per_gas + data_fee
+    free = balance - sum(tx.cost for tx in pending)
+    # What the day's limit leaves can't change meanwhile: whoever spends it holds this lease.
+    left = None if chain.daily_limit_wei is None else chain.daily_limit_wei - spending.promised_on(chain.id)
+    price = min(market.offer.max_fee_per_gas, limit)
+    count, gas, beside = 0, 0, 0
+    for gas_limit, data_fee in zip(gas_limits, data_fees, strict=True):
+        gas, beside = gas + gas_limit, beside + data_fee
+        by_limit = price if left is None else max(0, left - beside) // gas
+        is_less = by_limit < (price if count else market.base_and_tip)
+        if is_less or free < gas * min(price, by_limit) + beside:
+            break
+        count, price = count + 1, min(price, by_limit)
     who = f"The signer {signer.address} on chain {chain.id} holds {chain.amount(balance)}"
+    needed = gas_limits[0] * price + data_fees[0]
     notice = ""
     if balance < chain.minimum_signer_balance_wei:
         notice = f"{who}, less than the {chain.minimum_signer_balance} at which it stops. Its operator must fund it."
-    elif balance < needed:
-        notice = f"{who}, less than the {chain.amount(needed)} that it may have to pay. Its operator must fund it."
     elif market.base_and_tip > limit:
         notice = f"Gas on chain {chain.id} costs more than the cap of {chain.max_fee_per_gas_gwei} gwei."
-    elif left is not None and market.base_and_tip > most:
+    elif not count and free < needed:
+        notice = (
+            f"{who}, less than the {chain.amount(balance - free + needed)} that it may have to pay. Its operator must "
+            "fund it."
+        )
+    elif not count:
+        needed = gas_limits[0] * market.base_and_tip + data_fees[0]
         notice = (
             f"The operator's limit of {chain.daily_limit} {chain.native_currency} in 24 hours on chain {chain.id} "
-            f"leaves {chain.amount(max(0, left))}, and {chain.amount(gas * market.base_and_tip + data_fee)} are needed."
+            f"leaves {chain.amount(max(0, left or 0))}, and {chain.amount(needed)} are needed."
         )
     if notice != signer.notice:
         logger.warning("%s", notice or f"the signer {signer.address} on chain {chain.id} sends again")
         Signer.objects.filter(pk=signer.pk).update(notice=notice)
     if notice:
-        raise CannotSend(notice)
-    return fees
+        # What the others ask for may be cheaper.
+        raise TooDear(notice, spending.largest(intents[0].queries))
+    return replace(market, offer=market.offer.at_most(price)), count
 
 
 def _gas_limit(rpc: RpcClient, sender: str, intent: Intent) -> int:

@@ -1,0 +1,296 @@
+"""What people have tried who know the rules about money: to stall others, to be paid for, to burn a fee on a part."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from chains.devchain import DevChain
+from config.chains import forget_chains, get_rpc
+from proving import signing_stops, spending, transactions
+from proving.acceptance import accept
+from proving.models import Share, SignedTransaction, Transaction, TransactionState
+from queries.clock import Clock
+from queries.models import Batch, BatchStatus, ServiceClock
+from tests.contracts.l1_block import L1Block
+from tests.proving import test_sources as sources
+from tests.proving.test_spending import (
+    ETHER,
+    GWEI,
+    asking,
+    costly,
+    fresh,
+    key,
+    pending,
+    price_of,
+    reconfigure,
+    rejected_late,
+    set_price,
+)
+from tests.proving.test_transactions import _send_from_elsewhere, age
+from tests.service import ALICE, BOB, CHARLIE, SIGNER, a_key, request, submit, waiting, work, work_until_done
+
+__all__ = ["costly", "key"]  # fixtures
+
+
+def mine_at(chain: DevChain, gwei: float) -> None:
+    """A block at this base fee."""
+    chain.rpc("anvil_setNextBlockBaseFeePerGas", hex(int(gwei * GWEI)))
+    chain.mine()
+
+
+# --- Stalling others --------------------------------------------------------------------------------------------------
+
+
+def test_a_transaction_that_its_fee_lets_nobody_mine_is_emptied_for_those_behind_it(costly, key):
+    set_price(costly, 1)
+    block = costly.head()
+    poor = submit(key, request(ALICE, block=block, fee=ETHER))
+    accept(poor.pk)
+    Batch.objects.filter(pk=poor.pk).update(fee=302_000 * 3 * GWEI)
+    tx = pending(poor)
+    set_price(costly, 20)
+    rich = submit(a_key(BOB), request(BOB, block=block - 1, fee=ETHER))
+    for _ in range(8):
+        work()
+        age()
+        mine_at(costly, 20)
+    assert fresh(rich).status == BatchStatus.DONE
+    assert fresh(poor).status == BatchStatus.IN_PROGRESS
+    assert tx.newest.is_empty
+    assert any(said.startswith("1 query is left undone") for said in waiting())
+
+
+def test_alone_it_waits_for_the_price_to_fall(costly, key):
+    set_price(costly, 1)
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    accept(batch.pk)
+    Batch.objects.filter(pk=batch.pk).update(fee=302_000 * 3 * GWEI)
+    tx = pending(batch)
+    for _ in range(3):
+        mine_at(costly, 20)
+        age()
+        work()
+    assert not tx.newest.is_empty
+    set_price(costly, 1)
+    costly.mine()
+    assert work_until_done(batch, costly).status == BatchStatus.DONE
+
+
+def test_nothing_is_signed_that_the_next_block_may_be_too_dear_for(costly, key):
+    set_price(costly, 8)
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    accept(batch.pk)
+    estimated = fresh(batch).estimated_gas or 0
+    Batch.objects.filter(pk=batch.pk).update(fee=estimated * price_of(costly))
+    reconfigure_batch_estimate(batch, 1)
+    work()
+    tx = Transaction.objects.get()
+    assert tx.newest.max_fee_per_gas >= 10 * GWEI  # 9/8 of 8 and the tip.
+    assert tx.cost <= fresh(batch).fee
+    costly.rpc("anvil_dropAllTransactions")
+    Transaction.objects.all().delete()
+    Batch.objects.filter(pk=batch.pk).update(fee=tx.gas_limit * price_of(costly) * 102 // 100)
+    work()
+    work()
+    assert not Transaction.objects.exists()
+
+
+def reconfigure_batch_estimate(batch: Batch, gas: int) -> None:
+    """So that what is signed alone counts."""
+    Batch.objects.filter(pk=batch.pk).update(estimated_gas=gas)
+
+
+def test_who_cannot_pay_holds_up_nobody_where_a_hash_is_recorded_first(chain, key, settings, tmp_path):
+    with DevChain(chain_id=sources.THERE) as there:
+        sources.grow(there, 30)
+        chain.rpc("anvil_setBalance", SIGNER, hex(1000 * ETHER))
+        settings.ALLOWED_ADDRESSES = ["*"]
+        l1 = L1Block(chain)
+        sources.connect(settings, tmp_path, chain, there.url)
+        reconfigure(settings, "test_network = true", "test_network = false\nminimum_signer_balance = '0'")
+        block, head = there.head() - 5, get_rpc(sources.THERE).head()
+        l1.tell(head.number, head.hash)
+        poor = submit(key, sources.asking(there=[block], address=ALICE) | {"fee": str(ETHER)})
+        accept(poor.pk)
+        Batch.objects.filter(pk=poor.pk).update(fee=1)
+        rich = submit(a_key(BOB), sources.asking(there=[block]) | {"fee": str(ETHER)})
+        assert work_until_done(rich, chain, rounds=20).status == BatchStatus.DONE
+        assert (fresh(poor).status, poor.gas_used) == (BatchStatus.IN_PROGRESS, 0)
+    forget_chains()
+
+
+def test_who_asks_for_more_than_the_day_leaves_holds_up_nobody_at_the_same_block(costly, key, settings):
+    set_price(costly, 10)
+    block = costly.head()
+    costly.rpc("evm_setAutomine", True)
+    work_until_done(submit(a_key(CHARLIE), request(SIGNER, block=block, fee=ETHER)), costly)
+    work()
+    Transaction.objects.all().delete()
+    much_money = "test_network = false\ndaily_limit = '100'\ndaily_limit_per_user = '100'"
+    reconfigure(settings, "test_network = false", much_money)
+    slots = [hex(slot * 7919 * 2**40) for slot in range(100)]
+    much = submit(key, asking(block, ETHER, **{CHARLIE: {"props": ["BALANCE"], "slots": slots}}))
+    little = submit(a_key(BOB), request(ALICE, block=block, fee=ETHER))
+    for batch in (much, little):
+        accept(batch.pk)
+    reconfigure(settings, "daily_limit = '100'", "daily_limit = '0.01'")
+    assert work_until_done(little, costly).status == BatchStatus.DONE
+    assert fresh(much).status == BatchStatus.IN_PROGRESS
+
+
+# --- Being paid for ---------------------------------------------------------------------------------------------------
+
+
+def test_what_was_proven_before_makes_nobody_pay_for_others(costly, key):
+    block = costly.head()
+    costly.rpc("evm_setAutomine", True)
+    slots = [hex(slot) for slot in range(300)]
+    work_until_done(submit(key, asking(block, ETHER, **{CHARLIE: {"props": ["BALANCE"], "slots": slots}})), costly)
+    work()
+    costly.rpc("evm_setAutomine", False)
+    Transaction.objects.all().delete()
+    one_more = {CHARLIE: {"props": ["BALANCE"], "slots": [*slots, hex(10**6)]}}
+    victim = submit(a_key(BOB), asking(block, ETHER, **one_more))
+    sixty = {ALICE: {"props": ["BALANCE"], "slots": [hex(slot * 2**30 + 5) for slot in range(60)]}}
+    thief = submit(key, asking(block, ETHER, **sixty))
+    costly.rpc("evm_setAutomine", True)
+    for batch in (victim, thief):
+        assert work_until_done(batch, costly).status == BatchStatus.DONE
+    work()
+    assert fresh(victim).gas_used < (victim.estimated_gas or 0) // 2 < fresh(thief).gas_used
+
+
+# --- A fee and its estimate -------------------------------------------------------------------------------------------
+
+
+def blocks_of(chain: DevChain, count: int, wanted: dict[str, Any]) -> dict[str, Any]:
+    head = chain.head()
+    return {f"block:{head - place}": wanted for place in range(count)}
+
+
+def header_requests(*names: str) -> dict[str, Any]:
+    return {"header": list(names)}
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        header_requests("GAS_LIMIT"),
+        header_requests("GAS_LIMIT", "DIFFICULTY"),
+        {"accounts": {ALICE: {"props": ["BALANCE"], "slots": []}}},
+        {"accounts": {ALICE: {"props": ["BALANCE"], "slots": ["0x1", "0x2"]}}, "header": ["GAS_USED"]},
+    ],
+    ids=["one property", "two properties", "accounts", "slots and a property"],
+)
+def test_at_a_constant_price_what_was_estimated_suffices(costly, key, wanted):
+    costly.mine(15)
+    set_price(costly, 1)
+    data = {"31337": blocks_of(costly, 8, wanted)}
+    batch = submit(key, {"destinationChainId": "31337", "fee": str(ETHER), "data": data})
+    accept(batch.pk)
+    Batch.objects.filter(pk=batch.pk).update(fee=fresh(batch).estimated_wei)
+    for _ in range(30):
+        work()
+        mine_at(costly, 1)
+    assert fresh(batch).status == BatchStatus.DONE, waiting()
+
+
+def test_at_a_constant_price_it_suffices_for_times_with_properties_too(costly, key):
+    costly.rpc("anvil_setBlockTimestampInterval", 5)
+    costly.mine(12)
+    set_price(costly, 1)
+    head = costly.head()
+    headers = get_rpc(31337).headers([head - place for place in range(2, 8)])
+    times = [header.timestamp for header in headers if header]
+    data = {"31337": {f"timestamp:{time}": header_requests("GAS_LIMIT") for time in times}}
+    batch = submit(key, {"destinationChainId": "31337", "fee": str(ETHER), "data": data})
+    accept(batch.pk)
+    Batch.objects.filter(pk=batch.pk).update(fee=fresh(batch).estimated_wei)
+    for _ in range(40):
+        work()
+        mine_at(costly, 1)
+    assert fresh(batch).status == BatchStatus.DONE, waiting()
+
+
+def test_a_fee_spike_burns_no_fee_on_a_part_of_a_query(costly, key, settings):
+    """One account with so many slots that they take several transactions."""
+    set_price(costly, 1)
+    settings.DAILY_GAS_BUDGET = 10**9
+    limits = "test_network = false\ndaily_limit = '100'\ndaily_limit_per_user = '100'"
+    reconfigure(settings, "test_network = false", limits)
+    slots = [hex(slot * 7919 * 2**40) for slot in range(1000)]
+    batch = submit(key, asking(costly.head(), ETHER, **{CHARLIE: {"props": ["BALANCE"], "slots": slots}}))
+    accept(batch.pk)
+    Batch.objects.filter(pk=batch.pk).update(fee=fresh(batch).estimated_wei)
+    set_price(costly, 12)
+    for _ in range(4):
+        work()
+        mine_at(costly, 12)
+    assert not Transaction.objects.exists()
+    for _ in range(12):
+        work()
+        mine_at(costly, 1)
+    assert fresh(batch).status == BatchStatus.DONE, waiting()
+
+
+# --- The stop switch --------------------------------------------------------------------------------------------------
+
+
+def test_a_stop_between_signature_and_broadcast_is_seen(costly, key, monkeypatch):
+    broadcast = transactions._broadcast
+
+    def stopped_just_now(*arguments):
+        signing_stops.stop(31337)
+        broadcast(*arguments)
+
+    monkeypatch.setattr(transactions, "_broadcast", stopped_just_now)
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    work()
+    work()
+    assert SignedTransaction.objects.get().broadcast_at is None
+    assert costly.rpc("txpool_status") == {"pending": "0x0", "queued": "0x0"}
+    monkeypatch.setattr(transactions, "_broadcast", broadcast)
+    signing_stops.resume(31337)
+    costly.rpc("evm_setAutomine", True)
+    assert work_until_done(batch, costly).status == BatchStatus.DONE
+
+
+def test_what_was_displaced_costs_nobody_anything(costly, key):
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    tx = pending(batch)
+    assert Share.objects.filter(batch=batch).exists()
+    costly.rpc("anvil_dropTransaction", tx.newest.hash)
+    _send_from_elsewhere(costly, tx.nonce)
+    costly.mine(4)
+    work()
+    tx.refresh_from_db()
+    assert tx.state == TransactionState.DISPLACED
+    assert not Share.objects.filter(transaction=tx).exists()
+
+
+# --- The day ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_a_clock_far_ahead_has_signed_counts_for_a_day_and_no_longer(costly, key, monkeypatch):
+    Clock().read([])
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    accept(batch.pk)
+    now = timezone.now
+    with monkeypatch.context() as patch:
+        patch.setattr(timezone, "now", lambda: now() + timedelta(days=365))
+        pending(batch)
+    Transaction.objects.update(state=TransactionState.FINAL, gas_used=1, gas_price=1)
+    assert spending.promised_on(31337) == 1
+    ServiceClock.objects.update(at=now() + timedelta(days=2))
+    assert spending.promised_on(31337) == 0
+
+
+def test_what_was_pending_before_there_were_shares_of_it_counts(costly, key):
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    tx = pending(batch)
+    Share.objects.all().delete()
+    rejected_late(batch)
+    spending.share_what_is_live()
+    assert spending.promised_to(key.user_id, [31337]).wei == tx.cost
