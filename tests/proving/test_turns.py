@@ -186,6 +186,52 @@ def test_nobody_moves_anothers_block_back_by_asking_for_it_too(heavy, newcomer):
     assert Block.objects.get(number=39).queue_at == place
 
 
+def test_who_asks_for_anothers_block_and_then_for_thousands_does_not_take_its_turns(heavy, newcomer):
+    submit(newcomer, request(BOB, block=9))
+    accept_all()
+    submit(heavy, of_blocks([9]))
+    accept_all()
+    assert turn_of(9) == newcomer.user_id
+    submit(heavy, of_blocks(range(10, 40)))
+    accept_all()
+    assert newcomer.user_id in users(due())[:2]
+
+
+def test_a_block_leaves_whoever_came_to_have_more_due_and_then_stays(heavy, newcomer):
+    submit(heavy, of_blocks([9]))
+    submit(newcomer, request(BOB, block=9))
+    accept_all()
+    assert turn_of(9) == heavy.user_id
+    submit(heavy, of_blocks(range(10, 40)))
+    submit(newcomer, of_blocks([8]))
+    accept_all()
+    for _ in range(3):
+        block = Block.objects.get(number=9)
+        assert turns.whose(block) == newcomer.user_id
+        Block.objects.filter(pk=block.pk).update(turn_of=newcomer.user_id)
+    Block.objects.filter(turn_of=heavy.user_id).update(due_at=None)
+    assert turns.whose(Block.objects.get(number=9)) == heavy.user_id
+
+
+def test_a_block_stays_where_it_is_while_its_users_have_as_many_due(heavy, newcomer):
+    for key in (heavy, newcomer):
+        submit(key, request(BOB, block=9))
+        accept_all()
+    for user in (heavy.user_id, newcomer.user_id):
+        Block.objects.update(turn_of=user)
+        assert turns.whose(Block.objects.get(number=9)) == user
+
+
+def test_a_look_gives_a_block_back(heavy, newcomer):
+    submit(heavy, of_blocks([9]))
+    submit(newcomer, request(BOB, block=9))
+    submit(heavy, of_blocks(range(10, 40)))
+    accept_all()
+    Block.objects.update(turn_of=heavy.user_id, due_at=timezone.now())
+    pipeline.advance(Block.objects.get(number=9).pk)
+    assert turn_of(9) == newcomer.user_id
+
+
 def test_a_block_goes_on_in_the_turns_of_who_still_has_something_open_there(heavy, newcomer):
     submit(newcomer, request(BOB, block=39))
     submit(heavy, of_blocks(range(30, 40)))
