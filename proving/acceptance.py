@@ -26,7 +26,7 @@ from proving.links import Link
 from queries import leases, progress, submission
 from queries.chunks import chunks
 from queries.leases import Lease
-from queries.models import OPEN_STATUSES, Batch, Block
+from queries.models import OPEN_STATUSES, Batch, Block, Query
 
 logger = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def accept(batch_id: object) -> None:
     batch = lease.row
     try:
         waits: list[_Wait] = []
-        for source in _undecided(batch):
+        for source in undecided(batch.pk):
             decision = _decide(lease, source)
             if isinstance(decision, _Wait):
                 waits.append(decision)
@@ -92,9 +92,9 @@ def accept(batch_id: object) -> None:
         raise
 
 
-def _undecided(batch: Batch) -> list[int]:
+def undecided(batch_id: str) -> list[int]:
     """The source chains whose queries are not admitted yet."""
-    waiting = batch.queries.filter(is_admitted=False)
+    waiting = Query.objects.filter(batch=batch_id, is_admitted=False)
     return list(waiting.order_by("source_chain_id").values_list("source_chain_id", flat=True).distinct())
 
 
