@@ -164,6 +164,15 @@ def test_the_newest_blocks_of_configured_chains_are_witnesses(service):
     assert witness.lag == timedelta(minutes=5)
 
 
+def test_test_networks_are_witnesses_only_where_there_are_no_other_chains(service, tmp_path):
+    connect_source(tmp_path, DEAD_NODE)
+    for chain_id in (31337, SOURCE):
+        ChainWatch.objects.create(chain_id=chain_id, timestamp=1)
+    assert [witness.chain_id for witness in watching.witnesses()] == [SOURCE]
+    ChainWatch.objects.filter(pk=SOURCE).delete()
+    assert watching.witnesses() == []
+
+
 def test_a_block_of_any_time_can_be_seen(service):
     service.rpc("evm_setNextBlockTimestamp", 2**63)
     service.mine()

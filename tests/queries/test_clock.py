@@ -45,7 +45,7 @@ def is_near(moment: datetime, ahead: timedelta = timedelta()) -> bool:
 
 def a_chain(ahead: timedelta = timedelta()) -> list[Witness]:
     """Whose newest block is so far ahead."""
-    return [Witness(datetime.now(UTC) + ahead, timedelta(minutes=5))]
+    return [Witness(1, datetime.now(UTC) + ahead, timedelta(minutes=5))]
 
 
 @pytest.mark.parametrize("hours", [25, -25])
@@ -95,6 +95,41 @@ def test_a_chain_of_any_other_time_is_no_witness(jump, hours):
     counting.read([])
     jump(DAY)
     assert is_near(counting.read(a_chain(timedelta(hours=hours))).at)
+
+
+def test_a_clock_that_is_back_is_believed_with_a_chain_that_goes_on_and_with_no_dead_one(jump, monkeypatch):
+    elapsed = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: elapsed)
+    counting = Clock()
+    died = timezone.now() - DAY
+
+    def dead(blocks: int = 0) -> Witness:
+        return Witness(1, died + timedelta(seconds=blocks), timedelta(minutes=5))
+
+    counting.read([dead()])
+    jump(-DAY)
+    for process in (counting, Clock()):
+        reading = process.read([dead()])
+        assert is_near(reading.at), "the clock is back where a chain has died"
+        assert "behind" in reading.problem
+    assert is_near(counting.read([dead(1)]).at, -DAY), "it has gone on"
+    jump()
+    counting.read([])
+    ServiceClock.objects.update(at=datetime.now(UTC))
+    elapsed = 301.0
+    late = Clock()
+    late.read([dead(1)])
+    assert is_near(late.read([dead(2)]).at)
+    jump(-DAY)
+    assert is_near(late.read([dead(2)]).at, -DAY)
+    jump()
+    ServiceClock.objects.update(at=datetime.now(UTC))
+    later = Clock()
+    later.read([dead(1)])
+    later.read([dead(2)])
+    jump(-DAY)
+    elapsed += 301
+    assert is_near(later.read([dead(2)]).at, timedelta(seconds=301)), "its last block is too long ago"
 
 
 def test_while_nothing_agrees_time_is_counted_on(jump, monkeypatch):
