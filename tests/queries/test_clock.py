@@ -97,39 +97,42 @@ def test_a_chain_of_any_other_time_is_no_witness(jump, hours):
     assert is_near(counting.read(a_chain(timedelta(hours=hours))).at)
 
 
-def test_a_clock_that_is_back_is_believed_with_a_chain_that_goes_on_and_with_no_dead_one(jump, monkeypatch):
-    elapsed = 0.0
-    monkeypatch.setattr(time, "monotonic", lambda: elapsed)
+def of_day_before(block: int = 0) -> list[Witness]:
+    """A chain whose newest block is of the day before."""
+    return [Witness(1, datetime.now(UTC) - DAY + timedelta(seconds=block), timedelta(minutes=5))]
+
+
+def test_a_clock_that_is_back_where_a_chain_has_died_is_not_believed(jump):
+    dead = of_day_before()
     counting = Clock()
-    died = timezone.now() - DAY
-
-    def dead(blocks: int = 0) -> Witness:
-        return Witness(1, died + timedelta(seconds=blocks), timedelta(minutes=5))
-
-    counting.read([dead()])
+    counting.read(dead)
     jump(-DAY)
     for process in (counting, Clock()):
-        reading = process.read([dead()])
-        assert is_near(reading.at), "the clock is back where a chain has died"
+        reading = process.read(dead)
+        assert is_near(reading.at)
         assert "behind" in reading.problem
-    assert is_near(counting.read([dead(1)]).at, -DAY), "it has gone on"
-    jump()
-    counting.read([])
-    ServiceClock.objects.update(at=datetime.now(UTC))
+
+
+def test_a_clock_that_is_back_is_believed_with_a_chain_that_goes_on(jump):
+    """As where it was ahead when time began to be counted."""
+    counting = Clock()
+    counting.read(of_day_before())
+    jump(-DAY)
+    reading = counting.read(of_day_before(block=1))
+    assert is_near(reading.at, -DAY)
+    assert reading.problem == ""
+
+
+def test_a_chain_that_has_gone_on_too_long_ago_has_died(jump, monkeypatch):
+    elapsed = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: elapsed)
+    before, last = of_day_before(), of_day_before(block=1)
+    counting = Clock()
+    counting.read(before)
+    counting.read(last)
+    jump(-DAY)
     elapsed = 301.0
-    late = Clock()
-    late.read([dead(1)])
-    assert is_near(late.read([dead(2)]).at)
-    jump(-DAY)
-    assert is_near(late.read([dead(2)]).at, -DAY)
-    jump()
-    ServiceClock.objects.update(at=datetime.now(UTC))
-    later = Clock()
-    later.read([dead(1)])
-    later.read([dead(2)])
-    jump(-DAY)
-    elapsed += 301
-    assert is_near(later.read([dead(2)]).at, timedelta(seconds=301)), "its last block is too long ago"
+    assert is_near(counting.read(last).at, timedelta(seconds=301))
 
 
 def test_while_nothing_agrees_time_is_counted_on(jump, monkeypatch):
