@@ -44,8 +44,8 @@ def is_near(moment: datetime, ahead: timedelta = timedelta()) -> bool:
 
 
 def a_chain(ahead: timedelta = timedelta()) -> list[Witness]:
-    """Whose newest block is so far ahead."""
-    return [Witness(1, datetime.now(UTC) + ahead, timedelta(minutes=5))]
+    """Whose newest block is so far ahead: for each time another chain."""
+    return [Witness(int(ahead.total_seconds()), datetime.now(UTC) + ahead, timedelta(minutes=5))]
 
 
 @pytest.mark.parametrize("hours", [25, -25])
