@@ -196,6 +196,11 @@ class _Task(WSGITask):
 
 
 class _ErrorTask(ErrorTask):
+    def __init__(self, channel: "_Channel", request: _Request) -> None:
+        # For an error while one is answered, waitress makes a request that doesn't know what was asked.
+        request.start = channel.requests[0].start
+        super().__init__(channel, request)
+
     def service(self) -> None:
         began = time.monotonic()
         try:

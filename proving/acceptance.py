@@ -5,7 +5,7 @@ down, or whose block is still to come, holds up no other.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -26,14 +26,14 @@ from proving.links import Link
 from queries import leases, progress, submission
 from queries.chunks import chunks
 from queries.leases import Lease
-from queries.models import OPEN_STATUSES, Batch, Block
+from queries.models import OPEN_STATUSES, Batch, Block, Query
 
 logger = logging.getLogger(__name__)
 
 # States that every node keeps, archive or not; of a newer one a refusal tells little.
 _KEPT_BY_ALL = 128
-# Between two extensions of the lease.
-_HEADERS_PER_READ = 500
+# Headers, blocks or facts that are read between two extensions of the lease.
+_PER_READ = 200
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def accept(batch_id: object) -> None:
     batch = lease.row
     try:
         waits: list[_Wait] = []
-        for source in _undecided(batch):
+        for source in undecided(batch.pk):
             decision = _decide(lease, source)
             if isinstance(decision, _Wait):
                 waits.append(decision)
@@ -92,9 +92,9 @@ def accept(batch_id: object) -> None:
         raise
 
 
-def _undecided(batch: Batch) -> list[int]:
+def undecided(batch_id: str) -> list[int]:
     """The source chains whose queries are not admitted yet."""
-    waiting = batch.queries.filter(is_admitted=False)
+    waiting = Query.objects.filter(batch=batch_id, is_admitted=False)
     return list(waiting.order_by("source_chain_id").values_list("source_chain_id", flat=True).distinct())
 
 
@@ -124,7 +124,7 @@ def _decide(lease: Lease[Batch], source: int) -> _Wait | _Refusal | _Acceptance:
             _check_heights(lease.row, source, head)
             or _find_blocks(lease, source, head)
             or _check_header_properties(lease, link)
-            or _check_proofs(lease.row, link, head)
+            or _check_proofs(lease, link, head)
             or _count(work, lease, link)
         )
         return undecided or _check_cost(lease.row, work)
@@ -177,7 +177,7 @@ def _find_blocks(lease: Lease[Batch], source: int, head: Header) -> _Wait | _Ref
             timezone.now() + timedelta(seconds=max(poll_seconds(chain), ahead)),
         )
     for time in times:
-        number = timestamps.block_at(get_rpc(source), time, head)
+        number = timestamps.block_at(get_rpc(source), time, head, keep=lease.extend)
         if number is None:
             return _Refusal(
                 "timestamp_before_first_block", f"The time {time} is before the first block of chain {source}.", False
@@ -192,7 +192,7 @@ def _check_header_properties(lease: Lease[Batch], link: Link) -> _Refusal | None
     """Whether the blocks' headers have the properties that are asked for."""
     source = link.connection.source
     asking = lease.row.queries.filter(source_chain_id=source, address="").select_related("block").order_by("position")
-    for chunk in chunks(list(asking), _HEADERS_PER_READ):
+    for chunk in chunks(list(asking), _PER_READ):
         numbers = [query.block.number for query in chunk if query.block is not None]
         for query, number, header in zip(chunk, numbers, link.source.headers(numbers), strict=True):
             if header is None:
@@ -203,9 +203,9 @@ def _check_header_properties(lease: Lease[Batch], link: Link) -> _Refusal | None
     return None
 
 
-def _check_proofs(batch: Batch, link: Link, head: Header) -> _Refusal | None:
+def _check_proofs(lease: Lease[Batch], link: Link, head: Header) -> _Refusal | None:
     """Whether some node still serves proofs at the oldest block that needs them: many keep only the newest states."""
-    accounts = batch.queries.filter(source_chain_id=link.connection.source).exclude(address="")
+    accounts = lease.row.queries.filter(source_chain_id=link.connection.source).exclude(address="")
     oldest = accounts.order_by("block__number").values_list("block__number", "address").first()
     if oldest is None or oldest[0] > head.number - _KEPT_BY_ALL:
         return None
@@ -214,6 +214,7 @@ def _check_proofs(batch: Batch, link: Link, head: Header) -> _Refusal | None:
     if header is None:
         raise InvalidReply(f"A node of chain {link.connection.source} doesn't have block {number}, below its own head.")
     (answer,) = link.source.proofs([ProofRequest(number, header.hash, address)])
+    lease.extend()
     if not isinstance(answer, RpcRefused) or answer.may_pass:
         return None
     return _Refusal(
@@ -225,25 +226,24 @@ def _check_proofs(batch: Batch, link: Link, head: Header) -> _Refusal | None:
 
 def _count(work: estimates.Work, lease: Lease[Batch], link: Link) -> _Refusal | None:
     """Count what the registry does not hold yet; refuses blocks that are too far from those that it can trust."""
-    batch, rpc, contract = lease.row, link.destination, link.registry.contract
+    batch, contract = lease.row, link.registry.contract
     ids = batch.queries.filter(source_chain_id=link.connection.source).values("block")
-    blocks = list(Block.objects.filter(pk__in=ids).order_by("number"))
-    roots = rpc.eth_calls([contract.state_root(block.number) for block in blocks])
     wanting_hash: set[int] = set()
-    for block, root in zip(blocks, roots, strict=True):
-        is_known = isinstance(root, bytes) and any(root)
-        wanted = list(dict.fromkeys(fact for query in batch.queries.filter(block=block) for fact in facts.of(query)))
-        missing: Collection[facts.Fact] = wanted
-        if is_known:
-            view = facts.read(rpc, contract, block.number, wanted, at="latest")
-            missing = [fact for fact, word in view.facts.items() if word is None]
-            lease.extend()
-        of_header = [fact for fact in missing if isinstance(fact, HeaderFact | TimeFact)]
-        # Without a state root no fact is stored; and fields of a header need the header again, and its hash.
-        if missing and (not is_known or of_header):
-            # It is the header after it that binds when a block ended.
-            wanting_hash.add(block.number + any(isinstance(fact, TimeFact) for fact in missing))
-        work.add(missing, header=bool(missing and (not is_known or of_header)))
+    for blocks in chunks(list(Block.objects.filter(pk__in=ids).order_by("number")), _PER_READ):
+        roots = link.destination.eth_calls([contract.state_root(block.number) for block in blocks])
+        lease.extend()
+        for block, root in zip(blocks, roots, strict=True):
+            is_known = isinstance(root, bytes) and any(root)
+            queries = batch.queries.filter(block=block)
+            missing = list(dict.fromkeys(fact for query in queries for fact in facts.of(query)))
+            if is_known:
+                missing = _not_held(lease, link, block, missing)
+            of_header = [fact for fact in missing if isinstance(fact, HeaderFact | TimeFact)]
+            # Without a state root no fact is stored; and fields of a header need the header again, and its hash.
+            if missing and (not is_known or of_header):
+                # It is the header after it that binds when a block ended.
+                wanting_hash.add(block.number + any(isinstance(fact, TimeFact) for fact in missing))
+            work.add(missing, header=bool(missing and (not is_known or of_header)))
     try:
         work.way_gas = ways.estimate(link, wanting_hash, keep=lease.extend)
     except ways.TooFar as too_far:
@@ -256,6 +256,16 @@ def _count(work: estimates.Work, lease: Lease[Batch], link: Link) -> _Refusal | 
             True,
         )
     return None
+
+
+def _not_held(lease: Lease[Batch], link: Link, block: Block, wanted: Sequence[facts.Fact]) -> list[facts.Fact]:
+    """Of facts of one block: those that the registry does not hold yet."""
+    missing: list[facts.Fact] = []
+    for chunk in chunks(wanted, _PER_READ):
+        view = facts.read(link.destination, link.registry.contract, block.number, chunk, at="latest")
+        missing += [fact for fact, word in view.facts.items() if word is None]
+        lease.extend()
+    return missing
 
 
 def _check_cost(batch: Batch, work: estimates.Work) -> _Refusal | _Acceptance:

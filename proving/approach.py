@@ -50,7 +50,7 @@ class Approach:
         if self.planned is not None and self.planned.target == target.number:
             return self.planned
         try:
-            plan = ways.survey(self.look.link, target.number, others=self.others_waiting())
+            plan = ways.survey(self.look.link, target.number, keep=self.look.lease.extend, others=self.others_waiting())
             begun = ways.begin(self.look.link, plan)
         except NotYet as not_yet:
             pause = max(poll_seconds(self.look.destination), poll_seconds(self.look.source.chain))

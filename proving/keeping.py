@@ -44,7 +44,7 @@ def look_after(registry_id: object) -> None:
 
 def keep(registry_id: object) -> None:
     """Look whether the connection's newest window lacks a header, and send what is missing."""
-    _under_lease(registry_id, lambda _, link: _keep(link))
+    _under_lease(registry_id, _keep)
 
 
 _Duty = Callable[[Lease[FactsRegistry], Link], tuple[str, float]]
@@ -93,11 +93,11 @@ def _look_after(lease: Lease[FactsRegistry], link: Link) -> tuple[str, float]:
         # Headers can be kept without the events, which only shorten ways.
         logger.warning("%s: nodes do not serve its events: %s", lease.row, refused)
         all_read = True
-    sentence, seconds = _keep(link) if link.connection.keep_headers else ("", _PAUSE)
+    sentence, seconds = _keep(lease, link) if link.connection.keep_headers else ("", _PAUSE)
     return sentence, seconds if all_read else poll_seconds(chain)
 
 
-def _keep(link: Link) -> tuple[str, float]:
+def _keep(lease: Lease[FactsRegistry], link: Link) -> tuple[str, float]:
     chain = get_chains().chain(link.connection.destination)
     poll = poll_seconds(chain)
     if ways.extending(link, link.destination.head().number).exists():
@@ -114,7 +114,7 @@ def _keep(link: Link) -> tuple[str, float]:
     target = newest
     if trusted is not None and newest <= trusted + _MADE_UP * window:
         target = min(newest, trusted + window)
-    way = _way_to(link, target)
+    way = _way_to(lease, link, target)
     to, data = in_sequence(link.registry.sequence, way.calls)
     passed = way.waypoints if isinstance(way, Way) else ()
     intent = Intent(to, data, extends=link.registry.row_id)
@@ -132,14 +132,14 @@ def _newest_trusted(link: Link) -> int | None:
     return next(trusted, None)
 
 
-def _way_to(link: Link, target: int) -> Way | Preparation:
+def _way_to(lease: Lease[FactsRegistry], link: Link, target: int) -> Way | Preparation:
     """What accumulates the header of a block, or leads there."""
     header = link.source.header(target)
     if header is None:
         raise InvalidReply(f"A node of chain {link.connection.source} doesn't have block {target}, below its own head.")
     if registries.vouches(link.destination, link.registry, [(target, header.hash)])[0]:
         return _accumulate(link, Way(Plan(target, target), ()), header)
-    plan = ways.begin(link, ways.survey(link, target))
+    plan = ways.begin(link, ways.survey(link, target, keep=lease.extend))
     if isinstance(plan, Preparation):
         return plan
     way = ways.go(link, plan)

@@ -340,7 +340,7 @@ class _Work(Look):
         head = self.source.head()
         if head.timestamp <= timestamp:
             raise Wait(f"Chain {self.source.chain.id} has no block later than the time {timestamp} any more.", poll)
-        number = timestamps.block_at(self.source, timestamp, head)
+        number = timestamps.block_at(self.source, timestamp, head, keep=self.lease.extend)
         if number is None or number == self.block.number:
             raise ProofNotAccepted(
                 f"The registry holds another block for the time {timestamp} than {self.block.number}, which the source "

@@ -4,7 +4,8 @@ It is round robin over users with something due, and within a user by `queue_at`
 the last turn each worker remembers by itself, and forgets when it is killed: what is fair in each is fair in all.
 
 A block of several users is worked on in the turns of the one for whom the fewest blocks are due: that is the user who
-would get to it first.
+would get to it first. Whoever joins takes it over only with fewer than the other, and each look asks anew: it can't be
+taken and then buried under thousands.
 """
 
 import itertools
@@ -12,7 +13,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from datetime import timedelta
 from typing import TypeVar
 
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 from django.utils import timezone
 
 from queries.chunks import chunks
@@ -63,7 +64,7 @@ def line_up(user: int, queries: "QuerySet[Query]") -> None:
     blocks = Block.objects.filter(pk__in=queries.values("block"))
     for_others = blocks.filter(due_at__isnull=False).exclude(turn_of=None).exclude(turn_of=user)
     mine = _due(user) + blocks.count()
-    nearer = [other for other in for_others.values_list("turn_of", flat=True).distinct() if _due(other) < mine]
+    nearer = [other for other in for_others.values_list("turn_of", flat=True).distinct() if _due(other) <= mine]
     # Others' places stay as they are: nobody moves them back by asking for the same.
     kept = list(for_others.filter(turn_of__in=nearer).values_list("pk", flat=True))
     for chunk in chunks(kept, _PER_STATEMENT):
@@ -78,11 +79,14 @@ def line_up(user: int, queries: "QuerySet[Query]") -> None:
 
 
 def whose(block: Block) -> int | None:
-    """Whose turns the block takes from now on: it stays with its user as long as that one has open queries there."""
-    users = set(block.open_queries().order_by().values_list("batch__user", flat=True).distinct())
-    if not users or block.turn_of_id in users:
-        return block.turn_of_id
-    return min(users, key=_due)
+    """Whose turns the block takes from now on: of those with open queries there, who has the fewest others due."""
+    users = list(block.open_queries().order_by().values_list("batch__user", flat=True).distinct())
+    if len(users) < 2:  # noqa: PLR2004 (nobody to choose from)
+        return users[0] if users else block.turn_of_id
+    due = Block.objects.filter(turn_of__in=users, due_at__isnull=False).exclude(pk=block.pk)
+    counted = dict(due.order_by().values_list("turn_of").annotate(Count("pk")))
+    # Where it is, if others have as many.
+    return min(users, key=lambda user: (counted.get(user, 0), user != block.turn_of_id))
 
 
 def _due(user: int | None) -> int:

@@ -29,6 +29,7 @@ from proving.models import SignedTransaction, Transaction, TransactionState
 from proving.registry import Call
 from proving.sources import NotYet, Preparation, Start
 from queries import leases
+from queries.chunks import chunks
 from queries.models import WayUnit
 
 # Nodes take no transaction above 128 KiB.
@@ -43,6 +44,8 @@ _MAX_RIDERS = 50
 _HEADER_GAS = 60_000
 # Of the blocks that the registry may trust, the nearest so many are looked at.
 _WAYPOINTS = 20
+# Of many blocks, so many are read before `keep` is called.
+_PER_READ = 200
 # Reverted transactions that are counted.
 _FAILURES = 10
 
@@ -110,26 +113,35 @@ class Way:
 # --- Planning ---------------------------------------------------------------------------------------------------------
 
 
-def survey(link: Link, target: int, *, others: Collection[int] = (), trusted: Collection[int] = ()) -> Plan:
+def survey(
+    link: Link,
+    target: int,
+    *,
+    keep: Callable[[], None],
+    others: Collection[int] = (),
+    trusted: Collection[int] = (),
+) -> Plan:
     """The cheapest way to a block's hash within the limits: what it takes, without proofs.
 
-    `others` are blocks of the connection that wait too, `trusted` ones that will be trusted by then. Raises `TooFar`,
-    `NotYet` when the way can't begin at this moment, `NodeUnavailable`, `RpcRefused`.
+    `others` are blocks of the connection that wait too, `trusted` ones that will be trusted by then. `keep` is called
+    between steps that take long. Raises `TooFar`, `NotYet` when the way can't begin at this moment, `NodeUnavailable`,
+    `RpcRefused`.
     """
+    keep()
     points = list(_waypoints(link, target))
     roots = [*(point.number for point in points if point.has_root), *(one for one in trusted if one > target)]
     plans: list[Plan] = []
     refused: RpcRefused | None = None
     if roots:
         try:
-            plans += _through_history(link, Plan(min(roots), target))
+            plans += _through_history(link, Plan(min(roots), target), keep)
         except RpcRefused as error:
             # No node serves so old a state any more; the source may vouch for a younger block.
             refused = error
     not_yet: NotYet | None = None
     if not plans or len(plans[0].hops) > 1:
         try:
-            plans += _from_source(link, target, others)
+            plans += _from_source(link, target, others, keep)
         except NotYet as sentence:
             not_yet = sentence
     hashes = [*(point.number for point in points if point.has_hash), *(one for one in trusted if one > target)]
@@ -157,9 +169,14 @@ def estimate(link: Link, targets: Collection[int], *, keep: Callable[[], None]) 
     # By block that is hopped from: how many ride along.
     riding: dict[int, int] = {}
     numbers = sorted(targets, reverse=True)
-    found = [header for header in link.source.headers(numbers) if header is not None]
-    asked = [(header.number, header.hash) for header in found]
-    for header, vouched in zip(found, registries.vouches(link.destination, link.registry, asked), strict=True):
+    known: list[tuple[Header, bool]] = []
+    for chunk in chunks(numbers, _PER_READ):
+        found = [header for header in link.source.headers(chunk) if header is not None]
+        keep()
+        asked = [(header.number, header.hash) for header in found]
+        known += zip(found, registries.vouches(link.destination, link.registry, asked), strict=True)
+        keep()
+    for header, vouched in known:
         passed = (
             at
             for at, riders in riding.items()
@@ -170,9 +187,8 @@ def estimate(link: Link, targets: Collection[int], *, keep: Callable[[], None]) 
             riding[at] += 1
             gas += RIDER_GAS
         elif not vouched:
-            keep()
             try:
-                plan = survey(link, header.number, others=numbers, trusted=trusted)
+                plan = survey(link, header.number, keep=keep, others=numbers, trusted=trusted)
             except NotYet:
                 # It will begin at the block itself, or near it.
                 plan = Plan(header.number, header.number, Start(header.number))
@@ -184,11 +200,12 @@ def estimate(link: Link, targets: Collection[int], *, keep: Callable[[], None]) 
     return gas
 
 
-def _from_source(link: Link, target: int, others: Collection[int]) -> Iterator[Plan]:
+def _from_source(link: Link, target: int, others: Collection[int], keep: Callable[[], None]) -> Iterator[Plan]:
+    keep()
     source = sources.of(link.connection)
     start = source.reach(link, target, others)
     if start.number != target:
-        through = list(_through_history(link, Plan(start.number, target, start)))
+        through = list(_through_history(link, Plan(start.number, target, start), keep))
         if through:
             yield from through
             return
@@ -242,21 +259,24 @@ def _waypoints(link: Link, target: int) -> Iterator[_Waypoint]:
             yield point
 
 
-def _through_history(link: Link, plan: Plan) -> Iterator[Plan]:
+def _through_history(link: Link, plan: Plan, keep: Callable[[], None]) -> Iterator[Plan]:
     """The plan with its hops, as far as there is a history; nothing where there is none at its origin."""
     window = link.connection.window
     stops = [*range(plan.origin - window, plan.target, -window), plan.target]
     froms = [plan.origin, *stops[:-1]]
     # One more than may be hopped to tells enough: the rest is too far, wherever the history begins.
     asked = list(zip(froms, stops, strict=True))[: link.connection.max_hops + 1]
-    values = _hashes(link, asked)
+    values: list[int] = []
+    for chunk in chunks(asked, _PER_READ):
+        values += _hashes(link, chunk)
+        keep()
     kept = list(itertools.takewhile(bool, values))
     if len(kept) == len(asked):
         yield replace(plan, hops=stops)
         return
     # Here the history begins: the fork that introduced it lies between.
     last = froms[len(kept)]
-    oldest = _oldest_in_history(link, last, stops[len(kept)])
+    oldest = _oldest_in_history(link, last, stops[len(kept)], keep)
     if oldest < last:
         stops = [*stops[: len(kept)], oldest]
     elif kept:
@@ -280,10 +300,11 @@ def _slot(link: Link, number: int) -> int:
     return history.slot(number, link.source.chain.history_window)
 
 
-def _oldest_in_history(link: Link, at: int, missing: int) -> int:
+def _oldest_in_history(link: Link, at: int, missing: int, keep: Callable[[], None]) -> int:
     """The oldest block after `missing` whose hash the state of block `at` knows; `at` if it knows none."""
     low, high = missing, at
     while high - low > 1:
+        keep()
         middle = (low + high) // 2
         if any(_hashes(link, [(at, middle)])):
             high = middle

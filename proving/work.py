@@ -28,17 +28,23 @@ _MANY_BLOCKS = 100
 
 @dataclass(frozen=True)
 class Work:
-    """One thing to do. Two are equal when they concern the same row; those of one lane ask the same nodes."""
+    """One thing to do. Two are equal when they concern the same row."""
 
     kind: str
     key: object
-    lane: tuple[int, ...] = field(compare=False)
+    lane: tuple[int, ...] = field(compare=False)  # the destination, and the source where there is always one
     do: Callable[[object], None] = field(compare=False)
     user: int | None = field(default=None, compare=False)  # whose turn it takes; None: nobody's, it is for all
     is_long: bool = field(default=False, compare=False)  # it may take many seconds
+    sources: frozenset[int] = field(default=frozenset(), compare=False)  # of a batch: of what isn't admitted yet
 
     def __call__(self) -> None:
         self.do(self.key)
+
+    @property
+    def chains(self) -> frozenset[int]:
+        """Whose nodes it asks."""
+        return self.sources.union(self.lane)
 
     @property
     def queue(self) -> tuple[object, ...]:
@@ -93,7 +99,9 @@ def _batches(rows: "QuerySet[Batch]", lane: tuple[int, ...], user: int | None) -
     keys = leases.due(rows, _PER_LOOK)
     long = set(rows.filter(pk__in=keys, block_count__gt=_MANY_BLOCKS).values_list("pk", flat=True))
     for key in keys:
-        yield Work("batch", key, lane, acceptance.accept, user, is_long=key in long)
+        assert isinstance(key, str)
+        sources = frozenset(acceptance.undecided(key))
+        yield Work("batch", key, lane, acceptance.accept, user, is_long=key in long, sources=sources)
 
 
 def _blocks(rows: "QuerySet[Block]", lane: tuple[int, ...], user: int | None) -> Iterator[Work]:

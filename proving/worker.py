@@ -132,16 +132,27 @@ class Worker:
                     return
 
     def _leaves_threads(self, work: Work) -> bool:
-        """Whether threads are left to others: beside a lane whose node hangs, what takes long, and one user."""
+        """Whether threads are left to others: beside a chain whose nodes hang, what takes long, and one user."""
         half, all_but_one = max(1, self._threads // 2), max(1, self._threads - 1)
-        in_lane = sum(other.lane == work.lane for other in self._in_hand)
         long = [other.user for other in self._in_hand if other.is_long]
         of_user = sum(other.user == work.user for other in self._in_hand)
         return (
-            in_lane < (self._threads if len(get_chains().connections) == 1 else half)
+            all(self._asking(chain) < half for chain in work.chains - _asked_by_all())
+            # It takes up the room of each, and waits for one of them.
+            and not (len(work.sources) > 1 and any(len(other.sources) > 1 for other in self._in_hand))
             and not (work.is_long and (len(long) >= half or work.user in long))
             and (work.user is None or of_user < all_but_one)
         )
+
+    def _asking(self, chain: int) -> int:
+        """How much of what is in hand asks its nodes."""
+        return sum(chain in other.chains for other in self._in_hand)
+
+
+def _asked_by_all() -> frozenset[int]:
+    """The chains that are in every connection: without them nothing goes on anyway."""
+    pairs = [frozenset({each.source, each.destination}) for each in get_chains().connections]
+    return frozenset.intersection(*pairs) if pairs else frozenset()
 
 
 def _do(work: Work) -> None:

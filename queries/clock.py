@@ -4,6 +4,9 @@ A clock may jump, by a day as well: a machine wakes up, a battery is dead, an ad
 clock, which all processes share, is believed where it agrees with what was counted since it was last believed, or with
 the newest block of a chain. Else time is counted on from there, by a clock that can't jump: what waits gets more time
 than it was promised, never less, and a chain that stands still holds nothing up.
+
+A block tells that its time has come, however long ago. That no more time has passed, and a clock that is back is right,
+it tells only while its chain goes on.
 """
 
 import time
@@ -27,6 +30,7 @@ _SKEW = timedelta(minutes=1)
 class Witness:
     """The newest block of a chain: when it says that it was made, and how old it may be."""
 
+    chain_id: int
     made_at: datetime
     lag: timedelta
 
@@ -43,6 +47,8 @@ class Clock:
 
     def __init__(self) -> None:
         self._read_at: tuple[datetime, float] | None = None  # and what `time.monotonic` said then
+        # Of each chain: the newest block that was seen, and `time.monotonic` when it followed another one.
+        self._newest: dict[int, tuple[datetime, float | None]] = {}
 
     def read(self, witnesses: Iterable[Witness]) -> Reading:
         kept, database = _kept_and_database()
@@ -51,7 +57,12 @@ class Clock:
         if self._read_at:
             counted = self._read_at[0] + timedelta(seconds=monotonic - self._read_at[1])
         agrees = abs(database - counted) <= _STEP
-        agrees = agrees or any(abs(database - witness.made_at) <= witness.lag for witness in witnesses)
+        # All of them are to be noted, whether they are needed now or not.
+        going_on = [(witness, self._goes_on(witness, monotonic)) for witness in witnesses]
+        agrees = agrees or any(
+            abs(database - witness.made_at) <= witness.lag and (goes_on or database > counted)
+            for witness, goes_on in going_on
+        )
         at = database if agrees else counted
         self._read_at = (at, monotonic)
         ServiceClock.objects.update(at=at)
@@ -66,6 +77,14 @@ class Clock:
         else:
             problem = ""
         return Reading(at, problem)
+
+    def _goes_on(self, witness: Witness, monotonic: float) -> bool:
+        """Whether a new block of the chain was seen lately, as this process counts."""
+        newest, followed_at = self._newest.get(witness.chain_id, (witness.made_at, None))
+        if witness.made_at > newest:
+            newest, followed_at = witness.made_at, monotonic
+        self._newest[witness.chain_id] = newest, followed_at
+        return followed_at is not None and monotonic - followed_at <= witness.lag.total_seconds()
 
 
 def last_read() -> datetime | None:

@@ -1,5 +1,6 @@
 """What is checked against the chains before anything is spent, and what is waited for instead of rejected."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
@@ -10,7 +11,9 @@ from config.chains import forget_chains
 from proving.deployment import deploy
 from proving.models import FactsRegistry, Transaction
 from proving.work import due, reject_overdue
+from queries.leases import Lease
 from queries.models import Batch, BatchStatus
+from tests.chains.lying_node import ask, lying_node
 from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, waiting, work, work_until_done
 
 
@@ -211,6 +214,71 @@ def test_nothing_waits_beyond_its_deadline(service, key):
         "deadline_exceeded",
         True,
     )
+
+
+@pytest.fixture
+def exchanges(service, reconfigure, monkeypatch) -> Iterator[list[int]]:
+    """How many exchanges with the node there were between a lease's claim, extensions and end."""
+    counts = [0]
+
+    def count(body):
+        counts[-1] += 1
+        return ask(service.url, body)
+
+    def extend(lease):
+        counts.append(0)
+        extend_lease(lease)
+
+    extend_lease = Lease.extend
+    with lying_node(count) as url:
+        reconfigure(service.url, url)
+        monkeypatch.setattr(Lease, "extend", extend)
+        yield counts
+
+
+# Each may take seconds.
+MOST_EXCHANGES = 6
+
+
+def test_accepting_many_blocks_keeps_the_lease(service, key, exchanges):
+    service.mine(1200)
+    body = request(ALICE, block=1)
+    entry = body["data"]["31337"].pop("block:1")
+    body["data"]["31337"] = {f"block:{number}": entry for number in range(5, service.head())}
+    batch = submit(key, body)
+    accept_only()
+    batch.refresh_from_db()
+    assert batch.status == BatchStatus.ACCEPTED
+    assert sum(exchanges) > 30
+    assert max(exchanges) <= MOST_EXCHANGES
+
+
+def test_accepting_many_facts_that_may_be_held_keeps_the_lease(service, key, exchanges):
+    block = service.head()
+    work_until_done(submit(key, request(ALICE, block=block)))
+    batch = submit(key, request(*(f"0x{number:040x}" for number in range(1200)), block=block))
+    exchanges[:] = [0]
+    accept_only()
+    batch.refresh_from_db()
+    assert batch.status == BatchStatus.ACCEPTED
+    assert sum(exchanges) > 12
+    assert max(exchanges) <= MOST_EXCHANGES
+
+
+def test_finding_a_block_by_a_time_that_is_hard_to_guess_keeps_the_lease(service, key, exchanges):
+    service.rpc("anvil_mine", hex(1200), hex(1))
+    service.rpc("evm_increaseTime", 10**8)
+    service.mine(2)
+    earlier = service.rpc("eth_getBlockByNumber", hex(600), False)["timestamp"]
+    body = request(ALICE, block=1)
+    body["data"]["31337"] = {f"timestamp:{int(earlier, 16)}": body["data"]["31337"].pop("block:1")}
+    batch = submit(key, body)
+    accept_only()
+    batch.refresh_from_db()
+    assert batch.status == BatchStatus.ACCEPTED
+    assert batch.queries.get(block__number=600)
+    assert sum(exchanges) > 12
+    assert max(exchanges) <= MOST_EXCHANGES
 
 
 def test_a_batch_whose_check_failed_does_not_hold_up_the_others(service, key, monkeypatch):

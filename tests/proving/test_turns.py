@@ -1,9 +1,10 @@
 """Whose turn it is: whoever has thousands of blocks waiting holds up nobody."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from django.utils import timezone
@@ -17,6 +18,7 @@ from proving.turns import Turns, round_robin
 from proving.work import Work, due
 from queries import submission
 from queries.models import Batch, BatchStatus, Block
+from tests.explorer.batches import SOURCE, connect_source, of_two_sources
 from tests.service import ALICE, BOB, CHARLIE, a_key, chains_toml, request, submit, work, work_until_done
 
 
@@ -186,6 +188,52 @@ def test_nobody_moves_anothers_block_back_by_asking_for_it_too(heavy, newcomer):
     assert Block.objects.get(number=39).queue_at == place
 
 
+def test_who_asks_for_anothers_block_and_then_for_thousands_does_not_take_its_turns(heavy, newcomer):
+    submit(newcomer, request(BOB, block=9))
+    accept_all()
+    submit(heavy, of_blocks([9]))
+    accept_all()
+    assert turn_of(9) == newcomer.user_id
+    submit(heavy, of_blocks(range(10, 40)))
+    accept_all()
+    assert newcomer.user_id in users(due())[:2]
+
+
+def test_a_block_leaves_whoever_came_to_have_more_due_and_then_stays(heavy, newcomer):
+    submit(heavy, of_blocks([9]))
+    submit(newcomer, request(BOB, block=9))
+    accept_all()
+    assert turn_of(9) == heavy.user_id
+    submit(heavy, of_blocks(range(10, 40)))
+    submit(newcomer, of_blocks([8]))
+    accept_all()
+    for _ in range(3):
+        block = Block.objects.get(number=9)
+        assert turns.whose(block) == newcomer.user_id
+        Block.objects.filter(pk=block.pk).update(turn_of=newcomer.user_id)
+    Block.objects.filter(turn_of=heavy.user_id).update(due_at=None)
+    assert turns.whose(Block.objects.get(number=9)) == heavy.user_id
+
+
+def test_a_block_stays_where_it_is_while_its_users_have_as_many_due(heavy, newcomer):
+    for key in (heavy, newcomer):
+        submit(key, request(BOB, block=9))
+        accept_all()
+    for user in (heavy.user_id, newcomer.user_id):
+        Block.objects.update(turn_of=user)
+        assert turns.whose(Block.objects.get(number=9)) == user
+
+
+def test_a_look_gives_a_block_back(heavy, newcomer):
+    submit(heavy, of_blocks([9]))
+    submit(newcomer, request(BOB, block=9))
+    submit(heavy, of_blocks(range(10, 40)))
+    accept_all()
+    Block.objects.update(turn_of=heavy.user_id, due_at=timezone.now())
+    pipeline.advance(Block.objects.get(number=9).pk)
+    assert turn_of(9) == newcomer.user_id
+
+
 def test_a_block_goes_on_in_the_turns_of_who_still_has_something_open_there(heavy, newcomer):
     submit(newcomer, request(BOB, block=39))
     submit(heavy, of_blocks(range(30, 40)))
@@ -238,6 +286,65 @@ def test_what_takes_long_leaves_half_of_the_threads(service, idle):
     assert not leaves_threads(idle, two, some(3, 9, is_long=True))
     assert leaves_threads(idle, two, some(3, 9))
     assert leaves_threads(idle, two, some(1, 9))
+
+
+@pytest.fixture
+def connected(idle, monkeypatch) -> Callable[..., None]:
+    """Has the worker find these connections, as (destination, source)."""
+
+    def connect(*lanes: tuple[int, int]) -> None:
+        connections = [SimpleNamespace(destination=destination, source=source) for destination, source in lanes]
+        monkeypatch.setattr(worker, "get_chains", lambda: SimpleNamespace(connections=connections))
+
+    return connect
+
+
+def asking(key: int, *lane: int, sources: Iterable[int] = ()) -> Work:
+    return Work("batch" if sources else "block", key, lane, print, user=key, sources=frozenset(sources))
+
+
+def test_a_destination_that_hangs_leaves_half_of_the_threads_whatever_its_sources(idle, connected):
+    connected((1, 5), (1, 6), (2, 5))
+    for in_hand in ([asking(1, 1, 5), asking(2, 1, 6)], [asking(1, 1, 6), asking(2, 1)]):
+        for refused in (asking(3, 1, 5), asking(3, 1, 6), asking(3, 1), asking(3, 1, sources=[6])):
+            assert not leaves_threads(idle, in_hand, refused)
+        assert leaves_threads(idle, in_hand, asking(3, 2, 5))
+        assert leaves_threads(idle, in_hand[:1], asking(3, 1, 6))
+
+
+def test_a_source_that_hangs_leaves_half_of_the_threads_also_where_batches_wait_for_it(idle, connected):
+    connected((1, 5), (1, 6), (2, 5))
+    in_hand = [asking(1, 1, sources=[5]), asking(2, 2, 5)]
+    for refused in (asking(3, 1, 5), asking(3, 2, 5), asking(3, 2, sources=[5]), asking(3, 1, sources=[5, 6])):
+        assert not leaves_threads(idle, in_hand, refused)
+    assert leaves_threads(idle, in_hand, asking(3, 1, 6))
+    assert leaves_threads(idle, in_hand, asking(3, 1, sources=[6]))
+
+
+def test_batches_of_several_sources_leave_room_to_each_of_them(idle, connected):
+    connected((1, 5), (1, 6))
+    of_both = [asking(key, 1, sources=[5, 6]) for key in (1, 2)]
+    assert not leaves_threads(idle, of_both[:1], of_both[1])
+    assert leaves_threads(idle, of_both[:1], asking(3, 1, sources=[6]))
+    assert leaves_threads(idle, [of_both[0], asking(2, 1, 5)], asking(3, 1, 6))
+
+
+def test_a_chain_that_is_in_every_connection_takes_all_threads(idle, connected):
+    connected((1, 5), (1, 6))
+    assert leaves_threads(idle, [asking(1, 1, 5), asking(2, 1, 5), asking(3, 1, 6)], asking(4, 1, 6))
+    connected((1, 5))
+    assert leaves_threads(idle, [asking(key, 1, 5) for key in (1, 2, 3)], asking(4, 1, 5))
+
+
+def test_a_batch_asks_the_sources_of_what_is_not_admitted(service, tmp_path):
+    connect_source(tmp_path)
+    batch = of_two_sources()
+    (task,) = [task for task in due() if task.kind == "batch"]
+    assert task.chains == {31337, SOURCE}
+    assert task.sources == {31337, SOURCE}
+    batch.queries.filter(source_chain_id=SOURCE).update(is_admitted=True)
+    (task,) = [task for task in due() if task.kind == "batch"]
+    assert task.sources == {31337}
 
 
 def test_accepting_a_batch_of_many_blocks_takes_long(heavy, newcomer):

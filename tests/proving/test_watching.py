@@ -111,6 +111,50 @@ def test_one_worker_looks_at_a_time_and_none_before_it_is_due(service):
     assert ChainWatch.objects.get().looked_at is None
 
 
+def test_an_error_at_one_chain_is_logged_and_pushed_ahead_and_the_others_are_looked_at(
+    service, tmp_path, monkeypatch, caplog
+):
+    connect_source(tmp_path, DEAD_NODE)
+    examine = watching.examine
+
+    def fail_at_source(chain, rpc):
+        if chain.id == SOURCE:
+            raise ZeroDivisionError("a defect")
+        return examine(chain, rpc)
+
+    monkeypatch.setattr(watching, "examine", fail_at_source)
+    watching.wake(everyone=True)
+    ChainWatch.objects.filter(pk=SOURCE).update(due_at=timezone.now() - DAY)  # the first
+    watching.look_at_what_is_due()
+    failed = ChainWatch.objects.get(pk=SOURCE)
+    assert "a defect" in caplog.text
+    assert (failed.looked_at, failed.lease_token, failed.attempts) == (None, "", 1)
+    assert failed.due_at
+    assert timedelta() < failed.due_at - timezone.now() < timedelta(seconds=2)
+    assert ChainWatch.objects.get(pk=31337).looked_at
+    monkeypatch.setattr(watching, "examine", examine)
+    look()
+    assert seen(SOURCE) == ["chain_unavailable"]
+    assert ChainWatch.objects.get(pk=SOURCE).attempts == 0
+
+
+def test_a_look_that_outlasts_its_lease_counts_and_leaves_the_next_ones_lease_alone(service, monkeypatch):
+    examine = watching.examine
+
+    def slowly(chain, rpc):
+        found = examine(chain, rpc)
+        ChainWatch.objects.update(leased_until=timezone.now() - timedelta(seconds=1))
+        assert leases.claim(ChainWatch.objects.all(), chain.id)
+        return found
+
+    monkeypatch.setattr(watching, "examine", slowly)
+    look()
+    watch = ChainWatch.objects.get()
+    assert watch.looked_at
+    assert watch.timestamp
+    assert watch.lease_token
+
+
 def test_the_newest_blocks_of_configured_chains_are_witnesses(service):
     look()
     ChainWatch.objects.create(chain_id=SOURCE, timestamp=1)
@@ -118,6 +162,15 @@ def test_the_newest_blocks_of_configured_chains_are_witnesses(service):
     watch = ChainWatch.objects.get(pk=31337)
     assert watch.timestamp == witness.made_at.timestamp()
     assert witness.lag == timedelta(minutes=5)
+
+
+def test_test_networks_are_witnesses_only_where_there_are_no_other_chains(service, tmp_path):
+    connect_source(tmp_path, DEAD_NODE)
+    for chain_id in (31337, SOURCE):
+        ChainWatch.objects.create(chain_id=chain_id, timestamp=1)
+    assert [witness.chain_id for witness in watching.witnesses()] == [SOURCE]
+    ChainWatch.objects.filter(pk=SOURCE).delete()
+    assert watching.witnesses() == []
 
 
 def test_a_block_of_any_time_can_be_seen(service):

@@ -44,8 +44,8 @@ def is_near(moment: datetime, ahead: timedelta = timedelta()) -> bool:
 
 
 def a_chain(ahead: timedelta = timedelta()) -> list[Witness]:
-    """Whose newest block is so far ahead."""
-    return [Witness(datetime.now(UTC) + ahead, timedelta(minutes=5))]
+    """Whose newest block is so far ahead: for each time another chain."""
+    return [Witness(int(ahead.total_seconds()), datetime.now(UTC) + ahead, timedelta(minutes=5))]
 
 
 @pytest.mark.parametrize("hours", [25, -25])
@@ -95,6 +95,44 @@ def test_a_chain_of_any_other_time_is_no_witness(jump, hours):
     counting.read([])
     jump(DAY)
     assert is_near(counting.read(a_chain(timedelta(hours=hours))).at)
+
+
+def of_day_before(block: int = 0) -> list[Witness]:
+    """A chain whose newest block is of the day before."""
+    return [Witness(1, datetime.now(UTC) - DAY + timedelta(seconds=block), timedelta(minutes=5))]
+
+
+def test_a_clock_that_is_back_where_a_chain_has_died_is_not_believed(jump):
+    dead = of_day_before()
+    counting = Clock()
+    counting.read(dead)
+    jump(-DAY)
+    for process in (counting, Clock()):
+        reading = process.read(dead)
+        assert is_near(reading.at)
+        assert "behind" in reading.problem
+
+
+def test_a_clock_that_is_back_is_believed_with_a_chain_that_goes_on(jump):
+    """As where it was ahead when time began to be counted."""
+    counting = Clock()
+    counting.read(of_day_before())
+    jump(-DAY)
+    reading = counting.read(of_day_before(block=1))
+    assert is_near(reading.at, -DAY)
+    assert reading.problem == ""
+
+
+def test_a_chain_that_has_gone_on_too_long_ago_has_died(jump, monkeypatch):
+    elapsed = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: elapsed)
+    before, last = of_day_before(), of_day_before(block=1)
+    counting = Clock()
+    counting.read(before)
+    counting.read(last)
+    jump(-DAY)
+    elapsed = 301.0
+    assert is_near(counting.read(last).at, timedelta(seconds=301))
 
 
 def test_while_nothing_agrees_time_is_counted_on(jump, monkeypatch):

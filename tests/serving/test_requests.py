@@ -284,6 +284,19 @@ def test_the_log_has_paths_and_no_query_string_whatever_comes_of_a_request(web):
     assert "Traceback" not in log
 
 
+def test_an_application_that_raises_is_answered_and_logged_as_what_was_asked(short):
+    to_api = ask(short.port, request(b"GET /batch-query-status?fails HTTP/1.1"))
+    elsewhere = ask(short.port, request(b"GET /sign-in?fails HTTP/1.1"))
+    of_head = ask(short.port, request(b"HEAD /failing?fails HTTP/1.1"), method="HEAD")
+    assert (to_api.status, elsewhere.status, of_head.status) == (500, 500, 500)
+    assert (to_api.code, elsewhere.code) == ("internal_error", None)
+    assert elsewhere.body == b"Something went wrong here; it has been logged.\n"
+    log = short.log(until=' "HEAD /failing" 500 ')
+    assert ' "GET /batch-query-status" 500 ' in log
+    assert ' "GET /sign-in" 500 ' in log
+    assert "a defect" in log
+
+
 def test_an_unknown_host_leaves_one_line_that_names_it(web):
     assert ask(web.port, request(b"GET /unknown-host HTTP/1.1", host=b"Host: elsewhere.example\r\n")).status == 400
     log = web.log(until=' "GET /unknown-host" 400 ')
