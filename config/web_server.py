@@ -8,7 +8,8 @@ holds a connection and never a thread. What each may hold is bounded:
 - In number: a process has `settings.MAX_CONNECTIONS`, a client's address `settings.MAX_CONNECTIONS_PER_ADDRESS` of
   them. Above that the connection closes that has waited longest for its client. Where all are at work, the newcomer's
   request is answered 503.
-- In turns: of the requests that wait for a thread, each client's address has one in turn, and never the last thread.
+- In turns: of the requests that wait for a thread, each client's address has one in turn, and at most all threads
+  but one.
 
 Whatever is ambiguous about where a request ends is refused (RFC 9112, sections 6.1 and 6.3), and so are chunked bodies,
 because the API wants a length. What comes together with a request and behind it is dropped and the connection closed,

@@ -1,15 +1,21 @@
 """Thousands of rows alike, in a transaction that is short."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from django.db import connection
 from django.db.models import Model
+
+from queries.chunks import chunks
+
+# Each statement lets other threads of the process go on, and waits for them while the database is locked. SQLite takes
+# 32766 values at a time.
+_ROWS_PER_STATEMENT = 500
 
 
 def insert(
     template: Model,
     columns: Sequence[str],
-    rows: Iterable[Sequence[int | str | None]],
+    rows: Sequence[Sequence[int | str | None]],
     *,
     ignore_conflicts: bool = False,
 ) -> None:
@@ -22,9 +28,10 @@ def insert(
     values = [field.get_db_prep_save(field.pre_save(template, add=True), connection) for field in alike]
     quote = connection.ops.quote_name
     names = ", ".join(quote(name) for name in (*columns, *(str(field.column) for field in alike)))
-    places = ", ".join(["%s"] * (len(columns) + len(alike)))
+    places = f"({', '.join(['%s'] * (len(columns) + len(alike)))})"
     table, unless = quote(meta.db_table), " ON CONFLICT DO NOTHING" if ignore_conflicts else ""
     with connection.cursor() as cursor:
-        # Names are the models' own.
-        sql = f"INSERT INTO {table} ({names}) VALUES ({places}){unless}"  # noqa: S608
-        cursor.executemany(sql, [(*row, *values) for row in rows])
+        for chunk in chunks(rows, _ROWS_PER_STATEMENT):
+            # Names are the models' own.
+            sql = f"INSERT INTO {table} ({names}) VALUES {', '.join([places] * len(chunk))}{unless}"  # noqa: S608
+            cursor.execute(sql, [value for row in chunk for value in (*row, *values)])

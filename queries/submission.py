@@ -105,7 +105,7 @@ def store(request: BatchRequest, body: bytes, key: ApiKey) -> Batch:
         rows.insert(
             Step(kind=StepKind.INITIAL_STATE, started_at=now),
             ("query_id",),
-            Query.objects.filter(batch=batch).values_list("pk"),
+            list(Query.objects.filter(batch=batch).values_list("pk")),
         )
     return batch
 
