@@ -36,7 +36,7 @@ def chain() -> Iterator[DevChain]:
 @pytest.fixture
 def service(chain: DevChain, settings, tmp_path, transactional_db) -> DevChain:
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-    settings.MAX_BATCHES_PER_MINUTE = 1000
+    settings.MAX_BATCHES_PER_MINUTE, settings.MAX_QUERIES_PER_MINUTE = 1000, 1_000_000
     deploy(31337, 31337)
     return chain
 

@@ -129,7 +129,9 @@ OPERATOR_ADDRESSES = env_list("OPERATOR_ADDRESSES")
 # Limits of one request.
 MAX_BODY_BYTES = env_int("MAX_BODY_BYTES", 4 * 1024 * 1024, minimum=1024)
 MAX_QUERIES_PER_BATCH = env_int("MAX_QUERIES_PER_BATCH", 10_000, minimum=1)
-MAX_BATCHES_PER_MINUTE = env_int("MAX_BATCHES_PER_MINUTE", 60, minimum=1)  # per user
+# Per user and minute, in batches, and in accounts, slots and headers: at least one of the largest batches.
+MAX_BATCHES_PER_MINUTE = env_int("MAX_BATCHES_PER_MINUTE", 60, minimum=1)
+MAX_QUERIES_PER_MINUTE = env_int("MAX_QUERIES_PER_MINUTE", 3 * MAX_QUERIES_PER_BATCH, minimum=MAX_QUERIES_PER_BATCH)
 # What one user may have open at a time, and keep stored, proofs not counted.
 MAX_OPEN_BATCHES = env_int("MAX_OPEN_BATCHES", 1000, minimum=1)
 MAX_OPEN_QUERIES = env_int("MAX_OPEN_QUERIES", 100_000, minimum=1)

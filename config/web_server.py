@@ -8,7 +8,8 @@ holds a connection and never a thread. What each may hold is bounded:
 - In number: a process has `settings.MAX_CONNECTIONS`, a client's address `settings.MAX_CONNECTIONS_PER_ADDRESS` of
   them. Above that the connection closes that has waited longest for its client. Where all are at work, the newcomer's
   request is answered 503.
-- In turns: of the requests that wait for a thread, each client's address has one in turn.
+- In turns: of the requests that wait for a thread, each client's address has one in turn, and at most all threads
+  but one.
 
 Whatever is ambiguous about where a request ends is refused (RFC 9112, sections 6.1 and 6.3), and so are chunked bodies,
 because the API wants a length. What comes together with a request and behind it is dropped and the connection closed,
@@ -23,9 +24,11 @@ import logging
 import os
 import re
 import socket
+import threading
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import unquote_to_bytes
@@ -441,23 +444,68 @@ class _Asked(Protocol):
 
 
 class Turns:
-    """What waits for a thread, in the form of the queue of waitress's dispatcher: each client has one in turn."""
+    """What waits for a thread, in the form of the queue of waitress's dispatcher: each client has one in turn.
 
-    def __init__(self) -> None:
-        self._by_client: OrderedDict[str, deque[_Asked]] = OrderedDict()
+    Of one client `most` run at once. It is false while all that waits is of clients of whom so many run.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._waiting: OrderedDict[str, deque[_Asked]] = OrderedDict()
+        self._running: Counter[str] = Counter()
+        # The dispatcher holds a lock while it calls, but not when a request ends.
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return sum(map(len, self._by_client.values()))
+        return sum(map(len, self._waiting.values()))
+
+    def __bool__(self) -> bool:
+        with self._lock:
+            return self._next() is not None
+
+    def _next(self) -> str | None:
+        return next((client for client in self._waiting if self._running[client] < self._most), None)
 
     def append(self, asked: _Asked) -> None:
-        self._by_client.setdefault(asked.client(), deque()).append(asked)
+        with self._lock:
+            self._waiting.setdefault(asked.client(), deque()).append(asked)
 
-    def popleft(self) -> _Asked:
-        client, waiting = self._by_client.popitem(last=False)
-        first = waiting.popleft()
-        if waiting:
-            self._by_client[client] = waiting
-        return first
+    def popleft(self) -> "_Turn":
+        with self._lock:
+            client = self._next()
+            if client is None:
+                raise IndexError("No client may have another thread.")
+            waiting = self._waiting.pop(client)
+            first = waiting.popleft()
+            if waiting:
+                self._waiting[client] = waiting
+            self._running[client] += 1
+        return _Turn(first, lambda: self._ended(client))
+
+    def _ended(self, client: str) -> None:
+        # The thread that ran it asks for the next one itself, so that nobody need be woken.
+        with self._lock:
+            self._running[client] -= 1
+            if not self._running[client]:
+                del self._running[client]
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """A request that has a thread."""
+
+    asked: _Asked
+    ended: Callable[[], None]
+
+    def service(self) -> None:
+        try:
+            self.asked.service()
+        finally:
+            self.ended()
+
+    def cancel(self) -> None:
+        self.ended()
+        self.asked.cancel()
 
 
 # --- The process ------------------------------------------------------------------------------------------------------
@@ -484,7 +532,7 @@ class WebWorker(Worker):
 
     def _servers(self, connections: dict[int, Any]) -> list[_Bounded]:
         dispatcher = ThreadedTaskDispatcher()
-        dispatcher.queue = Turns()
+        dispatcher.queue = Turns(max(1, self.cfg.threads - 1))
         dispatcher.set_thread_count(self.cfg.threads)
         adjustments = Adjustments(
             ident=None,

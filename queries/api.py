@@ -141,6 +141,13 @@ def submit_batch_query(request: HttpRequest) -> dict[str, str]:
         raise ApiError(400, invalid.code, invalid.sentence, faults=invalid.faults) from None
     try:
         return {"internalId": submission.store(parsed, body, key).pk}
+    except submission.Busy:
+        raise ApiError(
+            503,
+            "busy",
+            "Other large batches are being stored. Nothing of this one was; send it again in a moment.",
+            headers={"Retry-After": str(submission.BUSY_RETRY_SECONDS)},
+        ) from None
     except submission.TooMuch as much:
         if much.retry_after is None:
             raise ApiError(403, much.code, much.sentence) from None
@@ -184,13 +191,8 @@ def chain_connections(request: HttpRequest) -> dict[str, Any]:  # noqa: ARG001 (
 
 
 def _throttle(key: ApiKey) -> None:
-    if seconds := throttle.seconds_to_wait(key.user_id):
-        raise ApiError(
-            429,
-            "too_many_requests",
-            f"At most {settings.MAX_BATCHES_PER_MINUTE} submissions a minute are taken, faulty ones included.",
-            headers={"Retry-After": str(seconds)},
-        )
+    if seconds := throttle.count_request(key.user_id):
+        raise ApiError(429, "too_many_requests", throttle.sentence(), headers={"Retry-After": str(seconds)})
 
 
 def _body(request: HttpRequest) -> bytes:

@@ -6,9 +6,10 @@ Nothing is lost then. What could not be stored was not answered for and not broa
 import logging
 import shutil
 import sqlite3
+import threading
+import time
 from pathlib import Path
 
-from django.core.cache import cache
 from django.db import DatabaseError, OperationalError, connection
 from django.utils import timezone
 
@@ -18,12 +19,15 @@ logger = logging.getLogger(__name__)
 
 # When to try again, for clients; an operator is slower, and their watcher is to see it go.
 RETRY_SECONDS = 10
-# A check syncs the disk, and anybody may ask for one: this many seconds lie between two of a process. It may wait for
-# the lock in between; whoever asks meanwhile gets what was found before.
+# A check syncs the disk, and anybody may ask for one: this many seconds lie between two of a process, by a clock that
+# can't be set back. It may wait for the lock; whoever asks meanwhile gets what was found before.
 _CHECK_SECONDS = 10
+# How long those wait who ask while the first check is made, before which nothing is known.
+_FIRST_CHECK_SECONDS = 10
 # What the largest batches take, in SQLite's log and then in its file. Small writes may find room where they don't.
 _LEAST_FREE_BYTES = 16_000_000
-_CHECKED, _FOUND = "storage-checked", "storage-found"
+_checking = threading.Lock()
+_last_check: tuple[float, str | None] | None = None  # when it ended, as `time.monotonic` says, and what it found
 
 _SENTENCES = {
     sqlite3.SQLITE_FULL: "The disk of this service is full, so nothing can be stored.",
@@ -48,10 +52,18 @@ def why_unavailable(error: BaseException) -> str | None:
 
 def problem() -> str | None:
     """What is wrong with storing, a sentence; None when a small write has just succeeded, with room for large ones."""
-    if cache.add(_CHECKED, True, _CHECK_SECONDS):
-        cache.set(_FOUND, _try_to_write(), None)
-    found: str | None = cache.get(_FOUND)
-    return found
+    global _last_check  # noqa: PLW0603 (one for all threads)
+    known = _last_check
+    if known and time.monotonic() - known[0] < _CHECK_SECONDS:
+        return known[1]
+    if _checking.acquire(timeout=0 if known else _FIRST_CHECK_SECONDS):
+        try:
+            if _last_check is known:  # Else another thread has checked since.
+                found = _try_to_write()
+                _last_check = (time.monotonic(), found)
+        finally:
+            _checking.release()
+    return _last_check[1] if _last_check else "The database of this service takes longer to answer than usual."
 
 
 def _try_to_write() -> str | None:

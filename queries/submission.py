@@ -1,9 +1,15 @@
 """Stores a valid request as rows, in one transaction: from the answer on nothing of it can be lost.
 
 What a user may have open and keep stored is bounded here, inside that transaction and one submission at a time.
+
+SQLite has one lock for all who write. So what can be is prepared before the transaction begins, and of large batches
+each process stores one at a time.
 """
 
-from collections.abc import Iterable
+import json
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import groupby
 
 from django.conf import settings
@@ -12,16 +18,30 @@ from django.db.models import Count, F, Sum
 from django.utils import timezone
 
 from accounts.models import ApiKey, User
+from queries import rows, throttle
 from queries.batch_request import BatchRequest
 from queries.chunks import chunks
-from queries.models import OPEN_STATUSES, Batch, Block, Query, Step, StepKind
+from queries.models import OPEN_STATUSES, Batch, Block, Query, Step, StepKind, new_batch_id
 from queries.progress import deadline_from
 
 _ROWS_PER_STATEMENT = 500
-# What rows and their indexes take in SQLite beside the request's text, before anything is proven.
-_BYTES_PER_QUERY, _BYTES_PER_BLOCK = 400, 130
+# What rows and their indexes take in SQLite before anything is proven, beside the request's text and slots.
+_BYTES_PER_BATCH, _BYTES_PER_QUERY, _BYTES_PER_BLOCK = 300, 520, 160
+# As they are stored, however short they were sent: 0x and 64 digits, in quotes, with a comma and a space.
+_BYTES_PER_SLOT = 70
+_PAGE_BYTES = 4096
 # When to try again where a user has too much open: batches take minutes.
 _RETRY_SECONDS = 60
+# In accounts, slots and headers. A large batch holds the lock for a tenth of a second and more.
+_LARGE = 500
+# How long a large batch waits for its turn, on a thread that others need, and when it is to be sent again.
+_TURN_SECONDS = 0.5
+BUSY_RETRY_SECONDS = 2
+_large_turn = threading.Lock()
+
+
+class Busy(Exception):
+    """Another large batch is being stored by this process."""
 
 
 class TooMuch(Exception):
@@ -36,53 +56,77 @@ class TooMuch(Exception):
 
 
 def store(request: BatchRequest, body: bytes, key: ApiKey) -> Batch:
-    """Create the batch with its queries, each in its first step, due at once. Raises `TooMuch`."""
+    """Create the batch with its queries, each in its first step, due at once. Raises `TooMuch` and `Busy`."""
     now = timezone.now()
     parts = list(request.parts())
     size = sum(part.size for part in parts)
     block_count = len({(part.source, part.selector) for part in parts})
-    stored_bytes = len(body) + len(parts) * _BYTES_PER_QUERY + block_count * _BYTES_PER_BLOCK
-    with transaction.atomic():
+    stored_bytes = (
+        _BYTES_PER_BATCH
+        + _in_pages(len(body))
+        + sum(_BYTES_PER_QUERY + _in_pages(len(part.slots) * _BYTES_PER_SLOT) for part in parts)
+        + block_count * _BYTES_PER_BLOCK
+    )
+    batch = Batch(
+        pk=new_batch_id(),
+        user_id=key.user_id,
+        api_key=key,
+        destination_chain_id=request.destinationChainId,
+        fee=request.fee,
+        request=body.decode(),
+        size=size,
+        block_count=block_count,
+        stored_bytes=stored_bytes,
+        created_at=now,
+        deadline_at=deadline_from(now),
+        due_at=now,
+    )
+    places = [None if part.selector.number is None else (part.source, part.selector.number) for part in parts]
+    named = {place for place in places if place}
+    columns = ("position", "source_chain_id", "timestamp", "address", "fields", "slots")
+    queries = [
+        (position, part.source, part.selector.timestamp, part.address, part.fields, json.dumps(part.slots))
+        for position, part in enumerate(parts)
+    ]
+    with _turn(size), transaction.atomic():
         # Two at once can't both take what is left.
         user = User.objects.select_for_update(no_key=True).get(pk=key.user_id)
+        if seconds := throttle.count_queries(user.pk, size):
+            raise TooMuch("too_many_requests", throttle.sentence(), seconds)
         _check_room(user, size, block_count, stored_bytes)
         User.objects.filter(pk=user.pk).update(stored_bytes=F("stored_bytes") + stored_bytes)
-        batch = Batch.objects.create(
-            user_id=key.user_id,
-            api_key=key,
-            destination_chain_id=request.destinationChainId,
-            fee=request.fee,
-            request=body.decode(),
-            size=size,
-            block_count=block_count,
-            stored_bytes=stored_bytes,
-            created_at=now,
-            deadline_at=deadline_from(now),
-            due_at=now,
-        )
-        named = {(part.source, part.selector.number) for part in parts if part.selector.number is not None}
+        batch.save(force_insert=True)
         blocks = find_blocks(request.destinationChainId, named)
-        queries = Query.objects.bulk_create(
-            [
-                Query(
-                    batch=batch,
-                    source_chain_id=part.source,
-                    timestamp=part.selector.timestamp,
-                    block_id=None if part.selector.number is None else blocks[part.source, part.selector.number],
-                    position=position,
-                    address=part.address,
-                    fields=part.fields,
-                    slots=part.slots,
-                )
-                for position, part in enumerate(parts)
-            ],
-            batch_size=_ROWS_PER_STATEMENT,
+        rows.insert(
+            Query(batch=batch),
+            ("block_id", *columns),
+            [(place and blocks[place], *query) for place, query in zip(places, queries, strict=True)],
         )
-        Step.objects.bulk_create(
-            [Step(query=query, kind=StepKind.INITIAL_STATE, started_at=now) for query in queries],
-            batch_size=_ROWS_PER_STATEMENT,
+        rows.insert(
+            Step(kind=StepKind.INITIAL_STATE, started_at=now),
+            ("query_id",),
+            list(Query.objects.filter(batch=batch).values_list("pk")),
         )
     return batch
+
+
+def _in_pages(length: int) -> int:
+    """What a value of this length (bytes) takes: what it leaves free of a page is less than a page, and than itself."""
+    return length + min(length, _PAGE_BYTES)
+
+
+@contextmanager
+def _turn(size: int) -> Iterator[None]:
+    """While a batch of this size may be stored. Raises `Busy`."""
+    if size <= _LARGE:
+        yield
+        return
+    if not _large_turn.acquire(timeout=_TURN_SECONDS):
+        raise Busy
+    try:
+        yield
+    finally:
+        _large_turn.release()
 
 
 def _check_room(user: User, size: int, block_count: int, stored_bytes: int) -> None:
@@ -118,10 +162,12 @@ def find_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tup
         numbers = [number for _, number in pairs]
         for chunk in chunks(numbers, _ROWS_PER_STATEMENT):
             # Two submissions may make the same row at once; the database lets one of them win, and both read it.
-            Block.objects.bulk_create(
-                [Block(destination_chain_id=destination, source_chain_id=source, number=number) for number in chunk],
+            rows.insert(
+                Block(destination_chain_id=destination, source_chain_id=source),
+                ("number",),
+                [(number,) for number in chunk],
                 ignore_conflicts=True,
             )
-            rows = Block.objects.filter(destination_chain_id=destination, source_chain_id=source, number__in=chunk)
-            ids.update({(source, number): pk for number, pk in rows.values_list("number", "pk")})
+            found = Block.objects.filter(destination_chain_id=destination, source_chain_id=source, number__in=chunk)
+            ids.update({(source, number): pk for number, pk in found.values_list("number", "pk")})
     return ids

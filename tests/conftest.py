@@ -9,6 +9,7 @@ from accounts import key_use
 from chains.devchain import DevChain
 from config import chains as configured
 from proving.deployment import deploy
+from queries import storage
 from tests.service import chains_toml
 
 
@@ -33,6 +34,12 @@ def counts_without_timer(monkeypatch) -> Iterator[None]:
 def forget_what_was_counted() -> None:
     """Limits that are counted in the cache begin anew with each test."""
     cache.clear()
+
+
+@pytest.fixture(autouse=True)
+def forget_what_was_found_of_storage(monkeypatch) -> None:
+    """No test is told what the check of another one's database found."""
+    monkeypatch.setattr(storage, "_last_check", None)
 
 
 @pytest.fixture(autouse=True)

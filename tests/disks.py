@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 from django.db import connection
 
@@ -40,3 +41,10 @@ def bytes_used() -> int:
         cursor.execute("VACUUM")
         (used,) = cursor.execute("SELECT page_count * page_size FROM pragma_page_count, pragma_page_size").fetchone()
     return int(used)
+
+
+def file_size() -> int:
+    """How large the database's file is, with all that was committed."""
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return Path(connection.settings_dict["NAME"]).stat().st_size

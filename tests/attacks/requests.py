@@ -35,7 +35,7 @@ _LARGE = 100
 def run(seed: int) -> Iterator[Seen]:
     with target() as attacked:
         yield from _throttle(attacked)
-    with target(MAX_BATCHES_PER_MINUTE="1000000") as attacked:
+    with target(MAX_BATCHES_PER_MINUTE="1000000", MAX_QUERIES_PER_MINUTE="100000000") as attacked:
         yield from _flood(attacked, seed)
         yield from _schemathesis(attacked, seed)
         yield _goes_on(attacked)

@@ -27,7 +27,10 @@ _ANSWER_SECONDS = 10  # for one answer; of them a web request waits 5 for a lock
 
 def run(seed: int) -> Iterator[Seen]:
     chance = random.Random(seed)
-    with small_disk() as folder, target(SQLITE_FILE=str(folder / "db.sqlite3")) as attacked:
+    with (
+        small_disk() as folder,
+        target(SQLITE_FILE=str(folder / "db.sqlite3"), MAX_QUERIES_PER_MINUTE="1000000") as attacked,
+    ):
         key = attacked.key()
         service = _Attacked(attacked, folder, key, chance)
         yield service.locked()

@@ -1,15 +1,18 @@
 """What a user may have open, and keep stored."""
 
+import hashlib
 import json
 import threading
+from collections.abc import Iterator
 
 import pytest
-from django.db import connections
+from django.db import connection, connections
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from queries import submission
-from queries.models import Batch, BatchStatus, Block, Query
-from tests.disks import bytes_used
+from queries.models import Batch, BatchStatus, Block, Query, SubmissionCount
+from tests.disks import bytes_used, file_size
 from tests.service import ALICE, BOB, a_key, header, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -65,7 +68,7 @@ def test_what_a_user_keeps_stored_is_bounded_whatever_became_of_it(post, key, se
     large = json.dumps(request(ALICE, block=1)).encode() + b" " * 600_000
     assert post(large).status_code == 200
     key.user.refresh_from_db()
-    assert key.user.stored_bytes == Batch.objects.get().stored_bytes == len(large) + 400 + 130
+    assert key.user.stored_bytes == Batch.objects.get().stored_bytes == len(large) + 4096 + 300 + 520 + 160
     Batch.objects.update(status=BatchStatus.REJECTED)
     answer = post(large)
     assert (answer.status_code, answer.json()["code"]) == (403, "storage_quota_exceeded")
@@ -78,12 +81,50 @@ def test_what_a_user_keeps_stored_is_bounded_whatever_became_of_it(post, key, se
     assert post(request(ALICE, block=1)).status_code == 200
 
 
-def test_the_estimate_of_what_is_stored_is_near_what_the_file_grows_by(key):
-    before = bytes_used()
-    accounts = [f"0x{number:040x}" for number in range(1, 4001)]
-    batches = [submit(key, request(*accounts, block=1)) for _ in range(2)]
-    estimated = sum(batch.stored_bytes for batch in batches)
-    assert 0.75 * estimated < bytes_used() - before < 1.25 * estimated
+def account(number: int) -> str:
+    """Spread as the hashes are that addresses come from."""
+    return f"0x{hashlib.sha256(b'%d' % number).hexdigest()[:40]}"
+
+
+def with_slots(accounts: int, slots: int) -> dict[str, object]:
+    short = [f"{slot:x}" for slot in range(slots)]
+    return {"block:1": {"accounts": {account(number): {"slots": short} for number in range(accounts)}}}
+
+
+BALANCE = {"props": ["BALANCE"]}
+NASTY: dict[str, dict[str, object]] = {
+    "one account": {"block:1": {"accounts": {account(0): BALANCE}}},
+    "short slots of one account": with_slots(1, 9999),
+    "a slot of each account": with_slots(2500, 1),
+    "rows of more than half a page": with_slots(300, 28),
+    "rows of a page": with_slots(170, 56),
+    "rows of more than a page": with_slots(160, 58),
+    "many accounts": {"block:1": {"accounts": {account(number): BALANCE for number in range(5000)}}},
+    "many blocks": {f"block:{int(account(number), 16) >> 98}": {"header": ["NONCE"]} for number in range(5000)},
+    "an account at each of many blocks": {
+        f"block:{int(account(number), 16) >> 98}": {"accounts": {account(number): BALANCE}} for number in range(5000)
+    },
+    "many times": {f"timestamp:{number}": {"header": ["NONCE"]} for number in range(5000)},
+    "long lists of properties": {
+        "block:1": {"accounts": {account(number): {"props": ["STORAGE_ROOT"] * 16} for number in range(2000)}}
+    },
+    "long lists of header properties": {
+        f"block:{number}": {"header": ["TRANSACTIONS_ROOT"] * 64} for number in range(1000)
+    },
+}
+
+
+@pytest.mark.parametrize("data", NASTY.values(), ids=NASTY)
+def test_the_file_grows_by_no_more_than_is_counted_and_by_half_at_least(key, data):
+    bytes_used()
+    before = file_size()
+    # So many of small ones that it isn't by chance how full the last pages are.
+    batches = [
+        submit(key, {**request(ALICE, block=1), "data": {"31337": data}})
+        for _ in range(100 if data is NASTY["one account"] else 2)
+    ]
+    counted = sum(batch.stored_bytes for batch in batches)
+    assert counted / 2 <= file_size() - before <= counted
 
 
 def test_the_last_room_can_not_be_taken_twice_at_once(key, settings):
@@ -107,3 +148,51 @@ def test_the_last_room_can_not_be_taken_twice_at_once(key, settings):
         thread.join()
     assert Batch.objects.count() == 3
     assert refused == ["too_many_open_batches"] * 5
+
+
+# --- Large batches ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def another_is_being_stored(monkeypatch) -> Iterator[None]:
+    """A large batch, by this process."""
+    monkeypatch.setattr(submission, "_TURN_SECONDS", 0.01)
+    with submission._large_turn:
+        yield
+
+
+LARGE = with_slots(1, submission._LARGE)
+
+
+def test_of_large_batches_one_is_stored_at_a_time(post, another_is_being_stored):
+    answer = post({**request(ALICE, block=1), "data": {"31337": LARGE}})
+    assert (answer.status_code, answer.json()["code"]) == (503, "busy")
+    assert answer.headers["Retry-After"] == "2"
+    assert not Batch.objects.exists()
+    assert SubmissionCount.objects.get().queries == 0
+
+
+def test_small_batches_wait_for_no_large_one(post, another_is_being_stored):
+    assert post({**request(ALICE, block=1), "data": {"31337": with_slots(1, submission._LARGE - 1)}}).status_code == 200
+
+
+def test_the_turn_comes_before_the_lock(key, another_is_being_stored):
+    """Who waits for a turn keeps nobody from writing."""
+    with CaptureQueriesContext(connection) as statements, pytest.raises(submission.Busy):
+        submit(key, {**request(ALICE, block=1), "data": {"31337": LARGE}})
+    assert all(statement["sql"].startswith("SELECT") for statement in statements)
+
+
+def test_after_a_large_batch_was_refused_the_next_one_has_its_turn(post, settings):
+    large = {**request(ALICE, block=1), "data": {"31337": LARGE}}
+    settings.MAX_OPEN_BATCHES = 0
+    assert post(large).status_code == 429
+    settings.MAX_OPEN_BATCHES = 1
+    assert post(large).status_code == 200
+
+
+def test_the_lock_is_held_for_few_statements_whatever_the_size(key):
+    """What is sent to the database row by row is prepared before: each row's preparing would be under the lock."""
+    with CaptureQueriesContext(connection) as statements:
+        submit(key, {**request(ALICE, block=1), "data": {"31337": NASTY["many accounts"]}})
+    assert len(statements) < 40

@@ -1,9 +1,12 @@
 """Whether a small write succeeds, and what is said where it doesn't."""
 
 import shutil
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
-from django.core.cache import cache
 from django.db import OperationalError, ProgrammingError, connection
 from django.utils import timezone
 
@@ -14,15 +17,26 @@ from tests.disks import full_disk, locked_database
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+@pytest.fixture
+def pass_time(monkeypatch):
+    """Lets seconds pass, as `time.monotonic` counts them."""
+    monotonic = time.monotonic
+
+    def pass_time(seconds: float) -> None:
+        monkeypatch.setattr(time, "monotonic", lambda: monotonic() + seconds)
+
+    return pass_time
+
+
 def test_no_problem_is_said_when_a_write_succeeds():
     assert storage.problem() is None
     assert StorageCheck.objects.count() == 1
 
 
-def test_a_locked_database_is_a_problem_until_it_is_not():
+def test_a_locked_database_is_a_problem_until_it_is_not(pass_time):
     with locked_database():
         assert storage.problem() == "The database of this service is locked for longer than usual."
-    cache.clear()  # time passes
+    pass_time(10)
     assert storage.problem() is None
 
 
@@ -47,3 +61,62 @@ def test_between_two_checks_nothing_is_written():
     first = StorageCheck.objects.get().at
     storage.problem()
     assert StorageCheck.objects.get().at == first
+
+
+def test_a_clock_that_is_set_back_keeps_nobody_from_checking(monkeypatch, pass_time):
+    assert storage.problem() is None
+    now, seconds = timezone.now, time.time
+    monkeypatch.setattr(timezone, "now", lambda: now() - timedelta(days=1))
+    monkeypatch.setattr(time, "time", lambda: seconds() - 86_400)
+    pass_time(10)
+    with locked_database():
+        assert storage.problem() == "The database of this service is locked for longer than usual."
+
+
+class SlowCheck:
+    """In place of a check: one that waits until it is told what to find."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.began, self.may_end, self.count, self.found = threading.Event(), threading.Event(), 0, "The disk is full."
+        monkeypatch.setattr(storage, "_try_to_write", self)
+
+    def __call__(self) -> str | None:
+        self.count += 1
+        self.began.set()
+        assert self.may_end.wait(30)
+        return self.found
+
+
+def test_who_asks_during_the_first_check_gets_what_it_finds(monkeypatch):
+    check = SlowCheck(monkeypatch)
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(storage.problem)
+        assert check.began.wait(30)
+        others = [pool.submit(storage.problem) for _ in range(3)]
+        check.may_end.set()
+        assert [asked.result(30) for asked in (first, *others)] == ["The disk is full."] * 4
+    assert check.count == 1
+
+
+def test_nobody_waits_without_end_for_the_first_check(monkeypatch):
+    monkeypatch.setattr(storage, "_FIRST_CHECK_SECONDS", 0.01)
+    check = SlowCheck(monkeypatch)
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(storage.problem)
+        assert check.began.wait(30)
+        assert storage.problem() == "The database of this service takes longer to answer than usual."
+        check.may_end.set()
+        assert first.result(30) == "The disk is full."
+
+
+def test_who_asks_during_a_later_check_gets_what_was_found_before(monkeypatch, pass_time):
+    assert storage.problem() is None
+    pass_time(10)
+    check = SlowCheck(monkeypatch)
+    with ThreadPoolExecutor(1) as pool:
+        later = pool.submit(storage.problem)
+        assert check.began.wait(30)
+        assert storage.problem() is None
+        check.may_end.set()
+        assert later.result(30) == "The disk is full."
+    assert storage.problem() == "The disk is full."

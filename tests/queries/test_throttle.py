@@ -1,4 +1,4 @@
-"""How often a user may submit."""
+"""How often, and how much, a user may submit in a minute."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -79,6 +79,44 @@ def test_nobody_waits_for_a_clock_that_was_set_back(post):
     assert post(b"").headers["Retry-After"] == "60"
 
 
+def with_slots(count: int) -> dict[str, object]:
+    """Of this many slots and their account."""
+    body = request(ALICE, block=1)
+    body["data"]["31337"]["block:1"]["accounts"][ALICE]["slots"] = [f"{slot:x}" for slot in range(count)]
+    return body
+
+
+def test_accounts_slots_and_headers_count_as_well(post, client: Client, settings):
+    settings.MAX_BATCHES_PER_MINUTE, settings.MAX_QUERIES_PER_MINUTE = 10, 8
+    assert post(with_slots(3)).status_code == 200
+    pass_time(seconds=45.5)
+    refused = post(with_slots(4))
+    assert (refused.status_code, refused.json()["code"]) == (429, "too_many_requests")
+    assert refused.json()["error"] == (
+        "At most 10 submissions a minute are taken, faulty ones included, and 8 accounts, slots and headers in them."
+    )
+    assert refused.headers["Retry-After"] == "15"
+    # What isn't stored doesn't count as such, and there is room to the last.
+    assert post(with_slots(3)).status_code == 200
+    assert post(b"").status_code == 429
+    assert (SubmissionCount.objects.get().requests, SubmissionCount.objects.get().queries) == (3, 8)
+    other = header(a_key(BOB))
+    answer = client.post("/submit-batch-query", with_slots(3), content_type="application/json", headers=other)
+    assert answer.status_code == 200
+    SubmissionCount.objects.exclude(requests=1).update(began_at=timezone.now() - timedelta(seconds=60))
+    assert post(with_slots(7)).status_code == 200
+
+
+def test_a_minute_that_ends_while_a_request_is_looked_at_leaves_it_counted(key, settings):
+    settings.MAX_QUERIES_PER_MINUTE = 8
+    assert throttle.count_request(key.user_id) == throttle.count_queries(key.user_id, 8) == 0
+    assert throttle.count_queries(key.user_id, 1) > 0
+    pass_time(seconds=60)
+    assert throttle.count_queries(key.user_id, 8) == 0
+    row = SubmissionCount.objects.get()
+    assert (row.requests, row.queries) == (1, 8)
+
+
 def test_who_waits_costs_no_write(post):
     assert [post(b"").status_code for _ in range(3)] == [400, 400, 429]
     with CaptureQueriesContext(connection) as statements:
@@ -94,7 +132,7 @@ def test_of_many_at_once_no_more_get_through(settings, key):
     def submit(_: int) -> list[int]:
         at_once.wait()
         try:
-            return [throttle.seconds_to_wait(key.user_id) for _ in range(5)]
+            return [throttle.count_request(key.user_id) for _ in range(5)]
         finally:
             connection.close()
 
@@ -103,6 +141,24 @@ def test_of_many_at_once_no_more_get_through(settings, key):
     assert len(waits) == 80
     assert waits.count(0) == 10
     assert SubmissionCount.objects.get().requests == 10
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_many_at_once_no_more_is_taken(settings, key):
+    settings.MAX_QUERIES_PER_MINUTE = 95
+    at_once = threading.Barrier(8)
+
+    def submit(_: int) -> list[int]:
+        at_once.wait()
+        try:
+            return [throttle.count_queries(key.user_id, 10) for _ in range(5)]
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        waits = [wait for some in pool.map(submit, range(8)) for wait in some]
+    assert waits.count(0) == 9
+    assert SubmissionCount.objects.get().queries == 90
 
 
 def test_nothing_is_stored_of_what_is_throttled(post):

@@ -208,20 +208,64 @@ class Asked:
     def client(self) -> str:
         return self._client
 
-    def service(self) -> None: ...
+    def service(self) -> None:
+        if self._client == "defect":
+            raise ValueError
 
     def cancel(self) -> None: ...
 
 
-def test_each_client_has_one_request_in_turn():
-    turns = Turns()
-    for client in "aaabac":
+def turns_of(clients: str, most: int) -> Turns:
+    turns = Turns(most)
+    for client in clients:
         turns.append(Asked(client))
+    return turns
+
+
+def test_each_client_has_one_request_in_turn():
+    turns = turns_of("aaabac", most=4)
     served = ""
     while turns:
-        served += turns.popleft().client()
+        served += turns.popleft().asked.client()
     assert served == "abcaaa"
     assert len(turns) == 0
+
+
+def test_one_client_has_no_more_threads_than_it_may():
+    turns = turns_of("aaaab", most=2)
+    running = [turns.popleft() for _ in range(3)]
+    assert [turn.asked.client() for turn in running] == ["a", "b", "a"]
+    assert (bool(turns), len(turns)) == (False, 2)
+    turns.append(Asked("c"))
+    assert turns.popleft().asked.client() == "c"
+    running[1].service()
+    assert not turns
+    running[0].service()
+    assert turns.popleft().asked.client() == "a"
+    assert not turns
+    running[2].cancel()
+    assert turns
+
+
+def test_a_request_that_fails_gives_its_thread_back():
+    turns = Turns(1)
+    turns.append(Asked("defect"))
+    turns.append(Asked("defect"))
+    with pytest.raises(ValueError):
+        turns.popleft().service()
+    assert turns.popleft().asked.client() == "defect"
+
+
+def test_one_client_leaves_a_thread_to_the_others(tmp_path):
+    with serving(tmp_path, app="tests.serving.app:application", threads=3) as server, ExitStack() as opened:
+        connections = [opened.enter_context(connect(server.port)) for _ in range(6)]
+        for connection in connections:
+            connection.sendall(GET % b"/slow")
+        time.sleep(SLOW_SECONDS / 2)  # They are there.
+        began = time.monotonic()
+        assert ask(server.port, GET % b"/quick", source="127.0.0.2").status == 200
+        assert time.monotonic() - began < SLOW_SECONDS / 4
+        assert [read_answer(connection).status for connection in connections] == [200] * 6
 
 
 @pytest.mark.parametrize("proxied", [False, True], ids=["direct", "proxied"])
