@@ -17,6 +17,9 @@ from proving.sources import NotYet, Preparation
 from proving.transactions import Intent
 from queries.models import BatchStatus, Block, Query, StepKind
 
+# By registry: the newest way, and to whom another user's has given way since. A process that is killed forgets it.
+_given: dict[int, tuple[int | None, set[int | None]]] = {}
+
 _EXTENDING = "Waiting for the transaction by which the registry comes to trust further blocks."
 
 
@@ -164,12 +167,18 @@ class Approach:
             waiting_for=_EXTENDING,
             due_at__isnull=False,
         ).exclude(turn_of=None)
-        users = {block.turn_of_id, *waiting.order_by().values_list("turn_of", flat=True).distinct()}
-        sent = Transaction.objects.filter(extends=self.look.registry.row_id, leads_to__turn_of__in=users)
+        sent = Transaction.objects.filter(extends=self.look.registry.row_id)
+        newest = sent.aggregate(pk=Max("pk"))["pk"]
+        since, given = _given.get(self.look.registry.row_id, (None, set()))
+        if since != newest:
+            given = set()
+        # Once between two ways: a user who can't pay has no more turns than the others, however many blocks wait.
+        others = set(waiting.order_by().values_list("turn_of", flat=True).distinct()) - given
         last = dict(sent.order_by().values_list("leads_to__turn_of").annotate(Max("pk")))
-        first = min(users, key=lambda user: last.get(user, 0))
+        first = min({block.turn_of_id, *others}, key=lambda user: last.get(user, 0))
         if last.get(first, 0) == last.get(block.turn_of_id, 0):
             return
+        _given[self.look.registry.row_id] = (newest, {*given, first})
         now = timezone.now()
         next_one = waiting.filter(turn_of=first).order_by("queue_at").values("pk")[:1]
         Block.objects.filter(pk__in=list(next_one.values_list("pk", flat=True))).update(due_at=now, queue_at=now)

@@ -8,11 +8,12 @@ from django.utils import timezone
 
 from chains.devchain import DevChain
 from config.chains import forget_chains, get_rpc
-from proving import signing_stops, spending, transactions
+from proving import approach, pipeline, signing_stops, spending, transactions
 from proving.acceptance import accept
-from proving.models import Share, SignedTransaction, Transaction, TransactionState
+from proving.deployment import deploy
+from proving.models import FactsRegistry, Share, SignedTransaction, Transaction, TransactionState
 from queries.clock import Clock
-from queries.models import Batch, BatchStatus, ServiceClock
+from queries.models import Batch, BatchStatus, Block, ServiceClock
 from tests.contracts.l1_block import L1Block
 from tests.proving import test_sources as sources
 from tests.proving.test_spending import (
@@ -138,6 +139,38 @@ def test_who_asks_for_more_than_the_day_leaves_holds_up_nobody_at_the_same_block
     reconfigure(settings, "daily_limit = '100'", "daily_limit = '0.01'")
     assert work_until_done(little, costly).status == BatchStatus.DONE
     assert fresh(much).status == BatchStatus.IN_PROGRESS
+
+
+def test_who_cannot_pay_has_one_turn_with_ways_however_many_blocks_wait(costly, key, settings):
+    reconfigure(settings, 'block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 40')
+    costly.rpc("evm_setAutomine", True)
+    FactsRegistry.objects.all().delete()
+    deploy(31337, 31337)
+    Transaction.objects.all().delete()
+    costly.mine(60)
+    low = costly.head()
+    costly.mine(400)
+    assert (
+        work_until_done(submit(a_key(BOB), request(BOB, block=low + 200, fee=ETHER)), costly).status == BatchStatus.DONE
+    )
+    ways = Transaction.objects.exclude(extends=None)
+    sent = ways.count()
+    costly.mine(4)
+    work()
+    work()
+    for place in range(10):
+        poor = submit(key, request(ALICE, block=low - place, fee=ETHER))
+        accept(poor.pk)
+        Batch.objects.filter(pk=poor.pk).update(fee=1)
+    # As while somebody's way is under way.
+    later = timezone.now() + timedelta(minutes=10)
+    Block.objects.filter(number__lte=low).update(due_at=later, waiting_for=approach._EXTENDING)
+    rich = submit(a_key(BOB, "another"), request(BOB, block=low + 7, fee=ETHER))
+    accept(rich.pk)
+    block = Block.objects.get(number=low + 7)
+    for _ in range(2):
+        pipeline.advance(block.pk)
+    assert ways.count() == sent + 1
 
 
 # --- Being paid for ---------------------------------------------------------------------------------------------------
