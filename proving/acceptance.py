@@ -276,7 +276,9 @@ def _check_cost(batch: Batch, work: estimates.Work) -> _Refusal | _Acceptance:
     fees = rpc.fees()
     # Room for two blocks that raise the base fee: it is signed only where the fee suffices for the next one.
     cost = gas * (fees.base_fee * 5 // 4 + fees.priority_fee) + data.wei
-    total_gas, total = gas + (batch.estimated_gas or 0), cost + (batch.estimated_wei or 0)
+    # Gas may have been dearer than it was estimated at when the first of its source chains was admitted.
+    before = max(batch.estimated_wei or 0, spending.caused_by(batch))
+    total_gas, total = gas + (batch.estimated_gas or 0), cost + before
     if total > batch.fee and not destination.test_network:
         way = f", {work.way_gas} of it for the way to blocks that are old" if work.way_gas else ""
         beside = f" and {data.wei} wei for its data" if data.wei else ""

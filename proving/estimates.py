@@ -41,6 +41,7 @@ class Work:
     slots: int = 0  # beside the first of each account
     times: int = 0
     way_gas: int = 0  # by which the registry comes to trust the blocks
+    unadmitted_gas: int = 0  # for what is not checked against its source chain yet; no part of `gas`
 
     def add(self, facts: Iterable[Fact], *, header: bool) -> None:
         """Facts of one block, each once; and its header, if it is to be accumulated."""
@@ -80,11 +81,10 @@ def gas_of(query: Query) -> int:
 
 
 def unproven(batch: Batch, *, beside: Collection[int] = (), with_ways: bool) -> Work:
-    """What of a batch's admitted queries is neither proven nor under way, as the rows know it, `beside` those of these
-    ids.
+    """What of a batch's queries is neither proven nor under way, as the rows know it, `beside` those of these ids.
 
-    `with_ways` counts also how the registry comes to trust old blocks, as far as that is planned; ways that lead over
-    the same blocks count once.
+    What is not admitted is counted by itself. `with_ways` counts also how the registry comes to trust old blocks, as
+    far as that is planned; ways that lead over the same blocks count once.
     """
     under_way = Transaction.objects.filter(
         proves_facts("queries__block"), queries=OuterRef("pk"), state__in=LIVE_STATES
@@ -105,4 +105,8 @@ def unproven(batch: Batch, *, beside: Collection[int] = (), with_ways: bool) -> 
     work = Work(way_gas=max(ways.values(), default=0) if with_ways else 0)
     for block, missing in wanted.items():
         work.add(missing, header=block in ways)
+    unadmitted = Work()
+    for query in batch.queries.filter(is_admitted=False).iterator(chunk_size=1000):
+        unadmitted.add(facts.of(query), header=True)
+    work.unadmitted_gas = unadmitted.gas
     return work

@@ -133,6 +133,11 @@ def _sum_wei(shares: QuerySet[Share]) -> int:
     return sum(shares.values_list("wei", flat=True))
 
 
+def caused_by(batch: Batch) -> int:
+    """In wei: what a batch has spent, and what its pending transactions can cost."""
+    return _sum_wei(Share.objects.filter(batch=batch))
+
+
 # --- What a transaction may cost --------------------------------------------------------------------------------------
 
 
@@ -202,7 +207,7 @@ def _limits_by_fee(
         signed = portions[batch.pk] + following[batch.pk]
         # What is partly proven counts whole: but all of it takes no more than was estimated.
         most = (batch.estimated_gas or 0) - (others.aggregate(total=Sum("gas"))["total"] or 0)
-        gas = max(signed, min(signed + behind, most))
+        gas = max(signed, min(signed + behind, most)) + work.unadmitted_gas
         left = batch.fee - _sum_wei(others) - _data_fee(tx, gas)
         yield Limit(frozenset({batch.pk}), "the batch's fee", gas, left, _unfinished([batch.pk]))
 

@@ -268,6 +268,24 @@ def test_a_fee_spike_burns_no_fee_on_a_part_of_a_query(costly, key, settings):
     assert fresh(batch).status == BatchStatus.DONE, waiting()
 
 
+def test_what_is_not_admitted_yet_is_reserved_for_too(costly, key):
+    """A second source chain that can't be asked now: its part of the fee isn't burnt on the first."""
+    set_price(costly, 1)
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    accept(batch.pk)
+    query = batch.queries.get()
+    for position in range(1, 9):
+        query.pk, query.position, query.source_chain_id, query.is_admitted = None, position, 5, False
+        query.save()
+    Batch.objects.filter(pk=batch.pk).update(fee=302_000 * 4 * GWEI)
+    work()
+    work()
+    assert not Transaction.objects.exists()
+    Batch.objects.filter(pk=batch.pk).update(fee=9 * 302_000 * 4 * GWEI)
+    work()
+    assert Transaction.objects.count() == 1
+
+
 # --- The stop switch --------------------------------------------------------------------------------------------------
 
 
