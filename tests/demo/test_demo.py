@@ -13,6 +13,7 @@ import requests
 
 from chains.devchain import PROJECT, DevChain
 from demo import balances
+from demo.installation import STOP_SECONDS
 from tests.demo.commands import demo, processes_with, run, variables
 
 
@@ -69,7 +70,8 @@ def test_it_serves_until_ctrl_c_and_leaves_no_process(command, tmp_path):
     (url,) = re.findall(r"Explorer +(\S+)", said)
     assert "DONE" in requests.get(url, timeout=10).text
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    rest, _ = process.communicate(timeout=30)
+    # Each of its processes is given a while to end by itself, one after another, before it is killed.
+    rest, _ = process.communicate(timeout=3 * STOP_SECONDS)
     assert process.returncode == 0, rest
     assert "Traceback" not in rest
     assert not processes_with(str(tmp_path))
