@@ -59,8 +59,8 @@ def run(seed: int) -> Iterator[Seen]:
         door = _Door(chain)
         with hostile_node(door, chain_id=HOSTILE_ID) as url:
             limits = {"MAX_SIGN_INS_PER_MINUTE": "100000", "MAX_BATCHES_PER_MINUTE": "100000"}
-            with target(CHAINS_TOML + _HOSTILE_TOML.replace("%s", url), **limits) as attacked:
-                attacked.service.deploy_registry(HOSTILE_ID, HOSTILE_ID)
+            chains_toml = CHAINS_TOML + _HOSTILE_TOML.replace("%s", url)
+            with target(chains_toml, others=[HOSTILE_ID], **limits) as attacked:
                 yield from _attack(attacked, door, choice)
 
 

@@ -30,15 +30,18 @@ class Target:
 
 
 @contextmanager
-def target(chains_toml: str = CHAINS_TOML, *, arguments: Sequence[str] = (), **environment: str) -> Iterator[Target]:
-    """A service that runs and is healthy, with its registry deployed. `chains_toml` has a place for the node's URL,
-    `arguments` are the development chain's.
+def target(
+    chains_toml: str = CHAINS_TOML, *, others: Sequence[int] = (), arguments: Sequence[str] = (), **environment: str
+) -> Iterator[Target]:
+    """A service that runs and is healthy, with its registries deployed. `chains_toml` has a place for the node's URL,
+    `others` are chains of it that read themselves too, `arguments` are the development chain's.
     """
     with ExitStack() as running:
         folder = Path(running.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
         chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=1, extra_args=arguments))
         service = Service(running, folder / "state", chains_toml % chain.url, _SIGNER_KEY, _free_port(), **environment)
-        service.deploy_registry(CHAIN_ID, CHAIN_ID)
+        for chain_id in (CHAIN_ID, *others):
+            service.deploy_registry(chain_id, chain_id)
         service.serve()
         yield Target(service, chain)
 
