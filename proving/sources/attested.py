@@ -73,9 +73,11 @@ class Attested:
             [_difference(connection, attesters, threshold), *_contradictions(connection, start, header.hash, answers)],
         )
         if len(agreeing) < threshold:
+            have = "has" if len(agreeing) == 1 else "have"
             raise NotYet(
                 f"Waiting for attesters to vouch for block {start} of chain {connection.config.source}: "
-                f"{len(agreeing)} of {threshold} required attesters {'has' if len(agreeing) == 1 else 'have'} signed. {_what_others_say(header.hash, answers)}".strip()
+                f"{len(agreeing)} of {threshold} required attesters {have} signed. "
+                f"{_what_others_say(header.hash, answers)}".strip()
             )
         chosen = sorted(agreeing, key=lambda answer: answer.attester.lower())[:threshold]
         signatures = b"".join(answer.signature for answer in chosen)

@@ -39,8 +39,8 @@ class OpStack:
         present = self.newest(connection)
         if present < target:
             raise NotYet(
-                f"Chain {connection.config.destination} knows chain {connection.config.source} only up to block {present} "
-                f"yet; waiting for block {target}."
+                f"Chain {connection.config.destination} knows chain {connection.config.source} only up to block "
+                f"{present} yet; waiting for block {target}."
             )
         return Start(present)
 
