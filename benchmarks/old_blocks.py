@@ -9,7 +9,7 @@ import time
 import pytest
 
 from chains.devchain import DevChain
-from proving.deployment import deploy
+from proving.registry.deploying import deploy
 from queries.models import AccountField, Batch, BatchStatus, Block
 from tests.proving.chain_state import balance_at, field_on_chain
 from tests.proving.test_worker import a_worker, until

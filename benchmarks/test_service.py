@@ -17,8 +17,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from chains.devchain import PROJECT, DevChain
-from proving.deployment import deploy
 from proving.models import Transaction, TransactionState
+from proving.registry.deploying import deploy
 from queries.models import Batch, BatchStatus
 from tests.proving.test_worker import a_worker, is_done, until
 from tests.service import ALICE, a_key, chains_toml, header, request, submit

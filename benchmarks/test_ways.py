@@ -12,8 +12,8 @@ import pytest
 
 from chains.devchain import DevChain
 from chains.nodes import NodePool
-from proving.deployment import deploy
 from proving.models import Transaction
+from proving.registry.deploying import deploy
 from queries.models import Batch, Block
 from tests.proving.test_worker import a_worker, is_done, until
 from tests.service import ALICE, a_key, chains_toml, request, submit

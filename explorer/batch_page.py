@@ -19,7 +19,6 @@ from explorer.chain_names import ChainName, chain_name
 from explorer.query_cards import HEADER_STEPS, STEP_MEANINGS, QueryRow, ShownQuery
 from explorer.rejections import Advice
 from explorer.trust import TrustedSource
-from proving import worker
 from proving.models import (
     LIVE_STATES,
     WATCHED_STATES,
@@ -29,6 +28,7 @@ from proving.models import (
     Transaction,
     TransactionState,
 )
+from proving.worker import worker
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Query, StepKind, Wait
 
 # A batch of so many queries shows all of them whole; a larger one a list of lines.

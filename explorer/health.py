@@ -14,9 +14,10 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from config.chains import get_chains
-from proving import health, worker
+from proving.health import report
+from proving.health.problems import Problem
 from proving.models import FactsRegistry
-from proving.problems import Problem
+from proving.worker import worker
 
 logger = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ def healthz(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 (Django's sig
     last_beat, notices = None, list[str]()
     database = "ok"
     try:
-        problems = [problem for check in health.CHECKS for problem in check()]
+        problems = [problem for check in report.CHECKS for problem in check()]
         last_beat, notices = worker.last_beat(), _notices()
     except DatabaseError:
         logger.exception("the database does not answer a health check")

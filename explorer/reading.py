@@ -16,7 +16,7 @@ from explorer.chain_names import ChainName, chain_name
 from explorer.values import Meaning
 from proving import facts
 from proving.facts import SlotFact
-from proving.registry import Registry
+from proving.registry.contract import Registry
 from queries.models import Batch, Query
 
 

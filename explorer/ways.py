@@ -14,7 +14,7 @@ from explorer import transactions
 from explorer.chain_names import ChainName
 from explorer.transactions import ShownTransaction
 from proving.models import ChainHead, SignedTransaction, Transaction
-from proving.transactions import latest_hash
+from proving.transactions.sending import latest_hash
 from queries.models import Block, WayUnit
 
 # About what one transaction has room for, and how many blocks it takes until the next one can build on it.

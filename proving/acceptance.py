@@ -19,10 +19,14 @@ from chains.config import Chain
 from chains.header import Header
 from chains.rpc import InvalidReply, NodeUnavailable, ProofRequest, RpcRefused
 from config.chains import get_chains, get_rpc
-from proving import estimates, facts, links, registries, spending, timestamps, turns, ways
+from proving import connections, facts, timestamps
+from proving.connections import OpenConnection
 from proving.facts import HeaderFact, TimeFact
 from proving.heads import poll_seconds
-from proving.links import Link
+from proving.paths import planning
+from proving.registry import deployments
+from proving.spending import estimates, limits
+from proving.worker import turns
 from queries import leases, progress, submission
 from queries.chunks import chunks
 from queries.leases import Lease
@@ -118,17 +122,17 @@ def _decide(lease: Lease[Batch], source: int) -> _Wait | _Refusal | _Acceptance:
     if exhausted := _check_limits(lease.row, _Acceptance(0, 0)):
         return exhausted  # Before any node is asked.
     try:
-        link = links.find(destination, source)
-        head = link.source.head()
+        connection = connections.open_connection(destination, source)
+        head = connection.source.head()
         undecided = (
             _check_heights(lease.row, source, head)
             or _find_blocks(lease, source, head)
-            or _check_header_properties(lease, link)
-            or _check_proofs(lease, link, head)
-            or _count(work, lease, link)
+            or _check_header_properties(lease, connection)
+            or _check_proofs(lease, connection, head)
+            or _count(work, lease, connection)
         )
         return undecided or _check_cost(lease.row, work)
-    except registries.Unusable as why:
+    except deployments.Unusable as why:
         return _Wait(str(why), timezone.now() + timedelta(seconds=10))
     except (NodeUnavailable, RpcRefused) as error:
         logger.warning("batch %s waits: %s", lease.row.pk, error)
@@ -188,13 +192,13 @@ def _find_blocks(lease: Lease[Batch], source: int, head: Header) -> _Wait | _Ref
     return None
 
 
-def _check_header_properties(lease: Lease[Batch], link: Link) -> _Refusal | None:
+def _check_header_properties(lease: Lease[Batch], connection: OpenConnection) -> _Refusal | None:
     """Whether the blocks' headers have the properties that are asked for."""
-    source = link.connection.source
+    source = connection.config.source
     asking = lease.row.queries.filter(source_chain_id=source, address="").select_related("block").order_by("position")
     for chunk in chunks(list(asking), _PER_READ):
         numbers = [query.block.number for query in chunk if query.block is not None]
-        for query, number, header in zip(chunk, numbers, link.source.headers(numbers), strict=True):
+        for query, number, header in zip(chunk, numbers, connection.source.headers(numbers), strict=True):
             if header is None:
                 raise InvalidReply(f"A node of chain {source} doesn't have block {number}, below its own head.")
             if lacking := facts.lacking(header, query.header_fields):
@@ -203,41 +207,43 @@ def _check_header_properties(lease: Lease[Batch], link: Link) -> _Refusal | None
     return None
 
 
-def _check_proofs(lease: Lease[Batch], link: Link, head: Header) -> _Refusal | None:
+def _check_proofs(lease: Lease[Batch], connection: OpenConnection, head: Header) -> _Refusal | None:
     """Whether some node still serves proofs at the oldest block that needs them: many keep only the newest states."""
-    accounts = lease.row.queries.filter(source_chain_id=link.connection.source).exclude(address="")
+    accounts = lease.row.queries.filter(source_chain_id=connection.config.source).exclude(address="")
     oldest = accounts.order_by("block__number").values_list("block__number", "address").first()
     if oldest is None or oldest[0] > head.number - _KEPT_BY_ALL:
         return None
     number, address = oldest
-    header = link.source.header(number)
+    header = connection.source.header(number)
     if header is None:
-        raise InvalidReply(f"A node of chain {link.connection.source} doesn't have block {number}, below its own head.")
-    (answer,) = link.source.proofs([ProofRequest(number, header.hash, address)])
+        raise InvalidReply(
+            f"A node of chain {connection.config.source} doesn't have block {number}, below its own head."
+        )
+    (answer,) = connection.source.proofs([ProofRequest(number, header.hash, address)])
     lease.extend()
     if not isinstance(answer, RpcRefused) or answer.may_pass:
         return None
     return _Refusal(
         "proof_unavailable",
-        f"No node of chain {link.connection.source} serves proofs at block {number}. {answer}",
+        f"No node of chain {connection.config.source} serves proofs at block {number}. {answer}",
         True,
     )
 
 
-def _count(work: estimates.Work, lease: Lease[Batch], link: Link) -> _Refusal | None:
+def _count(work: estimates.Work, lease: Lease[Batch], connection: OpenConnection) -> _Refusal | None:
     """Count what the registry does not hold yet; refuses blocks that are too far from those that it can trust."""
-    batch, contract = lease.row, link.registry.contract
-    ids = batch.queries.filter(source_chain_id=link.connection.source).values("block")
+    batch, contract = lease.row, connection.registry.contract
+    ids = batch.queries.filter(source_chain_id=connection.config.source).values("block")
     wanting_hash: set[int] = set()
     for blocks in chunks(list(Block.objects.filter(pk__in=ids).order_by("number")), _PER_READ):
-        roots = link.destination.eth_calls([contract.state_root(block.number) for block in blocks])
+        roots = connection.destination.eth_calls([contract.state_root(block.number) for block in blocks])
         lease.extend()
         for block, root in zip(blocks, roots, strict=True):
             is_known = isinstance(root, bytes) and any(root)
             queries = batch.queries.filter(block=block)
             missing = list(dict.fromkeys(fact for query in queries for fact in facts.of(query)))
             if is_known:
-                missing = _not_held(lease, link, block, missing)
+                missing = _not_held(lease, connection, block, missing)
             of_header = [fact for fact in missing if isinstance(fact, HeaderFact | TimeFact)]
             # Without a state root no fact is stored; and fields of a header need the header again, and its hash.
             if missing and (not is_known or of_header):
@@ -245,11 +251,11 @@ def _count(work: estimates.Work, lease: Lease[Batch], link: Link) -> _Refusal | 
                 wanting_hash.add(block.number + any(isinstance(fact, TimeFact) for fact in missing))
             work.add(missing, header=bool(missing and (not is_known or of_header)))
     try:
-        work.way_gas = ways.estimate(link, wanting_hash, keep=lease.extend)
-    except ways.TooFar as too_far:
+        work.way_gas = planning.estimate(connection, wanting_hash, keep=lease.extend)
+    except planning.TooFar as too_far:
         return _Refusal("block_too_old", str(too_far), retryable=False)
-    except ways.StatesRefused as refused:
-        chain = link.connection.source
+    except planning.StatesRefused as refused:
+        chain = connection.config.source
         return _Refusal(
             "proof_unavailable",
             f"No node of chain {chain} serves the states that lead to so old a block. {refused}",
@@ -258,11 +264,13 @@ def _count(work: estimates.Work, lease: Lease[Batch], link: Link) -> _Refusal | 
     return None
 
 
-def _not_held(lease: Lease[Batch], link: Link, block: Block, wanted: Sequence[facts.Fact]) -> list[facts.Fact]:
+def _not_held(
+    lease: Lease[Batch], connection: OpenConnection, block: Block, wanted: Sequence[facts.Fact]
+) -> list[facts.Fact]:
     """Of facts of one block: those that the registry does not hold yet."""
     missing: list[facts.Fact] = []
     for chunk in chunks(wanted, _PER_READ):
-        view = facts.read(link.destination, link.registry.contract, block.number, chunk, at="latest")
+        view = facts.read(connection.destination, connection.registry.contract, block.number, chunk, at="latest")
         missing += [fact for fact, word in view.facts.items() if word is None]
         lease.extend()
     return missing
@@ -277,7 +285,7 @@ def _check_cost(batch: Batch, work: estimates.Work) -> _Refusal | _Acceptance:
     # Room for two blocks that raise the base fee: it is signed only where the fee suffices for the next one.
     cost = gas * (fees.base_fee * 5 // 4 + fees.priority_fee) + data.wei
     # Gas may have been dearer than it was estimated at when the first of its source chains was admitted.
-    before = max(batch.estimated_wei or 0, spending.caused_by(batch))
+    before = max(batch.estimated_wei or 0, limits.caused_by(batch))
     total_gas, total = gas + (batch.estimated_gas or 0), cost + before
     if total > batch.fee and not destination.test_network:
         way = f", {work.way_gas} of it for the way to blocks that are old" if work.way_gas else ""
@@ -331,7 +339,7 @@ def _limits(batch: Batch, destination: Chain) -> Iterator[_DailyLimit]:
         yield _DailyLimit(
             "a user's batches may use",
             settings.DAILY_GAS_BUDGET,
-            spending.promised_to(batch.user_id, costly).gas,
+            limits.promised_to(batch.user_id, costly).gas,
             attrgetter("estimated_gas"),
             "{} gas".format,
         )
@@ -339,7 +347,7 @@ def _limits(batch: Batch, destination: Chain) -> Iterator[_DailyLimit]:
         yield _DailyLimit(
             f"a user's batches may cost, on chain {destination.id},",
             most,
-            spending.promised_to(batch.user_id, [destination.id]).wei,
+            limits.promised_to(batch.user_id, [destination.id]).wei,
             attrgetter("estimated_wei"),
             destination.amount,
         )

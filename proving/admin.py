@@ -8,8 +8,8 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from config.chains import get_chains
-from proving import signing_stops
 from proving.models import SigningStop
+from proving.transactions import stop_switch
 
 if TYPE_CHECKING:
     _ModelForm = forms.ModelForm[SigningStop]
@@ -42,10 +42,10 @@ class SigningStopAdmin(_ModelAdmin):
         return False
 
     def save_model(self, request: HttpRequest, obj: SigningStop, form: Any, change: bool) -> None:  # noqa: ARG002, FBT001 (same)
-        obj.pk = signing_stops.stop(obj.chain_id, obj.reason).pk
+        obj.pk = stop_switch.stop(obj.chain_id, obj.reason).pk
 
     def delete_model(self, request: HttpRequest, obj: SigningStop) -> None:  # noqa: ARG002 (same)
-        signing_stops.resume(obj.chain_id)
+        stop_switch.resume(obj.chain_id)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[SigningStop]) -> None:
         for stop in queryset:

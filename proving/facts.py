@@ -10,7 +10,7 @@ from chains.packed import HASHED_HEADER_FIELDS
 from chains.rpc import Block as BlockName
 from chains.rpc import InvalidReply, Reverted, RpcClient
 from proving.models import AccountProof, SlotProof
-from proving.registry import Registry
+from proving.registry.contract import Registry
 from queries.chunks import chunks
 from queries.models import AccountField, Block, HeaderField, Query
 

@@ -262,7 +262,7 @@ class ChainWatch(Leased):
     chain_id = models.PositiveBigIntegerField(primary_key=True)
     looked_at = models.DateTimeField(null=True)
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds, of the newest block that was seen
-    problems = models.JSONField(default=list)  # pairs of a code and a sentence, as `proving.problems.Problem`
+    problems = models.JSONField(default=list)  # pairs of a code and a sentence, as `proving.health.problems.Problem`
 
     def __str__(self) -> str:
         return f"chain {self.chain_id}"

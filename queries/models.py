@@ -209,8 +209,8 @@ class Block(Leased):
     state_root = models.CharField(max_length=66, blank=True)
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds
 
-    # In whose turns it is worked on (`proving.turns`), and its place among what is due for that user. The blocks of one
-    # batch take places one after another, so that a batch of thousands lets the user's others through.
+    # In whose turns it is worked on (`proving.worker.turns`), and its place among what is due for that user. The blocks
+    # of one batch take places one after another, so that a batch of thousands lets the user's others through.
     turn_of = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, null=True, db_index=False, related_name="+")
     queue_at = models.DateTimeField(default=timezone.now)
     refused_since = models.DateTimeField(null=True)  # since when no node serves proofs of it

@@ -8,7 +8,7 @@ from django.core.cache import cache
 from accounts import key_use
 from chains.devchain import DevChain
 from config import chains as configured
-from proving.deployment import deploy
+from proving.registry.deploying import deploy
 from queries import storage
 from tests.service import chains_toml
 

@@ -12,7 +12,7 @@ from accounts.models import ApiKey, User
 from chains.devchain import ACCOUNTS, DevChain
 from config.chains import get_chains
 from proving.models import Signer
-from proving.work import due
+from proving.worker.due import due
 from queries import batch_request, submission
 from queries.models import Batch, BatchStatus, Block
 

@@ -1,7 +1,7 @@
 """Where a destination's trust in blocks of a source chain begins: a file for each kind of block hash source.
 
 Each has a contract (`contracts/src/IBlockHashSource.sol`), and a class here that knows what to send to it. From a block
-that a source vouches for, `proving.ways` leads to all blocks before.
+that a source vouches for, `proving.paths.planning` leads to all blocks before.
 """
 
 from chains.config import BlockHashSourceName, Connection

@@ -14,9 +14,9 @@ from eth_utils.address import to_checksum_address
 from chains.attestation import Answer, Attestation, Domain, Refusal, ask
 from chains.config import Connection
 from chains.rpc import InvalidReply, RpcRefused
-from proving.links import Link
+from proving.connections import OpenConnection
 from proving.models import FactsRegistry
-from proving.registry import call
+from proving.registry.contract import call
 from proving.sources.base import NotYet, Start
 
 logger = logging.getLogger(__name__)
@@ -40,98 +40,103 @@ class Attested:
     def gas(self, connection: Connection) -> int:
         return 90_000 + 15_000 * (connection.threshold or 0)
 
-    def reach(self, link: Link, target: int, others: Collection[int]) -> Start:
-        final = self._final(link)
+    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start:
+        final = self._final(connection)
         if final is None:
             return Start(target)
         if target > final:
             raise NotYet(
-                f"Block {target} of chain {link.connection.source} is not final yet, which attesters wait for; the "
+                f"Block {target} of chain {connection.config.source} is not final yet, which attesters wait for; the "
                 f"newest final block is {final}."
             )
-        highest = min(final, target + link.connection.window)
+        highest = min(final, target + connection.config.window)
         return Start(max((number for number in others if target < number <= highest), default=target))
 
-    def begin(self, link: Link, start: int) -> Start:
-        header = link.source.header(start)
+    def begin(self, connection: OpenConnection, start: int) -> Start:
+        header = connection.source.header(start)
         if header is None:
-            raise NotYet(f"Block {start} of chain {link.connection.source} is not there.")
-        attesters, threshold = self._members(link)
-        known = [attester for attester in link.connection.attesters if attester.address in attesters]
+            raise NotYet(f"Block {start} of chain {connection.config.source} is not there.")
+        attesters, threshold = self._members(connection)
+        known = [attester for attester in connection.config.attesters if attester.address in attesters]
         if len(known) < threshold:
             raise NotYet(
                 f"The contract wants {threshold} attesters to agree, and chains.toml names {len(known)} of those that "
                 f"it believes ({', '.join(sorted(attesters)) or 'none'}). The operator must add the others."
             )
-        domain = Domain(link.connection.destination, link.registry.block_hash_source)
-        answers = ask(known, domain, link.connection.source, start)
+        domain = Domain(connection.config.destination, connection.registry.block_hash_source)
+        answers = ask(known, domain, connection.config.source, start)
         agreeing = [
             answer for answer in answers if isinstance(answer, Attestation) and answer.block_hash == header.hash
         ]
-        self._note(link, [_difference(link, attesters, threshold), *_contradictions(link, start, header.hash, answers)])
+        self._note(
+            connection,
+            [_difference(connection, attesters, threshold), *_contradictions(connection, start, header.hash, answers)],
+        )
         if len(agreeing) < threshold:
+            have = "has" if len(agreeing) == 1 else "have"
             raise NotYet(
-                f"Waiting for attesters to vouch for block {start} of chain {link.connection.source}: {len(agreeing)} "
-                f"of {threshold} that are needed do. {_what_others_say(header.hash, answers)}".strip()
+                f"Waiting for attesters to vouch for block {start} of chain {connection.config.source}: "
+                f"{len(agreeing)} of {threshold} required attesters {have} signed. "
+                f"{_what_others_say(header.hash, answers)}".strip()
             )
         chosen = sorted(agreeing, key=lambda answer: answer.attester.lower())[:threshold]
         signatures = b"".join(answer.signature for answer in chosen)
-        attest = call(self.contract, link.registry.block_hash_source, "attest", start, header.hash, signatures)
+        attest = call(self.contract, connection.registry.block_hash_source, "attest", start, header.hash, signatures)
         return Start(start, (attest,))
 
-    def newest(self, link: Link) -> int:
-        final = self._final(link)
+    def newest(self, connection: OpenConnection) -> int:
+        final = self._final(connection)
         if final is None:
-            raise NotYet(f"Nodes of chain {link.connection.source} do not tell which block is final.")
+            raise NotYet(f"Nodes of chain {connection.config.source} do not tell which block is final.")
         return final
 
-    def _final(self, link: Link) -> int | None:
+    def _final(self, connection: OpenConnection) -> int | None:
         """None where a chain's nodes don't tell: attesters may know by the chain's confirmations."""
         try:
-            header = link.source.header("finalized")
+            header = connection.source.header("finalized")
         except RpcRefused:
             return None
         return None if header is None else header.number
 
-    def _members(self, link: Link) -> tuple[set[str], int]:
+    def _members(self, connection: OpenConnection) -> tuple[set[str], int]:
         """The attesters that the contract believes now, and how many of them it wants."""
-        address = link.registry.block_hash_source
+        address = connection.registry.block_hash_source
         calls = [call(self.contract, address, function) for function in ("attesters", "threshold")]
-        members, threshold = link.destination.eth_calls(calls)
+        members, threshold = connection.destination.eth_calls(calls)
         if not isinstance(members, bytes) or not isinstance(threshold, bytes) or not threshold:
             raise InvalidReply(f"There is no {self.contract} at {address}.")
         (addresses,) = decode(["address[]"], members)
         return {to_checksum_address(address) for address in addresses}, int.from_bytes(threshold)
 
-    def _note(self, link: Link, sentences: Sequence[str]) -> None:
+    def _note(self, connection: OpenConnection, sentences: Sequence[str]) -> None:
         """Tell the operator what is wrong, or that all is right again."""
         notice = " ".join(filter(None, sentences))
-        rows = FactsRegistry.objects.filter(pk=link.registry.row_id)
+        rows = FactsRegistry.objects.filter(pk=connection.registry.row_id)
         if rows.exclude(notice=notice).update(notice=notice) and notice:
             logger.error("%s", notice)
 
 
-def _contradictions(link: Link, number: int, block_hash: bytes, answers: Sequence[Answer]) -> list[str]:
+def _contradictions(connection: OpenConnection, number: int, block_hash: bytes, answers: Sequence[Answer]) -> list[str]:
     """Attesters that sign another hash than our own nodes know, or have signed one: somebody's node is wrong."""
     others = [answer for answer in answers if isinstance(answer, Attestation) and answer.block_hash != block_hash]
     sentences = [answer.sentence for answer in answers if isinstance(answer, Refusal) and answer.code == "conflict"]
     if others:
         who = ", ".join(f"{answer.attester} signed 0x{answer.block_hash.hex()}" for answer in others)
         sentences.append(
-            f"Attesters contradict the nodes of chain {link.connection.source} about block {number}, which is "
+            f"Attesters contradict the nodes of chain {connection.config.source} about block {number}, which is "
             f"0x{block_hash.hex()} there: {who}."
         )
     return sentences
 
 
-def _difference(link: Link, attesters: Collection[str], threshold: int) -> str:
+def _difference(connection: OpenConnection, attesters: Collection[str], threshold: int) -> str:
     """What the contract believes, where it isn't what chains.toml says, which is what pages tell of whom to trust."""
-    configured = {attester.address for attester in link.connection.attesters}
-    if configured == set(attesters) and threshold == link.connection.threshold:
+    configured = {attester.address for attester in connection.config.attesters}
+    if configured == set(attesters) and threshold == connection.config.threshold:
         return ""
     return (
-        f"The attesters of chain {link.connection.source} in chains.toml are not those of the contract, which believes "
-        f"{threshold} of {', '.join(sorted(attesters))}. The operator must write them there."
+        f"The attesters of chain {connection.config.source} in chains.toml are not those of the contract, which "
+        f"believes {threshold} of {', '.join(sorted(attesters))}. The operator must write them there."
     )
 
 

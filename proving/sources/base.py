@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from chains.config import Connection
-from proving.links import Link
-from proving.registry import Call
+from proving.connections import OpenConnection
+from proving.registry.contract import Call
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,14 @@ class BlockHashSource(Protocol):
     def gas(self, connection: Connection) -> int:
         """What it takes to have one block vouched for, on the high side."""
 
-    def reach(self, link: Link, target: int, others: Collection[int]) -> Start:
+    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start:
         """Where a way to the block `target` could start: at it, or above. Its calls are `begin`'s to tell.
 
         `others` are blocks of the same connection that wait too. Raises `NotYet`, `NodeUnavailable`.
         """
 
-    def begin(self, link: Link, start: int) -> Start | Preparation:
+    def begin(self, connection: OpenConnection, start: int) -> Start | Preparation:
         """The block `start`, which `reach` named, with the calls that make it vouched for. Raises as `reach`."""
 
-    def newest(self, link: Link) -> int:
+    def newest(self, connection: OpenConnection) -> int:
         """Number of the newest block that a way could start from now. Raises as `reach`."""

@@ -4,8 +4,8 @@ from collections.abc import Collection
 from typing import Any
 
 from chains.config import Connection
-from proving.links import Link
-from proving.registry import call
+from proving.connections import OpenConnection
+from proving.registry.contract import call
 from proving.sources.base import NotYet, Start
 
 # `blockhash` serves so many where the chain has no history contract (EIP-2935).
@@ -27,26 +27,27 @@ class Native:
     def gas(self, connection: Connection) -> int:  # noqa: ARG002 (nothing is sent)
         return 0
 
-    def reach(self, link: Link, target: int, others: Collection[int]) -> Start:  # noqa: ARG002 (they don't matter)
-        head = link.source.head().number
-        window = _window(link.connection)
+    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start:  # noqa: ARG002 (they don't matter)
+        head = connection.source.head().number
+        window = _window(connection.config)
         # One that is just in the window may have left it when the transaction is mined.
         oldest = [head + 1 - size + min(size // 8, 64) for size in (window, min(window, _BLOCKHASH_WINDOW))]
         starts = sorted({max(target, number, 0) for number in oldest})
         for start in starts:
-            address, data = call(self.contract, link.registry.block_hash_source, "blockHash", start)
-            if any(link.destination.eth_call(address, data, "pending")):
+            address, data = call(self.contract, connection.registry.block_hash_source, "blockHash", start)
+            if any(connection.destination.eth_call(address, data, "pending")):
                 return Start(start)
         raise NotYet(
-            f"Chain {link.connection.destination} does not vouch for block {starts[0]} yet; waiting for its next block."
+            f"Chain {connection.config.destination} does not vouch for block {starts[0]} yet; "
+            "waiting for its next block."
         )
 
-    def begin(self, link: Link, start: int) -> Start:  # noqa: ARG002 (nothing is to be done)
+    def begin(self, connection: OpenConnection, start: int) -> Start:  # noqa: ARG002 (nothing is to be done)
         return Start(start)
 
-    def newest(self, link: Link) -> int:
+    def newest(self, connection: OpenConnection) -> int:
         # Not the head itself, which is the likeliest to be replaced.
-        return max(0, link.source.head().number - min(8, link.connection.window // 8))
+        return max(0, connection.source.head().number - min(8, connection.config.window // 8))
 
 
 def _window(connection: Connection) -> int:

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from typing import Any
 
 from chains.config import Connection
-from proving.links import Link
-from proving.registry import call
+from proving.connections import OpenConnection
+from proving.registry.contract import call
 from proving.sources.base import NotYet, Preparation, Start
 
 # Source: OP Stack specification, "Predeploys".
@@ -32,30 +32,30 @@ class OpStack:
     def gas(self, connection: Connection) -> int:  # noqa: ARG002 (the same for all)
         return 100_000
 
-    def reach(self, link: Link, target: int, others: Collection[int]) -> Start:  # noqa: ARG002 (they don't matter)
-        recorded = self._recorded(link)
+    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start:  # noqa: ARG002 (they don't matter)
+        recorded = self._recorded(connection)
         if recorded >= target:
             return Start(recorded)
-        present = self.newest(link)
+        present = self.newest(connection)
         if present < target:
             raise NotYet(
-                f"Chain {link.connection.destination} knows chain {link.connection.source} up to block {present} yet; "
-                f"waiting for block {target}."
+                f"Chain {connection.config.destination} knows chain {connection.config.source} only up to block "
+                f"{present} yet; waiting for block {target}."
             )
         return Start(present)
 
-    def begin(self, link: Link, start: int) -> Start | Preparation:
+    def begin(self, connection: OpenConnection, start: int) -> Start | Preparation:
         # The present block may be another one when a transaction is mined: it is recorded first, then built upon.
-        if self._recorded(link) == start:
+        if self._recorded(connection) == start:
             return Start(start)
-        return Preparation((call(self.contract, link.registry.block_hash_source, "record"),))
+        return Preparation((call(self.contract, connection.registry.block_hash_source, "record"),))
 
-    def newest(self, link: Link) -> int:
-        answer = link.destination.eth_call(L1_BLOCK, _NUMBER_SELECTOR)
+    def newest(self, connection: OpenConnection) -> int:
+        answer = connection.destination.eth_call(L1_BLOCK, _NUMBER_SELECTOR)
         if not answer:
-            raise NotYet(f"Chain {link.connection.destination} has no L1Block predeploy: is it an OP Stack chain?")
+            raise NotYet(f"Chain {connection.config.destination} has no L1Block predeploy: is it an OP Stack chain?")
         return int.from_bytes(answer)
 
-    def _recorded(self, link: Link) -> int:
-        address, data = call(self.contract, link.registry.block_hash_source, "newest")
-        return int.from_bytes(link.destination.eth_call(address, data))
+    def _recorded(self, connection: OpenConnection) -> int:
+        address, data = call(self.contract, connection.registry.block_hash_source, "newest")
+        return int.from_bytes(connection.destination.eth_call(address, data))

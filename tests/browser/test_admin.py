@@ -4,7 +4,7 @@ import re
 
 from playwright.sync_api import expect
 
-from proving import signing_stops
+from proving.transactions import stop_switch
 from tests.accounts.wallets import ALICE
 
 
@@ -17,10 +17,10 @@ def test_an_operator_stops_and_resumes_sending(page, context, sign_in_as, settin
     page.get_by_label("Reason").fill("A test.")
     page.get_by_role("button", name="Save", exact=True).click()
     expect(page.get_by_role("cell", name="A test.")).to_be_visible()
-    assert signing_stops.why_stopped(31337).endswith("The reason given: A test.")
+    assert stop_switch.why_stopped(31337).endswith("The reason given: A test.")
     page.get_by_role("row", name="A test.").get_by_role("checkbox").check()
     page.get_by_role("combobox").select_option("delete_selected")
     page.get_by_role("button", name=re.compile("Go|Run")).click()
     page.get_by_role("button", name=re.compile("^Yes")).click()
     expect(page.get_by_text("Successfully deleted 1 signing stop.")).to_be_visible()
-    assert signing_stops.why_stopped(31337) == ""
+    assert stop_switch.why_stopped(31337) == ""

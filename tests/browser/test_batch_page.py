@@ -15,7 +15,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from chains.devchain import DevChain
 from config import chains as configured
-from proving.deployment import deploy
+from proving.registry.deploying import deploy
 from queries import progress
 from queries.models import Batch, Block, HeaderField, Step, StepKind
 from tests.browser.conftest import NARROW, TIMEOUT, WIDE, axe_violations, overflows

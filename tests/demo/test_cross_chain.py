@@ -41,6 +41,7 @@ def test_with_two_attesters_down_it_says_what_the_batch_waits_for(command, tmp_p
     assert "/explorer/query/" in done.stdout
     assert done.stderr.startswith("The batch is not DONE after 15 s. ")
     assert re.search(
-        r"Waiting for attesters to vouch for block \d+ of chain 31338: 1 of 2 that are needed", done.stderr
+        r"Waiting for attesters to vouch for block \d+ of chain 31338: 1 of 2 required attesters has signed",
+        done.stderr,
     )
     assert not processes_with(str(tmp_path))

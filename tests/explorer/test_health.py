@@ -7,8 +7,9 @@ from django.db import OperationalError, connection
 from django.test import Client
 from django.utils import timezone
 
-from proving import signing_stops, worker
 from proving.models import ChainWatch, FactsRegistry, Signer, WorkerHeartbeat
+from proving.transactions import stop_switch
+from proving.worker import worker
 from queries import storage
 from queries.models import Batch, BatchStatus
 from tests.explorer.batches import SOURCE, a_batch, beat, connect_source, deployed
@@ -154,10 +155,10 @@ def test_a_chain_that_is_configured_no_more_is_of_no_interest():
 def test_a_stop_is_told_once():
     a_batch()
     Signer.objects.create(chain_id=31337, address=SIGNER)
-    signing_stops.stop(31337, "A test.")
+    stop_switch.stop(31337, "A test.")
     said = "The operator has stopped sending on chain 31337. The reason given: A test."
     assert problems() == [("signing_stopped", said)]
-    signing_stops.resume(31337)
+    stop_switch.resume(31337)
     assert codes() == []
 
 

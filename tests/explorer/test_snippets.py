@@ -15,8 +15,9 @@ from accounts import keys
 from chains.devchain import PROJECT, DevChain
 from config.chains import get_rpc
 from explorer import first_query, snippets, submitted
-from proving import facts, registries
+from proving import facts
 from proving.models import ChainHead
+from proving.registry import deployments
 from queries.models import AccountField, Batch, HeaderField
 from tests.explorer.batches import a_batch, everything, many_accounts, page, path
 from tests.proving.test_worker import until
@@ -36,7 +37,7 @@ process.stdout.write(solc.compile(JSON.stringify(input)));
 def codes_of_everything(service: DevChain) -> list[tuple[dict[str, str], bytes]]:
     """For each fact that a query can ask for, its code by language, and its word as the registry has it."""
     batch = everything(service)
-    registry = registries.find(31337, 31337)
+    registry = deployments.find(31337, 31337)
     found = []
     for query in batch.queries.select_related("block"):
         assert query.block

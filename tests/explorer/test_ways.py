@@ -12,8 +12,8 @@ from django.test.utils import CaptureQueriesContext
 from chains.devchain import DevChain
 from config.chains import forget_chains
 from explorer import bundle
-from proving.deployment import deploy
 from proving.models import FactsRegistry, Transaction
+from proving.registry.deploying import deploy
 from queries import progress
 from queries.models import Batch, BatchStatus, Block, Query, StepKind, WayUnit
 from tests.attesting import process

@@ -8,9 +8,9 @@ from django.utils import timezone
 
 from accounts import keys
 from config.chains import forget_chains
-from proving.deployment import deploy
 from proving.models import FactsRegistry, Transaction
-from proving.work import due, reject_overdue
+from proving.registry.deploying import deploy
+from proving.worker.due import due, reject_overdue
 from queries.leases import Lease
 from queries.models import Batch, BatchStatus
 from tests.chains.lying_node import ask, lying_node

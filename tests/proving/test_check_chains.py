@@ -12,9 +12,9 @@ from django.utils import timezone
 
 from chains.devchain import DevChain
 from config.chains import forget_chains
-from proving import watching
-from proving.deployment import deploy
+from proving.health import chain_checks
 from proving.models import ChainWatch, WorkerHeartbeat
+from proving.registry.deploying import deploy
 from tests.chains.lying_node import ask, error, lying_node
 from tests.explorer.batches import beat
 from tests.service import SIGNER, chains_toml
@@ -130,7 +130,7 @@ def test_a_clock_far_from_the_newest_block_is_told(configure, devchain, monkeypa
     devchain.mine()
     path = configure(devchain.url, chain="test_network = false")
     apart = time.time() + seconds
-    monkeypatch.setattr(watching, "time", SimpleNamespace(time=lambda: apart))
+    monkeypatch.setattr(chain_checks, "time", SimpleNamespace(time=lambda: apart))
     check("clock", "no_registry")
     path.write_text(path.read_text().replace("block_seconds = 1", "block_seconds = 60"))
     forget_chains()
@@ -139,7 +139,7 @@ def test_a_clock_far_from_the_newest_block_is_told(configure, devchain, monkeypa
 
 def test_a_development_chain_may_have_any_time(configure, devchain, monkeypatch):
     configure(devchain.url)
-    monkeypatch.setattr(watching, "time", SimpleNamespace(time=lambda: 0))
+    monkeypatch.setattr(chain_checks, "time", SimpleNamespace(time=lambda: 0))
     check("no_registry")
 
 

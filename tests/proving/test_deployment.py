@@ -8,9 +8,9 @@ from eth_utils.abi import function_signature_to_4byte_selector
 
 from chains.devchain import DevChain
 from config.chains import forget_chains
-from proving import deployment
-from proving.deployment import DeploymentError
 from proving.models import FactsRegistry, Transaction
+from proving.registry import deploying
+from proving.registry.deploying import DeploymentError
 from queries.models import BatchStatus
 from tests.proving.chain_state import signer_nonce
 from tests.service import ALICE, a_key, chains_toml, request, submit, work, work_until_done
@@ -33,7 +33,7 @@ def test_run_twice_it_deploys_once_and_says_the_same(service):
 def test_interrupted_anywhere_it_goes_on_and_deploys_each_contract_once(chain, db, settings, tmp_path):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     with pytest.raises(DeploymentError, match="run it again to go on"):
-        deployment.deploy(31337, 31337, seconds=0)
+        deploying.deploy(31337, 31337, seconds=0)
     begun = FactsRegistry.objects.get()
     assert begun.address == ""
     assert deploy(31337, 31337) == deploy(31337, 31337)

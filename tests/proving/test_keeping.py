@@ -11,10 +11,10 @@ from chains import packed
 from chains.devchain import DevChain
 from chains.rpc import RpcClient, RpcRefused
 from config.chains import forget_chains, get_rpc
-from proving import keeping
-from proving.deployment import deploy
 from proving.models import FactsRegistry, Transaction
-from proving.work import due
+from proving.paths import upkeep
+from proving.registry.deploying import deploy
+from proving.worker.due import due
 from queries.models import BatchStatus, Block
 from tests.proving.chain_state import HEADER_ACCUMULATED, events, registry
 from tests.proving.test_worker import a_worker, until
@@ -33,7 +33,7 @@ def kept(chain: DevChain, db, settings, tmp_path) -> DevChain:
 def look() -> None:
     """A worker's heartbeat, and whatever it finds due then."""
     FactsRegistry.objects.update(due_at=None)
-    keeping.wake()
+    upkeep.wake()
     for task in [task for task in due() if task.kind == "registry"]:
         task()
     work()

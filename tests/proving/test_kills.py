@@ -9,8 +9,8 @@ import itertools
 import pytest
 
 from chains.nodes import NodePool
-from proving.deployment import deploy
 from proving.models import FactsRegistry, Signer, Transaction
+from proving.registry.deploying import deploy
 from queries.leases import Lease
 from queries.models import BatchStatus, Step, StepKind
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, registry, signer_nonce

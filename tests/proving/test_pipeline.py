@@ -10,7 +10,7 @@ from django.utils import timezone
 from chains.rpc import RpcClient, RpcRefused
 from config.chains import forget_chains
 from proving.models import AccountProof, Transaction
-from proving.work import due
+from proving.worker.due import due
 from queries.clock import Clock
 from queries.models import AccountField, Batch, BatchStatus, Block, Step, StepKind, StepStatus
 from tests.proving.chain_state import (

@@ -16,9 +16,11 @@ from accounts.models import ApiKey
 from chains.devchain import DevChain
 from chains.rpc import RpcClient
 from config.chains import forget_chains
-from proving import keeping, registries, transactions
-from proving.deployment import deploy
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
+from proving.paths import upkeep
+from proving.registry import deployments
+from proving.registry.deploying import deploy
+from proving.transactions import sending
 from queries import leases
 from queries.models import AccountField, BatchStatus, Block, Query, StepKind
 from tests.contracts.deployed import Deployed
@@ -130,17 +132,17 @@ def test_a_registry_that_was_deployed_with_something_else_is_refused(service, wh
     window = 393168 if what == "history" else 8191
     row.address = Deployed(service, "FactsRegistry", 31337, source, window).address
     row.save()
-    with pytest.raises(registries.Unusable, match=OTHER):
-        registries.find(31337, 31337)
+    with pytest.raises(deployments.Unusable, match=OTHER):
+        deployments.find(31337, 31337)
 
 
 def test_a_registry_for_a_history_of_another_size_than_the_chain_has_is_refused(service, settings, tmp_path):
     settings.CHAINS_FILE = chains_toml(tmp_path, service.url, chain="history_window = 393168")
     restart()
     with pytest.raises(
-        registries.Unusable, match=r"a history of 8191 slots, and chain 31337 has 393168 by chains\.toml"
+        deployments.Unusable, match=r"a history of 8191 slots, and chain 31337 has 393168 by chains\.toml"
     ):
-        registries.find(31337, 31337)
+        deployments.find(31337, 31337)
 
 
 def test_what_is_on_record_is_the_hash_of_the_code(service):
@@ -154,7 +156,7 @@ def test_a_registry_of_an_earlier_version_is_looked_at_before_it_is_used(service
     """Its code was not on record then."""
     FactsRegistry.objects.update(code_hash="")
     restart()
-    assert registries.find(31337, 31337).row_id == registry().pk
+    assert deployments.find(31337, 31337).row_id == registry().pk
     assert registry().code_hash != ""
 
 
@@ -210,19 +212,19 @@ def codes_asked(monkeypatch) -> list[str]:
 def test_a_process_looks_at_the_code_when_it_begins_and_not_at_every_look(service, codes_asked, key):
     work_until_done(submit(key, request(ALICE, block=service.head())))
     work_until_done(submit(key, request(BOB, block=service.head())))
-    keeping.look_after(registry().pk)
+    upkeep.look_after(registry().pk)
     assert codes_asked == [registry().address]
     restart()
-    keeping.look_after(registry().pk)
+    upkeep.look_after(registry().pk)
     assert codes_asked == [registry().address] * 2
 
 
 def test_a_process_looks_again_from_time_to_time(service, monkeypatch):
-    registries.find(31337, 31337)
+    deployments.find(31337, 31337)
     service.rpc("anvil_setCode", registry().address, OTHER_CODE)
-    registries.find(31337, 31337)
-    monkeypatch.setattr("proving.registries._USED_SECONDS", 0)  # It was long ago.
-    keeping.look_after(registry().pk)
+    deployments.find(31337, 31337)
+    monkeypatch.setattr("proving.registry.deployments._USED_SECONDS", 0)  # It was long ago.
+    upkeep.look_after(registry().pk)
     assert OTHER in registry().refused
     assert OTHER in registry().waiting_for
 
@@ -230,13 +232,13 @@ def test_a_process_looks_again_from_time_to_time(service, monkeypatch):
 def test_what_a_node_was_wrong_about_is_looked_at_again_soon(service, monkeypatch):
     code = service.rpc("eth_getCode", registry().address, "latest")
     replace_code(service, "0x")
-    with pytest.raises(registries.Unusable, match="no code there"):
-        registries.find(31337, 31337)
+    with pytest.raises(deployments.Unusable, match="no code there"):
+        deployments.find(31337, 31337)
     service.rpc("anvil_setCode", registry().address, code)
-    with pytest.raises(registries.Unusable):
-        registries.find(31337, 31337)
-    monkeypatch.setattr("proving.registries._REFUSED_SECONDS", 0)  # It was a while ago.
-    assert registries.find(31337, 31337).row_id == registry().pk
+    with pytest.raises(deployments.Unusable):
+        deployments.find(31337, 31337)
+    monkeypatch.setattr("proving.registry.deployments._REFUSED_SECONDS", 0)  # It was a while ago.
+    assert deployments.find(31337, 31337).row_id == registry().pk
     assert registry().refused == ""
 
 
@@ -245,7 +247,7 @@ def test_a_node_that_does_not_answer_refuses_no_registry(service, settings, tmp_
     restart()
     batch = submit(key, request(ALICE, block=3))
     work()
-    keeping.look_after(registry().pk)
+    upkeep.look_after(registry().pk)
     batch.refresh_from_db()
     assert "can't be reached" in batch.waiting_for
     assert "can't be reached" in registry().waiting_for
@@ -264,14 +266,14 @@ def test_what_was_sent_to_a_registry_before_it_was_refused_is_emptied(service, k
     (tx,) = Transaction.objects.filter(to=registry().address)
     service.rpc("anvil_setCode", registry().address, OTHER_CODE)
     restart()
-    with pytest.raises(registries.Unusable):
-        registries.find(31337, 31337)
+    with pytest.raises(deployments.Unusable):
+        deployments.find(31337, 31337)
     # It wasn't broadcast yet, for all that is known.
     service.rpc("anvil_dropAllTransactions")
     SignedTransaction.objects.filter(transaction=tx).update(broadcast_at=None)
-    transactions.tend(Signer.objects.get().pk)
+    sending.tend(Signer.objects.get().pk)
     service.mine()
-    transactions.tend(Signer.objects.get().pk)
+    sending.tend(Signer.objects.get().pk)
     tx.refresh_from_db()
     assert tx.versions.get(hash=tx.hash).is_empty
     assert tx.succeeded is False
@@ -356,7 +358,7 @@ def transactions_of(query: Query) -> set[str]:
 def test_a_batch_that_was_done_before_says_where_its_facts_are(service, key):
     done = work_until_done(submit(key, request(ALICE, block=service.head())))
     old = replace_code(service)
-    registries.check(registry())
+    deployments.check(registry())
     assert "in a registry that is not used any more" in Client().get(path(done)).text
     new = deploy(31337, 31337, replace=True)
     assert Block.objects.get().checked_number is None

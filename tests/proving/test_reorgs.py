@@ -10,7 +10,7 @@ from django.utils import timezone
 from chains.header import Header
 from chains.rpc import RpcClient
 from proving.models import AccountProof, Transaction, TransactionState
-from proving.work import reject_overdue
+from proving.worker.due import reject_overdue
 from queries.models import AccountField, Batch, BatchStatus, Block, Step, StepKind, StepStatus
 from tests.proving.chain_state import ACCOUNT_PROVEN, balance_at, events, field_on_chain
 from tests.service import ALICE, SIGNER, a_key, expire_leases, request, submit, waiting, work, work_until_done
@@ -66,7 +66,7 @@ def test_done_is_watched_even_if_its_worker_was_killed_right_then(service, monke
     def killed(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("proving.pipeline._release", killed)
+    monkeypatch.setattr("proving.reconcile.block._release", killed)
     for _ in range(6):
         with contextlib.suppress(KeyboardInterrupt):
             work()

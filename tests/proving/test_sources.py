@@ -19,11 +19,11 @@ from chains.config import Attester
 from chains.devchain import DevChain
 from config.chains import forget_chains
 from proving.acceptance import accept
-from proving.attesters import ChangeRefused
-from proving.attesters import change as change_attesters
-from proving.deployment import deploy
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
-from proving.transactions import tend
+from proving.registry.attester_change import ChangeRefused
+from proving.registry.attester_change import change as change_attesters
+from proving.registry.deploying import deploy
+from proving.transactions.sending import tend
 from queries.models import AccountField, Batch, BatchStatus, Block, Query, Step, StepKind
 from tests.attesting import process
 from tests.contracts.l1_block import L1Block
@@ -178,7 +178,7 @@ def test_one_of_three_is_not_enough_and_the_page_knows_who_is_missing(chain, the
     assert {query.step for query in batch.queries.all()} == {StepKind.BLOCKHASH_AVAILABLE}
     (sentence,) = waiting()
     assert sentence.startswith("Waiting for attesters to vouch for block")
-    assert "1 of 2 that are needed do. 127.0.0.1:9 can't be reached." in sentence
+    assert "1 of 2 required attesters has signed. 127.0.0.1:9 can't be reached." in sentence
     assert Transaction.objects.exclude(to="").count() == 0
 
 
@@ -319,7 +319,7 @@ def test_an_op_stack_chain_proves_blocks_of_its_l1(chain, there, settings, tmp_p
     l1.tell(origin, bytes.fromhex(there.rpc("eth_getBlockByNumber", hex(origin), False)["hash"][2:]))
     work()
     work()
-    assert waiting() == [f"Chain {HERE} knows chain {THERE} up to block {origin} yet; waiting for block {block}."]
+    assert waiting() == [f"Chain {HERE} knows chain {THERE} only up to block {origin} yet; waiting for block {block}."]
     origin = there.head() - 5
     l1.tell(origin, bytes.fromhex(there.rpc("eth_getBlockByNumber", hex(origin), False)["hash"][2:]))
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
@@ -357,7 +357,7 @@ def test_attesters_hand_over_to_others_who_are_believed_from_then_on(
     batch = submit(key, asking(there=[there.head() - 10]))
     for _ in range(3):
         work()
-    assert "1 of 2 that are needed do" in waiting()[0]
+    assert "1 of 2 required attesters has signed" in waiting()[0]
     contract = registry(THERE).block_hash_source
     change(contract, [attesters[2].address], signed_by=KEYS[:2])
     assert attesters[2].address in capsys.readouterr().out

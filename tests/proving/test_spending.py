@@ -19,12 +19,13 @@ from chains.devchain import DevChain
 from chains.rollups import ARB_GAS_INFO, GAS_PRICE_ORACLE, NODE_INTERFACE
 from chains.rpc import _read_receipt
 from config.chains import forget_chains, get_chains, get_rpc
-from proving import signing_stops, spending, transactions
 from proving.acceptance import accept
-from proving.deployment import deploy
-from proving.estimates import Work
 from proving.facts import AccountFact, SlotFact
 from proving.models import FactsRegistry, Share, SignedTransaction, Signer, Transaction, TransactionState
+from proving.registry.deploying import deploy
+from proving.spending import limits
+from proving.spending.estimates import Work
+from proving.transactions import sending, stop_switch
 from queries import progress
 from queries.clock import Clock
 from queries.models import AccountField, Batch, BatchStatus
@@ -117,7 +118,7 @@ def test_what_a_rejected_batch_has_in_the_mempool_counts(costly, key, settings):
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     tx = pending(batch)
     rejected_late(batch)
-    assert spending.promised_to(key.user_id, [31337]).gas == tx.gas_limit
+    assert limits.promised_to(key.user_id, [31337]).gas == tx.gas_limit
     again = submit(key, request(BOB, block=costly.head(), fee=ETHER))
     work()
     assert fresh(again).rejection_code == "budget_exceeded"
@@ -134,7 +135,7 @@ def test_what_a_rejected_batch_has_in_a_block_counts_before_it_is_confirmed(cost
     rejected_late(batch)
     tx.refresh_from_db()
     assert tx.state == TransactionState.MINED
-    promise = spending.promised_to(key.user_id, [31337])
+    promise = limits.promised_to(key.user_id, [31337])
     assert (promise.gas, promise.wei) == (tx.gas_used, tx.gas_used * tx.gas_price)
     again = submit(key, request(BOB, block=costly.head(), fee=ETHER))
     work()
@@ -145,10 +146,10 @@ def test_an_open_batch_counts_as_its_estimate_until_it_has_caused_more(costly, k
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     tx = pending(batch)
     assert tx.gas_limit < (fresh(batch).estimated_gas or 0)
-    promise = spending.promised_to(key.user_id, [31337])
+    promise = limits.promised_to(key.user_id, [31337])
     assert (promise.gas, promise.wei) == (batch.estimated_gas, max(batch.estimated_wei or 0, tx.cost))
     Batch.objects.update(estimated_gas=1, estimated_wei=1)
-    promise = spending.promised_to(key.user_id, [31337])
+    promise = limits.promised_to(key.user_id, [31337])
     assert (promise.gas, promise.wei) == (tx.gas_limit, tx.cost)
 
 
@@ -157,14 +158,14 @@ def test_what_is_pending_counts_however_old_it_is(costly, key):
     tx = pending(batch)
     rejected_late(batch)
     Transaction.objects.update(spent_at=timezone.now() - timedelta(days=2))
-    assert spending.promised_to(key.user_id, [31337]).wei == tx.cost == spending.promised_on(31337)
+    assert limits.promised_to(key.user_id, [31337]).wei == tx.cost == limits.promised_on(31337)
     # The day begins when it is mined.
     costly.mine()
     work()
     tx.refresh_from_db()
-    assert spending.promised_to(key.user_id, [31337]).wei == tx.cost == spending.promised_on(31337)
+    assert limits.promised_to(key.user_id, [31337]).wei == tx.cost == limits.promised_on(31337)
     Transaction.objects.update(spent_at=timezone.now() - timedelta(days=2))
-    assert spending.promised_to(key.user_id, [31337]).wei == 0 == spending.promised_on(31337)
+    assert limits.promised_to(key.user_id, [31337]).wei == 0 == limits.promised_on(31337)
 
 
 def test_a_clock_that_jumps_gives_no_budget_anew(costly, key, monkeypatch):
@@ -175,12 +176,12 @@ def test_a_clock_that_jumps_gives_no_budget_anew(costly, key, monkeypatch):
     costly.mine()
     work()
     rejected_late(batch)
-    counted = spending.promised_to(key.user_id, [31337])
+    counted = limits.promised_to(key.user_id, [31337])
     assert counted.gas > 0
     now = timezone.now
     for hours in (25, -50):
         monkeypatch.setattr(timezone, "now", lambda hours=hours: now() + timedelta(hours=hours))
-        assert spending.promised_to(key.user_id, [31337]) == counted
+        assert limits.promised_to(key.user_id, [31337]) == counted
     # What is stored by a clock that is behind is no older than it is.
     other = submit(key, request(BOB, block=costly.head() - 1, fee=ETHER))
     late = pending(other)
@@ -276,7 +277,7 @@ def test_a_replacement_takes_no_more_than_what_the_fee_leaves(costly, key):
 @pytest.fixture
 def one_by_one(costly, key, monkeypatch) -> int:
     """A block whose header is accumulated; its number. Three accounts take two transactions."""
-    monkeypatch.setattr("proving.packing._MAX_BYTES", 1000)
+    monkeypatch.setattr("proving.registry.packing._MAX_BYTES", 1000)
     block: int = costly.head()
     costly.rpc("evm_setAutomine", True)
     work_until_done(submit(key, request(SIGNER, block=block, fee=ETHER)), costly)
@@ -287,7 +288,7 @@ def one_by_one(costly, key, monkeypatch) -> int:
 
 
 def test_the_transactions_behind_one_are_reserved_for(costly, key, one_by_one, monkeypatch):
-    monkeypatch.setattr("proving.spending.estimates.unproven", lambda *_, **__: Work())
+    monkeypatch.setattr("proving.spending.limits.estimates.unproven", lambda *_, **__: Work())
     batch = submit(key, request(ALICE, BOB, CHARLIE, block=one_by_one, fee=ETHER))
     accept(batch.pk)
     # Nothing at first, then enough for two of three.
@@ -504,14 +505,14 @@ def test_a_stop_takes_effect_before_the_next_signature(costly, key):
 
 
 def test_a_stop_between_the_look_and_the_signature_is_seen(costly, key, monkeypatch):
-    affordable = transactions._affordable_fees
+    affordable = sending._affordable_fees
 
     def stopped_just_now(*arguments):
         fees = affordable(*arguments)
-        signing_stops.stop(31337)
+        stop_switch.stop(31337)
         return fees
 
-    monkeypatch.setattr(transactions, "_affordable_fees", stopped_just_now)
+    monkeypatch.setattr(sending, "_affordable_fees", stopped_just_now)
     submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     for _ in range(3):
         work()
@@ -523,7 +524,7 @@ def test_a_stop_holds_for_replacements_and_broadcasts_too(costly, key):
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     tx = pending(batch)
     costly.rpc("anvil_dropAllTransactions")
-    signing_stops.stop(31337)
+    stop_switch.stop(31337)
     age()
     SignedTransaction.objects.update(broadcast_at=None)
     work()
@@ -531,7 +532,7 @@ def test_a_stop_holds_for_replacements_and_broadcasts_too(costly, key):
     work()
     assert tx.versions.count() == 1
     assert costly.rpc("txpool_status") == {"pending": "0x0", "queued": "0x0"}
-    signing_stops.resume(31337)
+    stop_switch.resume(31337)
     work()
     assert tx.versions.count() == 2
 

@@ -8,10 +8,13 @@ from django.utils import timezone
 
 from chains.devchain import DevChain
 from config.chains import forget_chains, get_rpc
-from proving import approach, pipeline, signing_stops, spending, transactions
 from proving.acceptance import accept
-from proving.deployment import deploy
 from proving.models import FactsRegistry, Share, SignedTransaction, Transaction, TransactionState
+from proving.reconcile import approach
+from proving.reconcile.block import reconcile
+from proving.registry.deploying import deploy
+from proving.spending import limits
+from proving.transactions import sending, stop_switch
 from queries.clock import Clock
 from queries.models import Batch, BatchStatus, Block, ServiceClock
 from tests.contracts.l1_block import L1Block
@@ -169,7 +172,7 @@ def test_who_cannot_pay_has_one_turn_with_ways_however_many_blocks_wait(costly, 
     accept(rich.pk)
     block = Block.objects.get(number=low + 7)
     for _ in range(2):
-        pipeline.advance(block.pk)
+        reconcile(block.pk)
     assert ways.count() == sent + 1
 
 
@@ -290,20 +293,20 @@ def test_what_is_not_admitted_yet_is_reserved_for_too(costly, key):
 
 
 def test_a_stop_between_signature_and_broadcast_is_seen(costly, key, monkeypatch):
-    broadcast = transactions._broadcast
+    broadcast = sending._broadcast
 
     def stopped_just_now(*arguments):
-        signing_stops.stop(31337)
+        stop_switch.stop(31337)
         broadcast(*arguments)
 
-    monkeypatch.setattr(transactions, "_broadcast", stopped_just_now)
+    monkeypatch.setattr(sending, "_broadcast", stopped_just_now)
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     work()
     work()
     assert SignedTransaction.objects.get().broadcast_at is None
     assert costly.rpc("txpool_status") == {"pending": "0x0", "queued": "0x0"}
-    monkeypatch.setattr(transactions, "_broadcast", broadcast)
-    signing_stops.resume(31337)
+    monkeypatch.setattr(sending, "_broadcast", broadcast)
+    stop_switch.resume(31337)
     costly.rpc("evm_setAutomine", True)
     assert work_until_done(batch, costly).status == BatchStatus.DONE
 
@@ -333,9 +336,9 @@ def test_what_a_clock_far_ahead_has_signed_counts_for_a_day_and_no_longer(costly
         patch.setattr(timezone, "now", lambda: now() + timedelta(days=365))
         pending(batch)
     Transaction.objects.update(state=TransactionState.FINAL, gas_used=1, gas_price=1)
-    assert spending.promised_on(31337) == 1
+    assert limits.promised_on(31337) == 1
     ServiceClock.objects.update(at=now() + timedelta(days=2))
-    assert spending.promised_on(31337) == 0
+    assert limits.promised_on(31337) == 0
 
 
 def test_what_was_pending_before_there_were_shares_of_it_counts(costly, key):
@@ -343,5 +346,5 @@ def test_what_was_pending_before_there_were_shares_of_it_counts(costly, key):
     tx = pending(batch)
     Share.objects.all().delete()
     rejected_late(batch)
-    spending.share_what_is_live()
-    assert spending.promised_to(key.user_id, [31337]).wei == tx.cost
+    limits.share_what_is_live()
+    assert limits.promised_to(key.user_id, [31337]).wei == tx.cost

@@ -8,9 +8,9 @@ from eth_account import Account
 
 from chains.devchain import DevChain
 from config.chains import forget_chains, get_chains
-from proving import transactions
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
-from proving.transactions import CannotSend, Intent, SignerBusy, UnderWay
+from proving.transactions import sending
+from proving.transactions.sending import CannotSend, Intent, SignerBusy, UnderWay
 from queries import leases, progress
 from queries.models import BatchStatus
 from tests.proving.chain_state import signer_nonce
@@ -292,16 +292,16 @@ def test_only_one_at_a_time_sends_from_a_signer(service):
     lease = leases.claim(Signer.objects.all(), Signer.objects.get().pk)
     assert lease is not None
     with pytest.raises(SignerBusy):
-        transactions.submit_all(chain, [Intent(ALICE, b"")])
+        sending.submit_all(chain, [Intent(ALICE, b"")])
     lease.release(None)
-    assert transactions.submit_all(chain, [Intent(ALICE, b"")])[0].nonce == signer_nonce(service) - 1
+    assert sending.submit_all(chain, [Intent(ALICE, b"")])[0].nonce == signer_nonce(service) - 1
 
 
 def test_who_lost_the_blocks_lease_sends_nothing_twice(mempool, batch):
     work()
     work()
     with pytest.raises(UnderWay):
-        transactions.submit_all(
+        sending.submit_all(
             get_chains().chain(31337), [Intent(ALICE, b"", list(batch.queries.values_list("pk", flat=True)))]
         )
     assert Transaction.objects.exclude(to="").count() == 1
@@ -314,7 +314,7 @@ def test_all_of_several_transactions_are_stored_or_none(service):
         raise CannotSend("stop")
 
     with pytest.raises(CannotSend):
-        transactions.submit_all(get_chains().chain(31337), [Intent(ALICE, b"")] * 2, and_store=fail)
+        sending.submit_all(get_chains().chain(31337), [Intent(ALICE, b"")] * 2, and_store=fail)
     assert Transaction.objects.count() == before
     assert signer_nonce(service) == before
 

@@ -11,11 +11,13 @@ from django.utils import timezone
 
 from accounts.models import ApiKey
 from chains.devchain import DevChain
-from proving import pipeline, room, transactions, turns, worker
-from proving.deployment import deploy
 from proving.models import Signer, Transaction
-from proving.turns import Turns, round_robin
-from proving.work import Work, due
+from proving.reconcile.block import reconcile
+from proving.registry.deploying import deploy
+from proving.transactions import pending_limits, sending
+from proving.worker import turns, worker
+from proving.worker.due import Work, due
+from proving.worker.turns import Turns, round_robin
 from queries import submission
 from queries.models import Batch, BatchStatus, Block
 from tests.explorer.batches import SOURCE, connect_source, of_two_sources
@@ -230,7 +232,7 @@ def test_a_look_gives_a_block_back(heavy, newcomer):
     submit(heavy, of_blocks(range(10, 40)))
     accept_all()
     Block.objects.update(turn_of=heavy.user_id, due_at=timezone.now())
-    pipeline.advance(Block.objects.get(number=9).pk)
+    reconcile(Block.objects.get(number=9).pk)
     assert turn_of(9) == newcomer.user_id
 
 
@@ -240,7 +242,7 @@ def test_a_block_goes_on_in_the_turns_of_who_still_has_something_open_there(heav
     accept_all()
     assert turn_of(39) == newcomer.user_id
     Batch.objects.filter(user=newcomer.user_id).update(status=BatchStatus.REJECTED)
-    pipeline.advance(Block.objects.get(number=39).pk)
+    reconcile(Block.objects.get(number=39).pk)
     assert turn_of(39) == heavy.user_id
 
 
@@ -374,7 +376,7 @@ def test_a_worker_takes_up_users_by_turns(heavy, newcomer, monkeypatch):
 
 
 def test_each_user_may_have_as_many_transactions_under_way_as_there_is_room(service, heavy, newcomer, monkeypatch):
-    monkeypatch.setattr(room, "_TRANSACTIONS", 8)
+    monkeypatch.setattr(pending_limits, "_TRANSACTIONS", 8)
     service.rpc("evm_setAutomine", False)
     submit(heavy, of_blocks(range(10, 30)))
     for _ in range(3):
@@ -389,7 +391,7 @@ def test_each_user_may_have_as_many_transactions_under_way_as_there_is_room(serv
     assert Transaction.objects.filter(queries__batch__user=newcomer.user).distinct().count() == 2
     # However little room is left, each may have one.
     third = submit(a_key(CHARLIE), request(CHARLIE, block=50))
-    monkeypatch.setattr(room, "_TRANSACTIONS", 1)
+    monkeypatch.setattr(pending_limits, "_TRANSACTIONS", 1)
     for _ in range(2):
         work()
     assert Transaction.objects.filter(queries__batch=third).distinct().count() == 1
@@ -403,7 +405,7 @@ def test_the_room_is_of_gas_too(service, heavy, newcomer, monkeypatch):
     submit(heavy, of_blocks([10]))
     work()
     sent = Transaction.objects.filter(queries__batch__user=heavy.user).distinct()
-    monkeypatch.setattr(room, "_GAS", 5 * sent.get().gas_limit)
+    monkeypatch.setattr(pending_limits, "_GAS", 5 * sent.get().gas_limit)
     submit(heavy, of_blocks(range(11, 20)))
     for _ in range(3):
         work()
@@ -437,19 +439,19 @@ def test_users_take_turns_with_ways_too(short_windows):
     accept_all()
     blocks = {number: Block.objects.get(number=number).pk for number in (first, second, third)}
     for number in (first, second, third):
-        pipeline.advance(blocks[number])
+        reconcile(blocks[number])
     ways = Transaction.objects.exclude(extends=None).order_by("pk")
     assert [way.leads_to_id for way in ways] == [blocks[first]]
     short_windows.mine()
     for signer in Signer.objects.all():
-        transactions.tend(signer.pk)
+        sending.tend(signer.pk)
     # Many of the first user's blocks look before the other's one is due again.
     later = timezone.now() + timedelta(hours=1)
     Block.objects.filter(number=third).update(due_at=later, queue_at=later)
-    pipeline.advance(blocks[second])
+    reconcile(blocks[second])
     assert [way.leads_to_id for way in ways.all()] == [blocks[first]]
     assert Block.objects.filter(number=third, due_at__lt=timezone.now()).exists()
-    pipeline.advance(blocks[third])
+    reconcile(blocks[third])
     assert [way.leads_to_id for way in ways.all()] == [blocks[first], blocks[third]]
 
 

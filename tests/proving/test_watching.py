@@ -9,11 +9,11 @@ from django.utils import timezone
 
 from chains.devchain import DevChain
 from config.chains import forget_chains
-from proving import watching
+from proving.health import chain_checks
 from proving.models import ChainWatch, FactsRegistry, SignedTransaction, Signer, WorkerHeartbeat
-from proving.transactions import _is_past
-from proving.work import recover
-from proving.worker import Worker
+from proving.transactions.sending import _is_past
+from proving.worker.due import recover
+from proving.worker.worker import Worker
 from queries import leases
 from queries.models import Batch, BatchStatus, Block, ServiceClock
 from tests.attacks.skewed import skewed_now
@@ -29,8 +29,8 @@ DAY = timedelta(hours=25)
 
 def look() -> None:
     """Time passes until each chain is due, and a worker looks."""
-    watching.wake(everyone=True)
-    watching.look_at_what_is_due()
+    chain_checks.wake(everyone=True)
+    chain_checks.look_at_what_is_due()
 
 
 def seen(chain_id: int = 31337) -> list[str]:
@@ -100,14 +100,14 @@ def test_a_node_of_another_chain_is_seen(service, tmp_path):
 
 
 def test_one_worker_looks_at_a_time_and_none_before_it_is_due(service):
-    watching.wake()
+    chain_checks.wake()
     lease = leases.claim(ChainWatch.objects.all(), 31337)
     assert lease
-    watching.look_at_what_is_due()
+    chain_checks.look_at_what_is_due()
     assert ChainWatch.objects.get().looked_at is None
     lease.release(timezone.now() + timedelta(seconds=20))
-    watching.wake()
-    watching.look_at_what_is_due()
+    chain_checks.wake()
+    chain_checks.look_at_what_is_due()
     assert ChainWatch.objects.get().looked_at is None
 
 
@@ -115,31 +115,31 @@ def test_an_error_at_one_chain_is_logged_and_pushed_ahead_and_the_others_are_loo
     service, tmp_path, monkeypatch, caplog
 ):
     connect_source(tmp_path, DEAD_NODE)
-    examine = watching.examine
+    examine = chain_checks.examine
 
     def fail_at_source(chain, rpc):
         if chain.id == SOURCE:
             raise ZeroDivisionError("a defect")
         return examine(chain, rpc)
 
-    monkeypatch.setattr(watching, "examine", fail_at_source)
-    watching.wake(everyone=True)
+    monkeypatch.setattr(chain_checks, "examine", fail_at_source)
+    chain_checks.wake(everyone=True)
     ChainWatch.objects.filter(pk=SOURCE).update(due_at=timezone.now() - DAY)  # the first
-    watching.look_at_what_is_due()
+    chain_checks.look_at_what_is_due()
     failed = ChainWatch.objects.get(pk=SOURCE)
     assert "a defect" in caplog.text
     assert (failed.looked_at, failed.lease_token, failed.attempts) == (None, "", 1)
     assert failed.due_at
     assert timedelta() < failed.due_at - timezone.now() < timedelta(seconds=2)
     assert ChainWatch.objects.get(pk=31337).looked_at
-    monkeypatch.setattr(watching, "examine", examine)
+    monkeypatch.setattr(chain_checks, "examine", examine)
     look()
     assert seen(SOURCE) == ["chain_unavailable"]
     assert ChainWatch.objects.get(pk=SOURCE).attempts == 0
 
 
 def test_a_look_that_outlasts_its_lease_counts_and_leaves_the_next_ones_lease_alone(service, monkeypatch):
-    examine = watching.examine
+    examine = chain_checks.examine
 
     def slowly(chain, rpc):
         found = examine(chain, rpc)
@@ -147,7 +147,7 @@ def test_a_look_that_outlasts_its_lease_counts_and_leaves_the_next_ones_lease_al
         assert leases.claim(ChainWatch.objects.all(), chain.id)
         return found
 
-    monkeypatch.setattr(watching, "examine", slowly)
+    monkeypatch.setattr(chain_checks, "examine", slowly)
     look()
     watch = ChainWatch.objects.get()
     assert watch.looked_at
@@ -158,7 +158,7 @@ def test_a_look_that_outlasts_its_lease_counts_and_leaves_the_next_ones_lease_al
 def test_the_newest_blocks_of_configured_chains_are_witnesses(service):
     look()
     ChainWatch.objects.create(chain_id=SOURCE, timestamp=1)
-    (witness,) = watching.witnesses()
+    (witness,) = chain_checks.witnesses()
     watch = ChainWatch.objects.get(pk=31337)
     assert watch.timestamp == witness.made_at.timestamp()
     assert witness.lag == timedelta(minutes=5)
@@ -168,9 +168,9 @@ def test_test_networks_are_witnesses_only_where_there_are_no_other_chains(servic
     connect_source(tmp_path, DEAD_NODE)
     for chain_id in (31337, SOURCE):
         ChainWatch.objects.create(chain_id=chain_id, timestamp=1)
-    assert [witness.chain_id for witness in watching.witnesses()] == [SOURCE]
+    assert [witness.chain_id for witness in chain_checks.witnesses()] == [SOURCE]
     ChainWatch.objects.filter(pk=SOURCE).delete()
-    assert watching.witnesses() == []
+    assert chain_checks.witnesses() == []
 
 
 def test_a_block_of_any_time_can_be_seen(service):
@@ -178,7 +178,7 @@ def test_a_block_of_any_time_can_be_seen(service):
     service.mine()
     look()
     assert seen() == []
-    (witness,) = watching.witnesses()
+    (witness,) = chain_checks.witnesses()
     assert witness.made_at.year == 9999
 
 
@@ -230,7 +230,7 @@ def test_a_worker_finds_again_what_a_clock_that_was_ahead_has_put_off(service):
     batch = submit(a_key(), request(ALICE, block=service.head()))
     put_off = {"due_at": timezone.now() + DAY, "leased_until": timezone.now() + DAY}
     Batch.objects.update(**put_off)
-    watching.wake()
+    chain_checks.wake()
     ChainWatch.objects.update(**put_off)
     with a_worker():
         until(ChainWatch.objects.exclude(looked_at=None).exists, "a look at the chain")

@@ -9,9 +9,9 @@ from chains.devchain import DevChain
 from chains.rpc import RpcClient
 from config.chains import get_rpc
 from proving import facts, timestamps
-from proving.deployment import deploy
 from proving.models import Transaction
-from proving.work import due
+from proving.registry.deploying import deploy
+from proving.worker.due import due
 from queries.models import AccountField, Batch, BatchStatus, HeaderField, Query, Step, StepKind
 from tests.proving.chain_state import field_on_chain, registry, signer_nonce
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, waiting, work, work_until_done

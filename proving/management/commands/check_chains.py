@@ -12,9 +12,10 @@ from chains.config import Chain, Chains, ChainsError, SignerError
 from chains.probe import Abilities, probe
 from chains.rpc import ChainError, NodeUnavailable, RpcClient
 from config.chains import get_chains
-from proving import health, registries, watching
+from proving.health import chain_checks, report
+from proving.health.problems import Problem
 from proving.models import FactsRegistry
-from proving.problems import Problem
+from proving.registry import deployments
 
 _COLUMNS = ("node", "head", "age", "finalized", "EIP-2935", "proofs")
 
@@ -44,7 +45,7 @@ class Command(BaseCommand):
         must_prove = chain.id in {connection.source for connection in chains.connections}
         can_be_used = self._check_nodes(chain, must_prove=must_prove)
         rpc = RpcClient(chain)
-        head, problems = watching.examine(chain, rpc)
+        head, problems = chain_checks.examine(chain, rpc)
         if chain in chains.destinations():
             self.stdout.write(f"  {_signer(chain, rpc)}")
         if head and not can_be_used:
@@ -88,7 +89,7 @@ class _Registry:
         if row.replaced_at:
             return cls(row, f"Replaced on {row.replaced_at:%Y-%m-%d}, code {row.code_hash}: {row.replaced_because}")
         try:
-            registries.check(row)
+            deployments.check(row)
         except ChainError as error:
             return cls(row, f"The code of the facts registry {row} can't be looked at: {error}")
         if row.refused:
@@ -141,7 +142,7 @@ def _signer(chain: Chain, rpc: RpcClient) -> str:
 def _kept() -> list[Problem]:
     """What else keeps the service from working, as `/healthz` tells it. What workers saw of chains was seen anew."""
     try:
-        return [problem for check in health.CHECKS if check is not health.chains for problem in check()]
+        return [problem for check in report.CHECKS if check is not report.chains for problem in check()]
     except DatabaseError:
         # Nodes are checked before anything is set up.
         return []

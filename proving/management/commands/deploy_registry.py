@@ -6,8 +6,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from chains.config import SignerError
 from chains.rpc import ChainError
-from proving.deployment import DeploymentError, deploy
-from proving.transactions import CannotSend
+from proving.registry.deploying import DeploymentError, deploy
+from proving.transactions.sending import CannotSend
 
 
 class Command(BaseCommand):

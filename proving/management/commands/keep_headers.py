@@ -6,8 +6,9 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from chains.config import SignerError
-from proving import keeping, transactions
 from proving.models import FactsRegistry, Signer
+from proving.paths import upkeep
+from proving.transactions import sending
 
 
 class Command(BaseCommand):
@@ -37,14 +38,14 @@ class Command(BaseCommand):
 
     def _keep(self, row: FactsRegistry, deadline: float) -> None:
         while True:
-            keeping.keep(row.pk)
+            upkeep.keep(row.pk)
             # No worker need be running.
             for signer in Signer.objects.filter(chain_id=row.destination_chain_id):
-                transactions.tend(signer.pk)
+                sending.tend(signer.pk)
             row.refresh_from_db()
             if row.refused:
                 raise CommandError(row.refused_with_remedy)
-            if keeping.is_kept(row):
+            if upkeep.is_kept(row):
                 self.stdout.write(f"{row}: kept.")
                 return
             if time.monotonic() > deadline:

@@ -4,8 +4,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from proving import signing_stops
 from proving.management.destinations import chosen
+from proving.transactions import stop_switch
 
 
 class Command(BaseCommand):
@@ -16,5 +16,5 @@ class Command(BaseCommand):
 
     def handle(self, *, destination: list[int], **_: Any) -> None:
         for chain in chosen(destination):
-            was_stopped = signing_stops.resume(chain.id)
+            was_stopped = stop_switch.resume(chain.id)
             self.stdout.write(f"{chain.label}: {'goes on.' if was_stopped else 'was not stopped.'}")

@@ -8,7 +8,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from chains.config import ChainsError, SignerError
 from config.chains import get_chains
-from proving.worker import Worker
+from proving.worker.worker import Worker
 
 
 class Command(BaseCommand):

@@ -4,8 +4,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from proving import signing_stops
 from proving.management.destinations import chosen
+from proving.transactions import stop_switch
 
 
 class Command(BaseCommand):
@@ -20,5 +20,5 @@ class Command(BaseCommand):
 
     def handle(self, *, destination: list[int], reason: str, **_: Any) -> None:
         for chain in chosen(destination):
-            signing_stops.stop(chain.id, reason)
+            stop_switch.stop(chain.id, reason)
             self.stdout.write(f"{chain.label}: stopped.")

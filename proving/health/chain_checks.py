@@ -14,8 +14,8 @@ from chains.config import Chain, SignerError
 from chains.header import Header
 from chains.rpc import ChainError, NodeUnavailable, RpcClient, WrongChain
 from config.chains import get_chains, get_rpc
+from proving.health.problems import Problem
 from proving.models import ChainWatch
-from proving.problems import Problem
 from queries import leases
 from queries.clock import Witness
 from queries.leases import Lease

@@ -10,14 +10,17 @@ from django.utils import timezone
 from chains.header import Header
 from chains.rpc import InvalidReply, NodeUnavailable, Reverted, RpcRefused
 from config.chains import get_chains
-from proving import accumulated, links, registries, sources, transactions, waypoints, ways
+from proving import connections, sources
+from proving.connections import OpenConnection
 from proving.heads import Heads, poll_seconds
-from proving.links import Link
 from proving.models import FactsRegistry
-from proving.registry import in_sequence
+from proving.paths import checkpoints, events, planning
+from proving.paths.planning import Plan, Way
+from proving.registry import deployments
+from proving.registry.contract import in_sequence
 from proving.sources import NotYet, Preparation
-from proving.transactions import CannotSend, Intent, SignerBusy, UnderWay
-from proving.ways import Plan, Way
+from proving.transactions import sending
+from proving.transactions.sending import CannotSend, Intent, SignerBusy, UnderWay
 from queries import leases
 from queries.leases import Lease
 
@@ -47,7 +50,7 @@ def keep(registry_id: object) -> None:
     _under_lease(registry_id, _keep)
 
 
-_Duty = Callable[[Lease[FactsRegistry], Link], tuple[str, float]]
+_Duty = Callable[[Lease[FactsRegistry], OpenConnection], tuple[str, float]]
 """Tells what is waited for, a sentence or nothing, and when to look again (seconds)."""
 
 
@@ -58,16 +61,16 @@ def _under_lease(registry_id: object, duty: _Duty) -> None:
         return
     row, attempts = lease.row, 0
     try:
-        sentence, seconds = duty(lease, links.find(row.destination_chain_id, row.source_chain_id))
+        sentence, seconds = duty(lease, connections.open_connection(row.destination_chain_id, row.source_chain_id))
     except leases.LeaseLost:
         return
-    except registries.Unusable as why:
+    except deployments.Unusable as why:
         sentence, seconds = str(why), _UNUSABLE_PAUSE
     except (SignerBusy, UnderWay):
         sentence, seconds = "Waiting for the signer.", 0.2
     except Reverted:
         sentence, seconds = "The destination does not accept the header at this moment.", 1
-    except (NotYet, CannotSend, ways.TooFar) as why:
+    except (NotYet, CannotSend, planning.TooFar) as why:
         sentence, seconds = str(why), 10
     except (NodeUnavailable, RpcRefused) as error:
         logger.warning("looking after %s waits: %s", row, error)
@@ -84,69 +87,71 @@ def is_kept(row: FactsRegistry) -> bool:
     return row.waiting_for == ""
 
 
-def _look_after(lease: Lease[FactsRegistry], link: Link) -> tuple[str, float]:
-    chain = get_chains().chain(link.connection.destination)
-    heads = Heads.read(chain, link.destination)
+def _look_after(lease: Lease[FactsRegistry], connection: OpenConnection) -> tuple[str, float]:
+    chain = get_chains().chain(connection.config.destination)
+    heads = Heads.read(chain, connection.destination)
     try:
-        all_read = accumulated.read(lease, link, heads)
+        all_read = events.read(lease, connection, heads)
     except RpcRefused as refused:
         # Headers can be kept without the events, which only shorten ways.
         logger.warning("%s: nodes do not serve its events: %s", lease.row, refused)
         all_read = True
-    sentence, seconds = _keep(lease, link) if link.connection.keep_headers else ("", _PAUSE)
+    sentence, seconds = _keep(lease, connection) if connection.config.keep_headers else ("", _PAUSE)
     return sentence, seconds if all_read else poll_seconds(chain)
 
 
-def _keep(lease: Lease[FactsRegistry], link: Link) -> tuple[str, float]:
-    chain = get_chains().chain(link.connection.destination)
+def _keep(lease: Lease[FactsRegistry], connection: OpenConnection) -> tuple[str, float]:
+    chain = get_chains().chain(connection.config.destination)
     poll = poll_seconds(chain)
-    if ways.extending(link, link.destination.head().number).exists():
+    if planning.extending(connection, connection.destination.head().number).exists():
         return "Waiting for the transaction that extends the registry's trust.", poll
-    if pause := ways.pause_after_failures(link):
+    if pause := planning.pause_after_failures(connection):
         return "The last transaction for the registry's trust reverted; trying again more slowly.", pause
-    newest = sources.of(link.connection).newest(link)
-    trusted = _newest_trusted(link)
-    window = link.connection.window
+    newest = sources.of(connection.config).newest(connection)
+    trusted = _newest_trusted(connection)
+    window = connection.config.window
     # Early enough for the transaction to be mined while the window still reaches back.
     next_at = 0 if trusted is None else trusted + window - window // 8
     if newest < next_at:
-        return "", min(_PAUSE, max(poll, (next_at - newest) * link.source.chain.block_seconds))
+        return "", min(_PAUSE, max(poll, (next_at - newest) * connection.source.chain.block_seconds))
     target = newest
     if trusted is not None and newest <= trusted + _MADE_UP * window:
         target = min(newest, trusted + window)
-    way = _way_to(lease, link, target)
-    to, data = in_sequence(link.registry.sequence, way.calls)
+    way = _way_to(lease, connection, target)
+    to, data = in_sequence(connection.registry.sequence, way.calls)
     passed = way.waypoints if isinstance(way, Way) else ()
-    intent = Intent(to, data, extends=link.registry.row_id)
-    transactions.submit_all(chain, [intent], and_store=lambda _: waypoints.note(link, passed))
+    intent = Intent(to, data, extends=connection.registry.row_id)
+    sending.submit_all(chain, [intent], and_store=lambda _: checkpoints.note(connection, passed))
     return "Waiting for the transaction that accumulates a header.", poll
 
 
-def _newest_trusted(link: Link) -> int | None:
+def _newest_trusted(connection: OpenConnection) -> int | None:
     """The newest block whose state root the registry trusts, as of the pending block."""
-    rows = waypoints.rows(link).order_by("-number")
-    found = waypoints.headers(link, rows[:_NEWEST])
-    contract = link.registry.contract
-    roots = link.destination.eth_calls([contract.state_root(header.number) for header in found], "pending")
+    rows = checkpoints.rows(connection).order_by("-number")
+    found = checkpoints.headers(connection, rows[:_NEWEST])
+    contract = connection.registry.contract
+    roots = connection.destination.eth_calls([contract.state_root(header.number) for header in found], "pending")
     trusted = (header.number for header, root in zip(found, roots, strict=True) if root == header.state_root)
     return next(trusted, None)
 
 
-def _way_to(lease: Lease[FactsRegistry], link: Link, target: int) -> Way | Preparation:
+def _way_to(lease: Lease[FactsRegistry], connection: OpenConnection, target: int) -> Way | Preparation:
     """What accumulates the header of a block, or leads there."""
-    header = link.source.header(target)
+    header = connection.source.header(target)
     if header is None:
-        raise InvalidReply(f"A node of chain {link.connection.source} doesn't have block {target}, below its own head.")
-    if registries.vouches(link.destination, link.registry, [(target, header.hash)])[0]:
-        return _accumulate(link, Way(Plan(target, target), ()), header)
-    plan = ways.begin(link, ways.survey(link, target, keep=lease.extend))
+        raise InvalidReply(
+            f"A node of chain {connection.config.source} doesn't have block {target}, below its own head."
+        )
+    if deployments.vouches(connection.destination, connection.registry, [(target, header.hash)])[0]:
+        return _accumulate(connection, Way(Plan(target, target), ()), header)
+    plan = planning.begin(connection, planning.survey(connection, target, keep=lease.extend))
     if isinstance(plan, Preparation):
         return plan
-    way = ways.go(link, plan)
-    return _accumulate(link, way, header) if way.arrives else way
+    way = planning.go(connection, plan)
+    return _accumulate(connection, way, header) if way.arrives else way
 
 
-def _accumulate(link: Link, way: Way, header: Header) -> Way:
-    data = link.registry.contract.prove(header.encode(), header.state_root)
-    calls = [*way.calls, (link.registry.contract.address, data)]
+def _accumulate(connection: OpenConnection, way: Way, header: Header) -> Way:
+    data = connection.registry.contract.prove(header.encode(), header.state_root)
+    calls = [*way.calls, (connection.registry.contract.address, data)]
     return replace(way, calls=calls, waypoints=[*way.waypoints, header])

@@ -9,8 +9,8 @@ from eth_utils.crypto import keccak
 from chains.packed import AccountToProve
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
 from proving.models import AccountProof, SlotProof
-from proving.registry import Registry
-from proving.transactions import Intent
+from proving.registry.contract import Registry
+from proving.transactions.sending import Intent
 from queries.chunks import chunks
 from queries.models import Block
 

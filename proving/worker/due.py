@@ -13,9 +13,12 @@ from datetime import datetime
 from django.db.models import QuerySet
 
 from config.chains import get_chains
-from proving import acceptance, keeping, pipeline, transactions
+from proving import acceptance
 from proving.models import FactsRegistry, Signer
-from proving.turns import Turns, round_robin
+from proving.paths import upkeep
+from proving.reconcile.block import reconcile
+from proving.transactions import sending
+from proving.worker.turns import Turns, round_robin
 from queries import leases, progress
 from queries.models import OPEN_STATUSES, Batch, Block
 
@@ -79,7 +82,7 @@ def _for_all() -> Iterator[Iterator[Work]]:
         source, destination = connection.source, connection.destination
         rows = FactsRegistry.in_use.filter(source_chain_id=source, destination_chain_id=destination)
         registries = leases.due(rows, _PER_LOOK)
-        yield iter([Work("registry", key, (destination, source), keeping.look_after) for key in registries])
+        yield iter([Work("registry", key, (destination, source), upkeep.look_after) for key in registries])
 
 
 def _for_users() -> Iterator[tuple[int | None, str, tuple[int, ...], Iterator[Work]]]:
@@ -106,7 +109,7 @@ def _batches(rows: "QuerySet[Batch]", lane: tuple[int, ...], user: int | None) -
 
 def _blocks(rows: "QuerySet[Block]", lane: tuple[int, ...], user: int | None) -> Iterator[Work]:
     for key in leases.due(rows, _PER_LOOK, order="queue_at"):
-        yield Work("block", key, lane, pipeline.advance, user)
+        yield Work("block", key, lane, reconcile, user)
 
 
 def recover() -> None:
@@ -130,4 +133,4 @@ def reject_overdue(now: datetime) -> None:
 
 def _tend(key: object) -> None:
     assert isinstance(key, int)
-    transactions.tend(key)
+    sending.tend(key)

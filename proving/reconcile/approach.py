@@ -8,13 +8,14 @@ from django.utils import timezone
 
 from chains.header import Header
 from chains.rpc import Block as BlockName
-from proving import packing, registries, waypoints, ways
 from proving.heads import poll_seconds
-from proving.look import QUERIES_PER_LOOK, Look, Missing, TooDear, Wait
 from proving.models import Transaction
-from proving.registry import in_sequence
+from proving.paths import checkpoints, planning
+from proving.reconcile.look import QUERIES_PER_LOOK, Look, Missing, TooDear, Wait
+from proving.registry import deployments, packing
+from proving.registry.contract import in_sequence
 from proving.sources import NotYet, Preparation
-from proving.transactions import Intent
+from proving.transactions.sending import Intent
 from queries.models import BatchStatus, Block, Query, StepKind
 
 # By registry: the newest way, and to whom another user's has given way since. A process that is killed forgets it.
@@ -28,7 +29,7 @@ class Approach:
     """Of one look."""
 
     look: Look
-    planned: ways.Plan | None = None
+    planned: planning.Plan | None = None
 
     def header_to_vouch_for(self, *, timed: bool) -> Header:
         """The block's own, or the one after it, which alone binds when the block ended."""
@@ -41,24 +42,26 @@ class Approach:
         return following
 
     def is_extending(self) -> bool:
-        return ways.extending(self.look.link, self.look.heads.latest.number).exists()
+        return planning.extending(self.look.connection, self.look.heads.latest.number).exists()
 
     def vouched(self, header: Header) -> bool:
         # A pending way may still fail, or be emptied, and what was sent behind it would fail with it.
         at: BlockName = "latest" if self.is_extending() else "pending"
-        return registries.vouches(self.look.rpc, self.look.registry, [(header.number, header.hash)], at=at)[0]
+        return deployments.vouches(self.look.rpc, self.look.registry, [(header.number, header.hash)], at=at)[0]
 
-    def plan(self, target: Header, asking: QuerySet[Query]) -> ways.Plan:
+    def plan(self, target: Header, asking: QuerySet[Query]) -> planning.Plan:
         """A way that can begin. Raises `Wait` where none can now; rejects who asks where it is too long."""
         if self.planned is not None and self.planned.target == target.number:
             return self.planned
         try:
-            plan = ways.survey(self.look.link, target.number, keep=self.look.lease.extend, others=self.others_waiting())
-            begun = ways.begin(self.look.link, plan)
+            plan = planning.survey(
+                self.look.connection, target.number, keep=self.look.lease.extend, others=self.others_waiting()
+            )
+            begun = planning.begin(self.look.connection, plan)
         except NotYet as not_yet:
             pause = max(poll_seconds(self.look.destination), poll_seconds(self.look.source.chain))
             raise Wait(str(not_yet), pause) from None
-        except ways.TooFar as too_far:
+        except planning.TooFar as too_far:
             self.look.reject(asking, "block_too_old", str(too_far))
             raise Wait(str(too_far), 0) from None
         if isinstance(begun, Preparation):
@@ -127,8 +130,8 @@ class Approach:
                 needing, others = able, ()
         raise Wait(_EXTENDING, poll_seconds(self.look.destination))
 
-    def go(self, plan: ways.Plan, target: Header, needing: Missing, *, others: Collection[int]) -> None:
-        way = ways.go(self.look.link, plan, others=others)
+    def go(self, plan: planning.Plan, target: Header, needing: Missing, *, others: Collection[int]) -> None:
+        way = planning.go(self.look.connection, plan, others=others)
         proof = self.proof_behind(way, target, needing)
         to, data = in_sequence(self.look.registry.sequence, [*way.calls, *([(proof.to, proof.data)] if proof else [])])
         queries = {*(pk for pks in needing.values() for pk in pks), *self.queries_at(way.riders)}
@@ -136,9 +139,9 @@ class Approach:
         intent = Intent(
             to, data, queries, accumulates=accumulates, extends=self.look.registry.row_id, leads_to=self.look.block
         )
-        self.look.submit([intent], and_store=lambda _: waypoints.note(self.look.link, way.waypoints))
+        self.look.submit([intent], and_store=lambda _: checkpoints.note(self.look.connection, way.waypoints))
 
-    def proof_behind(self, way: ways.Way, target: Header, needing: Missing) -> Intent | None:
+    def proof_behind(self, way: planning.Way, target: Header, needing: Missing) -> Intent | None:
         """What can be proven in the same transaction, because the way ends in it at the block itself."""
         if not way.arrives or target.number != self.look.block.number:
             return None
@@ -155,7 +158,7 @@ class Approach:
         """Raises `Wait` while one is on its way, which may bring what is needed, and for a while after one failed."""
         if self.is_extending():
             raise Wait(_EXTENDING, poll_seconds(self.look.destination))
-        if pause := ways.pause_after_failures(self.look.link):
+        if pause := planning.pause_after_failures(self.look.connection):
             raise Wait("The last transaction for the registry's trust reverted; trying again more slowly.", pause)
 
     def give_way(self) -> None:

@@ -32,7 +32,6 @@ from chains.rpc import (
     RpcRefused,
 )
 from config.chains import get_chains, get_rpc
-from proving import spending
 from proving.heads import Heads, poll_seconds
 from proving.models import (
     EMPTY_GAS,
@@ -45,8 +44,9 @@ from proving.models import (
     TransactionState,
     proves_facts,
 )
-from proving.signing_stops import why_stopped
-from proving.spending import Limit
+from proving.spending import limits
+from proving.spending.limits import Limit
+from proving.transactions.stop_switch import why_stopped
 from queries import clock, leases, progress
 from queries.leases import Lease, LeaseLost
 from queries.models import BatchStatus, Block, Query
@@ -160,7 +160,7 @@ def submit_all(
         fees, count = _affordable_fees(chain, rpc, lease, intents, gas_limits, data_fees)
         intents = intents[:count]
         pending_nonce = rpc.nonce(account.address, "pending")
-        rest = spending.rest_of(
+        rest = limits.rest_of(
             chain,
             [pk for intent in intents for pk in intent.queries],
             proven={pk for intent in intents for pk in intent.proves()}.difference(intents[-1].continued),
@@ -175,9 +175,9 @@ def submit_all(
                 for place, what in enumerate(zip(intents, gas_limits, data_fees, strict=False))
             ]
             sent: list[tuple[Transaction, SignedTransaction]] = []
-            for tx, limits in zip(stored, spending.limits(chain, stored, rest), strict=True):
+            for tx, bounds in zip(stored, limits.for_each(chain, stored, rest), strict=True):
                 try:
-                    most = _most_for_gas(chain, limits, fees)
+                    most = _most_for_gas(chain, bounds, fees)
                 except TooDear:
                     if not sent:
                         raise
@@ -185,7 +185,7 @@ def submit_all(
                     break
                 sent.append((tx, _sign(chain, account, tx, fees.offer.at_most(most))))
                 # The next one's limits count it.
-                spending.share(tx)
+                limits.share(tx)
             # Due from the same moment: killed before the broadcast, whoever comes next does it.
             signer.due_at = timezone.now()
             signer.save(update_fields=["due_at"])
@@ -234,12 +234,12 @@ def _store(signer: Signer, nonce: int, intent: Intent, gas_limit: int, data_fee:
     return tx
 
 
-def _most_for_gas(chain: Chain, limits: Collection[Limit], fees: "MarketFees") -> int:
+def _most_for_gas(chain: Chain, bounds: Collection[Limit], fees: "MarketFees") -> int:
     """In wei for a unit: by the chain's cap and the limits. Raises `TooDear` where that is too little to be mined."""
-    if too_low := [limit for limit in limits if limit.price < fees.least]:
+    if too_low := [limit for limit in bounds if limit.price < fees.least]:
         batches = frozenset[str]().union(*(limit.batches for limit in too_low))
         raise TooDear(min(too_low, key=attrgetter("price")).sentence(chain, fees.least), batches)
-    return min([chain.max_fee_per_gas, *(limit.price for limit in limits)])
+    return min([chain.max_fee_per_gas, *(limit.price for limit in bounds)])
 
 
 # --- Looking after what was sent --------------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: 
         tx.last_error = "" if receipt.status == 1 else "The transaction was mined, but it reverted."
         _save(tx)
         _show(tx, tx_hash)
-        spending.share(tx)
+        limits.share(tx)
         if state not in LIVE_STATES:
             _wake_blocks(tx)
 
@@ -367,7 +367,7 @@ def _note_vanished(lease: Lease[Signer], tx: Transaction) -> None:
         # Nodes forget what was in a block that they have left: it is broadcast anew at once.
         tx.versions.update(broadcast_at=None)
         _wake_blocks(tx)
-        spending.share(tx)
+        limits.share(tx)
 
 
 def _displace(lease: Lease[Signer], tx: Transaction) -> None:
@@ -380,7 +380,7 @@ def _displace(lease: Lease[Signer], tx: Transaction) -> None:
         tx.state = TransactionState.DISPLACED
         tx.last_error = "Its nonce was used by another transaction."
         _save(tx)
-        spending.share(tx)
+        limits.share(tx)
         _wake_blocks(tx)
 
 
@@ -508,7 +508,7 @@ def _replace(
             version = _sign(chain, _account(chain), tx, OfferedFees(highest, min(priority, highest)), empty=empty)
         except Stopped:
             return newest
-        spending.share(Transaction.objects.defer("data").get(pk=tx.pk))
+        limits.share(Transaction.objects.defer("data").get(pk=tx.pk))
         _show(tx, version.hash)
     if empty and not newest.is_empty:
         logger.info("%s is no longer wanted: replaced by an empty transaction", newest.hash)
@@ -518,11 +518,11 @@ def _replace(
 def _most_for_replacement(chain: Chain, tx: Transaction) -> int:
     """In wei for a unit of gas. What was spent since the transaction was stored leaves less for it."""
     queries = list(tx.queries.values_list("pk", flat=True))
-    rest = spending.rest_of(chain, queries, with_ways=tx.extends_id is not None)
-    (limits,) = spending.limits(chain, [tx], rest)
-    prices = [limit.price for limit in limits]
+    rest = limits.rest_of(chain, queries, with_ways=tx.extends_id is not None)
+    (bounds,) = limits.for_each(chain, [tx], rest)
+    prices = [limit.price for limit in bounds]
     if chain.daily_limit_wei is not None:
-        others = spending.promised_on(chain.id) - tx.cost
+        others = limits.promised_on(chain.id) - tx.cost
         prices.append(max(0, chain.daily_limit_wei - others - tx.data_fee) // tx.gas_limit)
     return min(prices, default=chain.max_fee_per_gas)
 
@@ -570,7 +570,7 @@ def _affordable_fees(  # noqa: PLR0917 (as many as there is to know)
     pending = signer.transactions.filter(state=TransactionState.PENDING).defer("data").prefetch_related("versions")
     free = balance - sum(tx.cost for tx in pending)
     # What the day's limit leaves can't change meanwhile: whoever spends it holds this lease.
-    left = None if chain.daily_limit_wei is None else chain.daily_limit_wei - spending.promised_on(chain.id)
+    left = None if chain.daily_limit_wei is None else chain.daily_limit_wei - limits.promised_on(chain.id)
     price = min(market.offer.max_fee_per_gas, limit)
     count, gas, beside = 0, 0, 0
     for gas_limit, data_fee in zip(gas_limits, data_fees, strict=True):
@@ -603,7 +603,7 @@ def _affordable_fees(  # noqa: PLR0917 (as many as there is to know)
         Signer.objects.filter(pk=signer.pk).update(notice=notice)
     if notice:
         # What the others ask for may be cheaper.
-        raise TooDear(notice, spending.largest(intents[0].queries))
+        raise TooDear(notice, limits.largest(intents[0].queries))
     return replace(market, offer=market.offer.at_most(price)), count
 
 

@@ -8,11 +8,13 @@ from eth_abi.abi import decode
 from chains.attestation import Domain, attester_set_message, ordered_attesters, recover
 from chains.rpc import Reverted
 from config.chains import get_chains
-from proving import links, registries, transactions
+from proving import connections
 from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, Signer, Transaction
-from proving.registry import call, revert_reason
-from proving.transactions import Intent, SignerBusy
+from proving.registry import deployments
+from proving.registry.contract import call, revert_reason
+from proving.transactions import sending
+from proving.transactions.sending import Intent, SignerBusy
 
 _CONTRACT = "AttestedBlockHashSource"
 
@@ -35,18 +37,18 @@ def change(
     Raises `ChangeRefused`, `CannotSend`, `chains.rpc.ChainError`.
     """
     try:
-        link = links.find(destination, source)
-    except registries.Unusable as why:
+        connection = connections.open_connection(destination, source)
+    except deployments.Unusable as why:
         raise ChangeRefused(str(why)) from None
-    if link.connection.block_hash_source != "attested":
+    if connection.config.block_hash_source != "attested":
         raise ChangeRefused(f"Chain {source} is not attested on chain {destination}.")
     try:
         ordered = ordered_attesters(addresses, threshold)
     except ValueError as error:
         raise ChangeRefused(str(error)) from None
-    contract = link.registry.block_hash_source
+    contract = connection.registry.block_hash_source
     nonce, members, needed = (
-        link.destination.eth_call(*call(_CONTRACT, contract, function))
+        connection.destination.eth_call(*call(_CONTRACT, contract, function))
         for function in ("nonce", "attesters", "threshold")
     )
     message = attester_set_message(Domain(destination, contract), ordered, threshold, int.from_bytes(nonce))
@@ -77,18 +79,18 @@ def _send(destination: int, intent: Intent, seconds: float) -> None:
     while time.monotonic() < deadline:
         try:
             if sent is None:
-                (sent,) = transactions.submit_all(chain, [intent])
+                (sent,) = sending.submit_all(chain, [intent])
         except Reverted as reverted:
             raise ChangeRefused(f"The contract refuses the change: {revert_reason(reverted.data)}.") from None
         except SignerBusy:
             pass
         for signer in Signer.objects.filter(chain_id=destination):
-            transactions.tend(signer.pk)
+            sending.tend(signer.pk)
         if sent is not None:
             sent.refresh_from_db()
             if sent.state not in LIVE_STATES:
                 if not sent.succeeded:
-                    raise ChangeRefused(f"The transaction {transactions.latest_hash(sent)} failed.")
+                    raise ChangeRefused(f"The transaction {sending.latest_hash(sent)} failed.")
                 return
         time.sleep(min(0.5, poll_seconds(chain)))
     raise ChangeRefused(f"The change was not confirmed within {seconds:.0f} s; its transaction is stored and goes on.")

@@ -9,28 +9,28 @@ from collections.abc import Collection
 from django.db.models import QuerySet
 
 from chains.header import Header
-from proving.links import Link
+from proving.connections import OpenConnection
 from queries import submission
 from queries.models import Block
 
 
-def rows(link: Link) -> QuerySet[Block]:
+def rows(connection: OpenConnection) -> QuerySet[Block]:
     """Of this connection, in no order."""
     known = Block.objects.filter(
-        destination_chain_id=link.connection.destination, source_chain_id=link.connection.source, is_waypoint=True
+        destination_chain_id=connection.config.destination, source_chain_id=connection.config.source, is_waypoint=True
     )
     return known.exclude(hash="")
 
 
-def headers(link: Link, rows: QuerySet[Block]) -> list[Header]:
+def headers(connection: OpenConnection, rows: QuerySet[Block]) -> list[Header]:
     """The blocks of these rows as the source chain has them now, which may be others than when they were noted."""
-    found = link.source.headers(list(rows.values_list("number", flat=True)))
+    found = connection.source.headers(list(rows.values_list("number", flat=True)))
     return [header for header in found if header is not None]
 
 
-def note(link: Link, headers: Collection[Header]) -> None:
-    source = link.connection.source
-    found = submission.find_blocks(link.connection.destination, {(source, header.number) for header in headers})
+def note(connection: OpenConnection, headers: Collection[Header]) -> None:
+    source = connection.config.source
+    found = submission.find_blocks(connection.config.destination, {(source, header.number) for header in headers})
     for header in headers:
         row = Block.objects.filter(pk=found[source, header.number])
         # What is there already is of a block that queries are about, and whoever works on that looks after it.

@@ -19,10 +19,12 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from config.chains import get_chains
-from proving import keeping, spending, watching
+from proving.health import chain_checks
 from proving.models import WorkerHeartbeat
-from proving.turns import Turns
-from proving.work import Work, due, recover, reject_overdue
+from proving.paths import upkeep
+from proving.spending import limits
+from proving.worker.due import Work, due, recover, reject_overdue
+from proving.worker.turns import Turns
 from queries.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -32,7 +34,7 @@ _LOOK_SECONDS = 0.2
 _BEAT_SECONDS = 5
 # A worker that has been silent for so long is taken for dead.
 SILENCE = timedelta(seconds=20)
-_WATCH = Work("chains", None, (), lambda _: watching.look_at_what_is_due())
+_WATCH = Work("chains", None, (), lambda _: chain_checks.look_at_what_is_due())
 
 
 def last_beat() -> datetime | None:
@@ -93,17 +95,17 @@ class Worker:
         connections.close_all()
 
     def _beat(self, *, is_first: bool) -> None:
-        watching.wake(everyone=is_first)
+        chain_checks.wake(everyone=is_first)
         if self._watch is None or self._watch.done():
             self._watch = self._watcher.submit(_do, _WATCH)
             if is_first:
                 # After a pause the chains tell whether the clock is right.
                 wait([self._watch], _BEAT_SECONDS)
         if is_first:
-            spending.share_what_is_live()
+            limits.share_what_is_live()
         recover()
-        keeping.wake(everyone=is_first)
-        reading = self._clock.read(watching.witnesses())
+        upkeep.wake(everyone=is_first)
+        reading = self._clock.read(chain_checks.witnesses())
         self._say_that_it_runs(reading.problem)
         reject_overdue(reading.at)
 

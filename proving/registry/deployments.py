@@ -14,7 +14,7 @@ from config.chains import get_chains, get_rpc
 from contracts import load_artifact
 from contracts.known_bad import why_bad
 from proving.models import FactsRegistry
-from proving.registry import Registry
+from proving.registry.contract import Registry
 
 logger = logging.getLogger(__name__)
 

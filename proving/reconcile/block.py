@@ -1,6 +1,6 @@
 """Moves the queries of one source block through their steps, by comparing what should hold with what does.
 
-`advance` looks at the source chain, the destination chain and the rows, completes every step whose condition is met,
+`reconcile` looks at the source chain, the destination chain and the rows, completes every step whose condition is met,
 and sends what is missing. It keeps no state of its own: run twice, killed anywhere or run by another worker, the next
 look at the same chains leads to the same place. A reorganised chain is nothing special: what held no longer does.
 """
@@ -18,13 +18,17 @@ from django.utils import timezone
 from chains.header import Header
 from chains.rpc import Block as BlockName
 from chains.rpc import NodeUnavailable, RpcRefused
-from proving import facts, fetching, packing, timestamps, transactions, turns
-from proving.approach import Approach
+from proving import facts, timestamps
 from proving.facts import Fact, HeaderFact, RegistryView, TimeFact
 from proving.heads import poll_seconds
-from proving.look import QUERIES_PER_LOOK, Look, Missing, ProofNotAccepted, TooDear, Wait
 from proving.models import LIVE_STATES, Transaction, TransactionState, proves_facts
-from proving.transactions import Intent
+from proving.reconcile import initial_state
+from proving.reconcile.approach import Approach
+from proving.reconcile.look import QUERIES_PER_LOOK, Look, Missing, ProofNotAccepted, TooDear, Wait
+from proving.registry import packing
+from proving.transactions import sending
+from proving.transactions.sending import Intent
+from proving.worker import turns
 from queries import clock, leases, progress, submission
 from queries.chunks import chunks
 from queries.leases import Lease
@@ -41,7 +45,7 @@ _TRANSACTIONS_PER_LOOK = 16
 _PROOF_PATIENCE = timedelta(minutes=10)
 
 
-def advance(block_id: object) -> None:
+def reconcile(block_id: object) -> None:
     """Bring the queries of a block as far as the chains allow. Does nothing while another worker does."""
     lease = leases.claim(Block.objects.all(), block_id)
     if lease is None:
@@ -53,7 +57,7 @@ def advance(block_id: object) -> None:
         return
     except Wait as wait:
         _release(lease, str(wait), wait.seconds, attempts=0)
-    except (NodeUnavailable, RpcRefused, fetching.ProofRefused, ProofNotAccepted) as error:
+    except (NodeUnavailable, RpcRefused, initial_state.ProofRefused, ProofNotAccepted) as error:
         _fail(lease, str(error))
     except Exception:
         _fail(lease, "An error of this service, which has been logged.")
@@ -163,10 +167,10 @@ class _Work(Look):
         if header is None:
             chain = self.source.chain
             raise Wait(f"Block {self.block.number} of chain {chain.id} is not there; waiting.", poll_seconds(chain))
-        fetching.take_header(self.lease, header)
+        initial_state.take_header(self.lease, header)
         self.reject_what_the_header_lacks(header)
-        problem = fetching.fetch_proofs(self.lease, self.source)
-        refused = isinstance(problem, fetching.ProofRefused)
+        problem = initial_state.fetch_proofs(self.lease, self.source)
+        refused = isinstance(problem, initial_state.ProofRefused)
         now = clock.last_read() or timezone.now()
         since = (self.block.refused_since or now) if refused else None
         if since != self.block.refused_since:
@@ -387,7 +391,7 @@ class _Work(Look):
         tx = live.defer("data").order_by("-pk").prefetch_related("versions").first()
         if tx is None:
             return ""
-        tx_hash = transactions.latest_hash(tx)
+        tx_hash = sending.latest_hash(tx)
         if tx.state == TransactionState.PENDING:
             return f"Waiting for transaction {tx_hash} to be mined. {tx.last_error}".strip()
         return f"Transaction {tx_hash} is mined; waiting for confirmations."

@@ -7,10 +7,10 @@ the chain.
 from eth_utils.crypto import keccak
 
 from chains.rpc import Log, RpcRefused
-from proving import waypoints
+from proving.connections import OpenConnection
 from proving.heads import Heads
-from proving.links import Link
 from proving.models import FactsRegistry
+from proving.paths import checkpoints
 from queries.chunks import chunks
 from queries.leases import Lease
 
@@ -21,7 +21,7 @@ _REQUESTS_PER_LOOK = 20
 _HEADERS_PER_REQUEST = 50
 
 
-def read(lease: Lease[FactsRegistry], link: Link, heads: Heads) -> bool:
+def read(lease: Lease[FactsRegistry], connection: OpenConnection, heads: Heads) -> bool:
     """Note what was accumulated since the last look, as far as one look goes; whether that was all.
 
     Raises `NodeUnavailable`, `RpcRefused`.
@@ -35,14 +35,14 @@ def read(lease: Lease[FactsRegistry], link: Link, heads: Heads) -> bool:
             break
         last = min(heads.final, first + most - 1)
         try:
-            logs = link.destination.logs(link.registry.contract.address, [_EVENT, None], first, last)
+            logs = connection.destination.logs(connection.registry.contract.address, [_EVENT, None], first, last)
         except RpcRefused:
             if most == 1:
                 raise
             # Nodes bound the range, some to ten blocks.
             most = max(1, most // 4)
             continue
-        _note(link, logs)
+        _note(connection, logs)
         first = last + 1
         with lease.writing() as row:
             row.events_read_to = first
@@ -50,10 +50,12 @@ def read(lease: Lease[FactsRegistry], link: Link, heads: Heads) -> bool:
     return first > heads.final
 
 
-def _note(link: Link, logs: list[Log]) -> None:
+def _note(connection: OpenConnection, logs: list[Log]) -> None:
     roots = {int.from_bytes(log.topics[1]): log.data for log in logs}
     for chunk in chunks(sorted(roots), _HEADERS_PER_REQUEST):
-        known = waypoints.rows(link).filter(number__in=chunk).values_list("number", flat=True)
-        headers = [header for header in link.source.headers(sorted(set(chunk).difference(known))) if header is not None]
+        known = checkpoints.rows(connection).filter(number__in=chunk).values_list("number", flat=True)
+        headers = [
+            header for header in connection.source.headers(sorted(set(chunk).difference(known))) if header is not None
+        ]
         # Another root is that of a source chain that was reorganised, or of nodes that lie: no way begins there.
-        waypoints.note(link, [header for header in headers if header.state_root == roots[header.number]])
+        checkpoints.note(connection, [header for header in headers if header.state_root == roots[header.number]])

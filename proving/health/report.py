@@ -1,7 +1,7 @@
 """What keeps the service from working, read from the database alone: no chain is asked.
 
-What is to be known of chains was seen by a worker a while ago (`proving.watching`). Where it was too long ago, nothing
-is known, and that is said instead.
+What is to be known of chains was seen by a worker a while ago (`proving.health.chain_checks`). Where it was too long
+ago, nothing is known, and that is said instead.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,9 +11,11 @@ from django.db.models import Exists, OuterRef
 from django.db.models.functions import Now
 
 from config.chains import get_chains
-from proving import registries, signing_stops, worker
+from proving.health.problems import Problem
 from proving.models import ChainWatch, FactsRegistry, Signer, SigningStop, WorkerHeartbeat
-from proving.problems import Problem
+from proving.registry import deployments
+from proving.transactions import stop_switch
+from proving.worker import worker
 from queries import storage
 from queries.models import OPEN_STATUSES, Batch
 
@@ -51,7 +53,7 @@ def chains() -> Iterator[Problem]:
 def stops() -> Iterator[Problem]:
     destinations = [chain.id for chain in get_chains().destinations()]
     for switch in SigningStop.objects.filter(chain_id__in=destinations).order_by("chain_id"):
-        yield Problem("signing_stopped", signing_stops.sentence(switch))
+        yield Problem("signing_stopped", stop_switch.sentence(switch))
 
 
 def signers() -> Iterator[Problem]:
@@ -73,7 +75,7 @@ def facts_registries() -> Iterator[Problem]:
     for connected in get_chains().connections:
         row = rows.get((connected.source, connected.destination))
         if row is None:
-            yield Problem("no_registry", registries.not_deployed(connected.destination, connected.source))
+            yield Problem("no_registry", deployments.not_deployed(connected.destination, connected.source))
         elif row.refused:
             yield Problem("registry_refused", row.refused_with_remedy)
 

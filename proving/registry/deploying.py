@@ -13,11 +13,13 @@ from rlp import encode
 from chains.config import Chain, Connection
 from chains.rpc import Reverted
 from config.chains import get_chains, get_rpc
-from proving import registries, sources, transactions
+from proving import sources
 from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, AccountProof, FactsRegistry, Signer, Transaction, TransactionState
-from proving.registry import creation_code, revert_reason
-from proving.transactions import Intent, SignerBusy
+from proving.registry import deployments
+from proving.registry.contract import creation_code, revert_reason
+from proving.transactions import sending
+from proving.transactions.sending import Intent, SignerBusy
 from queries import progress
 from queries.models import OPEN_STATUSES, Block, Query, StepKind
 
@@ -40,7 +42,7 @@ def deploy(destination: int, source: int, *, replace: bool = False, seconds: flo
     row = FactsRegistry.in_use.filter(destination_chain_id=destination, source_chain_id=source).first()
     replaced: FactsRegistry | None = None
     if row and row.deployed_at:
-        registries.check(row)
+        deployments.check(row)
         if row.refused:
             if not replace:
                 raise DeploymentError(row.refused_with_remedy)
@@ -105,7 +107,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
     created: list[FactsRegistry] = []
 
     def store(first_nonce: int) -> None:
-        sender = transactions.sender(chain)
+        sender = sending.sender(chain)
         if replaced:
             _retire(replaced)
         created.append(
@@ -123,7 +125,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
         Intent("", creation_code(source.contract, *source.arguments(connection))),
         Intent("", creation_code("Sequence")),
     ]
-    _until_free(lambda: transactions.submit_all(chain, intents, and_store=store))
+    _until_free(lambda: sending.submit_all(chain, intents, and_store=store))
     return created[0]
 
 
@@ -132,12 +134,12 @@ def _create_registry(chain: Chain, row: FactsRegistry) -> None:
     code = creation_code("FactsRegistry", row.source_chain_id, row.block_hash_source, row.history_window)
 
     def store(nonce: int) -> None:
-        row.address = contract_address(transactions.sender(chain), nonce)
+        row.address = contract_address(sending.sender(chain), nonce)
         if not FactsRegistry.objects.filter(pk=row.pk, address="").update(address=row.address):
             raise DeploymentError("Another process deploys this registry at the same time; run it again.")
 
     try:
-        _until_free(lambda: transactions.submit_all(chain, [Intent("", code)], and_store=store))
+        _until_free(lambda: sending.submit_all(chain, [Intent("", code)], and_store=store))
     except Reverted as reverted:
         reason = revert_reason(reverted.data)
         if reason.name:
@@ -152,7 +154,7 @@ def _finish(chain: Chain, row: FactsRegistry, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if signer:
-            transactions.tend(signer.pk)
+            sending.tend(signer.pk)
         if not row.address and rpc.code(row.block_hash_source):
             _create_registry(chain, row)
         elif not Transaction.objects.filter(signer=signer, to="", state__in=LIVE_STATES).exists():
@@ -160,7 +162,7 @@ def _finish(chain: Chain, row: FactsRegistry, seconds: float) -> None:
                 row.deployed_at = timezone.now()
                 row.save(update_fields=["deployed_at"])
                 logger.info("deployed %s", row)
-                registries.check(row)
+                deployments.check(row)
                 if row.refused:
                     raise DeploymentError(row.refused_with_remedy)
                 return

@@ -9,12 +9,14 @@ from django.db.models import QuerySet
 from chains.config import Chain
 from chains.rpc import Reverted, RpcClient
 from config.chains import get_chains
-from proving import links, registries, room, transactions
+from proving import connections
+from proving.connections import OpenConnection
 from proving.facts import Fact
 from proving.heads import Heads, poll_seconds
-from proving.links import Link
-from proving.registry import revert_reason
-from proving.transactions import CannotSend, Intent, SignerBusy, UnderWay
+from proving.registry import deployments
+from proving.registry.contract import revert_reason
+from proving.transactions import pending_limits, sending
+from proving.transactions.sending import CannotSend, Intent, SignerBusy, UnderWay
 from queries import progress
 from queries.leases import Lease
 from queries.models import Block, Query
@@ -51,7 +53,7 @@ class Look:
     """One look at one block: the chains as they are now, and what can be done about it."""
 
     lease: Lease[Block]
-    link: Link
+    connection: OpenConnection
     destination: Chain
     heads: Heads  # of the destination
 
@@ -59,11 +61,11 @@ class Look:
     def at(cls, lease: Lease[Block]) -> Self:
         block = lease.row
         try:
-            link = links.find(block.destination_chain_id, block.source_chain_id)
-        except registries.Unusable as why:
+            connection = connections.open_connection(block.destination_chain_id, block.source_chain_id)
+        except deployments.Unusable as why:
             raise Wait(str(why), 10) from None
         destination = get_chains().chain(block.destination_chain_id)
-        return cls(lease, link, destination, Heads.read(destination, link.destination))
+        return cls(lease, connection, destination, Heads.read(destination, connection.destination))
 
     @property
     def block(self) -> Block:
@@ -71,16 +73,16 @@ class Look:
 
     @property
     def source(self) -> RpcClient:
-        return self.link.source
+        return self.connection.source
 
     @property
     def rpc(self) -> RpcClient:
         """Of the destination."""
-        return self.link.destination
+        return self.connection.destination
 
     @property
-    def registry(self) -> registries.Deployed:
-        return self.link.registry
+    def registry(self) -> deployments.Deployed:
+        return self.connection.registry
 
     def open(self) -> QuerySet[Query]:
         return self.block.open_queries()
@@ -97,14 +99,14 @@ class Look:
         Raises `Wait` where nothing can be sent.
         """
         poll = poll_seconds(self.destination)
-        most = room.left(self.block, transactions.sender(self.destination))
+        most = pending_limits.left(self.block, sending.sender(self.destination))
         if not most:
             raise Wait("Waiting until transactions that were sent before are mined.", poll)
         try:
-            sent = transactions.submit_all(self.destination, intents[:most], and_store=and_store)
+            sent = sending.submit_all(self.destination, intents[:most], and_store=and_store)
         except (SignerBusy, UnderWay):
             raise Wait("Waiting for the signer.", min(0.2, poll)) from None
-        except transactions.TooDear as dear:
+        except sending.TooDear as dear:
             raise TooDear(str(dear), max(10, self.destination.block_seconds), dear.batches) from None
         except CannotSend as notice:
             raise Wait(str(notice), max(10, self.destination.block_seconds)) from None
@@ -116,7 +118,7 @@ class Look:
             raise ProofNotAccepted(f"The registry does not accept the proof: {reason}.") from None
         for tx in sent:
             ids = list(tx.queries.values_list("pk", flat=True))
-            progress.note_transaction(ids, transactions.latest_hash(tx))
+            progress.note_transaction(ids, sending.latest_hash(tx))
 
     def reject(self, queries: QuerySet[Query], code: str, reason: str, *, retryable: bool = False) -> None:
         batches = list(queries.order_by().values_list("batch", flat=True).distinct())

@@ -22,12 +22,15 @@ from chains.packed import HISTORY_ADDRESS, AccountToProve, encode_parent_hash
 from chains.rpc import AccountProof, InvalidReply, NodeUnavailable, ProofRequest, RpcRefused
 from chains.trie import InvalidProof, verify_account, verify_slot
 from config.chains import get_chains
-from proving import registries, sources, transactions, waypoints
-from proving.estimates import HOP_GAS, RIDER_GAS, WALKED_HEADER_GAS
-from proving.links import Link
+from proving import sources
+from proving.connections import OpenConnection
 from proving.models import SignedTransaction, Transaction, TransactionState
-from proving.registry import Call
+from proving.paths import checkpoints
+from proving.registry import deployments
+from proving.registry.contract import Call
 from proving.sources import NotYet, Preparation, Start
+from proving.spending.estimates import HOP_GAS, RIDER_GAS, WALKED_HEADER_GAS
+from proving.transactions import sending
 from queries import leases
 from queries.chunks import chunks
 from queries.models import WayUnit
@@ -114,7 +117,7 @@ class Way:
 
 
 def survey(
-    link: Link,
+    connection: OpenConnection,
     target: int,
     *,
     keep: Callable[[], None],
@@ -128,20 +131,20 @@ def survey(
     `RpcRefused`.
     """
     keep()
-    points = list(_waypoints(link, target))
+    points = list(_waypoints(connection, target))
     roots = [*(point.number for point in points if point.has_root), *(one for one in trusted if one > target)]
     plans: list[Plan] = []
     refused: RpcRefused | None = None
     if roots:
         try:
-            plans += _through_history(link, Plan(min(roots), target), keep)
+            plans += _through_history(connection, Plan(min(roots), target), keep)
         except RpcRefused as error:
             # No node serves so old a state any more; the source may vouch for a younger block.
             refused = error
     not_yet: NotYet | None = None
     if not plans or len(plans[0].hops) > 1:
         try:
-            plans += _from_source(link, target, others, keep)
+            plans += _from_source(connection, target, others, keep)
         except NotYet as sentence:
             not_yet = sentence
     hashes = [*(point.number for point in points if point.has_hash), *(one for one in trusted if one > target)]
@@ -150,7 +153,7 @@ def survey(
     if not plans and (why := refused or not_yet) is not None:
         raise why
     try:
-        return _cheapest_within_limits(link, plans)
+        return _cheapest_within_limits(connection, plans)
     except TooFar:
         # What is too far now may be near when the source vouches for more.
         if not_yet is not None:
@@ -158,7 +161,7 @@ def survey(
         raise
 
 
-def estimate(link: Link, targets: Collection[int], *, keep: Callable[[], None]) -> int:
+def estimate(connection: OpenConnection, targets: Collection[int], *, keep: Callable[[], None]) -> int:
     """Gas of the ways to the hashes of all these blocks, on the high side.
 
     What one way leads over shortens the next. `keep` is called between steps that take long. Raises `TooFar`,
@@ -171,16 +174,16 @@ def estimate(link: Link, targets: Collection[int], *, keep: Callable[[], None]) 
     numbers = sorted(targets, reverse=True)
     known: list[tuple[Header, bool]] = []
     for chunk in chunks(numbers, _PER_READ):
-        found = [header for header in link.source.headers(chunk) if header is not None]
+        found = [header for header in connection.source.headers(chunk) if header is not None]
         keep()
         asked = [(header.number, header.hash) for header in found]
-        known += zip(found, registries.vouches(link.destination, link.registry, asked), strict=True)
+        known += zip(found, deployments.vouches(connection.destination, connection.registry, asked), strict=True)
         keep()
     for header, vouched in known:
         passed = (
             at
             for at, riders in riding.items()
-            if at - link.connection.window <= header.number < at and riders < _MAX_RIDERS
+            if at - connection.config.window <= header.number < at and riders < _MAX_RIDERS
         )
         at = next(passed, None)
         if not vouched and at is not None:
@@ -188,11 +191,11 @@ def estimate(link: Link, targets: Collection[int], *, keep: Callable[[], None]) 
             gas += RIDER_GAS
         elif not vouched:
             try:
-                plan = survey(link, header.number, keep=keep, others=numbers, trusted=trusted)
+                plan = survey(connection, header.number, keep=keep, others=numbers, trusted=trusted)
             except NotYet:
                 # It will begin at the block itself, or near it.
                 plan = Plan(header.number, header.number, Start(header.number))
-            gas += plan.gas + (sources.of(link.connection).gas(link.connection) if plan.start else 0)
+            gas += plan.gas + (sources.of(connection.config).gas(connection.config) if plan.start else 0)
             stops = [plan.origin, *plan.hops]
             riding |= dict.fromkeys(stops[:-1], 0)
             trusted.update(stops)
@@ -200,39 +203,41 @@ def estimate(link: Link, targets: Collection[int], *, keep: Callable[[], None]) 
     return gas
 
 
-def _from_source(link: Link, target: int, others: Collection[int], keep: Callable[[], None]) -> Iterator[Plan]:
+def _from_source(
+    connection: OpenConnection, target: int, others: Collection[int], keep: Callable[[], None]
+) -> Iterator[Plan]:
     keep()
-    source = sources.of(link.connection)
-    start = source.reach(link, target, others)
+    source = sources.of(connection.config)
+    start = source.reach(connection, target, others)
     if start.number != target:
-        through = list(_through_history(link, Plan(start.number, target, start), keep))
+        through = list(_through_history(connection, Plan(start.number, target, start), keep))
         if through:
             yield from through
             return
         # Without a history another start may be nearer.
-        start = source.reach(link, target, ())
+        start = source.reach(connection, target, ())
     yield Plan(start.number, target, start, walk=start.number - target)
 
 
-def _cheapest_within_limits(link: Link, plans: Collection[Plan]) -> Plan:
+def _cheapest_within_limits(connection: OpenConnection, plans: Collection[Plan]) -> Plan:
     refusals: list[TooFar] = []
     for plan in sorted(plans, key=lambda plan: plan.gas):
         try:
-            return _within_limits(link, plan)
+            return _within_limits(connection, plan)
         except TooFar as refusal:
             refusals.append(refusal)
     raise refusals[0]
 
 
-def _within_limits(link: Link, plan: Plan) -> Plan:
+def _within_limits(connection: OpenConnection, plan: Plan) -> Plan:
     for length, most, what in (
-        (len(plan.hops), link.connection.max_hops, "hops"),
-        (plan.walk, link.connection.max_headers_walked, "headers"),
+        (len(plan.hops), connection.config.max_hops, "hops"),
+        (plan.walk, connection.config.max_headers_walked, "headers"),
     ):
         if length > most:
             raise TooFar(
-                f"Block {plan.target} of chain {link.connection.source} is {length} {what} before block {plan.origin}, "
-                f"about {plan.gas} gas; this service goes at most {most} {what}."
+                f"Block {plan.target} of chain {connection.config.source} is {length} {what} before block "
+                f"{plan.origin}, about {plan.gas} gas; this service goes at most {most} {what}."
             )
     return plan
 
@@ -244,31 +249,33 @@ class _Waypoint:
     has_hash: bool
 
 
-def _waypoints(link: Link, target: int) -> Iterator[_Waypoint]:
+def _waypoints(connection: OpenConnection, target: int) -> Iterator[_Waypoint]:
     """The nearest blocks above that the registry trusts, as of the pending block: rows only tell which to ask for."""
-    rows = waypoints.rows(link).filter(number__gt=target).order_by("number")
-    found = waypoints.headers(link, rows[:_WAYPOINTS])
+    rows = checkpoints.rows(connection).filter(number__gt=target).order_by("number")
+    found = checkpoints.headers(connection, rows[:_WAYPOINTS])
     if not found:
         return
-    contract = link.registry.contract
-    roots = link.destination.eth_calls([contract.state_root(header.number) for header in found], "pending")
-    known = registries.vouches(link.destination, link.registry, [(header.number, header.hash) for header in found])
+    contract = connection.registry.contract
+    roots = connection.destination.eth_calls([contract.state_root(header.number) for header in found], "pending")
+    known = deployments.vouches(
+        connection.destination, connection.registry, [(header.number, header.hash) for header in found]
+    )
     for header, root, has_hash in zip(found, roots, known, strict=True):
         point = _Waypoint(header.number, root == header.state_root, has_hash)
         if point.has_root or point.has_hash:
             yield point
 
 
-def _through_history(link: Link, plan: Plan, keep: Callable[[], None]) -> Iterator[Plan]:
+def _through_history(connection: OpenConnection, plan: Plan, keep: Callable[[], None]) -> Iterator[Plan]:
     """The plan with its hops, as far as there is a history; nothing where there is none at its origin."""
-    window = link.connection.window
+    window = connection.config.window
     stops = [*range(plan.origin - window, plan.target, -window), plan.target]
     froms = [plan.origin, *stops[:-1]]
     # One more than may be hopped to tells enough: the rest is too far, wherever the history begins.
-    asked = list(zip(froms, stops, strict=True))[: link.connection.max_hops + 1]
+    asked = list(zip(froms, stops, strict=True))[: connection.config.max_hops + 1]
     values: list[int] = []
     for chunk in chunks(asked, _PER_READ):
-        values += _hashes(link, chunk)
+        values += _hashes(connection, chunk)
         keep()
     kept = list(itertools.takewhile(bool, values))
     if len(kept) == len(asked):
@@ -276,7 +283,7 @@ def _through_history(link: Link, plan: Plan, keep: Callable[[], None]) -> Iterat
         return
     # Here the history begins: the fork that introduced it lies between.
     last = froms[len(kept)]
-    oldest = _oldest_in_history(link, last, stops[len(kept)], keep)
+    oldest = _oldest_in_history(connection, last, stops[len(kept)], keep)
     if oldest < last:
         stops = [*stops[: len(kept)], oldest]
     elif kept:
@@ -286,27 +293,27 @@ def _through_history(link: Link, plan: Plan, keep: Callable[[], None]) -> Iterat
     yield replace(plan, hops=stops, walk=stops[-1] - plan.target)
 
 
-def _hashes(link: Link, wanted: Sequence[tuple[int, int]]) -> list[int]:
+def _hashes(connection: OpenConnection, wanted: Sequence[tuple[int, int]]) -> list[int]:
     """For each (at, number): the hash of block `number` that the state of block `at` knows, or zero."""
     try:
-        return link.source.storages([(history.CONTRACT, _slot(link, number), at) for at, number in wanted])
+        return connection.source.storages([(history.CONTRACT, _slot(connection, number), at) for at, number in wanted])
     except RpcRefused as refused:
         if refused.may_pass:
             raise
         raise StatesRefused(refused.code, refused.message, refused.data) from None
 
 
-def _slot(link: Link, number: int) -> int:
-    return history.slot(number, link.source.chain.history_window)
+def _slot(connection: OpenConnection, number: int) -> int:
+    return history.slot(number, connection.source.chain.history_window)
 
 
-def _oldest_in_history(link: Link, at: int, missing: int, keep: Callable[[], None]) -> int:
+def _oldest_in_history(connection: OpenConnection, at: int, missing: int, keep: Callable[[], None]) -> int:
     """The oldest block after `missing` whose hash the state of block `at` knows; `at` if it knows none."""
     low, high = missing, at
     while high - low > 1:
         keep()
         middle = (low + high) // 2
-        if any(_hashes(link, [(at, middle)])):
+        if any(_hashes(connection, [(at, middle)])):
             high = middle
         else:
             low = middle
@@ -316,75 +323,77 @@ def _oldest_in_history(link: Link, at: int, missing: int, keep: Callable[[], Non
 # --- Going ------------------------------------------------------------------------------------------------------------
 
 
-def begin(link: Link, plan: Plan) -> Plan | Preparation:
+def begin(connection: OpenConnection, plan: Plan) -> Plan | Preparation:
     """The plan with all that its block hash source needs to begin; or what must be sent before. Raises as `survey`."""
     if plan.start is None:
         return plan
-    start = sources.of(link.connection).begin(link, plan.start.number)
+    start = sources.of(connection.config).begin(connection, plan.start.number)
     return start if isinstance(start, Preparation) else replace(plan, start=start)
 
 
-def go(link: Link, plan: Plan, *, others: Collection[int] = ()) -> Way:
+def go(connection: OpenConnection, plan: Plan, *, others: Collection[int] = ()) -> Way:
     """The next transaction of a way that can begin: as much of it as fits. `others` ride along where a hop passes them.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
     calls: Sequence[Call] = plan.start.calls if plan.start else ()
     if plan.hops:
-        way = _hop(link, plan, others)
+        way = _hop(connection, plan, others)
     elif plan.walk:
-        way = _walk(link, plan, others)
+        way = _walk(connection, plan, others)
     else:
         way = Way(plan, ())
     return replace(way, calls=[*calls, *way.calls])
 
 
-def _hop(link: Link, plan: Plan, others: Collection[int]) -> Way:
-    headers = _headers(link, [plan.origin, *plan.hops][: _MAX_HOPS + 1])
-    passed = _riders(link, [header.number for header in headers], others)
+def _hop(connection: OpenConnection, plan: Plan, others: Collection[int]) -> Way:
+    headers = _headers(connection, [plan.origin, *plan.hops][: _MAX_HOPS + 1])
+    passed = _riders(connection, [header.number for header in headers], others)
     requests = [
-        ProofRequest(at.number, at.hash, history.CONTRACT, [_slot(link, one) for one in (to.number, *riders)])
+        ProofRequest(at.number, at.hash, history.CONTRACT, [_slot(connection, one) for one in (to.number, *riders)])
         for (at, to), riders in zip(itertools.pairwise(headers), passed, strict=True)
     ]
     calls: list[Call] = []
     size = 0
-    for place, answer in enumerate(link.source.proofs(requests)):
+    for place, answer in enumerate(connection.source.proofs(requests)):
         if isinstance(answer, RpcRefused):
             raise answer
         header, following = headers[place], headers[place + 1]
-        account = _history_to_prove(link, header, following, answer)
+        account = _history_to_prove(connection, header, following, answer)
         block = header.number if place == 0 and plan.start is None else header.encode()
-        data = link.registry.contract.prove(
-            block, header.state_root, [account], history_window=link.source.chain.history_window
+        data = connection.registry.contract.prove(
+            block, header.state_root, [account], history_window=connection.source.chain.history_window
         )
         size += len(data) + _CALL_BYTES
         if calls and size > _MAX_BYTES:
             break
-        calls.append((link.registry.contract.address, data))
+        calls.append((connection.registry.contract.address, data))
     taken = [rider for riders in passed[: len(calls)] for rider in riders]
     return Way(plan, calls, waypoints=headers[: len(calls) + 1], riders=taken)
 
 
-def _riders(link: Link, stops: Sequence[int], others: Collection[int]) -> list[list[int]]:
+def _riders(connection: OpenConnection, stops: Sequence[int], others: Collection[int]) -> list[list[int]]:
     """For each hop: those of the waiting blocks whose hashes the state that it is made from knows."""
     riders: list[list[int]] = []
-    passed = range(stops[-1] - link.connection.window, stops[0])
-    waiting = _unknown(link, sorted(set(others).intersection(passed).difference(stops), reverse=True))
+    passed = range(stops[-1] - connection.config.window, stops[0])
+    waiting = _unknown(connection, sorted(set(others).intersection(passed).difference(stops), reverse=True))
     for at, _ in itertools.pairwise(stops):
-        riders.append([one for one in waiting if at - link.connection.window <= one < at][:_MAX_RIDERS])
+        riders.append([one for one in waiting if at - connection.config.window <= one < at][:_MAX_RIDERS])
         waiting = [one for one in waiting if one not in riders[-1]]
     return riders
 
 
-def _unknown(link: Link, numbers: Sequence[int]) -> list[int]:
+def _unknown(connection: OpenConnection, numbers: Sequence[int]) -> list[int]:
     """Those of the blocks whose hashes the registry does not trust yet: many wait for no more than confirmations."""
-    headers = [header for header in link.source.headers(numbers) if header is not None]
+    headers = [header for header in connection.source.headers(numbers) if header is not None]
     asked = [(header.number, header.hash) for header in headers]
-    vouched = registries.vouches(link.destination, link.registry, asked)
+    vouched = deployments.vouches(connection.destination, connection.registry, asked)
     return [header.number for header, known in zip(headers, vouched, strict=True) if not known]
 
 
-def _history_to_prove(link: Link, header: Header, following: Header, answer: AccountProof) -> AccountToProve:
+def _history_to_prove(
+    connection: OpenConnection, header: Header, following: Header, answer: AccountProof
+) -> AccountToProve:
     """The history contract at one block, verified: it knows the hash of `following`."""
     try:
         account = verify_account(header.state_root, answer.address, answer.nodes)
@@ -393,7 +402,7 @@ def _history_to_prove(link: Link, header: Header, following: Header, answer: Acc
         raise InvalidReply(
             f"A node sent a proof of the history contract at block {header.number} that does not verify: {invalid}"
         ) from None
-    if values[_slot(link, following.number)] != int.from_bytes(following.hash):
+    if values[_slot(connection, following.number)] != int.from_bytes(following.hash):
         raise InvalidReply(
             f"Nodes disagree about block {following.number}: its header has another hash than the history."
         )
@@ -401,11 +410,13 @@ def _history_to_prove(link: Link, header: Header, following: Header, answer: Acc
     return AccountToProve(HISTORY_ADDRESS, 0, answer.nodes, history=hashes)
 
 
-def _walk(link: Link, plan: Plan, others: Collection[int]) -> Way:
+def _walk(connection: OpenConnection, plan: Plan, others: Collection[int]) -> Way:
     last = max(plan.target + 1, plan.origin - _MAX_HEADERS + 1)
-    waiting = _unknown(link, sorted(set(others).intersection(range(last, plan.origin)), reverse=True)[:_MAX_RIDERS])
+    waiting = _unknown(
+        connection, sorted(set(others).intersection(range(last, plan.origin)), reverse=True)[:_MAX_RIDERS]
+    )
     # The one whose hash becomes known comes too: the next transaction begins with it.
-    *headers, following = _headers(link, range(plan.origin, last - 2, -1))
+    *headers, following = _headers(connection, range(plan.origin, last - 2, -1))
     # A call for each of the others that it passes: it makes their hashes known, and the next one begins there.
     parts: list[list[bytes]] = [[]]
     points: list[Header] = []
@@ -423,23 +434,23 @@ def _walk(link: Link, plan: Plan, others: Collection[int]) -> Way:
             points.append(parent)
             parts.append([])
             size += _CALL_BYTES
-    calls = [(link.registry.contract.address, encode_parent_hash(sent)) for sent in parts if sent]
+    calls = [(connection.registry.contract.address, encode_parent_hash(sent)) for sent in parts if sent]
     riders = [point.number for point in points]
     return Way(plan, calls, waypoints=[*points, following], riders=riders)
 
 
-def _headers(link: Link, numbers: Sequence[int]) -> list[Header]:
-    headers = [header for header in link.source.headers(numbers) if header is not None]
+def _headers(connection: OpenConnection, numbers: Sequence[int]) -> list[Header]:
+    headers = [header for header in connection.source.headers(numbers) if header is not None]
     if len(headers) < len(numbers):
-        raise NodeUnavailable(f"A node of chain {link.connection.source} lacks headers that it must have.")
+        raise NodeUnavailable(f"A node of chain {connection.config.source} lacks headers that it must have.")
     return headers
 
 
-def pause_after_failures(link: Link) -> float:
+def pause_after_failures(connection: OpenConnection) -> float:
     """Seconds to wait before the registry's trust is extended again, because that reverted; longer with each time."""
     # One that was emptied, because nobody wanted it any more, says nothing.
     emptied = SignedTransaction.objects.filter(transaction=OuterRef("pk"), hash=OuterRef("hash"), is_empty=True)
-    mined = Transaction.objects.filter(~Exists(emptied), extends=link.registry.row_id).exclude(succeeded=None)
+    mined = Transaction.objects.filter(~Exists(emptied), extends=connection.registry.row_id).exclude(succeeded=None)
     newest = mined.order_by("-pk")
     sent = list(newest.values_list("succeeded", "created_at")[:_FAILURES])
     failures = len(list(itertools.takewhile(lambda one: not one[0], sent)))
@@ -451,11 +462,11 @@ def pause_after_failures(link: Link) -> float:
     return max(0, left.total_seconds())
 
 
-def extending(link: Link, seen: int) -> QuerySet[Transaction]:
+def extending(connection: OpenConnection, seen: int) -> QuerySet[Transaction]:
     """What is on its way to extend the registry's trust: one transaction at a time, because the next builds on it.
 
     `seen` is the destination's newest block that is looked at: what is in a later one would be paid again.
     """
-    signer = transactions.sender(get_chains().chain(link.connection.destination))
+    signer = sending.sender(get_chains().chain(connection.config.destination))
     unseen = Q(state=TransactionState.PENDING) | Q(block_number__gt=seen)
-    return Transaction.objects.filter(unseen, extends=link.registry.row_id, signer__address=signer)
+    return Transaction.objects.filter(unseen, extends=connection.registry.row_id, signer__address=signer)

@@ -15,9 +15,9 @@ from django.db.models import Exists, OuterRef, Q, QuerySet, Sum
 from django.utils import timezone
 
 from chains.config import Chain
-from proving import estimates
-from proving.estimates import RIDER_GAS, Work
 from proving.models import LIVE_STATES, Share, Transaction, TransactionState
+from proving.spending import estimates
+from proving.spending.estimates import RIDER_GAS, Work
 from queries import clock
 from queries.models import OPEN_STATUSES, Batch, Query
 
@@ -182,7 +182,7 @@ def rest_of(chain: Chain, queries: Collection[int], *, proven: Collection[int] =
     return {batch.pk: estimates.unproven(batch, beside=known, with_ways=with_ways) for batch in batches}
 
 
-def limits(chain: Chain, stored: Sequence[Transaction], rest: Rest) -> Iterator[list[Limit]]:
+def for_each(chain: Chain, stored: Sequence[Transaction], rest: Rest) -> Iterator[list[Limit]]:
     """Those that hold for each of these stored transactions, whose own share doesn't count. `rest` is that beside all.
 
     Each is worked out when it is asked for: the shares of those before count, and those behind are reserved.

@@ -1,0 +1,25 @@
+"""A configured connection, opened: with its registry, and with clients of both chains."""
+
+from dataclasses import dataclass
+
+from chains.config import Connection
+from chains.rpc import RpcClient
+from config.chains import get_chains, get_rpc
+from proving.registry import deployments
+from proving.registry.deployments import Deployed, Unusable
+
+
+@dataclass(frozen=True)
+class OpenConnection:
+    config: Connection
+    registry: Deployed
+    source: RpcClient
+    destination: RpcClient
+
+
+def open_connection(destination: int, source: int) -> OpenConnection:
+    """Raises as `deployments.find`, also where the connection isn't configured any more."""
+    config = get_chains().connection(source, destination)
+    if config is None:
+        raise Unusable(f"The connection from chain {source} to chain {destination} is not configured any more.")
+    return OpenConnection(config, deployments.find(destination, source), get_rpc(source), get_rpc(destination))

@@ -1,0 +1,1 @@
+"""What proving costs: estimates, the shares of batches, and the limits that hold for them."""

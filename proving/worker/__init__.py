@@ -1,0 +1,1 @@
+"""The worker: what is due, whose turn it is, and the threads that do it."""
