@@ -14,7 +14,6 @@ from explorer import transactions
 from explorer.chain_names import ChainName
 from explorer.transactions import ShownTransaction
 from proving.models import ChainHead, SignedTransaction, Transaction
-from proving.transactions.sending import latest_hash
 from queries.models import Block, WayUnit
 
 # About what one transaction has room for, and how many blocks it takes until the next one can build on it.
@@ -66,7 +65,7 @@ def to_blocks(
             left=block.way_left,
             gas=sum(tx.gas_used for tx in sent[pk]),
             seconds_left=_seconds(block, destination) if goes_on else None,
-            transactions=tuple(transactions.shown(latest_hash(tx), tx, destination, head) for tx in sent[pk]),
+            transactions=tuple(transactions.shown(tx.latest_hash, tx, destination, head) for tx in sent[pk]),
         )
         for pk, block in needing.items()
     }

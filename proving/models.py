@@ -181,6 +181,11 @@ class Transaction(models.Model):
         return max(self.versions.all(), key=lambda version: version.pk)
 
     @property
+    def latest_hash(self) -> str:
+        """Hash of the mined version, else of the newest one."""
+        return self.hash or self.newest.hash
+
+    @property
     def gas(self) -> int:
         """What it has used, or the most that it can still use."""
         if self.state == TransactionState.DISPLACED:

@@ -21,7 +21,7 @@ from proving.registry import deployments
 from proving.registry.contract import in_sequence
 from proving.sources import NotYet, Preparation
 from proving.transactions import sending
-from proving.transactions.sending import CannotSend, Intent, SignerBusy, UnderWay
+from proving.transactions.intents import CannotSend, Intent, SignerBusy, UnderWay
 from queries import leases
 from queries.leases import Lease
 

@@ -37,8 +37,8 @@ from proving.reconcile.decide import (
 )
 from proving.registry import packing
 from proving.registry.contract import in_sequence, revert_reason
-from proving.transactions import pending_limits, sending
-from proving.transactions.sending import CannotSend, Intent, SignerBusy, TooDear, UnderWay
+from proving.transactions import pending_limits, sending, signing
+from proving.transactions.intents import CannotSend, Intent, SignerBusy, TooDear, UnderWay
 from queries import progress, submission
 from queries.chunks import chunks
 from queries.models import BatchStatus, Block, Query, StepKind
@@ -299,7 +299,7 @@ def _submit(
 ) -> _NotSent | None:
     """Sign, store and broadcast as many as there is room for; show on the queries what they wait for."""
     chain = context.destination
-    most = pending_limits.left(context.block, sending.sender(chain))
+    most = pending_limits.left(context.block, signing.sender(chain))
     if not most:
         return Wait("Waiting until transactions that were sent before are mined.", context.poll_seconds)
     try:
@@ -313,7 +313,7 @@ def _submit(
     except Reverted as reverted:
         return _why_reverted(context, reverted)
     for tx in sent:
-        progress.note_transaction(list(tx.queries.values_list("pk", flat=True)), sending.latest_hash(tx))
+        progress.note_transaction(list(tx.queries.values_list("pk", flat=True)), tx.latest_hash)
     return None
 
 

@@ -24,7 +24,6 @@ from proving.reconcile.context import Context
 from proving.reconcile.proofs import ProofRefused
 from proving.registry import deployments
 from proving.sources import NotYet, Preparation
-from proving.transactions import sending
 from queries import clock
 from queries.chunks import chunks
 from queries.models import BatchStatus, Block, Query, StepKind
@@ -443,7 +442,7 @@ def _under_way(block: Block) -> str:
     tx = live.defer("data").order_by("-pk").prefetch_related("versions").first()
     if tx is None:
         return ""
-    tx_hash = sending.latest_hash(tx)
+    tx_hash = tx.latest_hash
     if tx.state == TransactionState.PENDING:
         return f"Waiting for transaction {tx_hash} to be mined. {tx.last_error}".strip()
     return f"Transaction {tx_hash} is mined; waiting for confirmations."

@@ -17,7 +17,7 @@ from proving import acceptance
 from proving.models import FactsRegistry, Signer
 from proving.paths import upkeep
 from proving.reconcile.block import reconcile
-from proving.transactions import sending
+from proving.transactions import tending
 from proving.worker.turns import Turns, round_robin
 from queries import leases, progress
 from queries.models import OPEN_STATUSES, Batch, Block
@@ -133,4 +133,4 @@ def reject_overdue(now: datetime) -> None:
 
 def _tend(key: object) -> None:
     assert isinstance(key, int)
-    sending.tend(key)
+    tending.tend(key)

@@ -23,7 +23,7 @@ from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
 from proving.registry.attester_change import ChangeRefused
 from proving.registry.attester_change import change as change_attesters
 from proving.registry.deploying import deploy
-from proving.transactions.sending import tend
+from proving.transactions.tending import tend
 from queries.models import AccountField, Batch, BatchStatus, Block, Query, Step, StepKind
 from tests.attesting import process
 from tests.contracts.l1_block import L1Block

@@ -14,7 +14,7 @@ from proving.paths.rotation import EXTENDING
 from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
 from proving.spending import limits
-from proving.transactions import sending, stop_switch
+from proving.transactions import sending, signing, stop_switch
 from queries.clock import Clock
 from queries.models import Batch, BatchStatus, Block, ServiceClock
 from tests.contracts.l1_block import L1Block
@@ -293,7 +293,7 @@ def test_what_is_not_admitted_yet_is_reserved_for_too(costly, key):
 
 
 def test_a_stop_between_signature_and_broadcast_is_seen(costly, key, monkeypatch):
-    broadcast = sending._broadcast
+    broadcast = signing.broadcast
 
     def stopped_just_now(*arguments):
         stop_switch.stop(31337)

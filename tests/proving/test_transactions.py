@@ -10,7 +10,7 @@ from chains.devchain import DevChain
 from config.chains import forget_chains, get_chains
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from proving.transactions import sending
-from proving.transactions.sending import CannotSend, Intent, SignerBusy, UnderWay
+from proving.transactions.intents import CannotSend, Intent, SignerBusy, UnderWay
 from queries import leases, progress
 from queries.models import BatchStatus
 from tests.proving.chain_state import signer_nonce

@@ -21,7 +21,7 @@ from proving.paths import building
 from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
 from proving.spending.estimates import RIDER_GAS
-from proving.transactions.sending import tend
+from proving.transactions.tending import tend
 from proving.worker.due import due
 from queries import progress
 from queries.models import AccountField, Batch, BatchStatus, Block, HeaderField, Query, StepKind
