@@ -299,13 +299,13 @@ def test_a_stop_between_signature_and_broadcast_is_seen(costly, key, monkeypatch
         stop_switch.stop(31337)
         broadcast(*arguments)
 
-    monkeypatch.setattr(sending, "_broadcast", stopped_just_now)
+    monkeypatch.setattr(sending, "broadcast", stopped_just_now)
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     work()
     work()
     assert SignedTransaction.objects.get().broadcast_at is None
     assert costly.rpc("txpool_status") == {"pending": "0x0", "queued": "0x0"}
-    monkeypatch.setattr(sending, "_broadcast", broadcast)
+    monkeypatch.setattr(sending, "broadcast", broadcast)
     stop_switch.resume(31337)
     costly.rpc("evm_setAutomine", True)
     assert work_until_done(batch, costly).status == BatchStatus.DONE
