@@ -8,7 +8,7 @@ from django.contrib.auth.models import AbstractBaseUser, BaseUserManager
 from django.db import models
 from django.utils import timezone
 
-from accounts.addresses import is_operator
+from accounts.allowed_addresses import is_operator
 
 
 class UserManager(BaseUserManager["User"]):

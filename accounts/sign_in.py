@@ -21,14 +21,14 @@ from web3.providers import BaseProvider
 from web3.types import RPCEndpoint, RPCError, RPCResponse
 
 from accounts import keys
-from accounts.addresses import may_sign_in
+from accounts.allowed_addresses import may_sign_in
 from accounts.models import SignInNonce, User
 from accounts.refused import Refused
-from chains.addresses import checksummed
-from chains.config import Chain, UnknownChain
+from chains.address_checksum import checksummed
+from chains.chains_file import Chain, UnknownChain
 from chains.rpc import ChainError, Reverted, RpcClient, RpcRefused
 from config import node_waits
-from config.chains import get_chains
+from config.configured_chains import get_chains
 
 STATEMENT = "Sign in to Batch Query Service. This costs nothing and sends no transaction."
 

@@ -5,11 +5,11 @@ import logging
 from django.db import transaction
 from eth_account.signers.local import LocalAccount
 
-from attesting import nodes
+from attesting import node_agreement
 from attesting.models import SignedBlock
 from chains.attestation import Attestation, Question, sign
-from chains.config import Chain, SignerError, UnknownChain
-from config.chains import get_chains
+from chains.chains_file import Chain, SignerError, UnknownChain
+from config.configured_chains import get_chains
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ def _agreed_hash(chain: Chain, number: int) -> bytes:
     At least `needed_nodes` of the chain's nodes say that the block is final and has this hash, and no node that answers
     has another block of this number, final or not. A node that lags says nothing, neither for the block nor against it.
     """
-    asked = nodes.of(chain)
+    asked = node_agreement.of(chain)
     views = asked.views(number)
     hashes = {view.block_hash for view in views if view.block_hash is not None}
     # What no node calls final yet, nodes may well have different blocks for.
@@ -66,7 +66,7 @@ def _agreed_hash(chain: Chain, number: int) -> bytes:
         raise Refused("unavailable", f"The nodes of this attester disagree about block {number} of chain {chain.id}.")
     try:
         final = asked.newest_final(views)
-    except nodes.TooFewNodes as error:
+    except node_agreement.TooFewNodes as error:
         logger.warning("Block %d is not signed: %s", number, error)
         raise Refused(error.code, str(error)) from None
     if number > final:

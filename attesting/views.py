@@ -10,11 +10,11 @@ from django.http import HttpRequest, JsonResponse
 from django.http.request import UnreadablePostError
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from attesting import nodes
+from attesting import node_agreement
 from attesting.attest import Refused, attest, own_account
 from chains.attestation import Domain, Question
-from chains.config import Address, Chain, ChainId
-from config.chains import get_chains
+from chains.chains_file import Address, Chain, ChainId
+from config.configured_chains import get_chains
 
 logger = logging.getLogger(__name__)
 
@@ -94,10 +94,10 @@ def healthz(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 (Django's sig
 
 
 def _health(chain: Chain) -> dict[str, str]:
-    asked = nodes.of(chain)
+    asked = node_agreement.of(chain)
     try:
         return {"newestFinalBlock": str(asked.newest_final(asked.views()))}
-    except nodes.TooFewNodes as error:
+    except node_agreement.TooFewNodes as error:
         return {"error": str(error)}
 
 

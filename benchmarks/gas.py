@@ -19,8 +19,8 @@ from typing import Any, Self
 from eth_utils.crypto import keccak
 
 from chains import packed
-from chains.devchain import DevChain
 from chains.packed import AccountToProve
+from devnet.devchain import DevChain
 from tests.contracts import tries
 from tests.contracts.deployed import SENDER, Deployed
 from tests.fixtures_folder import FOLDER, unhex

@@ -20,8 +20,8 @@ from eth_account.messages import SignableMessage, encode_typed_data
 from eth_account.signers.local import LocalAccount
 from eth_keys.exceptions import BadSignature
 
-from chains.addresses import checksummed
-from chains.config import MAX_ATTESTERS, Attester
+from chains.address_checksum import checksummed
+from chains.chains_file import MAX_ATTESTERS, Attester
 from chains.encoding import read_data, read_object
 
 SIGNATURE_BYTES = 65

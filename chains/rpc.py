@@ -10,9 +10,10 @@ from typing import Any, Literal, TypeVar
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
-from chains.config import Chain
+from chains.chains_file import Chain
 from chains.encoding import read_data, read_list, read_object, read_quantity
-from chains.errors import (
+from chains.header import Header, InvalidHeader, verify
+from chains.node_errors import (
     AlreadyKnown,
     ChainError,
     InsufficientFunds,
@@ -24,8 +25,7 @@ from chains.errors import (
     RpcRefused,
     WrongChain,
 )
-from chains.header import Header, InvalidHeader, verify
-from chains.nodes import Further, NodePool, Request
+from chains.node_pool import Further, NodePool, Request
 
 __all__ = [
     "AccountProof",

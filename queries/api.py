@@ -16,9 +16,9 @@ from pydantic import Field
 
 from accounts import keys
 from accounts.models import ApiKey
-from config.chains import get_chains
+from config.configured_chains import get_chains
 from queries import batch_request, submission, throttle
-from queries.errors import ApiError, error_response
+from queries.api_errors import ApiError, error_response
 from queries.models import OPEN_STATUSES, Batch, BatchStatus
 
 _DESCRIPTION = """

@@ -17,8 +17,8 @@ from django.utils import timezone
 from ulid import ULID
 
 from accounts.models import ApiKey
-from queries.fields import Uint256Field
 from queries.leases import Leased
+from queries.uint256 import Uint256Field
 
 
 def new_batch_id() -> str:

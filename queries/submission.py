@@ -18,7 +18,7 @@ from django.db.models import Count, F, Sum
 from django.utils import timezone
 
 from accounts.models import ApiKey, User
-from queries import rows, throttle
+from queries import bulk_insert, throttle
 from queries.batch_request import BatchRequest
 from queries.chunks import chunks
 from queries.models import OPEN_STATUSES, Batch, Block, Query, Step, StepKind, new_batch_id
@@ -97,12 +97,12 @@ def store(request: BatchRequest, body: bytes, key: ApiKey) -> Batch:
         User.objects.filter(pk=user.pk).update(stored_bytes=F("stored_bytes") + stored_bytes)
         batch.save(force_insert=True)
         blocks = find_blocks(request.destinationChainId, named)
-        rows.insert(
+        bulk_insert.insert(
             Query(batch=batch),
             ("block_id", *columns),
             [(place and blocks[place], *query) for place, query in zip(places, queries, strict=True)],
         )
-        rows.insert(
+        bulk_insert.insert(
             Step(kind=StepKind.INITIAL_STATE, started_at=now),
             ("query_id",),
             list(Query.objects.filter(batch=batch).values_list("pk")),
@@ -162,7 +162,7 @@ def find_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tup
         numbers = [number for _, number in pairs]
         for chunk in chunks(numbers, _ROWS_PER_STATEMENT):
             # Two submissions may make the same row at once; the database lets one of them win, and both read it.
-            rows.insert(
+            bulk_insert.insert(
                 Block(destination_chain_id=destination, source_chain_id=source),
                 ("number",),
                 [(number,) for number in chunk],

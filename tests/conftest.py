@@ -6,8 +6,8 @@ import pytest
 from django.core.cache import cache
 
 from accounts import key_use
-from chains.devchain import DevChain
-from config import chains as configured
+from config import configured_chains as configured
+from devnet.devchain import DevChain
 from proving.registry.deploying import deploy
 from queries import storage
 from tests.service import chains_toml

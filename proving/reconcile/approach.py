@@ -17,6 +17,7 @@ from proving.registry.contract import in_sequence
 from proving.sources import NotYet, Preparation
 from proving.transactions.sending import Intent
 from queries.models import BatchStatus, Block, Query, StepKind
+from queries.rejection_codes import RejectionCode
 
 # By registry: the newest way, and to whom another user's has given way since. A process that is killed forgets it.
 _given: dict[int, tuple[int | None, set[int | None]]] = {}
@@ -62,7 +63,7 @@ class Approach:
             pause = max(poll_seconds(self.look.destination), poll_seconds(self.look.source.chain))
             raise Wait(str(not_yet), pause) from None
         except planning.TooFar as too_far:
-            self.look.reject(asking, "block_too_old", str(too_far))
+            self.look.reject(asking, RejectionCode.BLOCK_TOO_OLD, str(too_far))
             raise Wait(str(too_far), 0) from None
         if isinstance(begun, Preparation):
             to, data = in_sequence(self.look.registry.sequence, begun.calls)

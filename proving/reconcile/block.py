@@ -33,6 +33,7 @@ from queries import clock, leases, progress, submission
 from queries.chunks import chunks
 from queries.leases import Lease
 from queries.models import BatchStatus, Block, Query, StepKind
+from queries.rejection_codes import RejectionCode
 
 logger = logging.getLogger(__name__)
 
@@ -181,7 +182,7 @@ class _Work(Look):
             return problem
         waiting = self.open().filter(step=StepKind.INITIAL_STATE)
         reason = f"No node of chain {self.source.chain.id} serves usable proofs at block {self.block.number}. {problem}"
-        self.reject(waiting, "proof_unavailable", reason, retryable=True)
+        self.reject(waiting, RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True)
         return None
 
     def reject_what_the_header_lacks(self, header: Header) -> None:
@@ -190,7 +191,7 @@ class _Work(Look):
         for query in asking:
             if lacking := facts.lacking(header, query.header_fields):
                 reason = facts.why_lacking(self.source.chain.id, header, lacking)
-                self.reject(asking.filter(pk=query.pk), "header_property_missing", reason)
+                self.reject(asking.filter(pk=query.pk), RejectionCode.HEADER_PROPERTY_MISSING, reason)
 
     # --- BLOCKHASH_AVAILABLE and HEADER_ACCUMULATED -------------------------------------------------------------------
 

@@ -6,9 +6,9 @@ from typing import Self
 
 from django.db.models import QuerySet
 
-from chains.config import Chain
+from chains.chains_file import Chain
 from chains.rpc import Reverted, RpcClient
-from config.chains import get_chains
+from config.configured_chains import get_chains
 from proving import connections
 from proving.connections import OpenConnection
 from proving.facts import Fact
@@ -20,6 +20,7 @@ from proving.transactions.sending import CannotSend, Intent, SignerBusy, UnderWa
 from queries import progress
 from queries.leases import Lease
 from queries.models import Block, Query
+from queries.rejection_codes import RejectionCode
 
 Missing = Mapping[Fact, Collection[int]]
 """Facts that the registry doesn't hold, with the ids of the queries that ask for them."""
@@ -120,7 +121,7 @@ class Look:
             ids = list(tx.queries.values_list("pk", flat=True))
             progress.note_transaction(ids, sending.latest_hash(tx))
 
-    def reject(self, queries: QuerySet[Query], code: str, reason: str, *, retryable: bool = False) -> None:
+    def reject(self, queries: QuerySet[Query], code: RejectionCode, reason: str, *, retryable: bool = False) -> None:
         batches = list(queries.order_by().values_list("batch", flat=True).distinct())
         with self.lease.writing():
             progress.reject(batches, code=code, reason=reason, retryable=retryable)

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from eth_utils.crypto import keccak
 
 from chains.rpc import Block, InvalidReply, RpcClient
-from config.chains import get_chains, get_rpc
+from config.configured_chains import get_chains, get_rpc
 from contracts import load_artifact
 from contracts.known_bad import why_bad
 from proving.models import FactsRegistry

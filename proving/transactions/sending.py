@@ -18,7 +18,7 @@ from eth_account.signers.local import LocalAccount
 from hexbytes import HexBytes
 
 from chains import rollups
-from chains.config import Chain, UnknownChain
+from chains.chains_file import Chain, UnknownChain
 from chains.rpc import Block as BlockName
 from chains.rpc import (
     Fees,
@@ -31,7 +31,7 @@ from chains.rpc import (
     RpcClient,
     RpcRefused,
 )
-from config.chains import get_chains, get_rpc
+from config.configured_chains import get_chains, get_rpc
 from proving.heads import Heads, poll_seconds
 from proving.models import (
     EMPTY_GAS,
@@ -671,7 +671,7 @@ def _broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
 
 
 def _account(chain: Chain) -> LocalAccount:
-    assert chain.signer is not None, "chains.config refuses destinations without a signer"
+    assert chain.signer is not None, "chains.chains_file refuses destinations without a signer"
     return chain.signer.account()
 
 

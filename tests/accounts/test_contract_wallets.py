@@ -14,8 +14,8 @@ from siwe import EIP6492_MAGIC_SUFFIX  # type: ignore[import-untyped]
 
 from accounts import sign_in
 from accounts.sign_in import SignInError, finish, start
-from chains.devchain import DevChain
 from config import node_waits
+from devnet.devchain import DevChain
 from tests.accounts.wallets import ALICE, BOB, contract_wallet_code, init_code, reverting_code, sign
 from tests.chains.hostile_node import DRIPS, FLOODS, hostile_node
 from tests.chains.lying_node import ask, error, is_chain_id, lying_node

@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 import pytest
 from django.db import connection
 
-from attesting import nodes
+from attesting import node_agreement
 from attesting.attest import Refused, attest
 from attesting.models import SignedBlock
 from attesting.views import healthz
 from chains.attestation import Domain, Question, recover
-from chains.devchain import DevChain
-from config.chains import forget_chains
+from config.configured_chains import forget_chains
+from devnet.devchain import DevChain
 from tests.attesting.process import ALICE, BOB, CONTRACT, chains_file
 from tests.chains.lying_node import ask, error, lying_node, result
 from tests.proving.proxy import Proxy
@@ -36,7 +36,7 @@ def use(settings, tmp_path) -> Callable[..., None]:
     def configure(*urls: str, chain: str = "") -> None:
         settings.CHAINS_FILE = chains_file(tmp_path, *urls, chain=chain)
         forget_chains()
-        nodes.of.cache_clear()
+        node_agreement.of.cache_clear()
 
     return configure
 
@@ -232,8 +232,8 @@ def test_a_node_that_lacks_a_final_block_is_no_answer(devchain, honest, use, sai
 
 
 def test_a_node_that_hangs_holds_up_no_other(devchain, honest, use, monkeypatch, caplog):
-    monkeypatch.setattr(nodes, "ANSWER_SECONDS", 1)
-    monkeypatch.setattr(nodes, "TIMEOUT_SECONDS", 60)
+    monkeypatch.setattr(node_agreement, "ANSWER_SECONDS", 1)
+    monkeypatch.setattr(node_agreement, "TIMEOUT_SECONDS", 60)
     answered = threading.Event()
 
     def hang(body: Any) -> Any:

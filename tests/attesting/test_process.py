@@ -18,8 +18,8 @@ import requests
 from django.core.management import CommandError, call_command
 
 from chains.attestation import Attestation, Domain, Question, Refusal, ask, recover
-from chains.config import Attester
-from chains.devchain import ACCOUNTS, PROJECT, DevChain
+from chains.chains_file import Attester
+from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from tests.attesting.process import ALICE, BOB, CHARLIE, CONTRACT, Running, chains_file, environment, run, running
 from tests.proving.proxy import Proxy
 

@@ -23,8 +23,8 @@ from chains.attestation import (
     recover,
     sign,
 )
-from chains.config import Attester
-from chains.devchain import ACCOUNTS
+from chains.chains_file import Attester
+from devnet.devchain import ACCOUNTS
 from tests.chains.lying_node import Raw, lying_node, recording
 
 ALICE, BOB = (Account.from_key(key) for _, key in ACCOUNTS[:2])

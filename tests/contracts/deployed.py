@@ -16,8 +16,8 @@ from eth_utils.abi import (
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
-from chains.devchain import ACCOUNTS, DevChain
 from contracts import Artifact, load_artifact
+from devnet.devchain import ACCOUNTS, DevChain
 
 SENDER = ACCOUNTS[0][0]
 EXECUTION_REVERTED = 3

@@ -7,7 +7,7 @@ from typing import Any
 
 import requests
 
-from chains.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.deployed import SENDER
 
 # What calls of one request may weigh together. The node refuses requests of about two megabytes.

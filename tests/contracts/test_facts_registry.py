@@ -4,10 +4,10 @@ from eth_utils.crypto import keccak
 from trie import HexaryTrie
 
 from chains import packed
-from chains.devchain import ACCOUNTS
 from chains.header import Header
 from chains.packed import HISTORY_ADDRESS, AccountToProve, encode, encode_parent_hash
 from chains.trie import verify_account
+from devnet.devchain import ACCOUNTS
 from tests.contracts import tries
 from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import Deployed, Reverted

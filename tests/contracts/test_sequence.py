@@ -3,8 +3,8 @@
 import pytest
 from eth_utils.crypto import keccak
 
-from chains.devchain import ACCOUNTS
 from chains.packed import HISTORY_ADDRESS, AccountToProve, encode
+from devnet.devchain import ACCOUNTS
 from tests.contracts import tries
 from tests.contracts.deployed import SENDER, Deployed, Reverted
 

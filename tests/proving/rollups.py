@@ -2,8 +2,8 @@
 
 from eth_utils.address import to_checksum_address
 
-from chains.devchain import DevChain
 from chains.rollups import GAS_PRICE_ORACLE
+from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
 
 OP_STACK = ("--network", "optimism")

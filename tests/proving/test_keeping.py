@@ -8,9 +8,9 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from chains import packed
-from chains.devchain import DevChain
 from chains.rpc import RpcClient, RpcRefused
-from config.chains import forget_chains, get_rpc
+from config.configured_chains import forget_chains, get_rpc
+from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
 from proving.paths import upkeep
 from proving.registry.deploying import deploy

@@ -11,8 +11,8 @@ from django.test import Client
 from django.utils import timezone
 from eth_utils.crypto import keccak
 
-from chains.devchain import DevChain
-from explorer import bundle
+from devnet.devchain import DevChain
+from explorer.bundles import bundle
 from queries.models import AccountField, Batch, BatchStatus, Block, HeaderField
 from tests import headers
 from tests.chains.lying_node import lying_node, result

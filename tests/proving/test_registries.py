@@ -13,9 +13,9 @@ from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
 from accounts.models import ApiKey
-from chains.devchain import DevChain
 from chains.rpc import RpcClient
-from config.chains import forget_chains
+from config.configured_chains import forget_chains
+from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
 from proving.paths import upkeep
 from proving.registry import deployments

@@ -15,9 +15,9 @@ from django.utils import timezone
 from eth_account import Account
 
 from chains.attestation import Domain, Question, attester_set_message, ordered_attesters, sign
-from chains.config import Attester
-from chains.devchain import DevChain
-from config.chains import forget_chains
+from chains.chains_file import Attester
+from config.configured_chains import forget_chains
+from devnet.devchain import DevChain
 from proving.acceptance import accept
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
 from proving.registry.attester_change import ChangeRefused

@@ -6,7 +6,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from attesting.attest import own_account
 from chains.attestation import Domain, attester_set_message, ordered_attesters, sign
-from chains.config import ChainsError, SignerError
+from chains.chains_file import ChainsError, SignerError
 
 
 class Command(BaseCommand):

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import rlp
 from eth_utils.crypto import keccak
 
-from chains.devchain import DevChain
 from chains.header import InvalidHeader, read_beginning
 from chains.packed import (
     HASHED_HEADER_FIELDS,
@@ -30,6 +29,7 @@ from chains.packed.layout import (
     shortest,
 )
 from contracts import Artifact
+from devnet.devchain import DevChain
 from tests.contracts import tries
 from tests.contracts.fuzzing.batch import Batch, refuses, succeeds, takes
 from tests.contracts.fuzzing.chance import Chance

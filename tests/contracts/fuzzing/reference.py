@@ -6,7 +6,7 @@ from typing import Any
 
 import requests
 
-from chains.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.deployed import SENDER
 from tests.contracts.fuzzing.interpreter import Execution
 from tests.contracts.simulator import outcome_of

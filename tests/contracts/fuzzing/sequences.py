@@ -16,10 +16,10 @@ from unittest.mock import patch
 from eth_utils.crypto import keccak
 
 from chains import history
-from chains.devchain import DevChain
 from chains.packed import InvalidPacked, PackedFacts, decoder
 from chains.packed.layout import HEADER_ALONE, PARENT, PARENT_HASH_ALONE, shortest
 from contracts import Artifact
+from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
 from tests.contracts.fuzzing import hostile
 from tests.contracts.fuzzing.attacker import Attacker, any_fault, forms

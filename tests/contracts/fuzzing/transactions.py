@@ -11,7 +11,6 @@ import rlp
 from eth_utils.crypto import keccak
 
 from chains import history
-from chains.devchain import DevChain
 from chains.packed import HASHED_HEADER_FIELDS, InvalidPacked, PackedFacts, decode, encode, encode_parent_hash
 from chains.packed.decoder import _Decoder
 from chains.packed.layout import (
@@ -31,6 +30,7 @@ from chains.packed.layout import (
     shortest,
 )
 from contracts import Artifact
+from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
 from tests.contracts.fuzzing.batch import Batch, refuses, takes
 from tests.contracts.fuzzing.chance import Chance
