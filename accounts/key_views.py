@@ -1,7 +1,7 @@
 """The dashboard: one's API keys, what they were used for, and the log of what happened to them.
 
-A key itself is only in the answer to a POST that asks for it. Each address serves people and programs: see
-`accounts.answers`.
+A key itself is only in the answer to a POST that asks for it. Each address serves people with pages and programs with
+JSON, see `config.error_answers.wants_json`.
 """
 
 import re
@@ -19,9 +19,10 @@ from django.views.decorators.http import require_GET, require_http_methods
 from pydantic import SecretStr
 
 from accounts import event_log, key_use, keys
-from accounts.answers import error_answer, given_in, signed_in, wants_json
+from accounts.form_input import given_in
 from accounts.models import ApiKey, EventKind, User
-from accounts.refused import Refused
+from accounts.signed_in import signed_in
+from config.error_answers import Refused, error_answer, refused_answer, wants_json
 from config.logs import redact_keys
 
 # How long the old key goes on when it is rotated. The first is the safe one: nothing breaks before it is noticed.
@@ -182,7 +183,7 @@ def _made(request: HttpRequest, key: ApiKey, sentence: str) -> HttpResponse:
 
 
 def _refused(refused: Refused) -> JsonResponse:
-    return error_answer(_STATUS.get(refused.code, _CONFLICT), refused.code, refused.sentence)
+    return refused_answer(_STATUS.get(refused.code, _CONFLICT), refused)
 
 
 def _live_keys(user: User) -> list[ApiKey]:

@@ -1,7 +1,7 @@
 """Signing in and out, and the choice of colours.
 
-Each address serves people (forms and pages, no JavaScript needed) and programs (JSON in and out): see
-`accounts.answers`. The dashboard and its keys are in `accounts.key_views`.
+Each address serves people (forms and pages, no JavaScript needed) and programs (JSON in and out). The dashboard and its
+keys are in `accounts.key_views`.
 """
 
 import re
@@ -17,12 +17,13 @@ from django.views.decorators.csrf import csrf_exempt, ensure_csrf_cookie
 from django.views.decorators.http import require_GET, require_POST
 
 from accounts import event_log
-from accounts.answers import error_answer, given_in, is_json, safe_next, signed_in
 from accounts.client_address import client_address
+from accounts.form_input import given_in, safe_next
 from accounts.models import EventKind, User
-from accounts.refused import Refused
 from accounts.sign_in import SignInError, finish, start
+from accounts.signed_in import signed_in
 from config.configured_chains import get_chains
+from config.error_answers import Refused, error_answer, is_json, refused_answer
 from config.logs import redact_keys
 
 THEMES = ("light", "dark")
@@ -154,11 +155,10 @@ def _sign_in_form(request: HttpRequest, *, next_path: str, status: int = 200, **
 def _sign_in_refused(request: HttpRequest, error: Refused) -> HttpResponse:
     status = _SIGN_IN_STATUS.get(error.code, _REFUSED)
     if is_json(request):
-        response: HttpResponse = error_answer(status, error.code, error.sentence)
-    else:
-        next_path = safe_next(request.POST.get("next", ""))
-        address = redact_keys(request.POST.get("address", ""))
-        response = _sign_in_form(request, next_path=next_path, status=status, error=error.sentence, address=address)
+        return refused_answer(status, error)
+    next_path = safe_next(request.POST.get("next", ""))
+    address = redact_keys(request.POST.get("address", ""))
+    response = _sign_in_form(request, next_path=next_path, status=status, error=error.sentence, address=address)
     if error.retry_after is not None:
         response.headers["Retry-After"] = str(error.retry_after)
     return response

@@ -10,16 +10,9 @@ from attesting.models import SignedBlock
 from chains.attestation import Attestation, Question, sign
 from chains.chains_file import Chain, SignerError, UnknownChain
 from config.configured_chains import get_chains
+from config.error_answers import Refused
 
 logger = logging.getLogger(__name__)
-
-
-class Refused(Exception):
-    """Nothing was signed: a stable code, and a sentence for whoever asked."""
-
-    def __init__(self, code: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.code = code
 
 
 def own_account() -> LocalAccount:

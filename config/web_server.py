@@ -46,6 +46,7 @@ from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 from waitress.utilities import Error
 
 from config import client_networks, node_waits
+from config.error_answers import error_body
 
 HEADER_SECONDS = 10
 # For a request with a body, and for reading an answer: as long as for a header, and what this rate (bytes/s) takes.
@@ -217,7 +218,7 @@ class _ErrorTask(ErrorTask):
         code, sentence = _ERRORS[status]
         sentence = sentence.format(max_body=settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
         if path in settings.API_PATHS:
-            kind, body = "application/json", json.dumps({"error": sentence, "code": code})
+            kind, body = "application/json", json.dumps(error_body(code, sentence))
             # As on all of the API's answers: else a browser keeps them from the page that asked.
             self.response_headers.append(("Access-Control-Allow-Origin", "*"))
         else:

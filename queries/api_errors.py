@@ -1,50 +1,29 @@
-"""Error answers of the API: always JSON, always the same shape. And what is answered when nothing can be stored."""
+"""Errors of the API, always as JSON, and the answer for when the database can store nothing."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.template import loader
 from django.views import defaults
 
-from accounts.answers import wants_json
+from config.error_answers import Refused, error_answer, wants_json
 from queries import storage
 from queries.batch_request import Fault
 
 
-def error_response(
-    status: int,
-    code: str,
-    sentence: str,
-    *,
-    faults: Sequence[Fault] = (),
-    headers: Mapping[str, str] | None = None,
-) -> HttpResponse:
-    body: dict[str, object] = {"error": sentence, "code": code}
-    if faults:
-        body["details"] = [{"path": fault.path, "message": fault.message, "code": fault.code} for fault in faults]
-    return JsonResponse(body, status=status, headers=dict(headers or {}))
-
-
-class ApiError(Exception):
+class ApiError(Refused):
     """Ends a request to the API with an error answer."""
 
-    def __init__(
-        self,
-        status: int,
-        code: str,
-        sentence: str,
-        *,
-        faults: Sequence[Fault] = (),
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(sentence)
-        self.status, self.code, self.sentence, self.faults, self.headers = status, code, sentence, faults, headers
+    def __init__(self, status: int, code: str, sentence: str, *, faults: Sequence[Fault] = ()) -> None:
+        super().__init__(code, sentence)
+        self.status, self.faults = status, faults
 
     def response(self) -> HttpResponse:
-        return error_response(self.status, self.code, self.sentence, faults=self.faults, headers=self.headers)
+        details = [{"path": fault.path, "message": fault.message, "code": fault.code} for fault in self.faults]
+        return error_answer(self.status, self.code, self.sentence, details=details)
 
 
 _SENTENCES = {
@@ -63,10 +42,14 @@ def server_error(request: HttpRequest) -> HttpResponse:
     why = error and storage.why_unavailable(error)
     if not why:
         return defaults.server_error(request)
-    headers = {"Retry-After": str(storage.RETRY_SECONDS), "Cache-Control": "no-store"}
     if request.path in settings.API_PATHS or wants_json(request):
-        return error_response(503, "storage_unavailable", f"{why} Try again later.", headers=headers)
-    return HttpResponse(loader.render_to_string("503.html", {"why": why}), status=503, headers=headers)
+        code, sentence = "storage_unavailable", f"{why} Try again later."
+        response: HttpResponse = error_answer(503, code, sentence, retry_after=storage.RETRY_SECONDS)
+    else:
+        response = HttpResponse(loader.render_to_string("503.html", {"why": why}), status=503)
+        response.headers["Retry-After"] = str(storage.RETRY_SECONDS)
+    response.headers["Cache-Control"] = "no-store"
+    return response
 
 
 class JsonErrorsMiddleware:
@@ -81,7 +64,7 @@ class JsonErrorsMiddleware:
         if response.status_code < 400 or is_json or request.path not in settings.API_PATHS:  # noqa: PLR2004 (HTTP errors)
             return response
         code, sentence = _SENTENCES.get(response.status_code, _SENTENCES[400])
-        answer = error_response(response.status_code, code, sentence)
+        answer = error_answer(response.status_code, code, sentence)
         # What other middleware has set stays: browsers need the CORS headers to read the error.
         for name, value in response.items():
             if name not in {"Content-Type", "Content-Length"}:

@@ -176,18 +176,6 @@ def _wait(sentence: str, rows: Sequence[Mapping[str, Any]]) -> Wait:
     )
 
 
-class SubmissionCount(models.Model):
-    """How often and how much a user has submitted since a minute began, see `queries.throttle`."""
-
-    user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="+")
-    began_at = models.DateTimeField()
-    requests = models.PositiveBigIntegerField(default=0)
-    queries = models.PositiveBigIntegerField(default=0)  # accounts, slots and headers
-
-    def __str__(self) -> str:
-        return f"{self.requests} with {self.queries} queries since {self.began_at:%H:%M:%S}"
-
-
 class WayUnit(models.TextChoices):
     HOPS = "hops"
     HEADERS = "headers"

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 import pytest
-from django.core.cache import cache
 
 from accounts import key_use
 from config import configured_chains as configured
@@ -28,12 +27,6 @@ def counts_without_timer(monkeypatch) -> Iterator[None]:
     yield
     key_use._requests.clear()
     key_use._last_used.clear()
-
-
-@pytest.fixture(autouse=True)
-def forget_what_was_counted() -> None:
-    """Limits that are counted in the cache begin anew with each test."""
-    cache.clear()
 
 
 @pytest.fixture(autouse=True)

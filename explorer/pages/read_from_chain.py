@@ -1,12 +1,10 @@
 """Reads the facts of a query from their registry at this moment: the only thing here that asks a chain."""
 
 from dataclasses import dataclass
-from datetime import timedelta
 
 from django.conf import settings
-from django.core.cache import cache
-from django.utils import timezone
 
+from accounts import throttle
 from chains.chains_file import UnknownChain
 from chains.rpc import NodeUnavailable, RpcRefused
 from config import node_waits
@@ -102,9 +100,6 @@ def _read(batch: Batch, query: Query, first_slot: int) -> Reading:
     )
 
 
-def is_allowed(client_address: str) -> bool:
-    """Whether this client may read once more in this minute. Counted by each web process for itself."""
-    minute = timezone.now().replace(second=0, microsecond=0)
-    key = f"chain-reads:{client_address}:{minute.timestamp():.0f}"
-    cache.add(key, 0, timedelta(minutes=2).total_seconds())
-    return bool(cache.incr(key) <= settings.MAX_READS_PER_MINUTE)
+def count(client_address: str) -> int:
+    """Count one reading by this client and return 0; or return how many seconds it has to wait."""
+    return throttle.take("chain reads", client_address, settings.MAX_READS_PER_MINUTE)

@@ -9,12 +9,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.middleware import HtmxDetails
 
-from accounts.answers import error_answer, wants_json
 from accounts.client_address import client_address
 from accounts.models import User
-from accounts.refused import Refused
 from chains.address_checksum import checksummed
 from config.configured_chains import get_chains
+from config.error_answers import Refused, error_answer, wants_json
 from explorer.bundles import bundle
 from explorer.pages import batch_json, batch_list, batch_page, first_query, read_from_chain, submitted_request
 from explorer.pages.batch_page import BatchPage
@@ -189,7 +188,8 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
     except Refused as refused:
         return _not_here(request, internal_id, refused, as_json=wants_json(request))
     slots = request.GET.get("slots", "")
-    if read_from_chain.is_allowed(client_address(request)):
+    retry_after = read_from_chain.count(client_address(request))
+    if not retry_after:
         read, status = read_from_chain.read_now(found, row, batch_page.first_of_page(slots, len(row.slots))), 200
     else:
         read, status = Reading(number, "The chain was read too often from here; try again in a minute."), 429
@@ -198,6 +198,8 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
         return render(request, "explorer/_reading.html", {"reading": read})
     response = _batch_page(request, batch_page.read(internal_id, only=number, slots=slots), internal_id, read=read)
     response.status_code = status
+    if retry_after:
+        response.headers["Retry-After"] = str(retry_after)
     return response
 
 

@@ -12,11 +12,12 @@ import pytest
 from django.db import connection
 
 from attesting import node_agreement
-from attesting.attest import Refused, attest
+from attesting.attest import attest
 from attesting.models import SignedBlock
 from attesting.views import healthz
 from chains.attestation import Domain, Question, recover
 from config.configured_chains import forget_chains
+from config.error_answers import Refused
 from devnet.devchain import DevChain
 from tests.attesting.process import ALICE, BOB, CONTRACT, chains_file
 from tests.chains.lying_node import ask, error, lying_node, result

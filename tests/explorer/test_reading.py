@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 import pytest
-from django.core.cache import cache
 from django.test import Client
 
 import config.configured_chains
@@ -18,11 +17,6 @@ from tests.explorer.batches import a_batch, accept, asking, everything, finish, 
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, work_until_done
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def nobody_has_read_yet() -> None:
-    cache.clear()
 
 
 def read(batch: Batch, number: int = 1, *, htmx: bool = False) -> Any:
@@ -127,6 +121,7 @@ def test_reading_too_often_is_refused_in_a_sentence_until_the_next_minute(settin
     finish(batch)
     assert [read(batch).status_code for _ in range(3)] == [200, 200, 429]
     assert "The chain was read too often from here; try again in a minute." in read(batch).text
+    assert 1 <= int(read(batch).headers["Retry-After"]) <= 60
     fragment = read(batch, htmx=True)
     assert (fragment.status_code, "too often" in fragment.text) == (200, True)
 
