@@ -15,6 +15,7 @@ from http import HTTPStatus
 from typing import Any, Generic, TypeVar
 
 from chains import bounded_http
+from chains.bounded_http import Post
 from chains.chains_file import Chain
 from chains.encoding import read_quantity
 from chains.node_errors import FINAL, InvalidReply, NodeUnavailable, RpcRefused, WrongChain, read_refusal
@@ -45,6 +46,8 @@ _REPLY_BYTES = {
 }
 # A trie is 64 nodes deep at most, and a node has 532 bytes at most, of two hexadecimal digits.
 _PROOF_BYTES = 80 * 1024
+# Some nodes send JSON-RPC errors as HTTP 400. The content of any other answer is not looked at.
+_READ_STATUSES = {HTTPStatus.OK, HTTPStatus.BAD_REQUEST}
 MAX_REST_SECONDS = 60
 # For how long nobody waits for a node again that has just failed, when there is no other.
 FAIL_FAST_SECONDS = 3
@@ -235,24 +238,31 @@ class NodePool:
         """Raises `_BatchTooLong` where fewer requests may get an answer that is short enough."""
         too_long = ""
         try:
-            status, content = bounded_http.post(
-                node.url, json.dumps(body).encode(), timeout_seconds=self._timeout, max_bytes=max_bytes
+            answer = bounded_http.post(
+                Post(
+                    node.url,
+                    json.dumps(body).encode(),
+                    max_bytes=max_bytes,
+                    silence_seconds=self._timeout,
+                    total_seconds=3 * self._timeout,
+                    read_statuses=_READ_STATUSES,
+                )
             )
         except bounded_http.TooLong as error:
             too_long = str(error)
         except bounded_http.Failed as failed:
             raise NodeUnavailable(f"{node.host} {failed}") from None
         else:
-            if status not in {HTTPStatus.OK, HTTPStatus.BAD_REQUEST}:
-                raise NodeUnavailable(f"{node.host} answered with HTTP status {status}")
-            if sum(map(content.count, (b",", b"[", b"{"))) > MAX_REPLY_VALUES:
+            if answer.status not in _READ_STATUSES:
+                raise NodeUnavailable(f"{node.host} answered with HTTP status {answer.status}")
+            if sum(map(answer.content.count, (b",", b"[", b"{"))) > MAX_REPLY_VALUES:
                 too_long = f"sent more than {MAX_REPLY_VALUES} values"
         if too_long and isinstance(body, list):
             raise _BatchTooLong
         if too_long:
             raise InvalidReply(f"{node.host} {too_long}")
         try:
-            return json.loads(content)
+            return json.loads(answer.content)
         except (ValueError, RecursionError):
             raise InvalidReply(f"{node.host} answered with something that is not JSON") from None
 

@@ -38,7 +38,7 @@ def of_two_blocks(first: int = 1) -> dict[str, object]:
             "MAX_OPEN_QUERIES",
             7,
             "too_many_open_queries",
-            "This batch would raise the number of your open accounts, slots and headers from 4 to 8. A user may have 7 open",
+            "This batch would raise the number of your open accounts, slots and headers from 4 to 8. A user may",
         ),
         (
             "MAX_OPEN_BLOCKS",
