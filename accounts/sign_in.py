@@ -26,6 +26,7 @@ from accounts.allowed_addresses import may_sign_in
 from accounts.models import SignInNonce, User
 from chains.address_checksum import checksummed
 from chains.chains_file import Chain, UnknownChain
+from chains.encoding import hex_data
 from chains.rpc import ChainError, Reverted, RpcClient, RpcRefused
 from config import node_waits
 from config.configured_chains import get_chains
@@ -248,7 +249,7 @@ class _Nodes(BaseProvider):
         except RpcRefused as refused:
             if refused.may_pass:
                 raise
-            data = f"0x{refused.data.hex()}" if isinstance(refused, Reverted) else None
+            data = hex_data(refused.data) if isinstance(refused, Reverted) else None
             error: RPCError = {"code": refused.code, "message": refused.message, "data": data or ""}
             return {"jsonrpc": "2.0", "id": 0, "error": error}
 

@@ -9,6 +9,7 @@ from attesting import node_agreement
 from attesting.models import SignedBlock
 from chains.attestation import Attestation, Question, sign
 from chains.chains_file import Chain, SignerError, UnknownChain
+from chains.encoding import hex_data
 from config.configured_chains import get_chains
 from config.error_answers import Refused
 
@@ -34,9 +35,9 @@ def attest(question: Question) -> Attestation:
     remembered = _remember(chain, number, block_hash)
     if remembered != block_hash:
         logger.critical(
-            "CONFLICT: block %d of %s is 0x%s now, and this attester has signed 0x%s for it. Nothing more is signed "
-            "for this number. Either a final block was reorganised, or the nodes lied once or lie now: find out which.",
-            *(number, chain.label, block_hash.hex(), remembered.hex()),
+            "CONFLICT: block %d of %s is %s now, but this attester has signed %s for it. It signs nothing more for "
+            "this number. Either a final block was reorganised, or the nodes lied once or lie now: find out which.",
+            *(number, chain.label, hex_data(block_hash), hex_data(remembered)),
         )
         raise Refused("conflict", f"This attester has signed another hash for block {number} of chain {chain.id}.")
     account = own_account()
@@ -54,7 +55,7 @@ def _agreed_hash(chain: Chain, number: int) -> bytes:
     hashes = {view.block_hash for view in views if view.block_hash is not None}
     # What no node calls final yet, nodes may well have different blocks for.
     if len(hashes) > 1 and any(view.final is not None and number <= view.final for view in views):
-        said = (f"{view.host} has 0x{view.block_hash.hex()}" for view in views if view.block_hash is not None)
+        said = (f"{view.host} has {hex_data(view.block_hash)}" for view in views if view.block_hash is not None)
         logger.error("The nodes of %s disagree about block %d: %s.", chain.label, number, ", ".join(said))
         raise Refused("unavailable", f"The nodes of this attester disagree about block {number} of chain {chain.id}.")
     try:
@@ -77,6 +78,6 @@ def _remember(chain: Chain, number: int, block_hash: bytes) -> bytes:
     """
     with transaction.atomic(durable=True):
         signed, _ = SignedBlock.objects.get_or_create(
-            source_chain_id=chain.id, number=number, defaults={"hash": f"0x{block_hash.hex()}"}
+            source_chain_id=chain.id, number=number, defaults={"hash": hex_data(block_hash)}
         )
     return bytes.fromhex(signed.hash.removeprefix("0x"))

@@ -14,6 +14,7 @@ from attesting import node_agreement
 from attesting.attest import attest, own_account
 from chains.attestation import Domain, Question
 from chains.chains_file import Address, Chain, ChainId
+from chains.encoding import hex_data
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, refused_answer
 
@@ -62,8 +63,8 @@ def attest_block(request: HttpRequest) -> JsonResponse:
     return JsonResponse(
         {
             "attester": attestation.attester,
-            "blockHash": f"0x{attestation.block_hash.hex()}",
-            "signature": f"0x{attestation.signature.hex()}",
+            "blockHash": hex_data(attestation.block_hash),
+            "signature": hex_data(attestation.signature),
         }
     )
 

@@ -23,7 +23,7 @@ from eth_abi.abi import decode
 from eth_utils.crypto import keccak
 
 from chains import header, trie
-from chains.encoding import read_data
+from chains.encoding import hex_data, read_data
 from chains.header import Header
 from explorer.pages import shown_facts, trusted_sources
 from proving import facts
@@ -65,16 +65,18 @@ def build(batch: Batch, query: Query) -> dict[str, Any] | None:
         "sourceChainId": str(block.source_chain_id),
         "blockNumber": str(block.number),
         "blockHash": block.hash,
-        "header": _hex(bytes(block.header_rlp)),
+        "header": hex_data(bytes(block.header_rlp)),
         "account": query.address or None,
         "accountProof": proof.nodes if proof else None,
         "facts": {
-            fact.field.name: _hex(word) for fact, word in words.items() if isinstance(fact, AccountFact | HeaderFact)
+            fact.field.name: hex_data(word)
+            for fact, word in words.items()
+            if isinstance(fact, AccountFact | HeaderFact)
         },
         "slots": slots,
         "storageNodes": nodes,
         "timestamp": None if query.timestamp is None else str(query.timestamp),
-        "nextHeader": _hex(following) if following else None,
+        "nextHeader": hex_data(following) if following else None,
         "destinationChainId": str(batch.destination_chain_id),
         "factsRegistry": registry.address if registry else None,
     }
@@ -91,7 +93,7 @@ def _slots(proof: AccountProof, words: Mapping[Fact, bytes]) -> tuple[list[str],
     for slot, nodes in proof.slot_proofs.values_list("slot", "nodes").iterator():
         if slot in wanted:
             proofs[slot] = [places.setdefault(node, len(places)) for node in nodes]
-    return list(places), {slot: {"word": _hex(word), "proof": proofs[slot]} for slot, word in wanted.items()}
+    return list(places), {slot: {"word": hex_data(word), "proof": proofs[slot]} for slot, word in wanted.items()}
 
 
 def _next_header(block: Block, timestamp: int) -> bytes | None:
@@ -113,11 +115,7 @@ def _next_header(block: Block, timestamp: int) -> bytes | None:
 
 def _is_next(encoded: bytes, block: Block, timestamp: int) -> bool:
     following = Header.decode(encoded)
-    return "0x" + following.parent_hash.hex() == block.hash and following.timestamp > timestamp
-
-
-def _hex(value: bytes) -> str:
-    return "0x" + value.hex()
+    return hex_data(following.parent_hash) == block.hash and following.timestamp > timestamp
 
 
 # --- Checking ---------------------------------------------------------------------------------------------------------
@@ -180,13 +178,13 @@ def _verify(bundle: dict[str, Any]) -> Verified:
     for name, word in claimed.items():
         if name not in words:
             raise InvalidBundle(f"The bundle claims a fact that is not known: {name[:40]!r}.")
-        if word != _hex(words[name]):
+        if word != hex_data(words[name]):
             raise InvalidBundle(f"The proof shows another {name} than the bundle claims.")
     return Verified(
         source_chain_id=bundle["sourceChainId"],
         block_number=head.number,
-        block_hash=_hex(block_hash),
-        account=_hex(address) if account else None,
+        block_hash=hex_data(block_hash),
+        account=hex_data(address) if account else None,
         exists=account is not None and account.exists,
         facts=claimed,
         slots=_verified_slots(bundle, account, claimed_slots),
@@ -223,7 +221,7 @@ def _verified_slots(bundle: dict[str, Any], account: trie.Account | None, claime
         if not isinstance(places, list) or not all(type(at) is int and 0 <= at < len(nodes) for at in places):
             raise InvalidBundle(f"The proof of slot {slot} is not a list of places in storageNodes.")
         assert account is not None
-        word = _hex(trie.verify_slot(account.storage_root, number, [nodes[at] for at in places]).to_bytes(32))
+        word = hex_data(trie.verify_slot(account.storage_root, number, [nodes[at] for at in places]).to_bytes(32))
         if entry.get("word") != word:
             raise InvalidBundle(f"The proof shows another word in slot {slot} than the bundle claims.")
         slots[slot] = word
@@ -247,7 +245,7 @@ def _verified_time(bundle: dict[str, Any], head: Header) -> VerifiedTime | None:
         raise InvalidBundle("The nextHeader is not that of the block after it.")
     if following.timestamp <= timestamp:
         raise InvalidBundle(f"The next block is of {following.timestamp} s, not after the time {timestamp}.")
-    return VerifiedTime(timestamp, _hex(following.hash))
+    return VerifiedTime(timestamp, hex_data(following.hash))
 
 
 def _row(account: trie.Account) -> AccountProof:
@@ -255,8 +253,8 @@ def _row(account: trie.Account) -> AccountProof:
     return AccountProof(
         nonce=account.nonce,
         balance=account.balance,
-        storage_root=_hex(account.storage_root),
-        code_hash=_hex(account.code_hash),
+        storage_root=hex_data(account.storage_root),
+        code_hash=hex_data(account.code_hash),
     )
 
 

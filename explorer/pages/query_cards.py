@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from chains.encoding import hex_data
 from explorer.pages import paths_to_blocks, shown_facts, shown_transactions
 from explorer.pages.chain_names import ChainName, chain_name
 from explorer.pages.code_snippets import reading
@@ -268,7 +269,7 @@ def _values(query: Query, words: Mapping[Fact, bytes], source: ChainName, regist
             field=shown_facts.name(fact),
             number=int(fact.field) if isinstance(fact, AccountFact | HeaderFact) else None,
             slot=fact.slot if isinstance(fact, SlotFact) else "",
-            word="0x" + word.hex(),
+            word=hex_data(word),
             note=shown_facts.note(fact),
             meanings=shown_facts.meanings(fact, word, source.currency),
             registry=registry,

@@ -6,6 +6,7 @@ from django.conf import settings
 
 from accounts import throttle
 from chains.chains_file import UnknownChain
+from chains.encoding import hex_data
 from chains.rpc import NodeUnavailable, RpcRefused
 from config import node_waits
 from config.configured_chains import get_page_rpc
@@ -88,7 +89,7 @@ def _read(batch: Batch, query: Query, first_slot: int) -> Reading:
             ReadFact(
                 shown_facts.name(fact),
                 fact.slot if isinstance(fact, SlotFact) else "",
-                "0x" + word.hex() if word is not None else "",
+                hex_data(word) if word is not None else "",
                 shown_facts.meanings(fact, word, source.currency) if word is not None else (),
                 word == proven[fact],
             )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chains.address_checksum import checksummed
+from chains.encoding import hex_data
 from chains.header import Header
 from chains.packed import HASHED_HEADER_FIELDS
 from explorer.pages.amounts import whole_units
@@ -146,7 +147,7 @@ def meanings(fact: Fact, word: bytes, currency: str) -> tuple[Meaning, ...]:
         case AccountFact(field=AccountField.BALANCE):
             return (Meaning(currency, whole_units(number)), Meaning("wei, decimal", str(number)), plain[1])
         case HeaderFact(field=HeaderField.COINBASE):
-            return (Meaning("address", str(checksummed("0x" + word[12:].hex()))),)
+            return (Meaning("address", str(checksummed(hex_data(word[12:])))),)
         case HeaderFact(field=HeaderField.TIMESTAMP) if when := utc(number):
             return (Meaning("UTC", when), Meaning("seconds, decimal", str(number)), plain[1])
         case HeaderFact(field=HeaderField.BASE_FEE_PER_GAS):

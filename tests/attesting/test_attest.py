@@ -16,6 +16,7 @@ from attesting.attest import attest
 from attesting.models import SignedBlock
 from attesting.views import healthz
 from chains.attestation import Domain, Question, recover
+from chains.encoding import hex_data
 from config.configured_chains import forget_chains
 from config.error_answers import Refused
 from devnet.devchain import DevChain
@@ -136,7 +137,7 @@ def test_another_hash_than_was_signed_is_refused_for_every_contract(devchain, ot
     for domain in (DOMAIN, Domain(11, CONTRACT), Domain(10, BOB.address)):
         assert refused(5, domain=domain).code == "conflict"
     signed = SignedBlock.objects.get()
-    assert signed.hash == f"0x{block_hash(devchain, 5).hex()}"
+    assert signed.hash == hex_data(block_hash(devchain, 5))
     (record, *_) = [record for record in caplog.records if record.levelname == "CRITICAL"]
     for one in (devchain, other_chain):
         assert block_hash(one, 5).hex() in record.getMessage()

@@ -22,6 +22,7 @@ from chains.attestation import (
     sign,
 )
 from chains.chains_file import Attester
+from chains.encoding import hex_data
 from devnet.devchain import ACCOUNTS
 from tests.chains.hostile_node import DRIPS, FLOODS, hostile_node
 from tests.chains.lying_node import Raw, lying_node, recording
@@ -100,7 +101,7 @@ def answer(
     *, signer: LocalAccount = ALICE, domain: Domain = DOMAIN, chain_id: int = 1, number: int = 123
 ) -> dict[str, Any]:
     signature = sign(signer, Question(domain, chain_id, number).message(HASH))
-    return {"attester": ALICE.address, "blockHash": f"0x{HASH.hex()}", "signature": f"0x{signature.hex()}"}
+    return {"attester": ALICE.address, "blockHash": hex_data(HASH), "signature": hex_data(signature)}
 
 
 def refusal(code: str, sentence: object) -> Raw:

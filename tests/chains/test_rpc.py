@@ -12,6 +12,7 @@ from eth_account import Account
 from eth_utils.crypto import keccak
 
 from chains import node_pool
+from chains.encoding import hex_data
 from chains.node_errors import AlreadyKnown, read_refusal
 from chains.node_pool import FAIL_FAST_SECONDS
 from chains.rpc import (
@@ -84,7 +85,7 @@ def test_it_reads_headers_and_their_hashes(devchain, client_of):
     head = client.head()
     assert head.number == devchain.head()
     block = devchain.rpc("eth_getBlockByNumber", hex(head.number), False)
-    assert f"0x{head.hash.hex()}" == block["hash"]
+    assert hex_data(head.hash) == block["hash"]
     assert client.header(head.number) == head
     assert client.header_by_hash(head.hash) == head
     finalized = client.header("finalized")

@@ -12,6 +12,7 @@ from eth_abi.abi import encode
 from eth_utils.abi import function_signature_to_4byte_selector
 
 from accounts import keys
+from chains.encoding import hex_data
 from config.configured_chains import get_rpc
 from devnet.devchain import PROJECT, DevChain
 from explorer.pages import code_snippets, first_query, submitted_request
@@ -71,7 +72,7 @@ def test_the_call_for_the_shell_reads_every_fact(service: DevChain):
             for kind, text in zip(types, arguments, strict=True)
         ]
         data = function_signature_to_4byte_selector(function) + encode(types, values)
-        assert service.rpc("eth_call", {"to": registry, "data": "0x" + data.hex()}, "latest") == "0x" + word.hex()
+        assert service.rpc("eth_call", {"to": registry, "data": hex_data(data)}, "latest") == hex_data(word)
 
 
 def receipt_of(chain: DevChain, sent: str) -> Any:
@@ -96,7 +97,7 @@ def test_the_solidity_code_compiles_and_reads_every_fact(service: DevChain):
         until(partial(receipt_of, service, sent), "a receipt")
         reader = receipt_of(service, sent)["contractAddress"]
         read = service.rpc("eth_call", {"to": reader, "data": "0x57de26a4"}, "latest")  # read()
-        assert read == "0x" + word.hex()
+        assert read == hex_data(word)
 
 
 def body_of(command: str) -> str:

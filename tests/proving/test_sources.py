@@ -16,6 +16,7 @@ from eth_account import Account
 
 from chains.attestation import Domain, Question, attester_set_message, ordered_attesters, sign
 from chains.chains_file import Attester
+from chains.encoding import hex_data
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.acceptance import accept
@@ -73,7 +74,7 @@ def liar(key: str, block_hash: bytes) -> Iterator[Attester]:
             domain = Domain(int(asked["destinationChainId"]), asked["verifyingContract"])
             question = Question(domain, int(asked["sourceChainId"]), int(asked["blockNumber"]))
             answer = {
-                "blockHash": "0x" + block_hash.hex(),
+                "blockHash": hex_data(block_hash),
                 "signature": "0x" + sign(account, question.message(block_hash)).hex(),
             }
             self.send_response(200)
