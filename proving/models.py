@@ -6,9 +6,9 @@ from django.db import models
 from django.utils import timezone
 
 from chains import history
-from queries.fields import Uint256Field
 from queries.leases import Leased
 from queries.models import Batch, Block, Query
+from queries.uint256 import Uint256Field
 
 
 class _InUse(models.Manager["FactsRegistry"]):

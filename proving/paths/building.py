@@ -12,7 +12,7 @@ from chains.header import Header
 from chains.packed import HISTORY_ADDRESS, AccountToProve, encode_parent_hash
 from chains.rpc import AccountProof, InvalidReply, NodeUnavailable, ProofRequest, RpcRefused
 from chains.trie import InvalidProof, verify_account, verify_slot
-from config.chains import get_chains
+from config.configured_chains import get_chains
 from proving import sources
 from proving.connections import OpenConnection
 from proving.models import SignedTransaction, Transaction, TransactionState

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from chains.header import Header
 from chains.rpc import InvalidReply, NodeUnavailable, Reverted, RpcRefused
-from config.chains import get_chains
+from config.configured_chains import get_chains
 from proving import connections, sources
 from proving.connections import OpenConnection
 from proving.heads import Heads, poll_seconds

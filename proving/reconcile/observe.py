@@ -11,6 +11,7 @@ from functools import cached_property
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
+from chains.encoding import hex_data
 from chains.header import Header
 from chains.rpc import Block as BlockName
 from proving import facts, timestamps
@@ -329,7 +330,7 @@ def _read(context: Context, wanted: Sequence[Fact], *, at: BlockName | None = No
 
 
 def _is_trusted(context: Context, view: RegistryView) -> bool:
-    return "0x" + view.state_root.hex() == context.block.state_root
+    return hex_data(view.state_root) == context.block.state_root
 
 
 def _accumulated_by(context: Context) -> str:

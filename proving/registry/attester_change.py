@@ -7,7 +7,7 @@ from eth_abi.abi import decode
 
 from chains.attestation import Domain, attester_set_message, ordered_attesters, recover
 from chains.rpc import Reverted
-from config.chains import get_chains
+from config.configured_chains import get_chains
 from proving import connections
 from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, Signer, Transaction

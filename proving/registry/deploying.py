@@ -10,9 +10,9 @@ from eth_utils.address import to_canonical_address, to_checksum_address
 from eth_utils.crypto import keccak
 from rlp import encode
 
-from chains.config import Chain, Connection
+from chains.chains_file import Chain, Connection
 from chains.rpc import Reverted
-from config.chains import get_chains, get_rpc
+from config.configured_chains import get_chains, get_rpc
 from proving import sources
 from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, AccountProof, FactsRegistry, Signer, Transaction, TransactionState
@@ -61,7 +61,7 @@ def _forget_another_chain(chain: Chain) -> bool:
 
     Returns whether it was.
     """
-    assert chain.signer is not None, "chains.config refuses destinations without a signer"
+    assert chain.signer is not None, "chains.chains_file refuses destinations without a signer"
     sent = Transaction.objects.filter(signer__chain_id=chain.id, signer__address=chain.signer.account().address)
     mined = sent.filter(state=TransactionState.FINAL).order_by("-nonce").values_list("nonce", flat=True).first()
     if mined is None or get_rpc(chain.id).nonce(chain.signer.account().address, "latest") > mined:

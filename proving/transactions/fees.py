@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from operator import attrgetter
 
-from chains.config import Chain
+from chains.chains_file import Chain
 from chains.rpc import Fees, RpcClient
 from proving.spending.limits import Limit
 from proving.transactions.intents import TooDear

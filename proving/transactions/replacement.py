@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
-from chains.config import Chain
+from chains.chains_file import Chain
 from chains.rpc import Block as BlockName
 from chains.rpc import Reverted, RpcClient
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState

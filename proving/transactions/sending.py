@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from django.utils import timezone
 
 from chains import rollups
-from chains.config import Chain
+from chains.chains_file import Chain
 from chains.rpc import RpcClient
-from config.chains import get_rpc
+from config.configured_chains import get_rpc
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from proving.spending import limits
 from proving.spending.limits import Rest

@@ -6,7 +6,8 @@ from typing import Any
 from django.utils import timezone
 from eth_account.signers.local import LocalAccount
 
-from chains.config import Chain
+from chains.chains_file import Chain
+from chains.encoding import hex_data
 from chains.rpc import InsufficientFunds, NodeUnavailable, NonceTooLow, ReplacementUnderpriced, RpcClient, RpcRefused
 from proving.models import EMPTY_GAS, SignedTransaction, Transaction
 from proving.transactions.fees import OfferedFees
@@ -44,7 +45,7 @@ def sign(chain: Chain, tx: Transaction, fees: OfferedFees, *, empty: bool = Fals
     signed = account.sign_transaction(fields)
     return SignedTransaction.objects.create(
         transaction=tx,
-        hash="0x" + bytes(signed.hash).hex(),
+        hash=hex_data(signed.hash),
         raw=bytes(signed.raw_transaction),
         max_fee_per_gas=fees.max_fee_per_gas,
         max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
@@ -78,5 +79,5 @@ def broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
 
 
 def _account(chain: Chain) -> LocalAccount:
-    assert chain.signer is not None, "chains.config refuses destinations without a signer"
+    assert chain.signer is not None, "chains.chains_file refuses destinations without a signer"
     return chain.signer.account()

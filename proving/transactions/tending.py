@@ -8,9 +8,10 @@ from django.utils import timezone
 from hexbytes import HexBytes
 
 from chains import rollups
-from chains.config import Chain, UnknownChain
+from chains.chains_file import Chain, UnknownChain
+from chains.encoding import hex_data
 from chains.rpc import NodeUnavailable, Receipt, RpcClient, RpcRefused
-from config.chains import get_chains, get_rpc
+from config.configured_chains import get_chains, get_rpc
 from proving.heads import Heads, poll_seconds
 from proving.models import LIVE_STATES, WATCHED_STATES, Signer, Transaction, TransactionState
 from proving.spending import limits
@@ -91,7 +92,7 @@ class _Receipts:
         for version in tx.versions.all():
             receipt = self._receipts[version.hash]
             # A node may still serve the receipt of a block that it has left; the next look decides.
-            if receipt is not None and self._hash(receipt.block_number) == _hex(receipt.block_hash):
+            if receipt is not None and self._hash(receipt.block_number) == hex_data(receipt.block_hash):
                 return receipt
         return None
 
@@ -102,7 +103,7 @@ class _Receipts:
     def _hash(self, number: int) -> str | None:
         if number not in self._headers:
             header = self._rpc.header(number)
-            self._headers[number] = None if header is None else _hex(header.hash)
+            self._headers[number] = None if header is None else hex_data(header.hash)
         return self._headers[number]
 
 
@@ -113,7 +114,7 @@ def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: 
         state = TransactionState.CONFIRMED
     else:
         state = TransactionState.MINED
-    tx_hash, block_hash = _hex(receipt.tx_hash), _hex(receipt.block_hash)
+    tx_hash, block_hash = hex_data(receipt.tx_hash), hex_data(receipt.block_hash)
     if (tx.state, tx.hash, tx.block_hash) == (state, tx_hash, block_hash):
         return
     if tx.state == TransactionState.PENDING:
@@ -174,7 +175,3 @@ def _save(tx: Transaction) -> None:
 
 def _wake_blocks(tx: Transaction) -> None:
     Block.objects.filter(queries__transactions=tx).update(due_at=timezone.now())
-
-
-def _hex(value: bytes) -> str:
-    return "0x" + bytes(value).hex()

@@ -8,8 +8,8 @@ from typing import Any, cast
 
 import pytest
 
-from chains.devchain import PROJECT
 from chains.header import Header
+from devnet.devchain import PROJECT
 from proving.facts import AccountFact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.paths.planning import Plan
 from proving.paths.rotation import EXTENDING, Rotation
@@ -51,6 +51,7 @@ from proving.reconcile.observe import (
 )
 from proving.sources import Preparation
 from queries.models import AccountField, HeaderField, StepKind, WayUnit
+from queries.rejection_codes import RejectionCode
 
 ROOT, HASH = b"\1" * 32, b"\2" * 32
 ALICE = "0x" + "a1" * 20
@@ -279,7 +280,7 @@ def test_steps_name_the_transactions_that_completed_them():
     ("found", "then", "actions"),
     [
         (PathFound(not_yet="Not yet."), Wait("Not yet.", 3), []),
-        (PathFound(too_far="Too far."), Wait("Too far.", 0), [Reject([1, 2], "block_too_old", "Too far.")]),
+        (PathFound(too_far="Too far."), Wait("Too far.", 0), [Reject([1, 2], RejectionCode.BLOCK_TOO_OLD, "Too far.")]),
         (
             PathFound(preparation=Preparation(())),
             Wait("Waiting for the transaction that records the block's hash.", 0.5),
@@ -349,7 +350,10 @@ def test_the_header_of_the_source_chain():
     missing = Wait("Block 7 of chain 1 is not there; waiting.", 3)
     assert decide.source_block(replace(block, header=None)) == Decision(missing)
     decision = decide.asked_of_header(AskedOfHeader({1: "", 2: "It lacks it."}))
-    assert decision.actions == [Reject([2], "header_property_missing", "It lacks it."), Complete([1], INITIAL)]
+    assert decision.actions == [
+        Reject([2], RejectionCode.HEADER_PROPERTY_MISSING, "It lacks it."),
+        Complete([1], INITIAL),
+    ]
 
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -367,7 +371,7 @@ REFUSED = Unfetched(1, 7, "Pruned.", is_refused=True, refused_since=None, now=NO
             [
                 Reject(
                     [4],
-                    "proof_unavailable",
+                    RejectionCode.PROOF_UNAVAILABLE,
                     "No node of chain 1 serves usable proofs at block 7. Pruned.",
                     retryable=True,
                 )

@@ -13,9 +13,10 @@ from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
 from accounts.models import ApiKey
-from chains.devchain import DevChain
+from chains.encoding import hex_data
 from chains.rpc import RpcClient
-from config.chains import forget_chains
+from config.configured_chains import forget_chains
+from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
 from proving.paths import upkeep
 from proving.registry import deployments
@@ -148,7 +149,7 @@ def test_a_registry_for_a_history_of_another_size_than_the_chain_has_is_refused(
 def test_what_is_on_record_is_the_hash_of_the_code(service):
     row = registry()
     code = bytes.fromhex(service.rpc("eth_getCode", row.address, "latest")[2:])
-    assert row.code_hash == "0x" + keccak(code).hex()
+    assert row.code_hash == hex_data(keccak(code))
     assert row.refused == ""
 
 
@@ -299,7 +300,7 @@ def test_a_registry_that_was_replaced_stays_on_record(service, key):
     row = FactsRegistry.objects.get(pk=old.pk)
     assert row.address == old.address
     assert row.replaced_at is not None
-    assert row.code_hash == "0x" + keccak(hexstr=OTHER_CODE).hex()
+    assert row.code_hash == hex_data(keccak(hexstr=OTHER_CODE))
     assert OTHER in row.replaced_because
     beat()
     printed, error = check_chains()
@@ -345,7 +346,7 @@ def test_what_others_prove_to_the_new_one_is_not_put_down_to_what_was_sent_to_th
     (tx,) = Transaction.objects.filter(queries=half_proven)
     replace_code(service)
     new = deploy(31337, 31337, replace=True)
-    sent = {"from": BOB, "to": new.address, "data": "0x" + bytes(tx.data).hex()}
+    sent = {"from": BOB, "to": new.address, "data": hex_data(bytes(tx.data))}
     assert service.rpc("eth_sendTransactionSync", sent)["status"] == "0x1"
     assert work_until_done(half_proven.batch).status == BatchStatus.DONE
     assert transactions_of(half_proven) == set()

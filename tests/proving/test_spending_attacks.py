@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from chains.devchain import DevChain
-from config.chains import forget_chains, get_rpc
+from config.configured_chains import forget_chains, get_rpc
+from devnet.devchain import DevChain
 from proving.acceptance import accept
 from proving.models import FactsRegistry, Share, SignedTransaction, Transaction, TransactionState
 from proving.paths.rotation import EXTENDING

@@ -10,7 +10,7 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import ApiKey
-from chains.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import Signer, Transaction
 from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy

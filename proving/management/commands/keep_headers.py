@@ -5,7 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from chains.config import SignerError
+from chains.chains_file import SignerError
 from proving.models import FactsRegistry, Signer
 from proving.paths import upkeep
 from proving.transactions import tending
