@@ -64,6 +64,9 @@ MAX_HEADER_FIELDS = 60
 # A connection may have a file beside it, of a large body or of a large answer. What else a process opens: the database,
 # for each thread, the log, connections to nodes, modules.
 _FILES_PER_CONNECTION, _OTHER_FILES = 2, 100
+# Of what isn't for the API, in bytes: far more than a sign-in, whose signature is the longest that a page takes. A form
+# of megabytes would hold the interpreter, and with it all threads, while it is decoded.
+MAX_PAGE_BODY = 128 * 1024
 # How often deadlines are looked at, and the supervisor is told that this process lives, at least.
 _TICK_SECONDS = 1
 
@@ -155,13 +158,19 @@ class _Request(HTTPRequestParser):
             return _Refusal(505)
         if _TRANSFER_ENCODING.search(header):
             return _Refusal(400 if "CONTENT_LENGTH" in self.headers or self.version == "1.0" else 411)
-        if _FOLDED_LINE.search(header):
-            return _Refusal(400)
-        if self.version == "1.1" and ("HOST" not in self.headers or "," in self.headers["HOST"]):
+        names_one_host = "HOST" in self.headers and "," not in self.headers["HOST"]
+        if _FOLDED_LINE.search(header) or (self.version == "1.1" and not names_one_host):
             return _Refusal(400)
         if self.headers.get("EXPECT", "100-continue").lower() != "100-continue":
             return _Refusal(417)
+        if self.content_length > _max_body(self.asked_path()):
+            return _Refusal(413)
         return None
+
+
+def _max_body(path: str) -> int:
+    most: int = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    return most if path in settings.API_PATHS else min(most, MAX_PAGE_BODY)
 
 
 def _too_large(header: bytes) -> _Refusal | None:
@@ -220,7 +229,7 @@ class _ErrorTask(ErrorTask):
     def execute(self) -> None:
         status, path = HTTPStatus(self.request.error.code), self.request.asked_path()
         code, sentence = _ERRORS[status]
-        sentence = sentence.format(max_body=settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+        sentence = sentence.format(max_body=_max_body(path))
         if path in settings.API_PATHS:
             kind, body = "application/json", json.dumps({"error": sentence, "code": code})
             # As on all of the API's answers: else a browser keeps them from the page that asked.

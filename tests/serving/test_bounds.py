@@ -386,7 +386,7 @@ def test_in_all_are_those_of_all_sockets(tmp_path):
 def test_where_a_large_body_finds_no_room_it_is_refused_for_now(monkeypatch):
     monkeypatch.setattr("tempfile.TemporaryFile", no_space)
     request = _Request(Adjustments())
-    request.received(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 600000\r\n\r\n")
+    request.received(b"POST /submit-batch-query HTTP/1.1\r\nHost: x\r\nContent-Length: 600000\r\n\r\n")
     request.received(bytes(599_999))
     assert request.completed
     assert request.error is not None
