@@ -139,16 +139,27 @@ def _check_allowed(address: str) -> None:
 
 def _store(issued: SignInNonce) -> None:
     """Raises `SignInError`: too_many_sign_ins."""
-    now, period_start = issued.created_at, issued.created_at - _THROTTLE_PERIOD
+    now = issued.created_at
+    # Looked at first: who is to wait costs no write.
+    _check_pace(issued)
     with transaction.atomic():
-        SignInNonce.objects.filter(expires_at__lte=now, created_at__lte=period_start).delete()
+        SignInNonce.objects.filter(expires_at__lte=now, created_at__lte=now - _THROTTLE_PERIOD).delete()
         # Of a clock that was ahead: they would be valid, and count, for as long as that.
-        SignInNonce.objects.filter(created_at__gt=now + _THROTTLE_PERIOD).delete()
-        recent = SignInNonce.objects.filter(client_address=issued.client_address, created_at__gt=period_start)
-        created = list(recent.order_by("-created_at").values_list("created_at", flat=True))
-        if len(created) < settings.MAX_SIGN_INS_PER_MINUTE:
-            issued.save()
-            return
+        latest = issued.expires_at + _THROTTLE_PERIOD
+        SignInNonce.objects.filter(expires_at__gt=latest).delete()
+        _check_pace(issued)
+        issued.save()
+
+
+def _check_pace(issued: SignInNonce) -> None:
+    """Raises `SignInError`: too_many_sign_ins."""
+    now, period_start = issued.created_at, issued.created_at - _THROTTLE_PERIOD
+    recent = SignInNonce.objects.filter(
+        client_address=issued.client_address, created_at__gt=period_start, created_at__lte=now + _THROTTLE_PERIOD
+    )
+    created = list(recent.order_by("-created_at").values_list("created_at", flat=True))
+    if len(created) < settings.MAX_SIGN_INS_PER_MINUTE:
+        return
     # A place is free when the oldest one that fills the limit has left the period.
     wait = created[settings.MAX_SIGN_INS_PER_MINUTE - 1] - period_start
     raise SignInError(

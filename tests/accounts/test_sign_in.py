@@ -9,6 +9,7 @@ from accounts import sign_in
 from accounts.models import SignInNonce, User
 from accounts.sign_in import MAX_MESSAGE_CHARS, MAX_SIGNATURE_CHARS, SignInError, finish, start
 from tests.accounts.wallets import ALICE, BOB, sign
+from tests.disks import locked_database
 
 pytestmark = pytest.mark.django_db
 
@@ -237,6 +238,15 @@ def test_a_client_address_starts_so_many_sign_ins_a_minute_whether_finished_or_n
     assert start(ALICE.address, 31337, CLIENT)
 
 
+@pytest.mark.django_db(transaction=True)
+def test_who_started_too_many_waits_for_no_lock(settings):
+    settings.MAX_SIGN_INS_PER_MINUTE = 1
+    start(ALICE.address, 31337, CLIENT)
+    with locked_database(), pytest.raises(SignInError) as caught:
+        start(ALICE.address, 31337, CLIENT)
+    assert caught.value.code == "too_many_sign_ins"
+
+
 def test_the_wait_lasts_until_the_oldest_that_counts_has_left(settings):
     settings.MAX_SIGN_INS_PER_MINUTE = 2
     for age in (50, 30, 10):
@@ -267,7 +277,8 @@ def test_messages_from_the_future_neither_count_nor_stay_valid(settings):
     SignInNonce.objects.update(created_at=timezone.now() + timedelta(seconds=50))
     with pytest.raises(SignInError):
         start(ALICE.address, 31337, CLIENT)
-    SignInNonce.objects.update(created_at=timezone.now() + timedelta(hours=25))
+    ahead = timezone.now() + timedelta(hours=25)
+    SignInNonce.objects.update(created_at=ahead, expires_at=ahead + timedelta(seconds=settings.SIGN_IN_SECONDS))
     assert start(ALICE.address, 31337, CLIENT)
     with pytest.raises(SignInError) as caught:
         finish(message, sign(message, ALICE))
