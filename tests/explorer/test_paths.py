@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
-from explorer.bundles import bundle
+from explorer.bundles import verifying
 from proving.models import FactsRegistry, Transaction
 from proving.registry.deploying import deploy
 from queries import progress
@@ -312,7 +312,7 @@ def test_a_really_old_block_shows_its_way_and_has_a_bundle_that_holds(old: DevCh
     work_until_done(batch, old, rounds=30)
     gas = Transaction.objects.exclude(extends=None).get().gas_used
     assert f"reached by 3 hops, {gas:,} gas 1 transaction of the path" in step(batch)
-    verified = bundle.verify(Client().get(f"{path(batch)}/1/bundle.json").content)
+    verified = verifying.verify(Client().get(f"{path(batch)}/1/bundle.json").content)
     assert (verified.block_number, verified.source_chain_id) == (block, "31337")
 
 
