@@ -22,13 +22,14 @@ from config.chains import forget_chains, get_chains, get_rpc
 from proving.acceptance import accept
 from proving.facts import AccountFact, SlotFact
 from proving.models import FactsRegistry, Share, SignedTransaction, Signer, Transaction, TransactionState
+from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
 from proving.spending import limits
-from proving.spending.estimates import Work
+from proving.spending.estimates import HOP_GAS, WALKED_HEADER_GAS, Work, gas_of, unproven
 from proving.transactions import sending, stop_switch
 from queries import progress
 from queries.clock import Clock
-from queries.models import AccountField, Batch, BatchStatus
+from queries.models import AccountField, Batch, BatchStatus, Block, WayUnit
 from tests.chains.lying_node import lying_node
 from tests.proving.rollups import FEE_OF_A_BYTE, OP_STACK, charge_for_data, oracle_at
 from tests.proving.test_transactions import age
@@ -317,6 +318,134 @@ def test_a_transaction_for_who_cannot_pay_holds_up_none_before_it(costly, key, o
     assert sorted(Share.objects.values_list("batch", flat=True)) == [rich.pk]
 
 
+def test_the_data_of_what_is_still_to_do_is_reserved_for_too(costly, key):
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    tx = pending(batch)
+    tx.data_fee = 1000 * tx.gas_limit
+    Batch.objects.update(estimated_gas=10**8)
+    rest = {batch.pk: Work(accounts=9)}
+    ((by_fee, *_),) = limits.for_each(get_chains().chain(31337), [tx], rest)
+    assert by_fee.gas == tx.gas_limit + rest[batch.pk].gas
+    assert by_fee.left == ETHER - 1000 * by_fee.gas
+
+
+def test_a_batch_shows_what_it_has_spent_when_that_is_confirmed(costly, key, settings):
+    costly.mine(5)
+    reconfigure(settings, "confirmations = 1", "confirmations = 3")
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    tx = pending(batch)
+    assert (fresh(batch).gas_used, batch.spent) == (0, 0)
+    costly.mine()
+    work()
+    assert (fresh(batch).gas_used, batch.spent) == (0, 0)
+    costly.mine(3)
+    work()
+    tx.refresh_from_db()
+    assert (fresh(batch).gas_used, batch.spent) == (tx.gas_used, tx.gas_used * tx.gas_price)
+
+
+def test_ways_that_lead_over_the_same_blocks_are_reserved_for_once(costly, key):
+    head = costly.head()
+    blocks = {f"block:{head - place}": {"accounts": {ALICE: {"props": ["BALANCE"]}}} for place in range(3)}
+    batch = submit(key, {"destinationChainId": "31337", "fee": str(ETHER), "data": {"31337": blocks}})
+    accept(batch.pk)
+    for place, (unit, left) in enumerate([(WayUnit.HOPS, 3), (WayUnit.HOPS, 5), (WayUnit.HEADERS, 40)]):
+        Block.objects.filter(number=head - place).update(way_unit=unit, way_left=left)
+    assert unproven(batch, with_ways=True).way_gas == max(5 * HOP_GAS, 40 * WALKED_HEADER_GAS)
+    assert unproven(batch, with_ways=False).way_gas == 0
+    assert unproven(batch, with_ways=False).headers == 3
+
+
+def test_a_header_that_is_under_way_is_not_reserved_for_again(costly, key, monkeypatch):
+    monkeypatch.setattr("proving.registry.packing._MAX_BYTES", 1000)
+    batch = submit(key, request(ALICE, BOB, CHARLIE, block=costly.head(), fee=ETHER))
+    accept(batch.pk)
+    whole = unproven(batch, with_ways=False)
+    assert (whole.headers, whole.accounts) == (1, 3)
+    work()
+    assert Transaction.objects.get().accumulates_id is not None
+    rest = unproven(batch, with_ways=False)
+    assert rest.headers == 0
+    assert 0 < rest.accounts < 3
+
+
+def test_of_a_way_what_its_transaction_does_not_take_is_reserved_for(costly, key):
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    tx = pending(batch)
+    Batch.objects.update(estimated_gas=10**8)
+    rest = {batch.pk: Work(way_gas=4 * HOP_GAS)}
+    ((by_fee, *_),) = limits.for_each(get_chains().chain(31337), [tx], rest)
+    assert by_fee.gas == rest[batch.pk].gas > tx.gas_limit
+
+
+def test_of_what_is_not_admitted_each_header_is_reserved_for(costly, key):
+    batch = submit(key, request(ALICE, BOB, block=costly.head(), fee=ETHER))
+    assert unproven(batch, with_ways=True).unadmitted_gas == Work(headers=2, accounts=2).gas
+
+
+def test_who_asks_for_a_header_pays_for_its_accumulation(costly, key):
+    data = {"31337": {f"block:{costly.head()}": {"header": ["GAS_LIMIT"]}}}
+    batch = submit(key, {"destinationChainId": "31337", "fee": str(ETHER), "data": data})
+    assert gas_of(batch.queries.get()) == Work(headers=1, header_fields=1).gas
+
+
+@pytest.fixture
+def two_old_blocks(costly, key, settings) -> tuple[Batch, Block]:
+    """A batch that asks for them, and the first, whose way is next."""
+    reconfigure(settings, 'block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 40')
+    FactsRegistry.objects.all().delete()
+    costly.rpc("evm_setAutomine", True)
+    deploy(31337, 31337)
+    Transaction.objects.all().delete()
+    block = costly.head()
+    costly.mine(100)
+    costly.rpc("evm_setAutomine", False)
+    set_price(costly, 1)
+    blocks = {f"block:{block - place}": {"accounts": {ALICE: {"props": ["BALANCE"]}}} for place in (0, 1)}
+    batch = submit(key, {"destinationChainId": "31337", "fee": str(ETHER), "data": {"31337": blocks}})
+    accept(batch.pk)
+    return batch, Block.objects.get(number=block)
+
+
+def need_hops(batch: Batch, block: Block, count: int) -> None:
+    """As if it had been planned that the way to the batch's other block takes so many."""
+    others = Block.objects.filter(queries__batch=batch).exclude(pk=block.pk)
+    others.update(way_unit=WayUnit.HOPS, way_left=count)
+    Batch.objects.update(estimated_gas=10**8)
+
+
+def test_a_way_is_not_begun_where_the_fee_does_not_do_for_the_other_ways(costly, two_old_blocks):
+    batch, block = two_old_blocks
+    need_hops(batch, block, 20)
+    price = price_of(costly) * 5 // 4
+    Batch.objects.update(fee=10 * HOP_GAS * price)
+    reconcile(block.pk)
+    assert not Transaction.objects.exists()
+    Batch.objects.update(fee=30 * HOP_GAS * price)
+    reconcile(block.pk)
+    assert Transaction.objects.get().extends_id is not None
+
+
+def test_a_way_is_not_raised_above_what_the_other_ways_leave(costly, two_old_blocks):
+    batch, block = two_old_blocks
+    reconcile(block.pk)
+    tx = Transaction.objects.get()
+    assert tx.extends_id is not None
+    costly.rpc("anvil_dropAllTransactions")
+    need_hops(batch, block, 20)
+    rest = unproven(batch, with_ways=False).gas
+    offered = tx.newest.max_fee_per_gas
+    Batch.objects.update(fee=(tx.gas_limit + rest) * offered * 2)
+    set_price(costly, 8)
+    age()
+    work()
+    assert tx.versions.count() == 1
+    Batch.objects.update(fee=(tx.gas_limit + rest + 20 * HOP_GAS) * offered * 2)
+    age()
+    work()
+    assert tx.versions.count() == 2
+
+
 # --- Those who ask at the same block ----------------------------------------------------------------------------------
 
 
@@ -407,17 +536,19 @@ def test_the_signer_spends_no_more_in_a_day_than_its_limit(costly, key, settings
     assert Signer.objects.get().notice == ""
 
 
-def test_fees_are_not_raised_above_the_days_limit(costly, key, settings):
+@pytest.mark.parametrize(("percent", "versions"), [(105, 1), (150, 2)])
+def test_fees_are_not_raised_above_the_days_limit(costly, key, settings, percent, versions):
+    """Its own cost is no other's."""
     set_price(costly, 2)
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     tx = pending(batch)
     costly.rpc("anvil_dropAllTransactions")
-    limit = tx.cost * 105 // 100
+    limit = tx.cost * percent // 100
     reconfigure(settings, "test_network = false", f"test_network = false\ndaily_limit = '{limit / ETHER:.18f}'")
     set_price(costly, 8)
     age()
     work()
-    assert tx.versions.count() == 1
+    assert tx.versions.count() == versions
 
 
 def test_fees_are_not_raised_above_a_users_limit(costly, key, settings):
@@ -472,6 +603,22 @@ def test_what_a_user_has_spent_in_another_currency_is_no_matter(costly, key, set
     mined = Transaction.objects.create(signer=signer, nonce=0, data=b"", gas_limit=1, state=TransactionState.FINAL)
     Share.objects.create(transaction=mined, batch=elsewhere, gas=1, wei=ETHER)
     pending(batch)
+
+
+def test_what_a_user_has_spent_longer_than_a_day_ago_is_no_matter(costly, key, settings):
+    earlier = submit(key, request(BOB, block=costly.head(), fee=ETHER))
+    signer = Signer.objects.create(chain_id=31337, address=ALICE)
+    mined = Transaction.objects.create(
+        signer=signer,
+        nonce=0,
+        data=b"",
+        gas_limit=1,
+        state=TransactionState.FINAL,
+        spent_at=timezone.now() - timedelta(days=2),
+    )
+    Share.objects.create(transaction=mined, batch=earlier, gas=1, wei=ETHER)
+    rejected_late(earlier)
+    pending(submit(key, request(ALICE, block=costly.head(), fee=ETHER)))
 
 
 def test_a_price_that_rises_takes_nobody_above_a_users_limit(costly, key, settings):
@@ -610,6 +757,19 @@ def test_limits_in_money_hold_for_data_fees_too(op_stack, key, settings, tmp_pat
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
     oracle_at(op_stack, GAS_PRICE_ORACLE).send("set", 0, 0, False)
     assert work_until_done(batch).status == BatchStatus.DONE
+
+
+def test_fees_are_not_raised_where_the_days_limit_leaves_only_the_data_fee(op_stack, key, settings, tmp_path):
+    serve(settings, tmp_path, op_stack)
+    op_stack.rpc("evm_setAutomine", False)
+    tx = pending(submit(key, request(ALICE, block=op_stack.head(), fee=ETHER)))
+    limit = tx.cost * 105 // 100
+    # Without the data fee there would be room for higher ones.
+    assert limit > (tx.cost - tx.data_fee) * 120 // 100
+    reconfigure(settings, "test_network = false", f"test_network = false\ndaily_limit = '{limit / ETHER:.18f}'")
+    age()
+    work()
+    assert tx.versions.count() == 1
 
 
 def test_a_fee_that_suffices_for_the_gas_alone_is_too_low_there(op_stack, key, settings, tmp_path):
