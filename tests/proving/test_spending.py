@@ -16,7 +16,7 @@ from eth_utils.crypto import keccak
 from accounts.models import ApiKey
 from benchmarks.gas import Lab, generated
 from chains.devchain import DevChain
-from chains.rollups import ARB_GAS_INFO, GAS_PRICE_ORACLE, NODE_INTERFACE
+from chains.rollups import ARB_GAS_INFO, GAS_PRICE_ORACLE, NODE_INTERFACE, data_cost
 from chains.rpc import _read_receipt
 from config.chains import forget_chains, get_chains, get_rpc
 from proving.acceptance import accept
@@ -25,11 +25,11 @@ from proving.models import FactsRegistry, Share, SignedTransaction, Signer, Tran
 from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
 from proving.spending import limits
-from proving.spending.estimates import HOP_GAS, WALKED_HEADER_GAS, Work, gas_of, unproven
+from proving.spending.estimates import HOP_GAS, RIDER_GAS, WALKED_HEADER_GAS, Work, gas_of, unproven
 from proving.transactions import sending, stop_switch
 from queries import progress
 from queries.clock import Clock
-from queries.models import AccountField, Batch, BatchStatus, Block, WayUnit
+from queries.models import AccountField, Batch, BatchStatus, Block, Query, WayUnit
 from tests.chains.lying_node import lying_node
 from tests.proving.rollups import FEE_OF_A_BYTE, OP_STACK, charge_for_data, oracle_at
 from tests.proving.test_transactions import age
@@ -187,6 +187,21 @@ def test_a_clock_that_jumps_gives_no_budget_anew(costly, key, monkeypatch):
     other = submit(key, request(BOB, block=costly.head() - 1, fee=ETHER))
     late = pending(other)
     assert late.spent_at > tx.spent_at - timedelta(minutes=1)
+
+
+@pytest.mark.parametrize(("percent", "status"), [(90, BatchStatus.REJECTED), (110, BatchStatus.IN_PROGRESS)])
+def test_the_fee_must_do_for_what_was_caused_before_the_rest_was_admitted(costly, key, percent, status):
+    """It may have been dearer than it was estimated."""
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    tx = pending(batch)
+    query = batch.queries.get()
+    query.pk, query.position, query.address, query.is_admitted = None, 1, BOB, False
+    query.save()
+    fees = get_rpc(31337).fees()
+    more = Work(headers=1, accounts=2).gas * (fees.base_fee * 5 // 4 + fees.priority_fee)
+    Batch.objects.update(estimated_wei=1, fee=more + tx.cost * percent // 100)
+    accept(batch.pk)
+    assert fresh(batch).status == status, batch.rejection_reason
 
 
 def test_what_was_spent_by_a_user_on_test_networks_is_no_matter(costly, key, settings):
@@ -446,6 +461,55 @@ def test_a_way_is_not_raised_above_what_the_other_ways_leave(costly, two_old_blo
     assert tx.versions.count() == 2
 
 
+def test_what_is_offered_first_leaves_room_for_a_replacement_below_the_cap(costly, key, settings):
+    set_price(costly, 10)
+    reconfigure(settings, "test_network = false", "test_network = false\nmax_fee_per_gas_gwei = 15")
+    tx = pending(submit(key, request(ALICE, block=costly.head(), fee=ETHER)))
+    costly.rpc("anvil_dropAllTransactions")
+    age()
+    work()
+    first, second = tx.versions.order_by("pk")
+    assert first.max_fee_per_gas < second.max_fee_per_gas <= 15 * GWEI
+
+
+def test_the_signers_balance_must_do_for_what_is_pending_too(costly, key):
+    tx = pending(submit(key, request(ALICE, block=costly.head(), fee=ETHER)))
+    costly.rpc("anvil_setBalance", SIGNER, hex(tx.cost * 3 // 2))
+    submit(key, request(BOB, block=costly.head() - 1, fee=ETHER))
+    work()
+    work()
+    assert Transaction.objects.count() == 1
+    assert "that it may have to pay" in Signer.objects.get().notice
+
+
+def test_what_completes_queries_is_raised_though_the_fee_does_not_do_for_the_ways(costly, key):
+    set_price(costly, 1)
+    head = costly.head()
+    blocks = {f"block:{head - place}": {"accounts": {ALICE: {"props": ["BALANCE"]}}} for place in (0, 1)}
+    batch = submit(key, {"destinationChainId": "31337", "fee": str(ETHER), "data": {"31337": blocks}})
+    accept(batch.pk)
+    block = Block.objects.get(number=head)
+    reconcile(block.pk)
+    tx = Transaction.objects.get()
+    costly.rpc("anvil_dropAllTransactions")
+    need_hops(batch, block, 20)
+    rest = unproven(batch, with_ways=False).gas
+    Batch.objects.update(fee=(tx.gas_limit + rest) * tx.newest.max_fee_per_gas * 2)
+    set_price(costly, 8)
+    age()
+    sending.tend(tx.signer_id)
+    assert tx.versions.count() == 2
+
+
+def test_a_header_that_is_known_is_not_reserved_for(costly, key, one_by_one):
+    batch = submit(key, request(ALICE, block=one_by_one, fee=ETHER))
+    stop_switch.stop(31337)
+    for _ in range(3):
+        work()
+    rest = unproven(batch, with_ways=True)
+    assert (rest.headers, rest.accounts) == (0, 1)
+
+
 # --- Those who ask at the same block ----------------------------------------------------------------------------------
 
 
@@ -500,6 +564,41 @@ def test_a_way_counts_once(costly, key, settings):
     accept(batch.pk)
     Batch.objects.update(fee=2 * 250_000 * price_of(costly) * 105 // 100)
     assert work_until_done(batch, costly).status == BatchStatus.DONE
+
+
+def test_of_a_way_riders_pay_a_bounded_part_and_never_more_than_an_equal_one(costly, key):
+    head = costly.head()
+    far = submit(key, request(ALICE, block=head, fee=ETHER))
+    near = [submit(a_key(BOB, f"key {place}"), request(BOB, block=head - 1, fee=ETHER)) for place in range(2)]
+    for batch in (far, *near):
+        accept(batch.pk)
+    signer = Signer.objects.create(chain_id=31337, address=ALICE)
+    way = Transaction.objects.create(
+        signer=signer, nonce=0, data=b"", gas_limit=10**6, leads_to=Block.objects.get(number=head)
+    )
+    way.queries.set(Query.objects.filter(batch__in=[far, *near]))
+    half = RIDER_GAS // 2
+    assert limits.portions_of(way, 10**6) == {far.pk: 10**6 - RIDER_GAS, near[0].pk: half, near[1].pk: half}
+    # As when it was emptied.
+    assert limits.portions_of(way, 21_000) == {far.pk: 10_500, near[0].pk: 5_250, near[1].pk: 5_250}
+
+
+def test_what_a_reorg_takes_back_counts_as_the_most_that_it_can_cost(costly, key):
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    tx = pending(batch)
+    most = tx.cost
+    snapshot = costly.rpc("evm_snapshot")
+    costly.mine()
+    sending.tend(tx.signer_id)
+    assert Share.objects.get(batch=batch).wei < most
+    costly.rpc("evm_revert", snapshot)
+    costly.rpc("anvil_dropAllTransactions")
+    costly.rpc("evm_setNextBlockTimestamp", hex(int(timezone.now().timestamp()) + 100))
+    costly.mine(3)
+    sending.tend(tx.signer_id)
+    tx.refresh_from_db()
+    assert tx.state == TransactionState.PENDING
+    assert (Share.objects.get(batch=batch).gas, Share.objects.get(batch=batch).wei) == (tx.gas_limit, most)
 
 
 # --- Limits in money --------------------------------------------------------------------------------------------------
@@ -600,8 +699,11 @@ def test_what_a_user_has_spent_in_another_currency_is_no_matter(costly, key, set
     elsewhere = submit(key, request(BOB, block=costly.head(), fee=ETHER))
     Batch.objects.filter(pk=elsewhere.pk).update(destination_chain_id=5)
     signer = Signer.objects.create(chain_id=5, address=SIGNER)
-    mined = Transaction.objects.create(signer=signer, nonce=0, data=b"", gas_limit=1, state=TransactionState.FINAL)
+    mined = Transaction.objects.create(
+        signer=signer, nonce=0, data=b"", gas_limit=1, state=TransactionState.FINAL, gas_used=1, gas_price=ETHER
+    )
     Share.objects.create(transaction=mined, batch=elsewhere, gas=1, wei=ETHER)
+    assert (limits.promised_on(31337), limits.promised_on(5)) == (0, ETHER)
     pending(batch)
 
 
@@ -818,6 +920,12 @@ def test_an_operators_fee_is_spent_too(op_stack, key, settings, tmp_path):
     tx = Transaction.objects.get()
     # anvil doesn't take it.
     assert fresh(batch).spent == before - balance(op_stack) + 7 * tx.gas_used
+
+
+def test_what_is_too_long_for_one_transaction_takes_the_fees_of_several(op_stack, key, settings, tmp_path):
+    serve(settings, tmp_path, op_stack)
+    oracle_at(op_stack, GAS_PRICE_ORACLE).send("set", FEE_OF_A_BYTE, 7, False)
+    assert data_cost(get_rpc(31337), 250_000, 1000).wei == 3 * (2 * FEE_OF_A_BYTE * (250_000 // 3 + 200) + 7 * 1000)
 
 
 def test_before_fjord_each_byte_is_asked_for(op_stack, key, settings, tmp_path):

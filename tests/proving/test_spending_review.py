@@ -287,6 +287,7 @@ def test_who_rides_along_pays_no_way_when_a_reorg_moves_the_other_to_another_blo
     assert 0 < before < Share.objects.get(batch=far).wei
     # As a reorg of the source chain does with what names a time.
     query = far.queries.get()
+    assert query.block is not None
     pair = (31337, query.block.number + 1)
     progress.move([query.pk], submission.find_blocks(31337, {pair})[pair], reason="The chain was reorganised.")
     limits.share(way)
