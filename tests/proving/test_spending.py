@@ -574,14 +574,17 @@ def test_of_a_way_riders_pay_a_bounded_part_and_never_more_than_an_equal_one(cos
     for batch in (far, *near):
         accept(batch.pk)
     signer = Signer.objects.create(chain_id=31337, address=ALICE)
-    way = Transaction.objects.create(
-        signer=signer, nonce=0, data=b"", gas_limit=10**6, leads_to=Block.objects.get(number=head)
-    )
-    way.queries.set(Query.objects.filter(batch__in=[far, *near]))
+
+    def weights(nonce: int, gas_limit: int) -> dict[str, int]:
+        path = Transaction.objects.create(
+            signer=signer, nonce=nonce, data=b"", gas_limit=gas_limit, leads_to=Block.objects.get(number=head)
+        )
+        path.queries.set(Query.objects.filter(batch__in=[far, *near]))
+        return limits.weights_of(path)
+
     half = RIDER_GAS // 2
-    assert limits.portions_of(way, 10**6) == {far.pk: 10**6 - RIDER_GAS, near[0].pk: half, near[1].pk: half}
-    # As when it was emptied.
-    assert limits.portions_of(way, 21_000) == {far.pk: 10_500, near[0].pk: 5_250, near[1].pk: 5_250}
+    assert weights(0, 10**6) == {far.pk: 10**6 - RIDER_GAS, near[0].pk: half, near[1].pk: half}
+    assert weights(1, 21_000) == {far.pk: 10_500, near[0].pk: 5_250, near[1].pk: 5_250}
 
 
 def test_what_a_reorg_takes_back_counts_as_the_most_that_it_can_cost(costly, key):
@@ -703,7 +706,7 @@ def test_what_a_user_has_spent_in_another_currency_is_no_matter(costly, key, set
     mined = Transaction.objects.create(
         signer=signer, nonce=0, data=b"", gas_limit=1, state=TransactionState.FINAL, gas_used=1, gas_price=ETHER
     )
-    Share.objects.create(transaction=mined, batch=elsewhere, gas=1, wei=ETHER)
+    Share.objects.create(transaction=mined, batch=elsewhere, gas=1, wei=ETHER, weight=1)
     assert (limits.promised_on(31337), limits.promised_on(5)) == (0, ETHER)
     pending(batch)
 
@@ -719,7 +722,7 @@ def test_what_a_user_has_spent_longer_than_a_day_ago_is_no_matter(costly, key, s
         state=TransactionState.FINAL,
         spent_at=timezone.now() - timedelta(days=2),
     )
-    Share.objects.create(transaction=mined, batch=earlier, gas=1, wei=ETHER)
+    Share.objects.create(transaction=mined, batch=earlier, gas=1, wei=ETHER, weight=1)
     rejected_late(earlier)
     pending(submit(key, request(ALICE, block=costly.head(), fee=ETHER)))
 
