@@ -287,7 +287,7 @@ def test_the_command_writes_nothing_and_needs_no_installation(downloaded, tmp_pa
         "CHAINS_FILE": str(folder / "chains.toml"),
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-    command = [sys.executable, PROJECT / "manage.py", "verify_bundle", "bundle.json"]
+    command = [sys.executable, str(PROJECT / "manage.py"), "verify_bundle", "bundle.json"]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == status, done.stderr
     assert ("The bundle holds." in done.stdout) == (status == 0)
