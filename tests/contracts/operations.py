@@ -1,4 +1,4 @@
-"""Operations of packed proofs (docs/developing/proof-format.md) as anyone may write them, also where the encoder refuses."""
+"""Operations of packed proofs (docs/developing/proof-format.md) as anyone may write them, refused ones included."""
 
 from collections.abc import Sequence
 from functools import cache
