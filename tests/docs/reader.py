@@ -105,9 +105,9 @@ def paste(blocks: Sequence[Block], folder: Path, variables: Mapping[str, str]) -
     ran = []
     for block in runnable:
         if block.line in started:
-            output = (pasted / f"{block.line}.out").read_text() if (pasted / f"{block.line}.out").exists() else ""
+            said = (pasted / f"{block.line}.out").read_text() if (pasted / f"{block.line}.out").exists() else ""
             fault = status if block.line == started[-1] else ""
-            ran.append(Ran(block, output, fault or _not_done(block, output)))
+            ran.append(Ran(block, said, fault or _not_done(block, said)))
         else:
             ran.append(Ran(block, "", "not run, because a block before it failed"))
     return ran
