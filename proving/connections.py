@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
-from chains.config import Connection
+from chains import history
+from chains.chains_file import Connection
 from chains.rpc import RpcClient
-from config.chains import get_chains, get_rpc
+from config.configured_chains import get_chains, get_rpc
 from proving.registry import deployments
 from proving.registry.deployments import Deployed, Unusable
 
@@ -15,6 +16,10 @@ class OpenConnection:
     registry: Deployed
     source: RpcClient
     destination: RpcClient
+
+    def history_slot(self, number: int) -> int:
+        """The slot in which the source's history contract (EIP-2935) keeps the hash of a block."""
+        return history.slot(number, self.source.chain.history_window)
 
 
 def open_connection(destination: int, source: int) -> OpenConnection:

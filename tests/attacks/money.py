@@ -9,9 +9,9 @@ from typing import Any
 
 import requests
 
-from chains.devchain import ACCOUNTS, DevChain
 from demo.client import TIMEOUT, ClientError, submit
 from demo.installation import CHAIN_ID, CHAINS_TOML
+from devnet.devchain import ACCOUNTS, DevChain
 from tests.attacks.table import Seen
 from tests.attacks.target import Target, target
 from tests.proving.rollups import OP_STACK, charge_for_data
@@ -36,8 +36,7 @@ def run(seed: int) -> Iterator[Seen]:
 def _rejected_again_and_again(chance: random.Random) -> Iterator[Seen]:
     """Each batch is rejected while its transactions are pending or in young blocks, as by a late refusal."""
     toml = _COSTLY.replace("confirmations = 1", "confirmations = 150")
-    limits = {"DAILY_GAS_BUDGET": str(_BUDGET), "BATCH_DEADLINE_SECONDS": "4"}
-    with target(toml, ALLOWED_ADDRESSES="*", **limits) as service:
+    with target(toml, ALLOWED_ADDRESSES="*", DAILY_GAS_BUDGET=str(_BUDGET), BATCH_DEADLINE_SECONDS="4") as service:
         service.chain.mine(200)
         key = service.key()
         before, began, sent, refused = _gas_of_signer(service.chain, 0), time.monotonic(), 0, 0

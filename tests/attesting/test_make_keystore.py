@@ -8,8 +8,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from eth_account import Account
 
-from chains.config import load_chains
-from chains.devchain import ACCOUNTS
+from chains.chains_file import load_chains
+from devnet.devchain import ACCOUNTS
 
 ADDRESS, KEY = ACCOUNTS[2]
 CHAINS_TOML = """

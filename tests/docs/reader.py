@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chains.devchain import PROJECT
+from devnet.devchain import PROJECT
 from tests.docs.examples import Block
 
 PAGE_SECONDS = 100

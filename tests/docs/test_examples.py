@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from chains.config import load_chains
-from chains.devchain import ACCOUNTS, PROJECT
+from chains.chains_file import load_chains
 from contracts.build import run_compiler
+from devnet.devchain import ACCOUNTS, PROJECT
 from tests.demo.commands import demo, variables
 from tests.docs import reader
 from tests.docs.examples import BadExample, Block, blocks_of, pages
@@ -210,3 +210,16 @@ def test_blocks_are_found_as_they_are_written():
 )
 def test_answers_are_compared_by_their_form(documented, answered, said):
     assert reader.differs(documented, answered) == said
+
+
+def test_every_file_that_a_page_names_is_there():
+    packages = (
+        "accounts|attesting|benchmarks|chains|config|contracts|demo|devnet|docs|explorer|proving|queries|static|tests"
+    )
+    missing = [
+        f"{page} names {path}"
+        for page in pages()
+        for path in re.findall(rf"[`(]((?:{packages})/[\w./-]*)[`)]", (PROJECT / page).read_text())
+        if not (PROJECT / path).exists()
+    ]
+    assert not missing

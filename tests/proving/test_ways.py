@@ -9,22 +9,23 @@ import pytest
 from django.utils import timezone
 
 from chains import history
-from chains.devchain import ACCOUNTS, DevChain
-from chains.nodes import NodePool
+from chains.node_pool import NodePool
 from chains.probe import probe
 from chains.rpc import RpcClient, RpcRefused
-from config.chains import forget_chains, get_rpc
+from config.configured_chains import forget_chains, get_rpc
+from devnet.devchain import ACCOUNTS, DevChain
 from proving import connections
 from proving.acceptance import accept
 from proving.models import Signer, Transaction, TransactionState
-from proving.paths import planning
+from proving.paths import building
 from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
 from proving.spending.estimates import RIDER_GAS
-from proving.transactions.sending import tend
+from proving.transactions.tending import tend
 from proving.worker.due import due
 from queries import progress
 from queries.models import AccountField, Batch, BatchStatus, Block, HeaderField, Query, StepKind
+from queries.rejection_codes import RejectionCode
 from tests.proving.chain_state import balance_at, field_on_chain, registry
 from tests.service import (
     ALICE,
@@ -193,7 +194,7 @@ def test_blocks_of_one_window_share_a_hop(old, key):
 
 def test_blocks_that_wait_for_confirmations_ride_no_further_way(db, settings, tmp_path, key, monkeypatch):
     """Their hashes are known: they would take the places of others, and pay again."""
-    monkeypatch.setattr(planning, "_MAX_RIDERS", 3)
+    monkeypatch.setattr(building, "MAX_RIDERS", 3)
     with DevChain(slots_in_an_epoch=32) as chain:
         settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 40")
         deploy(31337, 31337)
@@ -251,7 +252,7 @@ def test_header_properties_of_a_block_that_was_accumulated_long_ago_are_proven(o
 
 
 def test_a_way_longer_than_one_transaction_goes_on_where_it_was(old, key, monkeypatch):
-    monkeypatch.setattr(planning, "_MAX_HOPS", 2)
+    monkeypatch.setattr(building, "_MAX_HOPS", 2)
     block = old.head() - 5 * WINDOW + 2
     batch = submit(key, request(CHARLIE, block=block))
     assert_proven(old, batch, CHARLIE, block)
@@ -289,7 +290,7 @@ def test_blocks_that_a_walk_passes_are_known_then_and_no_header_is_paid_twice(wi
 
 def test_a_walk_goes_on_over_blocks_of_which_another_branch_was_noted(without_history, key, monkeypatch):
     """Rows of a branch that is gone, and that nobody works on any more."""
-    monkeypatch.setattr(planning, "_MAX_HEADERS", 8)
+    monkeypatch.setattr(building, "_MAX_HEADERS", 8)
     block = without_history.head() - 3 * WINDOW
     for number in range(block + 1, without_history.head()):
         Block.objects.create(
@@ -304,7 +305,7 @@ def test_a_walk_goes_on_over_blocks_of_which_another_branch_was_noted(without_hi
 
 
 def test_a_walk_of_several_transactions_is_resumed_and_no_header_is_paid_twice(without_history, key, monkeypatch):
-    monkeypatch.setattr(planning, "_MAX_HEADERS", 8)
+    monkeypatch.setattr(building, "_MAX_HEADERS", 8)
     block = without_history.head() - 3 * WINDOW
     batch = submit(key, request(CHARLIE, block=block))
     work()
@@ -509,7 +510,7 @@ def test_nothing_is_sent_behind_a_way_that_may_still_be_emptied(old, key):
     assert not Transaction.objects.filter(nonce__gt=way.nonce).exists()
     # The block's hash isn't known, and whether the way would do for it isn't either.
     assert {query.step for query in second.queries.all()} == {StepKind.BLOCKHASH_AVAILABLE}
-    progress.reject([first.pk], code="gone", reason="Nobody wants it.", retryable=False)
+    progress.reject([first.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="Nobody wants it.", retryable=False)
     old.rpc("evm_setAutomine", True)
     assert_proven(old, second, ALICE, block)
     assert not Transaction.objects.filter(succeeded=False, queries__batch=second).exists()
@@ -547,12 +548,12 @@ def test_a_way_that_reverted_is_not_sent_again_at_once(old, key):
     assert way.succeeded is False
     assert waiting() == ["The last transaction for the registry's trust reverted; trying again more slowly."]
     connection = connections.open_connection(31337, 31337)
-    assert planning.pause_after_failures(connection) > 0
+    assert building.pause_after_failures(connection) > 0
     way.versions.update(is_empty=True)
-    assert planning.pause_after_failures(connection) == 0
+    assert building.pause_after_failures(connection) == 0
     way.versions.update(is_empty=False)
     Transaction.objects.filter(pk=way.pk).update(created_at=timezone.now() + timedelta(hours=25))
-    assert 0 < planning.pause_after_failures(connection) <= 20, "no longer where a clock was ahead"
+    assert 0 < building.pause_after_failures(connection) <= 20, "no longer where a clock was ahead"
     Transaction.objects.filter(pk=way.pk).update(created_at=timezone.now() - timedelta(seconds=30))
     old.rpc("evm_setAutomine", True)
     assert work_until_done(batch, old, rounds=20).status == BatchStatus.DONE

@@ -7,7 +7,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from accounts.models import AccountEvent, ApiKey, EventKind, User
-from chains.addresses import checksummed
+from chains.address_checksum import checksummed
 
 
 class Command(BaseCommand):

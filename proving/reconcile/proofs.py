@@ -1,0 +1,154 @@
+"""INITIAL_STATE: fetches account proofs at a source block and verifies them against its state root. It writes nothing.
+
+Once they are stored no archive node is needed. A proof that doesn't verify is a node that lies or lags, never a fact.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from chains.encoding import hex_data
+from chains.rpc import AccountProof as FetchedProof
+from chains.rpc import InvalidReply, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
+from chains.trie import InvalidProof, OtherAccountForm, verify_account, verify_slot
+from proving.models import AccountProof, SlotProof
+from queries.chunks import chunks
+from queries.models import Block, Query, StepKind
+
+# What is fetched and stored in one go: bounds memory, and what a kill makes us fetch again.
+_ACCOUNTS_PER_FETCH = 100
+_SLOTS_PER_FETCH = 200
+
+
+class ProofRefused(Exception):
+    """No node serves proofs at this block, or none that could be used; the message is a sentence that says why."""
+
+
+@dataclass(frozen=True)
+class Proven:
+    """A verified proof of an account, and of slots of it, as rows that are not stored yet."""
+
+    account: AccountProof
+    slots: Sequence[SlotProof]
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """Proofs to store, what is wrong with others, and queries (ids) all of whose proofs are stored with these."""
+
+    proofs: Sequence[Proven]
+    faults: Sequence[Exception] = ()
+    complete: Sequence[int] = ()
+
+
+def fetch(block: Block, source: RpcClient) -> Iterator[Fetched]:
+    """What the open queries of the block lack, in parts: each is to be stored before the next is asked for.
+
+    One account that no node proves holds up no other. Raises `NodeUnavailable`.
+    """
+    waiting = block.open_queries().filter(step=StepKind.INITIAL_STATE).exclude(address="")
+    by_address: dict[str, list[Query]] = defaultdict(list)
+    for query in waiting.only("pk", "address", "slots"):
+        by_address[query.address].append(query)
+    for addresses in chunks(sorted(by_address), _ACCOUNTS_PER_FETCH):
+        wanted = _not_stored(block, {address: by_address[address] for address in addresses})
+        failed: set[str] = set()
+        for pieces in _pieces(wanted):
+            proofs, faults = _verified_proofs(block, source, pieces)
+            failed |= faults.keys()
+            yield Fetched(proofs, list(faults.values()))
+        complete = [query.pk for address in addresses if address not in failed for query in by_address[address]]
+        yield Fetched((), complete=complete)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What of an account isn't stored yet."""
+
+    address: str
+    account: bool
+    slots: Sequence[str]
+
+
+def _not_stored(block: Block, queries: Mapping[str, Sequence[Query]]) -> list[_Wanted]:
+    """What the queries of each address ask for, without what was stored before."""
+    accounts = set(AccountProof.objects.filter(block=block, address__in=queries).values_list("address", flat=True))
+    rows = SlotProof.objects.filter(account__block=block, account__address__in=queries)
+    slots = set(rows.values_list("account__address", "slot"))
+    return [
+        _Wanted(
+            address,
+            address not in accounts,
+            [slot for query in asking for slot in query.slots if (address, slot) not in slots],
+        )
+        for address, asking in queries.items()
+    ]
+
+
+def _pieces(wanted: Iterable[_Wanted]) -> Iterator[list[_Wanted]]:
+    """What is wanted, in bounded requests: an account of thousands of slots is asked for several times."""
+    piece: list[_Wanted] = []
+    size = 0
+    for one in wanted:
+        for slots in list(chunks(list(dict.fromkeys(one.slots)), _SLOTS_PER_FETCH)) or [[]]:
+            if not one.account and not slots:
+                continue
+            if piece and size + len(slots) > _SLOTS_PER_FETCH:
+                yield piece
+                piece, size = [], 0
+            piece.append(_Wanted(one.address, one.account, slots))
+            size += len(slots)
+    if piece:
+        yield piece
+
+
+def _verified_proofs(
+    block: Block, source: RpcClient, wanted: Sequence[_Wanted]
+) -> tuple[list[Proven], dict[str, Exception]]:
+    """The proofs that verify, and what is wrong with the others, by address."""
+    block_hash = bytes.fromhex(block.hash[2:])
+    answers = source.proofs(
+        [ProofRequest(block.number, block_hash, one.address, [int(slot, 16) for slot in one.slots]) for one in wanted]
+    )
+    proofs: list[Proven] = []
+    failed: dict[str, Exception] = {}
+    for one, answer in zip(wanted, answers, strict=True):
+        if isinstance(answer, RpcRefused):
+            failed[one.address] = NodeUnavailable(str(answer)) if answer.may_pass else ProofRefused(str(answer))
+            continue
+        try:
+            proofs.append(_verified(block, answer))
+        except OtherAccountForm as other:
+            failed[one.address] = ProofRefused(str(other))
+        except InvalidProof as invalid:
+            failed[one.address] = InvalidReply(
+                f"A node sent a proof of {one.address} at block {block.number} that does not verify: {invalid}"
+            )
+    return proofs, failed
+
+
+def _verified(block: Block, answer: FetchedProof) -> Proven:
+    """Raises `InvalidProof`."""
+    account = verify_account(bytes.fromhex(block.state_root[2:]), answer.address, answer.nodes)
+    row = AccountProof(
+        block=block,
+        address=answer.address,
+        nodes=_hex(answer.nodes),
+        nonce=account.nonce,
+        balance=account.balance,
+        storage_root=hex_data(account.storage_root),
+        code_hash=hex_data(account.code_hash),
+    )
+    slots = [
+        SlotProof(
+            slot=f"0x{proof.slot:064x}",
+            nodes=_hex(proof.nodes),
+            value=verify_slot(account.storage_root, proof.slot, proof.nodes),
+        )
+        for proof in answer.slots
+    ]
+    return Proven(row, slots)
+
+
+def _hex(nodes: Iterable[bytes]) -> list[str]:
+    return [hex_data(node) for node in nodes]
