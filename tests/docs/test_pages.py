@@ -1,0 +1,47 @@
+"""The README is short and says how to begin; links of all pages lead somewhere, on a code host as on the site."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from devnet.devchain import PROJECT
+from tests.docs.examples import pages
+
+LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]*))?\)")
+BLOCK = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`[^`\n]*`")
+
+
+def anchors(path: Path) -> set[str]:
+    """What code hosts, and the site, name a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", BLOCK.sub("", path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken(page: str, text: str) -> list[str]:
+    found = []
+    for target, anchor in LINK.findall(CODE.sub("", BLOCK.sub("", text))):
+        if "://" in target:
+            continue
+        path = (PROJECT / page).parent / target if target else PROJECT / page
+        if not path.exists() or (anchor and anchor not in anchors(path)):
+            found.append(f"{target}#{anchor}")
+    return found
+
+
+@pytest.mark.parametrize("page", [*pages(), "CHANGELOG.md"])
+def test_every_link_leads_to_a_page_and_a_heading_that_are_there(page):
+    assert not broken(page, (PROJECT / page).read_text())
+
+
+def test_a_broken_link_is_noticed():
+    links = "[a](docs/nowhere.md) [b](docs/index.md#nowhere) [c](#nowhere) [d](docs/specification.md#errors)"
+    assert broken("README.md", links) == ["docs/nowhere.md#", "docs/index.md#nowhere", "#nowhere"]
+
+
+def test_the_readme_is_short_and_has_the_commands_to_begin_with():
+    text = (PROJECT / "README.md").read_text()
+    assert len(text.splitlines()) <= 160
+    assert re.search(r"^make demo\b", text, re.MULTILINE)
+    assert re.search(r"^make test\b", text, re.MULTILINE)
