@@ -27,7 +27,7 @@ class FactsRegistry(Leased):
     address = models.CharField(max_length=42)  # EIP-55; empty until the transaction that creates it is stored
     block_hash_source = models.CharField(max_length=42)  # address of the contract
     history_window = models.PositiveBigIntegerField(default=history.WINDOW)  # what it was deployed with
-    sequence = models.CharField(max_length=42, blank=True)  # address of the contract that makes several calls in one
+    multicall = models.CharField(max_length=42, blank=True)  # address of the contract that makes several calls in one
     waiting_for = models.TextField(blank=True)  # a sentence, while a header is to be kept
     events_read_to = models.PositiveBigIntegerField(null=True)  # the destination's block before which all were read
     notice = models.TextField(blank=True)  # a sentence for the operator, such as about an attester that contradicts
@@ -109,7 +109,7 @@ class Signer(Leased):
 
 
 # What a transaction takes that does nothing.
-EMPTY_GAS = 21_000
+CANCELLATION_GAS = 21_000
 
 
 class TransactionState(models.TextChoices):
@@ -225,7 +225,7 @@ class SignedTransaction(models.Model):
     raw = models.BinaryField()
     max_fee_per_gas = Uint256Field()  # wei
     max_priority_fee_per_gas = Uint256Field()  # wei
-    is_empty = models.BooleanField(default=False)  # only uses up the nonce, because its purpose is gone
+    is_cancellation = models.BooleanField(default=False)  # only uses up the nonce, because its purpose is gone
     created_at = models.DateTimeField(default=timezone.now)
     broadcast_at = models.DateTimeField(null=True)
 
@@ -235,7 +235,7 @@ class SignedTransaction(models.Model):
     @property
     def gas(self) -> int:
         """Its gas limit."""
-        return EMPTY_GAS if self.is_empty else self.transaction.gas_limit
+        return CANCELLATION_GAS if self.is_cancellation else self.transaction.gas_limit
 
 
 class SigningStop(models.Model):

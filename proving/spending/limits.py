@@ -17,7 +17,7 @@ from django.utils import timezone
 from chains.chains_file import Chain
 from proving.models import LIVE_STATES, Share, Transaction, TransactionState
 from proving.spending import estimates
-from proving.spending.estimates import RIDER_GAS, Work
+from proving.spending.estimates import RIDER_GAS, Workload
 from queries import clock
 from queries.models import OPEN_STATUSES, Batch, Query
 
@@ -51,8 +51,8 @@ def portions_of(tx: Transaction, gas: int) -> Counter[str]:
     """How much of a transaction's gas each of its batches causes.
 
     By what its queries would take alone, and at most by what it was estimated to take, which leaves out what was proven
-    before: so who asks for little pays little, whoever else asks for much. But who rides along with a way to another
-    block pays for what that adds, and not for the way.
+    before: so who asks for little pays little, whoever else asks for much. But who rides along with a path to another
+    block pays for what that adds, and not for the path.
     """
     portions: Counter[str] = Counter()
     asking = list(tx.queries.all())
@@ -166,20 +166,20 @@ class Limit:
         )
 
 
-Rest = Mapping[str, Work]
+Rest = Mapping[str, Workload]
 """By batch: what is still to do beside certain transactions."""
 
 
-def rest_of(chain: Chain, queries: Collection[int], *, proven: Collection[int] = (), with_ways: bool) -> Rest:
+def rest_of(chain: Chain, queries: Collection[int], *, proven: Collection[int] = (), with_paths: bool) -> Rest:
     """Of the batches of these queries, when those of the ids `proven` are. Counting takes long for large batches.
 
-    What completes queries comes first: only what leads to old blocks must leave enough `with_ways`.
+    What completes queries comes first: only what leads to old blocks must leave enough `with_paths`.
     """
     if chain.test_network:
         return {}
     batches = Batch.objects.filter(Exists(Query.objects.filter(batch=OuterRef("pk"), pk__in=queries))).defer("request")
     known = frozenset(proven)
-    return {batch.pk: estimates.unproven(batch, beside=known, with_ways=with_ways) for batch in batches}
+    return {batch.pk: estimates.unproven(batch, beside=known, with_paths=with_paths) for batch in batches}
 
 
 def for_each(chain: Chain, stored: Sequence[Transaction], rest: Rest) -> Iterator[list[Limit]]:
@@ -200,10 +200,10 @@ def _limits_by_fee(
     if chain.test_network:
         return
     for batch in Batch.objects.filter(pk__in=portions).defer("request"):
-        work = rest.get(batch.pk, Work())
+        work = rest.get(batch.pk, Workload())
         others = Share.objects.filter(batch=batch).exclude(transaction=tx)
-        # Of a way, the transaction is a part.
-        behind = replace(work, way_gas=max(0, work.way_gas - portions[batch.pk])).gas
+        # Of a path, the transaction is a part.
+        behind = replace(work, path_gas=max(0, work.path_gas - portions[batch.pk])).gas
         signed = portions[batch.pk] + following[batch.pk]
         # What is partly proven counts whole: but all of it takes no more than was estimated.
         most = (batch.estimated_gas or 0) - (others.aggregate(total=Sum("gas"))["total"] or 0)

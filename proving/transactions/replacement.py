@@ -1,4 +1,4 @@
-"""Gets a transaction mined that isn't: broadcast again, replaced with higher fees, or cancelled by an empty one."""
+"""Gets a transaction mined that isn't: broadcast again, replaced with higher fees, or cancelled."""
 
 import logging
 from datetime import datetime, timedelta
@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from chains.chains_file import Chain
-from chains.rpc import Block as BlockName
-from chains.rpc import Reverted, RpcClient
+from chains.rpc import BlockIdentifier, Reverted, RpcClient
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from proving.spending import limits
 from proving.transactions.fees import OfferedFees, market_fees
@@ -26,7 +25,7 @@ _MAX_TIMES_MARKET = 3
 
 
 def push(chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction, *, may_raise: bool) -> None:
-    """Get a transaction mined that isn't: broadcast it, again, or empty, or with higher fees.
+    """Get a transaction mined that isn't: broadcast it again, replace it with higher fees, or cancel it.
 
     Only the lowest open nonce's fees are raised: the others wait for it, whatever they offer.
     """
@@ -35,12 +34,12 @@ def push(chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction, *,
         return
     if not _holds_key(chain, lease.row):
         pass  # The key of the configuration was exchanged: the stored bytes are all there is.
-    elif not newest.is_empty and not is_wanted(tx):
-        newest = _replace(chain, rpc, lease, tx, newest, empty=True)
+    elif not newest.is_cancellation and not is_wanted(tx):
+        newest = _replace(chain, rpc, lease, tx, newest, cancel=True)
     elif may_raise and _is_past(newest.created_at, _patience(chain)):
-        newest = _replace(chain, rpc, lease, tx, newest, empty=newest.is_empty or _reverts(rpc, lease.row, tx))
-        if not newest.is_empty and _is_stuck(chain, rpc, lease.row, tx, newest):
-            newest = _replace(chain, rpc, lease, tx, newest, empty=True)
+        newest = _replace(chain, rpc, lease, tx, newest, cancel=newest.is_cancellation or _reverts(rpc, lease.row, tx))
+        if not newest.is_cancellation and _is_stuck(chain, rpc, lease.row, tx, newest):
+            newest = _replace(chain, rpc, lease, tx, newest, cancel=True)
     resend_after = timedelta(seconds=max(chain.block_seconds, 5))
     if newest.broadcast_at is None or _is_past(newest.broadcast_at, resend_after):
         broadcast(rpc, newest)
@@ -76,7 +75,7 @@ def _reverts(rpc: RpcClient, signer: Signer, tx: Transaction) -> bool:
 
     The pending one is asked too because it alone vouches for the head.
     """
-    blocks: tuple[BlockName, ...] = ("latest", "pending")
+    blocks: tuple[BlockIdentifier, ...] = ("latest", "pending")
     for block in blocks:
         try:
             rpc.estimate_gas(signer.address, tx.to or None, bytes(tx.data), block)
@@ -87,13 +86,13 @@ def _reverts(rpc: RpcClient, signer: Signer, tx: Transaction) -> bool:
 
 
 def _replace(
-    chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction, newest: SignedTransaction, *, empty: bool
+    chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction, newest: SignedTransaction, *, cancel: bool
 ) -> SignedTransaction:
     """A new version under the same nonce with fees that nodes take for a replacement, where the limits leave room."""
     market = market_fees(rpc).offer
     limit = min(chain.max_fee_per_gas, _MAX_TIMES_MARKET * market.max_fee_per_gas)
-    # An empty one is small, and without it the nonce stays open: it may go above what a proof may cost.
-    limit = max(2 * chain.max_fee_per_gas, limit) if empty else min(limit, _most_for_replacement(chain, tx))
+    # A cancellation is small, and without it the nonce stays open: it may go above what a proof may cost.
+    limit = max(2 * chain.max_fee_per_gas, limit) if cancel else min(limit, _most_for_replacement(chain, tx))
     required = OfferedFees(
         newest.max_fee_per_gas * RISE_PERCENT // 100 + 1, newest.max_priority_fee_per_gas * RISE_PERCENT // 100 + 1
     )
@@ -103,20 +102,20 @@ def _replace(
         return newest
     with lease.writing():
         try:
-            version = sign(chain, tx, OfferedFees(highest, min(priority, highest)), empty=empty)
+            version = sign(chain, tx, OfferedFees(highest, min(priority, highest)), cancel=cancel)
         except Stopped:
             return newest
         limits.share(Transaction.objects.defer("data").get(pk=tx.pk))
         show(tx, version.hash)
-    if empty and not newest.is_empty:
-        logger.info("%s is no longer wanted: replaced by an empty transaction", newest.hash)
+    if cancel and not newest.is_cancellation:
+        logger.info("%s is no longer wanted: cancelled", newest.hash)
     return version
 
 
 def _most_for_replacement(chain: Chain, tx: Transaction) -> int:
     """In wei for a unit of gas. What was spent since the transaction was stored leaves less for it."""
     queries = list(tx.queries.values_list("pk", flat=True))
-    rest = limits.rest_of(chain, queries, with_ways=tx.extends_id is not None)
+    rest = limits.rest_of(chain, queries, with_paths=tx.extends_id is not None)
     (bounds,) = limits.for_each(chain, [tx], rest)
     prices = [limit.price for limit in bounds]
     if chain.daily_limit_wei is not None:

@@ -87,7 +87,7 @@ def _rest_beside(chain: Chain, intents: Sequence[Intent]) -> Rest:
         chain,
         [pk for intent in intents for pk in intent.queries],
         proven={pk for intent in intents for pk in intent.proves()}.difference(intents[-1].continued),
-        with_ways=any(intent.extends is not None for intent in intents),
+        with_paths=any(intent.extends is not None for intent in intents),
     )
 
 

@@ -9,7 +9,7 @@ from eth_account.signers.local import LocalAccount
 from chains.chains_file import Chain
 from chains.encoding import hex_data
 from chains.rpc import InsufficientFunds, NodeUnavailable, NonceTooLow, ReplacementUnderpriced, RpcClient, RpcRefused
-from proving.models import EMPTY_GAS, SignedTransaction, Transaction
+from proving.models import CANCELLATION_GAS, SignedTransaction, Transaction
 from proving.transactions.fees import OfferedFees
 from proving.transactions.intents import Stopped
 from proving.transactions.stop_switch import why_stopped
@@ -22,7 +22,7 @@ def sender(chain: Chain) -> str:
     return _account(chain).address
 
 
-def sign(chain: Chain, tx: Transaction, fees: OfferedFees, *, empty: bool = False) -> SignedTransaction:
+def sign(chain: Chain, tx: Transaction, fees: OfferedFees, *, cancel: bool = False) -> SignedTransaction:
     """Sign and store one version. Inside the caller's database transaction. Raises `Stopped`."""
     account = _account(chain)
     assert account.address == tx.signer.address, "the nonce is another account's"
@@ -32,13 +32,13 @@ def sign(chain: Chain, tx: Transaction, fees: OfferedFees, *, empty: bool = Fals
         "type": 2,
         "chainId": chain.id,
         "nonce": tx.nonce,
-        "gas": EMPTY_GAS if empty else tx.gas_limit,
+        "gas": CANCELLATION_GAS if cancel else tx.gas_limit,
         "maxFeePerGas": fees.max_fee_per_gas,
         "maxPriorityFeePerGas": fees.max_priority_fee_per_gas,
         "value": 0,
-        "data": b"" if empty else bytes(tx.data),
+        "data": b"" if cancel else bytes(tx.data),
     }
-    if empty:
+    if cancel:
         fields["to"] = account.address
     elif tx.to:
         fields["to"] = tx.to
@@ -49,7 +49,7 @@ def sign(chain: Chain, tx: Transaction, fees: OfferedFees, *, empty: bool = Fals
         raw=bytes(signed.raw_transaction),
         max_fee_per_gas=fees.max_fee_per_gas,
         max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
-        is_empty=empty,
+        is_cancellation=cancel,
     )
 
 

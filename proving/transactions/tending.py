@@ -120,15 +120,15 @@ def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: 
     if tx.state == TransactionState.PENDING:
         logger.info("%s mined in block %d, %d gas", tx_hash, receipt.block_number, receipt.gas_used)
         tx.spent_at = clock.believable()
-    is_empty = any(version.hash == tx_hash and version.is_empty for version in tx.versions.all())
+    is_cancellation = any(version.hash == tx_hash and version.is_cancellation for version in tx.versions.all())
     is_new = (tx.hash, tx.block_hash) != (tx_hash, block_hash)
     data_fee = rollups.paid_beside_gas(rpc, receipt) if is_new else None
     with lease.writing():
         tx.state, tx.hash, tx.block_hash, tx.block_number = state, tx_hash, block_hash, receipt.block_number
         tx.gas_used, tx.gas_price = receipt.gas_used, receipt.effective_gas_price
         tx.data_fee = tx.data_fee if data_fee is None else data_fee
-        # It succeeded if it did what it was sent for, which an empty version never does.
-        tx.succeeded = receipt.status == 1 and not is_empty
+        # It succeeded if it did what it was sent for, which a cancellation never does.
+        tx.succeeded = receipt.status == 1 and not is_cancellation
         tx.last_error = "" if receipt.status == 1 else "The transaction was mined, but it reverted."
         _save(tx)
         show(tx, tx_hash)

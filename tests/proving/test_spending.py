@@ -24,7 +24,7 @@ from proving.facts import AccountFact, SlotFact
 from proving.models import FactsRegistry, Share, SignedTransaction, Signer, Transaction, TransactionState
 from proving.registry.deploying import deploy
 from proving.spending import limits
-from proving.spending.estimates import Work
+from proving.spending.estimates import Workload
 from proving.transactions import sending, stop_switch
 from queries import progress
 from queries.clock import Clock
@@ -289,7 +289,7 @@ def one_by_one(costly, key, monkeypatch) -> int:
 
 
 def test_the_transactions_behind_one_are_reserved_for(costly, key, one_by_one, monkeypatch):
-    monkeypatch.setattr("proving.spending.limits.estimates.unproven", lambda *_, **__: Work())
+    monkeypatch.setattr("proving.spending.limits.estimates.unproven", lambda *_, **__: Workload())
     batch = submit(key, request(ALICE, BOB, CHARLIE, block=one_by_one, fee=ETHER))
     accept(batch.pk)
     # Nothing at first, then enough for two of three.
@@ -710,7 +710,7 @@ def test_slots_of_the_largest_contracts_stay_below_the_estimate(levels, slots):
     """Mainnet's largest have eight nodes from the root to a slot."""
     with Lab(17_463_226) as lab:
         used = lab.run(generated("slots", 1, slots=slots, slot_levels=levels)).tx
-    work = Work()
+    work = Workload()
     account = AccountFact(ALICE, AccountField.BALANCE)
     work.add([account, *(SlotFact(ALICE, f"0x{slot:064x}") for slot in range(slots))], header=True)
     assert used <= work.gas
