@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from chains.chains_file import Attester, Chain, Connection, Signer
 from devnet.devchain import PROJECT
+from queries.rejection_codes import RejectionCode
 from tests.docs.examples import pages
 
 LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]*))?\)")
@@ -45,3 +47,22 @@ def test_the_readme_is_short_and_has_the_commands_to_begin_with():
     assert len(text.splitlines()) <= 160
     assert re.search(r"^make demo\b", text, re.MULTILINE)
     assert re.search(r"^make test\b", text, re.MULTILINE)
+
+
+def test_every_variable_of_the_environment_is_in_the_configuration_reference():
+    sources = [path.read_text() for path in (PROJECT / "config").glob("*.py")]
+    read = {name for text in sources for name in re.findall(r"env_(?:str|bool|int|list|secret)\(\s*\"(\w+)\"", text)}
+    reference = (PROJECT / "docs/operating/configuration.md").read_text()
+    assert len(read) > 20
+    assert not {name for name in read if f"`{name}`" not in reference}
+
+
+def test_every_field_of_the_chains_file_is_in_the_configuration_reference():
+    reference = (PROJECT / "docs/operating/configuration.md").read_text()
+    fields = {name for model in (Chain, Signer, Connection, Attester) for name in model.model_fields}
+    assert not {name for name in fields if f"`{name}`" not in reference}
+
+
+def test_every_reason_to_reject_a_batch_is_in_the_specification():
+    specified = (PROJECT / "docs/specification.md").read_text()
+    assert not {code for code in RejectionCode.values if f"`{code}`" not in specified}
