@@ -5,6 +5,7 @@ import re
 import socket
 import sqlite3
 import subprocess
+import time
 import tomllib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,9 +13,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import requests
+from eth_utils.crypto import keccak
 
 from chains.chains_file import load_chains
 from contracts.build import run_compiler
+from demo import client
 from devnet.devchain import ACCOUNTS, PROJECT
 from tests.demo.commands import demo, variables
 from tests.docs import reader
@@ -32,9 +36,8 @@ RUNNABLE = [block for block in BLOCKS if block.language in {"sh", "python"} and 
 def env(tmp_path_factory) -> Iterator[dict[str, str]]:
     """The variables of a demo of two chains, which serves."""
     folder = tmp_path_factory.mktemp("documented") / "demo"
-    process = subprocess.Popen(
-        demo("demo.cross_chain", folder), cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    )
+    command = [*demo("demo.cross_chain", folder), "--done-seconds", "200"]
+    process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     said = ""
     while "Serving until Ctrl-C" not in said:
@@ -167,6 +170,28 @@ def test_every_contract_compiles_without_a_warning():
     assert sources
     output = run_compiler(sources, {"*": {"*": ["abi"]}})
     assert not [message["formattedMessage"] for message in output.get("errors", [])]
+
+
+def test_the_contract_of_the_readme_reads_the_balance_that_its_batch_has_proven(env, ran):
+    (contract,) = [block for block in blocks_of("README.md") if block.language == "solidity"]
+    (submission,) = [each for each in ran.values() if each.block.page == "README.md" and "internalId" in each.output]
+    batch = reader.last_json(submission.output)["internalId"]
+    asked = requests.get(f"{env['BASE_URL']}/explorer/query/{batch}/request.json", timeout=10).json()
+    ((selector, wanted),) = asked["data"][env["CHAIN_ID"]].items()
+    block, (account,) = int(selector.removeprefix("block:")), wanted["accounts"]
+
+    output = run_compiler({"README.md": contract.code}, {"*": {"*": ["evm.bytecode.object"]}})
+    code = output["contracts"]["README.md"]["Snapshot"]["evm"]["bytecode"]["object"]
+    url, deployer = env["RPC_URL"], ACCOUNTS[2][0]
+    creation = f"0x{code}{int(env['FACTS_REGISTRY'], 16):064x}"
+    sent = client.rpc(url, "eth_sendTransaction", {"from": deployer, "data": creation})
+    deadline = time.monotonic() + 30
+    while (receipt := client.rpc(url, "eth_getTransactionReceipt", sent)) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    call = keccak(text="balanceAt(address,uint256)")[:4].hex() + f"{int(account, 16):064x}{block:064x}"
+    read = client.rpc(url, "eth_call", {"to": receipt["contractAddress"], "data": f"0x{call}"}, "latest")
+    assert int(read, 16) == int(client.rpc(url, "eth_getBalance", account, hex(block)), 16) > 0
 
 
 @pytest.mark.parametrize(
