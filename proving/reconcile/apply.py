@@ -266,11 +266,11 @@ def _extend(context: Context, action: Extend) -> _NotSent | None:
         why_not = _send_leg(context, action, leg, needing)
         if not isinstance(why_not, _NotPaid):
             return why_not
-        # First without the blocks of others, be they of those who can't pay.
         able = _without(context, needing, why_not.batches)
-        if not able or (able == needing and not others):
+        if not others and (not able or able == needing):
             return why_not
-        needing, others = able, ()
+        # First without the blocks of others, who may be those that can't pay.
+        needing, others = able or needing, ()
 
 
 def _send_leg(context: Context, action: Extend, leg: Leg, needing: Missing) -> _NotSent | None:
