@@ -1,4 +1,4 @@
-"""The HTTP API (specification, "Endpoints"). OpenAPI and the docs page come from the same schemas.
+"""The HTTP API (docs/specification.md, "Endpoints"). OpenAPI and the docs page come from the same schemas.
 
 Errors are `{"error": sentence, "code": stable word}`, with `details` where a request has faults.
 """

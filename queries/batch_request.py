@@ -1,6 +1,6 @@
 """The body of `POST /submit-batch-query`: its schema, and every fault of it at once.
 
-Sources: specification, "Batch query (request body)"; the gaps are filled as existing clients expect.
+Source: docs/specification.md, "Batch query".
 """
 
 import re
@@ -280,7 +280,7 @@ class BlockRequest(_Strict):
 
 
 class BatchRequest(_Strict):
-    """A batch query (specification, "Resources and their fields")."""
+    """A batch query (docs/specification.md, "Batch query")."""
 
     destinationChainId: DestinationChainId = Field(description="Chain on which the facts are made available, decimal.")  # noqa: N815 (the API's name)
     fee: Wei = Field(description="The most that the batch may cost, in wei, decimal. 0 on test networks.")
