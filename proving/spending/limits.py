@@ -38,7 +38,8 @@ def share(tx: Transaction) -> None:
     """
     weights, gas, wei = weights_of(tx), tx.gas, tx.cost
     for batch, weight in weights.items():
-        part = {"gas": gas * weight // weights.total(), "wei": wei * weight // weights.total()}
+        portion = gas * weight // weights.total()
+        part = {"gas": portion, "wei": wei * portion // gas if gas else 0}
         Share.objects.update_or_create(
             transaction=tx, batch_id=batch, defaults=part, create_defaults=part | {"weight": weight}
         )

@@ -68,13 +68,15 @@ def tend(signer_id: int) -> None:
 def tend_for(chain: Chain, seconds: float) -> Iterator[None]:
     """For commands that wait for what they have sent, in case no worker runs: tend the chain's signers again and again.
 
-    Ends after so many seconds.
+    Once at least, and for so many seconds.
     """
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    while True:
         for signer in Signer.objects.filter(chain_id=chain.id):
             tend(signer.pk)
         yield
+        if time.monotonic() >= deadline:
+            return
         time.sleep(min(0.5, poll_seconds(chain)))
 
 

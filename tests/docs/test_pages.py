@@ -59,7 +59,8 @@ def test_every_variable_of_the_environment_is_in_the_configuration_reference():
 
 def test_every_field_of_the_chains_file_is_in_the_configuration_reference():
     reference = (PROJECT / "docs/operating/configuration.md").read_text()
-    fields = {name for model in (Chain, Signer, Connection, Attester) for name in model.model_fields}
+    models = (Chain, Signer, Connection, Attester)
+    fields = {field.alias or name for model in models for name, field in model.model_fields.items()}
     assert not {name for name in fields if f"`{name}`" not in reference}
 
 
