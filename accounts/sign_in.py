@@ -34,6 +34,8 @@ from config.error_answers import Refused
 
 STATEMENT = "Sign in to Batch Query Service. This costs nothing and sends no transaction."
 
+# How long a message may be answered.
+MESSAGE_SECONDS = 10 * 60
 MAX_MESSAGE_CHARS = 1024
 MAX_SIGNATURE_CHARS = 16_384  # An ERC-6492 signature holds the wallet's whole deployment.
 
@@ -55,7 +57,7 @@ class SignInError(Refused):
 
 
 def start(address: str, chain_id: int, client_address: str) -> str:
-    """The message for `address` to sign, valid for `settings.SIGN_IN_SECONDS` and one try.
+    """The message for `address` to sign, valid for `MESSAGE_SECONDS` and one try.
 
     Raises `SignInError`: malformed_address, unknown_chain, address_not_allowed, too_many_sign_ins.
     """
@@ -69,7 +71,7 @@ def start(address: str, chain_id: int, client_address: str) -> str:
     _check_allowed(signer)
     _count(client_address)
     now = timezone.now()
-    expires_at = now + timedelta(seconds=settings.SIGN_IN_SECONDS)
+    expires_at = now + timedelta(seconds=MESSAGE_SECONDS)
     base = urlsplit(settings.BASE_URL)
     nonce = siwe.generate_nonce()
     message = siwe.SiweMessage(

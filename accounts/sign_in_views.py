@@ -16,7 +16,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt, ensure_csrf_cookie
 from django.views.decorators.http import require_GET, require_POST
 
-from accounts import event_log
+from accounts import event_log, sign_in
 from accounts.client_address import client_address
 from accounts.form_input import given_in, safe_next
 from accounts.models import EventKind, User
@@ -70,7 +70,7 @@ def sign_in_message(request: HttpRequest) -> HttpResponse:
     context = {
         "message": message,
         "command": f"cast wallet sign --interactive {shlex.quote(message)}",
-        "minutes": settings.SIGN_IN_SECONDS // 60,
+        "minutes": sign_in.MESSAGE_SECONDS // 60,
         "next_path": safe_next(given("next")),
     }
     return render(request, "accounts/sign_message.html", context)
