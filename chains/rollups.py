@@ -1,8 +1,8 @@
-"""What a rollup takes for a transaction's data, which the gas that its execution takes doesn't tell.
+"""What a rollup charges for a transaction's data, which the gas of its execution doesn't include.
 
-The OP Stack takes wei beside the gas: the L1 data fee, and since Isthmus the operator fee
+The OP Stack charges wei besides the gas: the L1 data fee, and since Isthmus the operator fee
 (https://specs.optimism.io/protocol/predeploys.html#gaspriceoracle). Arbitrum takes gas, which an estimate by the node
-and a receipt contain (https://docs.arbitrum.io/how-arbitrum-works/gas-fees). Which of them a chain is tells the chain.
+and a receipt contain (https://docs.arbitrum.io/how-arbitrum-works/gas-fees). The chain itself tells which kind it is.
 """
 
 from dataclasses import dataclass

@@ -76,7 +76,7 @@ def encode(
     wanted: dict[bytes, AccountToProve] = {}
     for account in accounts:
         if wanted.setdefault(keccak(account.address), account) is not account:
-            raise CannotPack(f"The account 0x{account.address.hex()} is there twice.")
+            raise CannotPack(f"The account 0x{account.address.hex()} is listed twice.")
         beyond = [slot for slot in account.history if slot >= history_window]
         if beyond:
             raise CannotPack(f"Slot {min(beyond)} is none of the {history_window} in which block hashes are kept.")

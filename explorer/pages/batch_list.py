@@ -57,7 +57,7 @@ class Filters:
             status=known("status", BatchStatus.values.__contains__, "the status"),
             chain=known("chain", _CHAIN.fullmatch, "the destination"),
             search=query.get("q", "").strip().replace("\0", "")[:100],
-            before=known("before", _ID.fullmatch, "the place to go on from").upper(),
+            before=known("before", _ID.fullmatch, "the place to continue from").upper(),
             after=known("after", _ID.fullmatch, "the place to go back from").upper(),
             ignored=tuple(ignored),  # after the others: they fill it
         )

@@ -72,7 +72,7 @@ def _read(batch: Batch, query: Query, first_slot: int) -> Reading:
     row = trusted_sources.holding(batch, trusted_sources.registries(chain.id, [source.id])).get(source.id)
     proven = shown_facts.proven([query], first_slot)[query.pk]
     if row is None or query.block is None or not proven:
-        return Reading(number, "There is no facts registry to read this from any more.")
+        return Reading(number, "There is no longer a facts registry to read this from.")
     try:
         rpc = get_page_rpc(chain.id)
         head = rpc.head().number

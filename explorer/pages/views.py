@@ -194,7 +194,7 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
     if not retry_after:
         read, status = read_from_chain.read_now(found, row, first_of_page(slots, len(row.slots))), 200
     else:
-        read, status = Reading(number, "The chain was read too often from here; try again in a minute."), 429
+        read, status = Reading(number, "Your network has read the chain too often. Try again in a minute."), 429
     if request.htmx:
         # htmx swaps in nothing that comes with a status of an error.
         return render(request, "explorer/_reading.html", {"reading": read})
