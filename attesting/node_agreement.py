@@ -42,7 +42,7 @@ class View:
 
     host: str
     final: int | None
-    """Number of the newest final block. None where the node doesn't tell."""
+    """Number of the newest final block. None if the node doesn't tell."""
     knows_finalized: bool
     """Whether it has a `finalized` block."""
     block_hash: bytes | None

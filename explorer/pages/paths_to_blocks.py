@@ -1,6 +1,6 @@
-"""The ways by which a registry comes to trust blocks, as pages show them: how far, at what cost, and how long still.
+"""The paths by which a registry comes to trust blocks: how far they are, what they cost, and how long they still take.
 
-However many blocks are asked for, the number of statements is the same.
+The number of statements does not grow with the number of blocks.
 """
 
 from collections import defaultdict
@@ -17,18 +17,18 @@ from proving.models import ChainHead, SignedTransaction, Transaction
 from proving.transactions.sending import latest_hash
 from queries.models import Block, WayUnit
 
-# About what one transaction has room for, and how many blocks it takes until the next one can build on it.
+# About how much one transaction can hold, and how many blocks pass until the next one can build on it.
 _PER_TRANSACTION: Mapping[str, int] = {WayUnit.HOPS: 20, WayUnit.HEADERS: 170}
 _BLOCKS_PER_TRANSACTION = 3
 
 
 @dataclass(frozen=True)
-class ShownWay:
+class ShownPath:
     unit: str  # of `WayUnit`
-    length: int  # in units; 0: the block hash source vouches for the block itself, once it is asked to
+    length: int  # in units; 0: the block hash source vouches for the block itself when it is asked
     left: int
-    gas: int  # so far, of whole transactions: they may serve other blocks and batches too
-    seconds_left: int | None  # about; None: there is nothing left, or it does not go on
+    gas: int  # so far, of whole transactions, which may serve other blocks and batches too
+    seconds_left: int | None  # an estimate; None: nothing is left, or the work has stopped
     transactions: tuple[ShownTransaction, ...]
 
     @property
@@ -45,7 +45,7 @@ class ShownWay:
 
 
 def how_far(block: Block) -> str:
-    """A phrase; empty where no way is left."""
+    """A phrase; empty if nothing of the path is left."""
     return _how_far(block.way_unit, block.way_length - block.way_left, block.way_length) if block.way_left else ""
 
 
@@ -55,12 +55,12 @@ def _how_far(unit: str, done: int, length: int) -> str:
 
 def to_blocks(
     blocks: Collection[Block], destination: ChainName, head: ChainHead | None, *, goes_on: bool
-) -> Mapping[int, ShownWay]:
-    """The ways of those blocks that need one, by their primary keys."""
+) -> Mapping[int, ShownPath]:
+    """The paths of those blocks that need one, by their primary keys."""
     needing = {block.pk: block for block in blocks if block.way_unit}
     sent = _sent_for(needing)
     return {
-        pk: ShownWay(
+        pk: ShownPath(
             unit=block.way_unit,
             length=block.way_length,
             left=block.way_left,
@@ -73,7 +73,7 @@ def to_blocks(
 
 
 def _sent_for(blocks: Collection[int]) -> Mapping[int, list[Transaction]]:
-    """By the block's primary key: the transactions of the way there, in their order."""
+    """By the block's primary key: the transactions on the path to it, in their order."""
     sent: dict[int, list[Transaction]] = defaultdict(list)
     if not blocks:
         return sent

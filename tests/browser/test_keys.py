@@ -99,7 +99,8 @@ def test_a_key_that_comes_after_the_page_was_left_is_not_shown(page, key, event)
     answers[0].continue_()
     expect(card(page).get_by_role("status")).to_have_text("Not shown, because you left the page.")
     assert secret_of(key) not in page.content()
-    card(page).get_by_role("button", name="Show").click()
+    with page.expect_request("**/reveal"):
+        card(page).get_by_role("button", name="Show").click()
     answers[1].continue_()
     expect(card(page).locator("[data-key]")).to_have_text(secret_of(key))
 
