@@ -25,7 +25,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from chains.address_checksum import checksummed
 from chains.chains_file import Chains
 from queries import strict_json
-from queries.models import AccountField, HeaderField
+from queries.properties import AccountField, HeaderField
 
 # How many faults one answer names. After these, the rest of the body is not validated.
 MAX_FAULTS_LISTED = 1000

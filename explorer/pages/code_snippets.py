@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
-from queries.models import AccountField, HeaderField
+from queries.properties import AccountField, HeaderField
 
 _ACCOUNT_NUMBERS = frozenset({AccountField.NONCE, AccountField.BALANCE})
 _HEADER_NUMBERS = frozenset(

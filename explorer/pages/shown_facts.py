@@ -16,7 +16,8 @@ from explorer.pages.utc_times import utc
 from proving import facts
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
 from proving.models import AccountProof, SlotProof
-from queries.models import AccountField, HeaderField, Query
+from queries.models import Query
+from queries.properties import AccountField, HeaderField
 
 # How many slots of one account are on one page.
 SLOTS_PAGE = 50

@@ -17,7 +17,8 @@ from config import configured_chains as configured
 from devnet.devchain import DevChain
 from proving.registry.deploying import deploy
 from queries import progress
-from queries.models import Batch, Block, HeaderField, Step, StepKind
+from queries.models import Batch, Block, Step, StepKind
+from queries.properties import HeaderField
 from queries.rejection_codes import RejectionCode
 from tests.browser.conftest import NARROW, TIMEOUT, WIDE, axe_violations, overflows
 from tests.browser.wallet import Wallet

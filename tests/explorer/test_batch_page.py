@@ -19,7 +19,8 @@ from devnet.devchain import DevChain
 from explorer.pages import rejection_advice
 from proving.models import AccountProof, Signer, Transaction, TransactionState
 from queries import progress
-from queries.models import Batch, BatchStatus, Block, HeaderField, Step, StepKind
+from queries.models import Batch, BatchStatus, Block, Step, StepKind
+from queries.properties import HeaderField
 from queries.rejection_codes import RejectionCode
 from tests import headers
 from tests.explorer.batches import (

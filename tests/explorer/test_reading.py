@@ -12,7 +12,8 @@ import config.configured_chains
 from chains.node_errors import NodeUnavailable
 from devnet.devchain import DevChain
 from queries import progress
-from queries.models import Batch, HeaderField, StepKind
+from queries.models import Batch, StepKind
+from queries.properties import HeaderField
 from tests.explorer.batches import a_batch, accept, asking, everything, finish, path, queries_of, word
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, work_until_done
 

@@ -28,7 +28,8 @@ from proving.spending.estimates import Work
 from proving.transactions import sending, stop_switch
 from queries import progress
 from queries.clock import Clock
-from queries.models import AccountField, Batch, BatchStatus
+from queries.models import Batch, BatchStatus
+from queries.properties import AccountField
 from queries.rejection_codes import RejectionCode
 from tests.chains.lying_node import lying_node
 from tests.proving.rollups import FEE_OF_A_BYTE, OP_STACK, charge_for_data, oracle_at

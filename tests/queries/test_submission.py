@@ -7,7 +7,8 @@ from django.test import Client
 
 from accounts import keys
 from queries.batch_request import MAX_FAULTS_LISTED
-from queries.models import Batch, BatchStatus, Block, HeaderField, Query, Step, StepKind, StepStatus
+from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind, StepStatus
+from queries.properties import HeaderField
 from tests.service import ALICE, BOB, a_key, header, request
 
 
