@@ -5,9 +5,9 @@ connection, but never a thread. What each client may hold is bounded:
 
 - In time: a header, a body, an answer that isn't read, and a connection without a request each have a total deadline,
   which a trickle of data does not extend.
-- In number: a process has `settings.MAX_CONNECTIONS`, and a client's address `settings.MAX_CONNECTIONS_PER_ADDRESS` of
-  them. Beyond that, the server closes the connection that has waited longest for its client. If all are at work, it
-  answers the newcomer's request with 503.
+- In number: a process has `settings.MAX_CONNECTIONS`, or as many as its limit of open files allows, and a client's
+  address `settings.MAX_CONNECTIONS_PER_ADDRESS` of them. Beyond that, the server closes the connection that has waited
+  longest for its client. If all are at work, it answers the newcomer's request with 503.
 - In turns: client addresses take turns for the threads, and one address gets at most all threads but one.
 
 The server refuses requests whose end is ambiguous (RFC 9112, sections 6.1 and 6.3), and chunked bodies, because the API
@@ -22,6 +22,7 @@ import json
 import logging
 import os
 import re
+import resource
 import socket
 import threading
 import time
@@ -60,6 +61,12 @@ LINGER_BYTES = 64 * 1024 * 1024
 MAX_REQUEST_LINE = 4094
 MAX_HEADER = 32 * 1024
 MAX_HEADER_FIELDS = 60
+# Besides its socket, a connection may have a file for a large body or a large answer. A process also opens the database
+# for each thread, the log, connections to nodes, and modules.
+_FILES_PER_CONNECTION, _OTHER_FILES = 2, 100
+# The longest body outside the API, in bytes: far more than the signature of a sign-in. Decoding a form of megabytes
+# would hold the interpreter, and with it all threads.
+MAX_PAGE_BODY = 128 * 1024
 # The longest time between two looks at the deadlines, and between two signs of life to the supervisor.
 _TICK_SECONDS = 1
 
@@ -82,6 +89,7 @@ _ERRORS = {
 }
 
 _access = logging.getLogger("gunicorn.access")
+_errors = logging.getLogger("gunicorn.error")
 
 
 class _Refusal(Error):
@@ -150,13 +158,19 @@ class _Request(HTTPRequestParser):
             return _Refusal(505)
         if _TRANSFER_ENCODING.search(header):
             return _Refusal(400 if "CONTENT_LENGTH" in self.headers or self.version == "1.0" else 411)
-        if _FOLDED_LINE.search(header):
-            return _Refusal(400)
-        if self.version == "1.1" and ("HOST" not in self.headers or "," in self.headers["HOST"]):
+        names_one_host = "HOST" in self.headers and "," not in self.headers["HOST"]
+        if _FOLDED_LINE.search(header) or (self.version == "1.1" and not names_one_host):
             return _Refusal(400)
         if self.headers.get("EXPECT", "100-continue").lower() != "100-continue":
             return _Refusal(417)
+        if self.content_length > _max_body(self.asked_path()):
+            return _Refusal(413)
         return None
+
+
+def _max_body(path: str) -> int:
+    most: int = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    return most if path in settings.API_PATHS else min(most, MAX_PAGE_BODY)
 
 
 def _too_large(header: bytes) -> _Refusal | None:
@@ -215,7 +229,7 @@ class _ErrorTask(ErrorTask):
     def execute(self) -> None:
         status, path = HTTPStatus(self.request.error.code), self.request.asked_path()
         code, sentence = _ERRORS[status]
-        sentence = sentence.format(max_body=settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+        sentence = sentence.format(max_body=_max_body(path))
         if path in settings.API_PATHS:
             kind, body = "application/json", json.dumps(error_body(code, sentence))
             # As on all answers of the API: otherwise a browser hides the answer from the page that asked.
@@ -377,7 +391,8 @@ class _Bounded(BaseWSGIServer):
     channel_class = _Channel
     active_channels: dict[int, _Channel]
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, most: int, **kwargs: Any) -> None:
+        self._most = most
         self.arrived: list[_Channel] = []
         self._next_tick = 0.0
         super().__init__(*args, **kwargs)
@@ -405,12 +420,13 @@ class _Bounded(BaseWSGIServer):
                 self._make_room(channel)
 
     def _make_room(self, newcomer: _Channel) -> None:
-        crowd = list(self.active_channels.values())
+        # Of all that this process listens to.
+        crowd = [each for each in self._map.values() if isinstance(each, _Channel)]
         of_peer = [channel for channel in crowd if channel.peer == newcomer.peer]
         # Behind a Unix socket there are no addresses.
         if newcomer.peer and len(of_peer) > settings.MAX_CONNECTIONS_PER_ADDRESS:
             crowd = of_peer
-        elif len(crowd) <= settings.MAX_CONNECTIONS:
+        elif len(crowd) <= self._most:
             return
         waiting = [channel for channel in crowd if channel is not newcomer and not channel.requests]
         if waiting:
@@ -513,6 +529,30 @@ class _Turn:
 # --- The process ------------------------------------------------------------------------------------------------------
 
 
+def _most_connections() -> int:
+    """How many connections the process may hold. Raises its limit of open files for them, as far as the system allows.
+
+    Without a free file the process could accept no connection, and those that wait would keep the loop busy.
+    """
+    wanted = _FILES_PER_CONNECTION * settings.MAX_CONNECTIONS + _OTHER_FILES
+    files, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files != resource.RLIM_INFINITY and files < wanted:
+        files = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+        if files < wanted:
+            most = max(1, (files - _OTHER_FILES) // _FILES_PER_CONNECTION)
+            _errors.warning(
+                "This process may open %d files (ulimit -n), so it holds %d connections at most. The %d of "
+                "MAX_CONNECTIONS need %d.",
+                files,
+                most,
+                settings.MAX_CONNECTIONS,
+                wanted,
+            )
+            return most
+    return settings.MAX_CONNECTIONS
+
+
 class WebWorker(Worker):
     """Serves gunicorn's sockets until it is told to stop or gunicorn is gone, and then finishes what has begun."""
 
@@ -550,7 +590,7 @@ class WebWorker(Worker):
             # Django reads them where the settings say so.
             clear_untrusted_proxy_headers=False,
         )
-        application = _whole(self.wsgi)
+        application, most = _whole(self.wsgi), _most_connections()
         return [
             (_UnixServer if sock.family == socket.AF_UNIX else _TcpServer)(
                 application,
@@ -561,6 +601,7 @@ class WebWorker(Worker):
                 adj=adjustments,
                 sockinfo=(sock.family, sock.type, sock.proto, sock.getsockname()),
                 bind_socket=False,
+                most=most,
             )
             for sock in (listener.sock for listener in self.sockets)
         ]

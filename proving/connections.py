@@ -2,19 +2,24 @@
 
 from dataclasses import dataclass
 
+from chains import history
 from chains.chains_file import Connection
 from chains.rpc import RpcClient
 from config.configured_chains import get_chains, get_rpc
 from proving.registry import deployments
-from proving.registry.deployments import Deployed, Unusable
+from proving.registry.deployments import Deployment, Unusable
 
 
 @dataclass(frozen=True)
 class OpenConnection:
     config: Connection
-    registry: Deployed
+    registry: Deployment
     source: RpcClient
     destination: RpcClient
+
+    def history_slot(self, number: int) -> int:
+        """The slot in which the source's history contract (EIP-2935) keeps the hash of a block."""
+        return history.slot(number, self.source.chain.history_window)
 
 
 def open_connection(destination: int, source: int) -> OpenConnection:

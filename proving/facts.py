@@ -1,14 +1,14 @@
 """What queries ask for, word by word: what it must be, as proven here, and what the facts registry says."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eth_utils.crypto import keccak
 
 from chains.header import SHARED_FIELDS, Header
 from chains.packed import HASHED_HEADER_FIELDS
-from chains.rpc import Block as BlockName
-from chains.rpc import InvalidReply, Reverted, RpcClient
+from chains.rpc import BlockIdentifier, InvalidReply, Reverted, RpcClient
 from proving.models import AccountProof, SlotProof
 from proving.registry.contract import Registry
 from queries.chunks import chunks
@@ -41,6 +41,9 @@ class TimeFact:
 
 
 Fact = AccountFact | SlotFact | HeaderFact | TimeFact
+
+Missing = Mapping[Fact, Collection[int]]
+"""Facts that the registry doesn't hold, with the ids of the queries that ask for them."""
 
 # Rows named in one statement.
 _CHUNK = 500
@@ -141,7 +144,7 @@ class RegistryView:
 
 
 def read(
-    rpc: RpcClient, registry: Registry, block_number: int, facts: Iterable[Fact], *, at: BlockName
+    rpc: RpcClient, registry: Registry, block_number: int, facts: Iterable[Fact], *, at: BlockIdentifier
 ) -> RegistryView:
     """Ask the registry for the header and the facts. Raises `NodeUnavailable`, also when no registry answers."""
     wanted = list(dict.fromkeys(facts))
@@ -163,3 +166,34 @@ def _call(registry: Registry, block_number: int, fact: Fact) -> tuple[str, bytes
             return registry.header_field(block_number, fact.field)
         case TimeFact():
             return registry.block_at_timestamp(fact.timestamp)
+
+
+# --- Compared ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Comparison:
+    missing: Missing
+    contradiction: str = ""
+    """That the registry holds another value than was proven here, a sentence."""
+
+
+def compare(block: Block, queries: Sequence[Query], view: RegistryView) -> Comparison:
+    """What the registry lacks of what these queries of the block ask for."""
+    missing: dict[Fact, list[int]] = defaultdict(list)
+    for chunk in chunks(queries, _CHUNK):
+        wanted = {query.pk: of(query) for query in chunk}
+        here = proven(block, [fact for asked in wanted.values() for fact in asked]) if view.facts else {}
+        for pk, asked in wanted.items():
+            for fact in asked:
+                word = view.facts.get(fact)
+                # Of the two chains that a reorg made, the time's block may be of the one that is gone.
+                if word is None or (isinstance(fact, TimeFact) and word != here[fact]):
+                    missing[fact].append(pk)
+                elif word != here.get(fact):
+                    return Comparison(
+                        {},
+                        f"The registry holds another value than was proven here, of {fact}; its operator must look "
+                        "into it.",
+                    )
+    return Comparison(missing)

@@ -144,7 +144,7 @@ def _wait(sentence: str, rows: Sequence[Mapping[str, Any]]) -> Wait:
     )
 
 
-class WayUnit(models.TextChoices):
+class PathUnit(models.TextChoices):
     HOPS = "hops"
     HEADERS = "headers"
 
@@ -173,12 +173,12 @@ class Block(Leased):
 
     # The registry trusts its state root or its hash, so the path to other blocks may start here. This is a hint for
     # planning: it is checked on the chain before anything relies on it.
-    is_waypoint = models.BooleanField(default=False)
+    is_checkpoint = models.BooleanField(default=False)
     # The path by which the registry comes to trust this block: its length in hops or headers at the first plan, and
     # what was left of it at the last plan.
-    way_unit = models.CharField(max_length=8, choices=WayUnit.choices, blank=True)  # empty: no path is needed
-    way_length = models.PositiveIntegerField(default=0)
-    way_left = models.PositiveIntegerField(default=0)
+    path_unit = models.CharField(max_length=8, choices=PathUnit.choices, blank=True)  # empty: no path is needed
+    path_length = models.PositiveIntegerField(default=0)
+    path_left = models.PositiveIntegerField(default=0)
 
     waiting_for = models.TextField(blank=True)  # a sentence
     checked_number = models.PositiveBigIntegerField(null=True)
@@ -193,7 +193,9 @@ class Block(Leased):
         indexes: ClassVar = [
             models.Index(fields=["number"]),  # people search by it, as by the hash
             models.Index(fields=["hash"]),
-            models.Index(fields=["destination_chain_id", "source_chain_id", "is_waypoint", "number"], name="waypoints"),
+            models.Index(
+                fields=["destination_chain_id", "source_chain_id", "is_checkpoint", "number"], name="checkpoints"
+            ),
             models.Index(
                 # The last two tell whether a row is due now, so that skipping a long queue of other rows is cheap.
                 fields=[

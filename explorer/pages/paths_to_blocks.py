@@ -14,17 +14,16 @@ from explorer.pages import shown_transactions
 from explorer.pages.chain_names import ChainName
 from explorer.pages.shown_transactions import ShownTransaction
 from proving.models import ChainHead, SignedTransaction, Transaction
-from proving.transactions.sending import latest_hash
-from queries.models import Block, WayUnit
+from queries.models import Block, PathUnit
 
 # About how much one transaction can hold, and how many blocks pass until the next one can build on it.
-_PER_TRANSACTION: Mapping[str, int] = {WayUnit.HOPS: 20, WayUnit.HEADERS: 170}
+_PER_TRANSACTION: Mapping[str, int] = {PathUnit.HOPS: 20, PathUnit.HEADERS: 170}
 _BLOCKS_PER_TRANSACTION = 3
 
 
 @dataclass(frozen=True)
 class ShownPath:
-    unit: str  # of `WayUnit`
+    unit: str  # of `PathUnit`
     length: int  # in units; 0: the block hash source vouches for the block itself when it is asked
     left: int
     gas: int  # so far, of whole transactions, which may serve other blocks and batches too
@@ -46,7 +45,7 @@ class ShownPath:
 
 def how_far(block: Block) -> str:
     """A phrase; empty if nothing of the path is left."""
-    return _how_far(block.way_unit, block.way_length - block.way_left, block.way_length) if block.way_left else ""
+    return _how_far(block.path_unit, block.path_length - block.path_left, block.path_length) if block.path_left else ""
 
 
 def _how_far(unit: str, done: int, length: int) -> str:
@@ -57,16 +56,16 @@ def to_blocks(
     blocks: Collection[Block], destination: ChainName, head: ChainHead | None, *, goes_on: bool
 ) -> Mapping[int, ShownPath]:
     """The paths of those blocks that need one, by their primary keys."""
-    needing = {block.pk: block for block in blocks if block.way_unit}
+    needing = {block.pk: block for block in blocks if block.path_unit}
     sent = _sent_for(needing)
     return {
         pk: ShownPath(
-            unit=block.way_unit,
-            length=block.way_length,
-            left=block.way_left,
+            unit=block.path_unit,
+            length=block.path_length,
+            left=block.path_left,
             gas=sum(tx.gas_used for tx in sent[pk]),
             seconds_left=_seconds(block, destination) if goes_on else None,
-            transactions=tuple(shown_transactions.shown(latest_hash(tx), tx, destination, head) for tx in sent[pk]),
+            transactions=tuple(shown_transactions.shown(tx.latest_hash, tx, destination, head) for tx in sent[pk]),
         )
         for pk, block in needing.items()
     }
@@ -87,7 +86,7 @@ def _sent_for(blocks: Collection[int]) -> Mapping[int, list[Transaction]]:
 
 
 def _seconds(block: Block, destination: ChainName) -> int | None:
-    if not block.way_left or not destination.is_configured:
+    if not block.path_left or not destination.is_configured:
         return None
-    to_go = -(-block.way_left // _PER_TRANSACTION[block.way_unit])
+    to_go = -(-block.path_left // _PER_TRANSACTION[block.path_unit])
     return round(to_go * _BLOCKS_PER_TRANSACTION * get_chains().chain(destination.id).block_seconds)

@@ -73,7 +73,7 @@ class ShownQuery:
     slots: tuple[str, ...]  # one page
     slot_count: int
     first_slot: int  # number of the first of `slots`, from 1
-    way: ShownPath | None  # the path by which the registry comes to trust the block; None: none is needed
+    path: ShownPath | None  # the path by which the registry comes to trust the block; None: none is needed
     steps: tuple[ShownStep, ...]
     values: tuple[Value, ...]  # only when DONE (specification, "Rules that hold")
 
@@ -126,7 +126,7 @@ class QueryRow:
     completed: int  # of its steps
     steps: int
     step: str  # the open one, empty at the end
-    way: str  # how far the path to its block is, a phrase, while the step is in progress
+    path: str  # how far the path to its block is, a phrase, while the step is in progress
     is_admitted: bool
 
 
@@ -170,7 +170,7 @@ def rows(queries: Iterable[Query]) -> Iterable[QueryRow]:
             completed=steps if query.step is None else order.index(StepKind(query.step)),
             steps=steps,
             step=query.step or "",
-            way=paths_to_blocks.how_far(query.block)
+            path=paths_to_blocks.how_far(query.block)
             if query.block and query.step == StepKind.HEADER_ACCUMULATED
             else "",
             is_admitted=query.is_admitted,
@@ -218,7 +218,7 @@ def cards(
             slots=tuple(shown_facts.shown_slots(query, first_slot)),
             slot_count=len(query.slots),
             first_slot=first_slot or 1,
-            way=to_blocks.get(query.block.pk) if query.block else None,
+            path=to_blocks.get(query.block.pk) if query.block else None,
             steps=tuple(_steps(query, batch, sent)),
             values=tuple(_values(query, words.get(query.pk, {}), source, registry)) if registry else (),
         )

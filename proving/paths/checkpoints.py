@@ -1,6 +1,6 @@
-"""Blocks that a registry has come to trust, by their state roots or their hashes: where ways begin.
+"""Blocks that a registry has come to trust, by their state roots or their hashes: where paths begin.
 
-The rows are hints, which whoever plans a way asks the chain about: they may be of a transaction that failed, or of a
+The rows are hints, which whoever plans a path asks the chain about: they may be of a transaction that failed, or of a
 chain that was reorganised.
 """
 
@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 from django.db.models import QuerySet
 
+from chains.encoding import hex_data
 from chains.header import Header
 from proving.connections import OpenConnection
 from queries import submission
@@ -17,7 +18,7 @@ from queries.models import Block
 def rows(connection: OpenConnection) -> QuerySet[Block]:
     """Of this connection, in no order."""
     known = Block.objects.filter(
-        destination_chain_id=connection.config.destination, source_chain_id=connection.config.source, is_waypoint=True
+        destination_chain_id=connection.config.destination, source_chain_id=connection.config.source, is_checkpoint=True
     )
     return known.exclude(hash="")
 
@@ -35,9 +36,9 @@ def note(connection: OpenConnection, headers: Collection[Header]) -> None:
         row = Block.objects.filter(pk=found[source, header.number])
         # What is there already is of a block that queries are about, and whoever works on that looks after it.
         row.filter(hash="").update(
-            hash="0x" + header.hash.hex(),
+            hash=hex_data(header.hash),
             header_rlp=header.encode(),
-            state_root="0x" + header.state_root.hex(),
+            state_root=hex_data(header.state_root),
             timestamp=header.timestamp,
         )
-        row.update(is_waypoint=True)
+        row.update(is_checkpoint=True)

@@ -14,13 +14,14 @@ from proving import connections, sources
 from proving.connections import OpenConnection
 from proving.heads import Heads, poll_seconds
 from proving.models import FactsRegistry
-from proving.paths import checkpoints, events, planning
-from proving.paths.planning import Plan, Way
+from proving.paths import building, checkpoints, events, planning
+from proving.paths.building import Leg
+from proving.paths.planning import Plan
 from proving.registry import deployments
-from proving.registry.contract import in_sequence
+from proving.registry.contract import in_one_call
 from proving.sources import NotYet, Preparation
 from proving.transactions import sending
-from proving.transactions.sending import CannotSend, Intent, SignerBusy, UnderWay
+from proving.transactions.intents import CannotSend, Intent, SignerBusy, UnderWay
 from queries import leases
 from queries.leases import Lease
 
@@ -93,7 +94,7 @@ def _look_after(lease: Lease[FactsRegistry], connection: OpenConnection) -> tupl
     try:
         all_read = events.read(lease, connection, heads)
     except RpcRefused as refused:
-        # Headers can be kept without the events, which only shorten ways.
+        # Headers can be kept without the events, which only shorten paths.
         logger.warning("%s: nodes do not serve its events: %s", lease.row, refused)
         all_read = True
     sentence, seconds = _keep(lease, connection) if connection.config.keep_headers else ("", _PAUSE)
@@ -103,9 +104,9 @@ def _look_after(lease: Lease[FactsRegistry], connection: OpenConnection) -> tupl
 def _keep(lease: Lease[FactsRegistry], connection: OpenConnection) -> tuple[str, float]:
     chain = get_chains().chain(connection.config.destination)
     poll = poll_seconds(chain)
-    if planning.extending(connection, connection.destination.head().number).exists():
+    if building.extending(connection, connection.destination.head().number).exists():
         return "Waiting for the transaction that extends the registry's trust.", poll
-    if pause := planning.pause_after_failures(connection):
+    if pause := building.pause_after_failures(connection):
         return "The last transaction for the registry's trust reverted; trying again more slowly.", pause
     newest = sources.of(connection.config).newest(connection)
     trusted = _newest_trusted(connection)
@@ -117,9 +118,9 @@ def _keep(lease: Lease[FactsRegistry], connection: OpenConnection) -> tuple[str,
     target = newest
     if trusted is not None and newest <= trusted + _MADE_UP * window:
         target = min(newest, trusted + window)
-    way = _way_to(lease, connection, target)
-    to, data = in_sequence(connection.registry.sequence, way.calls)
-    passed = way.waypoints if isinstance(way, Way) else ()
+    leg = _leg_to(lease, connection, target)
+    to, data = in_one_call(connection.registry.multicall, leg.calls)
+    passed = leg.checkpoints if isinstance(leg, Leg) else ()
     intent = Intent(to, data, extends=connection.registry.row_id)
     sending.submit_all(chain, [intent], and_store=lambda _: checkpoints.note(connection, passed))
     return "Waiting for the transaction that accumulates a header.", poll
@@ -135,7 +136,7 @@ def _newest_trusted(connection: OpenConnection) -> int | None:
     return next(trusted, None)
 
 
-def _way_to(lease: Lease[FactsRegistry], connection: OpenConnection, target: int) -> Way | Preparation:
+def _leg_to(lease: Lease[FactsRegistry], connection: OpenConnection, target: int) -> Leg | Preparation:
     """What accumulates the header of a block, or leads there."""
     header = connection.source.header(target)
     if header is None:
@@ -143,15 +144,15 @@ def _way_to(lease: Lease[FactsRegistry], connection: OpenConnection, target: int
             f"A node of chain {connection.config.source} doesn't have block {target}, below its own head."
         )
     if deployments.vouches(connection.destination, connection.registry, [(target, header.hash)])[0]:
-        return _accumulate(connection, Way(Plan(target, target), ()), header)
-    plan = planning.begin(connection, planning.survey(connection, target, keep=lease.extend))
+        return _accumulate(connection, Leg(Plan(target, target), ()), header)
+    plan = building.begin(connection, planning.survey(connection, target, keep=lease.extend))
     if isinstance(plan, Preparation):
         return plan
-    way = planning.go(connection, plan)
-    return _accumulate(connection, way, header) if way.arrives else way
+    leg = building.next_leg(connection, plan)
+    return _accumulate(connection, leg, header) if leg.arrives else leg
 
 
-def _accumulate(connection: OpenConnection, way: Way, header: Header) -> Way:
+def _accumulate(connection: OpenConnection, leg: Leg, header: Header) -> Leg:
     data = connection.registry.contract.prove(header.encode(), header.state_root)
-    calls = [*way.calls, (connection.registry.contract.address, data)]
-    return replace(way, calls=calls, waypoints=[*way.waypoints, header])
+    calls = [*leg.calls, (connection.registry.contract.address, data)]
+    return replace(leg, calls=calls, checkpoints=[*leg.checkpoints, header])

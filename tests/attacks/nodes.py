@@ -58,9 +58,10 @@ def run(seed: int) -> Iterator[Seen]:
     with DevChain(chain_id=HOSTILE_ID, block_seconds=1) as chain:
         door = _Door(chain)
         with hostile_node(door, chain_id=HOSTILE_ID) as url:
-            limits = {"MAX_SIGN_INS_PER_MINUTE": "100000", "MAX_BATCHES_PER_MINUTE": "100000"}
             chains_toml = CHAINS_TOML + _HOSTILE_TOML.replace("%s", url)
-            with target(chains_toml, others=[HOSTILE_ID], **limits) as attacked:
+            with target(
+                chains_toml, others=[HOSTILE_ID], MAX_SIGN_INS_PER_MINUTE="100000", MAX_BATCHES_PER_MINUTE="100000"
+            ) as attacked:
                 yield from _attack(attacked, door, choice)
 
 

@@ -21,7 +21,7 @@ from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
 from proving.paths import upkeep
 from proving.registry import deployments
 from proving.registry.deploying import deploy
-from proving.transactions import sending
+from proving.transactions import tending
 from queries import leases
 from queries.models import BatchStatus, Block, Query, StepKind
 from queries.properties import AccountField
@@ -273,11 +273,11 @@ def test_what_was_sent_to_a_registry_before_it_was_refused_is_emptied(service, k
     # It wasn't broadcast yet, for all that is known.
     service.rpc("anvil_dropAllTransactions")
     SignedTransaction.objects.filter(transaction=tx).update(broadcast_at=None)
-    sending.tend(Signer.objects.get().pk)
+    tending.tend(Signer.objects.get().pk)
     service.mine()
-    sending.tend(Signer.objects.get().pk)
+    tending.tend(Signer.objects.get().pk)
     tx.refresh_from_db()
-    assert tx.versions.get(hash=tx.hash).is_empty
+    assert tx.versions.get(hash=tx.hash).is_cancellation
     assert tx.succeeded is False
     service.rpc("evm_setAutomine", True)
     deploy(31337, 31337, replace=True)

@@ -24,7 +24,7 @@ from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
 from proving.registry.attester_change import ChangeRefused
 from proving.registry.attester_change import change as change_attesters
 from proving.registry.deploying import deploy
-from proving.transactions.sending import tend
+from proving.transactions.tending import tend
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from queries.properties import AccountField
 from tests.attesting import process
@@ -398,7 +398,7 @@ def test_a_change_that_waits_in_the_mempool_is_not_taken_for_one_that_reverts(ch
     for signer in Signer.objects.all():
         tend(signer.pk)
     assert SignedTransaction.objects.filter(transaction=Transaction.objects.latest("pk")).count() > 1
-    assert not SignedTransaction.objects.filter(is_empty=True).exists()
+    assert not SignedTransaction.objects.filter(is_cancellation=True).exists()
 
 
 def test_chains_toml_that_names_too_few_of_the_believed_attesters_is_told(

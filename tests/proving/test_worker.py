@@ -17,7 +17,7 @@ from eth_abi.abi import decode
 from config.configured_chains import forget_chains
 from devnet.devchain import PROJECT, DevChain
 from proving.models import Transaction, WorkerHeartbeat
-from proving.reconcile import block
+from proving.reconcile import observe
 from proving.registry.deploying import deploy
 from proving.worker import worker
 from queries.models import Batch, BatchStatus
@@ -240,14 +240,14 @@ def test_work_that_fails_is_logged_and_pushed_ahead_and_the_rest_goes_on(
     poison = submit(key, request(ALICE, block=chain.head() - 1))
     good = submit(key, request(ALICE, block=chain.head()))
     poisoned_block = poison.queries.get().block_id
-    advance = block._Work.advance
+    observed = observe.registry
 
-    def fail_on_poison(work):
-        if work.block.pk == poisoned_block:
+    def fail_on_poison(context):
+        if context.block.pk == poisoned_block:
             raise ZeroDivisionError("a defect")
-        return advance(work)
+        return observed(context)
 
-    monkeypatch.setattr(block._Work, "advance", fail_on_poison)
+    monkeypatch.setattr(observe, "registry", fail_on_poison)
     with a_worker():
         until(lambda: is_done(good), "DONE")
         until(lambda: any("error of this service" in sentence for sentence in waiting()), "the reason")

@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from chains.chains_file import SignerError
 from chains.rpc import ChainError
 from proving.registry.deploying import DeploymentError, deploy
-from proving.transactions.sending import CannotSend
+from proving.transactions.intents import CannotSend
 
 
 class Command(BaseCommand):

@@ -15,7 +15,7 @@ from explorer.bundles import verifying
 from proving.models import FactsRegistry, Transaction
 from proving.registry.deploying import deploy
 from queries import progress
-from queries.models import Batch, BatchStatus, Block, Query, StepKind, WayUnit
+from queries.models import Batch, BatchStatus, Block, PathUnit, Query, StepKind
 from tests.attesting import process
 from tests.explorer.batches import (
     BLOCK_HASH_SOURCE,
@@ -59,7 +59,7 @@ def step(batch: Batch, number: int = 3) -> str:
     return shown_steps(page(batch))[number - 1]
 
 
-# --- The way to a block -----------------------------------------------------------------------------------------------
+# --- The path to a block ----------------------------------------------------------------------------------------------
 
 
 def test_a_way_that_is_gone_shows_how_far_it_is_what_it_took_and_how_long_it_will_take():
@@ -71,7 +71,7 @@ def test_a_way_that_is_gone_shows_how_far_it_is_what_it_took_and_how_long_it_wil
     # 2,400 hops are 120 transactions of 3 blocks of 1 s.
     assert "hops 1,600 of 4,000 done, 175,840 gas so far, about 6 min left" in step(batch)
     assert '<progress value="1600" max="4000" aria-label="Path to the block of query 1">' in page(batch)
-    way_to(batch, 17_000, left=17_000, unit=WayUnit.HEADERS)
+    way_to(batch, 17_000, left=17_000, unit=PathUnit.HEADERS)
     assert "headers 0 of 17,000 done, 175,840 gas so far, about 5 min left" in step(batch)
 
 
@@ -80,7 +80,7 @@ def test_a_way_that_is_done_says_what_it_was():
     mine(send(batch, extends=deployed()), block=14)
     way_to(batch, 10, left=0)
     assert "reached by 10 hops, 175,840 gas 1 transaction on the path" in step(batch)
-    way_to(batch, 1, left=0, unit=WayUnit.HEADERS)
+    way_to(batch, 1, left=0, unit=PathUnit.HEADERS)
     complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
     assert "reached by 1 header, 175,840 gas" in step(batch)
 
@@ -166,14 +166,14 @@ def test_ways_cost_as_many_statements_however_many_queries_and_transactions_ther
     assert statements[0] == statements[1] <= 21
 
 
-def test_the_json_has_the_way():
+def test_the_json_has_the_path():
     batch = an_old_batch()
-    assert Client().get(f"{path(batch)}.json").json()["queries"][0]["way"] is None
+    assert Client().get(f"{path(batch)}.json").json()["queries"][0]["path"] is None
     way_to(batch, 30, left=10)
     mine(send(batch, extends=deployed()), block=14)
     (query,) = Client().get(f"{path(batch)}.json").json()["queries"]
-    (transaction,) = query["way"].pop("transactions")
-    assert query["way"] == {"unit": "hops", "length": 30, "left": 10, "gas": 175_840, "secondsLeft": 3}
+    (transaction,) = query["path"].pop("transactions")
+    assert query["path"] == {"unit": "hops", "length": 30, "left": 10, "gas": 175_840, "secondsLeft": 3}
     assert (transaction["hash"], transaction["gasUsed"]) == (TRANSACTION, 175_840)
     assert query["isAdmitted"]
 

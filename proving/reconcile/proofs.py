@@ -1,24 +1,19 @@
-"""INITIAL_STATE: fetches a source block's header and account proofs, verifies them against the block hash, stores them.
+"""INITIAL_STATE: fetches account proofs at a source block and verifies them against its state root. It writes nothing.
 
-From then on no archive node is needed. A proof that doesn't verify is a node that lies or lags, never a fact.
+Once they are stored no archive node is needed. A proof that doesn't verify is a node that lies or lags, never a fact.
 """
 
-import logging
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from chains.header import Header
+from chains.encoding import hex_data
 from chains.rpc import AccountProof as FetchedProof
 from chains.rpc import InvalidReply, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from chains.trie import InvalidProof, OtherAccountForm, verify_account, verify_slot
 from proving.models import AccountProof, SlotProof
-from queries import progress
 from queries.chunks import chunks
-from queries.leases import Lease
-from queries.models import BatchStatus, Block, Query, StepKind
-
-logger = logging.getLogger(__name__)
+from queries.models import Block, Query, StepKind
 
 # What is fetched and stored in one go: bounds memory, and what a kill makes us fetch again.
 _ACCOUNTS_PER_FETCH = 100
@@ -29,54 +24,41 @@ class ProofRefused(Exception):
     """No node serves proofs at this block, or none that could be used; the message is a sentence that says why."""
 
 
-def take_header(lease: Lease[Block], header: Header) -> None:
-    """Store the block's header; if the source chain had another one before, everything built on that starts anew."""
-    block = lease.row
-    new_hash = "0x" + header.hash.hex()
-    if block.hash == new_hash:
-        return
-    with lease.writing() as fresh:
-        if fresh.hash:
-            AccountProof.objects.filter(block=fresh).delete()
-            affected = fresh.queries.exclude(batch__status=BatchStatus.REJECTED).values_list("pk", flat=True)
-            reason = f"The source chain was reorganised: block {block.number} was {fresh.hash} and is now {new_hash}."
-            progress.reopen(list(affected), StepKind.INITIAL_STATE, reason=reason)
-        fresh.hash = new_hash
-        fresh.header_rlp = header.encode()
-        fresh.state_root = "0x" + header.state_root.hex()
-        fresh.timestamp = header.timestamp
-        fresh.save(update_fields=["hash", "header_rlp", "state_root", "timestamp"])
+@dataclass(frozen=True)
+class Proven:
+    """A verified proof of an account, and of slots of it, as rows that are not stored yet."""
+
+    account: AccountProof
+    slots: Sequence[SlotProof]
 
 
-def fetch_proofs(lease: Lease[Block], source: RpcClient) -> Exception | None:
-    """Complete INITIAL_STATE of the block's open queries, of as many as can be.
+@dataclass(frozen=True)
+class Fetched:
+    """Proofs to store, what is wrong with others, and queries (ids) all of whose proofs are stored with these."""
 
-    Returns what is wrong with the others, if anything is: one account that no node proves holds up no other. Raises
-    `NodeUnavailable`.
+    proofs: Sequence[Proven]
+    faults: Sequence[Exception] = ()
+    complete: Sequence[int] = ()
+
+
+def fetch(block: Block, source: RpcClient) -> Iterator[Fetched]:
+    """What the open queries of the block lack, in parts: each is to be stored before the next is asked for.
+
+    One account that no node proves holds up no other. Raises `NodeUnavailable`.
     """
-    block = lease.row
-    waiting = list(block.open_queries().filter(step=StepKind.INITIAL_STATE).only("pk", "address", "slots"))
-    with lease.writing():
-        # The header is all that these need, and it is there.
-        progress.complete([query.pk for query in waiting if not query.address], StepKind.INITIAL_STATE)
+    waiting = block.open_queries().filter(step=StepKind.INITIAL_STATE).exclude(address="")
     by_address: dict[str, list[Query]] = defaultdict(list)
-    for query in waiting:
-        if query.address:
-            by_address[query.address].append(query)
-    problems: list[Exception] = []
+    for query in waiting.only("pk", "address", "slots"):
+        by_address[query.address].append(query)
     for addresses in chunks(sorted(by_address), _ACCOUNTS_PER_FETCH):
         wanted = _not_stored(block, {address: by_address[address] for address in addresses})
         failed: set[str] = set()
         for pieces in _pieces(wanted):
             proofs, faults = _verified_proofs(block, source, pieces)
             failed |= faults.keys()
-            problems += faults.values()
-            with lease.writing():
-                _store(block, proofs)
-        proven = [query.pk for address in addresses if address not in failed for query in by_address[address]]
-        with lease.writing():
-            progress.complete(proven, StepKind.INITIAL_STATE)
-    return problems[0] if problems else None
+            yield Fetched(proofs, list(faults.values()))
+        complete = [query.pk for address in addresses if address not in failed for query in by_address[address]]
+        yield Fetched((), complete=complete)
 
 
 @dataclass(frozen=True)
@@ -120,33 +102,15 @@ def _pieces(wanted: Iterable[_Wanted]) -> Iterator[list[_Wanted]]:
         yield piece
 
 
-@dataclass(frozen=True)
-class _Proven:
-    account: AccountProof
-    slots: Sequence[SlotProof]
-
-
-def _store(block: Block, proofs: Sequence[_Proven]) -> None:
-    AccountProof.objects.bulk_create([proof.account for proof in proofs], ignore_conflicts=True)
-    addresses = [proof.account.address for proof in proofs if proof.slots]
-    ids = dict(AccountProof.objects.filter(block=block, address__in=addresses).values_list("address", "pk"))
-    for proof in proofs:
-        for slot in proof.slots:
-            slot.account_id = ids[proof.account.address]
-    SlotProof.objects.bulk_create(
-        [slot for proof in proofs for slot in proof.slots], ignore_conflicts=True, batch_size=_SLOTS_PER_FETCH
-    )
-
-
 def _verified_proofs(
     block: Block, source: RpcClient, wanted: Sequence[_Wanted]
-) -> tuple[list[_Proven], dict[str, Exception]]:
+) -> tuple[list[Proven], dict[str, Exception]]:
     """The proofs that verify, and what is wrong with the others, by address."""
     block_hash = bytes.fromhex(block.hash[2:])
     answers = source.proofs(
         [ProofRequest(block.number, block_hash, one.address, [int(slot, 16) for slot in one.slots]) for one in wanted]
     )
-    proofs: list[_Proven] = []
+    proofs: list[Proven] = []
     failed: dict[str, Exception] = {}
     for one, answer in zip(wanted, answers, strict=True):
         if isinstance(answer, RpcRefused):
@@ -163,7 +127,7 @@ def _verified_proofs(
     return proofs, failed
 
 
-def _verified(block: Block, answer: FetchedProof) -> _Proven:
+def _verified(block: Block, answer: FetchedProof) -> Proven:
     """Raises `InvalidProof`."""
     account = verify_account(bytes.fromhex(block.state_root[2:]), answer.address, answer.nodes)
     row = AccountProof(
@@ -172,8 +136,8 @@ def _verified(block: Block, answer: FetchedProof) -> _Proven:
         nodes=_hex(answer.nodes),
         nonce=account.nonce,
         balance=account.balance,
-        storage_root="0x" + account.storage_root.hex(),
-        code_hash="0x" + account.code_hash.hex(),
+        storage_root=hex_data(account.storage_root),
+        code_hash=hex_data(account.code_hash),
     )
     slots = [
         SlotProof(
@@ -183,8 +147,8 @@ def _verified(block: Block, answer: FetchedProof) -> _Proven:
         )
         for proof in answer.slots
     ]
-    return _Proven(row, slots)
+    return Proven(row, slots)
 
 
 def _hex(nodes: Iterable[bytes]) -> list[str]:
-    return ["0x" + node.hex() for node in nodes]
+    return [hex_data(node) for node in nodes]

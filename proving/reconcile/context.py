@@ -1,0 +1,44 @@
+"""What all that looks at one block, and acts on it, needs at hand."""
+
+from dataclasses import dataclass
+
+from chains.chains_file import Chain
+from chains.rpc import RpcClient
+from proving.connections import OpenConnection
+from proving.heads import Heads, poll_seconds
+from proving.registry.deployments import Deployment
+from queries.leases import Lease
+from queries.models import Block
+
+
+@dataclass(frozen=True)
+class Context:
+    """A leased block, its connection, and how far the destination was when this began."""
+
+    lease: Lease[Block]
+    connection: OpenConnection
+    destination: Chain
+    heads: Heads  # of the destination
+
+    @property
+    def block(self) -> Block:
+        """The row as it was last read under the lease."""
+        return self.lease.row
+
+    @property
+    def source(self) -> RpcClient:
+        return self.connection.source
+
+    @property
+    def rpc(self) -> RpcClient:
+        """Of the destination."""
+        return self.connection.destination
+
+    @property
+    def registry(self) -> Deployment:
+        return self.connection.registry
+
+    @property
+    def poll_seconds(self) -> float:
+        """How often to look at the destination."""
+        return poll_seconds(self.destination)

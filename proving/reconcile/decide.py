@@ -1,0 +1,449 @@
+"""What is to be done about a block: pure functions from what was observed to actions, and to what is waited for.
+
+Nothing here reads a row or a chain, writes, sends or raises. The actions that cost money are those of `Sending`.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from chains.encoding import hex_data
+from chains.header import Header
+from proving.facts import HeaderFact, Missing, TimeFact
+from proving.paths.planning import Plan
+from proving.paths.rotation import EXTENDING, Rotation
+from proving.reconcile.observe import (
+    AskedOfHeader,
+    BlockOfTime,
+    Checked,
+    Gone,
+    Observation,
+    PathFound,
+    Rest,
+    SourceBlock,
+    Unfetched,
+)
+from proving.reconcile.proofs import Fetched, Proven
+from proving.sources import Preparation
+from queries.models import StepKind
+from queries.rejection_codes import RejectionCode
+
+# How long nodes may refuse to serve a proof before that is taken for final: they may be syncing, or lack the newest
+# state for a moment.
+_PROOF_PATIENCE = timedelta(minutes=10)
+
+
+# --- Actions ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Complete:
+    """Complete a step of those of the queries (ids) that are in it."""
+
+    queries: Collection[int]
+    step: StepKind
+    transaction_hash: str = ""
+
+
+@dataclass(frozen=True)
+class Reopen:
+    """Take queries (ids) back to a step."""
+
+    queries: Collection[int]
+    step: StepKind
+    reason: str
+
+
+@dataclass(frozen=True)
+class Move:
+    """Give queries (ids) another block of the source chain, where they begin anew."""
+
+    queries: Collection[int]
+    number: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Reject:
+    """Reject the batches of these queries (ids)."""
+
+    queries: Collection[int]
+    code: RejectionCode
+    reason: str
+    retryable: bool = False
+
+
+@dataclass(frozen=True)
+class TakeHeader:
+    """Store the block's header; where another one was stored, all that was built on that begins anew."""
+
+    header: Header
+
+
+@dataclass(frozen=True)
+class StoreProofs:
+    proofs: Sequence[Proven]
+
+
+@dataclass(frozen=True)
+class NoteRefused:
+    """Remember since when nodes refuse to serve a proof; or that they don't any more."""
+
+    since: datetime | None
+
+
+@dataclass(frozen=True)
+class NoteChecked:
+    """Remember in which block of the destination the completed facts were read."""
+
+
+@dataclass(frozen=True)
+class ShowPath:
+    """Show how much is left of the path to the block, in hops or headers. Without a unit it has arrived."""
+
+    left: int
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class GiveTurn:
+    """Let another user's block have the next path."""
+
+    rotation: Rotation
+
+
+@dataclass(frozen=True)
+class Prove:
+    """Send what proves the facts: below a trusted state root, or in one transaction with the header."""
+
+    missing: Missing
+    with_header: bool
+
+
+@dataclass(frozen=True)
+class ProveTime:
+    """Send what proves which block was the latest at a time, by its header and the one that follows."""
+
+    timestamp: int
+    following: Header
+    queries: Collection[int]
+
+
+@dataclass(frozen=True)
+class Record:
+    """Send what a path needs before it can begin."""
+
+    preparation: Preparation
+    queries: Collection[int]
+
+
+@dataclass(frozen=True)
+class Extend:
+    """Send the next transaction of a path, and with it what needs it if it arrives."""
+
+    plan: Plan
+    target: Header
+    needing: Missing
+    others: Sequence[int]
+
+
+Sending = Prove | ProveTime | Record | Extend
+Action = (
+    Complete
+    | Reopen
+    | Move
+    | Reject
+    | TakeHeader
+    | StoreProofs
+    | NoteRefused
+    | NoteChecked
+    | ShowPath
+    | GiveTurn
+    | Sending
+)
+
+
+# --- What comes after the actions -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing more can be done now: for what it waits, a sentence or nothing, and when to look again (seconds)."""
+
+    sentence: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Fail:
+    """Something is wrong, a sentence: the attempt is counted, and repeated more and more rarely."""
+
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Nothing can change any more."""
+
+
+@dataclass(frozen=True)
+class Continue:
+    """Go on with what comes next."""
+
+
+@dataclass(frozen=True)
+class FindWhatIsGone:
+    """The destination was reorganised: look what it lacks now, and decide with `gone`."""
+
+
+@dataclass(frozen=True)
+class FindPath:
+    """The registry doesn't trust the hash of `target`: plan a path to it, and decide with `path`."""
+
+    target: Header
+    needing: Missing
+
+
+@dataclass(frozen=True)
+class FindTime:
+    """The source chain was reorganised: find the block of a time anew, and decide with `time`."""
+
+    timestamp: int
+    queries: Collection[int]
+
+
+End = Wait | Fail | Settled
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The actions in their order, and what comes after them."""
+
+    then: End | Continue | FindWhatIsGone | FindPath | FindTime
+    actions: Sequence[Action] = ()
+
+
+# --- When the destination was reorganised -----------------------------------------------------------------------------
+
+
+def checked(seen: Checked) -> Decision:
+    """Whether the block in which the facts were last read is still there."""
+    if seen.header is None or seen.is_behind:
+        # Less than was seen before is a node that lags; only another block at that height is a reorg.
+        return Decision(
+            Wait(
+                f"The node of chain {seen.destination} is behind block {seen.number}, which was seen before; waiting "
+                "for it.",
+                seen.poll_seconds,
+            )
+        )
+    return Decision(Continue() if seen.header.hash == seen.hash else FindWhatIsGone())
+
+
+def gone(seen: Checked, found: Gone) -> Decision:
+    """Reopen what the registry lacks since the destination was reorganised."""
+    if found.contradiction:
+        return Decision(Fail(found.contradiction))
+    reason = f"Chain {seen.destination} was reorganised: block {seen.number} is another one now."
+    to_header = found.proven if not found.is_trusted else found.lacking_of_header
+    to_account = () if not found.is_trusted else found.lacking_of_accounts
+    reopened = [
+        Reopen(to_header, StepKind.HEADER_ACCUMULATED, reason),
+        Reopen(to_account, StepKind.ACCOUNT_ACCUMULATED, reason),
+    ]
+    return Decision(Continue(), [*reopened, NoteChecked()])
+
+
+# --- What the source chain proves -------------------------------------------------------------------------------------
+
+
+def source_block(seen: SourceBlock) -> Decision:
+    """Take the header that the source chain has."""
+    if seen.header is None:
+        return Decision(Wait(f"Block {seen.number} of chain {seen.source} is not there; waiting.", seen.poll_seconds))
+    is_stored = seen.stored_hash == hex_data(seen.header.hash)
+    return Decision(Continue(), [] if is_stored else [TakeHeader(seen.header)])
+
+
+def asked_of_header(seen: AskedOfHeader) -> Decision:
+    """The header is all that these need. Those are rejected that ask for what it hasn't.
+
+    Later forks have added properties: an older block's header can't prove them. Nor can one of another layout.
+    """
+    lacking = {pk: why for pk, why in seen.why_lacking.items() if why}
+    rejected = [Reject([pk], RejectionCode.HEADER_PROPERTY_MISSING, why) for pk, why in lacking.items()]
+    proven = [pk for pk in seen.why_lacking if pk not in lacking]
+    return Decision(Continue(), [*rejected, Complete(proven, StepKind.INITIAL_STATE)])
+
+
+def fetched(found: Fetched) -> Decision:
+    """Store the proofs, and complete what they are all of."""
+    return Decision(Continue(), [StoreProofs(found.proofs), Complete(found.complete, StepKind.INITIAL_STATE)])
+
+
+def unfetched(seen: Unfetched) -> Decision:
+    """Wait for what could not be fetched; reject it when nodes have refused it for too long."""
+    since = (seen.refused_since or seen.now) if seen.is_refused else None
+    actions: list[Action] = [] if since == seen.refused_since else [NoteRefused(since)]
+    if since is not None and seen.now - since >= _PROOF_PATIENCE:
+        reason = f"No node of chain {seen.source} serves usable proofs at block {seen.number}. {seen.fault}"
+        return Decision(
+            Continue(), [*actions, Reject(seen.waiting, RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True)]
+        )
+    return Decision(Fail(seen.fault) if seen.fault else Continue(), actions)
+
+
+# --- What the registry holds, and lacks -------------------------------------------------------------------------------
+
+
+def prove(seen: Observation) -> Decision:
+    """Complete what the registry holds as proven here, and send what it lacks."""
+    if not seen.is_trusted and seen.idle and any(seen.view.state_root):
+        return Decision(
+            Wait(
+                f"The registry holds another state root for block {seen.number} than the source chain has now; waiting "
+                "for the two to agree again.",
+                seen.poll_seconds,
+            )
+        )
+    header_steps = _header_steps(seen)
+    if seen.contradiction:
+        return Decision(Fail(seen.contradiction), header_steps)
+    known = [*header_steps, *_fact_steps(seen)]
+    if not seen.missing_now:
+        return Decision(Continue(), known)
+    needs_path = bool(seen.needing) and not seen.is_vouched and seen.needing == seen.missing_now
+    if needs_path and not seen.is_trusted_now:
+        # What a path leads to isn't available yet; it is as soon as one is planned.
+        known = [one for one in known if not isinstance(one, Complete) or one.step != StepKind.BLOCKHASH_AVAILABLE]
+    if held_back := _held_back(seen, needs_path=needs_path):
+        return Decision(held_back, known)
+    return _ready(seen, known, needs_path=needs_path)
+
+
+def _ready(seen: Observation, known: Sequence[Action], *, needs_path: bool) -> Decision:
+    """What is sent now, where nothing holds it back; or a path is looked for."""
+    if needs_path and seen.target is not None:
+        return Decision(FindPath(seen.target, seen.needing), known)
+    if seen.needing and not seen.is_vouched:
+        rest = {fact: asking for fact, asking in seen.missing_now.items() if fact not in seen.needing}
+        return Decision(Continue(), [*known, Prove(rest, with_header=False)])
+    arrived = [ShowPath(0)] if seen.path_left else []
+    sending = _sending(seen)
+    return Decision(sending.then, [*arrived, *known, *sending.actions])
+
+
+def _held_back(seen: Observation, *, needs_path: bool) -> Wait | Fail | None:
+    """Why nothing of what is missing may be sent now."""
+    if needs_path and seen.target is None:
+        return Wait(f"Waiting for the block after {seen.number}.", seen.source_poll_seconds)
+    if needs_path and seen.is_extending:
+        return Wait(EXTENDING, seen.poll_seconds)
+    if needs_path and seen.pause_after_failures:
+        reverted = "The last transaction for the registry's trust reverted; trying again more slowly."
+        return Wait(reverted, seen.pause_after_failures)
+    if seen.failures > seen.attempts:
+        # They reverted although their simulations did not, and that costs gas each time.
+        return Fail(f"{seen.failures} transactions for this block reverted; trying again more slowly.")
+    if seen.is_accumulating and not seen.is_trusted_now:
+        return Wait("Waiting for the transaction that accumulates the header.", seen.poll_seconds)
+    return None
+
+
+def _header_steps(seen: Observation) -> list[Action]:
+    everyone = [query.id for query in seen.open]
+    actions: list[Action] = [Complete(everyone, StepKind.BLOCKHASH_AVAILABLE)]
+    if seen.is_trusted:
+        # What asks for facts of the header itself completes this step when those are read back.
+        plain = [query.id for query in seen.open if not query.is_of_header and query.timestamp is None]
+        accumulated = Complete(plain, StepKind.HEADER_ACCUMULATED, seen.accumulated_by)
+        actions = [ShowPath(0), *actions, accumulated]
+    return actions
+
+
+def _fact_steps(seen: Observation) -> Iterator[Action]:
+    """Of the queries whose facts all read back as proven."""
+    lacking = {pk for asking in seen.missing.values() for pk in asking}
+    held = defaultdict(list)
+    for pk in seen.asked:
+        if pk not in lacking:
+            held[seen.proven_by.get(pk, "")].append(pk)
+    for tx_hash, pks in held.items():
+        yield Complete(pks, StepKind.HEADER_ACCUMULATED, tx_hash)
+        yield Complete(pks, StepKind.ACCOUNT_ACCUMULATED, tx_hash)
+    if seen.is_trusted:
+        # Accounts of a block that a time selected: once the time is proven, only they are still to come.
+        untimed = {pk for fact, asking in seen.missing.items() if isinstance(fact, TimeFact) for pk in asking}
+        timed = [pk for pk in lacking - untimed if not seen.asked[pk].is_of_header]
+        yield Complete(timed, StepKind.HEADER_ACCUMULATED, seen.accumulated_by)
+
+
+def _sending(seen: Observation) -> Decision:
+    """What can be sent at once. Of what carries the header only one transaction: the others wait for it."""
+    missing = seen.missing_now
+    times = {fact.timestamp: asking for fact, asking in missing.items() if isinstance(fact, TimeFact)}
+    for timestamp, asking in times.items():
+        following = seen.target
+        assert following is not None, "`prove` waits for it"
+        if not (seen.timestamp or 0) <= timestamp < following.timestamp:
+            return Decision(FindTime(timestamp, asking))
+        if following.parent_hash != seen.hash:
+            return Decision(Wait("The source chain is being reorganised.", seen.source_poll_seconds))
+        # It accumulates the header as well: the rest can follow without it.
+        return Decision(Continue(), [ProveTime(timestamp, following, asking)])
+    with_header = not seen.is_trusted_now or any(isinstance(fact, HeaderFact) for fact in missing)
+    return Decision(Continue(), [Prove(missing, with_header=with_header)])
+
+
+def time(seen: Observation, asked: FindTime, found: BlockOfTime) -> Decision:
+    """A reorg has moved a time to another block: its queries go there."""
+    if not found.has_later:
+        sentence = f"Chain {seen.source} has no block later than the time {asked.timestamp} any more."
+        return Decision(Wait(sentence, seen.source_poll_seconds))
+    if found.number is None or found.number == seen.number:
+        return Decision(
+            Fail(
+                f"The registry holds another block for the time {asked.timestamp} than {seen.number}, which the source "
+                "chain has; its operator must look into it."
+            )
+        )
+    reason = f"The source chain was reorganised: the time {asked.timestamp} is now that of block {found.number}."
+    return Decision(Wait(reason, 0), [Move(asked.queries, found.number, reason)])
+
+
+# --- The path to the block --------------------------------------------------------------------------------------------
+
+
+def path(seen: Observation, asked: FindPath, found: PathFound) -> Decision:
+    """Send the next transaction of the path, if one can begin and it is the turn of the block's user."""
+    asking = sorted({pk for pks in asked.needing.values() for pk in pks})
+    if found.too_far:
+        return Decision(Wait(found.too_far, 0), [Reject(asking, RejectionCode.BLOCK_TOO_OLD, found.too_far)])
+    if found.not_yet:
+        return Decision(Wait(found.not_yet, max(seen.poll_seconds, seen.source_poll_seconds)))
+    if found.preparation is not None:
+        recording = "Waiting for the transaction that records the block's hash."
+        return Decision(Wait(recording, seen.poll_seconds), [Record(found.preparation, asking)])
+    assert found.plan is not None, "the only other thing that can be found"
+    available: list[Action] = [
+        ShowPath(found.plan.length, found.plan.unit),
+        Complete([query.id for query in seen.open], StepKind.BLOCKHASH_AVAILABLE),
+    ]
+    if found.rotation is not None and found.rotation.is_anothers:
+        return Decision(Wait(EXTENDING, seen.poll_seconds), [*available, GiveTurn(found.rotation)])
+    extend = Extend(found.plan, asked.target, asked.needing, found.others)
+    return Decision(Wait(EXTENDING, seen.poll_seconds), [*available, extend])
+
+
+# --- At the end -------------------------------------------------------------------------------------------------------
+
+
+def rest(seen: Rest) -> End:
+    """When to look again, once all is done that can be."""
+    if seen.is_open:
+        return Wait(seen.under_way, seen.poll_seconds)
+    # All is done, or rejected. It stays done only as long as the destination keeps the block that holds it.
+    if seen.checked_number is None or seen.checked_number <= seen.final:
+        return Settled()
+    return Wait("", seen.block_seconds * 2)

@@ -1,0 +1,449 @@
+"""What there is to know about a block before deciding: rows and chains as they are now. It reads, and writes nothing.
+
+What is costly to know is only looked up where it matters: values say when they were not looked up.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.utils import timezone
+
+from chains.encoding import hex_data
+from chains.header import Header
+from chains.rpc import BlockIdentifier
+from proving import facts, timestamps
+from proving.facts import Fact, HeaderFact, Missing, RegistryView, TimeFact
+from proving.heads import poll_seconds
+from proving.models import LIVE_STATES, Transaction, TransactionState, proves_facts
+from proving.paths import building, planning, rotation, wanted
+from proving.paths.planning import Plan
+from proving.paths.rotation import Rotation
+from proving.reconcile.context import Context
+from proving.reconcile.proofs import ProofRefused
+from proving.registry import deployments
+from proving.sources import NotYet, Preparation
+from queries import clock
+from queries.chunks import chunks
+from queries.models import BatchStatus, Block, Query, StepKind
+
+# Queries looked at in one go: bounds memory and the length of a look.
+_QUERIES_PER_LOOK = 1000
+# Rows named in one statement.
+_PER_STATEMENT = 500
+
+
+# --- When the destination was reorganised -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Checked:
+    """The block of the destination in which the completed facts were read last, and what is at its height now."""
+
+    destination: int
+    number: int
+    hash: bytes
+    header: Header | None
+    is_behind: bool  # the node's head is
+    poll_seconds: float
+
+
+def checked(context: Context) -> Checked | None:
+    """None where nothing was completed yet."""
+    block = context.block
+    if block.checked_number is None:
+        return None
+    return Checked(
+        context.destination.id,
+        block.checked_number,
+        bytes.fromhex(block.checked_hash[2:]),
+        context.rpc.header(block.checked_number),
+        context.heads.confirmed.number < block.checked_number,
+        context.poll_seconds,
+    )
+
+
+@dataclass(frozen=True)
+class Gone:
+    """What was completed, as the registry has it now."""
+
+    is_trusted: bool  # the block's state root
+    proven: Sequence[int] = ()  # queries of which facts below the state root are proven, or to be
+    lacking_of_header: Sequence[int] = ()
+    lacking_of_accounts: Sequence[int] = ()
+    contradiction: str = ""
+
+
+def gone(context: Context) -> Gone:
+    seen = Query.objects.filter(block=context.block).exclude(
+        batch__status__in=[BatchStatus.REJECTED, BatchStatus.RECEIVED]
+    )
+    if not _is_trusted(context, _read(context, [])):
+        proven = seen.filter(Q(step__isnull=True) | Q(step=StepKind.ACCOUNT_ACCUMULATED))
+        return Gone(is_trusted=False, proven=list(proven.values_list("pk", flat=True)))
+    of_header: list[int] = []
+    of_accounts: list[int] = []
+    for chunk in chunks(list(seen.filter(step__isnull=True).order_by("pk")), _QUERIES_PER_LOOK):
+        view = _read(context, [fact for query in chunk for fact in facts.of(query)])
+        found = facts.compare(context.block, chunk, view)
+        if found.contradiction:
+            return Gone(is_trusted=True, contradiction=found.contradiction)
+        lacking = {pk for asking in found.missing.values() for pk in asking}
+        for query in chunk:
+            if query.pk in lacking:
+                (of_accounts if query.address else of_header).append(query.pk)
+    return Gone(is_trusted=True, lacking_of_header=of_header, lacking_of_accounts=of_accounts)
+
+
+# --- What the source chain proves -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class SourceBlock:
+    """The block as the source chain has it now, and as it is stored."""
+
+    source: int
+    number: int
+    header: Header | None
+    stored_hash: str  # empty: none is stored
+    poll_seconds: float  # of the source chain
+
+
+def source_block(context: Context) -> SourceBlock:
+    chain = context.source.chain
+    block = context.block
+    header = context.source.header(block.number)
+    return SourceBlock(chain.id, block.number, header, block.hash, poll_seconds(chain))
+
+
+@dataclass(frozen=True)
+class AskedOfHeader:
+    """Open queries (ids) of INITIAL_STATE that ask for no account, with the properties that the header lacks."""
+
+    why_lacking: Mapping[int, str]  # a sentence; empty where it lacks nothing
+
+
+def asked_of_header(context: Context) -> AskedOfHeader:
+    header = _own_header(context.block)
+    asking = _in_initial_state(context).filter(address="")
+    lacking = {query.pk: facts.lacking(header, query.header_fields) for query in asking}
+    chain_id = context.source.chain.id
+    return AskedOfHeader(
+        {pk: facts.why_lacking(chain_id, header, fields) if fields else "" for pk, fields in lacking.items()}
+    )
+
+
+@dataclass(frozen=True)
+class Unfetched:
+    """What is left of INITIAL_STATE when all is fetched that nodes serve."""
+
+    source: int
+    number: int
+    fault: str  # a sentence; empty: nothing is left
+    is_refused: bool  # no node serves a proof that can be used, which more asking may not change
+    refused_since: datetime | None  # as it is stored
+    now: datetime
+    waiting: Sequence[int]  # ids of queries
+
+
+def unfetched(context: Context, faults: Sequence[Exception]) -> Unfetched:
+    return Unfetched(
+        source=context.source.chain.id,
+        number=context.block.number,
+        fault=str(faults[0]) if faults else "",
+        is_refused=bool(faults) and isinstance(faults[0], ProofRefused),
+        refused_since=context.block.refused_since,
+        now=clock.last_read() or timezone.now(),
+        waiting=list(_in_initial_state(context).values_list("pk", flat=True)),
+    )
+
+
+def _in_initial_state(context: Context) -> QuerySet[Query]:
+    return context.block.open_queries().filter(step=StepKind.INITIAL_STATE).order_by("pk")
+
+
+# --- What the registry holds, and lacks -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class OpenQuery:
+    id: int
+    is_of_header: bool  # it asks for no account
+    timestamp: int | None  # by which it names its block, unix seconds
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A block whose header and proofs are stored, as far as they are; its open queries; and the registry."""
+
+    # The block.
+    number: int
+    hash: bytes
+    timestamp: int | None
+    attempts: int  # that failed in a row
+    path_left: int
+
+    # The chains.
+    source: int
+    destination: int
+    poll_seconds: float
+    source_poll_seconds: float
+
+    open: Sequence[OpenQuery]
+    asked: Mapping[int, OpenQuery]
+    """By id: those that are looked at, whose proofs are stored and for which nothing is under way."""
+
+    view: RegistryView
+    """What the registry holds at the newest confirmed block. Of facts nothing is looked up below an unknown root."""
+    is_trusted: bool
+    """Whether its state root is the block's."""
+    accumulated_by: str = ""
+    """Hash of the transaction of ours that brought the header, if one did."""
+    missing: Missing = field(default_factory=dict)
+    proven_by: Mapping[int, str] = field(default_factory=dict)
+    """By id of a query that asks for nothing that is missing: hash of the transaction that proved it."""
+    contradiction: str = ""
+    """That the registry holds another value than was proven here, a sentence."""
+
+    # Looked up where something is missing.
+    sent_for: Collection[Fact] = ()
+    """What transactions that are under way may prove."""
+    failures: int = 0
+    """Transactions for what is missing that reverted."""
+    is_trusted_now: bool = False
+    """As of the newest block, or confirmed."""
+    is_accumulating: bool = False
+    """A transaction that brings the header is under way."""
+
+    # Looked up where something is missing that needs the header.
+    target: Header | None = None
+    """The header whose hash must be vouched for: the block's own, or the next one, which alone says when it ended."""
+    is_vouched: bool = False
+    is_extending: bool = False
+    """A transaction that extends the registry's trust is under way."""
+    pause_after_failures: float = 0
+    """Seconds until the next of those may be sent."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether something is open for which nothing is under way."""
+        return bool(self.asked)
+
+    @cached_property
+    def missing_now(self) -> Missing:
+        """Without what is under way: nothing is paid twice."""
+        return {fact: asking for fact, asking in self.missing.items() if fact not in self.sent_for}
+
+    @cached_property
+    def needing(self) -> Missing:
+        """Of these what can't be proven without the block's header."""
+        if not self.is_trusted_now:
+            return self.missing_now
+        return {fact: asking for fact, asking in self.missing_now.items() if isinstance(fact, HeaderFact | TimeFact)}
+
+
+def registry(context: Context) -> Observation:
+    """Raises `NodeUnavailable`, `RpcRefused`."""
+    block = context.block
+    named = context.block.open_queries().order_by("pk").values_list("pk", "address", "timestamp")
+    open_queries = [OpenQuery(pk, not address, timestamp) for pk, address, timestamp in named]
+    looked_at = list(_idle(context)[:_QUERIES_PER_LOOK])
+    view = _read(context, [])
+    is_trusted = _is_trusted(context, view)
+    if is_trusted and looked_at:
+        view = _read(context, [fact for query in looked_at for fact in facts.of(query)])
+        is_trusted = _is_trusted(context, view)
+    found = facts.compare(context.block, looked_at, view)
+    lacking = {pk for asking in found.missing.values() for pk in asking}
+    held = [query.pk for query in looked_at if query.pk not in lacking]
+    seen = Observation(
+        number=block.number,
+        hash=bytes.fromhex(block.hash[2:]),
+        timestamp=block.timestamp,
+        attempts=block.attempts,
+        path_left=block.path_left,
+        source=block.source_chain_id,
+        destination=block.destination_chain_id,
+        poll_seconds=context.poll_seconds,
+        source_poll_seconds=poll_seconds(context.source.chain),
+        open=open_queries,
+        asked={query.pk: OpenQuery(query.pk, not query.address, query.timestamp) for query in looked_at},
+        view=view,
+        is_trusted=is_trusted,
+        is_trusted_now=is_trusted,
+        accumulated_by=_accumulated_by(context) if is_trusted else "",
+        missing=found.missing,
+        contradiction=found.contradiction,
+        proven_by=dict(_proven_by(context, held)),
+    )
+    return _with_what_is_missing(context, seen) if seen.missing and not seen.contradiction else seen
+
+
+def _with_what_is_missing(context: Context, seen: Observation) -> Observation:
+    asking = sorted({pk for pks in seen.missing.values() for pk in pks})
+    accumulating = Transaction.objects.filter(accumulates=context.block, state__in=LIVE_STATES)
+    seen = replace(
+        seen,
+        sent_for=_facts_under_way(context),
+        failures=_failures(asking),
+        is_trusted_now=seen.is_trusted or _is_trusted(context, _read(context, [], at="latest")),
+        is_accumulating=accumulating.exists(),
+    )
+    if not seen.needing:
+        return seen
+    is_timed = any(isinstance(fact, TimeFact) for fact in seen.needing)
+    target = context.source.header(context.block.number + 1) if is_timed else _own_header(context.block)
+    if target is None:
+        return seen
+    is_extending = building.extending(context.connection, context.heads.latest.number).exists()
+    # A pending one may still fail, or be cancelled, and what was sent behind it would fail with it.
+    at: BlockIdentifier = "latest" if is_extending else "pending"
+    (is_vouched,) = deployments.vouches(context.rpc, context.registry, [(target.number, target.hash)], at=at)
+    return replace(
+        seen,
+        target=target,
+        is_vouched=is_vouched,
+        is_extending=is_extending,
+        pause_after_failures=building.pause_after_failures(context.connection),
+    )
+
+
+def _own_header(block: Block) -> Header:
+    assert block.header_rlp is not None, "INITIAL_STATE is completed"
+    return Header.decode(bytes(block.header_rlp))
+
+
+def _idle(context: Context) -> QuerySet[Query]:
+    """Open queries for which no transaction is on its way, nor in a block that this look doesn't see yet."""
+    unseen = Q(state__in=LIVE_STATES) | Q(block_number__gt=context.heads.confirmed.number)
+    under_way = Transaction.objects.filter(unseen, proves_facts("queries__block"), queries=OuterRef("pk"))
+    waiting = context.block.open_queries().exclude(step=StepKind.INITIAL_STATE)
+    return waiting.filter(~Exists(under_way)).order_by("pk")
+
+
+def _read(context: Context, wanted: Sequence[Fact], *, at: BlockIdentifier | None = None) -> RegistryView:
+    """What the registry holds about these facts, by default at the newest confirmed block."""
+    when = context.heads.confirmed.number if at is None else at
+    return facts.read(context.rpc, context.registry.contract, context.block.number, wanted, at=when)
+
+
+def _is_trusted(context: Context, view: RegistryView) -> bool:
+    return hex_data(view.state_root) == context.block.state_root
+
+
+def _accumulated_by(context: Context) -> str:
+    accumulating = Transaction.objects.filter(
+        accumulates=context.block, to__in=context.registry.addresses, succeeded=True
+    ).order_by("pk")
+    return accumulating.values_list("hash", flat=True).first() or ""
+
+
+def _proven_by(context: Context, queries: Collection[int]) -> Iterator[tuple[int, str]]:
+    """(query id, hash) of the mined transactions that proved the queries to this registry."""
+    sent_here = Transaction.queries.through.objects.filter(transaction__to__in=context.registry.addresses)
+    for chunk in chunks(sorted(queries), _PER_STATEMENT):
+        proving = proves_facts("query__block", "transaction")
+        mined = sent_here.filter(proving, query__in=chunk, transaction__succeeded=True).order_by("pk")
+        yield from mined.values_list("query", "transaction__hash")
+
+
+def _facts_under_way(context: Context) -> set[Fact]:
+    """What transactions on their way may prove already, for other queries."""
+    live = Transaction.objects.filter(proves_facts("queries__block"), queries=OuterRef("pk"), state__in=LIVE_STATES)
+    sent_for = Query.objects.filter(Exists(live), block=context.block)
+    return {fact for query in sent_for.iterator(chunk_size=_QUERIES_PER_LOOK) for fact in facts.of(query)}
+
+
+def _failures(queries: Sequence[int]) -> int:
+    reverted = Transaction.objects.filter(queries__in=queries[:_PER_STATEMENT], succeeded=False)
+    return reverted.distinct().count()
+
+
+@dataclass(frozen=True)
+class BlockOfTime:
+    has_later: bool  # the source chain has a block after that time
+    number: int | None = None  # None: the first block is later
+
+
+def block_of_time(context: Context, timestamp: int) -> BlockOfTime:
+    head = context.source.head()
+    if head.timestamp <= timestamp:
+        return BlockOfTime(has_later=False)
+    number = timestamps.block_at(context.source, timestamp, head, keep=context.lease.extend)
+    return BlockOfTime(has_later=True, number=number)
+
+
+# --- The path to the block --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PathFound:
+    """A plan that can begin; or what must be sent before, or a sentence why not, or that it is too long."""
+
+    plan: Plan | None = None
+    preparation: Preparation | None = None
+    not_yet: str = ""
+    too_far: str = ""
+    others: Sequence[int] = ()
+    """Blocks of the connection whose hashes are wanted too."""
+    rotation: Rotation | None = None
+    """Whose path comes next, where there is one to be sent."""
+
+
+def path(context: Context, target: Header) -> PathFound:
+    """Plan a path to a header's hash. Raises `NodeUnavailable`, `RpcRefused`."""
+    others = wanted.by_others(context.block)
+    try:
+        plan = planning.survey(context.connection, target.number, keep=context.lease.extend, others=others)
+        begun = building.begin(context.connection, plan)
+    except NotYet as sentence:
+        return PathFound(not_yet=str(sentence))
+    except planning.TooFar as sentence:
+        return PathFound(too_far=str(sentence))
+    if isinstance(begun, Preparation):
+        return PathFound(preparation=begun)
+    return PathFound(plan=begun, others=others, rotation=rotation.of_paths(context.registry.row_id, context.block))
+
+
+# --- At the end -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rest:
+    """What is left when all is done that can be now."""
+
+    is_open: bool
+    under_way: str  # a sentence about the transaction that is waited for
+    checked_number: int | None
+    final: int
+    poll_seconds: float
+    block_seconds: float
+
+
+def is_open(context: Context) -> bool:
+    return context.block.open_queries().exists()
+
+
+def rest(context: Context) -> Rest:
+    return Rest(
+        is_open=is_open(context),
+        under_way=_under_way(context.block),
+        checked_number=context.block.checked_number,
+        final=context.heads.final,
+        poll_seconds=context.poll_seconds,
+        block_seconds=context.destination.block_seconds,
+    )
+
+
+def _under_way(block: Block) -> str:
+    """A sentence about the transaction that the open queries wait for, whichever of them it was sent for."""
+    live = Transaction.objects.filter(queries__block=block, state__in=LIVE_STATES)
+    tx = live.defer("data").order_by("-pk").prefetch_related("versions").first()
+    if tx is None:
+        return ""
+    tx_hash = tx.latest_hash
+    if tx.state == TransactionState.PENDING:
+        return f"Waiting for transaction {tx_hash} to be mined. {tx.last_error}".strip()
+    return f"Transaction {tx_hash} is mined; waiting for confirmations."
