@@ -1,4 +1,4 @@
-"""What the bytes of packed calldata mean (contracts/FORMAT.md), and the facts that they are about."""
+"""What the bytes of packed calldata mean (docs/developing/proof-format.md), and the facts that they are about."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -75,7 +75,7 @@ class ShownQuery:
     first_slot: int  # number of the first of `slots`, from 1
     path: ShownPath | None  # the path by which the registry comes to trust the block; None: none is needed
     steps: tuple[ShownStep, ...]
-    values: tuple[Value, ...]  # only when DONE (specification, "Rules that hold")
+    values: tuple[Value, ...]  # only when DONE (docs/specification.md, "Rules that hold")
 
     @property
     def completed(self) -> int:

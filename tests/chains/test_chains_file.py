@@ -323,7 +323,7 @@ def test_hops_and_walks_may_be_set(load):
 
 def test_an_op_stack_chain_is_connected_to_the_one_below(load):
     (connection,) = load(with_connection('block_hash_source = "op-stack"', source=5)).connections
-    assert (connection.source, connection.destination, connection.block_hash_source) == (5, 31337, "op-stack")
+    assert (connection.source_id, connection.destination_id, connection.block_hash_source) == (5, 31337, "op-stack")
 
 
 def test_attesters_are_accounts_and_where_they_are_asked(load, tmp_path):
