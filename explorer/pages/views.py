@@ -14,7 +14,7 @@ from accounts.models import User
 from chains.address_checksum import checksummed
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, wants_json
-from explorer.bundles import building
+from explorer.bundles import writing
 from explorer.pages import batch_json, batch_list, batch_page, first_query, read_from_chain, submitted_request
 from explorer.pages.batch_page import BatchPage
 from explorer.pages.chain_names import chain_name
@@ -168,7 +168,7 @@ def proof_bundle(request: HttpRequest, internal_id: str, number: int) -> HttpRes
         found, row = _query(internal_id, number)
     except Refused as refused:
         return _not_here(request, internal_id, refused, as_json=_is_program(request))
-    content = building.build(found, row)
+    content = writing.build(found, row)
     if content is None:
         gone = Refused("no_proof", "The proof of this query is not kept here.")
         return _not_here(request, internal_id, gone, as_json=_is_program(request))
