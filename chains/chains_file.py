@@ -487,10 +487,10 @@ def _contradictions(
             faults.append(f"{place}: a connection from {pair[0]} to {pair[1]} is listed twice")
         pairs.add(pair)
         faults += [
-            f"{place}.{end}: no chain with id {getattr(connection, f'{end}_id')} is configured"
-            for end in ("source", "destination")
+            f"{place}.{end}: no chain with id {chain_id} is configured"
+            for end, chain_id in zip(("source", "destination"), pair, strict=True)
             # A chain that could not be read may have this id. Its fault is reported already.
-            if all_chains_read and getattr(connection, f"{end}_id") not in seen
+            if all_chains_read and chain_id not in seen
         ]
     windows = {chain.id: chain.history_window for chain in chains.values()}
     faults += [
