@@ -1,1 +1,1 @@
-"""Who you are: wallet sign-in, users, API keys and their page."""
+"""People who sign in with a wallet, and their API keys. This is not about the accounts of a chain."""

@@ -1,4 +1,4 @@
-"""Django's admin, for those whom `settings.OPERATOR_ADDRESSES` names. They sign in with their wallet, as everybody."""
+"""Django's admin, for the people in `settings.OPERATOR_ADDRESSES`. They sign in with their wallet, like everybody."""
 
 from django.contrib.admin import AdminSite
 from django.contrib.auth.views import redirect_to_login
@@ -15,11 +15,11 @@ class OperatorSite(AdminSite):
     enable_nav_sidebar = False
 
     def login(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:  # noqa: ARG002 (Django's signature)
-        """There are no passwords. Whoever is signed in and comes here is no operator."""
+        """There are no passwords. Whoever is signed in and still comes here is not an operator."""
         if request.user.is_authenticated:
             raise PermissionDenied
         return redirect_to_login(request.GET.get("next", reverse("admin:index")))
 
     def logout(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:  # type: ignore[override]  # noqa: ARG002 (same)
-        """The service's own: it is logged, and leads where it leads everybody."""
+        """The service's own sign-out, which logs the event and leads to the sign-in page."""
         return sign_out(request)

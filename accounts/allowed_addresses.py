@@ -11,8 +11,8 @@ ANYONE = "*"
 def may_sign_in(address: str) -> bool:
     """Whether `settings.ALLOWED_ADDRESSES` or `OPERATOR_ADDRESSES` lets an EIP-55 address in.
 
-    An empty list lets anyone in, but nobody once a destination chain is not a test network: there, whoever has a key
-    spends the operator's money.
+    With an empty list, anyone may sign in if all destination chains are test networks, and nobody otherwise: whoever
+    has a key for another destination spends the operator's money.
     """
     if is_operator(address):
         return True
@@ -23,5 +23,5 @@ def may_sign_in(address: str) -> bool:
 
 
 def is_operator(address: str) -> bool:
-    """Whether an EIP-55 address is of those who run this service."""
+    """Whether an EIP-55 address belongs to an operator of this service."""
     return address in map(checksummed, settings.OPERATOR_ADDRESSES)

@@ -12,8 +12,8 @@ from config.configured_chains import get_chains
 
 @register()
 def check_allowed_addresses(**_: Any) -> list[CheckMessage]:
-    """E001: an entry is neither an address nor `*`. E002: an operator is no address. W001: nobody may sign in. W002:
-    that can't be told.
+    """E001: an entry is neither an address nor `*`. E002: an operator is not an address. W001: nobody may sign in.
+    W002: the chains can't be read, so nobody knows.
     """
     allowed, operators = settings.ALLOWED_ADDRESSES, settings.OPERATOR_ADDRESSES
     hint = "Write an address as 0x and 40 hex digits. In mixed case its EIP-55 checksum must be right."
@@ -23,7 +23,7 @@ def check_allowed_addresses(**_: Any) -> list[CheckMessage]:
         if entry != ANYONE and checksummed(entry) is None
     ]
     messages += [
-        Error(f"OPERATOR_ADDRESSES holds {entry!r}, which is no address.", hint=hint, id="accounts.E002")
+        Error(f"OPERATOR_ADDRESSES holds {entry!r}, which is not an address.", hint=hint, id="accounts.E002")
         for entry in operators
         if checksummed(entry) is None
     ]

@@ -1,4 +1,4 @@
-"""The client address that limits are counted by."""
+"""The client's address, by which limits count."""
 
 from ipaddress import ip_network
 
@@ -7,15 +7,15 @@ from django.http import HttpRequest
 
 from config import client_networks
 
-# What a log keeps: the network of a provider's customers, not the customer (an IPv6 /48 is one site at most).
+# A log keeps the network of a provider's customers, but not the customer (an IPv6 /48 is at most one site).
 _LOGGED_PREFIX = {4: 24, 6: 48}
 
 
 def client_address(request: HttpRequest) -> str:
     """An IPv4 address or an IPv6 network of 64 bits, as text; empty if there is none (a Unix socket).
 
-    With `settings.CLIENT_ADDRESS_HEADER` it is what the reverse proxy says there. Of a list, as in X-Forwarded-For,
-    the last counts: the proxy has written it, and the client may have written the others.
+    The reverse proxy tells it in the header `settings.CLIENT_ADDRESS_HEADER`, if that is set. Of a list, as in
+    X-Forwarded-For, the last entry counts: the proxy wrote it, and the client may have written the others.
     """
     header = settings.CLIENT_ADDRESS_HEADER
     from_proxy = client_networks.client(request.headers.get(header, "").rpartition(",")[2]) if header else ""
@@ -23,7 +23,7 @@ def client_address(request: HttpRequest) -> str:
 
 
 def client_network(request: HttpRequest) -> str:
-    """The client's address without what names one customer: a /24 of IPv4, a /48 of IPv6; empty if there is none."""
+    """The client's network, too wide to be one customer: a /24 of IPv4 or a /48 of IPv6; empty if there is none."""
     address = client_address(request)
     if not address:
         return ""

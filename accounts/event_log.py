@@ -1,4 +1,4 @@
-"""The log of what happened to a user's keys and sessions. It holds no key, and no client's whole address."""
+"""The log of what happened to a user's keys and sessions. It holds neither keys nor whole client addresses."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -21,11 +21,11 @@ _DAY = timedelta(days=1)
 @dataclass(frozen=True)
 class EventPage:
     events: list[AccountEvent]  # newest first
-    older: int | None  # what to ask for the page after this one by; None at the end
+    older: int | None  # `before` of the next page; None at the end
 
 
 def record(request: HttpRequest, user: User, kind: EventKind, key: ApiKey | None = None, detail: str = "") -> None:
-    """Adds to the log, and drops from all logs what is older than `KEPT_DAYS`."""
+    """Adds an event, and deletes all events older than `KEPT_DAYS`."""
     now = timezone.now()
     AccountEvent.objects.filter(at__lt=now - timedelta(days=KEPT_DAYS)).delete()
     AccountEvent.objects.create(
@@ -52,7 +52,7 @@ def check_pace(user: User) -> None:
 
 
 def read(user: User, before: int | None = None, size: int = PAGE) -> EventPage:
-    """The events before the one of that id. Nothing that happens meanwhile moves them to another page."""
+    """The events before the one with this id. New events do not move them to another page."""
     events = user.events.filter(at__gte=timezone.now() - timedelta(days=KEPT_DAYS)).order_by("-id")
     if before is not None:
         events = events.filter(id__lt=before)

@@ -48,6 +48,6 @@ def given_in(request: HttpRequest) -> Given:
 
 
 def safe_next(path: str) -> str:
-    """A path of this service, whatever was asked for."""
+    """The path if it belongs to this service, else the dashboard."""
     local = path.startswith("/") and url_has_allowed_host_and_scheme(path, allowed_hosts=None)
     return redact_keys(path) if local else reverse("accounts:dashboard")

@@ -1,8 +1,8 @@
 """How often keys are used, counted in memory and written every few seconds.
 
-A write for each request would make every status poll wait for SQLite's one write lock, behind whatever batch is being
-stored. So a request only counts up here, and the first one after a write sets a timer for the next. The numbers are
-exact to the request, a few seconds late, and lose what a killed process had not written.
+If each request wrote to the database, every status poll would wait for SQLite's one write lock, behind whatever batch
+is being stored. So requests are counted in memory, and the first one after a write sets a timer for the next write. The
+numbers are exact, but a few seconds late, and they lose what a killed process had not written yet.
 """
 
 import atexit
@@ -30,14 +30,14 @@ _timer: threading.Timer | None = None
 
 @dataclass(frozen=True)
 class Requests:
-    """Counts of whole hours: the day is the last 24, the month the last 720, each with the hour of now."""
+    """Counted in whole hours: the last 24 hours and the last 720, including the current one."""
 
     day: int = 0
     month: int = 0
 
 
 def note(key_id: int) -> None:
-    """One request came with the key. Touches no database."""
+    """Counts one request with the key, without touching the database."""
     now = timezone.now()
     with _lock:
         hour = now.replace(minute=0, second=0, microsecond=0)
@@ -47,7 +47,7 @@ def note(key_id: int) -> None:
 
 
 def flush() -> None:
-    """Writes what was counted in this process; what can't be written now is kept for the next time."""
+    """Writes what this process has counted. Counts that can't be written now are kept for the next time."""
     with _lock:
         requests, last_used = dict(_requests), dict(_last_used)
         _requests.clear()
@@ -62,7 +62,9 @@ def flush() -> None:
                 unnoted = Q(last_used_at=None) | Q(last_used_at__lt=at)
                 ApiKey.objects.filter(unnoted, pk=key_id).update(last_used_at=at)
     except DatabaseError:
-        _log.warning("The use of %d keys could not be written; it is kept for later.", len(last_used), exc_info=True)
+        _log.warning(
+            "The use of %d keys could not be written. It is kept for the next time.", len(last_used), exc_info=True
+        )
         with _lock:
             for slot, count in requests.items():
                 _requests[slot] = _requests.get(slot, 0) + count
@@ -72,7 +74,7 @@ def flush() -> None:
 
 
 def requests_by_key(keys: Iterable[ApiKey]) -> dict[int, Requests]:
-    """By the key's id. A key without requests is missing."""
+    """By the key's id. A key without requests is absent."""
     now = timezone.now()
     rows = (
         KeyUse.objects.filter(key__in=[key.pk for key in keys], hour__gt=now - MONTH)
@@ -86,12 +88,12 @@ def _add(key_id: int, hour: datetime, count: int) -> None:
     row = KeyUse.objects.filter(key=key_id, hour=hour)
     if row.update(requests=F("requests") + count):
         return
-    # Once an hour: what nobody asks for any more goes.
+    # Once an hour for each key, delete what no page shows any more.
     KeyUse.objects.filter(key=key_id, hour__lte=hour - MONTH).delete()
     try:
         with transaction.atomic():
             KeyUse.objects.create(key_id=key_id, hour=hour, requests=count)
-    except IntegrityError:  # Another process made the row since.
+    except IntegrityError:  # Another process has made the row in the meantime.
         row.update(requests=F("requests") + count)
 
 
@@ -99,7 +101,7 @@ def _set_timer() -> None:
     global _timer  # noqa: PLW0603 (one per process, as the counts)
     if _timer is None:
         _timer = threading.Timer(FLUSH_SECONDS, _on_timer)
-        _timer.daemon = True  # The end of the process doesn't wait for it, but flushes.
+        _timer.daemon = True  # The process does not wait for it at its end; it flushes instead.
         _timer.start()
 
 
@@ -110,7 +112,7 @@ def _on_timer() -> None:
     try:
         flush()
     finally:
-        connection.close()  # It belongs to this thread, which ends here.
+        connection.close()  # The connection belongs to this thread, which ends here.
 
 
 atexit.register(flush)

@@ -1,4 +1,4 @@
-"""The dashboard: one's API keys, what they were used for, and the log of what happened to them.
+"""The dashboard: a user's API keys, how often they are used, and the log of what happened to them.
 
 A key itself is only in the answer to a POST that asks for it. Each address serves people with pages and programs with
 JSON, see `config.error_answers.wants_json`.
@@ -25,12 +25,12 @@ from accounts.signed_in import signed_in
 from config.error_answers import Refused, error_answer, refused_answer, wants_json
 from config.logs import redact_keys
 
-# How long the old key goes on when it is rotated. The first is the safe one: nothing breaks before it is noticed.
+# How long the old key keeps working when it is rotated. The first choice is the safe one: it leaves time to notice.
 OVERLAPS = {
-    "1d": ("for one day more", timedelta(days=1)),
-    "7d": ("for seven days more", timedelta(days=7)),
-    "1h": ("for one hour more", timedelta(hours=1)),
-    "now": ("not at all: it ends now", timedelta()),
+    "1d": ("for one more day", timedelta(days=1)),
+    "7d": ("for seven more days", timedelta(days=7)),
+    "1h": ("for one more hour", timedelta(hours=1)),
+    "now": ("not at all: it expires now", timedelta()),
 }
 
 _STATUS = {
@@ -60,7 +60,7 @@ class ShownKey:
 @require_GET
 @signed_in
 def dashboard(request: HttpRequest, user: User) -> HttpResponse:
-    """One's address and keys, without the keys themselves."""
+    """The user's address and keys, without the keys themselves."""
     if wants_json(request):
         return JsonResponse({"address": user.address, "keys": [_described(key) for key in _live_keys(user)]})
     return _dashboard_page(request, user)
@@ -69,7 +69,7 @@ def dashboard(request: HttpRequest, user: User) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
 def reveal_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
-    """The key itself: on the page, or as `{"apiKey"}`. Only a POST shows it: a GET leads to the dashboard."""
+    """The key itself, on the page or as `{"apiKey"}`. Only a POST shows it; a GET leads to the dashboard."""
     if request.method != "POST":
         return redirect("accounts:dashboard")
     key = _live_key(user, key_id)
@@ -85,28 +85,30 @@ def reveal_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
     if not wants_json(request):
         return _dashboard_page(request, user, revealed=key, secret=secret, status=200 if secret else 409)
     if secret is None:
-        return error_answer(409, "key_lost", "The key can't be shown any more. It still works; a new one can be made.")
+        return error_answer(
+            409, "key_lost", "This service can no longer show the key. The key still works, and you can make a new one."
+        )
     return JsonResponse({"apiKey": secret.get_secret_value()})
 
 
 @require_GET
 @signed_in
 def log(request: HttpRequest, user: User) -> HttpResponse:
-    """What happened to one's keys and sessions, newest first; `before` is where the page before ended."""
+    """What happened to the user's keys and sessions, newest first. `before` is where the previous page ended."""
     before = request.GET.get("before", "")
     page = event_log.read(user, int(before) if re.fullmatch(f"[0-9]{{1,{_MAX_ID_DIGITS}}}", before) else None)
     return render(request, "accounts/log.html", {"page": page, "days": event_log.KEPT_DAYS, "continued": bool(before)})
 
 
-# --- Making and ending ------------------------------------------------------------------------------------------------
+# --- Making and revoking ----------------------------------------------------------------------------------------------
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
 def new_key(request: HttpRequest, user: User) -> HttpResponse:
-    """One more key, of the `name` given. A program may leave the name out and gets a numbered one.
+    """Makes a key with the given `name`. A program may leave the name out, and gets a numbered one.
 
-    A page that refuses a name has this address: a GET leads to the dashboard.
+    The page that refuses a name has this address, so a GET leads to the dashboard.
     """
     if request.method != "POST":
         return redirect("accounts:dashboard")
@@ -128,7 +130,7 @@ def new_key(request: HttpRequest, user: User) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @signed_in
 def rotate_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
-    """A page to choose the new key's `name` and the `overlap` (of `OVERLAPS`), and what it posts."""
+    """GET: a page to choose the new key's `name` and the `overlap` (one of `OVERLAPS`). POST: rotates the key."""
     key = _live_key(user, key_id)
     context: dict[str, Any] = {"key": key, "overlaps": {word: text for word, (text, _) in OVERLAPS.items()}}
     if request.method == "GET":
@@ -146,15 +148,15 @@ def rotate_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
         }
         return render(request, "accounts/rotate_key.html", context, status=_STATUS.get(refused.code, _CONFLICT))
     end = f"{key.ends_at:%Y-%m-%d %H:%M} UTC"
-    fate = f"ends {end}" if key.revoked_at is None else "has ended"
-    event_log.record(request, user, EventKind.KEY_ROTATED, key, f"It {fate}; {new.name} ({new.ends}) is in its place.")
+    fate = f"expires at {end}" if key.revoked_at is None else "has expired"
+    event_log.record(request, user, EventKind.KEY_ROTATED, key, f"It {fate}. {new.name} ({new.ends}) replaces it.")
     return _made(request, new, f"The key {new.name} was made. {key.name} {fate}.")
 
 
 @require_http_methods(["GET", "POST"])
 @signed_in
 def revoke_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
-    """A page that asks whether the key shall end for good, and what it posts."""
+    """GET: a page that asks for confirmation. POST: revokes the key."""
     key_use.flush()  # The page says when the key was last used.
     key = _live_key(user, key_id)
     if request.method == "GET":
@@ -177,7 +179,7 @@ def _overlap(word: str) -> timedelta:
 
 
 def _dashboard_page(request: HttpRequest, user: User, *, status: int = 200, **context: Any) -> HttpResponse:
-    key_use.flush()  # What this process has counted shall not be missing from its own page.
+    key_use.flush()  # The page shows what this process has counted so far.
     shown = _shown(_live_keys(user))
     context |= {
         "shown_keys": shown,
@@ -217,7 +219,7 @@ def _shown(live: list[ApiKey]) -> list[ShownKey]:
 
 
 def _secret(key: ApiKey) -> SecretStr | None:
-    # A debug page shows local variables and template contexts: this one shows asterisks.
+    # A debug page shows local variables and template contexts. This type shows asterisks there.
     value = keys.reveal(key)
     return SecretStr(value) if value else None
 

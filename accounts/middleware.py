@@ -1,4 +1,7 @@
-"""Takes the API key out of a request before anything else sees it, so that nothing else can log or show it."""
+"""Takes the API key out of a request before anything else sees it, so that nothing else can log or show it.
+
+Written by hand: libraries read a key where the request has it, and leave it there for logs and debug pages.
+"""
 
 from collections.abc import Callable
 from urllib.parse import quote_plus, unquote_plus
@@ -10,8 +13,8 @@ from config.logs import redact_keys
 
 PARAMETER = "apiKey"
 
-# The whole request target as servers hand it on beside QUERY_STRING: gunicorn's own workers the first, waitress and
-# uWSGI the second. The third is the page that the request came from, which may have been opened with a key.
+# Besides QUERY_STRING, servers hand on the whole request target: gunicorn's own workers in the first of these, waitress
+# and uWSGI in the second. The third is the page that the request came from, which may have been opened with a key.
 _URLS = ("RAW_URI", "REQUEST_URI", "HTTP_REFERER")
 
 
@@ -24,10 +27,10 @@ class ApiRequest(HttpRequest):
 class ApiKeyMiddleware:
     """Moves the key from the header `api-key`, else the query parameter `apiKey`, to `request.presented_key`.
 
-    Must come first, before `request.GET` or `request.headers` are read from META. Of several parameters the first
-    counts; all are removed. What else looks like a key, pasted into another parameter or the path, is redacted; what
-    does not stays byte for byte. An answer to a request with a key is not to be stored, unless its view says how long
-    it may be.
+    This middleware must come first, before anything reads `request.GET` or `request.headers` from META. Of several
+    parameters the first counts, and all are removed. Whatever else looks like a key, in another parameter or in the
+    path, is redacted. Everything else stays as it is, byte for byte. No cache may store the answer to a request with a
+    key, unless its view says how long.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
@@ -50,7 +53,7 @@ def _take_key(request: HttpRequest) -> None:
             path, mark, query = meta[name].partition("?")
             kept, _ = _without_key(query)
             meta[name] = _redacted(path) + (mark if kept else "") + kept
-    # Decoded already, and by servers not only in META.
+    # These are already decoded, and servers set them besides META.
     request.path, request.path_info = redact_keys(request.path), redact_keys(request.path_info)
     meta["PATH_INFO"] = redact_keys(meta.get("PATH_INFO", ""))
     key = from_header or (from_query[0] if from_query else "")
@@ -58,11 +61,11 @@ def _take_key(request: HttpRequest) -> None:
 
 
 def _without_key(query: str) -> tuple[str, list[str]]:
-    """A query string without its keys, and the keys in it. Parameters are told apart as `QueryDict` does it."""
+    """A query string without its keys, and the keys. It is split into parameters as `QueryDict` does."""
     kept, keys = [], []
     for part in query.split("&"):
         name, _, value = part.partition("=")
-        # A misspelt one is a secret as well.
+        # In other capitals, the name still names a secret.
         if unquote_plus(name).lower() == PARAMETER.lower():
             keys.append(unquote_plus(value))
         else:

@@ -19,9 +19,9 @@ class UserManager(BaseUserManager["User"]):
 
 
 class User(AbstractBaseUser):
-    """Whoever holds an address, proven by a signature. There is no password: Django's field holds an unusable one.
+    """Whoever holds an address, proven by a signature. There is no password; Django's field holds an unusable one.
 
-    That field is random for each user and Django ties sessions to it, so a new value ends all sessions of a user.
+    The field is random for each user, and Django ties sessions to it: a new value ends all sessions of the user.
     """
 
     address = models.CharField(max_length=42, unique=True)  # with its EIP-55 checksum
@@ -36,11 +36,11 @@ class User(AbstractBaseUser):
 
     @property
     def is_staff(self) -> bool:
-        """Whether Django's admin lets them in: of the operator's people."""
+        """Whether Django's admin lets them in: only operators."""
         return is_operator(self.address)
 
     def has_perm(self, perm: str, obj: object = None) -> bool:  # noqa: ARG002 (Django's signature)
-        """For Django's admin. There is one kind of operator."""
+        """For Django's admin. All operators may do the same."""
         return self.is_staff
 
     def has_module_perms(self, app_label: str) -> bool:  # noqa: ARG002 (Django's signature)
@@ -48,7 +48,7 @@ class User(AbstractBaseUser):
         return self.is_staff
 
     def end_sessions(self) -> None:
-        """Ends every session of the user, wherever it was begun. API keys go on."""
+        """Ends all sessions of the user, on all devices. API keys keep working."""
         self.set_unusable_password()
         self.save(update_fields=["password"])
 
@@ -61,7 +61,7 @@ class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
 class ApiKey(models.Model):
     """One key of a user. The key itself is stored nowhere: see `accounts.keys`.
 
-    A key that ended stays, because batches were submitted with it. Its name may be given again.
+    A key that was revoked or has expired stays, because batches refer to it. Its name may be given again.
     """
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="api_keys")
@@ -72,7 +72,7 @@ class ApiKey(models.Model):
     last_four = models.CharField(max_length=4)
     created_at = models.DateTimeField(default=timezone.now)
     last_used_at = models.DateTimeField(null=True)  # see `accounts.key_use`
-    ends_at = models.DateTimeField(null=True)  # set when another key was made in its place
+    ends_at = models.DateTimeField(null=True)  # when it expires, set when it is rotated
     revoked_at = models.DateTimeField(null=True)
 
     objects: ClassVar[models.Manager["ApiKey"]] = ApiKeyQuerySet.as_manager()
@@ -90,7 +90,7 @@ class ApiKey(models.Model):
 
     @property
     def ends(self) -> str:
-        """What of the key anyone may see: enough to tell it from others."""
+        """The part of the key that anyone may see: enough to tell it from others."""
         return f"{self.prefix}…{self.last_four}"
 
 
@@ -119,13 +119,15 @@ class EventKind(models.TextChoices):
 
 
 class AccountEvent(models.Model):
-    """Something that a user did to their keys or sessions, for them to look through."""
+    """Something that happened to a user's keys or sessions, for the user to look at."""
 
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="events")
     at = models.DateTimeField(default=timezone.now, db_index=True)
     kind = models.CharField(max_length=30, choices=EventKind.choices)
     key_name = models.CharField(max_length=60, default="")  # empty: not about a key
-    key_ends = models.CharField(max_length=20, default="")  # its prefix and last four, since names come again
+    key_ends = models.CharField(
+        max_length=20, default=""
+    )  # its prefix and last four characters, since names are given again
     detail = models.CharField(max_length=200, default="")
     client_network = models.CharField(max_length=50, default="")  # too wide to be one person
 

@@ -1,7 +1,8 @@
-"""Sign in with Ethereum (EIP-4361): `start` hands out a message, `finish` takes it back signed and gives the user.
+"""Sign in with Ethereum (EIP-4361): `start` hands out a message, and `finish` takes it signed and returns the user.
 
-Everything that a message must say comes from settings, never from the request. Signatures are those of the address's
-own key, else of a contract wallet (ERC-1271, or ERC-6492 before its deployment), asked through the chain's RPC nodes.
+Everything that a message must say comes from settings, never from the request. The signature is either that of the
+address's own key, or of a contract wallet (ERC-1271, or ERC-6492 before its deployment). A contract wallet is asked
+through the chain's RPC nodes.
 """
 
 import re
@@ -34,6 +35,8 @@ from config.error_answers import Refused
 
 STATEMENT = "Sign in to Batch Query Service. This costs nothing and sends no transaction."
 
+# How long a message may be answered.
+MESSAGE_SECONDS = 10 * 60
 MAX_MESSAGE_CHARS = 1024
 MAX_SIGNATURE_CHARS = 16_384  # An ERC-6492 signature holds the wallet's whole deployment.
 
@@ -51,11 +54,11 @@ _NOT_OURS = "was not made by this service, or was changed"
 
 
 class SignInError(Refused):
-    """Why a sign-in was refused."""
+    """A sign-in was refused."""
 
 
 def start(address: str, chain_id: int, client_address: str) -> str:
-    """The message for `address` to sign, valid for `settings.SIGN_IN_SECONDS` and one try.
+    """The message for `address` to sign, valid for `MESSAGE_SECONDS` and one attempt.
 
     Raises `SignInError`: malformed_address, unknown_chain, address_not_allowed, too_many_sign_ins.
     """
@@ -69,7 +72,7 @@ def start(address: str, chain_id: int, client_address: str) -> str:
     _check_allowed(signer)
     _count(client_address)
     now = timezone.now()
-    expires_at = now + timedelta(seconds=settings.SIGN_IN_SECONDS)
+    expires_at = now + timedelta(seconds=MESSAGE_SECONDS)
     base = urlsplit(settings.BASE_URL)
     nonce = siwe.generate_nonce()
     message = siwe.SiweMessage(
@@ -98,9 +101,9 @@ def start(address: str, chain_id: int, client_address: str) -> str:
 
 
 def finish(message: str, signature: str) -> User:
-    """The user who signed the message, with a first key; made at the first sign-in.
+    """The user who signed the message. The first sign-in makes the user and a first key.
 
-    The nonce is consumed before anything that costs time is done, so one message is one try. Raises `SignInError`:
+    The nonce is consumed before anything that takes long, so each message allows one attempt. Raises `SignInError`:
     malformed_message, malformed_signature, unknown_nonce, wrong_domain, wrong_uri, unknown_chain, expired,
     wrong_signature, node_unavailable, too_many_checks, address_not_allowed.
     """
@@ -111,7 +114,7 @@ def finish(message: str, signature: str) -> User:
     chain = _chain(parsed.chain_id)
     verify = _verifier(parsed, signature, issued.nonce, chain)
     is_own_key = _is_of_own_key(verify)
-    # Whatever else it says, a statement or resources, was not said here.
+    # Anything else in it, such as another statement or resources, did not come from this service.
     if _hash(message) != issued.message_hash:
         raise SignInError("malformed_message", f"The message {_NOT_OURS}.")
     if not is_own_key:
@@ -129,7 +132,7 @@ def _chain(chain_id: int) -> Chain:
     try:
         return get_chains().chain(chain_id)
     except UnknownChain:
-        raise SignInError("unknown_chain", "The chain is none of those configured here.") from None
+        raise SignInError("unknown_chain", "This service is not configured for that chain.") from None
 
 
 def _check_allowed(address: str) -> None:
@@ -164,9 +167,9 @@ def _hash(message: str) -> str:
 
 
 def _consume_nonce(message: str) -> SignInNonce:
-    """What was issued with the message's nonce, for the message's address. Of two calls at once, one gets it.
+    """The nonce that was issued for the message's address. Of two simultaneous calls, one gets it.
 
-    Comes before the parser, which takes long over hostile text: only messages with a nonce of ours get that far.
+    This comes before the parser, which takes long over hostile text: only messages with one of our nonces get that far.
     """
     signer, nonce = _SIGNER.match(message), _NONCE.search(message)
     if len(message) > MAX_MESSAGE_CHARS or not signer or not nonce or not message.isascii():
@@ -192,14 +195,14 @@ def _parse(message: str) -> siwe.SiweMessage:
         parsed = siwe.SiweMessage.from_message(message)
     except (ValueError, RecursionError):
         raise SignInError("malformed_message", f"The message {_NOT_OURS}.") from None
-    # The signature is checked over what was parsed, and must be one over what was sent.
+    # The library checks the signature over what it parsed, which must be exactly what was sent.
     if parsed.prepare_message() != message:
         raise SignInError("malformed_message", f"The message {_NOT_OURS}.")
     return parsed
 
 
 def _verifier(parsed: siwe.SiweMessage, signature: str, nonce: str, chain: Chain) -> Callable[..., None]:
-    """Checks the message and its signature, with a `provider` also that of a contract wallet."""
+    """A function that checks the message and its signature; with a `provider`, also that of a contract wallet."""
     base = urlsplit(settings.BASE_URL)
     return partial(
         parsed.verify,
@@ -215,7 +218,7 @@ def _verifier(parsed: siwe.SiweMessage, signature: str, nonce: str, chain: Chain
 
 
 def _is_of_own_key(verify: Callable[..., None]) -> bool:
-    """Whether the address's own key has signed. Asks no node: people sign in while it is down."""
+    """Whether the address's own key has signed. Asks no node, so that people can sign in while nodes are down."""
     try:
         verify(provider=None)
     except siwe.InvalidSignature:
@@ -232,14 +235,14 @@ def _is_of_own_key(verify: Callable[..., None]) -> bool:
 
 
 class _Nodes(BaseProvider):
-    """What the library asks of a chain, within the bounds of `RpcClient`."""
+    """Gives the library access to a chain, within the bounds of `RpcClient`."""
 
     # ERC-3668 would let any contract make this server fetch a URL of the contract's choice.
     global_ccip_read_enabled = False
 
     def __init__(self, chain: Chain) -> None:
         super().__init__()
-        # Of its own: what a stranger's contract makes a node do, such as running for ever, says nothing of the node.
+        # A client of its own: a stranger's contract may run for ever, which says nothing about the node's health.
         self._rpc = RpcClient(chain, timeout_seconds=_NODE_SECONDS)
 
     def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
@@ -261,11 +264,11 @@ def _verify_contract_wallet(verify: Callable[..., None], address: str, chain: Ch
     except node_waits.Busy:
         raise SignInError(
             "too_many_checks",
-            "Too many are waiting for nodes just now, which contract wallets need. Try again in a moment.",
+            "Only a node can check a contract wallet, and too many people are waiting for one. Try again in a moment.",
             retry_after=_BUSY_SECONDS,
         ) from None
     except siwe.InvalidSignature as error:
-        if not error.args:  # The library has some where the chain can't be asked.
+        if not error.args:  # It has arguments only where the chain can't be asked.
             raise SignInError(
                 "wrong_signature",
                 f"The signature is neither that of {address} nor accepted by a contract wallet there.",

@@ -18,7 +18,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt, ensure_csrf_cookie
 from django.views.decorators.http import require_GET, require_POST
 
-from accounts import event_log
+from accounts import event_log, sign_in
 from accounts.client_address import client_address
 from accounts.form_input import given_in, safe_next
 from accounts.models import EventKind, User
@@ -72,7 +72,7 @@ def sign_in_message(request: HttpRequest) -> HttpResponse:
     context = {
         "message": message,
         "command": f"cast wallet sign --interactive {shlex.quote(message)}",
-        "minutes": settings.SIGN_IN_SECONDS // 60,
+        "minutes": sign_in.MESSAGE_SECONDS // 60,
         "next_path": safe_next(given("next")),
     }
     return render(request, "accounts/sign_message.html", context)
@@ -94,7 +94,7 @@ def sign_in_verify(request: HttpRequest) -> HttpResponse:
     # Nobody else does: they would stay for ever.
     Session.objects.filter(expire_date__lt=timezone.now()).delete()
     event_log.record(request, user, EventKind.SIGNED_IN)
-    # A first sign-in makes a first key, in the same transaction and after the time of sign-in was taken.
+    # A first sign-in also makes a first key, in the same transaction, after the time of the sign-in was noted.
     for key in user.api_keys.filter(created_at__gte=user.last_sign_in):
         event_log.record(request, user, EventKind.KEY_MADE, key)
     next_path = safe_next(given("next"))
@@ -106,7 +106,7 @@ def sign_in_verify(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def sign_out(request: HttpRequest) -> HttpResponse:
-    """Ends this session. Whoever has none is signed out already."""
+    """Ends this session. Whoever has none is already signed out."""
     if request.user.is_authenticated:
         event_log.record(request, request.user, EventKind.SIGNED_OUT)
     logout(request)
@@ -123,11 +123,11 @@ def sign_out_everywhere(request: HttpRequest, user: User) -> HttpResponse:
     return redirect("accounts:sign_in")
 
 
-# All that another site could do with it is to change colours, and so it needs no token on pages that need no session.
+# No CSRF token is needed: all that another site could do here is to change colours.
 @csrf_exempt
 @require_POST
 def theme(request: HttpRequest) -> HttpResponse:
-    """Remembers the theme `light` or `dark`; any other word means that of the system again."""
+    """Remembers the theme `light` or `dark`. Any other word restores the system's theme."""
     chosen, back = request.POST.get("theme", ""), request.POST.get("next", "")
     response = redirect(safe_next(back) if back else "/")
     if chosen in THEMES:
@@ -145,10 +145,12 @@ def theme(request: HttpRequest) -> HttpResponse:
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """`settings.CSRF_FAILURE_VIEW`: a page, or JSON for a program. `reason` is Django's, for developers."""
+    """`settings.CSRF_FAILURE_VIEW`: a page, or JSON for programs. `reason` is Django's, for developers."""
     if not is_json(request):
         return render(request, "403_csrf.html", {"reason": reason if settings.DEBUG else ""}, status=403)
-    return error_answer(403, "csrf_failed", "Get /sign-in first, then send its cookie csrftoken also as X-CSRFToken.")
+    return error_answer(
+        403, "csrf_failed", "First get /sign-in, then also send its cookie csrftoken as the header X-CSRFToken."
+    )
 
 
 def _sign_in_form(request: HttpRequest, *, next_path: str, status: int = 200, **context: Any) -> HttpResponse:
@@ -170,5 +172,5 @@ def _sign_in_refused(request: HttpRequest, error: Refused) -> HttpResponse:
 
 def _chain_id(text: str) -> int:
     if not re.fullmatch(f"[0-9]{{1,{_MAX_CHAIN_DIGITS}}}", text):
-        raise SignInError("unknown_chain", "The chain must be given by its id, a decimal number.")
+        raise SignInError("unknown_chain", "Give the chain by its id, a decimal number.")
     return int(text)

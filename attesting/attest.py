@@ -1,4 +1,4 @@
-"""What this attester vouches for: final blocks on whose hash enough of its nodes agree, one hash for each for ever."""
+"""What this attester signs: final blocks on whose hash enough of its nodes agree, and only one hash for each."""
 
 import logging
 
@@ -30,7 +30,7 @@ def attest(question: Question) -> Attestation:
     try:
         chain = get_chains().chain(question.source_chain_id)
     except UnknownChain as error:
-        raise Refused("unknown_chain", f"This attester can't tell: {error}") from None
+        raise Refused("unknown_chain", f"This attester can't answer: {error}") from None
     block_hash = _agreed_hash(chain, number)
     remembered = _remember(chain, number, block_hash)
     if remembered != block_hash:
@@ -47,13 +47,13 @@ def attest(question: Question) -> Attestation:
 def _agreed_hash(chain: Chain, number: int) -> bytes:
     """The block's hash. Raises `Refused`.
 
-    At least `needed_nodes` of the chain's nodes say that the block is final and has this hash, and no node that answers
-    has another block of this number, final or not. A node that lags says nothing, neither for the block nor against it.
+    At least `needed_nodes` of the chain's nodes must say that the block is final and has this hash, and no node that
+    answers may have another block of this number, final or not. A node that lags counts neither for nor against it.
     """
     asked = node_agreement.of(chain)
     views = asked.views(number)
     hashes = {view.block_hash for view in views if view.block_hash is not None}
-    # What no node calls final yet, nodes may well have different blocks for.
+    # While no node calls the block final, nodes may well have different blocks.
     if len(hashes) > 1 and any(view.final is not None and number <= view.final for view in views):
         said = (f"{view.host} has {hex_data(view.block_hash)}" for view in views if view.block_hash is not None)
         logger.error("The nodes of %s disagree about block %d: %s.", chain.label, number, ", ".join(said))
@@ -72,9 +72,9 @@ def _agreed_hash(chain: Chain, number: int) -> bytes:
 
 
 def _remember(chain: Chain, number: int, block_hash: bytes) -> bytes:
-    """The hash that is signed for this number from now on: this one, or the one that was stored before it.
+    """The hash to sign for this number from now on: this one, or an earlier one if one was stored.
 
-    It is committed when this returns, so that no signature is made that a killed process could forget.
+    It is committed when this function returns. So a killed process can't forget a hash that it has signed.
     """
     with transaction.atomic(durable=True):
         signed, _ = SignedBlock.objects.get_or_create(

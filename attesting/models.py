@@ -1,4 +1,4 @@
-"""What this attester has vouched for."""
+"""The hashes that this attester has signed."""
 
 from typing import ClassVar
 
@@ -6,9 +6,9 @@ from django.db import models
 
 
 class SignedBlock(models.Model):
-    """The one hash that this attester signs for a block's number, stored before the first signature and for ever.
+    """The only hash that this attester signs for a block's number. It is stored before the first signature, for ever.
 
-    For every destination chain and contract alike: there is one truth about a source chain.
+    It is the same for every destination chain and contract, because there is only one truth about a source chain.
     """
 
     source_chain_id = models.PositiveBigIntegerField()

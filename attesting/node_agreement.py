@@ -1,8 +1,8 @@
-"""The nodes of a source chain, each asked by itself: an attester is only worth what its nodes are worth.
+"""What the nodes of a source chain agree on. Each is asked by itself: an attester is worth no more than its nodes.
 
-With `confirmations = "finalized"` a block is final for a node whose `finalized` block is at or above it; with a number
-the block must have so many confirmations too, and they alone count at a node that tells no `finalized` block, as long
-as no node of the chain has told one.
+With `confirmations = "finalized"`, a block is final for a node if the node's `finalized` block is at or above it. With
+a number, the block must also have that many confirmations. A node without a `finalized` block counts by confirmations
+alone, as long as no node of the chain has told one.
 """
 
 import logging
@@ -21,17 +21,17 @@ logger = logging.getLogger(__name__)
 TIMEOUT_SECONDS = 2
 """For one exchange with a node."""
 ANSWER_SECONDS = 4
-"""For all exchanges with all nodes: a service gives an attester five, and no node may hold the others up."""
+"""For all exchanges with all nodes. A service gives an attester five seconds, and no node may hold the others up."""
 
 
 class TooFewNodes(ChainError):
-    """Fewer nodes answer than must agree. The sentence may be told to anybody, the code too."""
+    """Fewer nodes answer than must agree. Anybody may see the sentence and the code."""
 
     code = "unavailable"
 
 
 class NoFinality(TooFewNodes):
-    """Fewer nodes than must agree tell which block is final."""
+    """Fewer nodes tell which block is final than must agree."""
 
     code = "no_finality"
 
@@ -42,9 +42,9 @@ class View:
 
     host: str
     final: int | None
-    """Number of the newest final block. None where the node doesn't tell."""
+    """Number of the newest final block. None if the node doesn't tell."""
     knows_finalized: bool
-    """Whether it told a `finalized` block."""
+    """Whether it has a `finalized` block."""
     block_hash: bytes | None
     """None where the node doesn't have the block."""
 
@@ -54,19 +54,19 @@ class Nodes:
 
     def __init__(self, chain: Chain) -> None:
         self._chain = chain
-        # One client for each URL, because a client of several asks the next one only where the first fails.
+        # One client for each URL, because a client of several asks the next one only if the first fails.
         self._clients = [
             RpcClient(chain.model_copy(update={"rpc_urls": (url,)}), timeout_seconds=TIMEOUT_SECONDS)
             for url in chain.rpc_urls
         ]
         self._has_finality = False
-        """Whether any node has told a `finalized` block since this process started."""
+        """Whether any node has told a `finalized` block since this process began."""
 
     def views(self, number: int | None = None) -> list[View]:
-        """What the nodes say that answer in time, asked at once; about a block too, if one is named."""
+        """The answers of those nodes that answer in time, also about block `number`. All are asked at once."""
         pool = ThreadPoolExecutor(max_workers=len(self._clients))
         asked = [(rpc, pool.submit(self._view, rpc, number)) for rpc in self._clients]
-        # It ends by itself; waiting here would be waiting for the slowest.
+        # The pool ends by itself. Waiting for it would mean waiting for the slowest node.
         pool.shutdown(wait=False)
         deadline = time.monotonic() + ANSWER_SECONDS
         views = []
@@ -85,7 +85,7 @@ class Nodes:
         return views
 
     def newest_final(self, views: Sequence[View]) -> int:
-        """Number of the newest block that as many nodes as must agree call final. Raises `TooFewNodes`."""
+        """The newest block that enough nodes call final. Raises `TooFewNodes`."""
         finals = sorted((view.final for view in views if view.final is not None), reverse=True)
         needed = self._chain.needed_nodes
         if len(finals) >= needed:
@@ -137,7 +137,7 @@ def _block_hash(rpc: RpcClient, number: int, *, must_exist: bool) -> bytes | Non
     try:
         header = rpc.header(number)
     except RpcRefused:
-        # So some nodes answer about a block that is not there yet.
+        # Some nodes answer like this about a block that does not exist yet.
         if must_exist:
             raise
         return None

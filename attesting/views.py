@@ -47,13 +47,13 @@ class _Asked(BaseModel):
 
 def attest_block(request: HttpRequest) -> JsonResponse:
     if request.method != "POST":
-        return error_answer(405, "method_not_allowed", "This path takes POST alone.")
+        return error_answer(405, "method_not_allowed", "This path accepts only POST.")
     try:
         asked = _Asked.model_validate_json(request.body)
     except RequestDataTooBig:
         return error_answer(413, "too_large", "The request's body is too large.")
     except UnreadablePostError:
-        return error_answer(400, "bad_request", "The request's body broke off.")
+        return error_answer(400, "bad_request", "The request's body ended early.")
     except ValidationError as error:
         return error_answer(400, "bad_request", f"The request can't be read: {'; '.join(_faults(error))}.")
     try:
@@ -74,7 +74,7 @@ def _faults(error: ValidationError) -> list[str]:
     return [
         ": ".join([*map(str, fault["loc"]), fault["msg"].removeprefix("Value error, ")])
         for fault in faults
-        # An unknown field's name is the asker's own text.
+        # The name of an unknown field is the client's own text, so it is not repeated.
         if fault["type"] != "extra_forbidden"
     ] or ["it has other fields than sourceChainId, blockNumber, destinationChainId and verifyingContract"]
 
@@ -83,7 +83,7 @@ def _faults(error: ValidationError) -> list[str]:
 
 
 def healthz(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 (Django's signature)
-    """200 when so many nodes of every chain answer that they could agree, else 503.
+    """200 if enough nodes of every chain answer to agree, else 503.
 
     `{"attester": address, "chains": {id: {"newestFinalBlock": number} | {"error": sentence}}}`
     """

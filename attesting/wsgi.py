@@ -8,7 +8,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "attesting.settings")
 
 application = get_wsgi_application()
 
-# A keystore takes a second to decrypt, which whoever asks first should not have to wait for.
+# Decrypting a keystore takes a second. The first request should not have to wait for that.
 from attesting.attest import own_account  # noqa: E402 (models need the settings)
 
 own_account()

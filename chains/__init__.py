@@ -1,1 +1,1 @@
-"""What a chain is: configuration, JSON-RPC, headers and proofs. Knows no Django and can be used without it."""
+"""Chains: their configuration, JSON-RPC, headers and proofs. Independent of Django."""

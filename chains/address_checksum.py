@@ -1,4 +1,4 @@
-"""Which texts are addresses (EIP-55)."""
+"""Which texts are addresses, and their EIP-55 checksum."""
 
 import re
 
@@ -8,7 +8,7 @@ _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 
 
 def checksummed(text: str) -> str | None:
-    """The address with its EIP-55 checksum; None if it is not one, or is in mixed case with a wrong checksum."""
+    """The address with its EIP-55 checksum. None if it is no address, or in mixed case with a wrong checksum."""
     if not _ADDRESS.fullmatch(text):
         return None
     digits = text[2:]

@@ -1,6 +1,6 @@
 """Attestations: signatures by which attesters vouch for block hashes of a source chain (EIP-712).
 
-The contract on the destination chain that checks them is part of their domain: none is worth anything elsewhere.
+Their domain includes the contract on the destination chain that checks them, so they are worthless elsewhere.
 """
 
 import json
@@ -26,7 +26,7 @@ from chains.encoding import read_data, read_object
 SIGNATURE_BYTES = 65
 MAX_ANSWER_BYTES = 16 * 1024
 REST_SECONDS = 15
-"""How long an attester that did not answer in time is not asked: whoever asks for many blocks would wait each time."""
+"""How long an attester that did not answer in time is not asked again: each of many blocks would wait for it."""
 
 _HIGHEST_S = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141 // 2
 _CODE = re.compile(r"[a-z][a-z_]{0,39}")
@@ -60,14 +60,14 @@ class Domain:
 
 @dataclass(frozen=True)
 class Question:
-    """What an attester is asked: which hash this block of a source chain has, signed for this domain."""
+    """What an attester is asked: to sign, for this domain, the hash of a block of a source chain."""
 
     domain: Domain
     source_chain_id: int
     block_number: int
 
     def body(self) -> dict[str, str]:
-        """As it is asked over HTTP."""
+        """The body of the HTTP request."""
         return {
             "sourceChainId": str(self.source_chain_id),
             "blockNumber": str(self.block_number),
@@ -76,7 +76,7 @@ class Question:
         }
 
     def message(self, block_hash: bytes) -> SignableMessage:
-        """What is signed as the answer."""
+        """The message that the attester signs as its answer."""
         return self.domain.message(
             "BlockHash",
             [
@@ -96,10 +96,10 @@ def attester_set_message(domain: Domain, attesters: Sequence[str], threshold: in
 
 
 def ordered_attesters(addresses: Sequence[str], threshold: int) -> list[str]:
-    """EIP-55 addresses of a set that the contract takes, in its order. Raises `ValueError`: a sentence."""
+    """The addresses (EIP-55) in the contract's order. Raises `ValueError`, a sentence, if the contract refuses them."""
     ordered = sorted({_address(written) for written in addresses}, key=lambda address: int(address, 16))
     if len(ordered) < len(addresses):
-        raise ValueError("An attester is there twice.")
+        raise ValueError("An attester is listed twice.")
     if not ordered or int(ordered[0], 16) == 0:
         raise ValueError("The zero address can't be an attester: nobody has its key.")
     if len(ordered) > MAX_ATTESTERS:
@@ -125,7 +125,7 @@ def sign(account: LocalAccount, message: SignableMessage) -> bytes:
 
 
 def recover(message: SignableMessage, signature: bytes) -> str:
-    """The signer's address. Raises `ValueError`, also for a form that the contract refuses."""
+    """The signer's address. Raises `ValueError`, also for forms of signatures that the contract refuses."""
     if len(signature) != SIGNATURE_BYTES or signature[64] not in {27, 28}:
         raise ValueError("not a signature of 65 bytes that ends with 27 or 28")
     if int.from_bytes(signature[32:64], "big") > _HIGHEST_S:
@@ -151,7 +151,7 @@ class Attestation:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why an attester gave none.
+    """Why an attester gave no attestation.
 
     `code` is the attester's own ("not_final", "unknown_chain", "conflict", "unavailable", ...), or one of ours:
     "unreachable", "timed_out", "bad_answer", "bad_signature".
@@ -225,7 +225,7 @@ def _read(attester: Attester, question: Question, answer: bounded_http.Answer | 
 def _refusal(attester: Attester, code: str, what: str) -> Refusal:
     url = urlsplit(attester.url)
     if any(secret and secret in what for secret in (url.path.strip("/"), url.query, url.username, url.password)):
-        # A proxy may quote what it was asked for.
+        # A proxy may quote the URL that it was asked for.
         what = f"refused ({code})"
     return Refusal(attester.address, attester.host, code, f"{attester.host} {what}.")
 
@@ -257,6 +257,6 @@ def _read_refusal(answer: dict[str, Any], status: int) -> _Refused:
     code, sentence = answer.get("code"), answer.get("error")
     if not isinstance(code, str) or not _CODE.fullmatch(code) or not isinstance(sentence, str):
         return _Refused("unreachable", f"answered with HTTP status {status}")
-    # Whatever an attester writes ends up in logs and pages: one printable line, bounded.
+    # An attester's text ends up in logs and pages, so it becomes one short printable line.
     printable = "".join(letter if letter.isprintable() else " " for letter in sentence[:300])
     return _Refused(code, f"refused: {printable.rstrip('.')}")

@@ -30,10 +30,10 @@ from pydantic import (
 from chains import history
 from chains.address_checksum import checksummed
 
-# Signatures that a contract can check in one transaction with much room to spare.
+# A contract can check this many signatures in one transaction, with much room to spare.
 MAX_ATTESTERS = 100
 
-# In whole units of the native currency, where nothing else is configured.
+# The defaults, in whole units of the native currency.
 _DAILY_LIMIT, _DAILY_LIMIT_PER_USER = Decimal("0.5"), Decimal("0.1")
 
 _KEY = re.compile(r"(?:0x)?[0-9a-fA-F]{64}")
@@ -41,7 +41,7 @@ _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 class ChainsError(ValueError):
-    """The chains' file is wrong. `faults` holds one sentence for each fault, with its place."""
+    """The chains' file is wrong. `faults` has one sentence for each fault, with its place."""
 
     def __init__(self, path: Path, faults: Sequence[str]) -> None:
         self.faults = tuple(faults)
@@ -101,12 +101,12 @@ def _rpc_url(written: str, info: ValidationInfo) -> str:
 
 
 def _different_nodes(urls: tuple[str, ...]) -> tuple[str, ...]:
-    # pydantic's own minimum length would also complain of a list whose only member is wrong.
+    # pydantic's own minimum length would also complain about a list whose only member is wrong.
     if not urls:
         raise ValueError("at least one is needed")
-    # Where nodes are counted, a node that is named twice would count twice.
+    # An attester counts nodes, and would count a node that is listed twice as two.
     if len(set(urls)) < len(urls):
-        raise ValueError("a node is there twice")
+        raise ValueError("a node is listed twice")
     return urls
 
 
@@ -135,7 +135,7 @@ def _file_path(written: object, info: ValidationInfo) -> object:
 
 
 def _amount(written: object) -> object:
-    # A string, because a TOML float is not what its writer typed.
+    # It must be a string, because a TOML float is not exactly what was typed.
     if isinstance(written, Decimal):
         return written
     try:
@@ -149,7 +149,7 @@ def _wei(amount: Decimal) -> int:
 
 
 def _confirmations(written: object) -> object:
-    # One sentence for the whole union; pydantic would give one for each of its members.
+    # One sentence for the whole union. pydantic would give one for each member.
     if written != "finalized" and not (type(written) is int and written >= 1):
         raise ValueError('must be a number of blocks from 1, or "finalized"')
     return written
@@ -162,7 +162,7 @@ def _environment_reference(written: str) -> str:
 
 
 def _key_bytes(written: str) -> bytes:
-    """The key's 32 bytes; empty where it is none, for eth_account would quietly fill up a key that lost a digit."""
+    """The key's 32 bytes; empty if it is not a key. eth_account would silently pad a key that lost a digit."""
     return bytes.fromhex(written.strip()[-64:]) if _KEY.fullmatch(written.strip()) else b""
 
 
@@ -195,9 +195,9 @@ _Table = TypeVar("_Table", bound=_Model)
 
 
 class Signer(_Model):
-    """Where the key of a chain's signer lies: an encrypted keystore and its password, a key file, or a variable.
+    """Where a signer's key is: in an encrypted keystore with a password, in a key file, or in a variable.
 
-    Nothing is read before `account()`, so that a process which signs nothing needs no key.
+    Nothing is read before `account()`, so a process that signs nothing needs no key.
     """
 
     keystore_file: FilePath | None = Field(default=None, repr=False)
@@ -227,7 +227,7 @@ class Signer(_Model):
             keystore, password = _read(self.keystore_file), _read(self.password_file).rstrip("\r\n")
             try:
                 key: Any = Account.decrypt(json.loads(keystore), password)
-            except Exception:  # noqa: BLE001 - whatever is wrong inside, its text may quote the file.
+            except Exception:  # noqa: BLE001 - whatever is wrong, the message may quote the file.
                 raise SignerError(
                     f"The signer's keystore {self.keystore_file} can't be decrypted with its password."
                 ) from None
@@ -256,7 +256,7 @@ class Chain(_Model):
     """Name of the native currency. It has 18 decimals."""
     explorer_url: PageUrl | None = None
     confirmations: Confirmations = "finalized"
-    """Blocks until a transaction counts, its own included; or the chain's own finality."""
+    """How many blocks make a transaction count, including its own; or the chain's own finality."""
     node_quorum: NodeQuorum = None
     """How many nodes must agree on a block before an attester signs it. None: more than half."""
     test_network: bool = False
@@ -276,7 +276,7 @@ class Chain(_Model):
     @model_validator(mode="before")
     @classmethod
     def _limit_real_money(cls, written: object) -> object:
-        """Where proving costs real money, there are limits even if nobody wrote any."""
+        """Sets the default limits where proving costs real money, even if nobody wrote any."""
         if isinstance(written, dict) and not written.get("test_network"):
             return {"daily_limit": _DAILY_LIMIT, "daily_limit_per_user": _DAILY_LIMIT_PER_USER} | written
         return written
@@ -319,7 +319,7 @@ class Chain(_Model):
 
 
 class Attester(_Model):
-    """Who vouches for blocks by signature: the account that signs, and the service that is asked for it over HTTP."""
+    """An attester: the account that signs block hashes, and the URL of the service that is asked for them."""
 
     address: Address
     url: Annotated[RpcUrl, Field(repr=False)]
@@ -339,14 +339,14 @@ class Connection(_Model):
     source_id: Annotated[ChainId, Field(alias="source")]
     destination_id: Annotated[ChainId, Field(alias="destination")]
     block_hash_source: BlockHashSourceName
-    """Why the destination knows hashes of the source's blocks: it is the same chain; attesters sign them; or it is an
+    """How the destination learns hashes of the source's blocks: it is the same chain, attesters sign them, or it is an
     OP Stack chain on top of the source."""
     window: Annotated[int, Field(ge=1)] = history.WINDOW
     """How many blocks back the native source reaches, and each hop; at most the source's `history_window`."""
     max_hops: Annotated[int, Field(ge=0, le=10_000)] = 50
     """The most hops that an older block is proven by."""
     max_headers_walked: Annotated[int, Field(ge=0, le=100_000)] = 1000
-    """The most headers that are walked to an older block, where there is no history to hop through."""
+    """The most headers that are walked to an older block, if there is no history to hop through."""
     keep_headers: bool = False
     """Whether workers accumulate a header in every window, so that any later block is one hop away."""
     attesters: Annotated[tuple[Attester, ...], Field(strict=False)] = ()
@@ -367,7 +367,7 @@ class Connection(_Model):
         if not addresses or len(self.attesters) > MAX_ATTESTERS:
             raise ValueError(f"block_hash_source attested needs 1 to {MAX_ATTESTERS} attesters")
         if len(addresses) < len(self.attesters):
-            raise ValueError("an attester is there twice")
+            raise ValueError("an attester is listed twice")
         if self.threshold is None or self.threshold > len(addresses):
             raise ValueError("block_hash_source attested needs a threshold, at most the number of attesters")
         return self
@@ -457,7 +457,7 @@ def _tables(
 def _table(
     model: type[_Table], place: str, written: object, context: dict[str, Any], faults: list[str]
 ) -> _Table | None:
-    """The table at one place, or None where there is none or `faults` tell what is wrong with it."""
+    """The table at one place. None if there is none, or if it has faults, which are added to `faults`."""
     if written is None:
         return None
     try:
@@ -478,18 +478,18 @@ def _contradictions(
     seen: set[int] = set()
     for place, chain in chains.items():
         if chain.id in seen:
-            faults.append(f"{place}.id: {chain.id} is there twice")
+            faults.append(f"{place}.id: {chain.id} is listed twice")
         seen.add(chain.id)
     pairs: set[tuple[int, int]] = set()
     for place, connection in connections.items():
         pair = (connection.source_id, connection.destination_id)
         if pair in pairs:
-            faults.append(f"{place}: a connection from {pair[0]} to {pair[1]} is there twice")
+            faults.append(f"{place}: a connection from {pair[0]} to {pair[1]} is listed twice")
         pairs.add(pair)
         faults += [
             f"{place}.{end}: no chain with id {chain_id} is configured"
             for end, chain_id in zip(("source", "destination"), pair, strict=True)
-            # The id of a chain that could not be read may be the one that is missing: one fault is told once.
+            # A chain that could not be read may have this id. Its fault is reported already.
             if all_chains_read and chain_id not in seen
         ]
     windows = {chain.id: chain.history_window for chain in chains.values()}

@@ -1,4 +1,4 @@
-"""What can go wrong between us and a chain, and how the words of each kind of node are told apart."""
+"""What can go wrong with a node, and how to recognise it in the words of each kind of node."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -9,11 +9,11 @@ from chains.encoding import read_data
 
 
 class ChainError(Exception):
-    """Whatever went wrong between us and a chain. The message is one plain sentence without secrets."""
+    """Something went wrong with a chain. The message is one plain sentence without secrets."""
 
 
 class NodeUnavailable(ChainError):
-    """No node gave a usable answer. It may pass: try again later."""
+    """No node gave a usable answer. Trying again later may help."""
 
     reasons: tuple[str, ...] = ()
     """What is wrong with each node, beginning with its host."""
@@ -24,14 +24,14 @@ class WrongChain(NodeUnavailable):
 
 
 class InvalidReply(NodeUnavailable):
-    """The node lies or talks nonsense."""
+    """The node's reply is false or makes no sense."""
 
 
 class RpcRefused(ChainError):
     """Every node that could be asked answered with a JSON-RPC error. `message` is `chains.untrusted_text.plain`."""
 
     may_pass = False
-    """Whether another node, which failed, might have answered: only then is it worth asking again as it was."""
+    """Whether another node failed, and might have answered. Only then is it worth asking the same again."""
 
     def __init__(self, code: int, message: str, data: Any = None) -> None:
         self.code = code
@@ -41,7 +41,7 @@ class RpcRefused(ChainError):
 
     @property
     def told(self) -> str:
-        """The node's code and words, marked as its own, to be put behind what it did."""
+        """The node's code and words, marked as its own, to be put after what it did."""
         return f" ({self.code}); the node said: “{self.message}”" if self.message else f" ({self.code})"
 
 
@@ -64,14 +64,14 @@ class InsufficientFunds(RpcRefused):
 
 
 class AlreadyKnown(RpcRefused):
-    """The node has this very transaction. Success, for who sends it."""
+    """The node already has this transaction. For the sender that is a success."""
 
 
-# What is true of the chain, whichever node says it; any other refusal may be one node's alone.
+# These are true of the chain, whichever node says it. Any other refusal may be that of one node only.
 FINAL = (Reverted, NonceTooLow, ReplacementUnderpriced, InsufficientFunds, AlreadyKnown)
 
 
-# --- Telling them apart -----------------------------------------------------------------------------------------------
+# --- Recognising them -------------------------------------------------------------------------------------------------
 
 # The words of geth, Nethermind, Erigon, Besu, reth and anvil, in that order where they differ.
 _TRANSACTION_REFUSALS: tuple[tuple[type[RpcRefused], re.Pattern[str]], ...] = (
@@ -99,16 +99,16 @@ _MAX_CODE = 1 << 31  # Others would be as long as the node likes.
 
 
 def read_refusal(host: str, method: str, error: Mapping[str, Any], secrets: Iterable[str] = ()) -> RpcRefused:
-    """The typed error for a JSON-RPC error. `secrets` are none of its words' to tell.
+    """The typed error for a JSON-RPC error. `secrets` must not appear in its words.
 
     Raises `NodeUnavailable` for what merely means "later".
     """
     code = error.get("code")
     code = code if type(code) is int and abs(code) <= _MAX_CODE else 0
     said = str(error.get("message", ""))[:_MAX_SEARCHED]
-    # Whatever a node writes ends up in logs and on public pages.
+    # A node's text ends up in logs and on public pages.
     message = untrusted_text.plain(error.get("message", ""), secrets)
-    # A revert comes first: its message holds the contract's own words, which may be anything.
+    # Reverts come first, because their message holds the contract's own words, which may be anything.
     if method in {"eth_call", "eth_estimateGas"} and (
         code in {_REVERT_CODE, _NETHERMIND_VM_ERROR} or _REVERT.search(said)
     ):

@@ -1,6 +1,6 @@
 """The nodes of one chain: JSON-RPC over HTTP, with failover.
 
-A node that fails rests while the next one is asked. A node that lacks old states is asked for them after the others.
+A node that fails rests, and the next one is asked. A node that lacks old states is asked for them last.
 RPC URLs often hold a provider's key, so no error, `repr` or log line here shows more of them than the host.
 """
 
@@ -22,11 +22,11 @@ from chains.node_errors import FINAL, InvalidReply, NodeUnavailable, RpcRefused,
 from chains.untrusted_text import secrets_of
 
 BATCH_SIZE = 50
-# Of one reply, whatever was asked for.
+# The size of one reply, whatever was asked for.
 MAX_REPLY_BYTES = 16 * 1024 * 1024
-# The values in it. Three bytes of JSON may take 200 in memory, so that a bound of bytes alone bounds nothing.
+# The values in it. Three bytes of JSON may take 200 in memory, so a limit of bytes alone is not enough.
 MAX_REPLY_VALUES = 250_000
-# Of the reply to one request, errors included; of most methods an answer of _USUAL_BYTES is generous.
+# The size of the reply to one request, including errors. For most methods _USUAL_BYTES is generous.
 _USUAL_BYTES = 1024 * 1024
 _REPLY_BYTES = {
     **dict.fromkeys(
@@ -39,7 +39,7 @@ _REPLY_BYTES = {
         ),
         16 * 1024,
     ),
-    # It names the block's transactions by their hashes, of which some chains have tens of thousands.
+    # It holds the hashes of the block's transactions. Blocks of some chains have tens of thousands.
     "eth_getBlockByNumber": 4 * 1024 * 1024,
     "eth_getBlockByHash": 4 * 1024 * 1024,
     "eth_getLogs": 8 * 1024 * 1024,
@@ -49,9 +49,9 @@ _PROOF_BYTES = 80 * 1024
 # Some nodes send JSON-RPC errors as HTTP 400. The content of any other answer is not looked at.
 _READ_STATUSES = {HTTPStatus.OK, HTTPStatus.BAD_REQUEST}
 MAX_REST_SECONDS = 60
-# For how long nobody waits for a node again that has just failed, when there is no other.
+# For so long after a failure, the only node is not asked again.
 FAIL_FAST_SECONDS = 3
-# In the place of the block whose state a request needs.
+# Stands for "needs no block's state".
 _NO_STATE = 0
 
 Request = tuple[str, list[Any]]
@@ -62,9 +62,9 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True)
 class Further(Generic[Answer]):
-    """What a reader makes of a result that doesn't tell all: what else the same node is asked, and how that is read.
+    """A result that needs another request to the same node: the request, and how to read its result.
 
-    A node that refuses it gave no usable answer.
+    If the node refuses it, it gave no usable answer.
     """
 
     request: Request
@@ -267,7 +267,7 @@ class NodePool:
             raise InvalidReply(f"{node.host} answered with something that is not JSON") from None
 
     def _check_chain(self, node: _Node) -> None:
-        """A node's chain id is asked before its first use, and again after each failure."""
+        """Ask for the node's chain id, before its first use and again after each failure."""
         if node.chain_checked:
             return
         (answer,) = self._exchange(node, [("eth_chainId", [])])
@@ -292,13 +292,13 @@ class NodePool:
             raise self._why(problems)
 
     def _nodes_in_order(self) -> list[_Node]:
-        """The nodes in the order of the configuration, those that rest at the end: a rested node beats none."""
+        """The nodes in the order of the configuration, with those that rest at the end."""
         now = self._clock()
         with self._lock:
             return sorted(self._nodes, key=lambda node: max(node.rests_until - now, 0))
 
     def _turns(self, batched: Sequence[Request], blocks: Sequence[int] | None) -> list[tuple[_Node, list[int]]]:
-        """Whom to ask for which of the requests, in this order, as long as they are not answered."""
+        """Which node to ask for which requests, in this order, until they are answered."""
         nodes = self._nodes_in_order()
         known = list(zip((method for method, _ in batched), blocks or [_NO_STATE] * len(batched), strict=True))
         with self._lock:
@@ -310,7 +310,7 @@ class NodePool:
         return [*early.items(), *late.items()]
 
     def _ask_last(self, lacking: Iterable[tuple[_Node, str, int]]) -> None:
-        """From now on, for what the method needs of the state of this block or of one before."""
+        """From now on, ask these nodes last for this method at this block or an earlier one."""
         with self._lock:
             for node, method, block in lacking:
                 node.lacks[method] = max(block, node.lacks.get(method, block))

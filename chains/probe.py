@@ -1,4 +1,4 @@
-"""What a node can do for us: how far it is, whether its chain keeps block hashes, how far back it proves states."""
+"""What a node can do: its newest blocks, whether its chain keeps block hashes, and the oldest state that it proves."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ class Abilities:
     keeps_hashes: bool
     """Whether the chain's state knows its head's parent by the history contract (EIP-2935)."""
     oldest_provable: int | None
-    """As `oldest_provable` tells."""
+    """See `oldest_provable`."""
 
 
 def probe(rpc: RpcClient) -> Abilities:

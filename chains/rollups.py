@@ -1,8 +1,8 @@
-"""What a rollup takes for a transaction's data, which the gas that its execution takes doesn't tell.
+"""What a rollup charges for a transaction's data, which the gas of its execution doesn't include.
 
-The OP Stack takes wei beside the gas: the L1 data fee, and since Isthmus the operator fee
+The OP Stack charges wei besides the gas: the L1 data fee, and since Isthmus the operator fee
 (https://specs.optimism.io/protocol/predeploys.html#gaspriceoracle). Arbitrum takes gas, which an estimate by the node
-and a receipt contain (https://docs.arbitrum.io/how-arbitrum-works/gas-fees). Which of them a chain is tells the chain.
+and a receipt contain (https://docs.arbitrum.io/how-arbitrum-works/gas-fees). The chain itself tells which kind it is.
 """
 
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ from chains.rpc import InvalidReply, Receipt, Reverted, RpcClient, RpcRefused
 # Predeploy of every OP Stack chain, and precompile of every Arbitrum chain.
 GAS_PRICE_ORACLE = "0x420000000000000000000000000000000000000F"
 ARB_GAS_INFO = "0x000000000000000000000000000000000000006C"
-# Answers calls only; it is no contract of the chain.
+# It only answers calls; the chain has no such contract.
 NODE_INTERFACE = "0x00000000000000000000000000000000000000C8"
 
 # Unlike the price of gas, the data fee of a signed transaction has no cap, and it is that of the block that mines it.
 # L1's base fee doubles within six full blocks.
 _MARGIN = 2
-# Beside its calldata, what a transaction's fields and signature take, in bytes.
+# What a transaction's fields and signature take besides its calldata, in bytes.
 _ENVELOPE = 200
-# Nodes take no transaction above 128 KiB: what is longer goes as several.
+# Nodes accept no transaction above 128 KiB, so longer data goes in several.
 _MOST_DATA = 110_000
 # For a sample that no compression shortens, so that what is bound by it stays below.
 _SAMPLE = bytes((place * place * 31 + place * 7 + (place >> 3)) & 0xFF for place in range(2048))
@@ -36,13 +36,13 @@ class DataCost:
 
     gas: int = 0
     wei: int = 0
-    """Beside the gas."""
+    """Besides the gas."""
 
 
 def data_cost(rpc: RpcClient, size: int, gas: int) -> DataCost:
-    """Of one transaction, or as many as it takes, with so many bytes of calldata and so much gas in all.
+    """The data cost of this many bytes of calldata and this much gas, in one transaction or as many as it takes.
 
-    Nothing on a chain that is no rollup. Raises `NodeUnavailable`, `RpcRefused`.
+    Zero on a chain that is not a rollup. Raises `NodeUnavailable`, `RpcRefused`.
     """
     if not size:
         return DataCost()
@@ -54,7 +54,7 @@ def data_cost(rpc: RpcClient, size: int, gas: int) -> DataCost:
 
 
 def paid_beside_gas(rpc: RpcClient, receipt: Receipt) -> int | None:
-    """In wei: the data fee and the operator fee of a mined transaction. None where the node doesn't tell.
+    """In wei: the data fee and the operator fee of a mined transaction. None if the node doesn't tell.
 
     Asked while the node has the state of its block. Raises `NodeUnavailable`.
     """
@@ -72,7 +72,7 @@ _known: WeakKeyDictionary[RpcClient, dict[str, bool]] = WeakKeyDictionary()
 
 
 def _has_code(rpc: RpcClient, address: str) -> bool:
-    """What a chain is made of doesn't change: it is asked once."""
+    """Asked once: a chain's predeploys don't change."""
     known = _known.setdefault(rpc, {})
     if address not in known:
         known[address] = bool(rpc.code(address))
@@ -92,7 +92,7 @@ def _op_stack_fee(rpc: RpcClient, size: int, gas: int) -> int:
     if isinstance(bound, Reverted):
         # Before Fjord each byte counts by itself.
         bound = rpc.eth_call(*_oracle("getL1Fee(bytes)", ["bytes"], b"\xff" * each))
-    # Before Isthmus there is none.
+    # Before Isthmus there is no such fee.
     operator_fee = 0 if isinstance(operator, Reverted) else _word(operator)
     return _MARGIN * count * _word(bound) + operator_fee * count
 
@@ -103,7 +103,7 @@ def _arbitrum_gas(rpc: RpcClient, size: int) -> int:
     answer = rpc.eth_call(NODE_INTERFACE, selector + arguments)
     try:
         gas, _, _ = decode(["uint64", "uint256", "uint256"], answer)
-    except Exception:  # noqa: BLE001 - whatever the decoder says of an answer that is none.
+    except Exception:  # noqa: BLE001 - the decoder raises many kinds of exceptions.
         raise InvalidReply(f"{rpc.chain.label} doesn't tell what data costs on its L1.") from None
     return int(_MARGIN * gas * (size + _ENVELOPE) // len(_SAMPLE))
 

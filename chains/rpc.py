@@ -1,5 +1,7 @@
-"""One JSON-RPC client per chain, with numbers as ints and data as bytes. No node is believed further than it can be
-checked without asking another: headers are hashed again, and whatever is malformed counts as no answer.
+"""One JSON-RPC client per chain, with numbers as ints and data as bytes.
+
+It checks all that can be checked without asking another node: it hashes headers again, and takes malformed replies for
+no reply.
 """
 
 import time
@@ -79,7 +81,7 @@ class SlotProof:
 
 @dataclass(frozen=True)
 class AccountProof:
-    """Trie nodes, root first, without embedded ones. Nothing is verified: that needs the state root (`chains.trie`)."""
+    """Trie nodes, root first, without embedded ones. Not verified: that needs the state root (`chains.trie`)."""
 
     address: str
     nodes: tuple[bytes, ...]
@@ -88,7 +90,7 @@ class AccountProof:
 
 @dataclass(frozen=True)
 class Fees:
-    """In wei for a unit of gas. `base_fee` is the latest block's, zero on a chain without one."""
+    """In wei for a unit of gas. `base_fee` is that of the latest block; zero on a chain without base fees."""
 
     base_fee: int
     priority_fee: int
@@ -107,9 +109,9 @@ class Receipt:
     contract_address: str | None
     sender: str
     data_fee: int | None = None
-    """In wei, beside the gas: what an OP Stack chain takes for the transaction's data on its L1. None: not told."""
+    """In wei, besides the gas: what an OP Stack chain charges for the transaction's data on its L1. None: unknown."""
     has_operator_fee: bool = False
-    """Whether its operator takes a fee beside that one (OP Stack, Isthmus)."""
+    """Whether the chain's operator charges another fee (OP Stack, Isthmus)."""
 
 
 @dataclass(frozen=True)
@@ -125,8 +127,8 @@ class Log:
 class RpcClient:
     """A client of one chain, for any number of threads.
 
-    Every method may raise `NodeUnavailable`, which may pass, and `RpcRefused`. A request that one node refuses is put
-    to the others too, because nodes differ in what they keep and serve; a revert is the chain's answer and final.
+    Every method may raise `NodeUnavailable`, which may pass, and `RpcRefused`. If one node refuses a request, the
+    others are asked too, because nodes differ in what they keep and serve. A revert is the chain's own answer.
     """
 
     def __init__(
@@ -147,7 +149,7 @@ class RpcClient:
         return self._nodes.one((method, list(params)), lambda result: result)
 
     def batch(self, batched: Sequence[Request]) -> list[Any | RpcRefused]:
-        """The results in the order of the requests, with the refusal in the place of each refused one."""
+        """The results in the order of the requests. A refused request has its refusal as result."""
         return self._nodes.many(batched, lambda _, result: result)
 
     # Blocks
@@ -160,7 +162,7 @@ class RpcClient:
         return header
 
     def header(self, block: int | Tag) -> Header | None:
-        """None where there is no such block yet. The hash is recomputed: the node's word is not enough."""
+        """None if there is no such block yet. The header's hash is computed, not taken from the node."""
         return self._nodes.one(_header_request(block), lambda result: _read_header(result, block))
 
     def headers(self, numbers: Sequence[int]) -> list[Header | None]:
@@ -223,7 +225,7 @@ class RpcClient:
     def eth_calls(
         self, calls: Sequence[tuple[str, bytes]], block: BlockIdentifier = "latest"
     ) -> list[bytes | Reverted]:
-        """What each (to, data) returns, in order, with the revert in the place of each reverted one."""
+        """What each (to, data) returns, in order. A reverted call has its revert as result."""
         batched: list[Request] = [
             ("eth_call", [{"to": to, "data": hex_data(data)}, _block(block)]) for to, data in calls
         ]
@@ -272,7 +274,7 @@ class RpcClient:
         return self._nodes.one(("eth_estimateGas", [transaction, _block(block)]), read_quantity)
 
     def send_raw(self, raw: bytes) -> bytes:
-        """Broadcast a signed transaction and return its hash. A node that knows it already is a success.
+        """Broadcast a signed transaction and return its hash. It is a success if the node already knows it.
 
         Raises `NonceTooLow`, `ReplacementUnderpriced`, `InsufficientFunds`, or another `RpcRefused`.
         """
@@ -288,7 +290,7 @@ class RpcClient:
         except AlreadyKnown:
             return tx_hash
         except NonceTooLow:
-            # The nonce may be used up by this very transaction, sent before and in a block by now.
+            # This very transaction may have used the nonce: it was sent before, and is in a block by now.
             if self.call("eth_getTransactionByHash", hex_data(tx_hash)) is None:
                 raise
             return tx_hash
@@ -354,7 +356,7 @@ def _read_header(result: Any, wanted: int | bytes | Tag) -> Header | Further[Hea
 
 
 def _raw_header(number: int, block_hash: bytes) -> Further[Header | None]:
-    """Asks for the header of a block whose fields don't make it, as it is (`debug_getRawHeader`)."""
+    """Asks for the raw header (`debug_getRawHeader`) of a block whose JSON fields don't add up to it."""
 
     def read(result: Any) -> Header:
         try:
@@ -363,7 +365,7 @@ def _raw_header(number: int, block_hash: bytes) -> Further[Header | None]:
             raise ValueError(f"no header of block {number}: {str(invalid).removesuffix('.')}") from None
         if header.number != number:
             raise ValueError(f"the header of block {header.number} instead of block {number}")
-        # By their names in JSON these fields are not Ethereum's, whatever their sizes are.
+        # Their names in JSON tell that these fields are not Ethereum's, whatever their sizes.
         return header.with_shared_fields()
 
     lacking = (
@@ -385,7 +387,7 @@ def _read_proof(result: Any, wanted: ProofRequest) -> AccountProof:
 
 def _read_nodes(nodes: Any) -> tuple[bytes, ...]:
     read = [read_data(node) for node in read_list(nodes)]
-    # A node shorter than a hash stands in its parent already (except the root, which has none); some nodes repeat it.
+    # A trie node shorter than a hash is part of its parent, except the root. Some RPC nodes repeat it.
     return tuple(node for place, node in enumerate(read) if place == 0 or len(node) >= HASH_BYTES)
 
 
@@ -414,7 +416,7 @@ def _begins_with(log: Log, topics: Sequence[bytes | None]) -> bool:
 
 
 def _read_base_fee(result: Any) -> int:
-    """Of the oldest block that was asked about. What the node says of the one after the newest comes last."""
+    """The base fee of the oldest block that was asked about. The last entry is about the block after the newest."""
     return read_quantity(next(iter(read_list(read_object(result).get("baseFeePerGas"))), None))
 
 

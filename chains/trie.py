@@ -1,7 +1,9 @@
 """Strict verification of account and storage proofs against a root (Yellow Paper, appendix D; EIP-1186).
 
-A proof that holds more or less than the path to its key, or anything not in its one canonical form, is refused.
+A proof is refused if it holds more or less than the path to its key, or anything that is not in canonical form.
 Exclusion is proven in every form: an empty trie, an empty place in a branch, another leaf, an extension elsewhere.
+
+Written by hand, because py-trie accepts proofs with superfluous nodes. It is the oracle of the tests.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +32,7 @@ class InvalidProof(ValueError):
 
 
 class OtherAccountForm(InvalidProof):
-    """The trie holds accounts that are not Ethereum's, which the registry can't read. No node is to blame."""
+    """The trie's accounts have another form than Ethereum's, so the registry can't read them. No node is to blame."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def _look_up(root: bytes, key: bytes, nodes: Sequence[bytes], read: Callable[[by
     Where another key's leaf shows that, its value is read too, as the registry does.
     """
     if root == EMPTY_TRIE_ROOT:
-        # An empty trie has nothing to show. Some nodes send its one empty node, others no node.
+        # An empty trie has nothing to prove. Some RPC nodes send its one empty node, others none.
         if list(nodes) not in ([], [b"\x80"]):
             raise InvalidProof("The proof has nodes, but the trie is empty.")
         return None
@@ -150,7 +152,7 @@ def _walk(node: Sequence[Item], path: str, remaining: Iterator[bytes], read: Cal
 def _child(child: Item, remaining: Iterator[bytes]) -> Sequence[Item]:
     if isinstance(child, bytes):
         return _referenced(child, remaining)
-    # A node shorter than a hash stands in its parent as it is, and only such a one.
+    # A node is embedded in its parent if, and only if, it is shorter than a hash.
     if len(rlp.encode(child)) >= _HASH_BYTES:
         raise InvalidProof("The proof has an embedded node that is not shorter than a hash.")
     return _read_node(child)

@@ -1,4 +1,4 @@
-"""A stranger's own words, made fit for logs and public pages."""
+"""Makes text from strangers fit for logs and public pages."""
 
 import re
 from collections.abc import Iterable
@@ -6,16 +6,16 @@ from urllib.parse import urlsplit
 
 MAX_CHARS = 120
 
-# Read no further: whatever is shown stands at the beginning.
+# Only the beginning is shown, so only this much is read.
 _MAX_READ = 4000
 _URL = re.compile(r"(?i)\b[a-z][a-z0-9+.-]*://\S+")
-# What is so long and mixes letters with digits is a key, unless it is hexadecimal data: hashes and addresses stay.
+# Long mixtures of letters and digits are taken for keys, except hexadecimal data such as hashes and addresses.
 _KEY = re.compile(
     r"(?<![0-9A-Za-z_-])(?!0x[0-9a-fA-F]+(?![0-9A-Za-z_-]))(?=[A-Za-z_-]*[0-9])(?=[0-9_-]*[A-Za-z])[0-9A-Za-z_-]{16,}"
 )
 _NAMED = re.compile(r"(?i)\b((?:api|access|auth)?[-_ ]?(?:key|token|secret|password)\b[\"']?\s*[=:]\s*)\S+")
 _QUOTES = str.maketrans("“”„‟", '""""')
-# Such as a path of /rpc, whose word is in many sentences.
+# Shorter parts of a URL, such as /rpc, occur in many sentences.
 _MIN_SECRET_CHARS = 6
 
 
@@ -25,9 +25,9 @@ def plain(words: object, secrets: Iterable[str] = ()) -> str:
     """
     text = str(words)
     if len(text) > _MAX_READ:
-        # Not in the middle of a word, of which the rest would not be known as a key any more.
+        # Cut between words: the rest of a key would no longer look like a key.
         text = text[:_MAX_READ].rpartition(" ")[0]
-    # What isn't printable are controls, and what changes the direction of the text around it.
+    # Controls are not printable, nor are characters that change the direction of text.
     text = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     for secret in secrets:
         text = text.replace(secret, "[redacted]")

@@ -1,8 +1,8 @@
-"""What limits count a client by."""
+"""The part of a client's address that limits count by."""
 
 from ipaddress import IPv6Address, ip_address, ip_network
 
-# One subscriber usually has a whole /64 (RFC 6177), so a single IPv6 address says nothing.
+# One subscriber usually has a whole /64 (RFC 6177), so a single IPv6 address identifies nobody.
 _IPV6_PREFIX = 64
 
 

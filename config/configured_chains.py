@@ -1,4 +1,4 @@
-"""The configured chains and their clients, made once per process."""
+"""The chains of this installation and their RPC clients, made once per process."""
 
 import os
 from functools import cache
@@ -8,7 +8,7 @@ from django.conf import settings
 from chains.chains_file import Chains, load_chains
 from chains.rpc import RpcClient
 
-# People wait for a page, and a web process has few threads: a node that takes longer is as good as down.
+# For pages, a node that takes longer counts as down: people are waiting, and a web process has few threads.
 PAGE_TIMEOUT_SECONDS = 2
 
 
@@ -20,13 +20,13 @@ def get_chains() -> Chains:
 
 @cache
 def get_rpc(chain_id: int) -> RpcClient:
-    """The client of a configured chain, shared by all threads so that they share what is known of its URLs' health."""
+    """The client of a configured chain. All threads share it, and with it what is known about the nodes' health."""
     return RpcClient(get_chains().chain(chain_id))
 
 
 @cache
 def get_page_rpc(chain_id: int) -> RpcClient:
-    """As `get_rpc`, for what is read while somebody waits for a page: it gives a node `PAGE_TIMEOUT_SECONDS`."""
+    """As `get_rpc`, but with `PAGE_TIMEOUT_SECONDS` for a node, because somebody is waiting for a page."""
     return RpcClient(get_chains().chain(chain_id), timeout_seconds=PAGE_TIMEOUT_SECONDS)
 
 

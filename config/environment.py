@@ -1,4 +1,4 @@
-"""Strict readers of environment variables: what is not understood stops the start, with its name in the message."""
+"""Strict readers of environment variables. A malformed value stops the start, and the message names the variable."""
 
 import os
 import secrets
@@ -43,8 +43,8 @@ def env_list(name: str, default: str = "") -> list[str]:
 def env_secret(name: str, generated: Path) -> str:
     """The secret in `NAME`, else in the file that `NAME_FILE` names, else in `generated`, made at the first start.
 
-    A generated secret is a file of its own with mode 0600, so that an installation works before anything is
-    configured and never shares a secret with another one.
+    A generated secret is in a file of its own with mode 0600. So an installation works before anything is configured,
+    and never shares a secret with another one.
     """
     if value := os.environ.get(name):
         return value
@@ -62,8 +62,8 @@ def env_secret(name: str, generated: Path) -> str:
 def _generated_secret(name: str, path: Path) -> str:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Written whole under another name and then linked: of two processes that start at once, one wins and both read
-        # the same secret, and a process killed in between leaves no half-written file behind.
+        # The file is written under another name and then linked. Of two processes that start at once, one wins and both
+        # read the same secret. A process that is killed in between leaves no half-written secret behind.
         draft = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
         draft.touch(mode=0o600)
         draft.write_text(secrets.token_urlsafe(64))

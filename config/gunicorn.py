@@ -1,4 +1,4 @@
-"""How gunicorn supervises the web server's processes. What they do is in config/web_server.py."""
+"""How gunicorn supervises the web server's processes. config/web_server.py is what they run."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ timeout = 60
 # A full disk or a network file system must not stop the heartbeat of the processes.
 if Path("/dev/shm").is_dir():  # noqa: S108 (memory, and gunicorn makes a private file in it)
     worker_tmp_dir = "/dev/shm"  # noqa: S108 (same)
-# Its default lies in the home folder, where two installations would share it; nothing here uses it.
+# By default it lies in the home folder, where two installations would share it. Nothing here uses it.
 control_socket_disable = True
 logconfig_dict = {
     "version": 1,
@@ -21,7 +21,7 @@ logconfig_dict = {
         "gunicorn.error": {"handlers": ["console"], "level": "INFO", "propagate": False},
         "gunicorn.access": {"handlers": ["console"], "level": "INFO", "propagate": False},
         "waitress": {"handlers": ["console"], "level": "WARNING", "propagate": False},
-        # A line for each request that waits for a thread would help whoever sends many.
+        # Otherwise each request that waits for a thread would get a line, which helps whoever sends many.
         "waitress.queue": {"level": "ERROR"},
     },
     "root": {"handlers": [], "level": "WARNING"},

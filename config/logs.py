@@ -1,4 +1,4 @@
-"""Keeps API keys out of logs, and each record on a line of its own, whatever wrote it."""
+"""Keeps API keys out of logs, and each record on one line."""
 
 import logging
 import re
@@ -9,16 +9,16 @@ _KEY = re.compile(r"(bqs_)[0-9A-Za-z_-]{8,}")
 
 
 def redact(text: str) -> str:
-    """The text with `[redacted]` in place of each key in it, and of whatever is named as one."""
+    """The text with `[redacted]` in place of each key, and of each value that is named as a key."""
     return redact_keys(_NAMED.sub(r"\1[redacted]", text))
 
 
 def redact_keys(text: str) -> str:
-    """The text with `[redacted]` in place of what has a key's own form, for texts that are shown or stored."""
+    """The text with `[redacted]` in place of whatever has the form of a key, for texts that are shown or stored."""
     return _KEY.sub(r"\1[redacted]", text)
 
 
-# A path may hold encoded line ends and terminal commands: decoded into a log they would forge lines of it.
+# A path may hold encoded line ends and terminal commands. Decoded in a log, they would forge lines.
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 
 
@@ -36,9 +36,9 @@ class RedactKeys(logging.Filter):
 
 
 class NoTracebackOfRefusals(logging.Filter):
-    """Leaves out the traceback of what Django refused as suspicious, such as a request by an unknown host name.
+    """Drops the traceback of requests that Django refuses as suspicious, such as those with an unknown host name.
 
-    It shows nothing but Django's own code, in twenty lines for whoever sends such requests.
+    The traceback shows only Django's own code, and gives each such request twenty lines in the log.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:

@@ -1,6 +1,6 @@
-"""Threads of this process that wait for a node while somebody waits for a page: half of them at the most.
+"""Limits how many threads of a web process wait for nodes: at most half of them.
 
-A node that is slow holds a thread, of which a web process has few; those of one chain leave a place to another's.
+A slow node holds a thread, and a web process has few threads. The nodes of one chain leave a place for another chain's.
 """
 
 import threading
@@ -14,18 +14,18 @@ _most = 2
 
 
 class Busy(Exception):
-    """As many wait as may."""
+    """Too many threads are already waiting."""
 
 
 def share(threads: int) -> None:
-    """Of so many threads, which the process has."""
+    """Sets how many threads the process has."""
     global _most  # noqa: PLW0603 (one per process)
     _most = max(1, threads // 2)
 
 
 @contextmanager
 def waiting_for(chain_id: int) -> Iterator[None]:
-    """Wait for nodes of a chain in this block. Raises `Busy` at once where too many do."""
+    """The thread waits for nodes of a chain in this block. Raises `Busy` at once if too many others do."""
     with _lock:
         if _waiting.total() >= _most or _waiting[chain_id] >= max(1, _most - 1):
             raise Busy

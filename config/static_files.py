@@ -4,10 +4,10 @@ from whitenoise.storage import CompressedManifestStaticFilesStorage
 
 
 class StaticFilesStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # whitenoise has no types
-    """Compressed, and named by their content also where one script imports another, so that each is loaded once.
+    """Compressed files, named by their content even where one script imports another, so that each is loaded once.
 
-    Django's `support_js_module_import_aggregation` would look for imports in the scripts of packages as well, whose
-    comments show some of files that don't exist. This looks in the project's own alone.
+    Django's `support_js_module_import_aggregation` would also look for imports in the scripts of packages, whose
+    comments show imports of files that don't exist. This class looks only in the project's own scripts.
     """
 
     patterns = (

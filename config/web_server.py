@@ -1,22 +1,21 @@
 """The processes that gunicorn supervises, as config/gunicorn.py names them: waitress, with bounds.
 
-One loop reads all connections of a process and writes to them, and threads get whole requests. So a client that is slow
-holds a connection and never a thread. What each may hold is bounded:
+One loop reads and writes all connections of a process, and threads get only complete requests. So a slow client holds a
+connection, but never a thread. What each client may hold is bounded:
 
-- In time: a header, a body, an answer that isn't read, and a connection without a request have deadlines in all, which
-  no drop of data puts off.
-- In number: a process has `settings.MAX_CONNECTIONS`, or so many as its limit of open files allows, and a client's
-  address `settings.MAX_CONNECTIONS_PER_ADDRESS` of them. Above that the connection closes that has waited longest for
-  its client. Where all are at work, the newcomer's request is answered 503.
-- In turns: of the requests that wait for a thread, each client's address has one in turn, and at most all threads
-  but one.
+- In time: a header, a body, an answer that isn't read, and a connection without a request each have a total deadline,
+  which a trickle of data does not extend.
+- In number: a process has `settings.MAX_CONNECTIONS`, or as many as its limit of open files allows, and a client's
+  address `settings.MAX_CONNECTIONS_PER_ADDRESS` of them. Beyond that, the server closes the connection that has waited
+  longest for its client. If all are at work, it answers the newcomer's request with 503.
+- In turns: client addresses take turns for the threads, and one address gets at most all threads but one.
 
-Whatever is ambiguous about where a request ends is refused (RFC 9112, sections 6.1 and 6.3), and so are chunked bodies,
-because the API wants a length. What comes together with a request and behind it is dropped and the connection closed,
-after which clients send it again (RFC 9112, section 9.3.2).
+The server refuses requests whose end is ambiguous (RFC 9112, sections 6.1 and 6.3), and chunked bodies, because the API
+needs a length. It drops data that comes together with a request but after it, and closes the connection; clients then
+send that data again (RFC 9112, section 9.3.2).
 
-Errors that are found here are JSON on `settings.API_PATHS` and a sentence elsewhere. Nothing is believed of a request's
-headers: `SCRIPT_NAME` is always empty and the scheme http, and headers with an underscore in their name are dropped.
+Errors found here are JSON on `settings.API_PATHS`, and a sentence elsewhere. The server trusts no header of a request:
+`SCRIPT_NAME` is always empty, the scheme is http, and headers with an underscore in their name are dropped.
 """
 
 import json
@@ -50,25 +49,25 @@ from config import client_networks, node_waits
 from config.error_answers import error_body
 
 HEADER_SECONDS = 10
-# For a request with a body, and for reading an answer: as long as for a header, and what this rate (bytes/s) takes.
+# A request with a body, and reading an answer, may take as long as a header, plus what this rate (bytes/s) takes.
 SLOWEST_RATE = 32 * 1024
-# More than the 60 s for which nginx keeps its connections to us: a request must not meet our closing of one.
+# More than the 60 s for which nginx keeps its connections to us: we must not close one while a request is on its way.
 IDLE_SECONDS = 75
-# After an error's answer what the client is still sending is read and dropped for so long: a client that sends all
-# before it reads would otherwise see a reset and not the answer (RFC 9112, section 9.6).
+# After an error's answer, the server reads and drops what the client is still sending for so long. Otherwise a client
+# that sends everything before it reads would see a reset instead of the answer (RFC 9112, section 9.6).
 LINGER_SECONDS = 30
 LINGER_BYTES = 64 * 1024 * 1024
-# In bytes: of the request line (as nginx and gunicorn, about), and of a header in all.
+# In bytes: the request line (about as nginx and gunicorn), and the whole header.
 MAX_REQUEST_LINE = 4094
 MAX_HEADER = 32 * 1024
 MAX_HEADER_FIELDS = 60
-# A connection may have a file beside it, of a large body or of a large answer. What else a process opens: the database,
-# for each thread, the log, connections to nodes, modules.
+# Besides its socket, a connection may have a file for a large body or a large answer. A process also opens the database
+# for each thread, the log, connections to nodes, and modules.
 _FILES_PER_CONNECTION, _OTHER_FILES = 2, 100
-# Of what isn't for the API, in bytes: far more than a sign-in, whose signature is the longest that a page takes. A form
-# of megabytes would hold the interpreter, and with it all threads, while it is decoded.
+# The longest body outside the API, in bytes: far more than the signature of a sign-in. Decoding a form of megabytes
+# would hold the interpreter, and with it all threads.
 MAX_PAGE_BODY = 128 * 1024
-# How often deadlines are looked at, and the supervisor is told that this process lives, at least.
+# The longest time between two looks at the deadlines, and between two signs of life to the supervisor.
 _TICK_SECONDS = 1
 
 _TRANSFER_ENCODING = re.compile(rb"\r\ntransfer-encoding[ \t]*:", re.IGNORECASE)
@@ -77,16 +76,16 @@ _FOLDED_LINE = re.compile(rb"\r\n[ \t]")
 # By status: the code and the sentence.
 _ERRORS = {
     400: ("bad_request", "The request is malformed."),
-    408: ("request_timeout", "The request took too long to come."),
+    408: ("request_timeout", "The request took too long to arrive."),
     411: ("length_required", "The body's length must be announced with Content-Length."),
     413: ("too_large", "The body is larger than {max_body} bytes."),
     414: ("uri_too_long", f"The request line is longer than {MAX_REQUEST_LINE} bytes."),
-    417: ("expectation_failed", "Of expectations only 100-continue is met."),
+    417: ("expectation_failed", "The only expectation that this server meets is 100-continue."),
     431: ("header_too_large", f"The header has more than {MAX_HEADER} bytes or {MAX_HEADER_FIELDS} fields."),
     500: ("internal_error", "Something went wrong here; it has been logged."),
-    501: ("not_implemented", "This transfer encoding isn't known here."),
-    503: ("overloaded", "Too much is being asked at once; try again in a moment."),
-    505: ("version_not_supported", "This speaks HTTP/1.0 and HTTP/1.1."),
+    501: ("not_implemented", "This server does not support this transfer encoding."),
+    503: ("overloaded", "There are too many requests at once; try again in a moment."),
+    505: ("version_not_supported", "This server speaks HTTP/1.0 and HTTP/1.1."),
 }
 
 _access = logging.getLogger("gunicorn.access")
@@ -103,11 +102,11 @@ class _Refusal(Error):
 
 
 class _Request(HTTPRequestParser):
-    """A request while it is read. It must be complete `seconds` after it `began`; empty lines begin none."""
+    """A request that is being read. It must be complete `seconds` after it `began`. Empty lines do not begin one."""
 
     path = ""
     start = b""
-    """The request line as it came, or so much of it as has come."""
+    """The request line, or what has come of it so far."""
 
     def __init__(self, adj: Adjustments) -> None:
         super().__init__(adj)
@@ -137,7 +136,7 @@ class _Request(HTTPRequestParser):
             self.completed = True
         if not self.completed or self.empty:
             return consumed
-        # Else waitress would ask for a body that is refused, or that there isn't.
+        # Otherwise waitress would ask for a body that is refused or does not exist.
         self.expect_continue = False
         if data[consumed:].strip(b"\r\n"):
             self.headers["CONNECTION"] = "close"
@@ -175,7 +174,7 @@ def _max_body(path: str) -> int:
 
 
 def _too_large(header: bytes) -> _Refusal | None:
-    """Of what has come of a header without the empty line that ends it."""
+    """Checks what has come of a header so far, without the empty line that ends it."""
     if len(header.partition(b"\r\n")[0]) > MAX_REQUEST_LINE:
         return _Refusal(414)
     if len(header) > MAX_HEADER or header.count(b"\r\n") > MAX_HEADER_FIELDS:
@@ -184,7 +183,7 @@ def _too_large(header: bytes) -> _Refusal | None:
 
 
 class _UnwelcomeRequest(_Request):
-    """One for which there is no room."""
+    """A request for which there is no room."""
 
     def _refusal(self, header: bytes) -> _Refusal | None:
         return super()._refusal(header) or _Refusal(503)
@@ -204,7 +203,7 @@ class _Task(WSGITask):
 
     def get_environment(self) -> WSGIEnvironment:
         environ: WSGIEnvironment = super().get_environment()
-        # waitress drops all but one of the slashes that it begins with; no path may exist twice.
+        # waitress drops all but one of the leading slashes, but no path may exist twice.
         environ["PATH_INFO"] = self.request.path
         return environ
 
@@ -215,7 +214,7 @@ class _Task(WSGITask):
 
 class _ErrorTask(ErrorTask):
     def __init__(self, channel: "_Channel", request: _Request) -> None:
-        # For an error while one is answered, waitress makes a request that doesn't know what was asked.
+        # For an error during an answer, waitress makes a request that doesn't know what was asked.
         request.start = channel.requests[0].start
         super().__init__(channel, request)
 
@@ -233,7 +232,7 @@ class _ErrorTask(ErrorTask):
         sentence = sentence.format(max_body=_max_body(path))
         if path in settings.API_PATHS:
             kind, body = "application/json", json.dumps(error_body(code, sentence))
-            # As on all of the API's answers: else a browser keeps them from the page that asked.
+            # As on all answers of the API: otherwise a browser hides the answer from the page that asked.
             self.response_headers.append(("Access-Control-Allow-Origin", "*"))
         else:
             kind, body = "text/plain; charset=utf-8", sentence + "\n"
@@ -248,7 +247,7 @@ class _ErrorTask(ErrorTask):
 
 
 def _log(task: _Task | _ErrorTask, path: str, began: float) -> None:
-    """No query string and no referrer, which may hold an API key."""
+    """Logs neither the query string nor the referrer, which may hold an API key."""
     method = task.request.start.partition(b" ")[0].decode("latin-1")[:20]
     milliseconds = (time.monotonic() - began) * 1000
     status, sent = task.status.partition(" ")[0], task.content_bytes_written
@@ -256,7 +255,7 @@ def _log(task: _Task | _ErrorTask, path: str, began: float) -> None:
 
 
 def _whole(application: WSGIApplication) -> WSGIApplication:
-    """Makes one piece of each body but a file's: waitress announces its length, and need not close after it."""
+    """Joins each body into one piece, except files. So waitress knows its length, and can keep the connection."""
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         body = application(environ, start_response)
@@ -291,7 +290,7 @@ class _Channel(HTTPChannel):
     """Bytes. None until it lingers."""
     _has_answered = False
     _unread = 0
-    """Bytes of the answer that the client hadn't taken when it was complete."""
+    """Bytes of the answer that the client had not taken when the answer was complete."""
 
     def __init__(self, server: "_Bounded", sock: socket.socket, addr: Any, adj: Adjustments, map: Any = None) -> None:  # noqa: A002 (waitress's name)
         self._since = time.monotonic()
@@ -300,7 +299,7 @@ class _Channel(HTTPChannel):
         server.arrived.append(self)
 
     def client(self) -> str:
-        """Who sent the request that is to be answered, as `accounts.client_address` tells it."""
+        """The client of the request that is being answered, as `accounts.client_address` tells it."""
         header = settings.CLIENT_ADDRESS_HEADER.upper().replace("-", "_")
         from_proxy = (
             client_networks.client(self.requests[0].headers.get(header, "").rpartition(",")[2]) if header else ""
@@ -310,7 +309,7 @@ class _Channel(HTTPChannel):
     def has_been_answered(self) -> None:
         self._since, self._has_answered, self._unread = time.monotonic(), True, self.total_outbufs_len
 
-    # What it waits for its client to do, while it has no `requests`.
+    # While it has no `requests`, it waits for its client.
 
     def _begun(self) -> _Request | None:
         return self.request if self.request and self.request.start else None
@@ -379,7 +378,7 @@ class _Channel(HTTPChannel):
             self.handle_close()
 
     def handle_expt(self) -> None:
-        # Urgent data (RFC 6093), which HTTP knows nothing of: it would be announced again and again.
+        # HTTP does not use urgent data (RFC 6093), and it would be announced again and again.
         self.handle_close()
 
 
@@ -387,7 +386,7 @@ class _Channel(HTTPChannel):
 
 
 class _Bounded(BaseWSGIServer):
-    """What a server of waitress's needs to keep its connections within bounds; `tend` goes between its polls."""
+    """Keeps the connections of a waitress server within bounds. `tend` is called between its polls."""
 
     channel_class = _Channel
     active_channels: dict[int, _Channel]
@@ -400,13 +399,13 @@ class _Bounded(BaseWSGIServer):
 
     def add_task(self, channel: _Channel) -> None:
         if channel.requests[0].error:
-            # By this loop, as soon as it comes round: no thread is needed, and the channel is locked just now.
+            # The loop answers it when it comes round: that needs no thread, and the channel is locked now.
             self.trigger.pull_trigger(channel.service)
         else:
             super().add_task(channel)
 
     def maintenance(self, now: float) -> None:
-        """Nothing. waitress calls it in the middle of a poll, when closing a connection could hit its successor."""
+        """Does nothing. waitress calls it during a poll, when closing a connection could hit its successor."""
 
     def tend(self) -> None:
         now = time.monotonic()
@@ -436,11 +435,11 @@ class _Bounded(BaseWSGIServer):
             newcomer.parser_class = _UnwelcomeRequest
 
     def stop_listening(self) -> None:
-        # Not `close`, which also closes what threads wake the loop by.
+        # Not `close`, which also closes the means by which threads wake the loop.
         wasyncore.dispatcher.close(self)
 
     def dismiss(self) -> None:
-        """Close the connections on which nothing is under way."""
+        """Closes idle connections."""
         for channel in list(self.active_channels.values()):
             if channel.is_idle():
                 channel.handle_close()
@@ -463,16 +462,16 @@ class _Asked(Protocol):
 
 
 class Turns:
-    """What waits for a thread, in the form of the queue of waitress's dispatcher: each client has one in turn.
+    """The requests that wait for a thread, as a queue for waitress's dispatcher: clients take turns.
 
-    Of one client `most` run at once. It is false while all that waits is of clients of whom so many run.
+    At most `most` requests of one client run at once. The queue is false while only clients at that limit wait.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._waiting: OrderedDict[str, deque[_Asked]] = OrderedDict()
         self._running: Counter[str] = Counter()
-        # The dispatcher holds a lock while it calls, but not when a request ends.
+        # The dispatcher holds a lock when it calls, but not when a request ends.
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -502,7 +501,7 @@ class Turns:
         return _Turn(first, lambda: self._ended(client))
 
     def _ended(self, client: str) -> None:
-        # The thread that ran it asks for the next one itself, so that nobody need be woken.
+        # The thread that ran it asks for the next request itself, so no other needs to be woken.
         with self._lock:
             self._running[client] -= 1
             if not self._running[client]:
@@ -531,9 +530,9 @@ class _Turn:
 
 
 def _most_connections() -> int:
-    """How many the process may hold. Its limit of open files is raised for them as far as the system lets it.
+    """How many connections the process may hold. Raises its limit of open files for them, as far as the system allows.
 
-    Without a free file nobody's connection could be accepted, and those that wait for it would keep the loop busy.
+    Without a free file the process could accept no connection, and those that wait would keep the loop busy.
     """
     wanted = _FILES_PER_CONNECTION * settings.MAX_CONNECTIONS + _OTHER_FILES
     files, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -555,7 +554,7 @@ def _most_connections() -> int:
 
 
 class WebWorker(Worker):
-    """Serves gunicorn's sockets until it is told to stop or gunicorn is gone, and then what is under way."""
+    """Serves gunicorn's sockets until it is told to stop or gunicorn is gone, and then finishes what has begun."""
 
     def run(self) -> None:
         node_waits.share(self.cfg.threads)
@@ -580,15 +579,15 @@ class WebWorker(Worker):
         adjustments = Adjustments(
             ident=None,
             recv_bytes=64 * 1024,
-            # A body is bounded by what is announced, and so is what is held of it.
+            # The announced length bounds a body, and so what is kept of it.
             max_request_body_size=settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1,
-            # Bounded by `_too_large`, which knows of which path it was.
+            # `_too_large` bounds it, and knows the path.
             max_request_header_size=2 * MAX_HEADER,
-            # An answer is bounded by what makes it. No thread waits until a client has read.
+            # The view bounds an answer. No thread waits until a client has read it.
             outbuf_high_watermark=2**62,
             connection_limit=2**62,
             log_socket_errors=False,
-            # The settings decide about them, and Django reads them.
+            # Django reads them where the settings say so.
             clear_untrusted_proxy_headers=False,
         )
         application, most = _whole(self.wsgi), _most_connections()

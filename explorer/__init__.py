@@ -1,1 +1,1 @@
-"""What people look at: pages that only read."""
+"""Pages for people, proof bundles and the health check. They read what other apps write."""

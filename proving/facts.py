@@ -12,7 +12,8 @@ from chains.rpc import BlockIdentifier, InvalidReply, Reverted, RpcClient
 from proving.models import AccountProof, SlotProof
 from proving.registry.contract import Registry
 from queries.chunks import chunks
-from queries.models import AccountField, Block, HeaderField, Query
+from queries.models import Block, Query
+from queries.properties import AccountField, HeaderField
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""What was asked and how far it is: batches, queries, steps, the request schema and the HTTP API."""
+"""Batches, their queries and steps, the schema of requests, and the HTTP API."""

@@ -1,6 +1,6 @@
 """The HTTP API (docs/specification.md, "Endpoints"). OpenAPI and the docs page come from the same schemas.
 
-Errors are `{"error": sentence, "code": stable word}`, with `details` where a request has faults.
+Errors have the form of `config.error_answers`, with `details` where a request has faults.
 """
 
 from typing import Any
@@ -89,7 +89,7 @@ class Connections(Schema):
 
 
 def _request_schema() -> dict[str, Any]:
-    """The body's schema with its definitions in line: references would point into this object, not the document."""
+    """The body's schema with its definitions inlined: references would point into this object, not the document."""
     schema = batch_request.BatchRequest.model_json_schema()
     definitions = schema.pop("$defs", {})
 
@@ -135,7 +135,7 @@ _EXAMPLE = {
     },
 )
 def submit_batch_query(request: HttpRequest) -> dict[str, str]:
-    """Submit a batch query. The answer comes as soon as it is stored; proving it is done in the background."""
+    """Submit a batch query. The answer comes as soon as it is stored; proving happens in the background."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     submission_rate.count_request(key.user_id)
     body = _body(request)
@@ -153,9 +153,9 @@ def submit_batch_query(request: HttpRequest) -> dict[str, str]:
     exclude_none=True,
 )
 def batch_query_status(request: HttpRequest, batchQueryId: str) -> dict[str, Any]:  # noqa: N803 (the API's name)
-    """How far one of your batch queries is. RECEIVED and ACCEPTED are IN_PROGRESS here."""
+    """How far one of your batch queries is. RECEIVED and ACCEPTED are reported as IN_PROGRESS."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    # Not every text is one that a database can be asked for.
+    # Some other texts are none that a database can be asked for.
     batch = batchQueryId.isalnum() and Batch.objects.filter(pk=batchQueryId, user=key.user_id).defer("request").first()
     if not batch:
         raise ApiError(404, "not_found", "No query found")
@@ -209,7 +209,7 @@ def _refused(request: HttpRequest, refused: Refused) -> HttpResponse:  # noqa: A
 
 @api.exception_handler(AuthenticationError)
 def _unauthorized(request: HttpRequest, error: AuthenticationError) -> HttpResponse:  # noqa: ARG001 (ninja's signature)
-    # One and the same answer whether the key is missing, unknown or revoked.
+    # The answer is the same whether the key is missing, unknown, expired or revoked.
     return error_answer(401, "unauthorized", "A valid API key is needed, in the header api-key.")
 
 

@@ -30,13 +30,16 @@ _SENTENCES = {
     400: ("bad_request", "The request is malformed."),
     403: ("forbidden", "The request is not allowed."),
     404: ("not_found", "There is nothing at this path."),
-    405: ("method_not_allowed", "This path doesn't take this method."),
-    500: ("internal_error", "Something went wrong here; it has been logged. Nothing was stored unless you got an id."),
+    405: ("method_not_allowed", "This path does not accept this method."),
+    500: (
+        "internal_error",
+        "Something went wrong here; it has been logged. Nothing was stored unless you received an id.",
+    ),
 }
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Whatever went wrong, in a view or in what surrounds it: 503 while nothing can be stored, else 500."""
+    """For any exception: 503 while nothing can be stored, else 500."""
     # Django calls this while it handles the exception.
     error = sys.exception()
     why = error and storage.why_unavailable(error)
@@ -53,7 +56,7 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 
 class JsonErrorsMiddleware:
-    """What Django or a library answers in HTML or plain text on an API path becomes JSON, like every other error."""
+    """Turns errors that Django or a library answers in HTML or plain text on an API path into JSON."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
@@ -65,7 +68,7 @@ class JsonErrorsMiddleware:
             return response
         code, sentence = _SENTENCES.get(response.status_code, _SENTENCES[400])
         answer = error_answer(response.status_code, code, sentence)
-        # What other middleware has set stays: browsers need the CORS headers to read the error.
+        # Headers of other middleware stay: browsers need the CORS headers to read the error.
         for name, value in response.items():
             if name not in {"Content-Type", "Content-Length"}:
                 answer[name] = value

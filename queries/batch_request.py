@@ -25,9 +25,9 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from chains.address_checksum import checksummed
 from chains.chains_file import Chains
 from queries import strict_json
-from queries.models import AccountField, HeaderField
+from queries.properties import AccountField, HeaderField
 
-# What one answer names. Behind so many faults nothing is looked at any more.
+# How many faults one answer names. After these, the rest of the body is not validated.
 MAX_FAULTS_LISTED = 1000
 _MAX_ECHO = 80
 _MAX_BLOCK_NUMBER = (1 << 63) - 1
@@ -50,7 +50,7 @@ class Fault:
 
 
 class InvalidRequest(ValueError):
-    """The body can't be accepted. `faults` is never empty, and has `MAX_FAULTS_LISTED` at most."""
+    """The body can't be accepted. `faults` has at least one entry, and at most `MAX_FAULTS_LISTED`."""
 
     def __init__(self, found: Iterable[Fault]) -> None:
         faults = list(islice(found, MAX_FAULTS_LISTED + 1))
@@ -79,7 +79,7 @@ def _shown(value: object) -> str:
 
 
 def _invalid(message: str) -> PydanticCustomError:
-    # A custom error formats its message as a template, and what is echoed may hold braces.
+    # A custom error formats its message as a template, and the echoed text may hold braces.
     return PydanticCustomError(INVALID, "{message}", {"message": message})
 
 
@@ -98,11 +98,11 @@ def _decimal(value: object, what: str, limit: int) -> int:
 
 @dataclass
 class _Context:
-    """What validation needs to know beside the body."""
+    """What validation needs to know besides the body."""
 
     chains: Chains
-    destination: int | None  # None: not a good one, which is a fault of its own
-    faults: int = 0  # of what there may be thousands of
+    destination: int | None  # None: it is not valid, which is a fault of its own
+    faults: int = 0  # so far, in values of which there may be thousands
 
 
 def _context(info: ValidationInfo) -> _Context:
@@ -112,10 +112,10 @@ def _context(info: ValidationInfo) -> _Context:
 
 
 def _counted(value: object, validate: ValidatorFunctionWrapHandler, info: ValidationInfo) -> object:
-    """Around each kind of value that a body may hold thousands of: behind so many faults no other is looked at."""
+    """Wraps the validation of values of which a body may hold thousands: after so many faults, it skips the others."""
     context = _context(info)
     if context.faults > MAX_FAULTS_LISTED:
-        return value  # The body is refused for those before it.
+        return value  # The body is refused anyway.
     try:
         return validate(value)
     except ValidationError:
@@ -290,7 +290,7 @@ class BatchRequest(_Strict):
     webhook: Annotated[None, BeforeValidator(_no_webhook)] = Field(default=None, description="Not supported yet.")
 
     def parts(self) -> Iterator["Part"]:
-        """What becomes a query each, in the order of the request."""
+        """The parts of the request, in order. Each becomes a query."""
         for source, blocks in self.data.items():
             for selector, block in blocks.items():
                 for address, account in block.accounts.items():
@@ -313,24 +313,24 @@ class Part:
 
     @property
     def size(self) -> int:
-        """What it counts in limits: the account or header, and each slot."""
+        """How much it counts in limits: the account or header, and each slot."""
         return 1 + len(self.slots)
 
 
 def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
     """The request in `body`. Raises `InvalidRequest` with every fault."""
     try:
-        # Each account may have a block of its own: the keys of both, `accounts`, `props` and `slots`.
+        # Each account may have its own block. They have five keys: both names, `accounts`, `props` and `slots`.
         document = strict_json.parse(body, max_keys=5 * max_queries + 1000)
     except strict_json.TooManyKeys:
-        raise InvalidRequest([Fault("", f"One batch may name {max_queries} accounts; this names too many.")]) from None
+        raise InvalidRequest([Fault("", f"A batch may name {max_queries} accounts; this one names more.")]) from None
     except strict_json.NotJson as error:
         raise InvalidRequest([Fault("", str(error), "invalid_json")]) from None
     too_many = "accounts, slots and headers are too many; a batch may name"
-    # Before anything is looked at: what can't be accepted costs no more than what can.
+    # Counted before validation, so that a body that is too large costs no more than one that is accepted.
     if (count := _named(document.value)) > max_queries:
         raise InvalidRequest([Fault("/data", f"{count} {too_many} {max_queries}.")])
-    repeated = (Fault("", f"The key {_shown(key)} stands twice in one object.") for key in document.duplicate_keys)
+    repeated = (Fault("", f"The key {_shown(key)} appears twice in one object.") for key in document.duplicate_keys)
     try:
         context = _Context(chains, _known_destination(document.value, chains))
         request = BatchRequest.model_validate(document.value, context=context)
@@ -342,7 +342,7 @@ def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
 
 
 def _named(value: Any) -> int:
-    """How many accounts, slots and headers the body names, however malformed; a block counts as one at least."""
+    """How many accounts, slots and headers the body names, however malformed. A block counts as at least one."""
     data = value.get("data") if isinstance(value, dict) else None
     sources = data.values() if isinstance(data, dict) else ()
     return sum(_named_at(block) for blocks in sources if isinstance(blocks, dict) for block in blocks.values())
@@ -376,7 +376,7 @@ def _fault(error: ErrorDetails) -> Fault:
     where = _shown(parts[-1]) if parts else "The body"
     sentences = {
         "missing": f"{where} is missing.",
-        "extra_forbidden": f"{where} is not a field of this request.",
+        "extra_forbidden": f"{where} is not a field of the request.",
         "too_short": f"{where} is empty: nothing to prove.",
         "literal_error": f"{_shown(error['input'])} must be {error.get('ctx', {}).get('expected')}.",
     }

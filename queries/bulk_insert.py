@@ -1,4 +1,4 @@
-"""Thousands of rows alike, in a transaction that is short."""
+"""Inserts thousands of similar rows in a short transaction."""
 
 from collections.abc import Sequence
 
@@ -7,8 +7,8 @@ from django.db.models import Model
 
 from queries.chunks import chunks
 
-# Each statement lets other threads of the process go on, and waits for them while the database is locked. SQLite takes
-# 32766 values at a time.
+# Other threads of the process run between two statements, while the database is locked. SQLite takes 32766 values in a
+# statement.
 _ROWS_PER_STATEMENT = 500
 
 
@@ -19,9 +19,9 @@ def insert(
     *,
     ignore_conflicts: bool = False,
 ) -> None:
-    """Insert rows like `template`, whose key the database gives, but for `columns`: these are as in the database.
+    """Insert rows like `template`, except for `columns`, whose values are given as the database stores them.
 
-    `bulk_create` prepares each value of each row by itself, and takes ten times as long.
+    The database assigns the keys. `bulk_create` prepares each value of each row, and takes ten times as long.
     """
     meta = template._meta  # noqa: SLF001 (Django's documented API)
     alike = [field for field in meta.local_concrete_fields if not field.primary_key and field.column not in columns]

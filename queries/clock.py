@@ -1,12 +1,12 @@
-"""What time it is, for what can't be taken back: that a deadline has passed.
+"""The time that deadlines are compared with. A rejection can't be taken back, so no wrong clock must cause it.
 
-A clock may jump, by a day as well: a machine wakes up, a battery is dead, an administrator errs. So the database's
-clock, which all processes share, is believed where it agrees with what was counted since it was last believed, or with
-the newest block of a chain. Else time is counted on from there, by a clock that can't jump: what waits gets more time
-than it was promised, never less, and a chain that stands still holds nothing up.
+A clock may jump, even by a day: a machine wakes up, a battery is dead, an administrator makes a mistake. All processes
+share the database's clock. It is trusted while it agrees with the time counted since it was last trusted, or with the
+newest block of a chain. Otherwise time is counted from the last trusted moment, by a clock that can't jump. So whatever
+waits gets more time than promised, never less, and a chain that stands still holds nothing up.
 
-A block tells that its time has come, however long ago. That no more time has passed, and a clock that is back is right,
-it tells only while its chain goes on.
+A block proves that its time has come, however long ago that was. It proves that no more time has passed, and so that a
+clock which was set back is right, only while its chain produces blocks.
 """
 
 import time
@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from queries.models import OPEN_STATUSES, Batch, ServiceClock
 
-# A step that is no jump. Deadlines are hours away.
+# A smaller step is not a jump. Deadlines are hours away.
 _STEP = timedelta(minutes=5)
 # By how much the clocks of two machines may differ.
 _SKEW = timedelta(minutes=1)
@@ -28,7 +28,7 @@ _SKEW = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class Witness:
-    """The newest block of a chain: when it says that it was made, and how old it may be."""
+    """The newest block of a chain: its timestamp, and how old it may be."""
 
     chain_id: int
     made_at: datetime
@@ -39,11 +39,11 @@ class Witness:
 class Reading:
     at: datetime
     problem: str
-    """What is wrong with the clocks, a sentence; empty: nothing."""
+    """What is wrong with the clocks, a sentence; empty if nothing is."""
 
 
 class Clock:
-    """As one process counts. What it reads is kept, for those that start later."""
+    """The clock of one process. Each reading is stored for processes that start later."""
 
     def __init__(self) -> None:
         self._read_at: tuple[datetime, float] | None = None  # and what `time.monotonic` said then
@@ -57,7 +57,7 @@ class Clock:
         if self._read_at:
             counted = self._read_at[0] + timedelta(seconds=monotonic - self._read_at[1])
         agrees = abs(database - counted) <= _STEP
-        # All of them are to be noted, whether they are needed now or not.
+        # Evaluated for all of them, because each call notes the newest block.
         going_on = [(witness, self._goes_on(witness, monotonic)) for witness in witnesses]
         agrees = agrees or any(
             abs(database - witness.made_at) <= witness.lag and (goes_on or database > counted)
@@ -69,17 +69,19 @@ class Clock:
         machine = timezone.now()
         if not agrees:
             problem = (
-                f"The clock is {_apart(database, counted)} the time that was counted since it was last believed, and "
-                "no newest block of a chain agrees with it. No batch is rejected by it."
+                f"The clock is {_apart(database, counted)} the time counted since it was last trusted, "
+                "and no chain's newest block confirms it. No batch is rejected because of it."
             )
         elif abs(machine - database) > _SKEW:
-            problem = f"A worker's clock is {_apart(machine, database)} the database's. No batch is rejected by it."
+            problem = (
+                f"A worker's clock is {_apart(machine, database)} the database's. No batch is rejected because of it."
+            )
         else:
             problem = ""
         return Reading(at, problem)
 
     def _goes_on(self, witness: Witness, monotonic: float) -> bool:
-        """Whether a new block of the chain was seen lately, as this process counts."""
+        """Whether this process has seen a new block of the chain lately."""
         newest, followed_at = self._newest.get(witness.chain_id, (witness.made_at, None))
         if witness.made_at > newest:
             newest, followed_at = witness.made_at, monotonic
@@ -88,22 +90,22 @@ class Clock:
 
 
 def last_read() -> datetime | None:
-    """What a worker's clock has read last, some seconds ago where one runs."""
+    """The last reading of a worker's clock; a few seconds ago while a worker runs."""
     return ServiceClock.objects.values_list("at", flat=True).first()
 
 
 def believable() -> datetime:
-    """The machine's time, or about what was read last where the machine is behind that or far ahead of it."""
+    """The machine's time; or about the last reading, if the machine is behind it or far ahead of it."""
     now = timezone.now()
     read = last_read()
     return now if read is None else min(max(now, read), read + _SKEW)
 
 
 def _kept_and_database() -> tuple[datetime, datetime]:
-    """What was read last, and the database's clock."""
+    """The last reading, and the database's clock."""
     rows = ServiceClock.objects.annotate(database=Now()).values_list("at", "database")
     if (found := rows.first()) is None:
-        # Batches may wait since before time was counted.
+        # Batches may have waited since before this clock was first read.
         newest = Batch.objects.filter(status__in=OPEN_STATUSES).aggregate(at=Max("created_at"))["at"]
         ServiceClock.objects.get_or_create(pk=1, defaults={"at": newest or Now()})
         found = rows.get()

@@ -1,11 +1,14 @@
-"""Leases: how exactly one worker at a time works on a row, and how a killed worker's rows are taken up by another.
+"""Leases: exactly one worker at a time works on a row, and another worker takes up the rows of a killed one.
 
-A row is claimed by a conditional update that sets a fresh token and an expiry. What the worker found out is written
-only inside `Lease.writing()`, which holds the row's lock and fails with `LeaseLost` if the token is no longer the
-row's: a worker that was paused for too long can't overwrite what its successor wrote. No RPC call belongs inside.
+A worker claims a row by a conditional update that sets a fresh token and an expiry. It writes its results only inside
+`Lease.writing()`, a transaction that raises `LeaseLost` if the row has another token by now. So a worker that was
+paused for too long can't overwrite what its successor wrote. The transaction locks the whole database, as
+`config.settings` explains, so no RPC call belongs inside.
 
-The database's clock tells what is due and which leases have run out: all workers share it, whatever their own clocks
+The database's clock decides what is due and which leases have expired: all workers share it, whatever their own clocks
 show.
+
+Written by hand, because task queues need a broker of their own, and here rows are the queue.
 """
 
 import secrets
@@ -21,14 +24,14 @@ from django.db.models import DateTimeField, F, Q
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Least, Now
 
-# Nothing is put off for longer: a row with more was written by a clock that was ahead.
+# Nothing is postponed for longer. A row with a later time was written while the clock was ahead.
 LONGEST = timedelta(hours=1)
-# SQLite's clock tells whole milliseconds.
+# SQLite's clock has a resolution of a millisecond.
 _TICK = timedelta(milliseconds=1)
 
 
 class Leased(models.Model):
-    """A row that workers work on: when it is due, and who has it."""
+    """A row that workers work on: when it is due, and which worker has it."""
 
     due_at = models.DateTimeField(null=True, blank=True, db_index=True)  # null: nothing to do
     attempts = models.PositiveIntegerField(default=0)  # failures in a row
@@ -44,7 +47,7 @@ LeasedRow = TypeVar("LeasedRow", bound=Leased)
 
 
 class LeaseLost(Exception):
-    """The row was taken over by another worker; nothing was written."""
+    """Another worker has taken over the row; nothing was written."""
 
 
 @dataclass
@@ -54,11 +57,11 @@ class Lease(Generic[LeasedRow]):
 
     @contextmanager
     def writing(self) -> Iterator[LeasedRow]:
-        """A database transaction with the row locked and fresh. The lease is extended on the way."""
+        """A database transaction with the row as it is now. Extends the lease. Raises `LeaseLost`."""
         model = type(self.row)
         with transaction.atomic():
             held = model._default_manager.filter(pk=self.row.pk, lease_token=self.token)  # noqa: SLF001 (Django's public name for it)
-            fresh = held.select_for_update().first()
+            fresh = held.first()
             if fresh is None:
                 raise LeaseLost
             held.update(leased_until=_expiry())
@@ -73,7 +76,7 @@ class Lease(Generic[LeasedRow]):
             raise LeaseLost
 
     def release(self, due_at: datetime | Combinable | None, *, attempts: int = 0) -> None:
-        """Give the row back. A lost lease is not an error here: the row is somebody else's now."""
+        """Give the row back. A lost lease is not an error here: another worker has the row."""
         failing_since = Coalesce(F("failing_since"), Now()) if attempts else None
         if due_at is not None:
             due_at = Least(due_at, Now() + LONGEST, output_field=DateTimeField())
@@ -83,7 +86,7 @@ class Lease(Generic[LeasedRow]):
 
 
 def claim(rows: "models.QuerySet[LeasedRow]", pk: object) -> Lease[LeasedRow] | None:
-    """Lease the row `pk` of `rows`, or None when another worker has it or it isn't among `rows` any more."""
+    """Lease the row `pk` of `rows`. None if another worker has it, or if it is no longer among `rows`."""
     token = secrets.token_hex(16)
     free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), pk=pk)
     if not free.update(lease_token=token, leased_until=_expiry()):
@@ -99,21 +102,21 @@ def due(rows: "models.QuerySet[LeasedRow]", limit: int, *, order: str = "due_at"
 
 
 def parties(rows: "models.QuerySet[LeasedRow]", column: str) -> list[Any]:
-    """What `column` has in the rows that are due, now or later, or leased: each value once."""
+    """The distinct values of `column` in the rows that are or will be due."""
     return list(rows.filter(due_at__isnull=False).order_by().values_list(column, flat=True).distinct())
 
 
 def backoff(attempts: int, *, first: float = 1, longest: float = 60) -> timedelta:
-    """How long to wait after so many failures in a row: doubling from `first` to `longest`, in seconds."""
+    """How long to wait after this many failures in a row: doubles from `first` to `longest`, in seconds."""
     return timedelta(seconds=min(longest, first * 2 ** min(attempts, 16)))
 
 
 def recover(rows: "models.QuerySet[LeasedRow]") -> None:
-    """Make those rows due, and free, that a clock which was ahead has put off."""
+    """Make rows due and free that were postponed too far while the clock was ahead."""
     latest = _expiry() + LONGEST
     for column, now in (("due_at", Now()), ("leased_until", None)):
         put_off = rows.filter(**{f"{column}__gt": latest})
-        # SQLite would take its write lock to change nothing.
+        # An update takes the write lock even if it changes nothing.
         if put_off.exists():
             put_off.update(**{column: now})
 

@@ -1,6 +1,7 @@
-"""What was asked, and how far it is.
+"""Batches, their queries and steps, and the blocks that they are about.
 
-Only `queries.submission` and `queries.progress` write these rows. Times are when it happened here, in UTC.
+`queries.submission` makes these rows, and `queries.progress` writes how far they are. Times are in UTC, and tell when
+something happened in this service.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from ulid import ULID
 
 from accounts.models import ApiKey
 from queries.leases import Leased
+from queries.properties import AccountField, HeaderField
 from queries.uint256 import Uint256Field
 
 
@@ -33,7 +35,7 @@ class BatchStatus(models.TextChoices):
     REJECTED = "REJECTED"
 
 
-# What can still come to DONE.
+# A batch with one of these can still become DONE.
 OPEN_STATUSES = (BatchStatus.RECEIVED, BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS)
 
 
@@ -51,49 +53,14 @@ class StepStatus(models.TextChoices):
     COMPLETED = "COMPLETED"
 
 
-class AccountField(models.IntegerChoices):
-    """The properties of an account, numbered as in the facts registry."""
-
-    NONCE = 0
-    BALANCE = 1
-    STORAGE_ROOT = 2
-    CODE_HASH = 3
-
-
-class HeaderField(models.IntegerChoices):
-    """The properties of a header, numbered by their place in its RLP (Yellow Paper, section 4.3, and later EIPs)."""
-
-    PARENT_HASH = 0
-    UNCLES_HASH = 1
-    COINBASE = 2
-    STATE_ROOT = 3
-    TRANSACTIONS_ROOT = 4
-    RECEIPTS_ROOT = 5
-    LOGS_BLOOM = 6  # its fact is the keccak-256 of its bytes
-    DIFFICULTY = 7
-    BLOCK_NUMBER = 8
-    GAS_LIMIT = 9
-    GAS_USED = 10
-    TIMESTAMP = 11
-    EXTRA_DATA = 12  # as LOGS_BLOOM
-    MIX_HASH = 13
-    NONCE = 14
-    BASE_FEE_PER_GAS = 15
-    WITHDRAWALS_ROOT = 16
-    BLOB_GAS_USED = 17
-    EXCESS_BLOB_GAS = 18
-    PARENT_BEACON_BLOCK_ROOT = 19
-    REQUESTS_HASH = 20
-
-
 @dataclass(frozen=True)
 class Wait:
-    """What is waited for, a sentence; since when it fails and when it is tried again, if it does fail."""
+    """What a batch waits for, a sentence. If it fails: since when, and when the next attempt is."""
 
     sentence: str
     failing_since: datetime | None = None
     next_try_at: datetime | None = None
-    source_chain_ids: tuple[int, ...] = ()  # of the blocks that wait; empty where it is no matter of a source chain
+    source_chain_ids: tuple[int, ...] = ()  # of the blocks that wait; empty if no source chain is concerned
 
     def __str__(self) -> str:
         if self.failing_since is None:
@@ -101,7 +68,8 @@ class Wait:
         now = timezone.now()
         failing = max(0, round((now - self.failing_since).total_seconds()))
         pause = max(0, round((self.next_try_at - now).total_seconds())) if self.next_try_at else 0
-        return f"{self.sentence} It has been so for {failing} s; next try {f'in {pause} s' if pause else 'now'}."
+        soon = f"in {pause} s" if pause else "now"
+        return f"{self.sentence} This has lasted for {failing} s; the next attempt is {soon}."
 
 
 class Batch(Leased):
@@ -114,7 +82,7 @@ class Batch(Leased):
     fee = Uint256Field()  # wei of the destination's native currency, the most that the batch may cost
     request = models.TextField()  # the submitted JSON
     size = models.PositiveIntegerField(default=0)  # accounts, slots and headers, as MAX_QUERIES_PER_BATCH counts them
-    block_count = models.PositiveIntegerField(default=0)  # that it names, by numbers or times
+    block_count = models.PositiveIntegerField(default=0)  # blocks that it names, by numbers or times
     stored_bytes = models.PositiveBigIntegerField(default=0)  # counted in its user's `stored_bytes`
 
     status = models.CharField(max_length=16, choices=BatchStatus.choices, default=BatchStatus.RECEIVED)
@@ -124,13 +92,13 @@ class Batch(Leased):
     finished_at = models.DateTimeField(null=True)
     deadline_at = models.DateTimeField()
 
-    # When and why a reorganised chain last took a step of it back.
+    # When and why a reorg last took one of its steps back.
     went_back_at = models.DateTimeField(null=True)
     went_back_because = models.TextField(blank=True)  # a sentence
 
     estimated_gas = models.PositiveBigIntegerField(null=True)
-    # The same at the gas price of that moment. Null for batches that were accepted before it was noted.
-    estimated_wei = Uint256Field(null=True)  # type: ignore[misc]  # the field knows of no null
+    # The same at the gas price of that moment.
+    estimated_wei = Uint256Field(null=True)  # type: ignore[misc]  # the field's types don't include None
     gas_used = models.PositiveBigIntegerField(default=0)  # this batch's share of its transactions
     spent = Uint256Field(default=0)  # the same in wei
 
@@ -143,7 +111,7 @@ class Batch(Leased):
             models.Index(fields=["status", "deadline_at"]),
             models.Index(fields=["user", "created_at"]),
             models.Index(fields=["user", "id"]),
-            models.Index(fields=["user", "status"]),  # what is open is counted at each submission
+            models.Index(fields=["user", "status"]),  # each submission counts the open batches
             models.Index(fields=["api_key", "created_at"]),
         ]
 
@@ -151,9 +119,9 @@ class Batch(Leased):
         return self.id
 
     def waits(self, limit: int = 10) -> list[Wait]:
-        """What the batch and the blocks of its open queries wait for, each sentence once."""
+        """What the batch and the blocks of its open queries wait for. Each sentence occurs once."""
         here = Query.objects.filter(batch=self.pk, block=OuterRef("pk"), step__isnull=False)
-        # What waits is due; there are far fewer due blocks than blocks, and than queries in a large batch.
+        # Blocks that wait are due. There are far fewer of these than there are blocks, or queries in a large batch.
         blocks = Block.objects.filter(Exists(here), due_at__isnull=False)
         sentences = blocks.exclude(waiting_for="").order_by("waiting_for", "source_chain_id")
         rows = sentences.values("waiting_for", "source_chain_id").annotate(
@@ -166,7 +134,7 @@ class Batch(Leased):
 
 
 def _wait(sentence: str, rows: Sequence[Mapping[str, Any]]) -> Wait:
-    """`rows` are what each source chain's blocks that say this say of their failures."""
+    """`rows` has, for each source chain, the failures of the blocks that wait with this sentence."""
     failing = [row for row in rows if row["since"]]
     return Wait(
         sentence,
@@ -182,10 +150,10 @@ class PathUnit(models.TextChoices):
 
 
 class Block(Leased):
-    """One block of a source chain, as one destination is to know it: the unit of work.
+    """One block of a source chain that one destination needs to know: the unit of work.
 
-    All queries of all batches on it share its header, its proofs and its transactions. It stays due after its last
-    query is done until the destination block that held every fact, (`checked_number`, `checked_hash`), is final.
+    All queries about it, of all batches, share its header, its proofs and its transactions. It stays due after its last
+    query is done, until the destination block that held every fact, (`checked_number`, `checked_hash`), is final.
     """
 
     destination_chain_id = models.PositiveBigIntegerField()
@@ -197,16 +165,17 @@ class Block(Leased):
     state_root = models.CharField(max_length=66, blank=True)
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds
 
-    # In whose turns it is worked on (`proving.worker.turns`), and its place among what is due for that user. The blocks
-    # of one batch take places one after another, so that a batch of thousands lets the user's others through.
+    # The user in whose turns it is worked on (`proving.worker.turns`), and its place among that user's blocks. The
+    # blocks of a batch have places one after another, so that a large batch lets the user's other batches through.
     turn_of = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, null=True, db_index=False, related_name="+")
     queue_at = models.DateTimeField(default=timezone.now)
-    refused_since = models.DateTimeField(null=True)  # since when no node serves proofs of it
+    refused_since = models.DateTimeField(null=True)  # since when no node has served proofs of it
 
-    # A hint for planning the path to other blocks, asked of the chain before it is relied on: the registry has come to
-    # trust the state root, or the hash.
+    # The registry trusts its state root or its hash, so the path to other blocks may start here. This is a hint for
+    # planning: it is checked on the chain before anything relies on it.
     is_checkpoint = models.BooleanField(default=False)
-    # The path by which the registry comes to trust this block: hops or headers, at the first plan and at the last.
+    # The path by which the registry comes to trust this block: its length in hops or headers at the first plan, and
+    # what was left of it at the last plan.
     path_unit = models.CharField(max_length=8, choices=PathUnit.choices, blank=True)  # empty: no path is needed
     path_length = models.PositiveIntegerField(default=0)
     path_left = models.PositiveIntegerField(default=0)
@@ -222,13 +191,13 @@ class Block(Leased):
             )
         ]
         indexes: ClassVar = [
-            models.Index(fields=["number"]),  # searched by people, as the hash
+            models.Index(fields=["number"]),  # people search by it, as by the hash
             models.Index(fields=["hash"]),
             models.Index(
                 fields=["destination_chain_id", "source_chain_id", "is_checkpoint", "number"], name="checkpoints"
             ),
             models.Index(
-                # With what tells whether a row is due now, so that a long queue of those that aren't is cheap to pass.
+                # The last two tell whether a row is due now, so that skipping a long queue of other rows is cheap.
                 fields=[
                     *("destination_chain_id", "source_chain_id", "turn_of", "queue_at"),
                     *("due_at", "leased_until"),
@@ -243,7 +212,7 @@ class Block(Leased):
         return f"block {self.number} of chain {self.source_chain_id} on chain {self.destination_chain_id}"
 
     def open_queries(self) -> "models.QuerySet[Query]":
-        """Queries of accepted batches with steps to go."""
+        """The queries about it, of accepted batches, that have open steps."""
         return Query.objects.filter(
             block=self,
             is_admitted=True,
@@ -255,16 +224,16 @@ class Block(Leased):
 class Query(models.Model):
     """One account, or the header, at one block of one source chain.
 
-    A block that was named by a time has no row before the batch is accepted, which finds the block.
+    A query whose block is named by a time has no block before its batch is accepted, because that finds the block.
     """
 
-    # Foreign keys without an index of their own: others begin with them.
+    # These foreign keys need no index of their own, because the indexes below begin with them.
     batch = models.ForeignKey(Batch, models.CASCADE, related_name="queries", db_index=False)
     source_chain_id = models.PositiveBigIntegerField()
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds: the block is the latest that isn't after it
     block = models.ForeignKey(Block, models.PROTECT, related_name="queries", null=True, db_index=False)
     position = models.PositiveIntegerField()  # in the request, from 0
-    # Whether it was checked against its source chain: one that can't be asked now holds up no other.
+    # Whether it was checked against its source chain. A source chain that can't be asked now holds up no other.
     is_admitted = models.BooleanField(default=False)
     address = models.CharField(max_length=42, blank=True)  # EIP-55; empty: the header is asked for
     fields = models.PositiveIntegerField(default=0)  # a bit for each property: 1 << AccountField, or 1 << HeaderField
@@ -279,7 +248,7 @@ class Query(models.Model):
         ]
         indexes: ClassVar = [
             models.Index(fields=["block", "step"]),
-            # For a batch's page: how many queries are at each step, and whether one of its blocks waits.
+            # For a batch's page, which counts the queries at each step and looks for blocks that wait.
             models.Index(fields=["batch", "step"]),
             models.Index(fields=["batch", "block"]),
             models.Index(fields=["address"]),
@@ -298,9 +267,9 @@ class Query(models.Model):
 
 
 class Step(models.Model):
-    """One step of one query. A step that has not begun has no row."""
+    """One step of one query. Steps that have not begun have no row."""
 
-    # The constraint's index begins with it.
+    # It needs no index of its own, because the constraint's index begins with it.
     query = models.ForeignKey(Query, models.CASCADE, related_name="steps", db_index=False)
     kind = models.CharField(max_length=24, choices=StepKind.choices)
     status = models.CharField(max_length=16, choices=StepStatus.choices, default=StepStatus.IN_PROGRESS)
@@ -309,7 +278,7 @@ class Step(models.Model):
     transaction_hash = models.CharField(max_length=66, blank=True)
     attempts = models.PositiveIntegerField(default=0)
     last_error = models.TextField(blank=True)  # a sentence
-    # When and why a reorganised chain last took the query back to this step; kept when it completes again.
+    # When and why a reorg last took the query back to this step. Kept when the step completes again.
     went_back_at = models.DateTimeField(null=True)
     went_back_because = models.TextField(blank=True)  # a sentence
 
@@ -321,7 +290,7 @@ class Step(models.Model):
 
 
 class ServiceClock(models.Model):
-    """One row: the time that `queries.clock` has read last."""
+    """One row: the last reading of `queries.clock`."""
 
     at = models.DateTimeField()
 
@@ -330,7 +299,7 @@ class ServiceClock(models.Model):
 
 
 class StorageCheck(models.Model):
-    """One row, written to see whether the database can be written to."""
+    """One row, which `queries.storage` writes to see whether the database can be written to."""
 
     at = models.DateTimeField()
 

@@ -1,7 +1,8 @@
-"""The only writers of how far batches, queries and steps are. `proving` calls them; pages and endpoints only read.
+"""Writes how far batches, queries and steps are. Nothing else does. `proving` calls it; pages and endpoints only read.
 
-Each function is one database transaction (or a part of the caller's), does nothing where there is nothing to do, and
-leaves batch, query and step rows in agreement.
+Each function is one database transaction, or part of the caller's. It does nothing where there is nothing to do, and
+leaves the rows of batches, queries and steps consistent. Transactions run one after another (`config.settings` says how
+SQLite locks), so what one has read stays true until it ends.
 """
 
 import logging
@@ -21,17 +22,17 @@ from queries.rejection_codes import RejectionCode
 logger = logging.getLogger(__name__)
 
 _ORDER = list(StepKind)
-# Rows named in one statement; databases bound the number of parameters.
+# How many rows one statement names, because databases limit its parameters.
 _CHUNK = 500
 
 
 def admit(batch: Batch, source: int, *, estimated_gas: int, estimated_wei: int) -> None:
-    """The queries about one source chain were checked against the chains; with the first of them RECEIVED -> ACCEPTED.
+    """The queries about one source chain were checked against the chains. The first such call accepts the batch.
 
-    `estimated_gas` in units of gas; `estimated_wei` is what that costs at the present gas price. Both add up.
+    `estimated_gas` is in units of gas, and `estimated_wei` is what that costs at the present gas price. Calls add up.
     """
     with transaction.atomic():
-        fresh = Batch.objects.select_for_update().get(pk=batch.pk)
+        fresh = Batch.objects.get(pk=batch.pk)
         if fresh.status not in OPEN_STATUSES:
             return
         fresh.queries.filter(source_chain_id=source).update(is_admitted=True)
@@ -45,7 +46,7 @@ def admit(batch: Batch, source: int, *, estimated_gas: int, estimated_wei: int) 
 
 
 def reject(batches: Collection[str], *, code: RejectionCode, reason: str, retryable: bool) -> None:
-    """Reject those of the batches that are still open. `retryable`: whether sending the same again can help."""
+    """Reject those of the batches that are still open. `retryable`: whether sending the same batch again can help."""
     for chunk in chunks(sorted(batches), _CHUNK):
         still_open = list(Batch.objects.filter(pk__in=chunk, status__in=OPEN_STATUSES).values_list("pk", flat=True))
         rejected = Batch.objects.filter(pk__in=still_open, status__in=OPEN_STATUSES).update(
@@ -62,7 +63,7 @@ def reject(batches: Collection[str], *, code: RejectionCode, reason: str, retrya
 
 
 def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str = "") -> None:
-    """Complete the step `kind` of those of the queries (ids) that are in it, and begin the next one.
+    """Complete the step `kind` of those queries (ids) that are at it, and begin the next step.
 
     `transaction_hash` names the transaction that did it, if one did.
     """
@@ -73,7 +74,7 @@ def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str 
     following = _ORDER[_ORDER.index(kind) + 1] if kind != _ORDER[-1] else None
     for chunk in chunks(sorted(queries), _CHUNK):
         with transaction.atomic():
-            batches = _lock_batches(chunk)
+            batches = _batches_of(chunk)
             at_step = Query.objects.filter(pk__in=chunk, step=kind, batch__status__in=OPEN_STATUSES)
             ids = list(at_step.values_list("pk", flat=True))
             Step.objects.filter(query__in=ids, kind=kind).update(**change)
@@ -90,9 +91,9 @@ def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str 
 def note_transaction(
     queries: Collection[int], transaction_hash: str, *, instead_of: Collection[str] | None = None
 ) -> None:
-    """Show on the queries' open step which transaction is to complete it; or only where one of these is shown.
+    """Note which transaction will complete the queries' open step; with `instead_of`, only in place of one of these.
 
-    None completes INITIAL_STATE.
+    No transaction completes INITIAL_STATE.
     """
     for chunk in chunks(sorted(queries), _CHUNK):
         steps = _open_steps(chunk).exclude(kind=StepKind.INITIAL_STATE)
@@ -102,7 +103,7 @@ def note_transaction(
 
 
 def note_failure(queries: Collection[int], reason: str) -> None:
-    """Count an attempt of the queries' open step that came to nothing, with the reason in a sentence."""
+    """Count a failed attempt of the queries' open step, with the reason in a sentence."""
     for chunk in chunks(sorted(queries), _CHUNK):
         _open_steps(chunk).update(last_error=reason, attempts=F("attempts") + 1)
 
@@ -116,7 +117,7 @@ def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
     later = _ORDER[_ORDER.index(kind) + 1 :]
     for chunk in chunks(sorted(queries), _CHUNK):
         with transaction.atomic():
-            batches = _lock_batches(chunk)
+            batches = _batches_of(chunk)
             ids = list(
                 Query.objects.filter(pk__in=chunk)
                 .exclude(batch__status=BatchStatus.REJECTED)
@@ -135,7 +136,7 @@ def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
             Query.objects.filter(pk__in=ids).update(step=kind)
             taken_back = Query.objects.filter(batch=OuterRef("pk"), pk__in=ids)
             Batch.objects.filter(Exists(taken_back), pk__in=batches).update(went_back_at=now, went_back_because=reason)
-            # It gets its time anew: the deadline may have passed while it was DONE.
+            # It gets a new deadline, because the old one may have passed while it was DONE.
             back = Batch.objects.filter(pk__in=batches, status=BatchStatus.DONE).update(
                 status=BatchStatus.IN_PROGRESS, finished_at=None, deadline_at=deadline_from(now)
             )
@@ -143,7 +144,7 @@ def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
 
 
 def move(queries: Collection[int], block_id: int, *, reason: str) -> None:
-    """Give the queries (ids) another block, where they begin anew: a reorg has moved the time that they name."""
+    """Give the queries (ids) another block and start them again: a reorg has moved the time that they name."""
     for chunk in chunks(sorted(queries), _CHUNK):
         with transaction.atomic():
             Query.objects.filter(pk__in=chunk).update(block=block_id)
@@ -151,23 +152,23 @@ def move(queries: Collection[int], block_id: int, *, reason: str) -> None:
 
 
 def deadline_from(moment: datetime) -> datetime:
-    """Until when a batch that begins to wait at this moment is waited for, by the clock that tells what is overdue."""
+    """The deadline of a batch that begins to wait at this moment, by the clock that decides what is overdue."""
     return max(moment, clock.last_read() or moment) + timedelta(seconds=settings.BATCH_DEADLINE_SECONDS)
 
 
 def _open_steps(queries: Sequence[int]) -> QuerySet[Step]:
-    """The steps that are under way; those of a rejected batch stand still."""
+    """The steps in progress, without those of rejected batches."""
     return Step.objects.filter(query__in=queries, status=StepStatus.IN_PROGRESS, query__batch__status__in=OPEN_STATUSES)
 
 
-def _lock_batches(queries: Sequence[int]) -> list[str]:
-    """Lock the batches of the queries, always in the same order.
+def _batches_of(queries: Sequence[int]) -> list[str]:
+    """The batches of the queries.
 
-    Two workers that complete the last queries of one batch on two blocks would otherwise each miss the other's
-    uncommitted rows, and the batch would never become DONE.
+    Two workers may complete the last queries of one batch on two blocks. Transactions run one after another, so the
+    second sees what the first has committed, and makes the batch DONE.
     """
     batches = Batch.objects.filter(Exists(Query.objects.filter(batch=OuterRef("pk"), pk__in=queries)))
-    return list(batches.order_by("pk").select_for_update().values_list("pk", flat=True))
+    return list(batches.values_list("pk", flat=True))
 
 
 def _settle_batches(batches: Sequence[str]) -> None:

@@ -1,6 +1,6 @@
-"""Whether the database takes what is to be stored, and what is said where it doesn't: a full disk, or a lock.
+"""Whether the database can store anything, and what clients are told when it can't: a full disk, or a lock.
 
-Nothing is lost then. What could not be stored was not answered for and not broadcast, and workers try again.
+Nothing is lost then. What could not be stored was neither confirmed nor broadcast, and workers try again.
 """
 
 import logging
@@ -17,17 +17,17 @@ from queries.models import StorageCheck
 
 logger = logging.getLogger(__name__)
 
-# When to try again, for clients; an operator is slower, and their watcher is to see it go.
+# When clients should try again.
 RETRY_SECONDS = 10
-# A check syncs the disk, and anybody may ask for one: this many seconds lie between two of a process, by a clock that
-# can't be set back. It may wait for the lock; whoever asks meanwhile gets what was found before.
+# A check syncs the disk, and anybody may ask for one. So a process waits this long between two checks, by a clock that
+# can't be set back. A check may wait for the lock; whoever asks meanwhile gets the last result.
 _CHECK_SECONDS = 10
-# How long those wait who ask while the first check is made, before which nothing is known.
+# How long a request waits for the first check, before which there is no result.
 _FIRST_CHECK_SECONDS = 10
-# What the largest batches take, in SQLite's log and then in its file. Small writes may find room where they don't.
+# The largest batches take so much, in SQLite's log and then in its file. Small writes may succeed with less.
 _LEAST_FREE_BYTES = 16_000_000
 _checking = threading.Lock()
-_last_check: tuple[float, str | None] | None = None  # when it ended, as `time.monotonic` says, and what it found
+_last_check: tuple[float, str | None] | None = None  # when it ended, by `time.monotonic`, and what it found
 
 _SENTENCES = {
     sqlite3.SQLITE_FULL: "The disk of this service is full, so nothing can be stored.",
@@ -40,7 +40,7 @@ _SENTENCES = {
 
 
 def why_unavailable(error: BaseException) -> str | None:
-    """Why the database can't be used for now, a sentence; None where the error is another one, or a defect."""
+    """Why the database can't be used for now, a sentence. None for any other error, such as a defect."""
     if not isinstance(error, OperationalError):
         return None
     code = getattr(error.__cause__, "sqlite_errorcode", None)
@@ -51,14 +51,14 @@ def why_unavailable(error: BaseException) -> str | None:
 
 
 def problem() -> str | None:
-    """What is wrong with storing, a sentence; None when a small write has just succeeded, with room for large ones."""
+    """Why nothing can be stored, a sentence. None if a small write has succeeded and there is room for large ones."""
     global _last_check  # noqa: PLW0603 (one for all threads)
     known = _last_check
     if known and time.monotonic() - known[0] < _CHECK_SECONDS:
         return known[1]
     if _checking.acquire(timeout=0 if known else _FIRST_CHECK_SECONDS):
         try:
-            if _last_check is known:  # Else another thread has checked since.
+            if _last_check is known:  # Otherwise another thread has just checked.
                 found = _try_to_write()
                 _last_check = (time.monotonic(), found)
         finally:

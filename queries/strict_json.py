@@ -1,4 +1,7 @@
-"""JSON from strangers: what `json.loads` silently accepts or answers with a surprise is a fault here (RFC 8259)."""
+"""JSON from strangers. What `json.loads` accepts silently, or answers with a surprise, is a fault here (RFC 8259).
+
+Written by hand: no library at hand reports duplicate keys and bounds their number, nesting and digits before it parses.
+"""
 
 import json
 import re
@@ -7,18 +10,18 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
 _MAX_DIGITS = 1000
-# Whatever may be in a number that is too long, or in a string.
+# A run of characters of numbers that is too long. It may also be inside a string.
 _LONG = re.compile(rf"(?<![-+.0-9eE])[-+.0-9eE]{{{_MAX_DIGITS + 1}}}")
 
 
 class NotJson(ValueError):
-    """The text is not JSON; the message says where it stops being so."""
+    """The text is not JSON; the message says where it stops being JSON."""
 
 
 @dataclass
 class Document:
     value: Any
-    # Keys that stand twice in one object. `json` would keep the last value and drop the others unseen.
+    # Keys that appear twice in one object. `json` would keep the last value and drop the others silently.
     duplicate_keys: list[str] = field(default_factory=list)
 
 
@@ -65,7 +68,7 @@ def parse(text: bytes, *, max_keys: int) -> Document:
 
 
 def _loads(text: str, collect: Callable[[list[tuple[str, Any]]], dict[str, Any]]) -> Any:
-    # Only then: a call for each of two million numbers takes longer than all the rest.
+    # Only in this case, because calling Python for each of two million numbers takes longer than everything else.
     is_long = _LONG.search(text) is not None
     value = json.loads(
         text,
@@ -74,14 +77,14 @@ def _loads(text: str, collect: Callable[[list[tuple[str, Any]]], dict[str, Any]]
         parse_int=_parse_int if is_long else None,
         parse_float=_parse_float if is_long else None,
     )
-    # An escaped half of a surrogate pair is no character: it can't be stored, logged or sent on.
+    # An escaped half of a surrogate pair is not a character: it can't be stored, logged or sent.
     if "\\u" in text:
         json.dumps(value, ensure_ascii=False).encode()
     return value
 
 
 class _NotStandard(Exception):
-    """What Python's parser takes, or chokes on, beyond RFC 8259."""
+    """Something beyond RFC 8259 that Python's parser accepts or can't handle."""
 
 
 def _refuse_constant(name: str) -> NoReturn:

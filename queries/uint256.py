@@ -1,4 +1,4 @@
-"""Database fields for values that a database has no type for."""
+"""A database field for unsigned 256-bit integers, such as amounts of wei."""
 
 from typing import TYPE_CHECKING, Any
 

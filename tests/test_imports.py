@@ -43,6 +43,13 @@ def test_imports_run_one_way(path):
     assert (imported & set(ORDER)) - {package} <= MAY_IMPORT[package]
 
 
+def test_one_name_is_one_thing():
+    """Django's conventional names aside, no two modules have the same one."""
+    conventional = {"__init__", "__main__", "admin", "apps", "models", "settings", "urls", "views", "wsgi"}
+    names = [path.stem for path in FILES if "migrations" not in path.parts and path.stem not in conventional]
+    assert [name for name in sorted(set(names)) if names.count(name) > 1] == []
+
+
 def test_chains_can_be_used_without_django():
     for path in (PROJECT / "chains").glob("*.py"):
         assert "django" not in path.read_text().replace("Django", "")

@@ -273,7 +273,7 @@ class _Decoder:
 
     @property
     def root(self) -> bytes:
-        """Of the state in which it all holds. Raises `InvalidPacked` where the operations don't end in one."""
+        """The root of the state in which all of it holds. Raises `InvalidPacked` if the operations don't end in one."""
         if self._storage is not None:
             raise InvalidPacked("A storage stays open.")
         return _root(self._state)

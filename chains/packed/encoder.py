@@ -64,7 +64,7 @@ def encode(
     header_fields: Iterable[int] = (),
     history_window: int = history.WINDOW,
 ) -> bytes:
-    """The packed calldata that proves the accounts, in whatever order they come, at one block.
+    """The packed calldata that proves the accounts, in any order, at one block.
 
     `block` is the RLP of its header; or headers, from one whose hash is trusted down to the block's own, each that of
     the parent of the one before; or its number where the registry has accumulated its header before, and then there
@@ -76,7 +76,7 @@ def encode(
     wanted: dict[bytes, AccountToProve] = {}
     for account in accounts:
         if wanted.setdefault(keccak(account.address), account) is not account:
-            raise CannotPack(f"The account 0x{account.address.hex()} is there twice.")
+            raise CannotPack(f"The account 0x{account.address.hex()} is listed twice.")
         beyond = [slot for slot in account.history if slot >= history_window]
         if beyond:
             raise CannotPack(f"Slot {min(beyond)} is none of the {history_window} in which block hashes are kept.")

@@ -1,4 +1,4 @@
-"""What the bytes of packed calldata mean (docs/developing/proof-format.md), and what they speak of."""
+"""What the bytes of packed calldata mean (docs/developing/proof-format.md), and the facts that they are about."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -67,7 +67,7 @@ class AccountToProve:
 
 @dataclass(frozen=True)
 class AccountFacts:
-    """What was proven of an account. Of one that does not exist: zeros, and the empty trie's root."""
+    """What was proven of an account. For one that does not exist: zeros, and the root of the empty trie."""
 
     exists: bool
     fields: int  # as in AccountToProve; zero for an account that does not exist, whose facts come all at once

@@ -12,7 +12,7 @@ from chains.header import Header
 from explorer.bundles import FORMAT
 from proving import facts
 from proving.models import AccountProof
-from queries.models import AccountField
+from queries.properties import AccountField
 
 _CHAIN_ID = re.compile(r"[1-9][0-9]{0,19}", re.ASCII)
 _BATCH_ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}", re.ASCII)

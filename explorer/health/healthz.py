@@ -1,6 +1,6 @@
-"""Whether this service is able to work, for whatever watches it. Costs a few small statements, and a write at times.
+"""Whether this service is able to work, for monitors. Takes a few small statements, and sometimes a write.
 
-No chain is asked.
+It asks no chain.
 """
 
 import logging
@@ -25,12 +25,12 @@ logger = logging.getLogger(__name__)
 @never_cache
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 (Django's signature)
-    """200 when nothing keeps the service from working, else 503.
+    """200 if nothing keeps the service from working, else 503.
 
     `{"status": "ok" | "degraded", "database": "ok" | "unavailable", "worker": {"running", "lastBeat"}, "version",
     "problems", "codes", "notices"}`. `problems` says in sentences what is wrong, and `codes` has the stable code of
     each in the same order. `lastBeat` is an ISO 8601 time in UTC, or null when no worker was ever heard of. `notices`
-    are sentences about what the service works in spite of, but its operator must look into.
+    are sentences about what its operator must look into, although the service works.
     """
     last_beat, notices = None, list[str]()
     database = "ok"
@@ -60,7 +60,7 @@ def healthz(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 (Django's sig
 
 
 def _notices() -> list[str]:
-    """Of configured connections' registries: of another one nothing takes it back."""
+    """Notices of configured connections. Nothing would ever remove those of others."""
     rows = FactsRegistry.in_use.exclude(notice="").order_by("pk")
     return [row.notice for row in rows if get_chains().connection(row.source_chain_id, row.destination_chain_id)]
 

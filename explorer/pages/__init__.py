@@ -1,1 +1,4 @@
-"""The pages for people, and the same content as JSON for programs. Nothing here writes to the database."""
+"""The pages for people, and the same content as JSON for programs.
+
+They write nothing but the throttle's counts.
+"""

@@ -1,6 +1,7 @@
-"""Lists of batches: one's own, and everybody's where the operator allows it; filtered, searched, paged by key.
+"""Lists of batches: the user's own, or everybody's if the operator allows it; with filters, a search and pages.
 
-A page begins after the identifier that it names, so it stays the same however many batches come meanwhile.
+A page begins after the identifier in its address, so new batches don't change it. Paging by key is written by hand,
+because Django's paginator counts all rows and numbers the pages.
 """
 
 import re
@@ -28,7 +29,7 @@ _CHAIN = _NUMBER
 
 @dataclass(frozen=True)
 class Filters:
-    """What the address bar asks for. A part that is malformed is as if it were not there, and is named in `ignored`.
+    """What the page's address asks for. A malformed part has no effect, and is named in `ignored`.
 
     A search is kept as it is; `BatchList` tells whether it was understood.
     """
@@ -57,9 +58,9 @@ class Filters:
             status=known("status", BatchStatus.values.__contains__, "the status"),
             chain=known("chain", _CHAIN.fullmatch, "the destination"),
             search=query.get("q", "").strip().replace("\0", "")[:100],
-            before=known("before", _ID.fullmatch, "the place to go on from").upper(),
+            before=known("before", _ID.fullmatch, "the place to continue from").upper(),
             after=known("after", _ID.fullmatch, "the place to go back from").upper(),
-            ignored=tuple(ignored),  # after the others: they fill it
+            ignored=tuple(ignored),  # the last argument, because the others fill it
         )
 
     @property
@@ -67,7 +68,7 @@ class Filters:
         return bool(self.status or self.chain or self.search)
 
     def query(self, **changes: str) -> str:
-        """The same as a query string for links, with some parts changed. Paging starts anew unless it is among them."""
+        """These filters with some parts changed, as a query string; the first page, unless the parts name another."""
         parts = QueryDict(mutable=True)
         values = {"of": "everybody" if self.everybody else "", "status": self.status, "chain": self.chain}
         values |= {"q": self.search} | changes
@@ -90,14 +91,14 @@ class ListedBatch:
 @dataclass(frozen=True)
 class BatchList:
     batches: tuple[ListedBatch, ...]
-    newer: str  # query strings of the pages beside this one, empty where there is none
+    newer: str  # query strings of the next and previous pages; empty if there is none
     older: str
-    searched_for: str  # what was searched for, in words; empty: nothing
-    not_understood: bool  # the search is for nothing that could be found
+    searched_for: str  # what kind of thing was searched for, in words; empty: no search
+    not_understood: bool  # the search can't match anything
 
 
 def batch_id(text: str) -> str:
-    """`text` as a batch's identifier, or empty if it has not the form of one."""
+    """`text` as a batch's identifier; empty if it does not have the form of one."""
     return text.upper() if _ID.fullmatch(text) else ""
 
 
@@ -127,7 +128,7 @@ def read(filters: Filters, *, user: User | None) -> BatchList:
 
 def _page(batches: "QuerySet[Batch]", filters: Filters) -> tuple[Sequence[Batch], bool, bool]:
     """The rows to show, newest first, and whether there are newer and older ones."""
-    # Each batch's last position tells how many queries it has without counting them.
+    # The last position in a batch tells how many queries it has, without counting them.
     last = Query.objects.filter(batch=OuterRef("pk")).order_by("-position").values("position")[:1]
     rows = batches.defer("request").annotate(queries_count=Subquery(last, output_field=IntegerField()) + 1)
     if filters.after:
@@ -146,7 +147,7 @@ def _listed(row: Batch) -> ListedBatch:
 
 
 def _search(batches: "QuerySet[Batch]", text: str) -> tuple["QuerySet[Batch]", str] | None:
-    """The batches that the text names, with what it was taken for; None if it can name none."""
+    """The batches that the text names, and what it was taken for. None if it can't name any."""
     if _ID.fullmatch(text):
         return batches.filter(pk=text.upper()), "the identifier"
     if _NUMBER.fullmatch(text):
@@ -159,7 +160,7 @@ def _search(batches: "QuerySet[Batch]", text: str) -> tuple["QuerySet[Batch]", s
         by_block = Query.objects.filter(block__in=blocks).values("batch")
         return batches.filter(Q(pk__in=by_transaction) | Q(pk__in=by_block)), "the hash of a transaction or block"
     if _ADDRESS.fullmatch(text):
-        # A checksum that is wrong is a typing error in a request; here the digits are enough.
+        # In a request a wrong checksum is an error; for a search the digits are enough.
         address = checksummed(text.lower())
         return batches.filter(pk__in=Query.objects.filter(address=address).values("batch")), "the account"
     return None

@@ -128,7 +128,7 @@ def _next(batch: Batch, destination: ChainName, at_step: AtStep) -> str:
     if mined := counts.get(TransactionState.MINED):
         at = f" The newest block is {head.number}, the newest final one {head.final}." if head else ""
         return f"Waiting for confirmations of {_so_many(mined)} on {where}.{at}"
-    return f"Waiting for a worker to see what {where} knows already, and to send the transactions that add the rest."
+    return f"Waiting for a worker to check what {where} already knows, and to send transactions for the rest."
 
 
 def _so_many(transactions: int) -> str:

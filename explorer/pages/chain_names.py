@@ -1,4 +1,4 @@
-"""What a page says of a chain."""
+"""What a page says about a chain."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from config.configured_chains import get_chains
 
 @dataclass(frozen=True)
 class ChainName:
-    """One that is no longer configured has only its id."""
+    """A chain that is no longer configured has only its id."""
 
     id: int
     name: str

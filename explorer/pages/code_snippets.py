@@ -1,11 +1,11 @@
-"""Code to paste: the calls that read a fact from its registry, and the request that asks for it."""
+"""Code to paste: calls that read a fact from its registry, and a command that submits a request."""
 
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
-from queries.models import AccountField, HeaderField
+from queries.properties import AccountField, HeaderField
 
 _ACCOUNT_NUMBERS = frozenset({AccountField.NONCE, AccountField.BALANCE})
 _HEADER_NUMBERS = frozenset(
@@ -43,7 +43,7 @@ class _Parameter:
 class _Call:
     """A view function of the facts registry with its arguments."""
 
-    what: str  # it reads
+    what: str  # what it reads
     function: str
     parameters: tuple[_Parameter, ...]
     answer: str = "bytes32"
@@ -64,7 +64,7 @@ class _Call:
 
 
 def is_number(fact: Fact) -> bool:
-    """Whether the fact's word is read as a number, and not as bytes."""
+    """Whether the fact's word is a number, and not bytes."""
     match fact:
         case AccountFact():
             return fact.field in _ACCOUNT_NUMBERS

@@ -1,4 +1,4 @@
-"""A request that works as it stands: a newcomer's first query."""
+"""A newcomer's first query: a request that works as it stands."""
 
 from django.conf import settings
 
@@ -8,16 +8,15 @@ from config.configured_chains import get_chains
 from explorer.pages.code_snippets import submitting
 from proving.models import ChainHead, FactsRegistry
 
-# Below the head, so that a reorg is unlikely to reach it.
+# So far below the head, a reorg is unlikely to reach it.
 _BLOCKS_BELOW_HEAD = 2
 
 
 def command(user: User | None) -> str | None:
-    """A shell command that asks for one balance, or None where nothing is connected.
+    """A shell command that asks for one balance. None if no chains are connected.
 
-    The account is the user's own, else the facts registry where it is on the source chain: a contract that is there.
-    What is not known here, such as the head of a chain that no worker has looked at, is left to fill in; so is the fee
-    where gas has a price.
+    The account is the user's own, else a facts registry on the source chain, which surely exists. The reader fills in
+    what is not known here, such as the head of a chain that no worker has looked at, and the fee where gas has a price.
     """
     connection = next(iter(get_chains().connections), None)
     if connection is None:
@@ -26,7 +25,7 @@ def command(user: User | None) -> str | None:
     address = user.address if user else _registry_on_source(connection) or "<address>"
     recent = _recent_block(connection)
     block = "<number>" if recent is None else recent
-    # Written by hand, because it is read more often than sent.
+    # Formatted by hand, because it is read more often than sent.
     body = f"""{{
   "destinationChainId": "{connection.destination_id}",
   "fee": "{fee}",
@@ -38,7 +37,7 @@ def command(user: User | None) -> str | None:
 
 
 def _recent_block(connection: Connection) -> int | None:
-    """One that the destination can vouch for, or nearly so: only a chain itself knows blocks that are not final."""
+    """A recent block that the destination can know soon. Only a chain itself knows its blocks that are not final."""
     head = ChainHead.objects.filter(pk=connection.source_id).first()
     if head is None:
         return None

@@ -1,6 +1,6 @@
-"""The paths by which a registry comes to trust blocks, as pages show them: how far, at what cost, and how long still.
+"""The paths by which a registry comes to trust blocks: how far they are, what they cost, and how long they still take.
 
-However many blocks are asked for, the number of statements is the same.
+The number of statements does not grow with the number of blocks.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ from explorer.pages.shown_transactions import ShownTransaction
 from proving.models import ChainHead, SignedTransaction, Transaction
 from queries.models import Block, PathUnit
 
-# About what one transaction has room for, and how many blocks it takes until the next one can build on it.
+# About how much one transaction can hold, and how many blocks pass until the next one can build on it.
 _PER_TRANSACTION: Mapping[str, int] = {PathUnit.HOPS: 20, PathUnit.HEADERS: 170}
 _BLOCKS_PER_TRANSACTION = 3
 
@@ -24,10 +24,10 @@ _BLOCKS_PER_TRANSACTION = 3
 @dataclass(frozen=True)
 class ShownPath:
     unit: str  # of `PathUnit`
-    length: int  # in units; 0: the block hash source vouches for the block itself, once it is asked to
+    length: int  # in units; 0: the block hash source vouches for the block itself when it is asked
     left: int
-    gas: int  # so far, of whole transactions: they may serve other blocks and batches too
-    seconds_left: int | None  # about; None: there is nothing left, or it does not go on
+    gas: int  # so far, of whole transactions, which may serve other blocks and batches too
+    seconds_left: int | None  # an estimate; None: nothing is left, or the work has stopped
     transactions: tuple[ShownTransaction, ...]
 
     @property
@@ -44,7 +44,7 @@ class ShownPath:
 
 
 def how_far(block: Block) -> str:
-    """A phrase; empty where no path is left."""
+    """A phrase; empty if nothing of the path is left."""
     return _how_far(block.path_unit, block.path_length - block.path_left, block.path_length) if block.path_left else ""
 
 
@@ -72,7 +72,7 @@ def to_blocks(
 
 
 def _sent_for(blocks: Collection[int]) -> Mapping[int, list[Transaction]]:
-    """By the block's primary key: the transactions of the path there, in their order."""
+    """By the block's primary key: the transactions on the path to it, in their order."""
     sent: dict[int, list[Transaction]] = defaultdict(list)
     if not blocks:
         return sent

@@ -1,6 +1,6 @@
-"""What a page shows of queries: their steps, the transactions of these, and at DONE the facts.
+"""What a page shows of each query: its steps, their transactions and, when DONE, the facts.
 
-However many queries are asked for, the number of statements is the same.
+The number of statements does not grow with the number of queries.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,7 +54,7 @@ class ShownStep:
 
     @property
     def last_error_matters(self) -> bool:
-        """A step that went back has the reason for its last error; once is enough."""
+        """A step that went back has its reason as last error; the page shows it once."""
         return bool(self.last_error) and self.last_error != self.went_back_because
 
 
@@ -70,12 +70,12 @@ class ShownQuery:
     is_block_sought: bool  # whether it still may be found
     is_admitted: bool  # whether it was checked against its source chain
     fields: tuple[str, ...]
-    slots: tuple[str, ...]  # one page of them
+    slots: tuple[str, ...]  # one page
     slot_count: int
     first_slot: int  # number of the first of `slots`, from 1
-    path: ShownPath | None  # by which the registry comes to trust the block; None: none is needed
+    path: ShownPath | None  # the path by which the registry comes to trust the block; None: none is needed
     steps: tuple[ShownStep, ...]
-    values: tuple[Value, ...]  # at DONE only (docs/specification.md, "Rules that hold")
+    values: tuple[Value, ...]  # only when DONE (docs/specification.md, "Rules that hold")
 
     @property
     def completed(self) -> int:
@@ -104,12 +104,12 @@ class ShownQuery:
 
     @property
     def single_values(self) -> list[Value]:
-        """Those that are shown one by one, each with its calls."""
+        """The values that are shown one by one, each with its calls."""
         return [value for value in self.values if value not in self.listed_values]
 
     @property
     def listed_values(self) -> list[Value]:
-        """Slots, or properties of the header: there may be many, and all are read alike."""
+        """The values in a list: slots, or properties of the header. There may be many, all read the same way."""
         return [value for value in self.values if value.slot or (self.address is None and value.number is not None)]
 
 
@@ -126,11 +126,11 @@ class QueryRow:
     completed: int  # of its steps
     steps: int
     step: str  # the open one, empty at the end
-    path: str  # how far the path to its block is, a phrase, while it goes there
+    path: str  # how far the path to its block is, a phrase, while the step is in progress
     is_admitted: bool
 
 
-# More properties than these are counted, not named, where there is one line for them.
+# In a line, more properties than this are counted instead of named.
 _MOST_NAMED = 4
 
 
@@ -147,12 +147,12 @@ def _fields(query: Query) -> tuple[str, ...]:
 
 
 def _kinds(query: Query) -> Sequence[StepKind]:
-    """The steps that a query goes through."""
+    """The steps of a query."""
     return tuple(StepKind) if query.address else HEADER_STEPS
 
 
 def rows(queries: Iterable[Query]) -> Iterable[QueryRow]:
-    """`queries` with their blocks."""
+    """`queries` come with their blocks."""
     order = list(StepKind)
     sources: dict[int, ChainName] = {}
     for query in queries:
@@ -185,9 +185,9 @@ def cards(
     *,
     first_slot: int | None,
 ) -> Iterable[ShownQuery]:
-    """`queries` with their blocks and steps; of their slots one page, from this number on, or all with None.
+    """`queries` come with their blocks and steps. `first_slot` begins the page of slots; None shows all.
 
-    `held_by` are the registries that have their facts, by source chain (`trust.holding`).
+    `held_by` are the registries that hold the facts, by source chain (`trust.holding`).
     """
     words: Mapping[int, Mapping[Fact, bytes]] = {}
     addresses: Mapping[int, str] = {}  # of the deployed registry, by source chain
@@ -227,7 +227,7 @@ def cards(
 def _steps(query: Query, batch: Batch, sent: Mapping[str, ShownTransaction]) -> Iterable[ShownStep]:
     steps: dict[str, Step] = {step.kind: step for step in query.steps.all()}
     block = query.block
-    # While nothing of the batch is admitted, the batch itself says why.
+    # While no query is admitted, the batch itself says why.
     held_up = not query.is_admitted and batch.status in {BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS}
     for kind in _kinds(query):
         step = steps.get(kind)
@@ -261,7 +261,7 @@ def _values(query: Query, words: Mapping[Fact, bytes], source: ChainName, regist
     listed: set[type[Fact]] = set()
     for fact, word in words.items():
         is_listed = isinstance(fact, SlotFact | HeaderFact)
-        # The others of a list are read alike; thousands of slots would be megabytes of code.
+        # Only the first value of a list gets code. Thousands of slots would be megabytes of it.
         with_code = query.block is not None and type(fact) not in listed
         if is_listed:
             listed.add(type(fact))

@@ -1,4 +1,4 @@
-"""Reads the facts of a query from their registry at this moment: the only thing here that asks a chain."""
+"""Reads the facts of a query from the chain now. No other page asks a chain."""
 
 from dataclasses import dataclass
 
@@ -23,7 +23,7 @@ from queries.models import Batch, Query
 class ReadFact:
     field: str
     slot: str  # of a slot
-    word: str  # empty: the registry holds no such fact
+    word: str  # empty: the registry does not hold the fact
     meanings: tuple[Meaning, ...]
     as_proven: bool
 
@@ -55,9 +55,9 @@ class Reading:
 
 
 def read_now(batch: Batch, query: Query, first_slot: int = 1) -> Reading:
-    """Ask the destination's registry, at the newest block; of the slots one page, from this number on.
+    """Ask the destination's registry, at the newest block, for one page of slots from `first_slot` on.
 
-    Whoever comes while another reads is told to try again.
+    If somebody else is reading, the answer is to try again.
     """
     try:
         with node_waits.waiting_for(batch.destination_chain_id):
@@ -72,7 +72,7 @@ def _read(batch: Batch, query: Query, first_slot: int) -> Reading:
     row = trusted_sources.holding(batch, trusted_sources.registries(chain.id, [source.id])).get(source.id)
     proven = shown_facts.proven([query], first_slot)[query.pk]
     if row is None or query.block is None or not proven:
-        return Reading(number, "There is no facts registry to read this from any more.")
+        return Reading(number, "There is no longer a facts registry to read this from.")
     try:
         rpc = get_page_rpc(chain.id)
         head = rpc.head().number

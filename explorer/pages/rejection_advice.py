@@ -13,18 +13,18 @@ class Advice:
 
 _ADVICE: dict[str, Advice] = {
     RejectionCode.BLOCK_TOO_OLD: Advice(
-        "An old block is reached from a newer one that the destination chain can vouch for: by hops through the source "
-        "chain's history of block hashes, or header by header where there is none. To this block it would take more of "
-        "them than this service goes.",
-        "Ask for a newer block. Or ask the operator of this service to go further: max_hops and max_headers_walked in "
-        "chains.toml are the limits.",
+        "The service reaches an old block from a newer one that the destination chain can vouch for: by hops through "
+        "the source chain's history of block hashes, or header by header if there is no history. This block is further "
+        "away than this service goes.",
+        "Ask for a newer block. Or ask the operator of this service to raise the limits max_hops and "
+        "max_headers_walked in chains.toml.",
     ),
     RejectionCode.BLOCK_TOO_FAR_AHEAD: Advice(
         "The block does not exist yet, and a batch waits only for blocks that come soon.",
-        "Check the block number. If it is right, send the same batch again when the chain is nearer to it.",
+        "Check the block number. If it is right, send the same batch again when the chain has come closer to it.",
     ),
     RejectionCode.TIMESTAMP_TOO_FAR_AHEAD: Advice(
-        "The time is still to come, and a batch waits only for times that come soon.",
+        "The time is in the future, and a batch waits only for times that come soon.",
         "Check the time: it is in seconds since 1970, in UTC, not in milliseconds. If it is right, send the same batch "
         "again when that time is nearer.",
     ),
@@ -33,8 +33,8 @@ _ADVICE: dict[str, Advice] = {
         "Check the time: it is in seconds since 1970, in UTC. Ask for one that is not before the chain's first block.",
     ),
     RejectionCode.HEADER_PROPERTY_MISSING: Advice(
-        "Headers got some of their properties with later forks, and some chains have others of their own. This block's "
-        "header does not have one that was asked for, or not in the place where Ethereum's has it.",
+        "Later forks added properties to headers, and some chains have properties of their own. This block's header "
+        "lacks a property that was asked for, or has it in another place than Ethereum's headers.",
         "Leave that property out. If the reason above is the fork, a newer block may have it.",
     ),
     RejectionCode.FEE_TOO_LOW: Advice(
@@ -42,23 +42,22 @@ _ADVICE: dict[str, Advice] = {
         "Send it again with a higher fee, or when gas is cheaper. The fee is only the most that it may cost.",
     ),
     RejectionCode.BUDGET_EXCEEDED: Advice(
-        "Your batches have used up the gas, or the money, that they may cause in 24 hours, or this one would go beyond "
-        "it.",
+        "Your batches have used up the gas or the money that they may use in 24 hours, or this one would exceed it.",
         "Send it again when earlier batches are more than 24 hours old, or ask for less at once.",
     ),
     RejectionCode.TOO_LARGE_FOR_BUDGET: Advice(
-        "This batch alone would cause more gas, or cost more, than all of a user's batches may in 24 hours.",
+        "This batch alone would use more gas, or cost more, than all batches of a user may in 24 hours.",
         "Send it in parts, on several days, or ask the operator of this service for a higher limit.",
     ),
     RejectionCode.PROOF_UNAVAILABLE: Advice(
-        "No node of the source chain serves proofs at this block that could be used. Many nodes keep the state of "
-        "recent blocks only; and there are chains of which no account can be proven.",
+        "No node of the source chain serves usable proofs at this block. Many nodes keep only the state of recent "
+        "blocks, and on some chains no account can be proven.",
         "Unless the reason above says that, ask for a newer block, or ask the operator of this service for a node that "
         "keeps older state.",
     ),
     RejectionCode.DEADLINE_EXCEEDED: Advice(
         "Every batch has a deadline, and this one could not be proven before it.",
-        "Look at the last error of its steps. When what it waited for is in order again, send the same batch again.",
+        "Look at the last error of its steps. When that problem is solved, send the same batch again.",
     ),
 }
 _OTHER = Advice(

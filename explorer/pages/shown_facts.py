@@ -1,6 +1,6 @@
-"""Facts as pages show them: the word, what it says, and the calls that read it.
+"""Facts as pages show them: the word, what it means, and the calls that read it.
 
-However many queries are asked for, the number of statements is the same.
+The number of statements does not grow with the number of queries.
 """
 
 from collections.abc import Sequence
@@ -16,9 +16,10 @@ from explorer.pages.utc_times import utc
 from proving import facts
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
 from proving.models import AccountProof, SlotProof
-from queries.models import AccountField, HeaderField, Query
+from queries.models import Query
+from queries.properties import AccountField, HeaderField
 
-# So many slots of one account are on one page.
+# How many slots of one account are on one page.
 SLOTS_PAGE = 50
 
 
@@ -30,16 +31,16 @@ class Meaning:
 
 @dataclass(frozen=True)
 class Value:
-    """A fact: its word as the registry answers it, what the word says, and the calls that read it."""
+    """A fact: its word as the registry returns it, what the word means, and the calls that read it."""
 
     field: str  # name of the property; SLOT, BLOCK_AT_TIMESTAMP
     number: int | None  # of a property, as the registry numbers it
     slot: str  # of a slot, 0x and 64 hexadecimal digits
     word: str
-    note: str  # what the word is, where its name says something else
+    note: str  # what the word is, if its name suggests something else
     meanings: tuple[Meaning, ...]
     registry: str
-    snippets: tuple[Snippet, ...]  # of slots and of a header's properties, only the first has them
+    snippets: tuple[Snippet, ...]  # only for the first of the slots or of a header's properties
 
     @property
     def label(self) -> str:
@@ -47,12 +48,12 @@ class Value:
 
     @property
     def copied(self) -> str:
-        """What the button that copies the word is called."""
+        """The name of the button that copies the word."""
         return f"the word of {self.label}"
 
 
 def shown(query: Query, first_slot: int | None) -> list[Fact]:
-    """The facts that a query asks for; of its slots one page, from this number on, or all with None."""
+    """The facts that a query asks for, with one page of its slots from `first_slot` on; None: all slots."""
     slots = set(shown_slots(query, first_slot))
     return [fact for fact in facts.of(query) if not isinstance(fact, SlotFact) or fact.slot in slots]
 
@@ -63,7 +64,7 @@ def shown_slots(query: Query, first_slot: int | None) -> Sequence[str]:
 
 
 def proven(queries: Sequence[Query], first_slot: int | None) -> dict[int, dict[Fact, bytes]]:
-    """The 32-byte words of the shown facts of each query (by its id) whose proofs are stored here."""
+    """By the query's id: the 32-byte words of its shown facts, as far as their proofs are stored."""
     accounts = _accounts(queries)
     slots = _slots(queries, accounts, first_slot)
     found: dict[int, dict[Fact, bytes]] = {}
@@ -94,7 +95,7 @@ def proven(queries: Sequence[Query], first_slot: int | None) -> dict[int, dict[F
 
 
 def _accounts(queries: Sequence[Query]) -> dict[tuple[int | None, str], AccountProof]:
-    """By (block's primary key, address). The proofs of other pairs of the same blocks and addresses do no harm."""
+    """By (block's primary key, address). Proofs of other pairs of these blocks and addresses do no harm."""
     proofs = AccountProof.objects.defer("nodes").filter(
         block__in={query.block_id for query in queries}, address__in={query.address for query in queries}
     )
@@ -113,7 +114,7 @@ def _slots(
     return {(account, slot): value for account, slot, value in rows.values_list("account", "slot", "value")}
 
 
-# --- What words say ---------------------------------------------------------------------------------------------------
+# --- What words mean --------------------------------------------------------------------------------------------------
 
 
 def label(field: str, slot: str) -> str:
@@ -140,7 +141,7 @@ def note(fact: Fact) -> str:
 
 
 def meanings(fact: Fact, word: bytes, currency: str) -> tuple[Meaning, ...]:
-    """What a fact's word says, in the spellings that people look for. A root's or a hash's word is what it says."""
+    """What a fact's word means, in the forms that people look for. The word of a root or a hash needs no other."""
     number = int.from_bytes(word)
     plain = (Meaning("decimal", str(number)), Meaning("hex", hex(number)))
     match fact:

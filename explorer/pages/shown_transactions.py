@@ -1,4 +1,4 @@
-"""Transactions of the destination as pages show them."""
+"""The destination's transactions as pages show them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class ShownTransaction:
 
 
 def by_hash(hashes: set[str], destination: ChainName, head: ChainHead | None) -> Mapping[str, ShownTransaction]:
-    """In one statement. Of a hash that is not known here nothing else is said."""
+    """In one statement. A hash that is not known here is shown without details."""
     versions = SignedTransaction.objects.filter(hash__in=hashes).select_related("transaction")
     sent = {version.hash: version.transaction for version in versions.defer("raw", "transaction__data")}
     return {tx_hash: shown(tx_hash, sent.get(tx_hash), destination, head) for tx_hash in hashes}

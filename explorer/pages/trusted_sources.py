@@ -1,4 +1,4 @@
-"""For each source chain of a batch: how its blocks come to be trusted on the destination, and by which contracts."""
+"""For each source chain of a batch: why the destination trusts its blocks, and by which contracts."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from queries.models import Batch, BatchStatus
 
 @dataclass(frozen=True)
 class ReplacedRegistry:
-    """One that was in use before."""
+    """A facts registry that was in use before."""
 
     address: str
     code_hash: str
@@ -28,22 +28,22 @@ class TrustedSource:
     source: ChainName
     title: str  # of the kind of block hash source
     trust: str  # who must be trusted for what, a sentence
-    facts_registry: str  # its address, as the next; empty: not deployed yet
+    facts_registry: str  # an address, like the next; empty: not deployed yet
     block_hash_source: str
-    warning: str  # about the registry that has the batch's facts; empty: it may be believed
+    warning: str  # about the registry that holds the batch's facts; empty: it can be trusted
     replaced: tuple[ReplacedRegistry, ...]
 
 
 def registries(destination: int, source_chains: Collection[int]) -> list[FactsRegistry]:
-    """Those that were replaced too."""
+    """The registries of these connections, including those that were replaced."""
     found = FactsRegistry.objects.filter(destination_chain_id=destination, source_chain_id__in=source_chains)
     return list(found.order_by("source_chain_id", "pk"))
 
 
 def holding(batch: Batch, rows: Collection[FactsRegistry]) -> dict[int, FactsRegistry]:
-    """Of `registries`, by source chain: the one that has the batch's facts, or that is to have them.
+    """By source chain, the one of `registries` that holds the batch's facts, or will hold them.
 
-    A batch that is DONE has its facts in the one that was in use then: when one is replaced, open batches begin anew.
+    A batch that is DONE has its facts in the registry of that time. When one is replaced, open batches start again.
     """
     done_at = batch.finished_at if batch.status == BatchStatus.DONE else None
     found: dict[int, FactsRegistry] = {}
@@ -56,7 +56,7 @@ def holding(batch: Batch, rows: Collection[FactsRegistry]) -> dict[int, FactsReg
 def trusted_sources(
     batch: Batch, source_chains: Collection[int], rows: Collection[FactsRegistry], held_by: Mapping[int, FactsRegistry]
 ) -> Iterator[TrustedSource]:
-    """`rows` are their registries, of which `held_by` are `holding`. Leaves out what isn't connected any more."""
+    """`rows` are their registries, and `held_by` is `holding`. Leaves out chains that are no longer connected."""
     for chain_id in source_chains:
         connection = get_chains().connection(chain_id, batch.destination_chain_id)
         if connection is None:
@@ -78,7 +78,7 @@ def trusted_sources(
 
 
 def _warning(row: FactsRegistry) -> str:
-    """Of a registry that has the facts of a batch that is DONE."""
+    """A warning about a registry that holds the facts of a batch that is DONE."""
     if row.replaced_at:
         return f"The facts of this batch are in a registry that was replaced. {row.replaced_because}"
-    return row.refused and f"The facts of this batch are in a registry that is not used any more. {row.refused}"
+    return row.refused and f"The facts of this batch are in a registry that is no longer used. {row.refused}"

@@ -1,4 +1,4 @@
-"""Unix seconds as people write them."""
+"""Unix seconds as people write them, in UTC."""
 
 from datetime import UTC, datetime
 

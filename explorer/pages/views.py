@@ -1,4 +1,4 @@
-"""Pages for anyone with the link, and lists of one's own batches. They write nothing."""
+"""The views: pages for anyone with the link, and lists of a user's own batches."""
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
@@ -14,7 +14,7 @@ from accounts.models import User
 from chains.address_checksum import checksummed
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, wants_json
-from explorer.bundles import building
+from explorer.bundles import writing
 from explorer.pages import batch_json, batch_list, batch_page, first_query, read_from_chain, submitted_request
 from explorer.pages.batch_page import BatchPage
 from explorer.pages.chain_names import chain_name
@@ -23,7 +23,7 @@ from explorer.pages.query_paging import Wanted, first_of_page
 from explorer.pages.read_from_chain import Reading
 from queries.models import Batch, BatchStatus, Query
 
-# The request of a larger batch is offered as a file only.
+# The request of a larger batch is only offered as a file.
 _MOST_SHOWN_QUERIES = 50
 _MOST_SHOWN_CHARACTERS = 20_000
 
@@ -55,7 +55,7 @@ def home(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def batches(request: HttpRequest) -> HttpResponse:
-    """One's own batches, or everybody's where `PUBLIC_BATCH_LIST` allows it. An identifier leads to its batch."""
+    """The user's batches, or everybody's if `PUBLIC_BATCH_LIST` allows it. An identifier leads to its batch."""
     filters = batch_list.Filters.of(request.GET)
     wanted = batch_list.batch_id(filters.search)
     if wanted and Batch.objects.filter(pk=wanted).exists():
@@ -82,7 +82,7 @@ def batches(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def batch(request: HtmxRequest, internal_id: str) -> HttpResponse:
-    """The page of one batch. `from` is the number of the first query to show, `account` leaves the others out."""
+    """The page of one batch. `from` is the number of the first query to show; `account` hides queries about others."""
     account = request.GET.get("account", "").strip()
     wanted = Wanted(first=request.GET.get("from", ""), account=checksummed(account.lower()) or "")
     page = batch_page.read(internal_id, wanted)
@@ -92,7 +92,7 @@ def batch(request: HtmxRequest, internal_id: str) -> HttpResponse:
 @never_cache
 @require_safe
 def query(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
-    """One query of a batch, whole; of its slots one page, beginning with the number `slots`."""
+    """One query of a batch, with one page of its slots, beginning with the number `slots`."""
     page = batch_page.read(internal_id, Wanted(only=number, slots=request.GET.get("slots", "")))
     return _batch_page(request, page, internal_id)
 
@@ -105,9 +105,9 @@ def _batch_page(
     account: str = "",
     read: Reading | None = None,
 ) -> HttpResponse:
-    """To htmx only the changing part, or 204 if that is still the `version` it has.
+    """For htmx, only the part that changes, or 204 if htmx has the same `version`.
 
-    Not 304: htmx 2 would swap its empty body into the page.
+    Not 304, because htmx 2 would swap the empty body into the page.
     """
     if page is None:
         return _unknown_batch(request, internal_id, as_json=wants_json(request))
@@ -129,7 +129,7 @@ def _batch_page(
 
 
 def _request(page: BatchPage) -> dict[str, str]:
-    """The submitted JSON and a command that submits it again, unless they are too long to look at."""
+    """The submitted JSON and a command that submits it again, unless they are too long to read."""
     if page.queries.total > _MOST_SHOWN_QUERIES:
         return {}
     found = Batch.objects.only("request").get(pk=page.header.id)
@@ -143,7 +143,7 @@ def _request(page: BatchPage) -> dict[str, str]:
 @never_cache
 @require_safe
 def batch_as_json(request: HttpRequest, internal_id: str) -> HttpResponse:
-    """The content of the page for programs, every query of it whole. `following` is the next page's `from`."""
+    """The page's content for programs, with all details of each query. `following` is the next page's `from`."""
     page = batch_page.read(internal_id, Wanted(first=request.GET.get("from", ""), always_whole=True))
     if page is None:
         return _unknown_batch(request, internal_id, as_json=_is_program(request))
@@ -153,7 +153,7 @@ def batch_as_json(request: HttpRequest, internal_id: str) -> HttpResponse:
 @never_cache
 @require_safe
 def request_json(request: HttpRequest, internal_id: str) -> HttpResponse:
-    """What was submitted, without what is its sender's alone."""
+    """What was submitted, without what only its sender may see."""
     found = Batch.objects.filter(pk=internal_id).only("request").first() if internal_id.isalnum() else None
     if found is None:
         return _unknown_batch(request, internal_id, as_json=_is_program(request))
@@ -163,12 +163,12 @@ def request_json(request: HttpRequest, internal_id: str) -> HttpResponse:
 @never_cache
 @require_safe
 def proof_bundle(request: HttpRequest, internal_id: str, number: int) -> HttpResponse:
-    """What `manage.py verify_bundle` checks. Like the facts themselves, at DONE only."""
+    """The file that `manage.py verify_bundle` checks. It exists when the batch is DONE, like the facts themselves."""
     try:
         found, row = _query(internal_id, number)
     except Refused as refused:
         return _not_here(request, internal_id, refused, as_json=_is_program(request))
-    content = building.build(found, row)
+    content = writing.build(found, row)
     if content is None:
         gone = Refused("no_proof", "The proof of this query is not kept here.")
         return _not_here(request, internal_id, gone, as_json=_is_program(request))
@@ -178,9 +178,9 @@ def proof_bundle(request: HttpRequest, internal_id: str, number: int) -> HttpRes
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
-    """Read a query's facts from the registry at this moment; of its slots those that the page shows.
+    """Read a query's facts from the registry now, with the slots that the page shows.
 
-    Without JavaScript this becomes the page's address: who goes there again gets the query's page.
+    Without JavaScript this becomes the page's address, so a GET leads to the query's page.
     """
     if request.method != "POST":
         slots = request.GET.get("slots", "")
@@ -195,9 +195,9 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
     if not retry_after:
         read, status = read_from_chain.read_now(found, row, first_of_page(slots, len(row.slots))), 200
     else:
-        read, status = Reading(number, "The chain was read too often from here; try again in a minute."), 429
+        read, status = Reading(number, "Your network has read the chain too often. Try again in a minute."), 429
     if request.htmx:
-        # htmx swaps in nothing that comes with a status of an error.
+        # htmx does not swap in answers with the status of an error.
         return render(request, "explorer/_reading.html", {"reading": read})
     page = batch_page.read(internal_id, Wanted(only=number, slots=slots))
     response = _batch_page(request, page, internal_id, read=read)
@@ -208,7 +208,7 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
 
 
 def _query(internal_id: str, number: int) -> tuple[Batch, Query]:
-    """A batch that is DONE, and its query. Raises `Refused`: not_found, not_done, rejected."""
+    """A batch that is DONE, and one of its queries. Raises `Refused`: not_found, not_done, rejected."""
     found = batch_page.find(internal_id)
     row = found.queries.filter(position=number - 1).select_related("block").first() if found else None
     if found is None or row is None:
@@ -221,7 +221,7 @@ def _query(internal_id: str, number: int) -> tuple[Batch, Query]:
 
 
 def _is_program(request: HttpRequest) -> bool:
-    """Whether who asks for a file of JSON, by its address, would not rather have a page."""
+    """Whether a client that asks for a JSON file does not prefer a page."""
     return request.get_preferred_type(["application/json", "text/html"]) != "text/html"
 
 

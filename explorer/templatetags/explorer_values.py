@@ -1,4 +1,4 @@
-"""How the pages write times, amounts, states and long hexadecimal values."""
+"""Template filters and tags: how pages write times, amounts, states and long hexadecimal values."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -79,7 +79,7 @@ def until(when: datetime) -> SafeString:
 
 @register.filter
 def roughly(seconds: int) -> str:
-    """An estimated length of time, no more exact than it can be."""
+    """An estimated length of time, in round numbers."""
     minutes = round(seconds / 60)
     if minutes < 1:
         return "less than a minute"
@@ -88,7 +88,7 @@ def roughly(seconds: int) -> str:
 
 @register.simple_tag
 def server_time() -> str:
-    """What the browser sets its clock by."""
+    """The time by which the browser sets its clock."""
     return _iso(timezone.now())
 
 
@@ -120,7 +120,7 @@ _ICONS["COMPLETED"] = _ICONS["DONE"]
 
 @register.simple_tag
 def icon(name: str) -> SafeString:
-    """A picture for those who look; the word beside it is for everybody."""
+    """An icon for those who see it. The word beside it is for everybody."""
     return mark_safe(  # noqa: S308 (constants of this module)
         f'<svg class="icon" viewBox="0 0 16 16" aria-hidden="true">{_ICONS[name]}</svg>'
     )
@@ -155,7 +155,7 @@ def slot_number(slot: str) -> str:
 
 @register.simple_tag
 def copy(text: str, what: str) -> SafeString:
-    """A button that copies the text. The style sheet hides it where no script makes it work."""
+    """A button that copies the text. The style sheet hides it if scripts are off."""
     return format_html(
         '<button type="button" class="copy" data-copy="{}" aria-label="Copy {}">Copy</button>', text, what
     )
@@ -176,9 +176,9 @@ def copy_from(element_id: str, what: str) -> SafeString:
 
 @dataclass(frozen=True)
 class TimedStep:
-    """A step and its place on the time axis of its query, in percent of it. No width: it has not begun.
+    """A step and its place on the time axis of its query, in percent. Width 0: it has not begun.
 
-    What went back lies before it, from the end of the step before: that the step ended once is not kept.
+    If it went back, the lost time comes before it, from the end of the previous step: its earlier end is not stored.
     """
 
     step: ShownStep
@@ -193,11 +193,11 @@ class Timeline:
     steps: tuple[TimedStep, ...]
     took: timedelta
     longest: ShownStep | None  # of those that ended
-    went_back: timedelta  # of `took`, what lies before the moments when steps went back
+    went_back: timedelta  # the part of `took` that was lost because steps went back
     is_open: bool
 
 
-# So wide at least that it is seen, in percent.
+# The least visible width, in percent.
 _THINNEST = 0.8
 
 
@@ -211,7 +211,7 @@ def timeline(query: ShownQuery) -> Timeline:
     end = max((step.ended_at or now for step in query.steps if step.started_at), default=now)
     length = max(end - start, timedelta(milliseconds=1))
 
-    # What went back, by step: from the end of the step before until the step began again.
+    # The lost time of each step: from the end of the previous step until it began again.
     ends = [start, *(step.ended_at or now for step in query.steps)]
     backs = [
         max(step.started_at - before, timedelta()) if step.went_back_at and step.started_at else timedelta()

@@ -12,7 +12,7 @@ from web3 import Web3
 from chains import history, packed
 from chains.packed import AccountToProve
 from contracts import load_artifact
-from queries.models import AccountField, HeaderField
+from queries.properties import AccountField, HeaderField
 
 _CODEC = Web3()
 

@@ -34,7 +34,7 @@ function prepare(form) {
   async function show() {
     const asked = (asking = {});
     const key = await reveal(form);
-    if (asking !== asked) throw new Failure("Not shown, because the page was left meanwhile.");
+    if (asking !== asked) throw new Failure("Not shown, because you left the page.");
     code.textContent = key;
     showButton.textContent = "Hide";
     status.textContent = "Shown for a minute.";
@@ -104,7 +104,7 @@ async function reveal(form) {
     case 403: // The form's token is that of an earlier session.
       throw new Failure("This page has been open for too long. Reload it, then try again.");
     case 404:
-      throw new Failure("This key has ended. Reload the page.");
+      throw new Failure("This key has expired or was revoked. Reload the page.");
     default:
       throw new Failure(content?.error ?? `This service answered with error ${answer.status}. Try again in a moment.`);
   }

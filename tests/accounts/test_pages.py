@@ -287,7 +287,7 @@ def test_a_key_that_is_not_one_s_own_live_one_is_not_found(alice_client, headers
 
 def test_a_key_whose_secret_was_lost_says_so_and_a_new_one_can_be(alice_client, settings):
     old = ApiKey.objects.get()
-    lost = "can't be shown any more"
+    lost = "can no longer be shown"
     assert lost not in alice_client.get("/dashboard").text
     settings.API_KEY_SECRET = "another secret"
     assert lost in alice_client.get("/dashboard").text
@@ -334,7 +334,7 @@ def test_a_program_that_makes_no_key_hears_why(alice_client, body, status, code)
 
 def test_the_cap_is_said_and_leaves_no_form(alice_client, monkeypatch):
     monkeypatch.setattr(keys, "MAX_KEYS", 1)
-    assert "You have 1 keys, and there can't be more." in alice_client.get("/dashboard").text
+    assert "You have 1 keys, which is the limit." in alice_client.get("/dashboard").text
     assert 'action="/dashboard/keys"' not in alice_client.get("/dashboard").text
     response = post_json(alice_client, "/dashboard/keys", {})
     assert (response.status_code, response.json()["code"]) == (409, "too_many_keys")
@@ -400,7 +400,7 @@ def test_the_log_says_what_happened_to_keys_and_sessions(alice_client):
         ("key_made", "default", "", "127.0.0.0/24"),
         ("key_shown", "default", "", "127.0.0.0/24"),
         ("key_made", "second", "", "127.0.0.0/24"),
-        ("key_rotated", "default", f"It has ended; third ({third.ends}) is in its place.", "127.0.0.0/24"),
+        ("key_rotated", "default", f"It has expired. third ({third.ends}) replaces it.", "127.0.0.0/24"),
         ("key_revoked", "third", "", "127.0.0.0/24"),
         ("signed_out", "", "", "127.0.0.0/24"),
     ]

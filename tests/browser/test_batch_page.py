@@ -17,7 +17,8 @@ from config import configured_chains as configured
 from devnet.devchain import DevChain
 from proving.registry.deploying import deploy
 from queries import progress
-from queries.models import Batch, Block, HeaderField, Step, StepKind
+from queries.models import Batch, Block, Step, StepKind
+from queries.properties import HeaderField
 from queries.rejection_codes import RejectionCode
 from tests.browser.conftest import NARROW, TIMEOUT, WIDE, axe_violations, overflows
 from tests.browser.wallet import Wallet
@@ -131,7 +132,7 @@ def test_slots_headers_and_times_reach_done_and_are_read_from_the_chain(service:
     batch = asking(**{f"timestamp_{time}": parts})
     page.goto(path(batch))
     header = page.locator("#query-2")
-    expect(header).to_contain_text("it is being found")
+    expect(header).to_contain_text("being looked up")
     with a_worker():
         expect(page.locator(".headline .status")).to_have_text("DONE", timeout=30_000)
     expect(header).to_contain_text("the latest at that time")
@@ -173,7 +174,7 @@ def test_a_rejected_batch_is_read_and_asks_no_more(page: Page):
     progress.reject([batch.pk], code=RejectionCode.BLOCK_TOO_OLD, reason="Block 12 is too old.", retryable=False)
     page.goto(path(batch))
     expect(page.locator(".summary")).to_contain_text("Ask for a newer block.")
-    expect(page.locator(".summary")).to_contain_text("Sending the same again will not help.")
+    expect(page.locator(".summary")).to_contain_text("Sending the same batch again will not help.")
     expect(page.locator("#live")).to_have_count(0)
 
 
@@ -357,7 +358,9 @@ def test_times_go_on_by_themselves(page: Page):
         waiting_for="The node is down.", failing_since=now - timedelta(seconds=57), due_at=now + timedelta(hours=1)
     )
     page.goto(path(batch))
-    expect(page.locator(".wait")).to_contain_text(re.compile(r"It has been so for 1 min \d s; next try in 59 min"))
+    expect(page.locator(".wait")).to_contain_text(
+        re.compile(r"This has lasted for 1 min \d s; the next attempt is in 59 min")
+    )
     expect(page.locator("#updated")).to_have_text(re.compile("[1-9] s"))
 
 
@@ -423,7 +426,7 @@ def test_everything_is_readable_without_javascript(open_context: Callable[..., B
     shown = page.locator(".hex .start").first
     assert not shown.evaluate("element => element.scrollWidth > element.clientWidth")
     assert page.get_by_role("button", name="Copy").count() == 0
-    expect(page.get_by_text("Reload the page to see how far it is now.")).to_be_visible()
+    expect(page.get_by_text("Reload the page to see the latest progress.")).to_be_visible()
     page.get_by_role("button", name="Read it from the chain now").click()
     expect(page.locator(".reading")).to_contain_text("The chain could not be read.")
 

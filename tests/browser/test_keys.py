@@ -97,9 +97,10 @@ def test_a_key_that_comes_after_the_page_was_left_is_not_shown(page, key, event)
         card(page).get_by_role("button", name="Show").click()
     leave(page, event)
     answers[0].continue_()
-    expect(card(page).get_by_role("status")).to_have_text("Not shown, because the page was left meanwhile.")
+    expect(card(page).get_by_role("status")).to_have_text("Not shown, because you left the page.")
     assert secret_of(key) not in page.content()
-    card(page).get_by_role("button", name="Show").click()
+    with page.expect_request("**/reveal"):
+        card(page).get_by_role("button", name="Show").click()
     answers[1].continue_()
     expect(card(page).locator("[data-key]")).to_have_text(secret_of(key))
 
@@ -118,7 +119,7 @@ def test_what_can_not_be_shown_is_said(page, alice, key):
     page.goto("/dashboard")
     keys.revoke(key)
     card(page).get_by_role("button", name="Show").click()
-    expect(card(page).get_by_role("status")).to_have_text("This key has ended. Reload the page.")
+    expect(card(page).get_by_role("status")).to_have_text("This key has expired or was revoked. Reload the page.")
     alice.end_sessions()
     card(page).get_by_role("button", name="Show").click()
     expect(card(page).get_by_role("status")).to_have_text("You are no longer signed in. Reload the page.")
@@ -170,32 +171,32 @@ def test_nothing_that_the_browser_keeps_or_sends_holds_a_key(page, context, key)
     assert page.evaluate("caches.keys()") == []
 
 
-# --- Making and ending ------------------------------------------------------------------------------------------------
+# --- Making and revoking ----------------------------------------------------------------------------------------------
 
 
 def test_a_key_is_made_with_the_keyboard_alone(page, key):
     page.goto("/dashboard")
-    page.get_by_label("Its name").focus()
+    page.get_by_label("Name").focus()
     page.keyboard.type("  nightly   run ")
     page.keyboard.press("Enter")
     expect(page.get_by_role("main").get_by_text("The key nightly run was made.")).to_be_visible()
     expect(card(page, "nightly run")).to_be_visible()
-    page.get_by_label("Its name").fill("default")
+    page.get_by_label("Name").fill("default")
     page.get_by_role("button", name="Make a key").press("Enter")
-    expect(page.get_by_role("alert")).to_have_text("You have a key named default already. Choose another name.")
-    expect(page.get_by_label("Its name")).to_have_value("default")
-    expect(page.get_by_label("Its name")).to_be_focused()
+    expect(page.get_by_role("alert")).to_have_text("You already have a key named default. Choose another name.")
+    expect(page.get_by_label("Name")).to_have_value("default")
+    expect(page.get_by_label("Name")).to_be_focused()
 
 
 def test_a_rotated_key_goes_on_until_its_end(page, key):
     page.goto("/dashboard")
     card(page).get_by_role("link", name="Rotate default").press("Enter")
     expect(page.get_by_label("Name of the new key")).to_have_value("default 2")
-    expect(page.get_by_label("for one day more")).to_be_checked()
-    page.get_by_label("for one day more").press("ArrowDown")
-    expect(page.get_by_label("for seven days more")).to_be_checked()
+    expect(page.get_by_label("for one more day")).to_be_checked()
+    page.get_by_label("for one more day").press("ArrowDown")
+    expect(page.get_by_label("for seven more days")).to_be_checked()
     page.get_by_role("button", name="Make the new key").press("Enter")
-    expect(card(page)).to_contain_text("This one ends by itself at")
+    expect(card(page)).to_contain_text("It expires at")
     expect(card(page).get_by_role("link", name="Rotate default")).to_have_count(0)
     expect(card(page, "default 2").get_by_role("link", name="Rotate default 2")).to_be_visible()
 

@@ -3,6 +3,7 @@ import re
 import pytest
 from playwright.sync_api import Page, Route, expect
 
+from accounts import sign_in
 from accounts.models import AccountEvent, User
 from tests.accounts.wallets import ALICE, BOB, sign
 from tests.browser.conftest import faults_for_anybody
@@ -189,9 +190,9 @@ def test_a_signature_of_somebody_else_is_refused(page, context, wallet):
     assert not User.objects.exists()
 
 
-def test_a_message_that_has_expired_is_to_be_asked_for_again(page, context, wallet, settings):
+def test_a_message_that_has_expired_is_to_be_asked_for_again(page, context, wallet, monkeypatch):
     wallet.put_into(context)
-    settings.SIGN_IN_SECONDS = -1
+    monkeypatch.setattr(sign_in, "MESSAGE_SECONDS", -1)
     open_sign_in(page)
     press(page)
     said(page, "The message has expired. Try again")

@@ -153,7 +153,7 @@ def test_how_many_nodes_must_agree_is_refused_where_nothing_would_heed_it(load):
 
 def test_a_node_that_is_named_twice_is_refused_without_being_shown(load):
     written = with_nodes(2).replace("1.example/secret-token", "0.example/${TOKEN}")
-    assert faults_of(load, written, {"TOKEN": "secret-token"}) == ["chains[0].rpc_urls: a node is there twice"]
+    assert faults_of(load, written, {"TOKEN": "secret-token"}) == ["chains[0].rpc_urls: a node is listed twice"]
 
 
 def test_it_finds_chains_and_connections(load):
@@ -407,10 +407,10 @@ BELONG_TO_ATTESTED = "connections[0]: attesters and threshold belong to block_ha
         (attested(threshold="threshold = 3"), NEEDS_THRESHOLD),
         (attested(threshold="threshold = 0"), "connections[0].threshold: "),
         (attested(threshold='threshold = "1"'), "connections[0].threshold: "),
-        (attested().replace(f"0x{2:040x}", f"0x{1:040x}"), "connections[0]: an attester is there twice"),
+        (attested().replace(f"0x{2:040x}", f"0x{1:040x}"), "connections[0]: an attester is listed twice"),
         (
             attested().replace(f"0x{1:040x}", ADDRESS).replace(f"0x{2:040x}", ADDRESS.lower()),
-            "connections[0]: an attester is there twice",
+            "connections[0]: an attester is listed twice",
         ),
         (
             attested().replace(f"0x{2:040x}", "0x12"),
@@ -512,8 +512,8 @@ def test_all_faults_are_named_at_once(load):
 
 def test_nothing_may_be_there_twice(load):
     assert faults_of(load, ONE + ONE) == [
-        "chains[1].id: 31337 is there twice",
-        "connections[1]: a connection from 31337 to 31337 is there twice",
+        "chains[1].id: 31337 is listed twice",
+        "connections[1]: a connection from 31337 to 31337 is listed twice",
     ]
 
 

@@ -23,7 +23,8 @@ from proving.models import (
     WorkerHeartbeat,
 )
 from queries import progress, submission
-from queries.models import AccountField, Batch, Block, HeaderField, PathUnit, StepKind
+from queries.models import Batch, Block, PathUnit, StepKind
+from queries.properties import AccountField, HeaderField
 from tests import headers
 from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, work_until_done
 

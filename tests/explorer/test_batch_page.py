@@ -19,7 +19,8 @@ from devnet.devchain import DevChain
 from explorer.pages import rejection_advice
 from proving.models import AccountProof, Signer, Transaction, TransactionState
 from queries import progress
-from queries.models import Batch, BatchStatus, Block, HeaderField, Step, StepKind
+from queries.models import Batch, BatchStatus, Block, Step, StepKind
+from queries.properties import HeaderField
 from queries.rejection_codes import RejectionCode
 from tests import headers
 from tests.explorer.batches import (
@@ -107,7 +108,7 @@ def test_it_shows_the_estimate_and_the_cost_once_they_are_known():
 
 @pytest.mark.parametrize(
     ("retryable", "advice"),
-    [(True, "Sending it again can help."), (False, "Sending the same again will not help.")],
+    [(True, "Sending it again can help."), (False, "Sending the same batch again will not help.")],
 )
 def test_it_says_why_a_batch_was_rejected_and_whether_sending_it_again_can_help(retryable, advice):
     batch = a_batch()
@@ -169,8 +170,8 @@ def test_what_fails_is_said_with_how_long_it_has_and_when_it_is_tried_again():
         waiting_for=why, failing_since=now - timedelta(seconds=90.5), due_at=now + timedelta(seconds=8.9)
     )
     text = text_of(page(batch))
-    assert f"{why} It has been so for 1 min 30 s ; next try in 8 s ." in text
-    assert "1 attempt came to nothing, next try in 8 s" in text
+    assert f"{why} This has lasted for 1 min 30 s ; the next attempt is in 8 s ." in text
+    assert "1 failed attempt, the next one is in 8 s" in text
 
 
 @pytest.mark.parametrize(
@@ -178,7 +179,7 @@ def test_what_fails_is_said_with_how_long_it_has_and_when_it_is_tried_again():
     [
         ("received", "Waiting for a worker to check it against the chains."),
         ("accepted", "Waiting for a node of the source chain to send block headers and proofs."),
-        ("fetched", "Waiting for a worker to see what Development chain (31337) knows already,"),
+        ("fetched", "Waiting for a worker to check what Development chain (31337) already knows,"),
         ("sent", "Waiting for a block of Development chain (31337) that includes the transaction."),
         ("mined", "confirmations of the transaction on Development chain (31337). The newest block is 14, the newest"),
     ],
@@ -214,9 +215,9 @@ def test_a_batch_that_went_back_says_when_and_why_also_once_it_is_done_again():
 
 def test_it_says_that_no_worker_runs_until_one_does():
     batch = a_batch()
-    assert "No worker is running:" in page(batch)
+    assert "No worker is running." in page(batch)
     beat()
-    assert "No worker is running:" not in page(batch)
+    assert "No worker is running." not in page(batch)
 
 
 def test_it_shows_the_notice_of_the_destination_s_signer_and_of_no_other():
@@ -318,7 +319,7 @@ def test_the_time_before_a_step_went_back_is_drawn_and_said(went_back, times, lo
     bars = re.findall(r'<rect class="COMPLETED" x="([\d.]+)" width="([\d.]+)"', html)
     assert [(float(x), float(x) + float(width)) for x, width in bars] == times
     assert f"in all; the longest step was {StepKind.HEADER_ACCUMULATED} (20.0 s)." in text_of(html)
-    assert f"Pale is the time before a step went back: {said}." in text_of(html)
+    assert f"The pale part is the time before a step went back: {said}." in text_of(html)
 
 
 def test_the_bar_of_an_open_step_reaches_to_now():
@@ -394,7 +395,7 @@ def test_it_shows_failed_attempts_and_the_last_error_escaped():
     for reason in ("The node is down.", "<script>alert('x')</script>"):
         progress.note_failure(queries_of(batch), reason)
     html = page(batch)
-    assert "2 attempts came to nothing" in html
+    assert "2 failed attempts" in html
     assert "The node is down." not in html
     assert "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;" in html
     assert "<script>alert" not in html
@@ -536,7 +537,7 @@ def test_a_line_for_a_header_or_a_time_says_what_it_is_and_how_many_steps_it_has
 def test_a_block_named_by_a_time_shows_the_time_and_the_block_that_it_became():
     batch = asking(timestamp_1700000000={"accounts": {ALICE: {"props": ["NONCE"]}}})
     time = "Time 2023-11-14 22:13:20 UTC 1700000000 seconds since 1970"
-    assert f"{time} Block the latest at that time; it is being found Steps" in text_of(page(batch))
+    assert f"{time} Block the latest at that time; being looked up Steps" in text_of(page(batch))
     find_block(batch)
     assert f"{time} Block 12 the latest at that time Steps" in text_of(page(batch))
 
@@ -562,7 +563,7 @@ def test_slots_are_shown_as_numbers_and_words_with_the_call_that_reads_them():
     signature = "accountStorageSlotValues(address,uint256,bytes32)(bytes32)"
     assert f"{REGISTRY} &#x27;{signature}&#x27; {ALICE} 12 {word(5)}" in text
     assert text.count(signature) == 1
-    assert "This reads the first of these slots; the others are read alike." in text
+    assert "This reads the first of these slots. Read the others the same way." in text
 
 
 def test_every_property_of_a_header_is_shown_in_the_spellings_that_people_look_for():
@@ -581,7 +582,7 @@ def test_every_property_of_a_header_is_shown_in_the_spellings_that_people_look_f
     for place, name, value in ((6, "LOGS_BLOOM", bytes(256)), (12, "EXTRA_DATA", b"anybody")):
         assert f"{name} number {place} 0x{keccak(value).hex()} keccak-256 of its bytes" in text
     assert "&#x27;headerField(uint256,uint8)(bytes32)&#x27; 12 0" in text
-    assert "the others are read alike, by their numbers." in text
+    assert "Read the others the same way, by their numbers." in text
 
 
 def test_a_property_that_the_header_does_not_have_shows_no_value():

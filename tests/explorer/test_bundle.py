@@ -15,7 +15,8 @@ from django.test import Client
 from devnet.devchain import PROJECT, DevChain
 from explorer.bundles import verifying
 from proving.models import Transaction
-from queries.models import Batch, BatchStatus, Block, HeaderField
+from queries.models import Batch, BatchStatus, Block
+from queries.properties import HeaderField
 from tests.explorer.batches import CONTRACT, a_batch, accept, everything, finish, path, word
 from tests.service import BOB, a_key, request, submit, work_until_done
 

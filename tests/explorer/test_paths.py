@@ -79,7 +79,7 @@ def test_a_way_that_is_done_says_what_it_was():
     batch = an_old_batch()
     mine(send(batch, extends=deployed()), block=14)
     way_to(batch, 10, left=0)
-    assert "reached by 10 hops, 175,840 gas 1 transaction of the path" in step(batch)
+    assert "reached by 10 hops, 175,840 gas 1 transaction on the path" in step(batch)
     way_to(batch, 1, left=0, unit=PathUnit.HEADERS)
     complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
     assert "reached by 1 header, 175,840 gas" in step(batch)
@@ -89,7 +89,7 @@ def test_a_block_that_its_source_vouches_for_is_no_way_of_no_hops():
     batch = an_old_batch()
     way_to(batch, 0, left=0)
     mine(send(batch, extends=deployed()), block=14)
-    assert "the block hash source is to vouch for this block, 175,840 gas" in step(batch)
+    assert "waiting for the block hash source to vouch for this block, 175,840 gas" in step(batch)
     complete(batch, StepKind.HEADER_ACCUMULATED)
     assert "vouched for by the block hash source, 175,840 gas" in step(batch)
 
@@ -97,7 +97,7 @@ def test_a_block_that_its_source_vouches_for_is_no_way_of_no_hops():
 def test_a_block_that_needs_no_way_shows_none():
     batch = an_old_batch()
     mine(send(batch), block=14)
-    assert "of the path" not in step(batch)
+    assert "on the path" not in step(batch)
     assert f"Transaction {TRANSACTION} on the chain's explorer in block 14" in step(batch)
 
 
@@ -111,7 +111,7 @@ def test_each_transaction_of_the_way_is_linked_once_and_only_the_last_is_the_ste
     for tx_hash in (TRANSACTION, HASH):
         assert html.count(f'href="https://scan.example/tx/{tx_hash}"') == 1
     assert "351,680 gas so far" in text_of(html)
-    assert "2 transactions of the path" in text_of(html)
+    assert "2 transactions on the path" in text_of(html)
     final = "0x" + "fe" * 32
     mine(send(batch, tx_hash=final), block=16)
     html = page(batch)
@@ -128,7 +128,7 @@ def test_what_records_a_block_s_hash_is_shown_on_the_step_that_waits_for_it():
     way_to(batch, 3, left=3)
     assert f"Transaction {TRANSACTION}" in step(batch, 2)
     complete(batch, StepKind.BLOCKHASH_AVAILABLE)
-    assert "hops 0 of 3 done, 175,840 gas so far, less than a minute left 1 transaction of the path" in step(batch)
+    assert "hops 0 of 3 done, 175,840 gas so far, less than a minute left 1 transaction on the path" in step(batch)
 
 
 def test_what_was_sent_for_another_batch_on_the_same_block_is_part_of_its_way():
@@ -200,7 +200,7 @@ def test_a_source_chain_that_is_not_connected_any_more_is_left_out(tmp_path):
     batch = of_two_sources()
     chains_toml(tmp_path, "http://127.0.0.1:1")
     forget_chains()
-    trusted = text_of(page(batch)).split("How blocks come to be trusted")[1]
+    trusted = text_of(page(batch)).split("Why blocks are trusted")[1]
     assert "Native" in trusted
     assert "attesters" not in trusted
 
@@ -264,7 +264,7 @@ def test_a_query_whose_source_chain_is_not_checked_yet_says_so_while_others_go_o
     admitted = list(batch.queries.filter(source_chain_id=31337).values_list("pk", flat=True))
     progress.complete(admitted, StepKind.INITIAL_STATE)
     steps = shown_steps(page(batch))
-    said = "Not admitted yet: its source chain is still to be checked. No node of chain 5 can be used."
+    said = "Not admitted yet: its source chain has not been checked. No node of chain 5 can be used."
     assert [said in shown for shown in steps] == [False] * 4 + [True] + [False] * 3
     second = Client().get(f"{path(batch)}.json").json()["queries"][1]
     assert (second["isAdmitted"], second["steps"][0]["waitingFor"]) == (False, "No node of chain 5 can be used.")
@@ -308,10 +308,10 @@ def test_a_really_old_block_shows_its_way_and_has_a_bundle_that_holds(old: DevCh
         work()
         if Transaction.objects.exclude(extends=None).exists():
             break
-    assert re.search("hops 0 of 3 done, .* left 1 transaction of the path", step(batch))
+    assert re.search("hops 0 of 3 done, .* left 1 transaction on the path", step(batch))
     work_until_done(batch, old, rounds=30)
     gas = Transaction.objects.exclude(extends=None).get().gas_used
-    assert f"reached by 3 hops, {gas:,} gas 1 transaction of the path" in step(batch)
+    assert f"reached by 3 hops, {gas:,} gas 1 transaction on the path" in step(batch)
     verified = verifying.verify(Client().get(f"{path(batch)}/1/bundle.json").content)
     assert (verified.block_number, verified.source_chain_id) == (block, "31337")
 
@@ -337,7 +337,7 @@ def test_a_block_of_another_chain_is_read_where_it_is_proven_and_its_bundle_name
     text = text_of(page(batch))
     assert "BALANCE 0.000000000000000007 ETH" in text
     assert "vouched for by the block hash source, " in text
-    assert "RPC_URL is that of a node of this chain, not of the source." in text
+    assert "Set RPC_URL to a node of this chain, not of the source chain." in text
     # The source chain is gone by now, but not what was proven of it.
     assert "the registry answers as proven." in Client().post(f"{path(batch)}/1/read").text
     file = tmp_path / "bundle.json"

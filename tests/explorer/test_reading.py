@@ -12,7 +12,8 @@ import config.configured_chains
 from chains.node_errors import NodeUnavailable
 from devnet.devchain import DevChain
 from queries import progress
-from queries.models import Batch, HeaderField, StepKind
+from queries.models import Batch, StepKind
+from queries.properties import HeaderField
 from tests.explorer.batches import a_batch, accept, asking, everything, finish, path, queries_of, word
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, work_until_done
 
@@ -64,7 +65,7 @@ def test_of_many_slots_it_reads_those_that_the_page_shows(service: DevChain):
     action = re.search(r'<form method="post" action="([^"]+/read[^"]*)"', html)
     assert action
     text = Client().post(action[1]).text
-    assert "Of the slots, 51 to 60 of 60 were read." in text
+    assert "Slots 51 to 60 of 60 were read." in text
     assert re.findall(r"<dt>slot (0x\w+)</dt>", text) == [hex(slot) for slot in range(50, 60)]
 
 
@@ -120,7 +121,7 @@ def test_reading_too_often_is_refused_in_a_sentence_until_the_next_minute(settin
     batch = a_batch()
     finish(batch)
     assert [read(batch).status_code for _ in range(3)] == [200, 200, 429]
-    assert "The chain was read too often from here; try again in a minute." in read(batch).text
+    assert "Your network has read the chain too often. Try again in a minute." in read(batch).text
     assert 1 <= int(read(batch).headers["Retry-After"]) <= 60
     fragment = read(batch, htmx=True)
     assert (fragment.status_code, "too often" in fragment.text) == (200, True)

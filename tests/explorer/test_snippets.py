@@ -19,7 +19,8 @@ from explorer.pages import code_snippets, first_query, submitted_request
 from proving import facts
 from proving.models import ChainHead
 from proving.registry import deployments
-from queries.models import AccountField, Batch, HeaderField
+from queries.models import Batch
+from queries.properties import AccountField, HeaderField
 from tests.explorer.batches import a_batch, everything, many_accounts, page, path
 from tests.proving.test_worker import until
 from tests.service import ALICE, BOB, a_key, request, submit, work_until_done

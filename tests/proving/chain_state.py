@@ -6,7 +6,7 @@ from eth_utils.crypto import keccak
 
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry
-from queries.models import AccountField
+from queries.properties import AccountField
 from tests.service import SIGNER
 
 HEADER_ACCUMULATED = "0x" + keccak(text="HeaderAccumulated(uint256,bytes32)").hex()

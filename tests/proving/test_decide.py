@@ -50,7 +50,8 @@ from proving.reconcile.observe import (
     Unfetched,
 )
 from proving.sources import Preparation
-from queries.models import AccountField, HeaderField, PathUnit, StepKind
+from queries.models import PathUnit, StepKind
+from queries.properties import AccountField, HeaderField
 from queries.rejection_codes import RejectionCode
 
 ROOT, HASH = b"\1" * 32, b"\2" * 32

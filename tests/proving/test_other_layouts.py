@@ -14,7 +14,8 @@ from eth_utils.crypto import keccak
 from chains.encoding import hex_data
 from devnet.devchain import DevChain
 from explorer.bundles import verifying
-from queries.models import AccountField, Batch, BatchStatus, Block, HeaderField
+from queries.models import Batch, BatchStatus, Block
+from queries.properties import AccountField, HeaderField
 from tests import headers
 from tests.chains.lying_node import lying_node, result
 from tests.contracts import tries

@@ -24,7 +24,8 @@ from proving.spending.estimates import RIDER_GAS
 from proving.transactions.tending import tend
 from proving.worker.due import due
 from queries import progress
-from queries.models import AccountField, Batch, BatchStatus, Block, HeaderField, Query, StepKind
+from queries.models import Batch, BatchStatus, Block, Query, StepKind
+from queries.properties import AccountField, HeaderField
 from queries.rejection_codes import RejectionCode
 from tests.proving.chain_state import balance_at, field_on_chain, registry
 from tests.service import (

@@ -12,7 +12,8 @@ from config.configured_chains import forget_chains
 from proving.models import AccountProof, Transaction
 from proving.worker.due import due
 from queries.clock import Clock
-from queries.models import AccountField, Batch, BatchStatus, Block, Step, StepKind, StepStatus
+from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
+from queries.properties import AccountField
 from tests.proving.chain_state import (
     ACCOUNT_PROVEN,
     HEADER_ACCUMULATED,

@@ -23,7 +23,8 @@ from proving.registry import deployments
 from proving.registry.deploying import deploy
 from proving.transactions import tending
 from queries import leases
-from queries.models import AccountField, BatchStatus, Block, Query, StepKind
+from queries.models import BatchStatus, Block, Query, StepKind
+from queries.properties import AccountField
 from tests.contracts.deployed import Deployed
 from tests.explorer.batches import beat, path
 from tests.proving.chain_state import balance_at, field_on_chain, registry, signer_nonce

@@ -11,7 +11,8 @@ from chains.header import Header
 from chains.rpc import RpcClient
 from proving.models import AccountProof, Transaction, TransactionState
 from proving.worker.due import reject_overdue
-from queries.models import AccountField, Batch, BatchStatus, Block, Step, StepKind, StepStatus
+from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
+from queries.properties import AccountField
 from tests.proving.chain_state import ACCOUNT_PROVEN, balance_at, events, field_on_chain
 from tests.service import ALICE, SIGNER, a_key, expire_leases, request, submit, waiting, work, work_until_done
 

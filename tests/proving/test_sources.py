@@ -25,7 +25,8 @@ from proving.registry.attester_change import ChangeRefused
 from proving.registry.attester_change import change as change_attesters
 from proving.registry.deploying import deploy
 from proving.transactions.tending import tend
-from queries.models import AccountField, Batch, BatchStatus, Block, Query, Step, StepKind
+from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
+from queries.properties import AccountField
 from tests.attesting import process
 from tests.contracts.l1_block import L1Block
 from tests.proving.chain_state import balance_at, field_on_chain, registry

@@ -29,7 +29,8 @@ from proving.spending.estimates import HOP_GAS, RIDER_GAS, WALKED_HEADER_GAS, Wo
 from proving.transactions import sending, stop_switch, tending
 from queries import progress
 from queries.clock import Clock
-from queries.models import AccountField, Batch, BatchStatus, Block, PathUnit, Query
+from queries.models import Batch, BatchStatus, Block, PathUnit, Query
+from queries.properties import AccountField
 from queries.rejection_codes import RejectionCode
 from tests.chains.lying_node import lying_node
 from tests.proving.rollups import FEE_OF_A_BYTE, OP_STACK, charge_for_data, oracle_at

@@ -23,7 +23,8 @@ from proving.spending import limits
 from proving.spending.estimates import RIDER_GAS, Workload
 from proving.transactions.tending import tend
 from queries import progress, submission
-from queries.models import AccountField, Batch, BatchStatus, Block
+from queries.models import Batch, BatchStatus, Block
+from queries.properties import AccountField
 from tests.chains.lying_node import ask, error, lying_node
 from tests.contracts import tries
 from tests.proving.rollups import FEE_OF_A_BYTE, oracle_at

@@ -12,7 +12,8 @@ from proving import facts, timestamps
 from proving.models import Transaction
 from proving.registry.deploying import deploy
 from proving.worker.due import due
-from queries.models import AccountField, Batch, BatchStatus, HeaderField, Query, Step, StepKind
+from queries.models import Batch, BatchStatus, Query, Step, StepKind
+from queries.properties import AccountField, HeaderField
 from tests.proving.chain_state import field_on_chain, registry, signer_nonce
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, waiting, work, work_until_done
 

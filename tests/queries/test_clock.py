@@ -57,7 +57,7 @@ def test_a_clock_that_jumps_is_not_believed_alone(jump, hours):
         reading = counting.read(chain)
         assert is_near(reading.at)
         assert reading.problem.startswith("The clock is ")
-        assert f" s {'ahead of' if hours > 0 else 'behind'} the time that was counted" in reading.problem
+        assert f" s {'ahead of' if hours > 0 else 'behind'} the time counted since" in reading.problem
     jump()
     reading = counting.read([])
     assert is_near(reading.at)

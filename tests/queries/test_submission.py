@@ -7,7 +7,8 @@ from django.test import Client
 
 from accounts import keys
 from queries.batch_request import MAX_FAULTS_LISTED
-from queries.models import Batch, BatchStatus, Block, HeaderField, Query, Step, StepKind, StepStatus
+from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind, StepStatus
+from queries.properties import HeaderField
 from tests.service import ALICE, BOB, a_key, header, request
 
 
@@ -220,7 +221,7 @@ def test_it_refuses_json_that_is_no_object(post, body):
 
 def test_it_refuses_duplicate_keys(post):
     raw = json.dumps(request(ALICE, block=1)).replace('"fee": "0"', '"fee": "0", "fee": "1"').encode()
-    assert "'fee' stands twice" in faults(post(raw))[""][1]
+    assert "'fee' appears twice" in faults(post(raw))[""][1]
 
 
 def test_duplicate_keys_do_not_hide_other_faults(post):

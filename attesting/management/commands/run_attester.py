@@ -18,7 +18,7 @@ from chains.chains_file import ChainsError, SignerError
 
 class Command(BaseCommand):
     help = "Vouches for block hashes over HTTP until SIGTERM or SIGINT, with the key of the chains file's [attester]."
-    # They are about the service, of which an attester is no part.
+    # System checks are about the service, of which an attester is no part.
     requires_system_checks = []
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -48,7 +48,7 @@ def _threads(written: str) -> int:
 
 
 def _listen(bind: str) -> socket.socket:
-    # Here and not by gunicorn, which would try a port that is in use for five seconds and say so in many lines.
+    # Done here, because gunicorn would try a port that is in use for five seconds, and log many lines.
     try:
         parts = urlsplit(f"//{bind}")
         host, port = parts.hostname, parts.port
@@ -63,7 +63,7 @@ def _listen(bind: str) -> socket.socket:
 
 
 def _become_gunicorn(listener: socket.socket, threads: int) -> None:
-    """Run gunicorn as this very process: it reads settings of its own and gets the signals that are sent to it."""
+    """Replace this process by gunicorn, which reads settings of its own and receives the signals sent to it."""
     listener.set_inheritable(True)
     command = [
         *(sys.executable, "-m", "gunicorn"),

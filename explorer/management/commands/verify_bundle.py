@@ -13,7 +13,7 @@ from explorer.pages import utc_times
 from explorer.pages.amounts import whole_units
 from explorer.pages.code_snippets import is_number
 from proving.facts import HeaderFact
-from queries.models import HeaderField
+from queries.properties import HeaderField
 
 
 class Command(BaseCommand):

@@ -1,4 +1,4 @@
-"""Builds the proof bundle of a query from the stored headers and proofs."""
+"""Writes the proof bundle of a query from the stored headers and proofs."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,0 +1,130 @@
+"""What Django needs to know and no operator changes: the same in every installation.
+
+What operators set is in config/settings.py, which Django reads; it takes over all names of this module.
+"""
+
+from pathlib import Path
+
+from csp.constants import NONE, SELF
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+# --- What is installed ------------------------------------------------------------------------------------------------
+
+INSTALLED_APPS = [
+    "config.apps.OperatorAdminConfig",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "corsheaders",
+    "csp",
+    "django_htmx",
+    "ninja",
+    "accounts",
+    "queries",
+    "proving",
+    "explorer",
+    # For its commands. An attester runs in a process of its own, with settings of its own.
+    "attesting",
+]
+
+MIDDLEWARE = [
+    # Must be first: it removes the API key from the request before anything could log it.
+    "accounts.middleware.ApiKeyMiddleware",
+    "queries.api_errors.JsonErrorsMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "corsheaders.middleware.CorsMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "config.urls"
+WSGI_APPLICATION = "config.wsgi.application"
+API_PATHS = ("/submit-batch-query", "/batch-query-status", "/chain-connections")
+# The API's paths have no trailing slash (docs/specification.md, "Conventions"), and no path may exist twice.
+APPEND_SLASH = False
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,  # for the docs page of the API
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+            "builtins": ["django_htmx.templatetags.django_htmx"],
+        },
+    }
+]
+
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# --- People -----------------------------------------------------------------------------------------------------------
+
+AUTH_USER_MODEL = "accounts.User"
+AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
+LOGIN_URL = "accounts:sign_in"
+SESSION_COOKIE_AGE = 14 * 24 * 3600
+
+# Programs that lack the token get JSON, like every other answer to them.
+CSRF_FAILURE_VIEW = "accounts.sign_in_views.csrf_failure"
+
+# --- Security ---------------------------------------------------------------------------------------------------------
+
+# Monitors ask the service directly, without the TLS of a proxy before it.
+SECURE_REDIRECT_EXEMPT = [r"^healthz$"]
+# `no-referrer` would break the CSRF check of plain forms in Chromium, which then sends `Origin: null`.
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "base-uri": [NONE],
+        "connect-src": [SELF],
+        "font-src": [SELF],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+        "img-src": [SELF, "data:"],
+        "script-src": [SELF],
+        "style-src": [SELF],
+    }
+}
+
+# Any origin may call the API, and nothing else: programs in browsers send the key in a header, never as a cookie.
+CORS_URLS_REGEX = f"^({'|'.join(API_PATHS)})$"
+CORS_ALLOW_ALL_ORIGINS = True
+CORS_ALLOW_CREDENTIALS = False
+CORS_ALLOW_METHODS = ("GET", "POST", "OPTIONS")
+CORS_ALLOW_HEADERS = ("accept", "api-key", "content-type")
+
+# --- Pages ------------------------------------------------------------------------------------------------------------
+
+LANGUAGE_CODE = "en"
+USE_I18N = False
+USE_TZ = True
+TIME_ZONE = "UTC"
+
+STATIC_URL = "static/"
+STATICFILES_DIRS = [
+    BASE_DIR / "static",
+    # What pages load besides htmx comes from npm's lock file. The folder's content is exactly the package's.
+    ("idiomorph", BASE_DIR / "node_modules" / "idiomorph" / "dist"),
+]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "config.static_files.StaticFilesStorage"},
+}
