@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Exists, Min, OuterRef
+from django.db.models import Min
 from django.utils import timezone
 from ulid import ULID
 
@@ -152,9 +152,9 @@ class Batch(Leased):
 
     def waits(self, limit: int = 10) -> list[Wait]:
         """What the batch and the blocks of its open queries wait for, each sentence once."""
-        here = Query.objects.filter(batch=self.pk, block=OuterRef("pk"), step__isnull=False)
-        # What waits is due; there are far fewer due blocks than blocks, and than queries in a large batch.
-        blocks = Block.objects.filter(Exists(here), due_at__isnull=False)
+        here = Query.objects.filter(batch=self.pk, step__isnull=False)
+        # From the batch to its blocks: others may have any number of due ones.
+        blocks = Block.objects.filter(pk__in=here.values("block"), due_at__isnull=False)
         sentences = blocks.exclude(waiting_for="").order_by("waiting_for", "source_chain_id")
         rows = sentences.values("waiting_for", "source_chain_id").annotate(
             since=Min("failing_since"), next=Min("due_at")
