@@ -132,11 +132,11 @@ MAX_QUERIES_PER_BATCH = env_int("MAX_QUERIES_PER_BATCH", 10_000, minimum=1)
 # Per user and minute, in batches, and in accounts, slots and headers: at least one of the largest batches.
 MAX_BATCHES_PER_MINUTE = env_int("MAX_BATCHES_PER_MINUTE", 60, minimum=1)
 MAX_QUERIES_PER_MINUTE = env_int("MAX_QUERIES_PER_MINUTE", 3 * MAX_QUERIES_PER_BATCH, minimum=MAX_QUERIES_PER_BATCH)
-# What one user may have open at a time, and keep stored, proofs not counted.
+# What one user may have open at a time, and keep stored: with proofs, 10 GB are a hundred of the largest batches.
 MAX_OPEN_BATCHES = env_int("MAX_OPEN_BATCHES", 1000, minimum=1)
 MAX_OPEN_QUERIES = env_int("MAX_OPEN_QUERIES", 100_000, minimum=1)
 MAX_OPEN_BLOCKS = env_int("MAX_OPEN_BLOCKS", 20_000, minimum=1)
-MAX_STORED_MEGABYTES = env_int("MAX_STORED_MEGABYTES", 1000, minimum=1)
+MAX_STORED_MEGABYTES = env_int("MAX_STORED_MEGABYTES", 10_000, minimum=1)
 MAX_SIGN_INS_PER_MINUTE = env_int("MAX_SIGN_INS_PER_MINUTE", 20, minimum=1)  # nonces per client address
 # The header in which a reverse proxy in front of us puts the client's address, such as X-Real-IP. Empty: no proxy.
 CLIENT_ADDRESS_HEADER = env_str("CLIENT_ADDRESS_HEADER", "")

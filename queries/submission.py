@@ -20,7 +20,7 @@ from django.utils import timezone
 from accounts.models import ApiKey, User
 from config.error_answers import Refused
 from queries import bulk_insert, submission_rate
-from queries.batch_request import BatchRequest
+from queries.batch_request import BatchRequest, Part
 from queries.chunks import chunks
 from queries.models import OPEN_STATUSES, Batch, Block, Query, Step, StepKind, new_batch_id
 from queries.progress import deadline_from
@@ -30,6 +30,11 @@ _ROWS_PER_STATEMENT = 500
 _BYTES_PER_BATCH, _BYTES_PER_QUERY, _BYTES_PER_BLOCK = 300, 520, 160
 # As they are stored, however short they were sent: 0x and 64 digits, in quotes, with a comma and a space.
 _BYTES_PER_SLOT = 70
+# What proving adds, counted from the start: nobody can be refused then. The proof of an account or of a slot has as
+# many nodes as its tree has levels, each of up to 532 bytes, stored as twice as many digits. Measured as what SQLite's
+# file grows by: 8,274 for an account of Mainnet, 4,198 for a slot of a tree of five levels, 8,294 for one of eight, as
+# the largest contracts have. Headers have up to 650. `pytest tests/queries/test_room.py -k proofs` compares.
+_BYTES_PER_PROOF, _BYTES_PER_HEADER = 8400, 900
 _PAGE_BYTES = 4096
 # When to try again where a user has too much open: batches take minutes.
 _RETRY_SECONDS = 60
@@ -70,6 +75,7 @@ def store(request: BatchRequest, body: bytes, key: ApiKey) -> Batch:
         + _in_pages(len(body))
         + sum(_BYTES_PER_QUERY + _in_pages(len(part.slots) * _BYTES_PER_SLOT) for part in parts)
         + block_count * _BYTES_PER_BLOCK
+        + _proof_bytes(parts, block_count)
     )
     batch = Batch(
         pk=new_batch_id(),
@@ -111,6 +117,12 @@ def store(request: BatchRequest, body: bytes, key: ApiKey) -> Batch:
             list(Query.objects.filter(batch=batch).values_list("pk")),
         )
     return batch
+
+
+def _proof_bytes(parts: Iterable[Part], block_count: int) -> int:
+    """What the headers and proofs take, also of what will be rejected, and of what others have asked for too."""
+    proofs = sum(len(part.slots) + bool(part.address) for part in parts)
+    return proofs * _BYTES_PER_PROOF + block_count * _BYTES_PER_HEADER
 
 
 def _in_pages(length: int) -> int:
