@@ -22,11 +22,18 @@ def redact_keys(text: str) -> str:
 _CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
 
 
+# Django's lines quote paths, of kilobytes if a client likes. In characters, of which a control takes four.
+_MOST_OF_DJANGO = 400
+
+
 class RedactKeys(logging.Filter):
     """Rewrites each record's message, and the text of its exception, without keys and control characters."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.msg = redact(record.getMessage()).translate(_CONTROLS)
+        text = redact(record.getMessage())
+        if record.name.startswith("django.") and len(text) > _MOST_OF_DJANGO:
+            text = f"{text[:_MOST_OF_DJANGO]}..."
+        record.msg = text.translate(_CONTROLS)
         record.args = None
         if record.exc_info and not record.exc_text:
             record.exc_text = logging.Formatter().formatException(record.exc_info)

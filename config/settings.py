@@ -95,8 +95,8 @@ MAX_QUERIES_PER_MINUTE = env_int("MAX_QUERIES_PER_MINUTE", 3 * MAX_QUERIES_PER_B
 MAX_OPEN_BATCHES = env_int("MAX_OPEN_BATCHES", 1000, minimum=1)
 MAX_OPEN_QUERIES = env_int("MAX_OPEN_QUERIES", 100_000, minimum=1)
 MAX_OPEN_BLOCKS = env_int("MAX_OPEN_BLOCKS", 20_000, minimum=1)
-# What one user may keep stored, without proofs.
-MAX_STORED_MEGABYTES = env_int("MAX_STORED_MEGABYTES", 1000, minimum=1)
+# What one user may keep stored, with proofs: 10 GB are a hundred of the largest batches.
+MAX_STORED_MEGABYTES = env_int("MAX_STORED_MEGABYTES", 10_000, minimum=1)
 # Of one client address in a minute: sign-ins that it starts, and readings of a chain for a page.
 MAX_SIGN_INS_PER_MINUTE = env_int("MAX_SIGN_INS_PER_MINUTE", 20, minimum=1)
 MAX_READS_PER_MINUTE = env_int("MAX_READS_PER_MINUTE", 20, minimum=1)

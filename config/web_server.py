@@ -8,6 +8,8 @@ connection, but never a thread. What each client may hold is bounded:
 - In number: a process has `settings.MAX_CONNECTIONS`, or as many as its limit of open files allows, and a client's
   address `settings.MAX_CONNECTIONS_PER_ADDRESS` of them. Beyond that, the server closes the connection that has waited
   longest for its client. If all are at work, it answers the newcomer's request with 503.
+- In bytes: unread answers and incomplete bodies have a total limit, and one for each client. Beyond that, the server
+  closes the connection that has waited longest for its client.
 - In turns: client addresses take turns for the threads, and one address gets at most all threads but one.
 
 The server refuses requests whose end is ambiguous (RFC 9112, sections 6.1 and 6.3), and chunked bodies, because the API
@@ -28,6 +30,7 @@ import threading
 import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Protocol
@@ -38,8 +41,8 @@ from django.conf import settings
 from gunicorn.workers.base import Worker
 from waitress import wasyncore
 from waitress.adjustments import Adjustments
-from waitress.buffers import ReadOnlyFileBasedBuffer
-from waitress.channel import HTTPChannel
+from waitress.buffers import OverflowableBuffer, ReadOnlyFileBasedBuffer
+from waitress.channel import ClientDisconnected, HTTPChannel
 from waitress.parser import HTTPRequestParser
 from waitress.server import BaseWSGIServer, TcpWSGIServer, UnixWSGIServer
 from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
@@ -67,8 +70,15 @@ _FILES_PER_CONNECTION, _OTHER_FILES = 2, 100
 # The longest body outside the API, in bytes: far more than the signature of a sign-in. Decoding a form of megabytes
 # would hold the interpreter, and with it all threads.
 MAX_PAGE_BODY = 128 * 1024
+# In bytes, in memory and in temporary files, for each process: in total, and for one client, of whom one connection may
+# always keep what it has. The largest answers, bundles of thousands of slots, have tens of megabytes.
+MOST_KEPT = 256 * 1024 * 1024
+MOST_KEPT_FOR_CLIENT = 64 * 1024 * 1024
 # The longest time between two looks at the deadlines, and between two signs of life to the supervisor.
 _TICK_SECONDS = 1
+
+# In characters. The service's own are shorter; the log writes control characters with four.
+_MOST_LOGGED_OF_PATH = 200
 
 _TRANSFER_ENCODING = re.compile(rb"\r\ntransfer-encoding[ \t]*:", re.IGNORECASE)
 _FOLDED_LINE = re.compile(rb"\r\n[ \t]")
@@ -251,7 +261,8 @@ def _log(task: _Task | _ErrorTask, path: str, began: float) -> None:
     method = task.request.start.partition(b" ")[0].decode("latin-1")[:20]
     milliseconds = (time.monotonic() - began) * 1000
     status, sent = task.status.partition(" ")[0], task.content_bytes_written
-    _access.info('%s "%s %s" %s %s %.0fms', task.channel.addr[0], method, path, status, sent or "-", milliseconds)
+    shown = path if len(path) <= _MOST_LOGGED_OF_PATH else f"{path[:_MOST_LOGGED_OF_PATH]}..."
+    _access.info('%s "%s %s" %s %s %.0fms', task.channel.addr[0], method, shown, status, sent or "-", milliseconds)
 
 
 def _whole(application: WSGIApplication) -> WSGIApplication:
@@ -282,6 +293,7 @@ class _Channel(HTTPChannel):
     error_task_class = _ErrorTask
     request: _Request | None
     requests: list[_Request]
+    outbufs: list[OverflowableBuffer]
     total_outbufs_len: int
 
     lingers = False
@@ -291,6 +303,10 @@ class _Channel(HTTPChannel):
     _has_answered = False
     _unread = 0
     """Bytes of the answer that the client had not taken when the answer was complete."""
+    _kept_of_answer = 0
+    """Bytes: all of an answer until its last byte is taken, because a file doesn't shrink."""
+    _answered = ""
+    """The client who got the last answer."""
 
     def __init__(self, server: "_Bounded", sock: socket.socket, addr: Any, adj: Adjustments, map: Any = None) -> None:  # noqa: A002 (waitress's name)
         self._since = time.monotonic()
@@ -300,13 +316,15 @@ class _Channel(HTTPChannel):
 
     def client(self) -> str:
         """The client of the request that is being answered, as `accounts.client_address` tells it."""
+        return self._sender(self.requests[0])
+
+    def _sender(self, request: _Request) -> str:
         header = settings.CLIENT_ADDRESS_HEADER.upper().replace("-", "_")
-        from_proxy = (
-            client_networks.client(self.requests[0].headers.get(header, "").rpartition(",")[2]) if header else ""
-        )
+        from_proxy = client_networks.client(request.headers.get(header, "").rpartition(",")[2]) if header else ""
         return from_proxy or self.peer
 
     def has_been_answered(self) -> None:
+        self._answered = self.client()
         self._since, self._has_answered, self._unread = time.monotonic(), True, self.total_outbufs_len
 
     # While it has no `requests`, it waits for its client.
@@ -337,10 +355,79 @@ class _Channel(HTTPChannel):
         if request is None or self.total_outbufs_len:
             self.handle_close()
             return
-        request.error, request.completed, request.expect_continue = _Refusal(408), True, False
+        self._refuse(request, 408)
+
+    def _refuse(self, request: _Request, status: int) -> None:
+        """Answer with this error what hasn't come whole."""
+        request.error, request.completed, request.expect_continue = _Refusal(status), True, False
         with self.requests_lock:
             self.request, self.requests = None, [request]
         self.server.add_task(self)
+
+    # What is kept for its client.
+
+    def kept(self) -> int:
+        """In bytes."""
+        requests = [*self.requests, *([self.request] if self.request else [])]
+        bodies = [request.body_rcv for request in requests if request.body_rcv is not None and not request.error]
+        return self._kept_of_answer + sum(map(len, bodies))
+
+    def keeper(self) -> str:
+        """The client for whom that is."""
+        # A thread may end the first of them meanwhile.
+        if under_way := list(self.requests):
+            return self._sender(under_way[0])
+        request = self._begun()
+        return self._answered if self.total_outbufs_len or request is None else self._sender(request)
+
+    def give_up(self) -> None:
+        """Keep no more for the client, who is told if an answer can still come."""
+        request = None if self.total_outbufs_len else self._begun()
+        what = "an unread answer" if request is None else "an incomplete body"
+        _errors.warning("Too much is kept for clients: %s of %s is dropped, %d bytes.", what, self.addr[0], self.kept())
+        if request:
+            self._refuse(request, 503)
+        else:
+            self.handle_close()
+
+    def write_soon(self, data: bytes | ReadOnlyFileBasedBuffer) -> int:
+        with self.outbuf_lock:
+            if not isinstance(data, ReadOnlyFileBasedBuffer):
+                self._kept_of_answer += len(data)
+            try:
+                written: int = super().write_soon(data)
+            except OSError as error:
+                # No room for its file: what was kept of the answer before is not whole any more. waitress catches what
+                # sending raises, and would go on after this.
+                self._break_off(error)
+                raise ClientDisconnected from error
+        if self.total_outbufs_len:
+            self.server.keeps_more = True
+        return written
+
+    def _break_off(self, error: OSError) -> None:
+        path = self.requests[0].asked_path()
+        _errors.warning(
+            "An answer is broken off, because it can't be kept until it is read: %s (%s of %s).",
+            error.strerror,
+            path[:_MOST_LOGGED_OF_PATH],
+            self.addr[0],
+        )
+        for buffer in self.outbufs:
+            with suppress(OSError):  # Once more, of what the file couldn't take.
+                buffer.close()
+        self.outbufs = [OverflowableBuffer(self.adj.outbuf_overflow)]
+        self.total_outbufs_len, self._kept_of_answer, self.will_close = 0, 0, True
+        self.server.pull_trigger()
+
+    def _flush_some(self, do_close: bool = True) -> bool:  # noqa: FBT001, FBT002 (waitress's)
+        has_sent: bool = super()._flush_some(do_close=do_close)
+        if self._kept_of_answer and not self.total_outbufs_len:
+            # waitress would keep the file until the next answer.
+            self._kept_of_answer = 0
+            self.outbufs[-1].close()
+            self.outbufs[-1] = OverflowableBuffer(self.adj.outbuf_overflow)
+        return has_sent
 
     # Closing, after an error.
 
@@ -367,6 +454,9 @@ class _Channel(HTTPChannel):
     def handle_read(self) -> None:
         if self._left_to_drop is None:
             super().handle_read()
+            # Of smaller ones no number of connections makes much.
+            if self.request and self.request.content_length > self.adj.recv_bytes:
+                self.server.keeps_more = True
             return
         try:
             dropped = len(self.recv(self.adj.recv_bytes))
@@ -395,6 +485,8 @@ class _Bounded(BaseWSGIServer):
         self._most = most
         self.arrived: list[_Channel] = []
         self._next_tick = 0.0
+        self.keeps_more = False
+        """Whether more is kept for a client than when it was last looked at."""
         super().__init__(*args, **kwargs)
 
     def add_task(self, channel: _Channel) -> None:
@@ -418,10 +510,15 @@ class _Bounded(BaseWSGIServer):
         for channel in arrived:
             if channel.connected:
                 self._make_room(channel)
+        if self.keeps_more:
+            self.keeps_more = not self._keep_less()
+
+    def _crowd(self) -> list[_Channel]:
+        """Of all that this process listens to."""
+        return [each for each in self._map.values() if isinstance(each, _Channel)]
 
     def _make_room(self, newcomer: _Channel) -> None:
-        # Of all that this process listens to.
-        crowd = [each for each in self._map.values() if isinstance(each, _Channel)]
+        crowd = self._crowd()
         of_peer = [channel for channel in crowd if channel.peer == newcomer.peer]
         # Behind a Unix socket there are no addresses.
         if newcomer.peer and len(of_peer) > settings.MAX_CONNECTIONS_PER_ADDRESS:
@@ -433,6 +530,33 @@ class _Bounded(BaseWSGIServer):
             min(waiting, key=_Channel.waits_since).handle_close()
         else:
             newcomer.parser_class = _UnwelcomeRequest
+
+    def _keep_less(self) -> bool:
+        """End what has waited longest for its client until enough is dropped; whether enough is."""
+        kept = {channel: size for channel in self._crowd() if (size := channel.kept())}
+        of_client: Counter[str] = Counter()
+        connections: Counter[str] = Counter()
+        for channel, size in kept.items():
+            of_client[channel.keeper()] += size
+            connections[channel.keeper()] += 1
+        waiting = sorted((channel for channel in kept if not channel.requests), key=_Channel.waits_since)
+
+        def is_too_much_for(client: str) -> bool:
+            # Behind a Unix socket there are no addresses.
+            return bool(client) and of_client[client] > MOST_KEPT_FOR_CLIENT and connections[client] > 1
+
+        def is_too_much(_: str) -> bool:
+            return of_client.total() > MOST_KEPT and connections.total() > 1
+
+        for is_over in (is_too_much_for, is_too_much):
+            for channel in list(waiting):
+                client = channel.keeper()
+                if is_over(client):
+                    of_client[client] -= kept[channel]
+                    connections[client] -= 1
+                    waiting.remove(channel)
+                    channel.give_up()
+        return not any(map(is_too_much_for, of_client)) and not is_too_much("")
 
     def stop_listening(self) -> None:
         # Not `close`, which also closes the means by which threads wake the loop.

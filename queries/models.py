@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Exists, Min, OuterRef
+from django.db.models import Min
 from django.utils import timezone
 from ulid import ULID
 
@@ -119,10 +119,10 @@ class Batch(Leased):
         return self.id
 
     def waits(self, limit: int = 10) -> list[Wait]:
-        """What the batch and the blocks of its open queries wait for. Each sentence occurs once."""
-        here = Query.objects.filter(batch=self.pk, block=OuterRef("pk"), step__isnull=False)
-        # Blocks that wait are due. There are far fewer of these than there are blocks, or queries in a large batch.
-        blocks = Block.objects.filter(Exists(here), due_at__isnull=False)
+        """What the batch and the blocks of its open queries wait for, each sentence once."""
+        here = Query.objects.filter(batch=self.pk, step__isnull=False)
+        # From the batch to its blocks: others may have any number of due ones.
+        blocks = Block.objects.filter(pk__in=here.values("block"), due_at__isnull=False)
         sentences = blocks.exclude(waiting_for="").order_by("waiting_for", "source_chain_id")
         rows = sentences.values("waiting_for", "source_chain_id").annotate(
             since=Min("failing_since"), next=Min("due_at")

@@ -37,6 +37,15 @@ def test_the_rest_of_a_line_stays():
     assert redact(f"GET /?apiKey={KEY}&batchQueryId=1 200") == "GET /?apiKey=[redacted]&batchQueryId=1 200"
 
 
+def test_django_quotes_no_long_path():
+    path = "/" + "\x01" * 4000
+    record = logging.LogRecord("django.request", logging.WARNING, "", 0, "Not Found: %s", (path,), None)
+    assert RedactKeys().filter(record)
+    assert record.getMessage().startswith("Not Found: /\\x01")
+    assert len(record.getMessage()) < 1700
+    assert logged("%s", "x" * 4000) == "x" * 4000
+
+
 def test_no_request_forges_a_line_or_commands_a_terminal():
     assert logged("GET %s", "/x\n2026-11-20 INFO all is well\x1b[8m\x9b") == (
         "GET /x\\x0a2026-11-20 INFO all is well\\x1b[8m\\x9b"

@@ -15,6 +15,8 @@ from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
 from proving.models import AccountProof, Transaction
 from queries.models import Batch, Block, Query
 
+# So many are named to the database: others may have asked thousands of the same account.
+_FEW_SLOTS = 500
 _PROVE_TIMESTAMP = keccak(text="proveTimestamp(bytes,bytes,uint256)")[:4]
 
 
@@ -62,8 +64,11 @@ def _slots(proof: AccountProof, words: Mapping[Fact, bytes]) -> tuple[list[str],
         return [], {}
     places: dict[str, int] = {}
     proofs: dict[str, list[int]] = {}
-    # What others asked of the same account is among them.
-    for slot, nodes in proof.slot_proofs.values_list("slot", "nodes").iterator():
+    found = proof.slot_proofs.values_list("slot", "nodes")
+    if len(wanted) <= _FEW_SLOTS:
+        found = found.filter(slot__in=wanted)
+    # Of more, what others asked of the same account is among them.
+    for slot, nodes in found.iterator():
         if slot in wanted:
             proofs[slot] = [places.setdefault(node, len(places)) for node in nodes]
     return list(places), {slot: {"word": hex_data(word), "proof": proofs[slot]} for slot, word in wanted.items()}

@@ -6,7 +6,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from proving.models import WATCHED_STATES, Transaction
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, Block, Query
+from queries.models import OPEN_STATUSES, Batch, BatchStatus
 
 # Seconds between two requests of a page, by the age of an open batch.
 _POLL = ((timedelta(minutes=2), 2), (timedelta(minutes=10), 5))
@@ -33,8 +33,7 @@ def transactions_of(batch: Batch) -> "QuerySet[Transaction]":
 
 def _can_change(batch: Batch) -> bool:
     """Whether a closed batch may still change: a reorg takes it back from DONE, a pending transaction adds its cost."""
-    if batch.status == BatchStatus.DONE:
-        here = Query.objects.filter(batch=batch.pk, block=OuterRef("pk"))
-        if Block.objects.filter(Exists(here), due_at__isnull=False).exists():
-            return True
+    # From the batch to its blocks: others may have any number of due ones.
+    if batch.status == BatchStatus.DONE and batch.queries.filter(block__due_at__isnull=False).exists():
+        return True
     return transactions_of(batch).filter(state__in=WATCHED_STATES).exists()

@@ -1,4 +1,4 @@
-"""The views: pages for anyone with the link, and lists of a user's own batches."""
+"""The views: pages for anyone with the link, and lists of a user's own batches. They write only throttle counts."""
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
@@ -13,9 +13,17 @@ from accounts.client_address import client_address
 from accounts.models import User
 from chains.address_checksum import checksummed
 from config.configured_chains import get_chains
-from config.error_answers import Refused, error_answer, wants_json
+from config.error_answers import Refused, error_answer, refused_answer, wants_json
 from explorer.bundles import writing
-from explorer.pages import batch_json, batch_list, batch_page, first_query, read_from_chain, submitted_request
+from explorer.pages import (
+    batch_json,
+    batch_list,
+    batch_page,
+    first_query,
+    heavy_reads,
+    read_from_chain,
+    submitted_request,
+)
 from explorer.pages.batch_page import BatchPage
 from explorer.pages.chain_names import chain_name
 from explorer.pages.code_snippets import submitting
@@ -144,6 +152,13 @@ def _request(page: BatchPage) -> dict[str, str]:
 @require_safe
 def batch_as_json(request: HttpRequest, internal_id: str) -> HttpResponse:
     """The page's content for programs, with all details of each query. `following` is the next page's `from`."""
+    found = batch_page.find(internal_id)
+    if found is None:
+        return _unknown_batch(request, internal_id, as_json=_is_program(request))
+    try:
+        heavy_reads.count_page(client_address(request), found)
+    except Refused as refused:
+        return refused_answer(429, refused)
     page = batch_page.read(internal_id, Wanted(first=request.GET.get("from", ""), always_whole=True))
     if page is None:
         return _unknown_batch(request, internal_id, as_json=_is_program(request))
@@ -154,9 +169,13 @@ def batch_as_json(request: HttpRequest, internal_id: str) -> HttpResponse:
 @require_safe
 def request_json(request: HttpRequest, internal_id: str) -> HttpResponse:
     """What was submitted, without what only its sender may see."""
-    found = Batch.objects.filter(pk=internal_id).only("request").first() if internal_id.isalnum() else None
+    found = batch_page.find(internal_id)
     if found is None:
         return _unknown_batch(request, internal_id, as_json=_is_program(request))
+    try:
+        heavy_reads.count_request(client_address(request), found)
+    except Refused as refused:
+        return refused_answer(429, refused)
     return _download(submitted_request.as_text(submitted_request.public_request(found)), f"batch-{found.pk}.json")
 
 
@@ -168,6 +187,10 @@ def proof_bundle(request: HttpRequest, internal_id: str, number: int) -> HttpRes
         found, row = _query(internal_id, number)
     except Refused as refused:
         return _not_here(request, internal_id, refused, as_json=_is_program(request))
+    try:
+        heavy_reads.count_bundle(client_address(request), row)
+    except Refused as refused:
+        return refused_answer(429, refused)
     content = writing.build(found, row)
     if content is None:
         gone = Refused("no_proof", "The proof of this query is not kept here.")

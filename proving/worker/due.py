@@ -5,6 +5,8 @@ number of workers.
 """
 
 import logging
+import math
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +32,10 @@ _PER_LOOK = 100
 _MANY_BLOCKS = 100
 
 
+# What stands in line together: whose it is, its kind, and its lane.
+Queue = tuple[int | None, str, tuple[int, ...]]
+
+
 @dataclass(frozen=True)
 class Task:
     """One thing to do. Two are equal when they concern the same row."""
@@ -51,27 +57,58 @@ class Task:
         return self.sources.union(self.lane)
 
     @property
-    def queue(self) -> tuple[object, ...]:
+    def queue(self) -> Queue:
         """What it stands in line with."""
         return (self.user, self.kind, self.lane)
 
 
-def due(turns: Turns | None = None) -> Iterator[Task]:
+def _always(_: Queue) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Look:
+    """One look at what is due. It costs nothing to ask for what can't be taken up now, however many wait for that."""
+
+    has_room: Callable[[Queue], bool] = _always
+    """Whether something of this queue could be taken up; with None as its user, something of the lane."""
+    ends: float = math.inf
+    """As `time.monotonic` tells. Nothing is asked for after that."""
+    asked: dict[Queue, None] = field(default_factory=dict)
+    """The queues that were asked for something, in that order."""
+
+    def is_over(self) -> bool:
+        return time.monotonic() >= self.ends
+
+    def may_ask(self, queue: Queue) -> bool:
+        return not self.is_over() and self.has_room(queue)
+
+    def asking(self, queue: Queue, works: Iterator[Task]) -> Iterator[Task]:
+        """What is in the queue, while it has room: what is taken up meanwhile may leave none."""
+        while self.may_ask(queue):
+            self.asked[queue] = None
+            work = next(works, None)
+            if work is None:
+                return
+            yield work
+
+
+def due(turns: Turns | None = None, look: Look | None = None) -> Iterator[Task]:
     """What can be done now: first what is for all, then one thing for each user, then the second for each, and so on.
 
     The users, and of each user the lanes and kinds, come in the order of their last `turns`: a long queue or a chain
     that hangs holds up nobody.
     """
-    turns = turns or Turns()
+    turns, look = turns or Turns(), look or Look()
     yield from round_robin(_for_all())
-    queues: dict[int | None, dict[tuple[object, ...], Iterator[Task]]] = defaultdict(dict)
-    for user, kind, lane, works in _for_users():
-        queues[user][user, kind, lane] = works
+    queues: dict[int | None, dict[Queue, Iterator[Task]]] = defaultdict(dict)
+    for queue, works in _for_users(look):
+        queues[queue[0]][queue] = look.asking(queue, works)
     users = sorted(queues, key=turns.last)
     yield from round_robin([_of_user(queues[user], turns) for user in users])
 
 
-def _of_user(queues: Mapping[tuple[object, ...], Iterator[Task]], turns: Turns) -> Iterator[Task]:
+def _of_user(queues: Mapping[Queue, Iterator[Task]], turns: Turns) -> Iterator[Task]:
     return round_robin([queues[queue] for queue in sorted(queues, key=turns.last)])
 
 
@@ -86,20 +123,27 @@ def _for_all() -> Iterator[Iterator[Task]]:
         yield iter([Task("registry", key, (destination, source), upkeep.look_after) for key in registries])
 
 
-def _for_users() -> Iterator[tuple[int | None, str, tuple[int, ...], Iterator[Task]]]:
+def _for_users(look: Look) -> Iterator[tuple[Queue, Iterator[Task]]]:
     for chain in get_chains().destinations():
-        batches = Batch.objects.filter(destination_chain_id=chain.id, status__in=OPEN_STATUSES)
-        for user in leases.parties(batches, "user"):
-            yield user, "batch", (chain.id,), _batches(batches.filter(user=user), (chain.id,), user)
+        lane: tuple[int, ...] = (chain.id,)
+        if look.may_ask((None, "batch", lane)):
+            batches = Batch.objects.filter(destination_chain_id=chain.id, status__in=OPEN_STATUSES)
+            for user in leases.parties(batches, "user"):
+                yield (user, "batch", lane), _batches(batches, lane, user)
     for connection in get_chains().connections:
         source, destination = connection.source_id, connection.destination_id
-        blocks = Block.objects.filter(source_chain_id=source, destination_chain_id=destination)
-        for user in leases.parties(blocks, "turn_of"):
-            lane = (destination, source)
-            yield user, "block", lane, _blocks(blocks.filter(turn_of=user), lane, user)
+        lane = (destination, source)
+        if look.may_ask((None, "block", lane)):
+            blocks = Block.objects.filter(source_chain_id=source, destination_chain_id=destination)
+            for user in leases.parties(blocks, "turn_of"):
+                yield (user, "block", lane), _blocks(blocks, lane, user)
 
 
-def _batches(rows: "QuerySet[Batch]", lane: tuple[int, ...], user: int | None) -> Iterator[Task]:
+# Of each user nothing is prepared before it is their turn: most looks end before they come to all.
+
+
+def _batches(of_all: "QuerySet[Batch]", lane: tuple[int, ...], user: int | None) -> Iterator[Task]:
+    rows = of_all.filter(user=user)
     keys = leases.due(rows, _PER_LOOK)
     long = set(rows.filter(pk__in=keys, block_count__gt=_MANY_BLOCKS).values_list("pk", flat=True))
     for key in keys:
@@ -108,8 +152,8 @@ def _batches(rows: "QuerySet[Batch]", lane: tuple[int, ...], user: int | None) -
         yield Task("batch", key, lane, acceptance.accept, user, is_long=key in long, sources=sources)
 
 
-def _blocks(rows: "QuerySet[Block]", lane: tuple[int, ...], user: int | None) -> Iterator[Task]:
-    for key in leases.due(rows, _PER_LOOK, order="queue_at"):
+def _blocks(of_all: "QuerySet[Block]", lane: tuple[int, ...], user: int | None) -> Iterator[Task]:
+    for key in leases.due(of_all.filter(turn_of=user), _PER_LOOK, order="queue_at"):
         yield Task("block", key, lane, reconcile, user)
 
 

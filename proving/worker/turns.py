@@ -26,7 +26,7 @@ _PLACE = timedelta(seconds=0.5)
 _MOST_TOGETHER = 64
 _PER_STATEMENT = 500
 # Whom a worker remembers at the most. Who is forgotten comes first once.
-_REMEMBERED = 10_000
+_REMEMBERED = 100_000
 
 
 class Turns:

@@ -22,7 +22,7 @@ from config.configured_chains import get_chains
 from proving.health import chain_checks
 from proving.models import WorkerHeartbeat
 from proving.paths import upkeep
-from proving.worker.due import Task, due, recover, reject_overdue
+from proving.worker.due import Look, Queue, Task, due, recover, reject_overdue
 from proving.worker.turns import Turns
 from queries.clock import Clock
 
@@ -31,6 +31,8 @@ logger = logging.getLogger(__name__)
 # How often the database is asked for due rows, and how often the worker says that it runs, in seconds.
 _LOOK_SECONDS = 0.2
 _BEAT_SECONDS = 5
+# How long one look may take, however much is due of which nothing can be taken up: between two looks it beats.
+_MOST_LOOK_SECONDS = 1.0
 # A worker that has been silent for so long is taken for dead.
 SILENCE = timedelta(seconds=20)
 _WATCH = Task("chains", None, (), lambda _: chain_checks.look_at_what_is_due())
@@ -123,25 +125,40 @@ class Worker:
         # More than there are threads would only wait in memory, where no other worker sees it.
         if len(self._in_hand) >= self._threads:
             return
-        for work in due(self._turns):
+        look = Look(self._has_room, time.monotonic() + _MOST_LOOK_SECONDS)
+        for work in due(self._turns, look):
             if work not in self._in_hand and self._leaves_threads(work):
                 self._turns.note(work.user, work.queue)
                 self._in_hand[work] = self._pool.submit(_do, work)
                 if len(self._in_hand) >= self._threads:
                     return
+            if look.is_over():
+                break
+        if look.is_over():
+            # The next one begins with those whom this one didn't come to.
+            for queue in look.asked:
+                self._turns.note(queue[0], queue)
+
+    def _has_room(self, queue: Queue) -> bool:
+        """Whether threads are left for anything of the queue: beside a chain whose nodes hang, and one user."""
+        user, _, lane = queue
+        of_user = sum(other.user == user for other in self._in_hand)
+        return self._leave_threads(frozenset(lane)) and (user is None or of_user < max(1, self._threads - 1))
 
     def _leaves_threads(self, work: Task) -> bool:
         """Whether threads are left to others: beside a chain whose nodes hang, what takes long, and one user."""
-        half, all_but_one = max(1, self._threads // 2), max(1, self._threads - 1)
         long = [other.user for other in self._in_hand if other.is_long]
-        of_user = sum(other.user == work.user for other in self._in_hand)
         return (
-            all(self._asking(chain) < half for chain in work.chains - _asked_by_all())
+            self._has_room(work.queue)
+            and self._leave_threads(work.sources)
             # It takes up the room of each, and waits for one of them.
             and not (len(work.sources) > 1 and any(len(other.sources) > 1 for other in self._in_hand))
-            and not (work.is_long and (len(long) >= half or work.user in long))
-            and (work.user is None or of_user < all_but_one)
+            and not (work.is_long and (len(long) >= max(1, self._threads // 2) or work.user in long))
         )
+
+    def _leave_threads(self, chains: frozenset[int]) -> bool:
+        half = max(1, self._threads // 2)
+        return all(self._asking(chain) < half for chain in chains - _asked_by_all())
 
     def _asking(self, chain: int) -> int:
         """How much of what is in hand asks its nodes."""

@@ -4,7 +4,9 @@ import re
 from datetime import timedelta
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from proving.models import Signer, Transaction, TransactionState
@@ -24,6 +26,7 @@ from tests.explorer.batches import (
     queries_of,
     settle,
 )
+from tests.plans import looks_at_all_due_blocks, plans
 from tests.service import ALICE, SIGNER
 
 pytestmark = pytest.mark.django_db
@@ -239,3 +242,17 @@ def test_without_javascript_it_says_to_reload_as_long_as_that_helps():
     assert "Reload the page" in page(batch)
     progress.reject([batch.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="X.", retryable=False)
     assert "Reload the page" not in page(batch)
+
+
+def test_no_poll_looks_at_all_blocks_that_are_due():
+    batch = a_batch()
+    accept(batch)
+    Block.objects.update(waiting_for="The node is down.", due_at=timezone.now())
+    for is_done in (False, True):
+        if is_done:
+            finish(batch)
+        with CaptureQueriesContext(connection) as statements:
+            page(batch)
+        found = plans(statements)
+        assert any("queries_block" in line for line in found)
+        assert not looks_at_all_due_blocks(found)

@@ -1,12 +1,15 @@
 """Whose turn it is: whoever has thousands of blocks waiting holds up nobody."""
 
 import itertools
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import ApiKey
@@ -16,7 +19,7 @@ from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
 from proving.transactions import pending_limits, tending
 from proving.worker import turns, worker
-from proving.worker.due import Task, due
+from proving.worker.due import Look, Task, due
 from proving.worker.turns import Turns, round_robin
 from queries import submission
 from queries.models import Batch, BatchStatus, Block
@@ -370,6 +373,71 @@ def test_a_worker_takes_up_users_by_turns(heavy, newcomer, monkeypatch):
     single._pool.shutdown()
     of_users = [user for user in done if user]
     assert abs(of_users.count(heavy.user_id) - of_users.count(newcomer.user_id)) <= 1
+
+
+# --- One look ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_lane_without_room_is_not_asked_what_is_due(heavy, newcomer, idle, monkeypatch):
+    submit(heavy, of_blocks([1, 2]))
+    submit(newcomer, of_blocks([3, 4]))
+    accept_all()
+    monkeypatch.setattr(worker, "_asked_by_all", frozenset)
+    idle._in_hand = {some(user, user): Future() for user in (-1, -2)}
+    with CaptureQueriesContext(connection) as statements:
+        idle._take_up_what_is_due()
+    assert len(idle._in_hand) == 2
+    assert not any('FROM "queries_b' in statement["sql"] for statement in statements)
+
+
+def test_a_lane_that_has_no_room_any_more_is_asked_no_further(heavy, newcomer):
+    submit(heavy, of_blocks([1, 2]))
+    submit(newcomer, of_blocks([3, 4]))
+    accept_all()
+    taken: list[Task] = []
+    with CaptureQueriesContext(connection) as statements:
+        for task in due(look=Look(lambda _: not taken)):
+            taken.extend([task] if task.kind == "block" else [])
+    assert len(taken) == 1
+    of_users = [each for each in statements if 'ORDER BY "queries_block"."queue_at"' in each["sql"]]
+    assert len(of_users) == 1
+
+
+def test_a_look_that_takes_too_long_ends_and_the_next_one_goes_on_behind_it(heavy, newcomer, monkeypatch):
+    submit(heavy, of_blocks([1, 2]))
+    submit(newcomer, of_blocks([3, 4]))
+    accept_all()
+    single = worker.Worker(threads=1)
+    monkeypatch.setattr(single, "_leaves_threads", lambda _: False)
+    monkeypatch.setattr(Look, "is_over", lambda look: bool(look.asked))
+    asked = []
+    for _ in range(4):
+        single._take_up_what_is_due()
+        asked.append(max((heavy.user_id, newcomer.user_id), key=single._turns.last))
+    single._pool.shutdown()
+    assert asked in ([heavy.user_id, newcomer.user_id] * 2, [newcomer.user_id, heavy.user_id] * 2)
+
+
+def test_a_worker_says_that_it_runs_however_much_there_is_that_it_can_not_take_up(service, monkeypatch):
+    """Its look alone would take for ever."""
+    monkeypatch.setattr(worker, "_MOST_LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(worker, "_BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(worker, "due", lambda *_: map(some, itertools.repeat(1), itertools.count()))
+    busy = worker.Worker(threads=4)
+    monkeypatch.setattr(busy, "_leaves_threads", lambda _: False)
+    beats: list[bool] = []
+
+    def beat(*, is_first: bool) -> None:
+        beats.append(is_first)
+        if len(beats) == 3:
+            busy.stop()
+
+    monkeypatch.setattr(busy, "_beat", beat)
+    running = threading.Thread(target=busy.run, daemon=True)
+    running.start()
+    running.join(30)
+    assert not running.is_alive()
+    assert beats == [True, False, False]
 
 
 # --- Transactions -----------------------------------------------------------------------------------------------------

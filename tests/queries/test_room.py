@@ -11,9 +11,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import ThrottleCount
+from proving.models import AccountProof, SlotProof
 from queries import submission
 from queries.models import Batch, BatchStatus, Block, Query
 from tests.disks import bytes_used, file_size
+from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures
 from tests.service import ALICE, BOB, a_key, header, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -79,7 +81,8 @@ def test_what_a_user_keeps_stored_is_bounded_whatever_became_of_it(post, key, se
     large = json.dumps(request(ALICE, block=1)).encode() + b" " * 600_000
     assert post(large).status_code == 200
     key.user.refresh_from_db()
-    assert key.user.stored_bytes == Batch.objects.get().stored_bytes == len(large) + 4096 + 300 + 520 + 160
+    rows, proofs = len(large) + 4096 + 300 + 520 + 160, 8400 + 900
+    assert key.user.stored_bytes == Batch.objects.get().stored_bytes == rows + proofs
     Batch.objects.update(status=BatchStatus.REJECTED)
     answer = post(large)
     assert (answer.status_code, answer.json()["code"]) == (403, "storage_quota_exceeded")
@@ -126,7 +129,10 @@ NASTY: dict[str, dict[str, object]] = {
 
 
 @pytest.mark.parametrize("data", NASTY.values(), ids=NASTY)
-def test_the_file_grows_by_no_more_than_is_counted_and_by_half_at_least(key, data):
+def test_before_anything_is_proven_the_file_grows_by_no_more_than_is_counted_and_by_half_at_least(
+    key, data, monkeypatch
+):
+    monkeypatch.setattr(submission, "_proof_bytes", lambda *_: 0)
     bytes_used()
     before = file_size()
     # So many of small ones that it isn't by chance how full the last pages are.
@@ -135,6 +141,44 @@ def test_the_file_grows_by_no_more_than_is_counted_and_by_half_at_least(key, dat
         for _ in range(100 if data is NASTY["one account"] else 2)
     ]
     counted = sum(batch.stored_bytes for batch in batches)
+    assert counted / 2 <= file_size() - before <= counted
+
+
+def test_proofs_are_counted_before_there_are_any(key):
+    entry = {"props": ["BALANCE"], "slots": ["0x1", "0x2"]}
+    without = submit(key, {**request(ALICE, block=1), "data": {"31337": {"block:1": {"header": ["NONCE"]}}}})
+    with_three = submit(key, {**request(ALICE, block=1), "data": {"31337": {"block:1": {"accounts": {ALICE: entry}}}}})
+    assert with_three.stored_bytes - without.stored_bytes > 3 * 8400
+
+
+def of_depth(levels: int) -> list[str]:
+    """A proof of the largest nodes, and a leaf."""
+    return ["0x" + "ab" * 532] * (levels - 1) + ["0x" + "ab" * 60]
+
+
+@needs_fixtures
+def test_proofs_take_no_more_than_is_counted_and_half_of_it_at_least(key):
+    """Of accounts of Mainnet, and of slots as deep as those of the largest contracts."""
+    fixtures = [load_fixture(name) for name in fixture_names("mainnet_*_depth*.json")]
+    words = {"storage_root": "0x" + "ab" * 32, "code_hash": "0x" + "cd" * 32}
+    submit(key, request(ALICE, block=1))
+    block = Block.objects.get()
+    bytes_used()
+    before = file_size()
+    accounts = [
+        AccountProof(block=block, address=account(at), nodes=nodes, nonce=2**30, balance=2**90, **words)
+        for at, nodes in enumerate([each["account"]["proof"] for each in fixtures] * (200 // len(fixtures)))
+    ]
+    AccountProof.objects.bulk_create(accounts)
+    SlotProof.objects.bulk_create(
+        [
+            SlotProof(
+                account=accounts[0], slot=f"0x{hashlib.sha256(b'%d' % at).hexdigest()}", nodes=of_depth(8), value=1
+            )
+            for at in range(200)
+        ]
+    )
+    counted = (len(accounts) + 200) * submission._BYTES_PER_PROOF
     assert counted / 2 <= file_size() - before <= counted
 
 

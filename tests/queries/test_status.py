@@ -1,12 +1,15 @@
 """`GET /batch-query-status`, `GET /chain-connections`, and what surrounds them."""
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from queries import progress
 from queries.models import Batch, Block, Query, StepKind
 from queries.rejection_codes import RejectionCode
+from tests.plans import looks_at_all_due_blocks, plans
 from tests.service import ALICE, header, request, submit
 
 
@@ -39,6 +42,15 @@ def test_it_says_what_the_batch_waits_for(batch, status):
     progress.admit(batch, 31337, estimated_gas=1, estimated_wei=1)
     Block.objects.update(waiting_for="The node is down.", due_at=timezone.now())
     assert status(batch.pk).json() == {"queryStatus": "IN_PROGRESS", "info": ["The node is down."]}
+
+
+def test_what_waits_is_found_from_the_batch_however_many_blocks_of_others_are_due(batch, status):
+    progress.admit(batch, 31337, estimated_gas=1, estimated_wei=1)
+    with CaptureQueriesContext(connection) as statements:
+        status(batch.pk)
+    found = plans(statements)
+    assert any("queries_block" in line for line in found)
+    assert not looks_at_all_due_blocks(found)
 
 
 def test_done_is_said_when_every_step_is_completed(batch, status):

@@ -5,15 +5,18 @@ import os
 import resource
 import signal
 import socket
+import stat
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 from waitress.adjustments import Adjustments
 
 from config.web_server import Turns, _Request
 from tests.serving.app import LARGE, SLOW_SECONDS
-from tests.serving.process import ask, connect, is_closed, read_answer, serving
+from tests.serving.process import WebServer, ask, connect, is_closed, read_answer, serving
 
 GET = b"GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
 # Deadlines are looked at once a second; the rest is for a busy machine.
@@ -380,6 +383,115 @@ def test_in_all_are_those_of_all_sockets(tmp_path):
         assert read_answer(second).status == 200
 
 
+# --- In bytes ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def little_room(tmp_path_factory) -> Iterator[WebServer]:
+    folder = tmp_path_factory.mktemp("little_room")
+    with serving(folder, config="tests/serving/little_room.py", app="tests.serving.app:application") as server:
+        yield server
+
+
+def in_files(server: WebServer) -> int:
+    """Bytes of the temporary files that its processes hold."""
+    sizes = []
+    for pid in server.pids()[1]:
+        for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+            # One that was closed meanwhile is gone.
+            with suppress(OSError):
+                if stat.S_ISREG((found := descriptor.stat()).st_mode) and not found.st_nlink:
+                    sizes.append(found.st_size)
+    return sum(sizes)
+
+
+def has_emptied(server: WebServer) -> bool:
+    deadline = time.monotonic() + LATE_SECONDS
+    while in_files(server) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not in_files(server)
+
+
+def ask_without_reading(server: WebServer, source: str = "127.0.0.1") -> socket.socket:
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.bind((source, 0))
+    connection.settimeout(20)
+    connection.connect(("127.0.0.1", server.port))
+    connection.sendall(GET % b"/large")
+    assert connection.recv(1, socket.MSG_PEEK)
+    return connection
+
+
+def rest(connection: socket.socket) -> int:
+    """How many bytes still come before the connection ends; it is the last that is asked of it."""
+    return sum(map(len, iter(lambda: connection.recv(1024 * 1024), b"")))
+
+
+def given(server: WebServer) -> int:
+    return server.installation.log("web").read_text().count('"GET /large" 200')
+
+
+def ask_one_after_the_other(server: WebServer, sources: Sequence[str], until: ExitStack) -> list[socket.socket]:
+    asking = []
+    for source in sources:
+        before = given(server)
+        asking.append(until.enter_context(ask_without_reading(server, source)))
+        deadline = time.monotonic() + LATE_SECONDS
+        while given(server) == before:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    return asking
+
+
+def test_of_one_clients_unread_answers_that_goes_which_has_waited_longest(little_room):
+    with ExitStack() as until:
+        sources = ["127.0.0.1"] * 5 + ["127.0.0.2"]
+        *dropped, first, second, other = ask_one_after_the_other(little_room, sources, until)
+        assert f"an unread answer of 127.0.0.1 is dropped, {len(LARGE)}" in little_room.log(until="is dropped")
+        for connection in dropped:
+            assert rest(connection) < len(LARGE)
+        assert in_files(little_room) <= 3 * len(LARGE)
+        for connection in (first, second, other):
+            assert len(read_answer(connection).body) == len(LARGE)
+        assert has_emptied(little_room)
+
+
+def test_in_all_that_unread_answer_goes_which_has_waited_longest(little_room):
+    with ExitStack() as until:
+        sources = [f"127.0.0.{number}" for number in range(11, 15)]
+        dropped, *kept = ask_one_after_the_other(little_room, sources, until)
+        little_room.log(until="an unread answer of 127.0.0.11 is dropped")
+        assert rest(dropped) < len(LARGE)
+        for connection in kept:
+            assert len(read_answer(connection).body) == len(LARGE)
+
+
+def test_what_was_read_takes_no_room_while_the_connection_waits_for_another_request(little_room):
+    with connect(little_room.port) as connection:
+        connection.sendall(GET % b"/large")
+        assert len(read_answer(connection).body) == len(LARGE)
+        assert has_emptied(little_room)
+        connection.sendall(GET % b"/more")
+        assert read_answer(connection).body == b"/more"
+
+
+def test_of_bodies_that_are_not_complete_that_is_refused_which_has_come_for_longest(little_room):
+    size = 3 * 1024 * 1024
+    with ExitStack() as all_of_them:
+        sending = [all_of_them.enter_context(connect(little_room.port)) for _ in range(14)]
+        for connection in sending:
+            connection.sendall(b"POST /submit-batch-query HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % size)
+            connection.sendall(bytes(size - 1))
+        answer = read_answer(sending[0])
+        assert (answer.status, answer.code) == (503, "overloaded")
+        assert answer.headers["Retry-After"] == "1"
+        assert in_files(little_room) <= 2 * len(LARGE) + 2**20
+        sending[-1].sendall(b"x")
+        assert read_answer(sending[-1]).status == 200
+    assert has_emptied(little_room)
+
+
 # --- The disk ---------------------------------------------------------------------------------------------------------
 
 
@@ -391,6 +503,22 @@ def test_where_a_large_body_finds_no_room_it_is_refused_for_now(monkeypatch):
     assert request.completed
     assert request.error is not None
     assert request.error.code == 503
+
+
+def test_an_answer_that_finds_no_room_ends_at_once_and_the_log_says_so(tmp_path):
+    with (
+        serving(tmp_path, config="tests/serving/small_files.py", app="tests.serving.app:application") as server,
+        ask_without_reading(server) as connection,
+    ):
+        began = time.monotonic()
+        assert rest(connection) < len(LARGE)
+        assert time.monotonic() - began < LATE_SECONDS
+        log = server.log(
+            until="An answer is broken off, because it can't be kept until it is read: File too large (/large of 127"
+        )
+        assert '"GET /large" 200' not in log
+        assert "Traceback" not in log
+        assert ask(server.port, GET % b"/next").body == b"/next"
 
 
 def no_space(*_: object) -> None:

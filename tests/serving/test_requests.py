@@ -297,6 +297,13 @@ def test_the_log_has_paths_and_no_query_string_whatever_comes_of_a_request(web):
     assert "Traceback" not in log
 
 
+def test_the_log_shortens_a_path(short):
+    ask(short.port, request(b"GET /long/%s HTTP/1.1" % (b"%01" * 1200)))
+    log = short.log(until=' "GET /long/')
+    assert ' "GET /long/' + "\\x01" * 194 + '..." 200 ' in short.log(until='..." 200 ')
+    assert max(map(len, log.splitlines())) < 1000
+
+
 def test_an_application_that_raises_is_answered_and_logged_as_what_was_asked(short):
     to_api = ask(short.port, request(b"GET /batch-query-status?fails HTTP/1.1"))
     elsewhere = ask(short.port, request(b"GET /sign-in?fails HTTP/1.1"))

@@ -1,0 +1,51 @@
+"""How much one client may read of large batches in a minute, with no key.
+
+What is small isn't counted: it costs no more than any page, and counting is a write. For the rest, 10,000 accounts,
+slots and headers take the interpreter a tenth of a second and more, in which nobody else is answered.
+"""
+
+from contextlib import suppress
+
+from django.conf import settings
+from django.db import DatabaseError
+
+from accounts import throttle
+from config.error_answers import Refused
+from queries.models import Batch, Query
+
+_SMALL = 500  # accounts, slots and headers
+# So many times the largest batch.
+_LARGEST_PER_MINUTE = 30
+# A batch's page in JSON counts the queries of the batch and shows some; that takes half as long as its whole request.
+_PAGE_SHARE = 2
+
+
+def count_request(client_address: str, batch: Batch) -> None:
+    """Raises `Refused`: too_many_requests."""
+    _count(client_address, batch.size)
+
+
+def count_page(client_address: str, batch: Batch) -> None:
+    """Raises `Refused`: too_many_requests."""
+    _count(client_address, batch.size // _PAGE_SHARE)
+
+
+def count_bundle(client_address: str, query: Query) -> None:
+    """Raises `Refused`: too_many_requests."""
+    _count(client_address, len(query.slots))
+
+
+def _count(client_address: str, size: int) -> None:
+    if size <= _SMALL:
+        return
+    most = _LARGEST_PER_MINUTE * settings.MAX_QUERIES_PER_BATCH
+    # A database that takes no writes keeps nobody from reading.
+    with suppress(DatabaseError):
+        # The largest may have been larger when the batch was stored.
+        if seconds := throttle.take("heavy reads", client_address, most, min(size, most)):
+            raise Refused(
+                "too_many_requests",
+                f"In a minute you may read large batches with {most} accounts, slots and headers in all; this needs "
+                f"{size}. Wait as long as Retry-After says. What has at most {_SMALL} isn't counted.",
+                retry_after=seconds,
+            )
