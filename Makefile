@@ -3,12 +3,18 @@
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
+# Set-ups would get into each other's way.
+.NOTPARALLEL:
 
 # The Python to make the virtual environment with; 3.11 or newer.
 PYTHON ?= python3
 BIN := .venv/bin
 # Node and npm come from the virtual environment, whatever else is installed.
 NODE_PATH_FIRST := PATH="$(CURDIR)/$(BIN):$$PATH"
+# Installs a lock file into a virtual environment.
+INSTALL = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	|| { echo "This needs Python 3.11 or newer; name one with make PYTHON=/path/to/python3."; exit 1; }; \
+	echo "Installing the Python packages of $< ..."; $(PYTHON) tools/install.py
 
 # In how many processes tests run.
 TEST_PROCESSES ?= 3
@@ -23,10 +29,10 @@ WEB_THREADS ?= 4
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
 
-demo: .venv/ready node_modules/ready ## Prove a balance on a development chain and show it (ONCE=1: stop after that)
+demo: .venv/ready-for-demo node_modules/ready ## Prove a balance on a development chain and show it (ONCE=1: stop after that)
 	@$(BIN)/python -m demo $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
 
-demo-cross-chain: .venv/ready node_modules/ready ## Prove balances on two development chains by attesters (ONCE=1, DOWN=2)
+demo-cross-chain: .venv/ready-for-demo node_modules/ready ## Prove balances on two development chains by attesters (ONCE=1, DOWN=2)
 	@$(BIN)/python -m demo.cross_chain $(if $(ONCE),--once) $(if $(DOWN),--down $(DOWN)) $(if $(PORT),--port $(PORT)) \
 		$(if $(RPC_PORT),--rpc-port $(RPC_PORT))
 
@@ -77,7 +83,7 @@ format: .venv/ready ## Format the Python code
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-run: .venv/ready node_modules/ready ## Run web server and worker against the chains in chains.toml
+run: .venv/ready-to-run ## Run web server and worker against the chains in chains.toml
 	@$(BIN)/python manage.py migrate --no-input -v 0
 	@$(BIN)/python manage.py collectstatic --no-input -v 0
 	@$(BIN)/python manage.py runworker & worker=$$!; \
@@ -86,54 +92,46 @@ run: .venv/ready node_modules/ready ## Run web server and worker against the cha
 	while kill -0 $$worker 2>/dev/null && kill -0 $$web 2>/dev/null; do sleep 1; done; \
 	kill $$worker $$web 2>/dev/null; wait $$worker $$web; true
 
-contracts: .venv/ready node_modules/ready ## Compile the contracts into contracts/artifacts
+contracts: .venv/ready-for-demo node_modules/ready ## Compile the contracts into contracts/artifacts
 	$(NODE_PATH_FIRST) $(BIN)/python -m contracts.build
 
-lock: ## Pin the Python dependencies anew, from pyproject.toml
-	$(PYTHON) -m venv .venv-lock
-	.venv-lock/bin/pip install --quiet uv
-	.venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-		pyproject.toml -o requirements.txt
-	.venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-		-c requirements.txt pyproject.toml --extra dev -o requirements-dev.txt
-	.venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-		--group verify -o requirements-verify.txt
-	.venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
-		--group attack -o requirements-attack.txt
-	rm -r .venv-lock
+LOCK = .uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
+lock: .venv/ready ## Pin the Python dependencies anew, from pyproject.toml (ARGS=--upgrade: to newer versions)
+	$(LOCK) $(ARGS) --group uv -o requirements-uv.txt
+	$(LOCK) $(ARGS) pyproject.toml -o requirements.txt
+	$(LOCK) $(ARGS) -c requirements.txt pyproject.toml --extra demo -o requirements-demo.txt
+	$(LOCK) $(ARGS) -c requirements-demo.txt pyproject.toml --extra demo --extra dev -o requirements-dev.txt
+	$(LOCK) $(ARGS) --group verify -o requirements-verify.txt
+	$(LOCK) $(ARGS) --group attack -o requirements-attack.txt
 
 clean: ## Remove what the commands above have made
-	rm -rf .venv .venv-verify .venv-attack node_modules .demo .demo-cross-chain .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .uv .venv .venv-verify .venv-attack node_modules .demo .demo-cross-chain .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # --- Set-up -----------------------------------------------------------------------------------------------------------
 
-.venv/ready: requirements-dev.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
-		|| { echo "This needs Python 3.11 or newer; name one with make PYTHON=/path/to/python3."; exit 1; }
-	@$(PYTHON) -m venv .venv >/dev/null 2>&1 \
-		|| { echo "Python's venv module is missing; on Debian: apt-get install python3-venv"; exit 1; }
-	@echo "Installing the Python dependencies (about a minute) ..."
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt 2>.venv/pip.log \
-		|| { echo "The Python dependencies could not be installed. Is there a network? .venv/pip.log says more."; exit 1; }
+# What running takes, what the demos take beside it, and what everything else takes: each contains the one before. An
+# environment is added to and never taken from, so that all of them may be `.venv`.
+.venv/ready-to-run: requirements.txt
+	@$(INSTALL) .venv $<
 	@touch $@
+
+.venv/ready-for-demo: requirements-demo.txt
+	@$(INSTALL) .venv $<
+	@touch $@ .venv/ready-to-run
+
+.venv/ready: requirements-dev.txt
+	@$(INSTALL) .venv $<
+	@touch $@ .venv/ready-for-demo .venv/ready-to-run
 
 .venv-verify/ready: requirements-verify.txt .venv/ready
-	@$(PYTHON) -m venv .venv-verify
-	@echo "Installing the tools that verify the contracts ..."
-	@.venv-verify/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-verify.txt \
-		2>.venv-verify/pip.log \
-		|| { echo "The tools could not be installed. Is there a network? .venv-verify/pip.log says more."; exit 1; }
+	@$(INSTALL) .venv-verify $<
 	@touch $@
 
-.venv-attack/ready: requirements-attack.txt
-	@$(PYTHON) -m venv .venv-attack
-	@echo "Installing the tools that attack the service ..."
-	@.venv-attack/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-attack.txt \
-		2>.venv-attack/pip.log \
-		|| { echo "The tools could not be installed. Is there a network? .venv-attack/pip.log says more."; exit 1; }
+.venv-attack/ready: requirements-attack.txt .venv/ready
+	@$(INSTALL) .venv-attack $<
 	@touch $@
 
-node_modules/ready: package-lock.json .venv/ready
+node_modules/ready: package-lock.json | .venv/ready-for-demo
 	@echo "Installing the development chain and the other npm packages ..."
 	@$(NODE_PATH_FIRST) npm ci --silent --ignore-scripts --no-audit --no-fund \
 		|| { echo "The npm packages could not be installed. Is there a network? $(BIN)/npm ci says more."; exit 1; }

@@ -217,11 +217,7 @@ TIME_ZONE = "UTC"
 
 STATIC_URL = "static/"
 STATIC_ROOT = STATE_DIR / "static"
-STATICFILES_DIRS = [
-    BASE_DIR / "static",
-    # What pages load beside htmx comes from npm's lock file; the folder's content is exactly the package's.
-    ("idiomorph", BASE_DIR / "node_modules" / "idiomorph" / "dist"),
-]
+STATICFILES_DIRS = [BASE_DIR / "static"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "config.storage.StaticFilesStorage"},
