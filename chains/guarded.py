@@ -54,6 +54,10 @@ class GuardedProcess:
     def has_ended(self) -> bool:
         return self._process.poll() is not None
 
+    def wait(self, seconds: float) -> int:
+        """How it ended by itself. Raises `subprocess.TimeoutExpired` if it doesn't within so many seconds."""
+        return self._process.wait(seconds)
+
     def kill(self) -> None:
         """End the whole group as a power cut would."""
         self._end(signal.SIGKILL)

@@ -1,12 +1,14 @@
 """Installs locked Python packages into a virtual environment: `python3 tools/install.py .venv requirements.txt`.
 
-uv does it, which takes seconds where pip takes a minute. uv itself comes from pip, pinned and with hashes, into `.uv`.
-Where uv can't be had or fails, pip installs the same. Nothing but the standard library may be imported here.
+uv does it, which takes seconds where pip takes a minute. pip fetches uv, pinned and with hashes, into `.uv`. Where uv
+can't be had or fails, pip installs the same. Nothing but the standard library may be imported here.
 """
 
 import argparse
 import ast
+import importlib.metadata
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -83,13 +85,22 @@ def _works(python: Path) -> bool:
 
 
 def _make_tools() -> None:
-    """The environment that has pip, and uv if it can be had. The others have neither."""
-    if (TOOLS / "bin" / "pip").exists() and _works(TOOLS / "bin" / "python"):
+    """The environment for uv. It has a pip of its own only if the Python that runs this has none: it takes seconds."""
+    if _works(TOOLS / "bin" / "python") and (_has_pip() or (TOOLS / "bin" / "pip").exists()):
         return
     try:
-        venv.EnvBuilder(symlinks=True, clear=True, with_pip=True).create(TOOLS)
+        venv.EnvBuilder(symlinks=True, clear=True, with_pip=not _has_pip()).create(TOOLS)
     except (OSError, subprocess.CalledProcessError):
         raise InstallError("Python's venv module is missing; on Debian: apt-get install python3-venv") from None
+
+
+def _has_pip() -> bool:
+    """Whether the Python that runs this has a pip that can install for another one."""
+    try:
+        version = importlib.metadata.version("pip")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2]) >= (22, 3)
 
 
 def _get_uv(said: IO[str]) -> None:
@@ -97,7 +108,8 @@ def _get_uv(said: IO[str]) -> None:
     installed = TOOLS / UV_REQUIREMENTS.name
     if installed.exists() and installed.read_text() == pinned and UV.exists():
         return
-    command = [*_pip(), "install", "--only-binary", ":all:", "--require-hashes", "-r", UV_REQUIREMENTS]
+    command = [*_pip(TOOLS / "bin" / "python"), "install", "--only-binary", ":all:"]
+    command += ["--require-hashes", "-r", UV_REQUIREMENTS]
     subprocess.run(command, check=True, stdout=said, stderr=said)
     installed.write_text(pinned)
 
@@ -111,17 +123,21 @@ def _by_uv(python: Path, requirements: Path, said: IO[str]) -> None:
 
 
 def _by_pip(python: Path, requirements: Path, said: IO[str]) -> None:
-    command = [*_pip("--python", python), "install", "--require-hashes", "-r", requirements]
+    command = [*_pip(python), "install", "--require-hashes", "-r", requirements]
     subprocess.run(command, check=True, stdout=said, stderr=said)
 
 
-def _pip(*options: str | Path) -> list[str | Path]:
-    return [TOOLS / "bin" / "python", "-m", "pip", "--quiet", "--disable-pip-version-check", *options]
+def _pip(python: Path) -> list[str | Path]:
+    """As a command for the environment of this Python."""
+    runs_it = sys.executable if _has_pip() else TOOLS / "bin" / "python"
+    return [runs_it, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", python]
 
 
 def _pip_settings() -> str:
     """What pip is told by its files and the environment, as `pip config list` prints it."""
-    return subprocess.run([*_pip(), "config", "list"], check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        [*_pip(TOOLS / "bin" / "python"), "config", "list"], check=True, capture_output=True, text=True
+    ).stdout
 
 
 def uv_settings(pip_settings: str) -> dict[str, str]:
