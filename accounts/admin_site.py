@@ -6,7 +6,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 
-from accounts.views import sign_out
+from accounts.sign_in_views import sign_out
 
 
 class OperatorSite(AdminSite):

@@ -5,9 +5,9 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning, register  # noqa: A004 (Django's name for it)
 
-from accounts.addresses import ANYONE
-from chains.addresses import checksummed
-from config.chains import get_chains
+from accounts.allowed_addresses import ANYONE
+from chains.address_checksum import checksummed
+from config.configured_chains import get_chains
 
 
 @register()

@@ -5,7 +5,7 @@ from ipaddress import ip_network
 from django.conf import settings
 from django.http import HttpRequest
 
-from config import networks
+from config import client_networks
 
 # What a log keeps: the network of a provider's customers, not the customer (an IPv6 /48 is one site at most).
 _LOGGED_PREFIX = {4: 24, 6: 48}
@@ -18,8 +18,8 @@ def client_address(request: HttpRequest) -> str:
     the last counts: the proxy has written it, and the client may have written the others.
     """
     header = settings.CLIENT_ADDRESS_HEADER
-    from_proxy = networks.client(request.headers.get(header, "").rpartition(",")[2]) if header else ""
-    return from_proxy or networks.client(request.META.get("REMOTE_ADDR", ""))
+    from_proxy = client_networks.client(request.headers.get(header, "").rpartition(",")[2]) if header else ""
+    return from_proxy or client_networks.client(request.META.get("REMOTE_ADDR", ""))
 
 
 def client_network(request: HttpRequest) -> str:

@@ -1,7 +1,7 @@
 """The dashboard: one's API keys, what they were used for, and the log of what happened to them.
 
-A key itself is only in the answer to a POST that asks for it. Each address serves people and programs: see
-`accounts.answers`.
+A key itself is only in the answer to a POST that asks for it. Each address serves people with pages and programs with
+JSON, see `config.error_answers.wants_json`.
 """
 
 import re
@@ -18,10 +18,11 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 from pydantic import SecretStr
 
-from accounts import events, key_use, keys
-from accounts.answers import error_answer, given_in, signed_in, wants_json
+from accounts import event_log, key_use, keys
+from accounts.form_input import given_in
 from accounts.models import ApiKey, EventKind, User
-from accounts.refused import Refused
+from accounts.signed_in import signed_in
+from config.error_answers import Refused, error_answer, refused_answer, wants_json
 from config.logs import redact_keys
 
 # How long the old key goes on when it is rotated. The first is the safe one: nothing breaks before it is noticed.
@@ -68,7 +69,7 @@ def reveal_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
     key = _live_key(user, key_id)
     secret = _secret(key)
     if secret:
-        events.record(request, user, EventKind.KEY_SHOWN, key)
+        event_log.record(request, user, EventKind.KEY_SHOWN, key)
     if not wants_json(request):
         return _dashboard_page(request, user, revealed=key, secret=secret, status=200 if secret else 409)
     if secret is None:
@@ -81,8 +82,8 @@ def reveal_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
 def log(request: HttpRequest, user: User) -> HttpResponse:
     """What happened to one's keys and sessions, newest first; `before` is where the page before ended."""
     before = request.GET.get("before", "")
-    page = events.read(user, int(before) if re.fullmatch(f"[0-9]{{1,{_MAX_ID_DIGITS}}}", before) else None)
-    return render(request, "accounts/log.html", {"page": page, "days": events.KEPT_DAYS, "continued": bool(before)})
+    page = event_log.read(user, int(before) if re.fullmatch(f"[0-9]{{1,{_MAX_ID_DIGITS}}}", before) else None)
+    return render(request, "accounts/log.html", {"page": page, "days": event_log.KEPT_DAYS, "continued": bool(before)})
 
 
 # --- Making and ending ------------------------------------------------------------------------------------------------
@@ -107,7 +108,7 @@ def new_key(request: HttpRequest, user: User) -> HttpResponse:
             return _refused(refused)
         status, name = _STATUS.get(refused.code, _CONFLICT), redact_keys(request.POST.get("name", ""))
         return _dashboard_page(request, user, error=refused.sentence, name=name, status=status)
-    events.record(request, user, EventKind.KEY_MADE, key)
+    event_log.record(request, user, EventKind.KEY_MADE, key)
     return _made(request, key, f"The key {key.name} was made.")
 
 
@@ -132,7 +133,7 @@ def rotate_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
         return render(request, "accounts/rotate_key.html", context, status=_STATUS.get(refused.code, _CONFLICT))
     end = f"{key.ends_at:%Y-%m-%d %H:%M} UTC"
     fate = f"ends {end}" if key.revoked_at is None else "has ended"
-    events.record(request, user, EventKind.KEY_ROTATED, key, f"It {fate}; {new.name} ({new.ends}) is in its place.")
+    event_log.record(request, user, EventKind.KEY_ROTATED, key, f"It {fate}; {new.name} ({new.ends}) is in its place.")
     return _made(request, new, f"The key {new.name} was made. {key.name} {fate}.")
 
 
@@ -145,7 +146,7 @@ def revoke_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
     if request.method == "GET":
         return render(request, "accounts/revoke_key.html", {"shown": _shown([key])[0]})
     if keys.revoke(key):
-        events.record(request, user, EventKind.KEY_REVOKED, key)
+        event_log.record(request, user, EventKind.KEY_REVOKED, key)
     if wants_json(request):
         return JsonResponse({"id": key.pk, "revoked": True})
     messages.success(request, f"The key {key.name} was revoked. Requests with it are refused from now on.")
@@ -167,8 +168,8 @@ def _dashboard_page(request: HttpRequest, user: User, *, status: int = 200, **co
     context |= {
         "shown_keys": shown,
         "max_keys": keys.MAX_KEYS,
-        "log": events.read(user, size=_EVENTS_ON_DASHBOARD),
-        "days": events.KEPT_DAYS,
+        "log": event_log.read(user, size=_EVENTS_ON_DASHBOARD),
+        "days": event_log.KEPT_DAYS,
         "base_url": settings.BASE_URL,
     }
     return render(request, "accounts/dashboard.html", context, status=status)
@@ -182,7 +183,7 @@ def _made(request: HttpRequest, key: ApiKey, sentence: str) -> HttpResponse:
 
 
 def _refused(refused: Refused) -> JsonResponse:
-    return error_answer(_STATUS.get(refused.code, _CONFLICT), refused.code, refused.sentence)
+    return refused_answer(_STATUS.get(refused.code, _CONFLICT), refused)
 
 
 def _live_keys(user: User) -> list[ApiKey]:

@@ -18,9 +18,9 @@ from django.db.models import F
 from django.utils import timezone
 
 from accounts import key_use
-from accounts.addresses import may_sign_in
+from accounts.allowed_addresses import may_sign_in
 from accounts.models import ApiKey, User
-from accounts.refused import Refused
+from config.error_answers import Refused
 from config.logs import redact_keys
 
 PREFIX = "bqs_"

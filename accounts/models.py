@@ -1,4 +1,4 @@
-"""Who may use the service: users, their API keys, what happened to both, and the nonces of sign-ins under way."""
+"""Users, their API keys, the log of both, the nonces of pending sign-ins, and the counts of the throttle."""
 
 from datetime import datetime
 from typing import Any, ClassVar
@@ -8,7 +8,7 @@ from django.contrib.auth.models import AbstractBaseUser, BaseUserManager
 from django.db import models
 from django.utils import timezone
 
-from accounts.addresses import is_operator
+from accounts.allowed_addresses import is_operator
 
 
 class UserManager(BaseUserManager["User"]):
@@ -136,22 +136,26 @@ class AccountEvent(models.Model):
         return f"{self.get_kind_display()} {self.key_name}".rstrip()
 
 
-class SignInNonce(models.Model):
-    """A nonce that a sign-in message was issued with. It answers for one try, by one address, until it expires.
+class ThrottleCount(models.Model):
+    """How much somebody did of something since a minute began, see `accounts.throttle`."""
 
-    A consumed row stays until it expires, because the throttle counts rows.
-    """
+    what_and_who = models.CharField(max_length=100, primary_key=True)
+    began_at = models.DateTimeField(db_index=True)
+    used = models.PositiveBigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"{self.what_and_who}: {self.used} since {self.began_at:%H:%M:%S}"
+
+
+class SignInNonce(models.Model):
+    """The nonce of a sign-in message. It is good for one attempt, by one address, until it expires."""
 
     nonce = models.CharField(max_length=40, unique=True)
     address = models.CharField(max_length=42)
     message_hash = models.CharField(max_length=64)  # SHA-256 of the message as it was handed out, in hex
-    client_address = models.CharField(max_length=50)
     created_at = models.DateTimeField(default=timezone.now)
     expires_at = models.DateTimeField(db_index=True)
     consumed_at = models.DateTimeField(null=True)
-
-    class Meta:
-        indexes: ClassVar[list[models.Index]] = [models.Index(fields=["client_address", "created_at"])]
 
     def __str__(self) -> str:
         return f"nonce for {self.address}"

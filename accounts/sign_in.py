@@ -15,27 +15,30 @@ from urllib.parse import urlsplit
 import siwe  # type: ignore[import-untyped]
 from django.conf import settings
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 from web3.exceptions import Web3Exception
 from web3.providers import BaseProvider
 from web3.types import RPCEndpoint, RPCError, RPCResponse
 
-from accounts import keys
-from accounts.addresses import may_sign_in
+from accounts import keys, throttle
+from accounts.allowed_addresses import may_sign_in
 from accounts.models import SignInNonce, User
-from accounts.refused import Refused
-from chains.addresses import checksummed
-from chains.config import Chain, UnknownChain
+from chains.address_checksum import checksummed
+from chains.chains_file import Chain, UnknownChain
+from chains.encoding import hex_data
 from chains.rpc import ChainError, Reverted, RpcClient, RpcRefused
 from config import node_waits
-from config.chains import get_chains
+from config.configured_chains import get_chains
+from config.error_answers import Refused
 
 STATEMENT = "Sign in to Batch Query Service. This costs nothing and sends no transaction."
 
 MAX_MESSAGE_CHARS = 1024
 MAX_SIGNATURE_CHARS = 16_384  # An ERC-6492 signature holds the wallet's whole deployment.
 
-_THROTTLE_PERIOD = timedelta(minutes=1)
+# Nonces that seem to be made later than this were made while the clock was ahead.
+_CLOCK_SKEW = timedelta(minutes=1)
 _NODE_SECONDS = 2  # to connect, and for each silence; three times as long for an answer
 
 _BUSY_SECONDS = 5
@@ -64,6 +67,7 @@ def start(address: str, chain_id: int, client_address: str) -> str:
         )
     _chain(chain_id)
     _check_allowed(signer)
+    _count(client_address)
     now = timezone.now()
     expires_at = now + timedelta(seconds=settings.SIGN_IN_SECONDS)
     base = urlsplit(settings.BASE_URL)
@@ -86,7 +90,6 @@ def start(address: str, chain_id: int, client_address: str) -> str:
             nonce=nonce,
             address=signer,
             message_hash=_hash(text),
-            client_address=client_address,
             created_at=now,
             expires_at=expires_at,
         )
@@ -137,25 +140,22 @@ def _check_allowed(address: str) -> None:
 # --- Nonces -----------------------------------------------------------------------------------------------------------
 
 
-def _store(issued: SignInNonce) -> None:
+def _count(client_address: str) -> None:
     """Raises `SignInError`: too_many_sign_ins."""
-    now, period_start = issued.created_at, issued.created_at - _THROTTLE_PERIOD
+    if seconds := throttle.take("sign-ins", client_address, settings.MAX_SIGN_INS_PER_MINUTE):
+        raise SignInError(
+            "too_many_sign_ins",
+            "Too many sign-ins were started from your network. Wait a minute, then try again.",
+            retry_after=seconds,
+        )
+
+
+def _store(issued: SignInNonce) -> None:
+    """Stores the nonce, and deletes those that have expired."""
+    now = issued.created_at
     with transaction.atomic():
-        SignInNonce.objects.filter(expires_at__lte=now, created_at__lte=period_start).delete()
-        # Of a clock that was ahead: they would be valid, and count, for as long as that.
-        SignInNonce.objects.filter(created_at__gt=now + _THROTTLE_PERIOD).delete()
-        recent = SignInNonce.objects.filter(client_address=issued.client_address, created_at__gt=period_start)
-        created = list(recent.order_by("-created_at").values_list("created_at", flat=True))
-        if len(created) < settings.MAX_SIGN_INS_PER_MINUTE:
-            issued.save()
-            return
-    # A place is free when the oldest one that fills the limit has left the period.
-    wait = created[settings.MAX_SIGN_INS_PER_MINUTE - 1] - period_start
-    raise SignInError(
-        "too_many_sign_ins",
-        "Too many sign-ins were started from your network. Wait a minute, then try again.",
-        retry_after=int(wait.total_seconds()) + 1,
-    )
+        SignInNonce.objects.filter(Q(expires_at__lte=now) | Q(created_at__gt=now + _CLOCK_SKEW)).delete()
+        issued.save()
 
 
 def _hash(message: str) -> str:
@@ -249,7 +249,7 @@ class _Nodes(BaseProvider):
         except RpcRefused as refused:
             if refused.may_pass:
                 raise
-            data = f"0x{refused.data.hex()}" if isinstance(refused, Reverted) else None
+            data = hex_data(refused.data) if isinstance(refused, Reverted) else None
             error: RPCError = {"code": refused.code, "message": refused.message, "data": data or ""}
             return {"jsonrpc": "2.0", "id": 0, "error": error}
 

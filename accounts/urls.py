@@ -1,16 +1,16 @@
 from django.urls import path
 
-from accounts import key_views, views
+from accounts import key_views, sign_in_views
 
 app_name = "accounts"
 
 urlpatterns = [
-    path("sign-in", views.sign_in_page, name="sign_in"),
-    path("sign-in/message", views.sign_in_message, name="sign_in_message"),
-    path("sign-in/verify", views.sign_in_verify, name="sign_in_verify"),
-    path("sign-out", views.sign_out, name="sign_out"),
-    path("sign-out/everywhere", views.sign_out_everywhere, name="sign_out_everywhere"),
-    path("theme", views.theme, name="theme"),
+    path("sign-in", sign_in_views.sign_in_page, name="sign_in"),
+    path("sign-in/message", sign_in_views.sign_in_message, name="sign_in_message"),
+    path("sign-in/verify", sign_in_views.sign_in_verify, name="sign_in_verify"),
+    path("sign-out", sign_in_views.sign_out, name="sign_out"),
+    path("sign-out/everywhere", sign_in_views.sign_out_everywhere, name="sign_out_everywhere"),
+    path("theme", sign_in_views.theme, name="theme"),
     path("dashboard", key_views.dashboard, name="dashboard"),
     path("dashboard/log", key_views.log, name="log"),
     path("dashboard/keys", key_views.new_key, name="new_key"),

@@ -5,21 +5,15 @@ import logging
 from django.db import transaction
 from eth_account.signers.local import LocalAccount
 
-from attesting import nodes
+from attesting import node_agreement
 from attesting.models import SignedBlock
 from chains.attestation import Attestation, Question, sign
-from chains.config import Chain, SignerError, UnknownChain
-from config.chains import get_chains
+from chains.chains_file import Chain, SignerError, UnknownChain
+from chains.encoding import hex_data
+from config.configured_chains import get_chains
+from config.error_answers import Refused
 
 logger = logging.getLogger(__name__)
-
-
-class Refused(Exception):
-    """Nothing was signed: a stable code, and a sentence for whoever asked."""
-
-    def __init__(self, code: str, sentence: str) -> None:
-        super().__init__(sentence)
-        self.code = code
 
 
 def own_account() -> LocalAccount:
@@ -41,9 +35,9 @@ def attest(question: Question) -> Attestation:
     remembered = _remember(chain, number, block_hash)
     if remembered != block_hash:
         logger.critical(
-            "CONFLICT: block %d of %s is 0x%s now, and this attester has signed 0x%s for it. Nothing more is signed "
-            "for this number. Either a final block was reorganised, or the nodes lied once or lie now: find out which.",
-            *(number, chain.label, block_hash.hex(), remembered.hex()),
+            "CONFLICT: block %d of %s is %s now, but this attester has signed %s for it. It signs nothing more for "
+            "this number. Either a final block was reorganised, or the nodes lied once or lie now: find out which.",
+            *(number, chain.label, hex_data(block_hash), hex_data(remembered)),
         )
         raise Refused("conflict", f"This attester has signed another hash for block {number} of chain {chain.id}.")
     account = own_account()
@@ -56,17 +50,17 @@ def _agreed_hash(chain: Chain, number: int) -> bytes:
     At least `needed_nodes` of the chain's nodes say that the block is final and has this hash, and no node that answers
     has another block of this number, final or not. A node that lags says nothing, neither for the block nor against it.
     """
-    asked = nodes.of(chain)
+    asked = node_agreement.of(chain)
     views = asked.views(number)
     hashes = {view.block_hash for view in views if view.block_hash is not None}
     # What no node calls final yet, nodes may well have different blocks for.
     if len(hashes) > 1 and any(view.final is not None and number <= view.final for view in views):
-        said = (f"{view.host} has 0x{view.block_hash.hex()}" for view in views if view.block_hash is not None)
+        said = (f"{view.host} has {hex_data(view.block_hash)}" for view in views if view.block_hash is not None)
         logger.error("The nodes of %s disagree about block %d: %s.", chain.label, number, ", ".join(said))
         raise Refused("unavailable", f"The nodes of this attester disagree about block {number} of chain {chain.id}.")
     try:
         final = asked.newest_final(views)
-    except nodes.TooFewNodes as error:
+    except node_agreement.TooFewNodes as error:
         logger.warning("Block %d is not signed: %s", number, error)
         raise Refused(error.code, str(error)) from None
     if number > final:
@@ -84,6 +78,6 @@ def _remember(chain: Chain, number: int, block_hash: bytes) -> bytes:
     """
     with transaction.atomic(durable=True):
         signed, _ = SignedBlock.objects.get_or_create(
-            source_chain_id=chain.id, number=number, defaults={"hash": f"0x{block_hash.hex()}"}
+            source_chain_id=chain.id, number=number, defaults={"hash": hex_data(block_hash)}
         )
     return bytes.fromhex(signed.hash.removeprefix("0x"))

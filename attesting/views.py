@@ -1,20 +1,22 @@
-"""An attester over HTTP. Errors are `{"error": sentence, "code": stable word}`."""
+"""An attester over HTTP."""
 
 import logging
 import re
 from concurrent.futures import ThreadPoolExecutor
-from typing import Annotated, Any
+from typing import Annotated
 
 from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest, JsonResponse
 from django.http.request import UnreadablePostError
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from attesting import nodes
-from attesting.attest import Refused, attest, own_account
+from attesting import node_agreement
+from attesting.attest import attest, own_account
 from chains.attestation import Domain, Question
-from chains.config import Address, Chain, ChainId
-from config.chains import get_chains
+from chains.chains_file import Address, Chain, ChainId
+from chains.encoding import hex_data
+from config.configured_chains import get_chains
+from config.error_answers import Refused, error_answer, refused_answer
 
 logger = logging.getLogger(__name__)
 
@@ -45,24 +47,24 @@ class _Asked(BaseModel):
 
 def attest_block(request: HttpRequest) -> JsonResponse:
     if request.method != "POST":
-        return _error(405, "method_not_allowed", "This path takes POST alone.")
+        return error_answer(405, "method_not_allowed", "This path takes POST alone.")
     try:
         asked = _Asked.model_validate_json(request.body)
     except RequestDataTooBig:
-        return _error(413, "too_large", "The request's body is too large.")
+        return error_answer(413, "too_large", "The request's body is too large.")
     except UnreadablePostError:
-        return _error(400, "bad_request", "The request's body broke off.")
+        return error_answer(400, "bad_request", "The request's body broke off.")
     except ValidationError as error:
-        return _error(400, "bad_request", f"The request can't be read: {'; '.join(_faults(error))}.")
+        return error_answer(400, "bad_request", f"The request can't be read: {'; '.join(_faults(error))}.")
     try:
         attestation = attest(asked.question())
     except Refused as refused:
-        return _error(_STATUS[refused.code], refused.code, str(refused))
+        return refused_answer(_STATUS[refused.code], refused)
     return JsonResponse(
         {
             "attester": attestation.attester,
-            "blockHash": f"0x{attestation.block_hash.hex()}",
-            "signature": f"0x{attestation.signature.hex()}",
+            "blockHash": hex_data(attestation.block_hash),
+            "signature": hex_data(attestation.signature),
         }
     )
 
@@ -94,10 +96,10 @@ def healthz(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 (Django's sig
 
 
 def _health(chain: Chain) -> dict[str, str]:
-    asked = nodes.of(chain)
+    asked = node_agreement.of(chain)
     try:
         return {"newestFinalBlock": str(asked.newest_final(asked.views()))}
-    except nodes.TooFewNodes as error:
+    except node_agreement.TooFewNodes as error:
         return {"error": str(error)}
 
 
@@ -105,13 +107,8 @@ def _health(chain: Chain) -> dict[str, str]:
 
 
 def not_found(request: HttpRequest, exception: Exception) -> JsonResponse:  # noqa: ARG001 (Django's signature)
-    return _error(404, "not_found", "There is nothing at this path.")
+    return error_answer(404, "not_found", "There is nothing at this path.")
 
 
 def internal_error(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 (same)
-    return _error(500, "internal_error", "Something went wrong here; it has been logged. Nothing was signed.")
-
-
-def _error(status: int, code: str, sentence: str) -> JsonResponse:
-    body: dict[str, Any] = {"error": sentence, "code": code}
-    return JsonResponse(body, status=status)
+    return error_answer(500, "internal_error", "Something went wrong here; it has been logged. Nothing was signed.")

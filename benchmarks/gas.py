@@ -19,13 +19,14 @@ from typing import Any, Self
 from eth_utils.crypto import keccak
 
 from chains import packed
-from chains.devchain import DevChain
+from chains.encoding import hex_data
 from chains.packed import AccountToProve
+from devnet.devchain import DevChain
 from tests.contracts import tries
 from tests.contracts.deployed import SENDER, Deployed
 from tests.fixtures_folder import FOLDER, unhex
 
-HISTORY = "0x" + packed.HISTORY_ADDRESS.hex()
+HISTORY = hex_data(packed.HISTORY_ADDRESS)
 WINDOW = 8191
 _GAS = hex(16_777_216)
 # The generated cases' block, and the seed of all that is random in them.
@@ -123,12 +124,12 @@ class Lab:
 
     @staticmethod
     def _registry(chain: DevChain, source: str, case: Case) -> Deployed:
-        chain.rpc("anvil_setStorageAt", HISTORY, f"0x{case.number % WINDOW:064x}", "0x" + case.block_hash.hex())
+        chain.rpc("anvil_setStorageAt", HISTORY, f"0x{case.number % WINDOW:064x}", hex_data(case.block_hash))
         return Deployed(chain, "FactsRegistry", chain.chain_id, source, WINDOW)
 
     @staticmethod
     def _send(chain: DevChain, to: Deployed, data: bytes) -> int:
-        transaction = {"from": SENDER, "to": to.address, "data": "0x" + data.hex(), "gas": _GAS}
+        transaction = {"from": SENDER, "to": to.address, "data": hex_data(data), "gas": _GAS}
         receipt = chain.rpc("eth_sendTransactionSync", transaction)
         if receipt["status"] != "0x1":
             raise SystemExit("The registry refused a proof.")

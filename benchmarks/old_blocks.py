@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from chains.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.registry.deploying import deploy
 from queries.models import AccountField, Batch, BatchStatus, Block
 from tests.proving.chain_state import balance_at, field_on_chain

@@ -16,7 +16,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from chains.devchain import PROJECT, DevChain
+from devnet.devchain import PROJECT, DevChain
 from proving.models import Transaction, TransactionState
 from proving.registry.deploying import deploy
 from queries.models import Batch, BatchStatus

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from chains.devchain import DevChain
-from chains.nodes import NodePool
+from chains.node_pool import NodePool
+from devnet.devchain import DevChain
 from proving.models import Transaction
 from proving.registry.deploying import deploy
 from queries.models import Batch, Block

@@ -3,25 +3,24 @@
 The contract on the destination chain that checks them is part of their domain: none is worth anything elsewhere.
 """
 
-import asyncio
 import json
 import re
 import time
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
-import aiohttp
 from eth_account import Account
 from eth_account.messages import SignableMessage, encode_typed_data
 from eth_account.signers.local import LocalAccount
 from eth_keys.exceptions import BadSignature
 
-from chains.addresses import checksummed
-from chains.config import MAX_ATTESTERS, Attester
+from chains import bounded_http
+from chains.address_checksum import checksummed
+from chains.bounded_http import Failed, Post, TimedOut, TooLong
+from chains.chains_file import MAX_ATTESTERS, Attester
 from chains.encoding import read_data, read_object
 
 SIGNATURE_BYTES = 65
@@ -89,7 +88,7 @@ class Question:
 
 
 def attester_set_message(domain: Domain, attesters: Sequence[str], threshold: int, nonce: int) -> SignableMessage:
-    """By which the attesters of now agree to those that follow them."""
+    """The message with which current attesters approve their successors."""
     return domain.message(
         "AttesterSet",
         [("address[]", "attesters", list(attesters)), ("uint256", "threshold", threshold), ("uint256", "nonce", nonce)],
@@ -182,54 +181,45 @@ def ask(
     *,
     timeout_seconds: float = 5,
 ) -> list[Answer]:
-    """What each attester answers, in their order. They are asked at once, and none may take longer than the time-out.
+    """Ask all attesters at once, and return their answers in the same order. None may take longer than the time-out.
 
-    One that did take longer is not asked again for `REST_SECONDS`; until then that is its answer.
-    Attestations may be for different hashes: what agrees is the caller's to count.
+    An attester that takes longer is not asked again for `REST_SECONDS`; until then "timed_out" stays its answer.
+    Attestations may be for different hashes: the caller counts which of them agree.
     """
     question = Question(domain, source_chain_id, block_number)
-    # A thread of its own, because the caller's may run another loop already.
-    with ThreadPoolExecutor(max_workers=1) as pool:
-        return pool.submit(_ask_in_loop, attesters, question, timeout_seconds).result()
+    awake = [attester for attester in attesters if time.monotonic() >= _rests_until.get(attester.url, 0)]
+    came = bounded_http.post_all([_asking(attester, question, timeout_seconds) for attester in awake])
+    answers = dict(zip(awake, came, strict=True))
+    for attester, answer in answers.items():
+        if isinstance(answer, TimedOut):
+            _rests_until[attester.url] = time.monotonic() + REST_SECONDS
+    late = TimedOut(f"did not answer within {timeout_seconds:g} seconds")
+    return [_read(attester, question, answers.get(attester, late)) for attester in attesters]
 
 
-def _ask_in_loop(attesters: Sequence[Attester], question: Question, timeout_seconds: float) -> list[Answer]:
-    # Not `asyncio.run`, which at its end would wait for names that are still being looked up.
-    loop = asyncio.new_event_loop()
+def _asking(attester: Attester, question: Question, timeout_seconds: float) -> Post:
+    parts = urlsplit(attester.url)
+    return Post(
+        parts._replace(path=f"{parts.path.rstrip('/')}/attest").geturl(),
+        json.dumps(question.body()).encode(),
+        max_bytes=MAX_ANSWER_BYTES,
+        silence_seconds=timeout_seconds,
+        total_seconds=timeout_seconds,
+    )
+
+
+def _read(attester: Attester, question: Question, answer: bounded_http.Answer | Failed) -> Answer:
+    match answer:
+        case TimedOut():
+            return _refusal(attester, "timed_out", str(answer))
+        case TooLong():
+            return _refusal(attester, "bad_answer", str(answer))
+        case Failed():
+            return _refusal(attester, "unreachable", str(answer))
     try:
-        return loop.run_until_complete(_ask_all(attesters, question, timeout_seconds))
-    finally:
-        loop.close()
-
-
-async def _ask_all(attesters: Sequence[Attester], question: Question, timeout_seconds: float) -> list[Answer]:
-    # Its time-out is for the whole exchange, so that no attester holds us by dripping its answer, headers included.
-    timeout = aiohttp.ClientTimeout(total=timeout_seconds)
-    async with aiohttp.ClientSession(
-        timeout=timeout, cookie_jar=aiohttp.DummyCookieJar(), trust_env=True, auto_decompress=False
-    ) as session:
-        return await asyncio.gather(*(_ask_one(session, attester, question) for attester in attesters))
-
-
-async def _ask_one(session: aiohttp.ClientSession, attester: Attester, question: Question) -> Answer:
-    late = "timed_out", f"did not answer within {session.timeout.total:g} seconds"
-    if time.monotonic() < _rests_until.get(attester.url, 0):
-        return _refusal(attester, *late)
-    try:
-        status, content = await _exchange(session, attester, question)
-        return _read_answer(attester, question, status, content)
+        return _read_answer(attester, question, answer.status, answer.content)
     except _Refused as refused:
-        code, what = refused.code, str(refused)
-    except TimeoutError:
-        _rests_until[attester.url] = time.monotonic() + REST_SECONDS
-        code, what = late
-    except aiohttp.ClientSSLError:
-        code, what = "unreachable", "has no valid TLS certificate"
-    except aiohttp.ClientConnectorError:
-        code, what = "unreachable", "can't be reached"
-    except (aiohttp.ClientError, OSError, ValueError):
-        code, what = "unreachable", "broke off its answer"
-    return _refusal(attester, code, what)
+        return _refusal(attester, refused.code, str(refused))
 
 
 def _refusal(attester: Attester, code: str, what: str) -> Refusal:
@@ -238,24 +228,6 @@ def _refusal(attester: Attester, code: str, what: str) -> Refusal:
         # A proxy may quote what it was asked for.
         what = f"refused ({code})"
     return Refusal(attester.address, attester.host, code, f"{attester.host} {what}.")
-
-
-async def _exchange(session: aiohttp.ClientSession, attester: Attester, question: Question) -> tuple[int, bytes]:
-    """The answer's status and content. Raises `_Refused` where it is too long, and what aiohttp raises."""
-    parts = urlsplit(attester.url)
-    url = parts._replace(path=f"{parts.path.rstrip('/')}/attest").geturl()
-    content = b""
-    async with session.post(
-        url,
-        json=question.body(),
-        headers={"Accept-Encoding": "identity"},
-        allow_redirects=False,
-    ) as response:
-        while part := await response.content.read(MAX_ANSWER_BYTES):
-            content += part
-            if len(content) > MAX_ANSWER_BYTES:
-                raise _Refused("bad_answer", f"sent more than {MAX_ANSWER_BYTES} bytes")
-        return response.status, content
 
 
 def _read_answer(attester: Attester, question: Question, status: int, content: bytes) -> Attestation:

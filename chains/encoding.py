@@ -1,4 +1,4 @@
-"""Strict readers of what comes from outside: JSON-RPC's hexadecimal and RLP, each in its one canonical form."""
+"""JSON-RPC's hexadecimal, written and read, and RLP. The readers are strict: each value has one canonical form."""
 
 import re
 from collections.abc import Sequence
@@ -29,6 +29,11 @@ def read_data(value: Any, length: int | None = None) -> bytes:
     if length is not None and len(data) != length:
         raise ValueError(f"{len(data)} bytes instead of {length}")
     return data
+
+
+def hex_data(data: bytes) -> str:
+    """The bytes as JSON-RPC data, such as "0x00ff"; `read_data` reads it."""
+    return f"0x{data.hex()}"
 
 
 def read_object(value: Any) -> dict[str, Any]:

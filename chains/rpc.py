@@ -10,9 +10,10 @@ from typing import Any, Literal, TypeVar
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
-from chains.config import Chain
-from chains.encoding import read_data, read_list, read_object, read_quantity
-from chains.errors import (
+from chains.chains_file import Chain
+from chains.encoding import hex_data, read_data, read_list, read_object, read_quantity
+from chains.header import Header, InvalidHeader, verify
+from chains.node_errors import (
     AlreadyKnown,
     ChainError,
     InsufficientFunds,
@@ -24,8 +25,7 @@ from chains.errors import (
     RpcRefused,
     WrongChain,
 )
-from chains.header import Header, InvalidHeader, verify
-from chains.nodes import Further, NodePool, Request
+from chains.node_pool import Further, NodePool, Request
 
 __all__ = [
     "AccountProof",
@@ -169,7 +169,7 @@ class RpcClient:
         return self._each(batched, lambda index, result: _read_header(result, numbers[index]))
 
     def header_by_hash(self, block_hash: bytes) -> Header | None:
-        request = ("eth_getBlockByHash", [_hex(block_hash), False])
+        request = ("eth_getBlockByHash", [hex_data(block_hash), False])
         return self._nodes.one(request, lambda result: _read_header(result, block_hash))
 
     def proofs(self, wanted: Sequence[ProofRequest]) -> list[AccountProof | RpcRefused]:
@@ -201,7 +201,7 @@ class RpcClient:
         """
         wanted = {
             "address": address,
-            "topics": [None if topic is None else _hex(topic) for topic in topics],
+            "topics": [None if topic is None else hex_data(topic) for topic in topics],
             "fromBlock": hex(first),
             "toBlock": hex(last),
         }
@@ -218,11 +218,13 @@ class RpcClient:
 
     def eth_call(self, to: str, data: bytes, block: Block = "latest") -> bytes:
         """What the call returns. Raises `Reverted`."""
-        return self._nodes.one(("eth_call", [{"to": to, "data": _hex(data)}, _block(block)]), read_data)
+        return self._nodes.one(("eth_call", [{"to": to, "data": hex_data(data)}, _block(block)]), read_data)
 
     def eth_calls(self, calls: Sequence[tuple[str, bytes]], block: Block = "latest") -> list[bytes | Reverted]:
         """What each (to, data) returns, in order, with the revert in the place of each reverted one."""
-        batched: list[Request] = [("eth_call", [{"to": to, "data": _hex(data)}, _block(block)]) for to, data in calls]
+        batched: list[Request] = [
+            ("eth_call", [{"to": to, "data": hex_data(data)}, _block(block)]) for to, data in calls
+        ]
         answers: list[bytes | Reverted] = []
         for answer in self._nodes.many(batched, lambda _, result: read_data(result)):
             if not isinstance(answer, bytes | Reverted):
@@ -264,7 +266,7 @@ class RpcClient:
 
     def estimate_gas(self, sender: str, to: str | None, data: bytes, block: Block = "pending") -> int:
         """Raises `Reverted`, `InsufficientFunds`. `to=None` creates a contract."""
-        transaction = {"from": sender, "data": _hex(data)} | ({} if to is None else {"to": to})
+        transaction = {"from": sender, "data": hex_data(data)} | ({} if to is None else {"to": to})
         return self._nodes.one(("eth_estimateGas", [transaction, _block(block)]), read_quantity)
 
     def send_raw(self, raw: bytes) -> bytes:
@@ -280,12 +282,12 @@ class RpcClient:
             return tx_hash
 
         try:
-            return self._nodes.one(("eth_sendRawTransaction", [_hex(raw)]), read)
+            return self._nodes.one(("eth_sendRawTransaction", [hex_data(raw)]), read)
         except AlreadyKnown:
             return tx_hash
         except NonceTooLow:
             # The nonce may be used up by this very transaction, sent before and in a block by now.
-            if self.call("eth_getTransactionByHash", _hex(tx_hash)) is None:
+            if self.call("eth_getTransactionByHash", hex_data(tx_hash)) is None:
                 raise
             return tx_hash
 
@@ -304,7 +306,7 @@ class RpcClient:
                 raise ValueError("another transaction's receipt")
             return receipt
 
-        return self._each([("eth_getTransactionReceipt", [_hex(tx_hash)]) for tx_hash in tx_hashes], read)
+        return self._each([("eth_getTransactionReceipt", [hex_data(tx_hash)]) for tx_hash in tx_hashes], read)
 
     def _each(self, batched: Sequence[Request], read: Callable[[int, Any], Answer | Further[Answer]]) -> list[Answer]:
         """The answers to all of the requests, in order. Raises the first refusal."""
@@ -319,12 +321,8 @@ class RpcClient:
 # --- What goes out ----------------------------------------------------------------------------------------------------
 
 
-def _hex(data: bytes) -> str:
-    return f"0x{data.hex()}"
-
-
 def _word(number: int) -> str:
-    return _hex(number.to_bytes(32, "big"))
+    return hex_data(number.to_bytes(32, "big"))
 
 
 def _header_request(block: int | Tag) -> Request:
@@ -334,7 +332,7 @@ def _header_request(block: int | Tag) -> Request:
 def _block(block: Block) -> Any:
     if isinstance(block, int):
         return hex(block)
-    return {"blockHash": _hex(block)} if isinstance(block, bytes) else block
+    return {"blockHash": hex_data(block)} if isinstance(block, bytes) else block
 
 
 # --- What comes back --------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     # First of all: the API key leaves the request before anything could log it.
     "accounts.middleware.ApiKeyMiddleware",
-    "queries.errors.JsonErrorsMiddleware",
+    "queries.api_errors.JsonErrorsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -170,7 +170,7 @@ SIGN_IN_SECONDS = 10 * 60  # how long a sign-in message may be answered
 SESSION_COOKIE_AGE = 14 * 24 * 3600
 
 # Programs that lack the token get JSON, like every other answer to them.
-CSRF_FAILURE_VIEW = "accounts.views.csrf_failure"
+CSRF_FAILURE_VIEW = "accounts.sign_in_views.csrf_failure"
 
 # --- Security ---------------------------------------------------------------------------------------------------------
 
@@ -220,7 +220,7 @@ STATIC_ROOT = STATE_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {"BACKEND": "config.storage.StaticFilesStorage"},
+    "staticfiles": {"BACKEND": "config.static_files.StaticFilesStorage"},
 }
 
 # --- Logs -------------------------------------------------------------------------------------------------------------

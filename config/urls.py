@@ -13,4 +13,4 @@ urlpatterns = [
     path("", include("accounts.urls")),
 ]
 
-handler500 = "queries.errors.server_error"
+handler500 = "queries.api_errors.server_error"

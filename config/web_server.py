@@ -45,7 +45,8 @@ from waitress.server import BaseWSGIServer, TcpWSGIServer, UnixWSGIServer
 from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 from waitress.utilities import Error
 
-from config import networks, node_waits
+from config import client_networks, node_waits
+from config.error_answers import error_body
 
 HEADER_SECONDS = 10
 # For a request with a body, and for reading an answer: as long as for a header, and what this rate (bytes/s) takes.
@@ -217,7 +218,7 @@ class _ErrorTask(ErrorTask):
         code, sentence = _ERRORS[status]
         sentence = sentence.format(max_body=settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
         if path in settings.API_PATHS:
-            kind, body = "application/json", json.dumps({"error": sentence, "code": code})
+            kind, body = "application/json", json.dumps(error_body(code, sentence))
             # As on all of the API's answers: else a browser keeps them from the page that asked.
             self.response_headers.append(("Access-Control-Allow-Origin", "*"))
         else:
@@ -280,14 +281,16 @@ class _Channel(HTTPChannel):
 
     def __init__(self, server: "_Bounded", sock: socket.socket, addr: Any, adj: Adjustments, map: Any = None) -> None:  # noqa: A002 (waitress's name)
         self._since = time.monotonic()
-        self.peer = networks.client(str(addr[0]))
+        self.peer = client_networks.client(str(addr[0]))
         super().__init__(server, sock, addr, adj, map=map)
         server.arrived.append(self)
 
     def client(self) -> str:
         """Who sent the request that is to be answered, as `accounts.client_address` tells it."""
         header = settings.CLIENT_ADDRESS_HEADER.upper().replace("-", "_")
-        from_proxy = networks.client(self.requests[0].headers.get(header, "").rpartition(",")[2]) if header else ""
+        from_proxy = (
+            client_networks.client(self.requests[0].headers.get(header, "").rpartition(",")[2]) if header else ""
+        )
         return from_proxy or self.peer
 
     def has_been_answered(self) -> None:

@@ -5,9 +5,9 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from chains.devchain import DevChain
 from demo import balances, command
 from demo.installation import CHAIN_ID, CHAINS_TOML, Installation, Service
+from devnet.devchain import DevChain
 
 
 def run(running: ExitStack, options: argparse.Namespace) -> tuple[bool, Sequence[Installation]]:

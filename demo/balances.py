@@ -4,10 +4,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from chains.devchain import ACCOUNTS, DevChain
 from demo import client
 from demo.display import Display
 from demo.installation import Service, write_private
+from devnet.devchain import ACCOUNTS, DevChain
 
 # One account signs in, another one pays for the transactions; its balance, no round number, is what is proven.
 WALLET_ADDRESS, WALLET_KEY = ACCOUNTS[0]

@@ -15,9 +15,9 @@ from typing import IO, NoReturn
 
 import requests
 
-from chains.devchain import PROJECT, DevChainError
 from demo.client import ClientError
 from demo.installation import DemoError, Installation
+from devnet.devchain import PROJECT, DevChainError
 
 _LOCKS: list[IO[str]] = []
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from eth_account import Account
 
-from chains.devchain import ACCOUNTS, DevChain
 from demo import balances, command
 from demo.installation import CHAIN_ID, CHAINS_TOML, KEY_FILE, MANAGE, Installation, Service
+from devnet.devchain import ACCOUNTS, DevChain
 
 OTHER_ID = 31338
 ATTESTERS, THRESHOLD = 3, 2

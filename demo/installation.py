@@ -10,8 +10,8 @@ from pathlib import Path
 
 import requests
 
-from chains.devchain import PROJECT
-from chains.guarded import GuardedProcess
+from devnet.devchain import PROJECT
+from devnet.guarded_process import GuardedProcess
 
 START_SECONDS = 30
 STOP_SECONDS = 15

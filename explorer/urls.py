@@ -1,6 +1,7 @@
 from django.urls import path
 
-from explorer import health, views
+from explorer.health.healthz import healthz
+from explorer.pages import views
 
 app_name = "explorer"
 
@@ -13,5 +14,5 @@ urlpatterns = [
     path("explorer/query/<internal_id>/<int:number>", views.query, name="query"),
     path("explorer/query/<internal_id>/<int:number>/bundle.json", views.proof_bundle, name="bundle"),
     path("explorer/query/<internal_id>/<int:number>/read", views.read_now, name="read"),
-    path("healthz", health.healthz, name="health"),
+    path("healthz", healthz, name="health"),
 ]

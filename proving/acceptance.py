@@ -15,10 +15,10 @@ from django.utils import timezone
 
 from accounts.models import User
 from chains import rollups
-from chains.config import Chain
+from chains.chains_file import Chain
 from chains.header import Header
 from chains.rpc import InvalidReply, NodeUnavailable, ProofRequest, RpcRefused
-from config.chains import get_chains, get_rpc
+from config.configured_chains import get_chains, get_rpc
 from proving import connections, facts, timestamps
 from proving.connections import OpenConnection
 from proving.facts import HeaderFact, TimeFact
@@ -31,6 +31,7 @@ from queries import leases, progress, submission
 from queries.chunks import chunks
 from queries.leases import Lease
 from queries.models import OPEN_STATUSES, Batch, Block, Query
+from queries.rejection_codes import RejectionCode
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +51,7 @@ class _Wait:
 
 @dataclass(frozen=True)
 class _Refusal:
-    code: str
+    code: RejectionCode
     reason: str
     retryable: bool
 
@@ -146,7 +147,7 @@ def _check_heights(batch: Batch, source: int, head: Header) -> _Wait | _Refusal 
     ahead = 0 if highest is None else highest - head.number
     if ahead > settings.MAX_BLOCKS_AHEAD:
         return _Refusal(
-            "block_too_far_ahead",
+            RejectionCode.BLOCK_TOO_FAR_AHEAD,
             f"Block {highest} of chain {source} is {ahead} blocks above the head {head.number}; a batch waits for at "
             f"most {settings.MAX_BLOCKS_AHEAD}. Send it again when the block is nearer.",
             retryable=True,
@@ -171,7 +172,7 @@ def _find_blocks(lease: Lease[Batch], source: int, head: Header) -> _Wait | _Ref
     ahead = times[0] - head.timestamp
     if ahead > settings.MAX_BLOCKS_AHEAD * chain.block_seconds:
         return _Refusal(
-            "timestamp_too_far_ahead",
+            RejectionCode.TIMESTAMP_TOO_FAR_AHEAD,
             f"The time {times[0]} is {ahead} s after the newest block of chain {source}. Try again when it is near.",
             retryable=True,
         )
@@ -184,7 +185,9 @@ def _find_blocks(lease: Lease[Batch], source: int, head: Header) -> _Wait | _Ref
         number = timestamps.block_at(get_rpc(source), time, head, keep=lease.extend)
         if number is None:
             return _Refusal(
-                "timestamp_before_first_block", f"The time {time} is before the first block of chain {source}.", False
+                RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK,
+                f"The time {time} is before the first block of chain {source}.",
+                False,
             )
         with lease.writing():
             blocks = submission.find_blocks(lease.row.destination_chain_id, {(source, number)})
@@ -202,7 +205,9 @@ def _check_header_properties(lease: Lease[Batch], connection: OpenConnection) ->
             if header is None:
                 raise InvalidReply(f"A node of chain {source} doesn't have block {number}, below its own head.")
             if lacking := facts.lacking(header, query.header_fields):
-                return _Refusal("header_property_missing", facts.why_lacking(source, header, lacking), retryable=False)
+                return _Refusal(
+                    RejectionCode.HEADER_PROPERTY_MISSING, facts.why_lacking(source, header, lacking), retryable=False
+                )
         lease.extend()
     return None
 
@@ -224,7 +229,7 @@ def _check_proofs(lease: Lease[Batch], connection: OpenConnection, head: Header)
     if not isinstance(answer, RpcRefused) or answer.may_pass:
         return None
     return _Refusal(
-        "proof_unavailable",
+        RejectionCode.PROOF_UNAVAILABLE,
         f"No node of chain {connection.config.source} serves proofs at block {number}. {answer}",
         True,
     )
@@ -253,11 +258,11 @@ def _count(work: estimates.Work, lease: Lease[Batch], connection: OpenConnection
     try:
         work.way_gas = planning.estimate(connection, wanting_hash, keep=lease.extend)
     except planning.TooFar as too_far:
-        return _Refusal("block_too_old", str(too_far), retryable=False)
+        return _Refusal(RejectionCode.BLOCK_TOO_OLD, str(too_far), retryable=False)
     except planning.StatesRefused as refused:
         chain = connection.config.source
         return _Refusal(
-            "proof_unavailable",
+            RejectionCode.PROOF_UNAVAILABLE,
             f"No node of chain {chain} serves the states that lead to so old a block. {refused}",
             True,
         )
@@ -291,7 +296,7 @@ def _check_cost(batch: Batch, work: estimates.Work) -> _Refusal | _Acceptance:
         way = f", {work.way_gas} of it for the way to blocks that are old" if work.way_gas else ""
         beside = f" and {data.wei} wei for its data" if data.wei else ""
         return _Refusal(
-            "fee_too_low",
+            RejectionCode.FEE_TOO_LOW,
             f"Proving this batch is estimated at {total_gas} gas{way}{beside}, {total} wei at a gas price a quarter "
             f"above the present one, which is more than its fee of {batch.fee} wei.",
             retryable=True,
@@ -308,14 +313,14 @@ def _check_limits(batch: Batch, acceptance: _Acceptance) -> _Refusal | None:
             continue
         if needed > limit.most:
             return _Refusal(
-                "too_large_for_budget",
+                RejectionCode.TOO_LARGE_FOR_BUDGET,
                 f"This batch is estimated at {limit.shown(needed)}, and {limit.rule} {limit.shown(limit.most)} in 24 "
                 "hours. Send it in parts.",
                 retryable=False,
             )
         said = f"; this batch is estimated at {limit.shown(needed)}." if needed else "."
         return _Refusal(
-            "budget_exceeded",
+            RejectionCode.BUDGET_EXCEEDED,
             f"{limit.rule[0].upper()}{limit.rule[1:]} {limit.shown(limit.most)} in 24 hours, of which "
             f"{limit.shown(limit.promised)} are used or promised{said}",
             retryable=True,

@@ -7,7 +7,7 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from config.chains import get_chains
+from config.configured_chains import get_chains
 from proving.models import SigningStop
 from proving.transactions import stop_switch
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from chains import history
-from chains.config import Connection
+from chains.chains_file import Connection
 from chains.rpc import RpcClient
-from config.chains import get_chains, get_rpc
+from config.configured_chains import get_chains, get_rpc
 from proving.registry import deployments
 from proving.registry.deployments import Deployed, Unusable
 

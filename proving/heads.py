@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from django.utils import timezone
 
-from chains.config import Chain
+from chains.chains_file import Chain
 from chains.header import Header
 from chains.rpc import InvalidReply, RpcClient, RpcRefused
 from proving.models import ChainHead

@@ -6,9 +6,9 @@ from django.db import models
 from django.utils import timezone
 
 from chains import history
-from queries.fields import Uint256Field
 from queries.leases import Leased
 from queries.models import Batch, Block, Query
+from queries.uint256 import Uint256Field
 
 
 class _InUse(models.Manager["FactsRegistry"]):
@@ -179,6 +179,11 @@ class Transaction(models.Model):
     def newest(self) -> "SignedTransaction":
         """The version that was signed last."""
         return max(self.versions.all(), key=lambda version: version.pk)
+
+    @property
+    def latest_hash(self) -> str:
+        """Hash of the mined version, else of the newest one."""
+        return self.hash or self.newest.hash
 
     @property
     def gas(self) -> int:

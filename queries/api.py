@@ -16,10 +16,14 @@ from pydantic import Field
 
 from accounts import keys
 from accounts.models import ApiKey
-from config.chains import get_chains
-from queries import batch_request, submission, throttle
-from queries.errors import ApiError, error_response
+from config.configured_chains import get_chains
+from config.error_answers import Refused, error_answer, refused_answer
+from queries import batch_request, submission, submission_rate
+from queries.api_errors import ApiError
 from queries.models import OPEN_STATUSES, Batch, BatchStatus
+
+# Every other code is 429.
+_REFUSED_STATUS = {"busy": 503, "storage_quota_exceeded": 403}
 
 _DESCRIPTION = """
 Proves what chains held at given blocks or times (accounts, storage slots, block headers) to contracts on a destination
@@ -133,25 +137,13 @@ _EXAMPLE = {
 def submit_batch_query(request: HttpRequest) -> dict[str, str]:
     """Submit a batch query. The answer comes as soon as it is stored; proving it is done in the background."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    _throttle(key)
+    submission_rate.count_request(key.user_id)
     body = _body(request)
     try:
         parsed = batch_request.parse(body, get_chains(), max_queries=settings.MAX_QUERIES_PER_BATCH)
     except batch_request.InvalidRequest as invalid:
         raise ApiError(400, invalid.code, invalid.sentence, faults=invalid.faults) from None
-    try:
-        return {"internalId": submission.store(parsed, body, key).pk}
-    except submission.Busy:
-        raise ApiError(
-            503,
-            "busy",
-            "Other large batches are being stored. Nothing of this one was; send it again in a moment.",
-            headers={"Retry-After": str(submission.BUSY_RETRY_SECONDS)},
-        ) from None
-    except submission.TooMuch as much:
-        if much.retry_after is None:
-            raise ApiError(403, much.code, much.sentence) from None
-        raise ApiError(429, much.code, much.sentence, headers={"Retry-After": str(much.retry_after)}) from None
+    return {"internalId": submission.store(parsed, body, key).pk}
 
 
 @api.get(
@@ -190,11 +182,6 @@ def chain_connections(request: HttpRequest) -> dict[str, Any]:  # noqa: ARG001 (
     }
 
 
-def _throttle(key: ApiKey) -> None:
-    if seconds := throttle.count_request(key.user_id):
-        raise ApiError(429, "too_many_requests", throttle.sentence(), headers={"Retry-After": str(seconds)})
-
-
 def _body(request: HttpRequest) -> bytes:
     if request.headers.get("Content-Encoding", "identity") != "identity":
         raise ApiError(415, "unsupported_encoding", "The body must not be compressed.")
@@ -214,13 +201,19 @@ def _api_error(request: HttpRequest, error: ApiError) -> HttpResponse:  # noqa: 
     return error.response()
 
 
+@api.exception_handler(Refused)
+def _refused(request: HttpRequest, refused: Refused) -> HttpResponse:  # noqa: ARG001 (ninja's signature)
+    """A submission that a limit refuses."""
+    return refused_answer(_REFUSED_STATUS.get(refused.code, 429), refused)
+
+
 @api.exception_handler(AuthenticationError)
 def _unauthorized(request: HttpRequest, error: AuthenticationError) -> HttpResponse:  # noqa: ARG001 (ninja's signature)
     # One and the same answer whether the key is missing, unknown or revoked.
-    return error_response(401, "unauthorized", "A valid API key is needed, in the header api-key.")
+    return error_answer(401, "unauthorized", "A valid API key is needed, in the header api-key.")
 
 
 @api.exception_handler(ValidationError)
 def _invalid_parameters(request: HttpRequest, error: ValidationError) -> HttpResponse:  # noqa: ARG001 (ninja's signature)
     names = ", ".join(str(detail["loc"][-1]) for detail in error.errors)
-    return error_response(400, batch_request.INVALID, f"The query parameter {names} is missing or malformed.")
+    return error_answer(400, batch_request.INVALID, f"The query parameter {names} is missing or malformed.")

@@ -22,8 +22,8 @@ from pydantic import (
 )
 from pydantic_core import ErrorDetails, PydanticCustomError
 
-from chains.addresses import checksummed
-from chains.config import Chains
+from chains.address_checksum import checksummed
+from chains.chains_file import Chains
 from queries import strict_json
 from queries.models import AccountField, HeaderField
 

@@ -17,8 +17,8 @@ from django.utils import timezone
 from ulid import ULID
 
 from accounts.models import ApiKey
-from queries.fields import Uint256Field
 from queries.leases import Leased
+from queries.uint256 import Uint256Field
 
 
 def new_batch_id() -> str:
@@ -174,18 +174,6 @@ def _wait(sentence: str, rows: Sequence[Mapping[str, Any]]) -> Wait:
         next_try_at=min((row["next"] for row in failing), default=None),
         source_chain_ids=tuple(row["source_chain_id"] for row in rows),
     )
-
-
-class SubmissionCount(models.Model):
-    """How often and how much a user has submitted since a minute began, see `queries.throttle`."""
-
-    user = models.OneToOneField(settings.AUTH_USER_MODEL, models.CASCADE, primary_key=True, related_name="+")
-    began_at = models.DateTimeField()
-    requests = models.PositiveBigIntegerField(default=0)
-    queries = models.PositiveBigIntegerField(default=0)  # accounts, slots and headers
-
-    def __str__(self) -> str:
-        return f"{self.requests} with {self.queries} queries since {self.began_at:%H:%M:%S}"
 
 
 class WayUnit(models.TextChoices):

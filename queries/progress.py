@@ -16,6 +16,7 @@ from django.utils import timezone
 from queries import clock
 from queries.chunks import chunks
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Step, StepKind, StepStatus
+from queries.rejection_codes import RejectionCode
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ def admit(batch: Batch, source: int, *, estimated_gas: int, estimated_wei: int) 
     logger.info("batch %s: queries about chain %d admitted, about %d gas", batch.pk, source, estimated_gas)
 
 
-def reject(batches: Collection[str], *, code: str, reason: str, retryable: bool) -> None:
+def reject(batches: Collection[str], *, code: RejectionCode, reason: str, retryable: bool) -> None:
     """Reject those of the batches that are still open. `retryable`: whether sending the same again can help."""
     for chunk in chunks(sorted(batches), _CHUNK):
         still_open = list(Batch.objects.filter(pk__in=chunk, status__in=OPEN_STATUSES).values_list("pk", flat=True))

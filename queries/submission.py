@@ -18,7 +18,8 @@ from django.db.models import Count, F, Sum
 from django.utils import timezone
 
 from accounts.models import ApiKey, User
-from queries import rows, throttle
+from config.error_answers import Refused
+from queries import bulk_insert, submission_rate
 from queries.batch_request import BatchRequest
 from queries.chunks import chunks
 from queries.models import OPEN_STATUSES, Batch, Block, Query, Step, StepKind, new_batch_id
@@ -40,23 +41,26 @@ BUSY_RETRY_SECONDS = 2
 _large_turn = threading.Lock()
 
 
-class Busy(Exception):
+class Busy(Refused):
     """Another large batch is being stored by this process."""
 
+    def __init__(self) -> None:
+        super().__init__(
+            "busy",
+            "The service is storing other large batches. It stored nothing of this one; send it again in a moment.",
+            retry_after=BUSY_RETRY_SECONDS,
+        )
 
-class TooMuch(Exception):
-    """A user has as much as one may have: a stable word, a sentence with the numbers, and when to try again (seconds).
 
-    None: waiting doesn't help.
-    """
-
-    def __init__(self, code: str, sentence: str, retry_after: int | None = _RETRY_SECONDS) -> None:
-        super().__init__(sentence)
-        self.code, self.sentence, self.retry_after = code, sentence, retry_after
+class TooMuch(Refused):
+    """The user has as much as one user may have."""
 
 
 def store(request: BatchRequest, body: bytes, key: ApiKey) -> Batch:
-    """Create the batch with its queries, each in its first step, due at once. Raises `TooMuch` and `Busy`."""
+    """Create the batch with its queries, each in its first step, due at once.
+
+    Raises `TooMuch`, `Busy`, and `Refused`: too_many_requests.
+    """
     now = timezone.now()
     parts = list(request.parts())
     size = sum(part.size for part in parts)
@@ -91,18 +95,17 @@ def store(request: BatchRequest, body: bytes, key: ApiKey) -> Batch:
     with _turn(size), transaction.atomic():
         # Two at once can't both take what is left.
         user = User.objects.select_for_update(no_key=True).get(pk=key.user_id)
-        if seconds := throttle.count_queries(user.pk, size):
-            raise TooMuch("too_many_requests", throttle.sentence(), seconds)
+        submission_rate.count_queries(user.pk, size)
         _check_room(user, size, block_count, stored_bytes)
         User.objects.filter(pk=user.pk).update(stored_bytes=F("stored_bytes") + stored_bytes)
         batch.save(force_insert=True)
         blocks = find_blocks(request.destinationChainId, named)
-        rows.insert(
+        bulk_insert.insert(
             Query(batch=batch),
             ("block_id", *columns),
             [(place and blocks[place], *query) for place, query in zip(places, queries, strict=True)],
         )
-        rows.insert(
+        bulk_insert.insert(
             Step(kind=StepKind.INITIAL_STATE, started_at=now),
             ("query_id",),
             list(Query.objects.filter(batch=batch).values_list("pk")),
@@ -142,16 +145,17 @@ def _check_room(user: User, size: int, block_count: int, stored_bytes: int) -> N
         if open_now[what] + more > most:
             raise TooMuch(
                 f"too_many_open_{what}",
-                f"Of your {named}, {open_now[what]} are open, and this batch would add {more}: a user may have {most} "
-                "open at a time. Send it again when some of your batches are done.",
+                f"This batch would raise the number of your open {named} from {open_now[what]} to "
+                f"{open_now[what] + more}. A user may have {most} open at a time. Send it again when some of your "
+                "batches are done.",
+                retry_after=_RETRY_SECONDS,
             )
     most = settings.MAX_STORED_MEGABYTES
     if user.stored_bytes + stored_bytes > most * 1_000_000:
         raise TooMuch(
             "storage_quota_exceeded",
             f"Your batches take about {user.stored_bytes / 1e6:.1f} MB, and this one would add "
-            f"{stored_bytes / 1e6:.1f} MB: a user may keep {most} MB. Ask the operator of this service for more.",
-            retry_after=None,
+            f"{stored_bytes / 1e6:.1f} MB. A user may keep {most} MB. Ask the operator of this service for more.",
         )
 
 
@@ -162,7 +166,7 @@ def find_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tup
         numbers = [number for _, number in pairs]
         for chunk in chunks(numbers, _ROWS_PER_STATEMENT):
             # Two submissions may make the same row at once; the database lets one of them win, and both read it.
-            rows.insert(
+            bulk_insert.insert(
                 Block(destination_chain_id=destination, source_chain_id=source),
                 ("number",),
                 [(number,) for number in chunk],

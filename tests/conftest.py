@@ -3,11 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from django.core.cache import cache
 
 from accounts import key_use
-from chains.devchain import DevChain
-from config import chains as configured
+from config import configured_chains as configured
+from devnet.devchain import DevChain
 from proving.registry.deploying import deploy
 from queries import storage
 from tests.service import chains_toml
@@ -28,12 +27,6 @@ def counts_without_timer(monkeypatch) -> Iterator[None]:
     yield
     key_use._requests.clear()
     key_use._last_used.clear()
-
-
-@pytest.fixture(autouse=True)
-def forget_what_was_counted() -> None:
-    """Limits that are counted in the cache begin anew with each test."""
-    cache.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from accounts import keys
 from accounts.models import ApiKey, User
-from chains.devchain import ACCOUNTS, DevChain
-from config.chains import get_chains
+from config.configured_chains import get_chains
+from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import Signer
 from proving.worker.due import due
 from queries import batch_request, submission

@@ -5,8 +5,8 @@ import re
 from django.contrib.staticfiles.storage import staticfiles_storage
 from django.core.management import call_command
 
-from chains.devchain import PROJECT
 from config import settings as project
+from devnet.devchain import PROJECT
 
 
 def test_a_script_imports_another_by_the_name_that_pages_load_it_by(settings, tmp_path):

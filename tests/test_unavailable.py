@@ -8,7 +8,7 @@ from django.test import Client
 
 from accounts import key_use, keys
 from accounts.models import ApiKey, KeyUse, User
-from config.chains import get_chains
+from config.configured_chains import get_chains
 from queries import storage
 from queries.models import Batch, Block, Query, Step
 from tests.accounts.wallets import ALICE, BOB, sign

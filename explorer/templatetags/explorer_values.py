@@ -9,8 +9,8 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from explorer.amounts import whole_units
-from explorer.query_cards import ShownQuery, ShownStep
+from explorer.pages.amounts import whole_units
+from explorer.pages.query_cards import ShownQuery, ShownStep
 
 register = template.Library()
 

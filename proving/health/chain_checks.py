@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 
 from django.db.models.functions import Now
 
-from chains.config import Chain, SignerError
+from chains.chains_file import Chain, SignerError
 from chains.header import Header
 from chains.rpc import ChainError, NodeUnavailable, RpcClient, WrongChain
-from config.chains import get_chains, get_rpc
+from config.configured_chains import get_chains, get_rpc
 from proving.health.problems import Problem
 from proving.models import ChainWatch
 from queries import leases
@@ -124,7 +124,7 @@ def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
 
 def _of_signer(chain: Chain, rpc: RpcClient) -> Iterator[Problem]:
     """Raises `ChainError`."""
-    assert chain.signer is not None, "chains.config refuses destinations without a signer"
+    assert chain.signer is not None, "chains.chains_file refuses destinations without a signer"
     try:
         address = chain.signer.account().address
     except SignerError:

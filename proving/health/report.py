@@ -10,7 +10,7 @@ from datetime import timedelta
 from django.db.models import Exists, OuterRef
 from django.db.models.functions import Now
 
-from config.chains import get_chains
+from config.configured_chains import get_chains
 from proving.health.problems import Problem
 from proving.models import ChainWatch, FactsRegistry, Signer, SigningStop, WorkerHeartbeat
 from proving.registry import deployments

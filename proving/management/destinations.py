@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from django.core.management.base import CommandError
 
-from chains.config import Chain
-from config.chains import get_chains
+from chains.chains_file import Chain
+from config.configured_chains import get_chains
 
 
 def chosen(ids: Sequence[int]) -> list[Chain]:

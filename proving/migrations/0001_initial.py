@@ -2,7 +2,7 @@
 
 import django.db.models.deletion
 import django.utils.timezone
-import queries.fields
+import queries.uint256
 from django.db import migrations, models
 
 
@@ -86,7 +86,7 @@ class Migration(migrations.Migration):
                 ("block_hash", models.CharField(blank=True, max_length=66)),
                 ("succeeded", models.BooleanField(null=True)),
                 ("gas_used", models.PositiveBigIntegerField(default=0)),
-                ("gas_price", queries.fields.Uint256Field(default=0)),
+                ("gas_price", queries.uint256.Uint256Field(default=0)),
                 (
                     "accumulates",
                     models.ForeignKey(
@@ -111,8 +111,8 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("hash", models.CharField(max_length=66, unique=True)),
                 ("raw", models.BinaryField()),
-                ("max_fee_per_gas", queries.fields.Uint256Field()),
-                ("max_priority_fee_per_gas", queries.fields.Uint256Field()),
+                ("max_fee_per_gas", queries.uint256.Uint256Field()),
+                ("max_priority_fee_per_gas", queries.uint256.Uint256Field()),
                 ("is_empty", models.BooleanField(default=False)),
                 ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
                 ("broadcast_at", models.DateTimeField(null=True)),
@@ -129,7 +129,7 @@ class Migration(migrations.Migration):
             fields=[
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("gas", models.PositiveBigIntegerField()),
-                ("wei", queries.fields.Uint256Field()),
+                ("wei", queries.uint256.Uint256Field()),
                 (
                     "batch",
                     models.ForeignKey(
@@ -150,8 +150,8 @@ class Migration(migrations.Migration):
                 ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
                 ("address", models.CharField(max_length=42)),
                 ("nodes", models.JSONField()),
-                ("nonce", queries.fields.Uint256Field()),
-                ("balance", queries.fields.Uint256Field()),
+                ("nonce", queries.uint256.Uint256Field()),
+                ("balance", queries.uint256.Uint256Field()),
                 ("storage_root", models.CharField(max_length=66)),
                 ("code_hash", models.CharField(max_length=66)),
                 (

@@ -12,7 +12,7 @@ from chains.header import Header
 from chains.packed import HISTORY_ADDRESS, AccountToProve, encode_parent_hash
 from chains.rpc import AccountProof, InvalidReply, NodeUnavailable, ProofRequest, RpcRefused
 from chains.trie import InvalidProof, verify_account, verify_slot
-from config.chains import get_chains
+from config.configured_chains import get_chains
 from proving import sources
 from proving.connections import OpenConnection
 from proving.models import SignedTransaction, Transaction, TransactionState
@@ -20,7 +20,7 @@ from proving.paths.planning import MAX_RIDERS, Plan
 from proving.registry import deployments
 from proving.registry.contract import Call
 from proving.sources import Preparation
-from proving.transactions import sending
+from proving.transactions import signing
 from queries import leases
 
 # Nodes take no transaction above 128 KiB.
@@ -200,6 +200,6 @@ def extending(connection: OpenConnection, seen: int) -> QuerySet[Transaction]:
 
     `seen` is the destination's newest block that is looked at: what is in a later one would be paid again.
     """
-    signer = sending.sender(get_chains().chain(connection.config.destination))
+    signer = signing.sender(get_chains().chain(connection.config.destination))
     unseen = Q(state=TransactionState.PENDING) | Q(block_number__gt=seen)
     return Transaction.objects.filter(unseen, extends=connection.registry.row_id, signer__address=signer)

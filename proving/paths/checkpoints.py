@@ -8,6 +8,7 @@ from collections.abc import Collection
 
 from django.db.models import QuerySet
 
+from chains.encoding import hex_data
 from chains.header import Header
 from proving.connections import OpenConnection
 from queries import submission
@@ -35,9 +36,9 @@ def note(connection: OpenConnection, headers: Collection[Header]) -> None:
         row = Block.objects.filter(pk=found[source, header.number])
         # What is there already is of a block that queries are about, and whoever works on that looks after it.
         row.filter(hash="").update(
-            hash="0x" + header.hash.hex(),
+            hash=hex_data(header.hash),
             header_rlp=header.encode(),
-            state_root="0x" + header.state_root.hex(),
+            state_root=hex_data(header.state_root),
             timestamp=header.timestamp,
         )
         row.update(is_waypoint=True)

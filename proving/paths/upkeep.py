@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from chains.header import Header
 from chains.rpc import InvalidReply, NodeUnavailable, Reverted, RpcRefused
-from config.chains import get_chains
+from config.configured_chains import get_chains
 from proving import connections, sources
 from proving.connections import OpenConnection
 from proving.heads import Heads, poll_seconds
@@ -21,7 +21,7 @@ from proving.registry import deployments
 from proving.registry.contract import in_sequence
 from proving.sources import NotYet, Preparation
 from proving.transactions import sending
-from proving.transactions.sending import CannotSend, Intent, SignerBusy, UnderWay
+from proving.transactions.intents import CannotSend, Intent, SignerBusy, UnderWay
 from queries import leases
 from queries.leases import Lease
 

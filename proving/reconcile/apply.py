@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from django.utils import timezone
 
+from chains.encoding import hex_data
 from chains.rpc import Reverted
 from proving.facts import Missing
 from proving.models import AccountProof, SlotProof
@@ -37,8 +38,8 @@ from proving.reconcile.decide import (
 )
 from proving.registry import packing
 from proving.registry.contract import in_sequence, revert_reason
-from proving.transactions import pending_limits, sending
-from proving.transactions.sending import CannotSend, Intent, SignerBusy, TooDear, UnderWay
+from proving.transactions import pending_limits, sending, signing
+from proving.transactions.intents import CannotSend, Intent, SignerBusy, TooDear, UnderWay
 from queries import progress, submission
 from queries.chunks import chunks
 from queries.models import BatchStatus, Block, Query, StepKind
@@ -116,7 +117,7 @@ def _complete(context: Context, action: Complete) -> None:
 
 
 def _take_header(context: Context, action: TakeHeader) -> None:
-    header, new_hash = action.header, "0x" + action.header.hash.hex()
+    header, new_hash = action.header, hex_data(action.header.hash)
     with context.lease.writing() as block:
         if block.hash:
             AccountProof.objects.filter(block=block).delete()
@@ -125,7 +126,7 @@ def _take_header(context: Context, action: TakeHeader) -> None:
             progress.reopen(list(affected), StepKind.INITIAL_STATE, reason=reason)
         block.hash = new_hash
         block.header_rlp = header.encode()
-        block.state_root = "0x" + header.state_root.hex()
+        block.state_root = hex_data(header.state_root)
         block.timestamp = header.timestamp
         block.save(update_fields=["hash", "header_rlp", "state_root", "timestamp"])
 
@@ -148,7 +149,7 @@ def _store_proofs(context: Context, action: StoreProofs) -> None:
 
 def _note_checked(context: Context, block: Block) -> None:
     confirmed = context.heads.confirmed
-    block.checked_number, block.checked_hash = confirmed.number, "0x" + confirmed.hash.hex()
+    block.checked_number, block.checked_hash = confirmed.number, hex_data(confirmed.hash)
     block.save(update_fields=["checked_number", "checked_hash"])
 
 
@@ -299,7 +300,7 @@ def _submit(
 ) -> _NotSent | None:
     """Sign, store and broadcast as many as there is room for; show on the queries what they wait for."""
     chain = context.destination
-    most = pending_limits.left(context.block, sending.sender(chain))
+    most = pending_limits.left(context.block, signing.sender(chain))
     if not most:
         return Wait("Waiting until transactions that were sent before are mined.", context.poll_seconds)
     try:
@@ -313,7 +314,7 @@ def _submit(
     except Reverted as reverted:
         return _why_reverted(context, reverted)
     for tx in sent:
-        progress.note_transaction(list(tx.queries.values_list("pk", flat=True)), sending.latest_hash(tx))
+        progress.note_transaction(list(tx.queries.values_list("pk", flat=True)), tx.latest_hash)
     return None
 
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from chains.rpc import NodeUnavailable, RpcRefused
-from config.chains import get_chains
+from config.configured_chains import get_chains
 from proving import connections
 from proving.heads import Heads
 from proving.reconcile import apply, decide, observe, proofs

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from chains.config import Chain
+from chains.chains_file import Chain
 from chains.rpc import RpcClient
 from proving.connections import OpenConnection
 from proving.heads import Heads, poll_seconds

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from chains.encoding import hex_data
 from chains.header import Header
 from proving.facts import HeaderFact, Missing, TimeFact
 from proving.paths.planning import Plan
@@ -26,6 +27,7 @@ from proving.reconcile.observe import (
 from proving.reconcile.proofs import Fetched, Proven
 from proving.sources import Preparation
 from queries.models import StepKind
+from queries.rejection_codes import RejectionCode
 
 # How long nodes may refuse to serve a proof before that is taken for final: they may be syncing, or lack the newest
 # state for a moment.
@@ -67,7 +69,7 @@ class Reject:
     """Reject the batches of these queries (ids)."""
 
     queries: Collection[int]
-    code: str
+    code: RejectionCode
     reason: str
     retryable: bool = False
 
@@ -260,7 +262,7 @@ def source_block(seen: SourceBlock) -> Decision:
     """Take the header that the source chain has."""
     if seen.header is None:
         return Decision(Wait(f"Block {seen.number} of chain {seen.source} is not there; waiting.", seen.poll_seconds))
-    is_stored = seen.stored_hash == "0x" + seen.header.hash.hex()
+    is_stored = seen.stored_hash == hex_data(seen.header.hash)
     return Decision(Continue(), [] if is_stored else [TakeHeader(seen.header)])
 
 
@@ -270,7 +272,7 @@ def asked_of_header(seen: AskedOfHeader) -> Decision:
     Later forks have added properties: an older block's header can't prove them. Nor can one of another layout.
     """
     lacking = {pk: why for pk, why in seen.why_lacking.items() if why}
-    rejected = [Reject([pk], "header_property_missing", why) for pk, why in lacking.items()]
+    rejected = [Reject([pk], RejectionCode.HEADER_PROPERTY_MISSING, why) for pk, why in lacking.items()]
     proven = [pk for pk in seen.why_lacking if pk not in lacking]
     return Decision(Continue(), [*rejected, Complete(proven, StepKind.INITIAL_STATE)])
 
@@ -286,7 +288,9 @@ def unfetched(seen: Unfetched) -> Decision:
     actions: list[Action] = [] if since == seen.refused_since else [NoteRefused(since)]
     if since is not None and seen.now - since >= _PROOF_PATIENCE:
         reason = f"No node of chain {seen.source} serves usable proofs at block {seen.number}. {seen.fault}"
-        return Decision(Continue(), [*actions, Reject(seen.waiting, "proof_unavailable", reason, retryable=True)])
+        return Decision(
+            Continue(), [*actions, Reject(seen.waiting, RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True)]
+        )
     return Decision(Fail(seen.fault) if seen.fault else Continue(), actions)
 
 
@@ -415,7 +419,7 @@ def path(seen: Observation, asked: FindPath, found: PathFound) -> Decision:
     """Send the next transaction of the path, if one can begin and it is the turn of the block's user."""
     asking = sorted({pk for pks in asked.needing.values() for pk in pks})
     if found.too_far:
-        return Decision(Wait(found.too_far, 0), [Reject(asking, "block_too_old", found.too_far)])
+        return Decision(Wait(found.too_far, 0), [Reject(asking, RejectionCode.BLOCK_TOO_OLD, found.too_far)])
     if found.not_yet:
         return Decision(Wait(found.not_yet, max(seen.poll_seconds, seen.source_poll_seconds)))
     if found.preparation is not None:

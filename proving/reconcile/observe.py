@@ -11,6 +11,7 @@ from functools import cached_property
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
+from chains.encoding import hex_data
 from chains.header import Header
 from chains.rpc import Block as BlockName
 from proving import facts, timestamps
@@ -24,7 +25,6 @@ from proving.reconcile.context import Context
 from proving.reconcile.proofs import ProofRefused
 from proving.registry import deployments
 from proving.sources import NotYet, Preparation
-from proving.transactions import sending
 from queries import clock
 from queries.chunks import chunks
 from queries.models import BatchStatus, Block, Query, StepKind
@@ -330,7 +330,7 @@ def _read(context: Context, wanted: Sequence[Fact], *, at: BlockName | None = No
 
 
 def _is_trusted(context: Context, view: RegistryView) -> bool:
-    return "0x" + view.state_root.hex() == context.block.state_root
+    return hex_data(view.state_root) == context.block.state_root
 
 
 def _accumulated_by(context: Context) -> str:
@@ -443,7 +443,7 @@ def _under_way(block: Block) -> str:
     tx = live.defer("data").order_by("-pk").prefetch_related("versions").first()
     if tx is None:
         return ""
-    tx_hash = sending.latest_hash(tx)
+    tx_hash = tx.latest_hash
     if tx.state == TransactionState.PENDING:
         return f"Waiting for transaction {tx_hash} to be mined. {tx.last_error}".strip()
     return f"Transaction {tx_hash} is mined; waiting for confirmations."

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from chains.encoding import hex_data
 from chains.rpc import AccountProof as FetchedProof
 from chains.rpc import InvalidReply, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from chains.trie import InvalidProof, OtherAccountForm, verify_account, verify_slot
@@ -135,8 +136,8 @@ def _verified(block: Block, answer: FetchedProof) -> Proven:
         nodes=_hex(answer.nodes),
         nonce=account.nonce,
         balance=account.balance,
-        storage_root="0x" + account.storage_root.hex(),
-        code_hash="0x" + account.code_hash.hex(),
+        storage_root=hex_data(account.storage_root),
+        code_hash=hex_data(account.code_hash),
     )
     slots = [
         SlotProof(
@@ -150,4 +151,4 @@ def _verified(block: Block, answer: FetchedProof) -> Proven:
 
 
 def _hex(nodes: Iterable[bytes]) -> list[str]:
-    return ["0x" + node.hex() for node in nodes]
+    return [hex_data(node) for node in nodes]

@@ -7,14 +7,14 @@ from eth_abi.abi import decode
 
 from chains.attestation import Domain, attester_set_message, ordered_attesters, recover
 from chains.rpc import Reverted
-from config.chains import get_chains
+from config.configured_chains import get_chains
 from proving import connections
 from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, Signer, Transaction
 from proving.registry import deployments
 from proving.registry.contract import call, revert_reason
-from proving.transactions import sending
-from proving.transactions.sending import Intent, SignerBusy
+from proving.transactions import sending, tending
+from proving.transactions.intents import Intent, SignerBusy
 
 _CONTRACT = "AttestedBlockHashSource"
 
@@ -85,12 +85,12 @@ def _send(destination: int, intent: Intent, seconds: float) -> None:
         except SignerBusy:
             pass
         for signer in Signer.objects.filter(chain_id=destination):
-            sending.tend(signer.pk)
+            tending.tend(signer.pk)
         if sent is not None:
             sent.refresh_from_db()
             if sent.state not in LIVE_STATES:
                 if not sent.succeeded:
-                    raise ChangeRefused(f"The transaction {sending.latest_hash(sent)} failed.")
+                    raise ChangeRefused(f"The transaction {sent.latest_hash} failed.")
                 return
         time.sleep(min(0.5, poll_seconds(chain)))
     raise ChangeRefused(f"The change was not confirmed within {seconds:.0f} s; its transaction is stored and goes on.")

@@ -10,16 +10,16 @@ from eth_utils.address import to_canonical_address, to_checksum_address
 from eth_utils.crypto import keccak
 from rlp import encode
 
-from chains.config import Chain, Connection
+from chains.chains_file import Chain, Connection
 from chains.rpc import Reverted
-from config.chains import get_chains, get_rpc
+from config.configured_chains import get_chains, get_rpc
 from proving import sources
 from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, AccountProof, FactsRegistry, Signer, Transaction, TransactionState
 from proving.registry import deployments
 from proving.registry.contract import creation_code, revert_reason
-from proving.transactions import sending
-from proving.transactions.sending import Intent, SignerBusy
+from proving.transactions import sending, signing, tending
+from proving.transactions.intents import Intent, SignerBusy
 from queries import progress
 from queries.models import OPEN_STATUSES, Block, Query, StepKind
 
@@ -61,7 +61,7 @@ def _forget_another_chain(chain: Chain) -> bool:
 
     Returns whether it was.
     """
-    assert chain.signer is not None, "chains.config refuses destinations without a signer"
+    assert chain.signer is not None, "chains.chains_file refuses destinations without a signer"
     sent = Transaction.objects.filter(signer__chain_id=chain.id, signer__address=chain.signer.account().address)
     mined = sent.filter(state=TransactionState.FINAL).order_by("-nonce").values_list("nonce", flat=True).first()
     if mined is None or get_rpc(chain.id).nonce(chain.signer.account().address, "latest") > mined:
@@ -107,7 +107,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
     created: list[FactsRegistry] = []
 
     def store(first_nonce: int) -> None:
-        sender = sending.sender(chain)
+        sender = signing.sender(chain)
         if replaced:
             _retire(replaced)
         created.append(
@@ -134,7 +134,7 @@ def _create_registry(chain: Chain, row: FactsRegistry) -> None:
     code = creation_code("FactsRegistry", row.source_chain_id, row.block_hash_source, row.history_window)
 
     def store(nonce: int) -> None:
-        row.address = contract_address(sending.sender(chain), nonce)
+        row.address = contract_address(signing.sender(chain), nonce)
         if not FactsRegistry.objects.filter(pk=row.pk, address="").update(address=row.address):
             raise DeploymentError("Another process deploys this registry at the same time; run it again.")
 
@@ -154,7 +154,7 @@ def _finish(chain: Chain, row: FactsRegistry, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if signer:
-            sending.tend(signer.pk)
+            tending.tend(signer.pk)
         if not row.address and rpc.code(row.block_hash_source):
             _create_registry(chain, row)
         elif not Transaction.objects.filter(signer=signer, to="", state__in=LIVE_STATES).exists():

@@ -9,8 +9,9 @@ from weakref import WeakKeyDictionary
 
 from eth_utils.crypto import keccak
 
+from chains.encoding import hex_data
 from chains.rpc import Block, InvalidReply, RpcClient
-from config.chains import get_chains, get_rpc
+from config.configured_chains import get_chains, get_rpc
 from contracts import load_artifact
 from contracts.known_bad import why_bad
 from proving.models import FactsRegistry
@@ -78,7 +79,7 @@ def check(row: FactsRegistry) -> None:
     Raises `NodeUnavailable`, `RpcRefused`.
     """
     code = get_rpc(row.destination_chain_id).code(row.address)
-    found = {"code_hash": "0x" + keccak(code).hex(), "refused": _why_refused(row, code)}
+    found = {"code_hash": hex_data(keccak(code)), "refused": _why_refused(row, code)}
     if (row.code_hash, row.refused) == tuple(found.values()):
         return
     row.code_hash, row.refused = found.values()

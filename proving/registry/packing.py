@@ -10,7 +10,7 @@ from chains.packed import AccountToProve
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
 from proving.models import AccountProof, SlotProof
 from proving.registry.contract import Registry
-from proving.transactions.sending import Intent
+from proving.transactions.intents import Intent
 from queries.chunks import chunks
 from queries.models import Block
 

@@ -4,7 +4,7 @@ Each has a contract (`contracts/src/IBlockHashSource.sol`), and a class here tha
 that a source vouches for, `proving.paths.planning` leads to all blocks before.
 """
 
-from chains.config import BlockHashSourceName, Connection
+from chains.chains_file import BlockHashSourceName, Connection
 from proving.sources.attested import Attested
 from proving.sources.base import BlockHashSource, NotYet, Preparation, Start
 from proving.sources.native import Native

@@ -12,7 +12,7 @@ from eth_abi.abi import decode
 from eth_utils.address import to_checksum_address
 
 from chains.attestation import Answer, Attestation, Domain, Refusal, ask
-from chains.config import Connection
+from chains.chains_file import Connection
 from chains.rpc import InvalidReply, RpcRefused
 from proving.connections import OpenConnection
 from proving.models import FactsRegistry

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from chains.config import Connection
+from chains.chains_file import Connection
 from proving.connections import OpenConnection
 from proving.registry.contract import Call
 

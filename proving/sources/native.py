@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
-from chains.config import Connection
+from chains.chains_file import Connection
 from proving.connections import OpenConnection
 from proving.registry.contract import call
 from proving.sources.base import NotYet, Start

@@ -6,7 +6,7 @@ Only the present one is known there: it is recorded, and everything before is re
 from collections.abc import Collection
 from typing import Any
 
-from chains.config import Connection
+from chains.chains_file import Connection
 from proving.connections import OpenConnection
 from proving.registry.contract import call
 from proving.sources.base import NotYet, Preparation, Start

@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet, Sum
 from django.utils import timezone
 
-from chains.config import Chain
+from chains.chains_file import Chain
 from proving.models import LIVE_STATES, Share, Transaction, TransactionState
 from proving.spending import estimates
 from proving.spending.estimates import RIDER_GAS, Work

@@ -12,15 +12,16 @@ from datetime import datetime
 
 from django.db.models import QuerySet
 
-from config.chains import get_chains
+from config.configured_chains import get_chains
 from proving import acceptance
 from proving.models import FactsRegistry, Signer
 from proving.paths import upkeep
 from proving.reconcile.block import reconcile
-from proving.transactions import sending
+from proving.transactions import tending
 from proving.worker.turns import Turns, round_robin
 from queries import leases, progress
 from queries.models import OPEN_STATUSES, Batch, Block
+from queries.rejection_codes import RejectionCode
 
 logger = logging.getLogger(__name__)
 
@@ -125,7 +126,7 @@ def reject_overdue(now: datetime) -> None:
         waits = " ".join(wait.sentence for wait in batch.waits())
         progress.reject(
             [batch.pk],
-            code="deadline_exceeded",
+            code=RejectionCode.DEADLINE_EXCEEDED,
             reason="The batch could not be proven before its deadline." + (f" It waited: {waits}" if waits else ""),
             retryable=True,
         )
@@ -133,4 +134,4 @@ def reject_overdue(now: datetime) -> None:
 
 def _tend(key: object) -> None:
     assert isinstance(key, int)
-    sending.tend(key)
+    tending.tend(key)

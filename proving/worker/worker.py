@@ -18,7 +18,7 @@ from django.db import connections, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from config.chains import get_chains
+from config.configured_chains import get_chains
 from proving.health import chain_checks
 from proving.models import WorkerHeartbeat
 from proving.paths import upkeep

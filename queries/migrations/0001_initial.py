@@ -2,7 +2,7 @@
 
 import django.db.models.deletion
 import django.utils.timezone
-import queries.fields
+import queries.uint256
 import queries.models
 from django.conf import settings
 from django.db import migrations, models
@@ -35,7 +35,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("destination_chain_id", models.PositiveBigIntegerField()),
-                ("fee", queries.fields.Uint256Field()),
+                ("fee", queries.uint256.Uint256Field()),
                 ("request", models.TextField()),
                 (
                     "status",
@@ -58,7 +58,7 @@ class Migration(migrations.Migration):
                 ("deadline_at", models.DateTimeField()),
                 ("estimated_gas", models.PositiveBigIntegerField(null=True)),
                 ("gas_used", models.PositiveBigIntegerField(default=0)),
-                ("spent", queries.fields.Uint256Field(default=0)),
+                ("spent", queries.uint256.Uint256Field(default=0)),
                 ("rejection_code", models.CharField(blank=True, max_length=40)),
                 ("rejection_reason", models.TextField(blank=True)),
                 ("rejection_retryable", models.BooleanField(default=False)),

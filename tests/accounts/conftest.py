@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 from django.test import Client
 
-from config.chains import get_chains
+from config.configured_chains import get_chains
 from tests.accounts.wallets import ALICE, sign
 
 DEAD_NODE = "http://127.0.0.1:1"  # Nothing listens on port 1.

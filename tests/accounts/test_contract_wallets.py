@@ -14,8 +14,9 @@ from siwe import EIP6492_MAGIC_SUFFIX  # type: ignore[import-untyped]
 
 from accounts import sign_in
 from accounts.sign_in import SignInError, finish, start
-from chains.devchain import DevChain
+from chains.encoding import hex_data
 from config import node_waits
+from devnet.devchain import DevChain
 from tests.accounts.wallets import ALICE, BOB, contract_wallet_code, init_code, reverting_code, sign
 from tests.chains.hostile_node import DRIPS, FLOODS, hostile_node
 from tests.chains.lying_node import ask, error, is_chain_id, lying_node
@@ -120,7 +121,7 @@ def test_a_contract_does_not_make_the_service_call_a_url(node):
         lookup = keccak(text="OffchainLookup(address,string[],bytes,bytes4,bytes)")[:4] + encode(
             ["address", "string[]", "bytes", "bytes4", "bytes"], [address, [url], b"", b"\x01\x02\x03\x04", b""]
         )
-        node.rpc("anvil_setCode", address, "0x" + reverting_code(lookup).hex())
+        node.rpc("anvil_setCode", address, hex_data(reverting_code(lookup)))
         message = start(address, 31337, "")
         assert code_of(message, sign(message, ALICE)) == "wrong_signature"
         with pytest.raises(BlockingIOError):

@@ -8,7 +8,7 @@ from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import timezone
 
-from accounts import events, keys
+from accounts import event_log, keys
 from accounts.models import AccountEvent, ApiKey, EventKind, User
 from tests.accounts.wallets import ALICE, BOB, sign
 
@@ -53,7 +53,7 @@ def test_a_program_signs_in_and_takes_its_key():
 
 @pytest.mark.parametrize("path", ["/sign-in/message", "/sign-in/verify"])
 def test_a_program_without_the_csrf_token_is_refused(path, settings):
-    settings.CSRF_FAILURE_VIEW = "accounts.views.csrf_failure"
+    settings.CSRF_FAILURE_VIEW = "accounts.sign_in_views.csrf_failure"
     response = post_json(Client(enforce_csrf_checks=True), path, {})
     assert response.status_code == 403
     assert response.json()["code"] == "csrf_failed"
@@ -121,7 +121,7 @@ def test_a_node_that_is_down_is_503_for_a_signature_that_is_not_the_address_s_ow
 
 
 def test_a_person_with_an_old_form_hears_what_to_do(settings):
-    settings.CSRF_FAILURE_VIEW = "accounts.views.csrf_failure"
+    settings.CSRF_FAILURE_VIEW = "accounts.sign_in_views.csrf_failure"
     response = Client(enforce_csrf_checks=True).post("/sign-in/message", {"address": ALICE.address})
     assert response.status_code == 403
     assert "Go back, reload the page, and send the form again." in response.text
@@ -420,7 +420,7 @@ def test_the_log_is_one_s_own_paged_and_kept_for_90_days(alice_client):
     now = timezone.now()
     for user, age, name in [(alice, 91, "too old"), (bob, 91, "bob's old"), (bob, 0, "bob's")]:
         AccountEvent.objects.create(user=user, at=now - timedelta(days=age), kind=EventKind.KEY_MADE, key_name=name)
-    for n in range(events.PAGE + 1):
+    for n in range(event_log.PAGE + 1):
         AccountEvent.objects.create(user=alice, kind=EventKind.KEY_MADE, key_name=f"number-{n}.")
 
     newest = alice_client.get("/dashboard/log").text
@@ -428,7 +428,7 @@ def test_the_log_is_one_s_own_paged_and_kept_for_90_days(alice_client):
     assert link is not None
     alice_client.post("/dashboard/keys", {"name": "meanwhile"})  # It also drops what is too old.
     older = alice_client.get(link[1]).text
-    assert (newest.count("number-"), older.count("number-")) == (events.PAGE, 1)
+    assert (newest.count("number-"), older.count("number-")) == (event_log.PAGE, 1)
     assert "number-0." in older
     assert 'rel="next"' not in older
     assert "too old" not in newest + older

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import requests
 
-from chains.devchain import PROJECT
 from demo.client import TIMEOUT, submit
 from demo.installation import CHAIN_ID, MANAGE
+from devnet.devchain import PROJECT
 from tests.attacks.table import Seen
 from tests.attacks.target import Target, target
 

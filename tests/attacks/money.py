@@ -9,9 +9,9 @@ from typing import Any
 
 import requests
 
-from chains.devchain import ACCOUNTS, DevChain
 from demo.client import TIMEOUT, ClientError, submit
 from demo.installation import CHAIN_ID, CHAINS_TOML
+from devnet.devchain import ACCOUNTS, DevChain
 from tests.attacks.table import Seen
 from tests.attacks.target import Target, target
 from tests.proving.rollups import OP_STACK, charge_for_data

@@ -13,10 +13,10 @@ import requests
 from eth_account import Account
 from eth_account.messages import encode_defunct
 
-from chains.devchain import ACCOUNTS, DevChain
-from chains.nodes import FAIL_FAST_SECONDS
+from chains.node_pool import FAIL_FAST_SECONDS
 from demo.client import submit
 from demo.installation import CHAIN_ID, CHAINS_TOML
+from devnet.devchain import ACCOUNTS, DevChain
 from tests.attacks.table import Seen
 from tests.attacks.target import Target, target
 from tests.chains.hostile_node import DRIPS, FLOODS, LIES, Behaviour, Exchange, hostile_node

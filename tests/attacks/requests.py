@@ -16,8 +16,8 @@ from urllib.parse import quote, urlsplit
 
 import requests
 
-from chains.devchain import ACCOUNTS, PROJECT
 from demo.installation import CHAIN_ID
+from devnet.devchain import ACCOUNTS, PROJECT
 from tests.attacks.table import Seen
 from tests.attacks.target import Target, target
 from tests.queries.nasty_bodies import NASTY

@@ -9,9 +9,9 @@ from typing import Any
 
 import requests
 
-from chains.devchain import ACCOUNTS
 from demo.client import ClientError, follow, submit
 from demo.installation import CHAIN_ID
+from devnet.devchain import ACCOUNTS
 from tests.attacks.table import Seen
 from tests.attacks.target import Target, target
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import requests
 
-from chains.devchain import ACCOUNTS
 from demo.installation import CHAIN_ID
+from devnet.devchain import ACCOUNTS
 from tests.attacks.table import Seen
 from tests.attacks.target import Target, target
 

@@ -7,9 +7,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from chains.devchain import ACCOUNTS, DevChain
 from demo.client import take_api_key
 from demo.installation import CHAIN_ID, CHAINS_TOML, Service
+from devnet.devchain import ACCOUNTS, DevChain
 
 _SIGNER_KEY = ACCOUNTS[3][1]
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from eth_account import Account
 
-from chains.config import Attester
-from chains.devchain import ACCOUNTS, PROJECT
-from chains.guarded import GuardedProcess
+from chains.chains_file import Attester
+from devnet.devchain import ACCOUNTS, PROJECT
+from devnet.guarded_process import GuardedProcess
 
 ALICE, BOB, CHARLIE = (Account.from_key(key) for _, key in ACCOUNTS[:3])
 CONTRACT = "0x5FbDB2315678afecb367f032d93F642f64180aa3"

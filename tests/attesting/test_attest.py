@@ -11,13 +11,15 @@ from urllib.parse import urlsplit
 import pytest
 from django.db import connection
 
-from attesting import nodes
-from attesting.attest import Refused, attest
+from attesting import node_agreement
+from attesting.attest import attest
 from attesting.models import SignedBlock
 from attesting.views import healthz
 from chains.attestation import Domain, Question, recover
-from chains.devchain import DevChain
-from config.chains import forget_chains
+from chains.encoding import hex_data
+from config.configured_chains import forget_chains
+from config.error_answers import Refused
+from devnet.devchain import DevChain
 from tests.attesting.process import ALICE, BOB, CONTRACT, chains_file
 from tests.chains.lying_node import ask, error, lying_node, result
 from tests.proving.proxy import Proxy
@@ -36,7 +38,7 @@ def use(settings, tmp_path) -> Callable[..., None]:
     def configure(*urls: str, chain: str = "") -> None:
         settings.CHAINS_FILE = chains_file(tmp_path, *urls, chain=chain)
         forget_chains()
-        nodes.of.cache_clear()
+        node_agreement.of.cache_clear()
 
     return configure
 
@@ -135,7 +137,7 @@ def test_another_hash_than_was_signed_is_refused_for_every_contract(devchain, ot
     for domain in (DOMAIN, Domain(11, CONTRACT), Domain(10, BOB.address)):
         assert refused(5, domain=domain).code == "conflict"
     signed = SignedBlock.objects.get()
-    assert signed.hash == f"0x{block_hash(devchain, 5).hex()}"
+    assert signed.hash == hex_data(block_hash(devchain, 5))
     (record, *_) = [record for record in caplog.records if record.levelname == "CRITICAL"]
     for one in (devchain, other_chain):
         assert block_hash(one, 5).hex() in record.getMessage()
@@ -232,8 +234,8 @@ def test_a_node_that_lacks_a_final_block_is_no_answer(devchain, honest, use, sai
 
 
 def test_a_node_that_hangs_holds_up_no_other(devchain, honest, use, monkeypatch, caplog):
-    monkeypatch.setattr(nodes, "ANSWER_SECONDS", 1)
-    monkeypatch.setattr(nodes, "TIMEOUT_SECONDS", 60)
+    monkeypatch.setattr(node_agreement, "ANSWER_SECONDS", 1)
+    monkeypatch.setattr(node_agreement, "TIMEOUT_SECONDS", 60)
     answered = threading.Event()
 
     def hang(body: Any) -> Any:

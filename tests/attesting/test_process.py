@@ -18,8 +18,9 @@ import requests
 from django.core.management import CommandError, call_command
 
 from chains.attestation import Attestation, Domain, Question, Refusal, ask, recover
-from chains.config import Attester
-from chains.devchain import ACCOUNTS, PROJECT, DevChain
+from chains.chains_file import Attester
+from chains.encoding import hex_data
+from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from tests.attesting.process import ALICE, BOB, CHARLIE, CONTRACT, Running, chains_file, environment, run, running
 from tests.proving.proxy import Proxy
 
@@ -117,7 +118,7 @@ def test_a_reorg_below_finality_is_a_conflict_and_nothing_more_is_signed(own_cha
         refusal = only_answer(attester, number)
     assert isinstance(refusal, Refusal)
     assert refusal.code == "conflict"
-    assert stored(tmp_path) == [(number, f"0x{before.hex()}")]
+    assert stored(tmp_path) == [(number, hex_data(before))]
     (line,) = [line for line in attester.lines if "CONFLICT" in line]
     assert "CRITICAL" in line
     assert before.hex() in line
@@ -143,7 +144,7 @@ def test_killed_between_storing_and_signing_it_signs_no_other_hash(own_chain, tm
     env = {**environment(tmp_path), "DJANGO_SETTINGS_MODULE": "attesting.settings"}
     died = subprocess.run([sys.executable, "-c", DIE_INSTEAD_OF_SIGNING], cwd=PROJECT, env=env, timeout=20, check=False)
     assert died.returncode == -signal.SIGKILL
-    assert stored(tmp_path) == [(8, f"0x{first.hex()}")]
+    assert stored(tmp_path) == [(8, hex_data(first))]
     with running(tmp_path) as attester:
         answer = only_answer(attester, 8)
         assert isinstance(answer, Attestation)
@@ -172,7 +173,7 @@ def test_two_processes_on_one_database_sign_one_hash_for_a_number(devchain, own_
     for number, pair in zip(numbers, answers, strict=True):
         (signed,) = [answer for answer in pair if isinstance(answer, Attestation)]
         (refusal,) = [answer for answer in pair if isinstance(answer, Refusal)]
-        assert hashes[number] == f"0x{signed.block_hash.hex()}"
+        assert hashes[number] == hex_data(signed.block_hash)
         assert refusal.code == "conflict"
 
 
@@ -195,7 +196,7 @@ def test_whatever_name_it_is_reached_by_it_answers(devchain, alice):
     answer = post(alice, VALID, Host="attester.example.org")
     assert answer.status_code == 200
     assert answer.json().keys() == {"attester", "blockHash", "signature"}
-    assert answer.json()["blockHash"] == f"0x{block_hash(devchain, 5).hex()}"
+    assert answer.json()["blockHash"] == hex_data(block_hash(devchain, 5))
     assert not answer.cookies
 
 

@@ -13,11 +13,12 @@ import requests
 from django.utils import timezone
 from playwright.sync_api import BrowserContext, Page, expect
 
-from chains.devchain import DevChain
-from config import chains as configured
+from config import configured_chains as configured
+from devnet.devchain import DevChain
 from proving.registry.deploying import deploy
 from queries import progress
 from queries.models import Batch, Block, HeaderField, Step, StepKind
+from queries.rejection_codes import RejectionCode
 from tests.browser.conftest import NARROW, TIMEOUT, WIDE, axe_violations, overflows
 from tests.browser.wallet import Wallet
 from tests.explorer.batches import (
@@ -169,7 +170,7 @@ def poll_fast(page: Page) -> None:
 def test_a_rejected_batch_is_read_and_asks_no_more(page: Page):
     batch = a_batch()
     accept(batch)
-    progress.reject([batch.pk], code="block_too_old", reason="Block 12 is too old.", retryable=False)
+    progress.reject([batch.pk], code=RejectionCode.BLOCK_TOO_OLD, reason="Block 12 is too old.", retryable=False)
     page.goto(path(batch))
     expect(page.locator(".summary")).to_contain_text("Ask for a newer block.")
     expect(page.locator(".summary")).to_contain_text("Sending the same again will not help.")
@@ -457,7 +458,7 @@ def reorged() -> Batch:
 
 def rejected() -> Batch:
     batch = a_batch()
-    progress.reject([batch.pk], code="fee_too_low", reason="The fee is too low.", retryable=True)
+    progress.reject([batch.pk], code=RejectionCode.FEE_TOO_LOW, reason="The fee is too low.", retryable=True)
     return batch
 
 

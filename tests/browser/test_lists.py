@@ -9,6 +9,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from accounts.models import User
 from queries import progress
 from queries.models import Batch
+from queries.rejection_codes import RejectionCode
 from tests.browser.conftest import NARROW, WIDE, axe_violations, overflows
 from tests.browser.test_batch_page import weight
 from tests.explorer.batches import a_batch, accept, path
@@ -30,7 +31,7 @@ def test_a_visitor_finds_a_batch_by_its_identifier_from_the_home_page(page: Page
 def test_filters_are_in_the_address_so_that_they_can_be_shared(page: Page, context: BrowserContext, sign_in_as: SignIn):
     sign_in_as(context, ALICE)
     kept, other = a_batch(), a_batch(block=13)
-    progress.reject([kept.pk], code="x", reason="X.", retryable=False)
+    progress.reject([kept.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="X.", retryable=False)
     page.goto("/explorer")
     expect(page.get_by_role("link", name=other.pk)).to_be_visible()
     page.get_by_label("Status").select_option("REJECTED")
@@ -56,7 +57,12 @@ def test_an_account_is_found_from_the_list(page: Page, context: BrowserContext, 
 def few() -> None:
     for block in range(3):
         accept(a_batch(block=block))
-    progress.reject([str(Batch.objects.values_list("pk", flat=True)[0])], code="x", reason="X.", retryable=False)
+    progress.reject(
+        [str(Batch.objects.values_list("pk", flat=True)[0])],
+        code=RejectionCode.PROOF_UNAVAILABLE,
+        reason="X.",
+        retryable=False,
+    )
 
 
 @pytest.mark.parametrize(

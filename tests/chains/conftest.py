@@ -2,9 +2,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from chains.config import Chain
-from chains.devchain import DevChain
+from chains.chains_file import Chain
 from chains.rpc import RpcClient
+from devnet.devchain import DevChain
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,7 @@
 import json
-import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -23,8 +21,10 @@ from chains.attestation import (
     recover,
     sign,
 )
-from chains.config import Attester
-from chains.devchain import ACCOUNTS
+from chains.chains_file import Attester
+from chains.encoding import hex_data
+from devnet.devchain import ACCOUNTS
+from tests.chains.hostile_node import DRIPS, FLOODS, hostile_node
 from tests.chains.lying_node import Raw, lying_node, recording
 
 ALICE, BOB = (Account.from_key(key) for _, key in ACCOUNTS[:2])
@@ -101,7 +101,7 @@ def answer(
     *, signer: LocalAccount = ALICE, domain: Domain = DOMAIN, chain_id: int = 1, number: int = 123
 ) -> dict[str, Any]:
     signature = sign(signer, Question(domain, chain_id, number).message(HASH))
-    return {"attester": ALICE.address, "blockHash": f"0x{HASH.hex()}", "signature": f"0x{signature.hex()}"}
+    return {"attester": ALICE.address, "blockHash": hex_data(HASH), "signature": hex_data(signature)}
 
 
 def refusal(code: str, sentence: object) -> Raw:
@@ -191,34 +191,24 @@ def test_an_answer_that_drips_is_not_waited_for():
     assert told.sentence == f"{told.host} did not answer within 0.5 seconds."
 
 
-@contextmanager
-def dripping_headers() -> Iterator[str]:
-    """A server that sends one byte of its headers after the other, each well within any time-out for one read."""
-    done = threading.Event()
-
-    def drip() -> None:
-        with suppress(OSError):
-            connection, _ = listener.accept()
-            with connection:
-                connection.sendall(b"HTTP/1.1 200 OK\r\nX-Header: ")
-                while not done.wait(0.05):
-                    connection.sendall(b"x")
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=drip)
-        thread.start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        done.set()
-        thread.join()
-
-
-def test_headers_that_drip_are_not_waited_for():
-    with dripping_headers() as url:
+@pytest.mark.parametrize("drip", DRIPS.values(), ids=DRIPS)
+def test_a_drip_is_not_waited_for_whatever_drips(drip):
+    with hostile_node(drip, chain_id=None) as url, lying_node(lambda _: answer(signer=BOB)) as honest:
         began = time.monotonic()
-        (told,) = ask([attester(url)], DOMAIN, 1, 123, timeout_seconds=0.5)
+        told, other = ask([attester(url), attester(honest, BOB)], DOMAIN, 1, 123, timeout_seconds=1)
         assert time.monotonic() - began < 3
     assert isinstance(told, Refusal)
-    assert told.code == "timed_out"
+    assert (told.code, told.sentence) == ("timed_out", f"{told.host} did not answer within 1 seconds.")
+    assert isinstance(other, Attestation)
+
+
+@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
+def test_a_flood_is_not_read_to_its_end(flood):
+    with hostile_node(flood, chain_id=None) as url:
+        began = time.monotonic()
+        (told,) = ask([attester(url)], DOMAIN, 1, 123, timeout_seconds=1)
+        assert time.monotonic() - began < 3
+    assert isinstance(told, Refusal)
 
 
 def test_one_that_did_not_answer_in_time_rests_while_the_others_are_asked(monkeypatch):

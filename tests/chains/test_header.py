@@ -7,8 +7,8 @@ from eth_utils.crypto import keccak
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chains.devchain import DevChain
 from chains.header import FEWEST_FIELDS, MOST_FIELDS, SHARED_FIELDS, Header, InvalidHeader, verify
+from devnet.devchain import DevChain
 from tests import headers
 from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures, unhex
 

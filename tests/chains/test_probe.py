@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from chains import history
-from chains.devchain import DevChain
 from chains.probe import oldest_provable, probe
 from chains.rpc import NodeUnavailable, RpcRefused
+from devnet.devchain import DevChain
 from tests.chains.lying_node import Raw, ask, error, is_chain_id, lying_node, result
 
 HEAD = 1_200

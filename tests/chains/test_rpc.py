@@ -11,10 +11,10 @@ import pytest
 from eth_account import Account
 from eth_utils.crypto import keccak
 
-from chains import nodes
-from chains.devchain import ACCOUNTS, DevChain
-from chains.errors import AlreadyKnown, read_refusal
-from chains.nodes import FAIL_FAST_SECONDS
+from chains import node_pool
+from chains.encoding import hex_data
+from chains.node_errors import AlreadyKnown, read_refusal
+from chains.node_pool import FAIL_FAST_SECONDS
 from chains.rpc import (
     ChainError,
     InsufficientFunds,
@@ -30,6 +30,7 @@ from chains.rpc import (
     WrongChain,
 )
 from chains.trie import verify_account
+from devnet.devchain import ACCOUNTS, DevChain
 from tests.chains.lying_node import Raw, ask, error, is_chain_id, lying_node, recording, result
 
 ALICE, BOB = (address for address, _ in ACCOUNTS[:2])
@@ -84,7 +85,7 @@ def test_it_reads_headers_and_their_hashes(devchain, client_of):
     head = client.head()
     assert head.number == devchain.head()
     block = devchain.rpc("eth_getBlockByNumber", hex(head.number), False)
-    assert f"0x{head.hash.hex()}" == block["hash"]
+    assert hex_data(head.hash) == block["hash"]
     assert client.header(head.number) == head
     assert client.header_by_hash(head.hash) == head
     finalized = client.header("finalized")
@@ -234,7 +235,7 @@ def test_a_node_that_suggests_no_priority_fee_is_asked_for_the_fee_history(devch
 def test_proofs_come_in_order_and_in_bounded_batches(devchain, client_of):
     client = client_of(devchain.url)
     head = client.head()
-    addresses = [f"0x{number:040x}" for number in range(1, nodes.BATCH_SIZE + 20)]
+    addresses = [f"0x{number:040x}" for number in range(1, node_pool.BATCH_SIZE + 20)]
     proofs = client.proofs([ProofRequest(head.number, head.hash, address, [1, 2]) for address in addresses])
     assert [proof.address for proof in proofs if not isinstance(proof, RpcRefused)] == addresses
     assert all(not isinstance(proof, RpcRefused) and proof.nodes for proof in proofs)
@@ -450,7 +451,7 @@ def test_garbage_makes_a_node_unavailable(client_of, raw, fault):
 
 
 def test_a_reply_without_end_is_cut_off(client_of, monkeypatch):
-    monkeypatch.setattr(nodes, "MAX_REPLY_BYTES", 1000)
+    monkeypatch.setattr(node_pool, "MAX_REPLY_BYTES", 1000)
     with (
         lying_node(lambda body: honest(body) if is_chain_id(body) else result(body, "x" * 2000)) as url,
         pytest.raises(InvalidReply, match="more than 1000 bytes"),

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from trie import HexaryTrie
 
 from chains import trie
-from chains.devchain import ACCOUNTS
 from chains.header import verify
 from chains.rpc import ProofRequest
 from chains.trie import (
@@ -21,6 +20,7 @@ from chains.trie import (
     verify_account,
     verify_slot,
 )
+from devnet.devchain import ACCOUNTS
 from tests.fixtures_folder import fixture_names, load_fixture, needs_fixtures, unhex
 
 REAL_ACCOUNTS = [*fixture_names("mainnet_1746*.json"), *fixture_names("goerli_7583802*.json")]

@@ -4,7 +4,7 @@ import pytest
 from eth_utils.crypto import keccak
 
 from chains import history, packed
-from chains.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts import tries
 from tests.contracts.deployed import Deployed
 from tests.contracts.harness import Harness

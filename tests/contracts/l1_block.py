@@ -2,7 +2,7 @@
 
 from eth_utils.address import to_checksum_address
 
-from chains.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
 
 ADDRESS = to_checksum_address("0x4200000000000000000000000000000000000015")

@@ -7,7 +7,8 @@ from typing import Any
 
 import requests
 
-from chains.devchain import DevChain
+from chains.encoding import hex_data
+from devnet.devchain import DevChain
 from tests.contracts.deployed import SENDER
 
 # What calls of one request may weigh together. The node refuses requests of about two megabytes.
@@ -75,7 +76,7 @@ class Simulator:
 
     def _request(self, first: Sequence[Call], calls: Sequence[Call]) -> list[Outcome]:
         written = [
-            {"from": SENDER, "to": call.to, "input": "0x" + call.data.hex(), "gas": hex(_GAS_PER_CALL)}
+            {"from": SENDER, "to": call.to, "input": hex_data(call.data), "gas": hex(_GAS_PER_CALL)}
             for call in [*first, *calls]
         ]
         block = {"blockOverrides": {"gasLimit": hex(10**12)}, "calls": written}

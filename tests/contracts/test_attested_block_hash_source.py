@@ -8,9 +8,9 @@ from eth_account.messages import encode_typed_data
 from eth_account.signers.local import LocalAccount
 from eth_utils.address import to_checksum_address
 
-from chains.devchain import DevChain
 from chains.header import Header
 from chains.packed import encode
+from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed, Reverted
 
 SOURCE_CHAIN_ID = 5

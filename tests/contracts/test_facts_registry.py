@@ -4,10 +4,11 @@ from eth_utils.crypto import keccak
 from trie import HexaryTrie
 
 from chains import packed
-from chains.devchain import ACCOUNTS
+from chains.encoding import hex_data
 from chains.header import Header
 from chains.packed import HISTORY_ADDRESS, AccountToProve, encode, encode_parent_hash
 from chains.trie import verify_account
+from devnet.devchain import ACCOUNTS
 from tests.contracts import tries
 from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import Deployed, Reverted
@@ -621,7 +622,7 @@ def test_the_chains_own_history_contract_leads_from_a_block_to_those_before(chai
     head = _own_header(chain, chain.head())
     old = _own_header(chain, head.number - 2)
     slot = old.number % 8191
-    answer = chain.rpc("eth_getProof", "0x" + HISTORY_ADDRESS.hex(), [f"0x{slot:064x}"], hex(head.number))
+    answer = chain.rpc("eth_getProof", hex_data(HISTORY_ADDRESS), [f"0x{slot:064x}"], hex(head.number))
     nodes, slot_nodes = (
         [bytes.fromhex(node[2:]) for node in proof]
         for proof in (answer["accountProof"], answer["storageProof"][0]["proof"])

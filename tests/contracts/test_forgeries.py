@@ -10,7 +10,7 @@ import rlp
 from eth_utils.crypto import keccak
 
 from chains import history, packed
-from chains.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import Deployed
 from tests.contracts.forgeries import CHECKS, FORGERIES, OF_MAINNET, Forgery

@@ -3,7 +3,7 @@ import random
 
 import pytest
 
-from chains.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.fuzzing.interpreter import (
     BINARY,
     BITS,

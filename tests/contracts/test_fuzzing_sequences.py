@@ -4,9 +4,9 @@ from typing import NamedTuple
 
 import pytest
 
-from chains.devchain import DevChain
 from chains.packed import decoder
 from contracts import Artifact
+from devnet.devchain import DevChain
 from tests.contracts.fuzzing import sequences
 from tests.contracts.fuzzing.judge import AccountField, HeaderField, NotSo, Slot
 from tests.contracts.fuzzing.sequences import Bench, Forge, Model, Trial

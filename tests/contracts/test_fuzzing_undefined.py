@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from chains.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.fuzzing import undefined
 from tests.contracts.fuzzing.chance import Chance
 from tests.contracts.fuzzing.interpreter import Execution

@@ -2,7 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from chains.devchain import DevChain
+from chains.encoding import hex_data
+from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed, Reverted
 
 # EIP-2935.
@@ -47,7 +48,7 @@ def _hash(chain: DevChain, number: int) -> bytes:
 
 
 def _plant(chain: DevChain, number: int, block_hash: bytes) -> None:
-    chain.rpc("anvil_setStorageAt", HISTORY, f"0x{number % WINDOW:064x}", "0x" + block_hash.hex())
+    chain.rpc("anvil_setStorageAt", HISTORY, f"0x{number % WINDOW:064x}", hex_data(block_hash))
 
 
 @pytest.mark.parametrize("window", [0, WINDOW + 1, 2**256 - 1])

@@ -3,8 +3,8 @@ from collections.abc import Iterator
 import pytest
 from eth_utils.crypto import keccak
 
-from chains.devchain import DevChain
 from chains.packed import encode
+from devnet.devchain import DevChain
 from tests.contracts import l1_block, tries
 from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import Deployed, Reverted

@@ -11,6 +11,7 @@ from eth_utils.abi import function_abi_to_4byte_selector
 from eth_utils.crypto import keccak
 
 from chains import packed
+from chains.encoding import hex_data
 from chains.packed import (
     HISTORY_ADDRESS,
     AccountToProve,
@@ -245,7 +246,7 @@ def test_no_operation_left_out_or_sent_twice_verifies(registry, trust, harness, 
 # --- By property ------------------------------------------------------------------------------------------------------
 
 ALICE, BOB = b"\xa1" * 20, b"\xb0" * 20
-ALICE_HEX = "0x" + ALICE.hex()
+ALICE_HEX = hex_data(ALICE)
 
 
 @pytest.fixture(scope="module")
@@ -566,7 +567,7 @@ def test_slots_of_the_history_contract_make_block_hashes_known(registry, source,
     facts = mutations.python_accepts(proof, history, accumulated=False)
     assert facts is not None
     assert facts.known_hashes == {OLD_HASH, SHORT_HASH}
-    address = "0x" + HISTORY_ADDRESS.hex()
+    address = hex_data(HISTORY_ADDRESS)
     events = set(registry.logged(registry.send_raw(proof)))
     assert events == {
         ("HeaderAccumulated", BLOCK, history.root),
@@ -737,7 +738,7 @@ def test_what_an_untrusted_state_says_of_blocks_is_not_kept(chain, registry, sou
     header = tries.header(BLOCK, keccak(b"another state"))
     _vouch(source, header)
     registry.send_raw(encode(header, keccak(b"another state")))
-    transaction = {"from": SENDER, "to": registry.address, "data": "0x" + proof.hex(), "gas": hex(10**7)}
+    transaction = {"from": SENDER, "to": registry.address, "data": hex_data(proof), "gas": hex(10**7)}
     assert chain.rpc("eth_sendTransactionSync", transaction)["status"] == "0x0"
     assert not registry.call("vouches", BLOCK - 40, OLD_HASH)
 

@@ -3,8 +3,9 @@
 import pytest
 from eth_utils.crypto import keccak
 
-from chains.devchain import ACCOUNTS
+from chains.encoding import hex_data
 from chains.packed import HISTORY_ADDRESS, AccountToProve, encode
+from devnet.devchain import ACCOUNTS
 from tests.contracts import tries
 from tests.contracts.deployed import SENDER, Deployed, Reverted
 
@@ -91,7 +92,7 @@ def test_calldata_arrives_as_it_was_sent(chain, sequence, size):
     data = bytes(range(1, 251)) * 4
     receipt = sequence.send("run", [(echo, b"\xff" * 700), (echo, data[:size]), (echo, b"\xee" * 40)])
     assert [log["data"] for log in receipt["logs"]] == [
-        "0x" + each.hex() for each in (b"\xff" * 700, data[:size], b"\xee" * 40)
+        hex_data(each) for each in (b"\xff" * 700, data[:size], b"\xee" * 40)
     ]
 
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from chains.devchain import PROJECT
+from devnet.devchain import PROJECT
 
 
 def demo(module: str, folder: Path) -> list[str]:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from chains.devchain import PROJECT, DevChain
 from demo import balances
 from demo.installation import STOP_SECONDS
+from devnet.devchain import PROJECT, DevChain
 from tests.demo.commands import demo, processes_with, run, variables
 
 

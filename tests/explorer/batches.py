@@ -9,8 +9,8 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts.models import ApiKey
-from chains.devchain import DevChain
-from config.chains import forget_chains
+from config.configured_chains import forget_chains
+from devnet.devchain import DevChain
 from proving.models import (
     AccountProof,
     ChainHead,

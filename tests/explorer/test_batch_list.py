@@ -12,6 +12,7 @@ from django.utils import timezone
 from accounts.models import User
 from queries import progress
 from queries.models import Batch, Block
+from queries.rejection_codes import RejectionCode
 from tests.explorer.batches import HASH, TRANSACTION, a_batch, many_accounts, path, send
 from tests.service import ALICE, BOB, CHARLIE, a_key, request, submit
 
@@ -133,7 +134,7 @@ def test_a_search_for_nothing_that_can_be_found_says_so(alice, wanted):
 
 def test_it_filters_by_status_and_destination(alice):
     open_batch, rejected = a_batch(), a_batch(block=13)
-    progress.reject([rejected.pk], code="x", reason="X.", retryable=False)
+    progress.reject([rejected.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="X.", retryable=False)
     assert listed(alice, status="REJECTED") == [rejected.pk]
     assert listed(alice, status="RECEIVED", chain="31337") == [open_batch.pk]
     assert listed(alice, chain="5") == []
@@ -191,7 +192,12 @@ def test_a_page_stays_as_it_is_when_new_batches_come(alice):
 
 def test_paging_keeps_the_filters(alice):
     many(60)
-    progress.reject(list(Batch.objects.values_list("pk", flat=True)[:30]), code="x", reason="X.", retryable=False)
+    progress.reject(
+        list(Batch.objects.values_list("pk", flat=True)[:30]),
+        code=RejectionCode.PROOF_UNAVAILABLE,
+        reason="X.",
+        retryable=False,
+    )
     html = alice.get("/explorer", {"status": "REJECTED"}).text
     assert (len(ids(html)), len(ids(follow(alice, html, "next")))) == (25, 5)
 

@@ -9,8 +9,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from chains.devchain import DevChain
-from explorer import bundle
+from devnet.devchain import DevChain
+from explorer.bundles import bundle
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Block, HeaderField
 from tests.explorer.batches import CONTRACT, a_batch, accept, everything, finish, path, word

@@ -7,7 +7,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from config.chains import forget_chains
+from config.configured_chains import forget_chains
 from proving.models import ChainHead
 from tests.explorer.batches import SOURCE, a_batch, connect_source, deployed, path
 from tests.service import chains_toml
@@ -100,7 +100,7 @@ def test_an_error_of_ours_gets_a_page_that_tells_nothing_of_it(monkeypatch, capl
     def fail(*_arguments, **_more):
         raise RuntimeError("a secret detail")
 
-    monkeypatch.setattr("explorer.batch_page.read", fail)
+    monkeypatch.setattr("explorer.pages.batch_page.read", fail)
     response = Client(raise_request_exception=False).get("/explorer/query/x")
     assert response.status_code == 500
     assert "Something went wrong here" in response.text

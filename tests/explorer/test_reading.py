@@ -6,23 +6,17 @@ import time
 from typing import Any
 
 import pytest
-from django.core.cache import cache
 from django.test import Client
 
-import config.chains
-from chains.devchain import DevChain
-from chains.errors import NodeUnavailable
+import config.configured_chains
+from chains.node_errors import NodeUnavailable
+from devnet.devchain import DevChain
 from queries import progress
 from queries.models import Batch, HeaderField, StepKind
 from tests.explorer.batches import a_batch, accept, asking, everything, finish, path, queries_of, word
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, work_until_done
 
 pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def nobody_has_read_yet() -> None:
-    cache.clear()
 
 
 def read(batch: Batch, number: int = 1, *, htmx: bool = False) -> Any:
@@ -94,10 +88,10 @@ def test_a_node_that_is_down_is_said_in_a_sentence():
 
 
 def test_a_node_that_hangs_is_not_waited_for_as_long_as_a_worker_would(settings, tmp_path, monkeypatch):
-    monkeypatch.setattr(config.chains, "PAGE_TIMEOUT_SECONDS", 0.2)
+    monkeypatch.setattr(config.configured_chains, "PAGE_TIMEOUT_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as never_answers:
         settings.CHAINS_FILE = chains_toml(tmp_path, f"http://127.0.0.1:{never_answers.getsockname()[1]}")
-        config.chains.forget_chains()
+        config.configured_chains.forget_chains()
         batch = a_batch()
         finish(batch)
         begun = time.monotonic()
@@ -114,7 +108,7 @@ def test_while_one_reads_the_others_are_told_to_try_again(monkeypatch):
         meanwhile.append(read(batch, htmx=True).text)
         raise NodeUnavailable("The node is down.")
 
-    monkeypatch.setattr("explorer.reading.get_page_rpc", read_meanwhile)
+    monkeypatch.setattr("explorer.pages.read_from_chain.get_page_rpc", read_meanwhile)
     assert "The node is down." in read(batch).text
     assert len(meanwhile) == 1
     assert "Somebody else is reading a chain just now; try again in a moment." in meanwhile[0]
@@ -127,6 +121,7 @@ def test_reading_too_often_is_refused_in_a_sentence_until_the_next_minute(settin
     finish(batch)
     assert [read(batch).status_code for _ in range(3)] == [200, 200, 429]
     assert "The chain was read too often from here; try again in a minute." in read(batch).text
+    assert 1 <= int(read(batch).headers["Retry-After"]) <= 60
     fragment = read(batch, htmx=True)
     assert (fragment.status_code, "too often" in fragment.text) == (200, True)
 
@@ -158,7 +153,7 @@ def test_the_page_that_shows_a_reading_refreshes_itself_from_the_query_s_own_add
 
 @pytest.mark.parametrize("parameters", ["", "?slots=51"])
 def test_going_to_the_address_of_a_reading_again_leads_to_the_query(monkeypatch, parameters):
-    monkeypatch.setattr("explorer.reading.read_now", None)  # A GET reads no chain.
+    monkeypatch.setattr("explorer.pages.read_from_chain.read_now", None)  # A GET reads no chain.
     batch = a_batch()
     finish(batch)
     response = Client().get(f"{path(batch)}/1/read{parameters}")

@@ -10,6 +10,7 @@ from django.utils import timezone
 from proving.models import Signer, Transaction, TransactionState
 from queries import progress
 from queries.models import Batch, Block, Step, StepKind
+from queries.rejection_codes import RejectionCode
 from tests.explorer.batches import (
     a_batch,
     accept,
@@ -86,7 +87,7 @@ def test_an_unchanged_page_gets_204_without_a_body_and_a_changed_one_the_fragmen
         lambda batch: Step.objects.filter(query__batch=batch).update(transaction_hash="0x" + "ab" * 32),
         lambda _: Batch.objects.update(waiting_for="The node is down."),
         lambda _: Batch.objects.update(gas_used=1),
-        lambda batch: progress.reject([batch.pk], code="x", reason="X.", retryable=False),
+        lambda batch: progress.reject([batch.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="X.", retryable=False),
         lambda _: beat(),
         lambda _: Signer.objects.create(chain_id=31337, address=SIGNER, notice="It must be funded."),
     ],
@@ -159,7 +160,7 @@ def test_each_state_has_a_sentence_that_is_announced():
     said.append(announced(page(batch)))
     progress.note_failure(queries_of(batch), "The node is down.")
     assert announced(page(batch)) == said[-1], "A failed try is shown, not announced."
-    progress.reject([batch.pk], code="x", reason="Because.", retryable=False)
+    progress.reject([batch.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="Because.", retryable=False)
     said.append(announced(page(batch)))
     assert said == [
         "The batch is RECEIVED: 0 of 4 steps completed.",
@@ -210,7 +211,7 @@ def test_a_rejected_batch_polls_no_more():
     batch = a_batch()
     accept(batch)
     complete(batch, StepKind.INITIAL_STATE)
-    progress.reject([batch.pk], code="x", reason="X.", retryable=False)
+    progress.reject([batch.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="X.", retryable=False)
     assert interval(page(batch)) is None
     assert interval(polled(batch).text) is None
 
@@ -220,7 +221,7 @@ def test_a_rejected_batch_polls_slowly_as_long_as_a_transaction_may_add_to_its_c
     signer = Signer.objects.create(chain_id=31337, address=SIGNER)
     transaction = Transaction.objects.create(signer=signer, nonce=0, data=b"", gas_limit=1)
     transaction.queries.set(queries_of(batch))
-    progress.reject([batch.pk], code="x", reason="X.", retryable=False)
+    progress.reject([batch.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="X.", retryable=False)
     assert interval(page(batch)) == 10
     Transaction.objects.update(state=TransactionState.FINAL)
     assert interval(page(batch)) is None
@@ -236,5 +237,5 @@ def test_the_answer_is_stored_by_nobody_and_differs_for_htmx():
 def test_without_javascript_it_says_to_reload_as_long_as_that_helps():
     batch = a_batch()
     assert "Reload the page" in page(batch)
-    progress.reject([batch.pk], code="x", reason="X.", retryable=False)
+    progress.reject([batch.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="X.", retryable=False)
     assert "Reload the page" not in page(batch)

@@ -12,9 +12,10 @@ from eth_abi.abi import encode
 from eth_utils.abi import function_signature_to_4byte_selector
 
 from accounts import keys
-from chains.devchain import PROJECT, DevChain
-from config.chains import get_rpc
-from explorer import first_query, snippets, submitted
+from chains.encoding import hex_data
+from config.configured_chains import get_rpc
+from devnet.devchain import PROJECT, DevChain
+from explorer.pages import code_snippets, first_query, submitted_request
 from proving import facts
 from proving.models import ChainHead
 from proving.registry import deployments
@@ -46,7 +47,7 @@ def codes_of_everything(service: DevChain) -> list[tuple[dict[str, str], bytes]]
         for fact in wanted:
             word = words[fact]
             assert word is not None
-            code = snippets.reading(registry.contract.address, number, fact)
+            code = code_snippets.reading(registry.contract.address, number, fact)
             found.append(({snippet.language: snippet.code for snippet in code}, word))
     assert len(found) == len(AccountField) + 2 + len(HeaderField) + 2
     return found
@@ -71,7 +72,7 @@ def test_the_call_for_the_shell_reads_every_fact(service: DevChain):
             for kind, text in zip(types, arguments, strict=True)
         ]
         data = function_signature_to_4byte_selector(function) + encode(types, values)
-        assert service.rpc("eth_call", {"to": registry, "data": "0x" + data.hex()}, "latest") == "0x" + word.hex()
+        assert service.rpc("eth_call", {"to": registry, "data": hex_data(data)}, "latest") == hex_data(word)
 
 
 def receipt_of(chain: DevChain, sent: str) -> Any:
@@ -96,7 +97,7 @@ def test_the_solidity_code_compiles_and_reads_every_fact(service: DevChain):
         until(partial(receipt_of, service, sent), "a receipt")
         reader = receipt_of(service, sent)["contractAddress"]
         read = service.rpc("eth_call", {"to": reader, "data": "0x57de26a4"}, "latest")  # read()
-        assert read == "0x" + word.hex()
+        assert read == hex_data(word)
 
 
 def body_of(command: str) -> str:
@@ -133,7 +134,7 @@ def test_the_first_query_leaves_to_fill_in_what_nobody_knows_yet():
 
 @pytest.mark.parametrize("text", ["it's", "'", "''; rm -rf /; '", '{"a": "\\u0027"}', "$(id) `id` \\ !"])
 def test_no_request_breaks_out_of_the_command(text):
-    assert body_of(snippets.submitting("https://prover.example", text)) == text
+    assert body_of(code_snippets.submitting("https://prover.example", text)) == text
 
 
 # --- What was submitted -----------------------------------------------------------------------------------------------
@@ -169,7 +170,7 @@ def test_nothing_of_a_webhook_is_shown_but_that_there_is_one():
         assert "webhook" in text
     batch.refresh_from_db()
     assert json.loads(batch.request) == body
-    assert submitted.public_request(batch)["webhook"] == {"url": "(not shown)"}
+    assert submitted_request.public_request(batch)["webhook"] == {"url": "(not shown)"}
 
 
 def test_the_request_of_an_unknown_batch_is_not_found():

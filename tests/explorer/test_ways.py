@@ -9,9 +9,9 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from chains.devchain import DevChain
-from config.chains import forget_chains
-from explorer import bundle
+from config.configured_chains import forget_chains
+from devnet.devchain import DevChain
+from explorer.bundles import bundle
 from proving.models import FactsRegistry, Transaction
 from proving.registry.deploying import deploy
 from queries import progress

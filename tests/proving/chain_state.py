@@ -4,7 +4,7 @@ from typing import Any
 
 from eth_utils.crypto import keccak
 
-from chains.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import FactsRegistry
 from queries.models import AccountField
 from tests.service import SIGNER

@@ -2,8 +2,9 @@
 
 from eth_utils.address import to_checksum_address
 
-from chains.devchain import DevChain
+from chains.encoding import hex_data
 from chains.rollups import GAS_PRICE_ORACLE
+from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
 
 OP_STACK = ("--network", "optimism")
@@ -18,7 +19,7 @@ FEE_OF_A_BYTE = 80 * _GWEI
 def oracle_at(chain: DevChain, address: str) -> Deployed:
     """A `FeeOracleStandIn` at an address."""
     oracle = Deployed(chain, "test/FeeOracleStandIn")
-    chain.rpc("anvil_setCode", address, "0x" + oracle.code.hex())
+    chain.rpc("anvil_setCode", address, hex_data(oracle.code))
     oracle.address = to_checksum_address(address)
     return oracle
 

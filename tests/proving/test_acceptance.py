@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 
 from accounts import keys
-from config.chains import forget_chains
+from config.configured_chains import forget_chains
 from proving.models import FactsRegistry, Transaction
 from proving.registry.deploying import deploy
 from proving.worker.due import due, reject_overdue

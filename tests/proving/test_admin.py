@@ -3,7 +3,7 @@
 import pytest
 from django.test import Client
 
-from accounts.addresses import may_sign_in
+from accounts.allowed_addresses import may_sign_in
 from accounts.models import User
 from proving.models import SigningStop
 from tests.service import ALICE, BOB, chains_toml

@@ -10,8 +10,8 @@ from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
 from django.utils import timezone
 
-from chains.devchain import DevChain
-from config.chains import forget_chains
+from config.configured_chains import forget_chains
+from devnet.devchain import DevChain
 from proving.health import chain_checks
 from proving.models import ChainWatch, WorkerHeartbeat
 from proving.registry.deploying import deploy

@@ -6,8 +6,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from eth_utils.abi import function_signature_to_4byte_selector
 
-from chains.devchain import DevChain
-from config.chains import forget_chains
+from config.configured_chains import forget_chains
+from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
 from proving.registry import deploying
 from proving.registry.deploying import DeploymentError

@@ -8,9 +8,10 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 
 from chains import packed
-from chains.devchain import DevChain
+from chains.encoding import hex_data
 from chains.rpc import RpcClient, RpcRefused
-from config.chains import forget_chains, get_rpc
+from config.configured_chains import forget_chains, get_rpc
+from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
 from proving.paths import upkeep
 from proving.registry.deploying import deploy
@@ -98,7 +99,7 @@ def test_what_somebody_else_has_accumulated_is_learned_and_built_upon(chain, db,
     header = get_rpc(31337).header(chain.head() - 4)
     assert header is not None
     data = packed.encode(header.encode(), header.state_root)
-    chain.rpc("eth_sendTransaction", {"from": BOB, "to": registry().address, "data": "0x" + data.hex()})
+    chain.rpc("eth_sendTransaction", {"from": BOB, "to": registry().address, "data": hex_data(data)})
     chain.mine(50)
     look()
     assert Block.objects.get(number=header.number).is_waypoint

@@ -8,7 +8,7 @@ import itertools
 
 import pytest
 
-from chains.nodes import NodePool
+from chains.node_pool import NodePool
 from proving.models import FactsRegistry, Signer, Transaction
 from proving.registry.deploying import deploy
 from queries.leases import Lease

@@ -11,8 +11,9 @@ from django.test import Client
 from django.utils import timezone
 from eth_utils.crypto import keccak
 
-from chains.devchain import DevChain
-from explorer import bundle
+from chains.encoding import hex_data
+from devnet.devchain import DevChain
+from explorer.bundles import bundle
 from queries.models import AccountField, Batch, BatchStatus, Block, HeaderField
 from tests import headers
 from tests.chains.lying_node import lying_node, result
@@ -130,7 +131,7 @@ def test_accounts_of_another_form_are_rejected(chain, there, settings, tmp_path,
     def answer(body: Any) -> Any:
         if isinstance(body, list):
             return [answer(one) for one in body]
-        proof = {"accountProof": ["0x" + leaf.hex()], "storageProof": []}
+        proof = {"accountProof": [hex_data(leaf)], "storageProof": []}
         return result(body, proof) if body["method"] == "eth_getProof" else relaid(body)
 
     with lying_node(answer) as url:

@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 
 from chains.rpc import RpcClient, RpcRefused
-from config.chains import forget_chains
+from config.configured_chains import forget_chains
 from proving.models import AccountProof, Transaction
 from proving.worker.due import due
 from queries.clock import Clock

@@ -13,14 +13,15 @@ from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
 from accounts.models import ApiKey
-from chains.devchain import DevChain
+from chains.encoding import hex_data
 from chains.rpc import RpcClient
-from config.chains import forget_chains
+from config.configured_chains import forget_chains
+from devnet.devchain import DevChain
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
 from proving.paths import upkeep
 from proving.registry import deployments
 from proving.registry.deploying import deploy
-from proving.transactions import sending
+from proving.transactions import tending
 from queries import leases
 from queries.models import AccountField, BatchStatus, Block, Query, StepKind
 from tests.contracts.deployed import Deployed
@@ -148,7 +149,7 @@ def test_a_registry_for_a_history_of_another_size_than_the_chain_has_is_refused(
 def test_what_is_on_record_is_the_hash_of_the_code(service):
     row = registry()
     code = bytes.fromhex(service.rpc("eth_getCode", row.address, "latest")[2:])
-    assert row.code_hash == "0x" + keccak(code).hex()
+    assert row.code_hash == hex_data(keccak(code))
     assert row.refused == ""
 
 
@@ -271,9 +272,9 @@ def test_what_was_sent_to_a_registry_before_it_was_refused_is_emptied(service, k
     # It wasn't broadcast yet, for all that is known.
     service.rpc("anvil_dropAllTransactions")
     SignedTransaction.objects.filter(transaction=tx).update(broadcast_at=None)
-    sending.tend(Signer.objects.get().pk)
+    tending.tend(Signer.objects.get().pk)
     service.mine()
-    sending.tend(Signer.objects.get().pk)
+    tending.tend(Signer.objects.get().pk)
     tx.refresh_from_db()
     assert tx.versions.get(hash=tx.hash).is_empty
     assert tx.succeeded is False
@@ -299,7 +300,7 @@ def test_a_registry_that_was_replaced_stays_on_record(service, key):
     row = FactsRegistry.objects.get(pk=old.pk)
     assert row.address == old.address
     assert row.replaced_at is not None
-    assert row.code_hash == "0x" + keccak(hexstr=OTHER_CODE).hex()
+    assert row.code_hash == hex_data(keccak(hexstr=OTHER_CODE))
     assert OTHER in row.replaced_because
     beat()
     printed, error = check_chains()
@@ -345,7 +346,7 @@ def test_what_others_prove_to_the_new_one_is_not_put_down_to_what_was_sent_to_th
     (tx,) = Transaction.objects.filter(queries=half_proven)
     replace_code(service)
     new = deploy(31337, 31337, replace=True)
-    sent = {"from": BOB, "to": new.address, "data": "0x" + bytes(tx.data).hex()}
+    sent = {"from": BOB, "to": new.address, "data": hex_data(bytes(tx.data))}
     assert service.rpc("eth_sendTransactionSync", sent)["status"] == "0x1"
     assert work_until_done(half_proven.batch).status == BatchStatus.DONE
     assert transactions_of(half_proven) == set()

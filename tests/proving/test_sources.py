@@ -15,15 +15,16 @@ from django.utils import timezone
 from eth_account import Account
 
 from chains.attestation import Domain, Question, attester_set_message, ordered_attesters, sign
-from chains.config import Attester
-from chains.devchain import DevChain
-from config.chains import forget_chains
+from chains.chains_file import Attester
+from chains.encoding import hex_data
+from config.configured_chains import forget_chains
+from devnet.devchain import DevChain
 from proving.acceptance import accept
 from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
 from proving.registry.attester_change import ChangeRefused
 from proving.registry.attester_change import change as change_attesters
 from proving.registry.deploying import deploy
-from proving.transactions.sending import tend
+from proving.transactions.tending import tend
 from queries.models import AccountField, Batch, BatchStatus, Block, Query, Step, StepKind
 from tests.attesting import process
 from tests.contracts.l1_block import L1Block
@@ -73,7 +74,7 @@ def liar(key: str, block_hash: bytes) -> Iterator[Attester]:
             domain = Domain(int(asked["destinationChainId"]), asked["verifyingContract"])
             question = Question(domain, int(asked["sourceChainId"]), int(asked["blockNumber"]))
             answer = {
-                "blockHash": "0x" + block_hash.hex(),
+                "blockHash": hex_data(block_hash),
                 "signature": "0x" + sign(account, question.message(block_hash)).hex(),
             }
             self.send_response(200)

@@ -15,10 +15,10 @@ from eth_utils.crypto import keccak
 
 from accounts.models import ApiKey
 from benchmarks.gas import Lab, generated
-from chains.devchain import DevChain
 from chains.rollups import ARB_GAS_INFO, GAS_PRICE_ORACLE, NODE_INTERFACE
 from chains.rpc import _read_receipt
-from config.chains import forget_chains, get_chains, get_rpc
+from config.configured_chains import forget_chains, get_chains, get_rpc
+from devnet.devchain import DevChain
 from proving.acceptance import accept
 from proving.facts import AccountFact, SlotFact
 from proving.models import FactsRegistry, Share, SignedTransaction, Signer, Transaction, TransactionState
@@ -29,6 +29,7 @@ from proving.transactions import sending, stop_switch
 from queries import progress
 from queries.clock import Clock
 from queries.models import AccountField, Batch, BatchStatus
+from queries.rejection_codes import RejectionCode
 from tests.chains.lying_node import lying_node
 from tests.proving.rollups import FEE_OF_A_BYTE, OP_STACK, charge_for_data, oracle_at
 from tests.proving.test_transactions import age
@@ -103,7 +104,7 @@ def set_price(chain: DevChain, gwei: float) -> None:
 
 def rejected_late(batch: Batch) -> None:
     """As when the deadline passes, or a second source chain is refused, after the first has been paid for."""
-    progress.reject([batch.pk], code="deadline_exceeded", reason="Late.", retryable=True)
+    progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason="Late.", retryable=True)
 
 
 def pending(batch: Batch) -> Transaction:

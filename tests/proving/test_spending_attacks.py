@@ -6,15 +6,15 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from chains.devchain import DevChain
-from config.chains import forget_chains, get_rpc
+from config.configured_chains import forget_chains, get_rpc
+from devnet.devchain import DevChain
 from proving.acceptance import accept
 from proving.models import FactsRegistry, Share, SignedTransaction, Transaction, TransactionState
 from proving.paths.rotation import EXTENDING
 from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
 from proving.spending import limits
-from proving.transactions import sending, stop_switch
+from proving.transactions import sending, signing, stop_switch
 from queries.clock import Clock
 from queries.models import Batch, BatchStatus, Block, ServiceClock
 from tests.contracts.l1_block import L1Block
@@ -293,19 +293,19 @@ def test_what_is_not_admitted_yet_is_reserved_for_too(costly, key):
 
 
 def test_a_stop_between_signature_and_broadcast_is_seen(costly, key, monkeypatch):
-    broadcast = sending._broadcast
+    broadcast = signing.broadcast
 
     def stopped_just_now(*arguments):
         stop_switch.stop(31337)
         broadcast(*arguments)
 
-    monkeypatch.setattr(sending, "_broadcast", stopped_just_now)
+    monkeypatch.setattr(sending, "broadcast", stopped_just_now)
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     work()
     work()
     assert SignedTransaction.objects.get().broadcast_at is None
     assert costly.rpc("txpool_status") == {"pending": "0x0", "queued": "0x0"}
-    monkeypatch.setattr(sending, "_broadcast", broadcast)
+    monkeypatch.setattr(sending, "broadcast", broadcast)
     stop_switch.resume(31337)
     costly.rpc("evm_setAutomine", True)
     assert work_until_done(batch, costly).status == BatchStatus.DONE

@@ -6,13 +6,14 @@ import pytest
 from django.utils import timezone
 from eth_account import Account
 
-from chains.devchain import DevChain
-from config.chains import forget_chains, get_chains
+from config.configured_chains import forget_chains, get_chains
+from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from proving.transactions import sending
-from proving.transactions.sending import CannotSend, Intent, SignerBusy, UnderWay
+from proving.transactions.intents import CannotSend, Intent, SignerBusy, UnderWay
 from queries import leases, progress
 from queries.models import BatchStatus
+from queries.rejection_codes import RejectionCode
 from tests.proving.chain_state import signer_nonce
 from tests.service import (
     ALICE,
@@ -185,7 +186,7 @@ def test_a_node_that_lags_is_no_reorg_and_no_stranger(service, batch, monkeypatc
 def test_an_empty_transaction_has_proven_nothing(mempool, batch):
     work()
     work()
-    progress.reject([batch.pk], code="deadline_exceeded", reason="Too late.", retryable=True)
+    progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason="Too late.", retryable=True)
     work()
     mempool.mine()
     work()
@@ -223,7 +224,7 @@ def test_a_transaction_whose_purpose_is_gone_is_replaced_by_an_empty_one(mempool
     work()
     work()
     nonce = the_transaction().nonce
-    progress.reject([batch.pk], code="deadline_exceeded", reason="Too late.", retryable=True)
+    progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason="Too late.", retryable=True)
     work()
     empty = the_transaction().versions.get(is_empty=True)
     assert sent_hashes(mempool) == {empty.hash}

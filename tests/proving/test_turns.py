@@ -10,11 +10,11 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import ApiKey
-from chains.devchain import DevChain
+from devnet.devchain import DevChain
 from proving.models import Signer, Transaction
 from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
-from proving.transactions import pending_limits, sending
+from proving.transactions import pending_limits, tending
 from proving.worker import turns, worker
 from proving.worker.due import Work, due
 from proving.worker.turns import Turns, round_robin
@@ -444,7 +444,7 @@ def test_users_take_turns_with_ways_too(short_windows):
     assert [way.leads_to_id for way in ways] == [blocks[first]]
     short_windows.mine()
     for signer in Signer.objects.all():
-        sending.tend(signer.pk)
+        tending.tend(signer.pk)
     # Many of the first user's blocks look before the other's one is due again.
     later = timezone.now() + timedelta(hours=1)
     Block.objects.filter(number=third).update(due_at=later, queue_at=later)

@@ -7,11 +7,11 @@ from django.db.models.functions import Now
 from django.test import Client
 from django.utils import timezone
 
-from chains.devchain import DevChain
-from config.chains import forget_chains
+from config.configured_chains import forget_chains
+from devnet.devchain import DevChain
 from proving.health import chain_checks
 from proving.models import ChainWatch, FactsRegistry, SignedTransaction, Signer, WorkerHeartbeat
-from proving.transactions.sending import _is_past
+from proving.transactions.replacement import _is_past
 from proving.worker.due import recover
 from proving.worker.worker import Worker
 from queries import leases

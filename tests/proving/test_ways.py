@@ -9,11 +9,11 @@ import pytest
 from django.utils import timezone
 
 from chains import history
-from chains.devchain import ACCOUNTS, DevChain
-from chains.nodes import NodePool
+from chains.node_pool import NodePool
 from chains.probe import probe
 from chains.rpc import RpcClient, RpcRefused
-from config.chains import forget_chains, get_rpc
+from config.configured_chains import forget_chains, get_rpc
+from devnet.devchain import ACCOUNTS, DevChain
 from proving import connections
 from proving.acceptance import accept
 from proving.models import Signer, Transaction, TransactionState
@@ -21,10 +21,11 @@ from proving.paths import building
 from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
 from proving.spending.estimates import RIDER_GAS
-from proving.transactions.sending import tend
+from proving.transactions.tending import tend
 from proving.worker.due import due
 from queries import progress
 from queries.models import AccountField, Batch, BatchStatus, Block, HeaderField, Query, StepKind
+from queries.rejection_codes import RejectionCode
 from tests.proving.chain_state import balance_at, field_on_chain, registry
 from tests.service import (
     ALICE,
@@ -509,7 +510,7 @@ def test_nothing_is_sent_behind_a_way_that_may_still_be_emptied(old, key):
     assert not Transaction.objects.filter(nonce__gt=way.nonce).exists()
     # The block's hash isn't known, and whether the way would do for it isn't either.
     assert {query.step for query in second.queries.all()} == {StepKind.BLOCKHASH_AVAILABLE}
-    progress.reject([first.pk], code="gone", reason="Nobody wants it.", retryable=False)
+    progress.reject([first.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="Nobody wants it.", retryable=False)
     old.rpc("evm_setAutomine", True)
     assert_proven(old, second, ALICE, block)
     assert not Transaction.objects.filter(succeeded=False, queries__batch=second).exists()

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from eth_utils.crypto import keccak
 
-from chains.devchain import DevChain
 from chains.rpc import RpcClient
-from config.chains import get_rpc
+from config.configured_chains import get_rpc
+from devnet.devchain import DevChain
 from proving import facts, timestamps
 from proving.models import Transaction
 from proving.registry.deploying import deploy

@@ -14,8 +14,8 @@ import pytest
 from django.db import connection
 from eth_abi.abi import decode
 
-from chains.devchain import PROJECT, DevChain
-from config.chains import forget_chains
+from config.configured_chains import forget_chains
+from devnet.devchain import PROJECT, DevChain
 from proving.models import Transaction, WorkerHeartbeat
 from proving.reconcile import observe
 from proving.registry.deploying import deploy

@@ -3,7 +3,7 @@ import json
 import pytest
 from django.test import Client
 
-from config.chains import get_chains
+from config.configured_chains import get_chains
 from tests.service import a_key, chains_toml, header
 
 

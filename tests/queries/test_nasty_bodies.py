@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from config.chains import get_chains
+from config.configured_chains import get_chains
 from queries.batch_request import MAX_FAULTS_LISTED, InvalidRequest, parse
 from tests.queries.nasty_bodies import GOOD, GOOD_ACCOUNTS, NASTY
 

@@ -6,6 +6,7 @@ from django.utils import timezone
 
 from queries import progress
 from queries.models import Batch, Block, Query, StepKind
+from queries.rejection_codes import RejectionCode
 from tests.service import ALICE, header, request, submit
 
 
@@ -49,7 +50,7 @@ def test_done_is_said_when_every_step_is_completed(batch, status):
 
 
 def test_a_rejection_has_its_cause(batch, status):
-    progress.reject([batch.pk], code="block_too_old", reason="It is too old.", retryable=False)
+    progress.reject([batch.pk], code=RejectionCode.BLOCK_TOO_OLD, reason="It is too old.", retryable=False)
     assert status(batch.pk).json() == {
         "queryStatus": "REJECTED",
         "error": "It is too old.",

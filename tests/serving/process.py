@@ -11,8 +11,8 @@ from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any
 
-from chains.devchain import ACCOUNTS, PROJECT
 from demo.installation import CHAINS_TOML, Installation
+from devnet.devchain import ACCOUNTS, PROJECT
 
 # Nothing listens there: what is tested here asks no chain.
 NO_NODE = "http://127.0.0.1:1"

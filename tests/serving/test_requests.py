@@ -8,7 +8,7 @@ from http.client import HTTPException
 import pytest
 import requests
 
-from chains.devchain import PROJECT
+from devnet.devchain import PROJECT
 from tests.serving.process import ask, connect, is_closed, read_answer, serving
 
 HOST = b"Host: 127.0.0.1\r\n"

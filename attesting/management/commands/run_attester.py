@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
 
 from attesting.attest import own_account
-from chains.config import ChainsError, SignerError
+from chains.chains_file import ChainsError, SignerError
 
 
 class Command(BaseCommand):

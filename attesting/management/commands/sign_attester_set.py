@@ -6,7 +6,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from attesting.attest import own_account
 from chains.attestation import Domain, attester_set_message, ordered_attesters, sign
-from chains.config import ChainsError, SignerError
+from chains.chains_file import ChainsError, SignerError
+from chains.encoding import hex_data
 
 
 class Command(BaseCommand):
@@ -41,4 +42,4 @@ class Command(BaseCommand):
             self.stdout.write(f"  {address}")
         signature = sign(account, attester_set_message(domain, ordered, threshold, nonce))
         self.stdout.write(f"The signature of {account.address}:")
-        self.stdout.write(f"0x{signature.hex()}")
+        self.stdout.write(hex_data(signature))

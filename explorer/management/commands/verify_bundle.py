@@ -7,10 +7,11 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from chains.packed import HASHED_HEADER_FIELDS
-from explorer import bundle, moments
-from explorer.amounts import whole_units
-from explorer.bundle import VerifiedTime
-from explorer.snippets import is_number
+from explorer.bundles import bundle
+from explorer.bundles.bundle import VerifiedTime
+from explorer.pages import utc_times
+from explorer.pages.amounts import whole_units
+from explorer.pages.code_snippets import is_number
 from proving.facts import HeaderFact
 from queries.models import HeaderField
 
@@ -75,5 +76,5 @@ def _meaning(name: str, word: str, *, of_header: bool) -> str:
 
 
 def _utc(seconds: int) -> str:
-    when = moments.utc(seconds)
+    when = utc_times.utc(seconds)
     return f", {when} UTC" if when else ""

@@ -5,10 +5,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from chains.config import SignerError
+from chains.chains_file import SignerError
 from chains.rpc import ChainError
 from proving.registry.attester_change import ChangeRefused, change
-from proving.transactions.sending import CannotSend
+from proving.transactions.intents import CannotSend
 
 
 class Command(BaseCommand):

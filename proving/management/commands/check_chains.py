@@ -8,10 +8,10 @@ from typing import Any, Self
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
-from chains.config import Chain, Chains, ChainsError, SignerError
+from chains.chains_file import Chain, Chains, ChainsError, SignerError
 from chains.probe import Abilities, probe
 from chains.rpc import ChainError, NodeUnavailable, RpcClient
-from config.chains import get_chains
+from config.configured_chains import get_chains
 from proving.health import chain_checks, report
 from proving.health.problems import Problem
 from proving.models import FactsRegistry
@@ -129,7 +129,7 @@ def _cells(abilities: Abilities) -> tuple[str, ...]:
 
 def _signer(chain: Chain, rpc: RpcClient) -> str:
     """The signer's address and what it holds, in a sentence; or why that can't be told."""
-    assert chain.signer is not None, "chains.config refuses destinations without a signer"
+    assert chain.signer is not None, "chains.chains_file refuses destinations without a signer"
     try:
         address = chain.signer.account().address
         balance = rpc.balance(address)

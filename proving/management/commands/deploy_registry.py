@@ -4,10 +4,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from chains.config import SignerError
+from chains.chains_file import SignerError
 from chains.rpc import ChainError
 from proving.registry.deploying import DeploymentError, deploy
-from proving.transactions.sending import CannotSend
+from proving.transactions.intents import CannotSend
 
 
 class Command(BaseCommand):

@@ -5,10 +5,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from chains.config import SignerError
+from chains.chains_file import SignerError
 from proving.models import FactsRegistry, Signer
 from proving.paths import upkeep
-from proving.transactions import sending
+from proving.transactions import tending
 
 
 class Command(BaseCommand):
@@ -41,7 +41,7 @@ class Command(BaseCommand):
             upkeep.keep(row.pk)
             # No worker need be running.
             for signer in Signer.objects.filter(chain_id=row.destination_chain_id):
-                sending.tend(signer.pk)
+                tending.tend(signer.pk)
             row.refresh_from_db()
             if row.refused:
                 raise CommandError(row.refused_with_remedy)

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from chains.config import ChainsError, SignerError
-from config.chains import get_chains
+from chains.chains_file import ChainsError, SignerError
+from config.configured_chains import get_chains
 from proving.worker.worker import Worker
 
 
@@ -20,7 +20,7 @@ class Command(BaseCommand):
     def handle(self, *, threads: int, **_: Any) -> None:
         try:
             for chain in get_chains().destinations():
-                assert chain.signer is not None, "chains.config refuses destinations without a signer"
+                assert chain.signer is not None, "chains.chains_file refuses destinations without a signer"
                 chain.signer.account()
         except (ChainsError, SignerError) as error:
             raise CommandError(str(error)) from None

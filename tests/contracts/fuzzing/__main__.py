@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
-from chains.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.fuzzing import boundaries, headers, mutations, sequences, steps, transactions, undefined
 from tests.contracts.fuzzing.tally import Divergence, Tally
 

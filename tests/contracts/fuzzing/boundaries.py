@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from typing import NamedTuple
 
-from chains.devchain import DevChain
 from chains.packed.decoder import EMPTY, _Subtree
 from chains.packed.layout import (
     ABSENT_ACCOUNT,
@@ -36,6 +35,7 @@ from chains.packed.layout import (
 )
 from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 from contracts import Artifact
+from devnet.devchain import DevChain
 from tests.contracts.fuzzing.chance import Chance
 from tests.contracts.fuzzing.memory import NODE_BYTES, SUBTREE, Scene
 from tests.contracts.fuzzing.operations import (

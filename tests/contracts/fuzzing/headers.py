@@ -11,7 +11,7 @@ from typing import NamedTuple
 import rlp
 from eth_utils.crypto import keccak
 
-from chains.devchain import DevChain
+from chains.encoding import hex_data
 from chains.header import InvalidHeader, read_beginning
 from chains.packed import (
     HASHED_HEADER_FIELDS,
@@ -30,6 +30,7 @@ from chains.packed.layout import (
     shortest,
 )
 from contracts import Artifact
+from devnet.devchain import DevChain
 from tests.contracts import tries
 from tests.contracts.fuzzing.batch import Batch, refuses, succeeds, takes
 from tests.contracts.fuzzing.chance import Chance
@@ -214,7 +215,7 @@ class _Registry:
             self._ledger.logs = []
             self._ledger.store_block_hash(keccak(header))
             call = Call(registry.address, encode_parent_hash([child]))
-            self._batch.add(call, takes(self._ledger.logs), lambda: f"0x{call.data.hex()}")
+            self._batch.add(call, takes(self._ledger.logs), lambda: hex_data(call.data))
         self._trusted = {number: keccak(child)}
         return child
 

@@ -12,8 +12,8 @@ from trie import HexaryTrie
 from trie.exceptions import BadTrieProof, ValidationError
 
 from chains import history
-from chains.devchain import DevChain
 from chains.packed import AccountToProve, CannotPack, InvalidPacked, PackedFacts, decode, encode, encode_parent_hash
+from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
 from tests.contracts.fuzzing.tally import Divergence, Tally
 from tests.contracts.harness import Harness

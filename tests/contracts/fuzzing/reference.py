@@ -6,7 +6,8 @@ from typing import Any
 
 import requests
 
-from chains.devchain import DevChain
+from chains.encoding import hex_data
+from devnet.devchain import DevChain
 from tests.contracts.deployed import SENDER
 from tests.contracts.fuzzing.interpreter import Execution
 from tests.contracts.simulator import outcome_of
@@ -37,13 +38,13 @@ class Reference:
     def execute(self, run: Run) -> Execution:
         overrides = {
             _CONTRACT: {
-                "code": "0x" + run.code.hex(),
+                "code": hex_data(run.code),
                 "stateDiff": {_hex(at): _hex(run.storage[at]) for at in run.storage},
             }
         }
         if run.callee:
-            overrides[run.callee] = {"code": "0x" + _always_answer(run.answer).hex()}
-        call = {"from": SENDER, "to": _CONTRACT, "input": "0x" + run.calldata.hex(), "gas": _GAS}
+            overrides[run.callee] = {"code": hex_data(_always_answer(run.answer))}
+        call = {"from": SENDER, "to": _CONTRACT, "input": hex_data(run.calldata), "gas": _GAS}
         block = {"stateOverrides": overrides, "blockOverrides": {"gasLimit": _GAS}, "calls": [call]}
         # What it answers and logs; then what it stores.
         [simulated] = self._rpc("eth_simulateV1", {"blockStateCalls": [block], "validation": False}, "latest")

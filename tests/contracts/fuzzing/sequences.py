@@ -16,10 +16,11 @@ from unittest.mock import patch
 from eth_utils.crypto import keccak
 
 from chains import history
-from chains.devchain import DevChain
+from chains.encoding import hex_data
 from chains.packed import InvalidPacked, PackedFacts, decoder
 from chains.packed.layout import HEADER_ALONE, PARENT, PARENT_HASH_ALONE, shortest
 from contracts import Artifact
+from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
 from tests.contracts.fuzzing import hostile
 from tests.contracts.fuzzing.attacker import Attacker, any_fault, forms
@@ -73,7 +74,7 @@ class Attack:
 
     def __str__(self) -> str:
         vouched = [f"block {number}: 0x{digest.hex()}" for number, digest in self.vouched.items()]
-        sent = [f"0x{transaction.hex()}" for transaction in self.transactions]
+        sent = [hex_data(transaction) for transaction in self.transactions]
         return "\n".join(["The block hash source vouches for", *vouched, "The registry is sent", *sent])
 
     def send(self, begin: bytes, operations: Sequence[bytes] = ()) -> None:

@@ -7,10 +7,10 @@ may be left, what is logged, and what is stored.
 from eth_utils.crypto import keccak
 
 from chains import history
-from chains.devchain import DevChain
 from chains.packed import HISTORY_ADDRESS, InvalidPacked
 from chains.packed.layout import BRANCH, END_OF_BRANCHES
 from contracts import Artifact
+from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
 from tests.contracts.fuzzing.batch import Batch
 from tests.contracts.fuzzing.chance import Chance

@@ -11,7 +11,7 @@ import rlp
 from eth_utils.crypto import keccak
 
 from chains import history
-from chains.devchain import DevChain
+from chains.encoding import hex_data
 from chains.packed import HASHED_HEADER_FIELDS, InvalidPacked, PackedFacts, decode, encode, encode_parent_hash
 from chains.packed.decoder import _Decoder
 from chains.packed.layout import (
@@ -31,6 +31,7 @@ from chains.packed.layout import (
     shortest,
 )
 from contracts import Artifact
+from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
 from tests.contracts.fuzzing.batch import Batch, refuses, takes
 from tests.contracts.fuzzing.chance import Chance
@@ -70,7 +71,7 @@ class Round:
             self._begun.append(self._decode(proof))
             self._ledger.store(self._begun[-1])
         self._batch = Batch(bench.simulator, first)
-        self._shown_first = " ".join(f"0x{proof.hex()}" for proof in proofs) or "nothing"
+        self._shown_first = " ".join(hex_data(proof) for proof in proofs) or "nothing"
 
     def add(self, calldata: bytes, *, reads: bool) -> None:
         """Upon what those before have stored.

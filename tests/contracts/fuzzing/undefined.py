@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from chains import history
-from chains.devchain import DevChain
 from chains.packed import InvalidPacked, decode
 from chains.packed.decoder import _Subtree
 from chains.packed.layout import HASH_BYTES, NIBBLES
 from contracts import Artifact
+from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
 from tests.contracts.fuzzing.chance import Chance
 from tests.contracts.fuzzing.interpreter import Execution, Machine, UndefinedUse

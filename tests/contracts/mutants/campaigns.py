@@ -7,7 +7,7 @@ ends with 1 where contract and model differ.
 import sys
 from collections.abc import Callable, Mapping
 
-from chains.devchain import DevChain
+from devnet.devchain import DevChain
 from tests.contracts.fuzzing import boundaries, headers, steps, transactions
 from tests.contracts.fuzzing.tally import Divergence, Tally
 

@@ -1,0 +1,53 @@
+"""What people and programs send: the fields of a form or of a JSON object, read alike."""
+
+import json
+from collections.abc import Callable
+
+from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+
+from config.error_answers import Refused, is_json
+from config.logs import redact_keys
+
+Given = Callable[[str], str]
+
+# This is far more than a message and a signature take. Parsed JSON may take 20 times its size in memory.
+_MAX_JSON_BYTES = 512 * 1024
+
+
+def given_in(request: HttpRequest) -> Given:
+    """Reads the fields of a form or of a JSON object. A field that is missing or not a string is empty.
+
+    Raises `Refused`: malformed_request, too_large.
+    """
+    if not is_json(request):
+        return lambda name: str(request.POST.get(name, ""))
+    too_large = Refused("too_large", "The body is too large.")
+    try:
+        text = request.body
+    except RequestDataTooBig:
+        raise too_large from None
+    if len(text) > _MAX_JSON_BYTES:
+        raise too_large
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError):
+        body = None
+    if not isinstance(body, dict):
+        raise Refused("malformed_request", "The body must be a JSON object.")
+
+    def given(name: str) -> str:
+        value = body.get(name, "")
+        if name == "chainId" and type(value) is int:
+            return str(value)
+        return value if isinstance(value, str) else ""
+
+    return given
+
+
+def safe_next(path: str) -> str:
+    """A path of this service, whatever was asked for."""
+    local = path.startswith("/") and url_has_allowed_host_and_scheme(path, allowed_hosts=None)
+    return redact_keys(path) if local else reverse("accounts:dashboard")

@@ -1,0 +1,170 @@
+"""Signing in and out, and the choice of colours.
+
+Each address serves people (forms and pages, no JavaScript needed) and programs (JSON in and out). The dashboard and its
+keys are in `accounts.key_views`.
+"""
+
+import re
+import shlex
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth import login, logout
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.csrf import csrf_exempt, ensure_csrf_cookie
+from django.views.decorators.http import require_GET, require_POST
+
+from accounts import event_log
+from accounts.client_address import client_address
+from accounts.form_input import given_in, safe_next
+from accounts.models import EventKind, User
+from accounts.sign_in import SignInError, finish, start
+from accounts.signed_in import signed_in
+from config.configured_chains import get_chains
+from config.error_answers import Refused, error_answer, is_json, refused_answer
+from config.logs import redact_keys
+
+THEMES = ("light", "dark")
+_THEME_COOKIE, _THEME_SECONDS = "theme", 365 * 24 * 3600
+
+_SIGN_IN_STATUS = {
+    "malformed_request": 400,
+    "too_large": 413,
+    "malformed_address": 400,
+    "unknown_chain": 400,
+    "malformed_message": 400,
+    "malformed_signature": 400,
+    "address_not_allowed": 403,
+    "too_many_sign_ins": 429,
+    "node_unavailable": 503,
+    "too_many_checks": 503,
+}
+_REFUSED = 401  # every other code
+_MAX_CHAIN_DIGITS = 78  # of 2**256
+
+
+@never_cache
+@ensure_csrf_cookie
+@require_GET
+def sign_in_page(request: HttpRequest) -> HttpResponse:
+    next_path = safe_next(request.GET.get("next", ""))
+    if request.user.is_authenticated:
+        return HttpResponseRedirect(next_path)
+    return _sign_in_form(request, next_path=next_path)
+
+
+@never_cache
+@require_POST
+def sign_in_message(request: HttpRequest) -> HttpResponse:
+    """`{"address", "chainId"}` to `{"message"}`, the message to sign."""
+    try:
+        given = given_in(request)
+        address, chain_id = given("address").strip(), _chain_id(given("chainId"))
+        message = start(address, chain_id, client_address(request))
+    except Refused as error:
+        return _sign_in_refused(request, error)
+    if is_json(request):
+        return JsonResponse({"message": message})
+    context = {
+        "message": message,
+        "command": f"cast wallet sign --interactive {shlex.quote(message)}",
+        "minutes": settings.SIGN_IN_SECONDS // 60,
+        "next_path": safe_next(given("next")),
+    }
+    return render(request, "accounts/sign_message.html", context)
+
+
+@never_cache
+@require_POST
+def sign_in_verify(request: HttpRequest) -> HttpResponse:
+    """`{"message", "signature"}` to `{"address", "next"}`; the session is that of the address from here on."""
+    try:
+        given = given_in(request)
+        message, signature = given("message"), given("signature").strip()
+        if not is_json(request):
+            message = message.replace("\r\n", "\n")  # Browsers send every line break of a form as CRLF.
+        user = finish(message, signature)
+    except Refused as error:
+        return _sign_in_refused(request, error)
+    login(request, user)
+    event_log.record(request, user, EventKind.SIGNED_IN)
+    # A first sign-in makes a first key, in the same transaction and after the time of sign-in was taken.
+    for key in user.api_keys.filter(created_at__gte=user.last_sign_in):
+        event_log.record(request, user, EventKind.KEY_MADE, key)
+    next_path = safe_next(given("next"))
+    if is_json(request):
+        return JsonResponse({"address": user.address, "next": next_path})
+    return HttpResponseRedirect(next_path)
+
+
+@never_cache
+@require_POST
+def sign_out(request: HttpRequest) -> HttpResponse:
+    """Ends this session. Whoever has none is signed out already."""
+    if request.user.is_authenticated:
+        event_log.record(request, request.user, EventKind.SIGNED_OUT)
+    logout(request)
+    return redirect("accounts:sign_in")
+
+
+@require_POST
+@signed_in
+def sign_out_everywhere(request: HttpRequest, user: User) -> HttpResponse:
+    """Ends all sessions of the user, this one too."""
+    event_log.record(request, user, EventKind.SIGNED_OUT_EVERYWHERE)
+    user.end_sessions()
+    logout(request)
+    return redirect("accounts:sign_in")
+
+
+# All that another site could do with it is to change colours, and so it needs no token on pages that need no session.
+@csrf_exempt
+@require_POST
+def theme(request: HttpRequest) -> HttpResponse:
+    """Remembers the theme `light` or `dark`; any other word means that of the system again."""
+    chosen, back = request.POST.get("theme", ""), request.POST.get("next", "")
+    response = redirect(safe_next(back) if back else "/")
+    if chosen in THEMES:
+        response.set_cookie(
+            _THEME_COOKIE,
+            chosen,
+            max_age=_THEME_SECONDS,
+            secure=settings.SESSION_COOKIE_SECURE,
+            httponly=True,
+            samesite="Lax",
+        )
+    else:
+        response.delete_cookie(_THEME_COOKIE, samesite="Lax")
+    return response
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """`settings.CSRF_FAILURE_VIEW`: a page, or JSON for a program. `reason` is Django's, for developers."""
+    if not is_json(request):
+        return render(request, "403_csrf.html", {"reason": reason if settings.DEBUG else ""}, status=403)
+    return error_answer(403, "csrf_failed", "Get /sign-in first, then send its cookie csrftoken also as X-CSRFToken.")
+
+
+def _sign_in_form(request: HttpRequest, *, next_path: str, status: int = 200, **context: Any) -> HttpResponse:
+    context |= {"chains": get_chains().chains, "next_path": next_path}
+    return render(request, "accounts/sign_in.html", context, status=status)
+
+
+def _sign_in_refused(request: HttpRequest, error: Refused) -> HttpResponse:
+    status = _SIGN_IN_STATUS.get(error.code, _REFUSED)
+    if is_json(request):
+        return refused_answer(status, error)
+    next_path = safe_next(request.POST.get("next", ""))
+    address = redact_keys(request.POST.get("address", ""))
+    response = _sign_in_form(request, next_path=next_path, status=status, error=error.sentence, address=address)
+    if error.retry_after is not None:
+        response.headers["Retry-After"] = str(error.retry_after)
+    return response
+
+
+def _chain_id(text: str) -> int:
+    if not re.fullmatch(f"[0-9]{{1,{_MAX_CHAIN_DIGITS}}}", text):
+        raise SignInError("unknown_chain", "The chain must be given by its id, a decimal number.")
+    return int(text)

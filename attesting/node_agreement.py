@@ -1,0 +1,146 @@
+"""The nodes of a source chain, each asked by itself: an attester is only worth what its nodes are worth.
+
+With `confirmations = "finalized"` a block is final for a node whose `finalized` block is at or above it; with a number
+the block must have so many confirmations too, and they alone count at a node that tells no `finalized` block, as long
+as no node of the chain has told one.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cache
+
+from chains.chains_file import Chain
+from chains.node_errors import ChainError, InvalidReply, RpcRefused
+from chains.rpc import RpcClient
+
+logger = logging.getLogger(__name__)
+
+TIMEOUT_SECONDS = 2
+"""For one exchange with a node."""
+ANSWER_SECONDS = 4
+"""For all exchanges with all nodes: a service gives an attester five, and no node may hold the others up."""
+
+
+class TooFewNodes(ChainError):
+    """Fewer nodes answer than must agree. The sentence may be told to anybody, the code too."""
+
+    code = "unavailable"
+
+
+class NoFinality(TooFewNodes):
+    """Fewer nodes than must agree tell which block is final."""
+
+    code = "no_finality"
+
+
+@dataclass(frozen=True)
+class View:
+    """What one node says about a chain, and about one block of it."""
+
+    host: str
+    final: int | None
+    """Number of the newest final block. None where the node doesn't tell."""
+    knows_finalized: bool
+    """Whether it told a `finalized` block."""
+    block_hash: bytes | None
+    """None where the node doesn't have the block."""
+
+
+class Nodes:
+    """The nodes of one chain, for any number of threads."""
+
+    def __init__(self, chain: Chain) -> None:
+        self._chain = chain
+        # One client for each URL, because a client of several asks the next one only where the first fails.
+        self._clients = [
+            RpcClient(chain.model_copy(update={"rpc_urls": (url,)}), timeout_seconds=TIMEOUT_SECONDS)
+            for url in chain.rpc_urls
+        ]
+        self._has_finality = False
+        """Whether any node has told a `finalized` block since this process started."""
+
+    def views(self, number: int | None = None) -> list[View]:
+        """What the nodes say that answer in time, asked at once; about a block too, if one is named."""
+        pool = ThreadPoolExecutor(max_workers=len(self._clients))
+        asked = [(rpc, pool.submit(self._view, rpc, number)) for rpc in self._clients]
+        # It ends by itself; waiting here would be waiting for the slowest.
+        pool.shutdown(wait=False)
+        deadline = time.monotonic() + ANSWER_SECONDS
+        views = []
+        for rpc, answer in asked:
+            try:
+                views.append(answer.result(max(0, deadline - time.monotonic())))
+            except TimeoutError:
+                logger.warning("%s did not answer within %g seconds.", rpc.chain.hosts[0], ANSWER_SECONDS)
+            except ChainError as error:
+                logger.warning("%s", error)
+        if self._has_finality:
+            views = [view if view.knows_finalized else replace(view, final=None) for view in views]
+        for view in views:
+            if view.final is None:
+                logger.warning("%s does not tell which block of %s is final.", view.host, self._chain.label)
+        return views
+
+    def newest_final(self, views: Sequence[View]) -> int:
+        """Number of the newest block that as many nodes as must agree call final. Raises `TooFewNodes`."""
+        finals = sorted((view.final for view in views if view.final is not None), reverse=True)
+        needed = self._chain.needed_nodes
+        if len(finals) >= needed:
+            return finals[needed - 1]
+        whose, named = f"nodes of chain {self._chain.id}", len(self._clients)
+        if not views:
+            raise TooFewNodes(f"No node of chain {self._chain.id} answers this attester.")
+        if len(views) < needed:
+            raise TooFewNodes(f"Too few {whose} answer this attester: {len(views)} of {named}, and it needs {needed}.")
+        sentence = f"Too few {whose} tell which block is final: {len(finals)} of {named}, and {needed} are needed."
+        if not self._has_finality:
+            sentence += " Where the chain has no finality, the attester's operator sets confirmations to a number."
+        raise NoFinality(sentence)
+
+    def _view(self, rpc: RpcClient, number: int | None) -> View:
+        host = rpc.chain.hosts[0]
+        try:
+            finalized = rpc.header("finalized")
+        except RpcRefused:
+            finalized = None
+        bounds = []
+        if finalized is not None:
+            self._note_finality(host)
+            bounds.append(finalized.number)
+        if self._chain.confirmations != "finalized":
+            bounds.append(max(0, rpc.head().number + 1 - self._chain.confirmations))
+        final = min(bounds, default=None)
+        block_hash = (
+            None if number is None else _block_hash(rpc, number, must_exist=final is not None and number <= final)
+        )
+        return View(host, final, finalized is not None, block_hash)
+
+    def _note_finality(self, host: str) -> None:
+        if not self._has_finality and self._chain.confirmations != "finalized":
+            logger.warning(
+                "%s tells which block of %s is final. From now on a node that does not is not counted, although "
+                "confirmations is a number.",
+                *(host, self._chain.label),
+            )
+        self._has_finality = True
+
+
+@cache
+def of(chain: Chain) -> Nodes:
+    return Nodes(chain)
+
+
+def _block_hash(rpc: RpcClient, number: int, *, must_exist: bool) -> bytes | None:
+    try:
+        header = rpc.header(number)
+    except RpcRefused:
+        # So some nodes answer about a block that is not there yet.
+        if must_exist:
+            raise
+        return None
+    if header is None and must_exist:
+        raise InvalidReply(f"{rpc.chain.hosts[0]} does not have block {number}, which is final for it.")
+    return None if header is None else header.hash

@@ -1,0 +1,178 @@
+"""HTTP POSTs to nodes and attesters, which may be anybody: bounded in total time, and in bytes once decompressed.
+
+All POSTs of a process run in one event loop, in a thread of its own. A socket's time-out covers one read only, so a
+blocking client would wait as long as a server likes that drips its headers or its body.
+"""
+
+import asyncio
+import atexit
+import threading
+import zlib
+from collections.abc import Collection, Coroutine, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import aiohttp
+
+_GZIP = 16 + zlib.MAX_WBITS
+
+Result = TypeVar("Result")
+
+
+class Failed(Exception):
+    """There was no usable answer. The message says what the server did, to be put behind its name, and shows no URL."""
+
+
+class TooLong(Failed):
+    """The answer is longer than it may be."""
+
+
+class TimedOut(Failed):
+    """The answer, or a part of it, did not come in time."""
+
+
+@dataclass(frozen=True)
+class Post:
+    """JSON to send, and how much the answer may take."""
+
+    url: str = field(repr=False)
+    body: bytes = field(repr=False)
+    max_bytes: int
+    silence_seconds: float
+    """For the connection, and for each pause in the answer."""
+    total_seconds: float
+    """For everything: the name, the connection, the headers and the content."""
+    read_statuses: Collection[int] | None = None
+    """The content of other answers is not read. None: it always is."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    content: bytes
+    is_packed: bool = False
+    """Whether the content is packed by gzip."""
+
+
+def post(request: Post) -> Answer:
+    """Follows no redirect. Raises `Failed`, `TooLong`, `TimedOut`."""
+    return _unpacked(request, _loop().run(_post(_loop().session, request)))
+
+
+def post_all(requests: Sequence[Post]) -> list[Answer | Failed]:
+    """All at once; the answers in the same order."""
+    answers: list[Answer | Failed] = []
+    for request, answer in zip(requests, _loop().run(_post_all(_loop().session, requests)), strict=True):
+        try:
+            answers.append(answer if isinstance(answer, Failed) else _unpacked(request, answer))
+        except Failed as failed:
+            answers.append(failed)
+    return answers
+
+
+async def _post_all(session: aiohttp.ClientSession, requests: Sequence[Post]) -> list[Answer | Failed]:
+    async def answer_or_failure(request: Post) -> Answer | Failed:
+        try:
+            return await _post(session, request)
+        except Failed as failed:
+            return failed
+
+    return await asyncio.gather(*map(answer_or_failure, requests))
+
+
+async def _post(session: aiohttp.ClientSession, request: Post) -> Answer:
+    """The answer as it came, perhaps packed."""
+    try:
+        # Around everything: the library's own time-out ends before it has hung up.
+        async with asyncio.timeout(request.total_seconds):
+            return await _answer(session, request)
+    except TimeoutError:
+        failed: Failed = TimedOut(f"did not answer within {request.silence_seconds:g} seconds")
+    except aiohttp.ClientSSLError:
+        failed = Failed("has no valid TLS certificate")
+    except aiohttp.ClientConnectorError:
+        failed = Failed("can't be reached")
+    except (aiohttp.ClientError, OSError, ValueError):
+        failed = Failed("broke off its answer")
+    # Outside of `except`, so that no chained exception shows the URL.
+    raise failed
+
+
+async def _answer(session: aiohttp.ClientSession, request: Post) -> Answer:
+    content = bytearray()
+    async with session.post(
+        request.url,
+        data=request.body,
+        headers={"Content-Type": "application/json", "Accept-Encoding": "gzip"},
+        timeout=aiohttp.ClientTimeout(
+            total=None, sock_connect=request.silence_seconds, sock_read=request.silence_seconds
+        ),
+        allow_redirects=False,
+    ) as response:
+        if request.read_statuses is not None and response.status not in request.read_statuses:
+            return Answer(response.status, b"")
+        encoding = response.headers.get("Content-Encoding", "identity").lower()
+        if encoding not in {"identity", "gzip"}:
+            raise Failed("answered in an encoding that it was not asked for")
+        async for part in response.content.iter_any():
+            content += part
+            if len(content) > request.max_bytes:
+                raise TooLong(f"sent more than {request.max_bytes} bytes")
+        return Answer(response.status, bytes(content), is_packed=encoding == "gzip")
+
+
+def _unpacked(request: Post, answer: Answer) -> Answer:
+    if not answer.is_packed:
+        return answer
+    unpacker = zlib.decompressobj(_GZIP)
+    try:
+        content = unpacker.decompress(answer.content, request.max_bytes + 1)
+    except zlib.error:
+        raise Failed("answered with something that is not gzip") from None
+    if len(content) > request.max_bytes:
+        raise TooLong(f"sent more than {request.max_bytes} bytes")
+    if not unpacker.eof:
+        raise Failed("broke off its answer")
+    return Answer(answer.status, content)
+
+
+class _Loop:
+    """A loop in a thread of its own, and the connections that it keeps open."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="exchanges", daemon=True)
+        self._thread.start()
+        self.session = self.run(self._open())
+        atexit.register(self._close)
+
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def _open(self) -> aiohttp.ClientSession:
+        # As many connections as threads ask at once. Nodes and attesters need no cookies.
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            trust_env=True,
+            auto_decompress=False,
+        )
+
+    def _close(self) -> None:
+        self.run(self.session.close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+_lock = threading.Lock()
+_the_loop: _Loop | None = None
+
+
+def _loop() -> _Loop:
+    """Made at its first use: a server forks its processes before, and no thread goes with them."""
+    global _the_loop  # noqa: PLW0603 (one per process)
+    with _lock:
+        if _the_loop is None:
+            _the_loop = _Loop()
+        return _the_loop

@@ -1,0 +1,514 @@
+"""The configured chains: `chains.toml` read strictly, with secrets taken from the environment or from files.
+
+RPC URLs and keys often are secrets, so neither is ever part of a `repr`, a `str` or an error message here.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self, TypeVar
+from urllib.parse import urlsplit
+
+from eth_account import Account
+from eth_account.signers.local import LocalAccount
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+
+from chains import history
+from chains.address_checksum import checksummed
+
+# Signatures that a contract can check in one transaction with much room to spare.
+MAX_ATTESTERS = 100
+
+# In whole units of the native currency, where nothing else is configured.
+_DAILY_LIMIT, _DAILY_LIMIT_PER_USER = Decimal("0.5"), Decimal("0.1")
+
+_KEY = re.compile(r"(?:0x)?[0-9a-fA-F]{64}")
+_VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+
+
+class ChainsError(ValueError):
+    """The chains' file is wrong. `faults` holds one sentence for each fault, with its place."""
+
+    def __init__(self, path: Path, faults: Sequence[str]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join([f"{path} can't be used:", *(f"- {fault}" for fault in faults)]))
+
+
+class SignerError(Exception):
+    """The signer's key can't be read; the message is one plain sentence that holds no secret."""
+
+
+class UnknownChain(LookupError):
+    """No chain of this id is configured."""
+
+    def __init__(self, chain_id: int) -> None:
+        self.chain_id = chain_id
+        super().__init__(f"No chain with id {chain_id} is configured.")
+
+
+# --- Values -----------------------------------------------------------------------------------------------------------
+
+
+def _variable(name: str, environ: Mapping[str, str]) -> str:
+    """The value of `NAME`, else of the file that `NAME_FILE` names."""
+    if value := environ.get(name):
+        return value
+    if path := environ.get(f"{name}_FILE"):
+        try:
+            value = Path(path).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            raise ValueError(f"the file that {name}_FILE names can't be read") from None
+        if not value:
+            raise ValueError(f"the file that {name}_FILE names is empty")
+        return value
+    raise ValueError(f"neither {name} nor {name}_FILE is set in the environment")
+
+
+def _address(written: str) -> str:
+    address = checksummed(written)
+    if address is None:
+        raise ValueError(
+            "must be 0x and 40 hexadecimal digits, with the right EIP-55 checksum if they are in mixed case"
+        )
+    return address
+
+
+def _rpc_url(written: str, info: ValidationInfo) -> str:
+    environ: Mapping[str, str] = (info.context or {}).get("environ", {})
+    url = _VARIABLE.sub(lambda match: _variable(match[1], environ), written)
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        usable = False
+    if not usable or re.search(r"\s|\$\{", url):
+        raise ValueError("must be an http or https URL (it is not shown, since it may hold a key)")
+    return url
+
+
+def _different_nodes(urls: tuple[str, ...]) -> tuple[str, ...]:
+    # pydantic's own minimum length would also complain of a list whose only member is wrong.
+    if not urls:
+        raise ValueError("at least one is needed")
+    # Where nodes are counted, a node that is named twice would count twice.
+    if len(set(urls)) < len(urls):
+        raise ValueError("a node is there twice")
+    return urls
+
+
+def _node_quorum(written: object, info: ValidationInfo) -> object:
+    nodes = len(info.data.get("rpc_urls", ()))
+    if nodes == 1 and written != 1:
+        raise ValueError("must be 1, because one node is named")
+    if nodes > 1 and not (type(written) is int and 2 <= written <= nodes):  # noqa: PLR2004 (the sentence says why)
+        raise ValueError(
+            f"must be a number from 2 to {nodes}, because {nodes} nodes are named: with 1, a node that lies would "
+            "decide alone while the others are down"
+        )
+    return written
+
+
+def _page_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname or re.search(r"\s", url):
+        raise ValueError("must be an http or https URL")
+    return url.rstrip("/")
+
+
+def _file_path(written: object, info: ValidationInfo) -> object:
+    folder: Path = (info.context or {}).get("folder", Path())
+    return folder / Path(written).expanduser() if isinstance(written, str) and written else written
+
+
+def _amount(written: object) -> object:
+    # A string, because a TOML float is not what its writer typed.
+    if isinstance(written, Decimal):
+        return written
+    try:
+        return Decimal(written if isinstance(written, str) else "")
+    except InvalidOperation:
+        raise ValueError("must be a decimal number in quotes") from None
+
+
+def _wei(amount: Decimal) -> int:
+    return int(amount * 10**18)
+
+
+def _confirmations(written: object) -> object:
+    # One sentence for the whole union; pydantic would give one for each of its members.
+    if written != "finalized" and not (type(written) is int and written >= 1):
+        raise ValueError('must be a number of blocks from 1, or "finalized"')
+    return written
+
+
+def _environment_reference(written: str) -> str:
+    if not _VARIABLE.fullmatch(written):
+        raise ValueError('must be "${NAME}", so that the key itself is not in this file (it is not shown)')
+    return written
+
+
+def _key_bytes(written: str) -> bytes:
+    """The key's 32 bytes; empty where it is none, for eth_account would quietly fill up a key that lost a digit."""
+    return bytes.fromhex(written.strip()[-64:]) if _KEY.fullmatch(written.strip()) else b""
+
+
+def _host(url: str) -> str:
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return f"{host}:{parts.port}" if parts.port else host
+
+
+Address = Annotated[str, AfterValidator(_address)]
+RpcUrl = Annotated[str, AfterValidator(_rpc_url)]
+PageUrl = Annotated[str, AfterValidator(_page_url)]
+FilePath = Annotated[Path, BeforeValidator(_file_path)]
+Amount = Annotated[Decimal, BeforeValidator(_amount), Field(ge=0)]
+Reference = Annotated[str, AfterValidator(_environment_reference)]
+Confirmations = Annotated[int | Literal["finalized"], BeforeValidator(_confirmations)]
+NodeQuorum = Annotated[int | None, BeforeValidator(_node_quorum)]
+Text = Annotated[str, Field(min_length=1, max_length=100)]
+ChainId = Annotated[int, Field(ge=1, lt=2**256)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
+
+
+_Table = TypeVar("_Table", bound=_Model)
+
+
+# --- What the file holds ----------------------------------------------------------------------------------------------
+
+
+class Signer(_Model):
+    """Where the key of a chain's signer lies: an encrypted keystore and its password, a key file, or a variable.
+
+    Nothing is read before `account()`, so that a process which signs nothing needs no key.
+    """
+
+    keystore_file: FilePath | None = Field(default=None, repr=False)
+    password_file: FilePath | None = Field(default=None, repr=False)
+    key_file: FilePath | None = Field(default=None, repr=False)
+    key: Reference | None = Field(default=None, repr=False)
+
+    _environ: Mapping[str, str] = PrivateAttr(default_factory=dict)
+    _account: LocalAccount | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _one_way(self, info: ValidationInfo) -> Self:
+        given = {name for name in type(self).model_fields if getattr(self, name) is not None}
+        if given not in ({"keystore_file", "password_file"}, {"key_file"}, {"key"}):
+            raise ValueError("must have keystore_file and password_file, or key_file alone, or key alone")
+        self._environ = (info.context or {}).get("environ", {})
+        return self
+
+    def account(self) -> LocalAccount:
+        """The signer's account, read once. Raises `SignerError`."""
+        if self._account is None:
+            self._account = self._read_account()
+        return self._account
+
+    def _read_account(self) -> LocalAccount:
+        if self.keystore_file is not None and self.password_file is not None:
+            keystore, password = _read(self.keystore_file), _read(self.password_file).rstrip("\r\n")
+            try:
+                key: Any = Account.decrypt(json.loads(keystore), password)
+            except Exception:  # noqa: BLE001 - whatever is wrong inside, its text may quote the file.
+                raise SignerError(
+                    f"The signer's keystore {self.keystore_file} can't be decrypted with its password."
+                ) from None
+            where = str(self.keystore_file)
+        elif self.key_file is not None:
+            key, where = _key_bytes(_read(self.key_file)), str(self.key_file)
+        else:
+            assert self.key is not None
+            name = self.key[2:-1]
+            try:
+                key, where = _key_bytes(_variable(name, self._environ)), name
+            except ValueError as error:
+                raise SignerError(f"The signer's key is missing: {error}.") from None
+        try:
+            account: LocalAccount = Account.from_key(key)
+        except Exception:  # noqa: BLE001 - the message of eth_account may quote the key.
+            raise SignerError(f"The signer's key in {where} is not a private key of 32 bytes in hex.") from None
+        return account
+
+
+class Chain(_Model):
+    id: ChainId
+    name: Text
+    rpc_urls: Annotated[tuple[RpcUrl, ...], AfterValidator(_different_nodes), Field(strict=False, repr=False)]
+    native_currency: Text = "ETH"
+    """Name of the native currency. It has 18 decimals."""
+    explorer_url: PageUrl | None = None
+    confirmations: Confirmations = "finalized"
+    """Blocks until a transaction counts, its own included; or the chain's own finality."""
+    node_quorum: NodeQuorum = None
+    """How many nodes must agree on a block before an attester signs it. None: more than half."""
+    test_network: bool = False
+    block_seconds: Annotated[float, Field(gt=0)] = 12
+    """About how often a block comes."""
+    history_window: Annotated[int, Field(ge=1, lt=2**63)] = history.WINDOW
+    """Slots that the chain's history contract has (EIP-2935): 8,191 on Ethereum, 393,168 on Arbitrum."""
+    max_fee_per_gas_gwei: Annotated[float, Field(gt=0)] = 200
+    minimum_signer_balance: Amount = Decimal("0.01")
+    """In whole units of the native currency."""
+    daily_limit: Amount | None = None
+    """In whole units: the most that the signer spends in any 24 hours, for all users together."""
+    daily_limit_per_user: Amount | None = None
+    """In whole units: the most of it that one user's batches cause."""
+    signer: Signer | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _limit_real_money(cls, written: object) -> object:
+        """Where proving costs real money, there are limits even if nobody wrote any."""
+        if isinstance(written, dict) and not written.get("test_network"):
+            return {"daily_limit": _DAILY_LIMIT, "daily_limit_per_user": _DAILY_LIMIT_PER_USER} | written
+        return written
+
+    @property
+    def label(self) -> str:
+        """For messages: the name and the id."""
+        return f"{self.name} ({self.id})"
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The RPC URLs' hosts, for messages: the rest of a URL often is a secret."""
+        return tuple(_host(url) for url in self.rpc_urls)
+
+    @property
+    def needed_nodes(self) -> int:
+        """How many nodes must agree on a block before an attester signs it."""
+        return self.node_quorum or len(self.rpc_urls) // 2 + 1
+
+    @property
+    def max_fee_per_gas(self) -> int:
+        """In wei: the most that the signer pays for a unit of gas."""
+        return int(Decimal(str(self.max_fee_per_gas_gwei)) * 10**9)
+
+    @property
+    def minimum_signer_balance_wei(self) -> int:
+        return _wei(self.minimum_signer_balance)
+
+    @property
+    def daily_limit_wei(self) -> int | None:
+        return None if self.daily_limit is None else _wei(self.daily_limit)
+
+    @property
+    def daily_limit_per_user_wei(self) -> int | None:
+        return None if self.daily_limit_per_user is None else _wei(self.daily_limit_per_user)
+
+    def amount(self, wei: int) -> str:
+        """For messages: in whole units, with the currency's name."""
+        return f"{wei / 10**18:.6f} {self.native_currency}"
+
+
+class Attester(_Model):
+    """Who vouches for blocks by signature: the account that signs, and the service that is asked for it over HTTP."""
+
+    address: Address
+    url: Annotated[RpcUrl, Field(repr=False)]
+
+    @property
+    def host(self) -> str:
+        """For messages: the rest of a URL may be a secret."""
+        return _host(self.url)
+
+
+BlockHashSourceName = Literal["native", "attested", "op-stack"]
+
+
+class Connection(_Model):
+    """Facts of `source` can be proven to contracts on `destination`."""
+
+    source: ChainId
+    destination: ChainId
+    block_hash_source: BlockHashSourceName
+    """Why the destination knows hashes of the source's blocks: it is the same chain; attesters sign them; or it is an
+    OP Stack chain on top of the source."""
+    window: Annotated[int, Field(ge=1)] = history.WINDOW
+    """How many blocks back the native source reaches, and each hop; at most the source's `history_window`."""
+    max_hops: Annotated[int, Field(ge=0, le=10_000)] = 50
+    """The most hops that an older block is proven by."""
+    max_headers_walked: Annotated[int, Field(ge=0, le=100_000)] = 1000
+    """The most headers that are walked to an older block, where there is no history to hop through."""
+    keep_headers: bool = False
+    """Whether workers accumulate a header in every window, so that any later block is one hop away."""
+    attesters: Annotated[tuple[Attester, ...], Field(strict=False)] = ()
+    threshold: Annotated[int, Field(ge=1)] | None = None
+    """How many attesters must agree."""
+
+    @model_validator(mode="after")
+    def _has_what_its_source_needs(self) -> Self:
+        if self.block_hash_source == "native" and self.source != self.destination:
+            raise ValueError("block_hash_source native needs source and destination to be the same chain")
+        if self.block_hash_source == "op-stack" and self.source == self.destination:
+            raise ValueError("block_hash_source op-stack needs the chain below as source")
+        if self.block_hash_source != "attested":
+            if self.attesters or self.threshold is not None:
+                raise ValueError("attesters and threshold belong to block_hash_source attested")
+            return self
+        addresses = {attester.address for attester in self.attesters}
+        if not addresses or len(self.attesters) > MAX_ATTESTERS:
+            raise ValueError(f"block_hash_source attested needs 1 to {MAX_ATTESTERS} attesters")
+        if len(addresses) < len(self.attesters):
+            raise ValueError("an attester is there twice")
+        if self.threshold is None or self.threshold > len(addresses):
+            raise ValueError("block_hash_source attested needs a threshold, at most the number of attesters")
+        return self
+
+
+@dataclass(frozen=True)
+class Chains:
+    chains: tuple[Chain, ...]
+    connections: tuple[Connection, ...]
+    attester: Signer | None = None
+    """The key that this installation attests with, if it is an attester."""
+
+    def chain(self, chain_id: int) -> Chain:
+        """Raises `UnknownChain`."""
+        for chain in self.chains:
+            if chain.id == chain_id:
+                return chain
+        raise UnknownChain(chain_id)
+
+    def connection(self, source: int, destination: int) -> Connection | None:
+        for connection in self.connections:
+            if (connection.source, connection.destination) == (source, destination):
+                return connection
+        return None
+
+    def destinations(self) -> tuple[Chain, ...]:
+        """The chains to which facts can be proven."""
+        ids = {connection.destination for connection in self.connections}
+        return tuple(chain for chain in self.chains if chain.id in ids)
+
+    def sources(self, destination: int) -> tuple[Chain, ...]:
+        """The chains whose facts can be proven to `destination`."""
+        ids = {connection.source for connection in self.connections if connection.destination == destination}
+        return tuple(chain for chain in self.chains if chain.id in ids)
+
+
+# --- Reading it -------------------------------------------------------------------------------------------------------
+
+
+def load_chains(path: Path, environ: Mapping[str, str]) -> Chains:
+    """Read and check the chains' file. Raises `ChainsError`, which names every fault at once."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ChainsError(path, [f"it can't be read: {error.strerror}"]) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ChainsError(path, [f"it is not TOML: {error}"]) from None
+
+    faults: list[str] = []
+    context = {"environ": environ, "folder": path.resolve().parent}
+    chains = _tables(Chain, "chains", content, context, faults)
+    all_chains_read = not faults
+    connections = _tables(Connection, "connections", content, context, faults)
+    attester = _table(Signer, "attester", content.get("attester"), context, faults)
+    faults += [f"{key}: is not known here" for key in content if key not in {"chains", "connections", "attester"}]
+    faults += _contradictions(chains, connections, all_chains_read=all_chains_read)
+    if "attester" not in content:
+        faults += [
+            f"{place}.node_quorum: belongs to the file of an attester, which has a table [attester]"
+            for place, chain in chains.items()
+            if chain.node_quorum is not None
+        ]
+    if faults:
+        raise ChainsError(path, faults)
+    return Chains(tuple(chains.values()), tuple(connections.values()), attester)
+
+
+def _tables(
+    model: type[_Table], key: str, content: Mapping[str, Any], context: dict[str, Any], faults: list[str]
+) -> dict[str, _Table]:
+    """The valid tables of one kind by their place; what is wrong with the others is added to `faults`."""
+    tables: dict[str, _Table] = {}
+    written = content.get(key, [])
+    if not isinstance(written, list):
+        faults.append(f"{key}: must be written as [[{key}]]")
+        written = []
+    elif not written and model is Chain:
+        faults.append(f"{key}: at least one is needed")
+    for number, table in enumerate(written):
+        place = f"{key}[{number}]"
+        read = _table(model, place, table, context, faults)
+        if read is not None:
+            tables[place] = read
+    return tables
+
+
+def _table(
+    model: type[_Table], place: str, written: object, context: dict[str, Any], faults: list[str]
+) -> _Table | None:
+    """The table at one place, or None where there is none or `faults` tell what is wrong with it."""
+    if written is None:
+        return None
+    try:
+        return model.model_validate(written, context=context)
+    except ValidationError as error:
+        for fault in error.errors(include_input=False, include_url=False):
+            inside = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in fault["loc"])
+            no_table = fault["type"] == "model_type"
+            said = "must be a table" if no_table else fault["msg"].removeprefix("Value error, ")
+            faults.append(f"{place}{inside}: {said}")
+        return None
+
+
+def _contradictions(
+    chains: Mapping[str, Chain], connections: Mapping[str, Connection], *, all_chains_read: bool
+) -> list[str]:
+    faults = []
+    seen: set[int] = set()
+    for place, chain in chains.items():
+        if chain.id in seen:
+            faults.append(f"{place}.id: {chain.id} is there twice")
+        seen.add(chain.id)
+    pairs: set[tuple[int, int]] = set()
+    for place, connection in connections.items():
+        pair = (connection.source, connection.destination)
+        if pair in pairs:
+            faults.append(f"{place}: a connection from {pair[0]} to {pair[1]} is there twice")
+        pairs.add(pair)
+        faults += [
+            f"{place}.{end}: no chain with id {getattr(connection, end)} is configured"
+            for end in ("source", "destination")
+            # The id of a chain that could not be read may be the one that is missing: one fault is told once.
+            if all_chains_read and getattr(connection, end) not in seen
+        ]
+    windows = {chain.id: chain.history_window for chain in chains.values()}
+    faults += [
+        f"{place}.window: must be at most {windows[connection.source]}, the history_window of chain {connection.source}"
+        for place, connection in connections.items()
+        if connection.window > windows.get(connection.source, connection.window)
+    ]
+    destinations = {connection.destination for connection in connections.values()}
+    faults += [
+        f"{place}.signer: chain {chain.id} is a destination, so it needs a signer"
+        for place, chain in chains.items()
+        if chain.id in destinations and chain.signer is None
+    ]
+    return faults
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise SignerError(f"The signer's file {path} can't be read.") from None

@@ -1,0 +1,134 @@
+"""What can go wrong between us and a chain, and how the words of each kind of node are told apart."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from chains import untrusted_text
+from chains.encoding import read_data
+
+
+class ChainError(Exception):
+    """Whatever went wrong between us and a chain. The message is one plain sentence without secrets."""
+
+
+class NodeUnavailable(ChainError):
+    """No node gave a usable answer. It may pass: try again later."""
+
+    reasons: tuple[str, ...] = ()
+    """What is wrong with each node, beginning with its host."""
+
+
+class WrongChain(NodeUnavailable):
+    """The node belongs to another chain than the configuration says."""
+
+
+class InvalidReply(NodeUnavailable):
+    """The node lies or talks nonsense."""
+
+
+class RpcRefused(ChainError):
+    """Every node that could be asked answered with a JSON-RPC error. `message` is `chains.untrusted_text.plain`."""
+
+    may_pass = False
+    """Whether another node, which failed, might have answered: only then is it worth asking again as it was."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        self.code = code
+        self.message = message
+        self.data = data
+        super().__init__(f"The node refused{self.told}.")
+
+    @property
+    def told(self) -> str:
+        """The node's code and words, marked as its own, to be put behind what it did."""
+        return f" ({self.code}); the node said: “{self.message}”" if self.message else f" ({self.code})"
+
+
+class Reverted(RpcRefused):
+    """Execution reverted. `data` is the revert data as bytes, empty where the node gave none."""
+
+    data: bytes
+
+
+class NonceTooLow(RpcRefused):
+    """A transaction with this nonce is already in a block."""
+
+
+class ReplacementUnderpriced(RpcRefused):
+    """Another transaction with this nonce waits already, and the new one does not pay enough more."""
+
+
+class InsufficientFunds(RpcRefused):
+    """The sender can't pay for the transaction."""
+
+
+class AlreadyKnown(RpcRefused):
+    """The node has this very transaction. Success, for who sends it."""
+
+
+# What is true of the chain, whichever node says it; any other refusal may be one node's alone.
+FINAL = (Reverted, NonceTooLow, ReplacementUnderpriced, InsufficientFunds, AlreadyKnown)
+
+
+# --- Telling them apart -----------------------------------------------------------------------------------------------
+
+# The words of geth, Nethermind, Erigon, Besu, reth and anvil, in that order where they differ.
+_TRANSACTION_REFUSALS: tuple[tuple[type[RpcRefused], re.Pattern[str]], ...] = (
+    (
+        AlreadyKnown,
+        re.compile(r"(?i)already known|alreadyknown|existing tx with same hash|known transaction|already imported"),
+    ),
+    (
+        ReplacementUnderpriced,
+        re.compile(r"(?i)replacement transaction underpriced|replacementnotallowed|could not replace existing tx"),
+    ),
+    (NonceTooLow, re.compile(r"(?i)nonce[_ ](is )?too[_ ]low|oldnonce|nonce has already been used")),
+    (
+        InsufficientFunds,
+        re.compile(r"(?i)insufficient ?funds|upfront cost exceeds account balance|insufficient sender balance"),
+    ),
+)
+_RATE_LIMIT = re.compile(r"(?i)rate.?limit|too many requests|request limit|compute units|(quota|capacity).*exceeded")
+_RATE_LIMIT_CODES = {429, -32005, -32029}
+_REVERT = re.compile(r"(?i)\brevert")
+_REVERT_CODE = 3
+_NETHERMIND_VM_ERROR = -32015
+_MAX_SEARCHED = 300
+_MAX_CODE = 1 << 31  # Others would be as long as the node likes.
+
+
+def read_refusal(host: str, method: str, error: Mapping[str, Any], secrets: Iterable[str] = ()) -> RpcRefused:
+    """The typed error for a JSON-RPC error. `secrets` are none of its words' to tell.
+
+    Raises `NodeUnavailable` for what merely means "later".
+    """
+    code = error.get("code")
+    code = code if type(code) is int and abs(code) <= _MAX_CODE else 0
+    said = str(error.get("message", ""))[:_MAX_SEARCHED]
+    # Whatever a node writes ends up in logs and on public pages.
+    message = untrusted_text.plain(error.get("message", ""), secrets)
+    # A revert comes first: its message holds the contract's own words, which may be anything.
+    if method in {"eth_call", "eth_estimateGas"} and (
+        code in {_REVERT_CODE, _NETHERMIND_VM_ERROR} or _REVERT.search(said)
+    ):
+        return Reverted(code, message, _revert_data(error.get("data")))
+    if code in _RATE_LIMIT_CODES or _RATE_LIMIT.search(said):
+        raise NodeUnavailable(f"{host} limits our requests")
+    if method in {"eth_sendRawTransaction", "eth_estimateGas"}:
+        for kind, sentences in _TRANSACTION_REFUSALS:
+            if sentences.search(said):
+                return kind(code, message, error.get("data"))
+    return RpcRefused(code, message, error.get("data"))
+
+
+def _revert_data(data: Any) -> bytes:
+    """Revert data as nodes send it: hex, hex behind the word "Reverted", or either inside an object."""
+    if isinstance(data, dict):
+        data = data.get("data")
+    if isinstance(data, str):
+        data = data.removeprefix("Reverted ")
+    try:
+        return read_data(data)
+    except ValueError:
+        return b""

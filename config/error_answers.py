@@ -1,0 +1,55 @@
+"""The one form of an error: `{"error": sentence, "code": stable word}`, in the API, the dashboard and the attester.
+
+`details` lists several faults of one request. `Retry-After` says when it is worth trying again.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from django.http import HttpRequest, JsonResponse
+
+
+class Refused(Exception):
+    """The request is refused: a stable `code` for programs, and a sentence for people.
+
+    `retry_after` is the number of seconds after which to try again. None: waiting does not help.
+    """
+
+    def __init__(self, code: str, sentence: str, *, retry_after: int | None = None) -> None:
+        super().__init__(sentence)
+        self.code = code
+        self.sentence = sentence
+        self.retry_after = retry_after
+
+
+def error_body(code: str, sentence: str, details: Sequence[Mapping[str, str]] = ()) -> dict[str, object]:
+    body: dict[str, object] = {"error": sentence, "code": code}
+    return body | {"details": list(details)} if details else body
+
+
+def error_answer(
+    status: int,
+    code: str,
+    sentence: str,
+    *,
+    details: Sequence[Mapping[str, str]] = (),
+    retry_after: int | None = None,
+) -> JsonResponse:
+    headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
+    return JsonResponse(error_body(code, sentence, details), status=status, headers=headers)
+
+
+def refused_answer(status: int, refused: Refused) -> JsonResponse:
+    return error_answer(status, refused.code, refused.sentence, retry_after=refused.retry_after)
+
+
+# --- Who gets JSON ----------------------------------------------------------------------------------------------------
+
+
+def is_json(request: HttpRequest) -> bool:
+    """Whether the request's body is JSON."""
+    return request.content_type == "application/json"
+
+
+def wants_json(request: HttpRequest) -> bool:
+    """Whether a program asks: its body is JSON, or it prefers JSON to HTML. People get pages."""
+    return is_json(request) or request.get_preferred_type(["text/html", "application/json"]) == "application/json"

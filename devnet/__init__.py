@@ -1,0 +1,1 @@
+"""Development chains, and child processes that end with their parent: for the demo, tests, benchmarks and attacks."""

@@ -1,0 +1,1 @@
+"""Proof bundles: files with which anybody can check facts without this service."""

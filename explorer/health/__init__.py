@@ -1,0 +1,1 @@
+"""What a monitor asks: is this service able to work?"""

@@ -1,0 +1,71 @@
+"""Whether this service is able to work, for whatever watches it. Costs a few small statements, and a write at times.
+
+No chain is asked.
+"""
+
+import logging
+import tomllib
+from functools import cache
+
+from django.conf import settings
+from django.db import DatabaseError
+from django.http import HttpRequest, JsonResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from config.configured_chains import get_chains
+from proving.health import report
+from proving.health.problems import Problem
+from proving.models import FactsRegistry
+from proving.worker import worker
+
+logger = logging.getLogger(__name__)
+
+
+@never_cache
+@require_safe
+def healthz(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 (Django's signature)
+    """200 when nothing keeps the service from working, else 503.
+
+    `{"status": "ok" | "degraded", "database": "ok" | "unavailable", "worker": {"running", "lastBeat"}, "version",
+    "problems", "codes", "notices"}`. `problems` says in sentences what is wrong, and `codes` has the stable code of
+    each in the same order. `lastBeat` is an ISO 8601 time in UTC, or null when no worker was ever heard of. `notices`
+    are sentences about what the service works in spite of, but its operator must look into.
+    """
+    last_beat, notices = None, list[str]()
+    database = "ok"
+    try:
+        problems = [problem for check in report.CHECKS for problem in check()]
+        last_beat, notices = worker.last_beat(), _notices()
+    except DatabaseError:
+        logger.exception("the database does not answer a health check")
+        database = "unavailable"
+        problems = [
+            Problem("database_unavailable", "The database does not answer, so nothing is known of the worker."),
+        ]
+    codes = [problem.code for problem in problems]
+    state = {
+        "status": "degraded" if problems else "ok",
+        "database": database,
+        "worker": {
+            "running": not {"no_worker", "database_unavailable"}.intersection(codes),
+            "lastBeat": last_beat.isoformat() if last_beat else None,
+        },
+        "version": _version(),
+        "problems": [problem.sentence for problem in problems],
+        "codes": codes,
+        "notices": notices,
+    }
+    return JsonResponse(state, status=503 if problems else 200)
+
+
+def _notices() -> list[str]:
+    """Of configured connections' registries: of another one nothing takes it back."""
+    rows = FactsRegistry.in_use.exclude(notice="").order_by("pk")
+    return [row.notice for row in rows if get_chains().connection(row.source_chain_id, row.destination_chain_id)]
+
+
+@cache
+def _version() -> str:
+    project: dict[str, str] = tomllib.loads((settings.BASE_DIR / "pyproject.toml").read_text("utf-8"))["project"]
+    return project["version"]

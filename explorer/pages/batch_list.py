@@ -1,0 +1,165 @@
+"""Lists of batches: one's own, and everybody's where the operator allows it; filtered, searched, paged by key.
+
+A page begins after the identifier that it names, so it stays the same however many batches come meanwhile.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import IntegerField, OuterRef, Q, QuerySet, Subquery
+from django.http import QueryDict
+
+from accounts.models import User
+from chains.address_checksum import checksummed
+from explorer.pages.chain_names import ChainName, chain_name
+from proving.models import SignedTransaction, Transaction
+from queries.models import Batch, BatchStatus, Block, Query
+
+PAGE_SIZE = 25
+
+_ID = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}", re.IGNORECASE | re.ASCII)
+_HASH = re.compile(r"0x[0-9a-f]{64}", re.IGNORECASE | re.ASCII)
+_ADDRESS = re.compile(r"0x[0-9a-f]{40}", re.IGNORECASE | re.ASCII)
+_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
+_CHAIN = _NUMBER
+
+
+@dataclass(frozen=True)
+class Filters:
+    """What the address bar asks for. A part that is malformed is as if it were not there, and is named in `ignored`.
+
+    A search is kept as it is; `BatchList` tells whether it was understood.
+    """
+
+    everybody: bool = False
+    status: str = ""
+    chain: str = ""  # id of the destination
+    search: str = ""
+    before: str = ""  # show the batches older than this one
+    after: str = ""  # or those newer
+    ignored: tuple[str, ...] = ()  # parts, in words
+
+    @classmethod
+    def of(cls, query: QueryDict) -> "Filters":
+        ignored: list[str] = []
+
+        def known(name: str, is_known: Callable[[str], object], what: str) -> str:
+            text = query.get(name, "")
+            if text and not is_known(text):
+                ignored.append(what)
+                return ""
+            return text
+
+        return cls(
+            everybody=query.get("of") == "everybody",
+            status=known("status", BatchStatus.values.__contains__, "the status"),
+            chain=known("chain", _CHAIN.fullmatch, "the destination"),
+            search=query.get("q", "").strip().replace("\0", "")[:100],
+            before=known("before", _ID.fullmatch, "the place to go on from").upper(),
+            after=known("after", _ID.fullmatch, "the place to go back from").upper(),
+            ignored=tuple(ignored),  # after the others: they fill it
+        )
+
+    @property
+    def any(self) -> bool:
+        return bool(self.status or self.chain or self.search)
+
+    def query(self, **changes: str) -> str:
+        """The same as a query string for links, with some parts changed. Paging starts anew unless it is among them."""
+        parts = QueryDict(mutable=True)
+        values = {"of": "everybody" if self.everybody else "", "status": self.status, "chain": self.chain}
+        values |= {"q": self.search} | changes
+        for name, value in values.items():
+            if value:
+                parts[name] = value
+        return "?" + parts.urlencode()
+
+
+@dataclass(frozen=True)
+class ListedBatch:
+    id: str
+    status: str
+    created_at: datetime
+    finished_at: datetime | None
+    destination: ChainName
+    queries: int
+
+
+@dataclass(frozen=True)
+class BatchList:
+    batches: tuple[ListedBatch, ...]
+    newer: str  # query strings of the pages beside this one, empty where there is none
+    older: str
+    searched_for: str  # what was searched for, in words; empty: nothing
+    not_understood: bool  # the search is for nothing that could be found
+
+
+def batch_id(text: str) -> str:
+    """`text` as a batch's identifier, or empty if it has not the form of one."""
+    return text.upper() if _ID.fullmatch(text) else ""
+
+
+def read(filters: Filters, *, user: User | None) -> BatchList:
+    """The batches of `user`, or everybody's with None."""
+    batches = Batch.objects.all() if user is None else Batch.objects.filter(user=user)
+    if filters.status:
+        batches = batches.filter(status=filters.status)
+    if filters.chain:
+        batches = batches.filter(destination_chain_id=int(filters.chain))
+    searched_for, not_understood = "", False
+    if filters.search:
+        found = _search(batches, filters.search)
+        if found is None:
+            batches, not_understood = batches.none(), True
+        else:
+            batches, searched_for = found
+    rows, has_newer, has_older = _page(batches, filters)
+    return BatchList(
+        batches=tuple(_listed(row) for row in rows),
+        newer=filters.query(after=rows[0].pk) if rows and has_newer else "",
+        older=filters.query(before=rows[-1].pk) if rows and has_older else "",
+        searched_for=searched_for,
+        not_understood=not_understood,
+    )
+
+
+def _page(batches: "QuerySet[Batch]", filters: Filters) -> tuple[Sequence[Batch], bool, bool]:
+    """The rows to show, newest first, and whether there are newer and older ones."""
+    # Each batch's last position tells how many queries it has without counting them.
+    last = Query.objects.filter(batch=OuterRef("pk")).order_by("-position").values("position")[:1]
+    rows = batches.defer("request").annotate(queries_count=Subquery(last, output_field=IntegerField()) + 1)
+    if filters.after:
+        found = list(rows.filter(pk__gt=filters.after).order_by("pk")[: PAGE_SIZE + 1])
+        more = len(found) > PAGE_SIZE
+        return found[:PAGE_SIZE][::-1], more, True
+    if filters.before:
+        rows = rows.filter(pk__lt=filters.before)
+    found = list(rows.order_by("-pk")[: PAGE_SIZE + 1])
+    return found[:PAGE_SIZE], bool(filters.before), len(found) > PAGE_SIZE
+
+
+def _listed(row: Batch) -> ListedBatch:
+    count = getattr(row, "queries_count", None) or 0
+    return ListedBatch(row.pk, row.status, row.created_at, row.finished_at, chain_name(row.destination_chain_id), count)
+
+
+def _search(batches: "QuerySet[Batch]", text: str) -> tuple["QuerySet[Batch]", str] | None:
+    """The batches that the text names, with what it was taken for; None if it can name none."""
+    if _ID.fullmatch(text):
+        return batches.filter(pk=text.upper()), "the identifier"
+    if _NUMBER.fullmatch(text):
+        blocks = Block.objects.filter(number=int(text)).values("pk")
+        return batches.filter(pk__in=Query.objects.filter(block__in=blocks).values("batch")), "the block number"
+    if _HASH.fullmatch(text):
+        sent = SignedTransaction.objects.filter(hash=text.lower()).values("transaction")
+        by_transaction = Transaction.queries.through.objects.filter(transaction__in=sent).values("query__batch")
+        blocks = Block.objects.filter(hash=text.lower()).values("pk")
+        by_block = Query.objects.filter(block__in=blocks).values("batch")
+        return batches.filter(Q(pk__in=by_transaction) | Q(pk__in=by_block)), "the hash of a transaction or block"
+    if _ADDRESS.fullmatch(text):
+        # A checksum that is wrong is a typing error in a request; here the digits are enough.
+        address = checksummed(text.lower())
+        return batches.filter(pk__in=Query.objects.filter(address=address).values("batch")), "the account"
+    return None

@@ -1,0 +1,25 @@
+"""What a page says of a chain."""
+
+from dataclasses import dataclass
+
+from chains.chains_file import Chain, UnknownChain
+from config.configured_chains import get_chains
+
+
+@dataclass(frozen=True)
+class ChainName:
+    """One that is no longer configured has only its id."""
+
+    id: int
+    name: str
+    currency: str
+    explorer_url: str
+    is_configured: bool = True
+
+
+def chain_name(chain_id: int) -> ChainName:
+    try:
+        chain: Chain = get_chains().chain(chain_id)
+    except UnknownChain:
+        return ChainName(chain_id, "Chain that is no longer configured", "native currency", "", is_configured=False)
+    return ChainName(chain.id, chain.name, chain.native_currency, chain.explorer_url or "")

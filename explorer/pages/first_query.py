@@ -1,0 +1,51 @@
+"""A request that works as it stands: a newcomer's first query."""
+
+from django.conf import settings
+
+from accounts.models import User
+from chains.chains_file import Connection
+from config.configured_chains import get_chains
+from explorer.pages.code_snippets import submitting
+from proving.models import ChainHead, FactsRegistry
+
+# Below the head, so that a reorg is unlikely to reach it.
+_BLOCKS_BELOW_HEAD = 2
+
+
+def command(user: User | None) -> str | None:
+    """A shell command that asks for one balance, or None where nothing is connected.
+
+    The account is the user's own, else the facts registry where it is on the source chain: a contract that is there.
+    What is not known here, such as the head of a chain that no worker has looked at, is left to fill in; so is the fee
+    where gas has a price.
+    """
+    connection = next(iter(get_chains().connections), None)
+    if connection is None:
+        return None
+    fee = "0" if get_chains().chain(connection.destination).test_network else "<fee in wei>"
+    address = user.address if user else _registry_on_source(connection) or "<address>"
+    recent = _recent_block(connection)
+    block = "<number>" if recent is None else recent
+    # Written by hand, because it is read more often than sent.
+    body = f"""{{
+  "destinationChainId": "{connection.destination}",
+  "fee": "{fee}",
+  "data": {{"{connection.source}": {{"block:{block}": {{"accounts": {{
+    "{address}": {{"props": ["BALANCE"]}}
+  }}}}}}}}
+}}"""
+    return submitting(settings.BASE_URL, body)
+
+
+def _recent_block(connection: Connection) -> int | None:
+    """One that the destination can vouch for, or nearly so: only a chain itself knows blocks that are not final."""
+    head = ChainHead.objects.filter(pk=connection.source).first()
+    if head is None:
+        return None
+    return max(head.number - _BLOCKS_BELOW_HEAD, 0) if connection.block_hash_source == "native" else head.final
+
+
+def _registry_on_source(connection: Connection) -> str | None:
+    """Address of a facts registry on the connection's source, if there is one."""
+    rows = FactsRegistry.in_use.filter(destination_chain_id=connection.source, deployed_at__isnull=False)
+    return rows.values_list("address", flat=True).first()

@@ -1,0 +1,92 @@
+"""The ways by which a registry comes to trust blocks, as pages show them: how far, at what cost, and how long still.
+
+However many blocks are asked for, the number of statements is the same.
+"""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from django.db.models import Prefetch
+
+from config.configured_chains import get_chains
+from explorer.pages import shown_transactions
+from explorer.pages.chain_names import ChainName
+from explorer.pages.shown_transactions import ShownTransaction
+from proving.models import ChainHead, SignedTransaction, Transaction
+from queries.models import Block, WayUnit
+
+# About what one transaction has room for, and how many blocks it takes until the next one can build on it.
+_PER_TRANSACTION: Mapping[str, int] = {WayUnit.HOPS: 20, WayUnit.HEADERS: 170}
+_BLOCKS_PER_TRANSACTION = 3
+
+
+@dataclass(frozen=True)
+class ShownWay:
+    unit: str  # of `WayUnit`
+    length: int  # in units; 0: the block hash source vouches for the block itself, once it is asked to
+    left: int
+    gas: int  # so far, of whole transactions: they may serve other blocks and batches too
+    seconds_left: int | None  # about; None: there is nothing left, or it does not go on
+    transactions: tuple[ShownTransaction, ...]
+
+    @property
+    def done(self) -> int:
+        return self.length - self.left
+
+    @property
+    def how_far(self) -> str:
+        return _how_far(self.unit, self.done, self.length)
+
+    @property
+    def unit_of_length(self) -> str:
+        return self.unit.removesuffix("s") if self.length == 1 else self.unit
+
+
+def how_far(block: Block) -> str:
+    """A phrase; empty where no way is left."""
+    return _how_far(block.way_unit, block.way_length - block.way_left, block.way_length) if block.way_left else ""
+
+
+def _how_far(unit: str, done: int, length: int) -> str:
+    return f"{unit} {done:,} of {length:,} done"
+
+
+def to_blocks(
+    blocks: Collection[Block], destination: ChainName, head: ChainHead | None, *, goes_on: bool
+) -> Mapping[int, ShownWay]:
+    """The ways of those blocks that need one, by their primary keys."""
+    needing = {block.pk: block for block in blocks if block.way_unit}
+    sent = _sent_for(needing)
+    return {
+        pk: ShownWay(
+            unit=block.way_unit,
+            length=block.way_length,
+            left=block.way_left,
+            gas=sum(tx.gas_used for tx in sent[pk]),
+            seconds_left=_seconds(block, destination) if goes_on else None,
+            transactions=tuple(shown_transactions.shown(tx.latest_hash, tx, destination, head) for tx in sent[pk]),
+        )
+        for pk, block in needing.items()
+    }
+
+
+def _sent_for(blocks: Collection[int]) -> Mapping[int, list[Transaction]]:
+    """By the block's primary key: the transactions of the way there, in their order."""
+    sent: dict[int, list[Transaction]] = defaultdict(list)
+    if not blocks:
+        return sent
+    links = Transaction.queries.through.objects.filter(query__block__in=blocks, transaction__extends__isnull=False)
+    pairs = list(links.order_by("transaction").values_list("query__block", "transaction").distinct())
+    versions = Prefetch("versions", SignedTransaction.objects.defer("raw"))
+    rows = Transaction.objects.defer("data").prefetch_related(versions).in_bulk({tx for _, tx in pairs})
+    for block, tx in pairs:
+        sent[block].append(rows[tx])
+    return sent
+
+
+def _seconds(block: Block, destination: ChainName) -> int | None:
+    if not block.way_left or not destination.is_configured:
+        return None
+    to_go = -(-block.way_left // _PER_TRANSACTION[block.way_unit])
+    return round(to_go * _BLOCKS_PER_TRANSACTION * get_chains().chain(destination.id).block_seconds)

@@ -1,0 +1,277 @@
+"""What a page shows of queries: their steps, the transactions of these, and at DONE the facts.
+
+However many queries are asked for, the number of statements is the same.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from chains.encoding import hex_data
+from explorer.pages import paths_to_blocks, shown_facts, shown_transactions
+from explorer.pages.chain_names import ChainName, chain_name
+from explorer.pages.code_snippets import reading
+from explorer.pages.paths_to_blocks import ShownWay
+from explorer.pages.shown_facts import SLOTS_PAGE, Value
+from explorer.pages.shown_transactions import ShownTransaction
+from explorer.pages.utc_times import utc
+from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
+from proving.models import ChainHead, FactsRegistry
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Step, StepKind, StepStatus
+
+STEP_MEANINGS = {
+    StepKind.INITIAL_STATE: "header and proofs are fetched and verified",
+    StepKind.BLOCKHASH_AVAILABLE: "the destination can come to trust the block's hash",
+    StepKind.HEADER_ACCUMULATED: "the facts registry holds the header's state root",
+    StepKind.ACCOUNT_ACCUMULATED: "the facts read back from the registry as proven",
+}
+# A header is proven with its accumulation.
+HEADER_STEPS = tuple(StepKind)[: list(StepKind).index(StepKind.ACCOUNT_ACCUMULATED)]
+_MEANINGS_FOR_HEADER = {
+    StepKind.INITIAL_STATE: "the header is fetched and verified",
+    StepKind.HEADER_ACCUMULATED: "the header's properties read back from the registry as proven",
+}
+
+
+@dataclass(frozen=True)
+class ShownStep:
+    kind: str
+    meaning: str
+    status: str  # of `StepStatus`, or STOPPED (open when its batch was rejected), or empty: not begun
+    started_at: datetime | None = None
+    ended_at: datetime | None = None  # completed, or stopped
+    transaction: ShownTransaction | None = None
+    attempts: int = 0
+    waiting_for: str = ""  # a sentence, before the query is admitted
+    last_error: str = ""
+    next_try_at: datetime | None = None  # while it fails
+    went_back_at: datetime | None = None
+    went_back_because: str = ""
+
+    @property
+    def took(self) -> timedelta | None:
+        return self.ended_at - self.started_at if self.started_at and self.ended_at else None
+
+    @property
+    def last_error_matters(self) -> bool:
+        """A step that went back has the reason for its last error; once is enough."""
+        return bool(self.last_error) and self.last_error != self.went_back_because
+
+
+@dataclass(frozen=True)
+class ShownQuery:
+    number: int  # from 1, in the order of the request
+    received_at: datetime  # when its first step began for the first time
+    address: str | None  # None: it is about the header
+    source: ChainName
+    timestamp: int | None  # unix seconds, where the block was named by a time
+    block_number: int | None  # None: not found yet
+    block_hash: str
+    is_block_sought: bool  # whether it still may be found
+    is_admitted: bool  # whether it was checked against its source chain
+    fields: tuple[str, ...]
+    slots: tuple[str, ...]  # one page of them
+    slot_count: int
+    first_slot: int  # number of the first of `slots`, from 1
+    way: ShownWay | None  # by which the registry comes to trust the block; None: none is needed
+    steps: tuple[ShownStep, ...]
+    values: tuple[Value, ...]  # at DONE only (specification, "Rules that hold")
+
+    @property
+    def completed(self) -> int:
+        return sum(step.status == StepStatus.COMPLETED for step in self.steps)
+
+    @property
+    def asked(self) -> str:
+        return asked(self.address, self.fields, self.slot_count)
+
+    @property
+    def time(self) -> str:
+        """The time that names the block, in UTC; empty beyond the calendar's years."""
+        return utc(self.timestamp) if self.timestamp is not None else ""
+
+    @property
+    def last_slot(self) -> int:
+        return self.first_slot + len(self.slots) - 1
+
+    @property
+    def previous_slots(self) -> int | None:
+        return max(1, self.first_slot - SLOTS_PAGE) if self.first_slot > 1 else None
+
+    @property
+    def following_slots(self) -> int | None:
+        return self.last_slot + 1 if self.last_slot < self.slot_count else None
+
+    @property
+    def single_values(self) -> list[Value]:
+        """Those that are shown one by one, each with its calls."""
+        return [value for value in self.values if value not in self.listed_values]
+
+    @property
+    def listed_values(self) -> list[Value]:
+        """Slots, or properties of the header: there may be many, and all are read alike."""
+        return [value for value in self.values if value.slot or (self.address is None and value.number is not None)]
+
+
+@dataclass(frozen=True)
+class QueryRow:
+    """One line for a query, where there are too many to show them whole."""
+
+    number: int
+    address: str  # empty: it is about the header
+    asked: str
+    source: ChainName
+    timestamp: int | None  # unix seconds, where the block was named by a time
+    block_number: int | None  # None: not found yet
+    completed: int  # of its steps
+    steps: int
+    step: str  # the open one, empty at the end
+    way: str  # how far the way to its block is, a phrase, while it goes there
+    is_admitted: bool
+
+
+# More properties than these are counted, not named, where there is one line for them.
+_MOST_NAMED = 4
+
+
+def asked(address: str | None, fields: Sequence[str], slots: int) -> str:
+    """What a query asks for, in words."""
+    if not address:
+        names = ", ".join(fields) if len(fields) <= _MOST_NAMED else f"{len(fields)} properties"
+        return f"header, {names}"
+    return ", ".join([*fields, *([f"{slots:,} slot{'' if slots == 1 else 's'}"] if slots else [])])
+
+
+def _fields(query: Query) -> tuple[str, ...]:
+    return tuple(field.name for field in (query.account_fields or query.header_fields))
+
+
+def _kinds(query: Query) -> Sequence[StepKind]:
+    """The steps that a query goes through."""
+    return tuple(StepKind) if query.address else HEADER_STEPS
+
+
+def rows(queries: Iterable[Query]) -> Iterable[QueryRow]:
+    """`queries` with their blocks."""
+    order = list(StepKind)
+    sources: dict[int, ChainName] = {}
+    for query in queries:
+        source = query.source_chain_id
+        if source not in sources:
+            sources[source] = chain_name(source)
+        steps = len(_kinds(query))
+        yield QueryRow(
+            number=query.position + 1,
+            address=query.address,
+            asked=asked(query.address, _fields(query), len(query.slots)),
+            source=sources[source],
+            timestamp=query.timestamp,
+            block_number=query.block.number if query.block else None,
+            completed=steps if query.step is None else order.index(StepKind(query.step)),
+            steps=steps,
+            step=query.step or "",
+            way=paths_to_blocks.how_far(query.block)
+            if query.block and query.step == StepKind.HEADER_ACCUMULATED
+            else "",
+            is_admitted=query.is_admitted,
+        )
+
+
+def cards(
+    batch: Batch,
+    queries: Sequence[Query],
+    destination: ChainName,
+    held_by: Mapping[int, FactsRegistry],
+    *,
+    first_slot: int | None,
+) -> Iterable[ShownQuery]:
+    """`queries` with their blocks and steps; of their slots one page, from this number on, or all with None.
+
+    `held_by` are the registries that have their facts, by source chain (`trust.holding`).
+    """
+    words: Mapping[int, Mapping[Fact, bytes]] = {}
+    addresses: Mapping[int, str] = {}  # of the deployed registry, by source chain
+    if batch.status == BatchStatus.DONE:
+        words = shown_facts.proven(queries, first_slot)
+        addresses = {source: row.address for source, row in held_by.items()}
+    hashes = {step.transaction_hash for query in queries for step in query.steps.all() if step.transaction_hash}
+    is_open = batch.status in OPEN_STATUSES
+    head = ChainHead.objects.filter(pk=destination.id).first()
+    sent = shown_transactions.by_hash(hashes, destination, head)
+    to_blocks = paths_to_blocks.to_blocks(
+        [query.block for query in queries if query.block], destination, head, goes_on=is_open
+    )
+    sources = {number: chain_name(number) for number in {query.source_chain_id for query in queries}}
+    for query in queries:
+        source, registry = sources[query.source_chain_id], addresses.get(query.source_chain_id)
+        yield ShownQuery(
+            number=query.position + 1,
+            received_at=batch.created_at,
+            address=query.address or None,
+            source=source,
+            timestamp=query.timestamp,
+            block_number=query.block.number if query.block else None,
+            block_hash=query.block.hash if query.block else "",
+            is_block_sought=query.block is None and is_open,
+            is_admitted=query.is_admitted,
+            fields=_fields(query),
+            slots=tuple(shown_facts.shown_slots(query, first_slot)),
+            slot_count=len(query.slots),
+            first_slot=first_slot or 1,
+            way=to_blocks.get(query.block.pk) if query.block else None,
+            steps=tuple(_steps(query, batch, sent)),
+            values=tuple(_values(query, words.get(query.pk, {}), source, registry)) if registry else (),
+        )
+
+
+def _steps(query: Query, batch: Batch, sent: Mapping[str, ShownTransaction]) -> Iterable[ShownStep]:
+    steps: dict[str, Step] = {step.kind: step for step in query.steps.all()}
+    block = query.block
+    # While nothing of the batch is admitted, the batch itself says why.
+    held_up = not query.is_admitted and batch.status in {BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS}
+    for kind in _kinds(query):
+        step = steps.get(kind)
+        meaning = STEP_MEANINGS[kind] if query.address else _MEANINGS_FOR_HEADER.get(kind, STEP_MEANINGS[kind])
+        if step is None:
+            yield ShownStep(kind, meaning, "")
+            continue
+        is_open = step.status == StepStatus.IN_PROGRESS
+        stopped = is_open and batch.status == BatchStatus.REJECTED
+        fails = is_open and not stopped and block is not None and block.failing_since is not None
+        yield ShownStep(
+            kind=kind,
+            meaning=meaning,
+            status="STOPPED" if stopped else step.status,
+            started_at=step.started_at,
+            ended_at=batch.finished_at if stopped else step.completed_at,
+            transaction=sent.get(step.transaction_hash),
+            attempts=step.attempts,
+            waiting_for=batch.waiting_for if held_up and is_open else "",
+            last_error=step.last_error,
+            next_try_at=block.due_at if block and fails else None,
+            went_back_at=step.went_back_at,
+            went_back_because=step.went_back_because,
+        )
+
+
+# --- Facts ------------------------------------------------------------------------------------------------------------
+
+
+def _values(query: Query, words: Mapping[Fact, bytes], source: ChainName, registry: str) -> Iterable[Value]:
+    listed: set[type[Fact]] = set()
+    for fact, word in words.items():
+        is_listed = isinstance(fact, SlotFact | HeaderFact)
+        # The others of a list are read alike; thousands of slots would be megabytes of code.
+        with_code = query.block is not None and type(fact) not in listed
+        if is_listed:
+            listed.add(type(fact))
+        yield Value(
+            field=shown_facts.name(fact),
+            number=int(fact.field) if isinstance(fact, AccountFact | HeaderFact) else None,
+            slot=fact.slot if isinstance(fact, SlotFact) else "",
+            word=hex_data(word),
+            note=shown_facts.note(fact),
+            meanings=shown_facts.meanings(fact, word, source.currency),
+            registry=registry,
+            snippets=reading(registry, query.block.number, fact) if query.block and with_code else (),
+        )

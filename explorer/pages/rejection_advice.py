@@ -1,0 +1,71 @@
+"""What a page tells the submitter about a rejection, for each stable code."""
+
+from dataclasses import dataclass
+
+from queries.rejection_codes import RejectionCode
+
+
+@dataclass(frozen=True)
+class Advice:
+    happened: str
+    do: str
+
+
+_ADVICE: dict[str, Advice] = {
+    RejectionCode.BLOCK_TOO_OLD: Advice(
+        "An old block is reached from a newer one that the destination chain can vouch for: by hops through the source "
+        "chain's history of block hashes, or header by header where there is none. To this block it would take more of "
+        "them than this service goes.",
+        "Ask for a newer block. Or ask the operator of this service to go further: max_hops and max_headers_walked in "
+        "chains.toml are the limits.",
+    ),
+    RejectionCode.BLOCK_TOO_FAR_AHEAD: Advice(
+        "The block does not exist yet, and a batch waits only for blocks that come soon.",
+        "Check the block number. If it is right, send the same batch again when the chain is nearer to it.",
+    ),
+    RejectionCode.TIMESTAMP_TOO_FAR_AHEAD: Advice(
+        "The time is still to come, and a batch waits only for times that come soon.",
+        "Check the time: it is in seconds since 1970, in UTC, not in milliseconds. If it is right, send the same batch "
+        "again when that time is nearer.",
+    ),
+    RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK: Advice(
+        "The source chain had no block yet at that time, so none can be the latest at it.",
+        "Check the time: it is in seconds since 1970, in UTC. Ask for one that is not before the chain's first block.",
+    ),
+    RejectionCode.HEADER_PROPERTY_MISSING: Advice(
+        "Headers got some of their properties with later forks, and some chains have others of their own. This block's "
+        "header does not have one that was asked for, or not in the place where Ethereum's has it.",
+        "Leave that property out. If the reason above is the fork, a newer block may have it.",
+    ),
+    RejectionCode.FEE_TOO_LOW: Advice(
+        "Gas would have cost more than the fee that the batch offered.",
+        "Send it again with a higher fee, or when gas is cheaper. The fee is only the most that it may cost.",
+    ),
+    RejectionCode.BUDGET_EXCEEDED: Advice(
+        "Your batches have used up the gas, or the money, that they may cause in 24 hours, or this one would go beyond "
+        "it.",
+        "Send it again when earlier batches are more than 24 hours old, or ask for less at once.",
+    ),
+    RejectionCode.TOO_LARGE_FOR_BUDGET: Advice(
+        "This batch alone would cause more gas, or cost more, than all of a user's batches may in 24 hours.",
+        "Send it in parts, on several days, or ask the operator of this service for a higher limit.",
+    ),
+    RejectionCode.PROOF_UNAVAILABLE: Advice(
+        "No node of the source chain serves proofs at this block that could be used. Many nodes keep the state of "
+        "recent blocks only; and there are chains of which no account can be proven.",
+        "Unless the reason above says that, ask for a newer block, or ask the operator of this service for a node that "
+        "keeps older state.",
+    ),
+    RejectionCode.DEADLINE_EXCEEDED: Advice(
+        "Every batch has a deadline, and this one could not be proven before it.",
+        "Look at the last error of its steps. When what it waited for is in order again, send the same batch again.",
+    ),
+}
+_OTHER = Advice(
+    "The batch could not be proven for the reason above.",
+    "Read the reason above; if it does not help, give the batch's identifier and the code to the operator.",
+)
+
+
+def advice(code: str) -> Advice:
+    return _ADVICE.get(code, _OTHER)

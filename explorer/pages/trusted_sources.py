@@ -1,0 +1,84 @@
+"""For each source chain of a batch: how its blocks come to be trusted on the destination, and by which contracts."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from config.configured_chains import get_chains
+from explorer.pages.chain_names import ChainName, chain_name
+from proving import sources
+from proving.models import FactsRegistry
+from queries.models import Batch, BatchStatus
+
+
+@dataclass(frozen=True)
+class ReplacedRegistry:
+    """One that was in use before."""
+
+    address: str
+    code_hash: str
+    replaced_at: datetime
+    because: str  # sentences
+
+
+@dataclass(frozen=True)
+class TrustedSource:
+    """A source chain that is connected to the batch's destination."""
+
+    source: ChainName
+    title: str  # of the kind of block hash source
+    trust: str  # who must be trusted for what, a sentence
+    facts_registry: str  # its address, as the next; empty: not deployed yet
+    block_hash_source: str
+    warning: str  # about the registry that has the batch's facts; empty: it may be believed
+    replaced: tuple[ReplacedRegistry, ...]
+
+
+def registries(destination: int, source_chains: Collection[int]) -> list[FactsRegistry]:
+    """Those that were replaced too."""
+    found = FactsRegistry.objects.filter(destination_chain_id=destination, source_chain_id__in=source_chains)
+    return list(found.order_by("source_chain_id", "pk"))
+
+
+def holding(batch: Batch, rows: Collection[FactsRegistry]) -> dict[int, FactsRegistry]:
+    """Of `registries`, by source chain: the one that has the batch's facts, or that is to have them.
+
+    A batch that is DONE has its facts in the one that was in use then: when one is replaced, open batches begin anew.
+    """
+    done_at = batch.finished_at if batch.status == BatchStatus.DONE else None
+    found: dict[int, FactsRegistry] = {}
+    for row in rows:
+        if row.replaced_at is None or (done_at is not None and done_at <= row.replaced_at):
+            found.setdefault(row.source_chain_id, row)
+    return {source: row for source, row in found.items() if row.deployed_at}
+
+
+def trusted_sources(
+    batch: Batch, source_chains: Collection[int], rows: Collection[FactsRegistry], held_by: Mapping[int, FactsRegistry]
+) -> Iterator[TrustedSource]:
+    """`rows` are their registries, of which `held_by` are `holding`. Leaves out what isn't connected any more."""
+    for chain_id in source_chains:
+        connection = get_chains().connection(chain_id, batch.destination_chain_id)
+        if connection is None:
+            continue
+        source, row = sources.of(connection), held_by.get(chain_id)
+        yield TrustedSource(
+            source=chain_name(chain_id),
+            title=source.title,
+            trust=source.trust(connection),
+            facts_registry=row.address if row else "",
+            block_hash_source=row.block_hash_source if row else "",
+            warning=_warning(row) if row and batch.status == BatchStatus.DONE else "",
+            replaced=tuple(
+                ReplacedRegistry(old.address, old.code_hash, old.replaced_at, old.replaced_because)
+                for old in rows
+                if old.source_chain_id == chain_id and old.replaced_at
+            ),
+        )
+
+
+def _warning(row: FactsRegistry) -> str:
+    """Of a registry that has the facts of a batch that is DONE."""
+    if row.replaced_at:
+        return f"The facts of this batch are in a registry that was replaced. {row.replaced_because}"
+    return row.refused and f"The facts of this batch are in a registry that is not used any more. {row.refused}"

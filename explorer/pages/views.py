@@ -1,0 +1,250 @@
+"""Pages for anyone with the link, and lists of one's own batches. They write nothing."""
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils.cache import patch_vary_headers
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_safe
+from django_htmx.middleware import HtmxDetails
+
+from accounts.client_address import client_address
+from accounts.models import User
+from chains.address_checksum import checksummed
+from config.configured_chains import get_chains
+from config.error_answers import Refused, error_answer, wants_json
+from explorer.bundles import bundle
+from explorer.pages import batch_json, batch_list, batch_page, first_query, read_from_chain, submitted_request
+from explorer.pages.batch_page import BatchPage
+from explorer.pages.chain_names import chain_name
+from explorer.pages.code_snippets import submitting
+from explorer.pages.read_from_chain import Reading
+from queries.models import Batch, BatchStatus, Query
+
+# The request of a larger batch is offered as a file only.
+_MOST_SHOWN_QUERIES = 50
+_MOST_SHOWN_CHARACTERS = 20_000
+
+
+class HtmxRequest(HttpRequest):
+    """A request that went through `HtmxMiddleware`."""
+
+    htmx: HtmxDetails
+
+
+def _user(request: HttpRequest) -> User | None:
+    return request.user if isinstance(request.user, User) else None
+
+
+@require_safe
+def home(request: HttpRequest) -> HttpResponse:
+    connections = [
+        (chain_name(connection.source), chain_name(connection.destination)) for connection in get_chains().connections
+    ]
+    return render(
+        request, "explorer/home.html", {"command": first_query.command(_user(request)), "connections": connections}
+    )
+
+
+# --- Lists ------------------------------------------------------------------------------------------------------------
+
+
+@never_cache
+@require_safe
+def batches(request: HttpRequest) -> HttpResponse:
+    """One's own batches, or everybody's where `PUBLIC_BATCH_LIST` allows it. An identifier leads to its batch."""
+    filters = batch_list.Filters.of(request.GET)
+    wanted = batch_list.batch_id(filters.search)
+    if wanted and Batch.objects.filter(pk=wanted).exists():
+        return HttpResponseRedirect(reverse("explorer:batch", args=[wanted]))
+    user = _user(request)
+    everybody = settings.PUBLIC_BATCH_LIST and (filters.everybody or user is None)
+    may_list = everybody or user is not None
+    context = {
+        "filters": filters,
+        "everybody": everybody,
+        "public": settings.PUBLIC_BATCH_LIST,
+        "may_list": may_list,
+        "list": batch_list.read(filters, user=None if everybody else user) if may_list else None,
+        "statuses": BatchStatus.values,
+        "chains": [chain_name(chain.id) for chain in get_chains().destinations()],
+        "command": first_query.command(user),
+    }
+    return render(request, "explorer/batches.html", context)
+
+
+# --- One batch --------------------------------------------------------------------------------------------------------
+
+
+@never_cache
+@require_safe
+def batch(request: HtmxRequest, internal_id: str) -> HttpResponse:
+    """The page of one batch. `from` is the number of the first query to show, `account` leaves the others out."""
+    account = request.GET.get("account", "").strip()
+    page = batch_page.read(internal_id, first=request.GET.get("from", ""), account=checksummed(account.lower()) or "")
+    return _batch_page(request, page, internal_id, account=account)
+
+
+@never_cache
+@require_safe
+def query(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
+    """One query of a batch, whole; of its slots one page, beginning with the number `slots`."""
+    page = batch_page.read(internal_id, only=number, slots=request.GET.get("slots", ""))
+    return _batch_page(request, page, internal_id)
+
+
+def _batch_page(
+    request: HtmxRequest,
+    page: BatchPage | None,
+    internal_id: str,
+    *,
+    account: str = "",
+    read: Reading | None = None,
+) -> HttpResponse:
+    """To htmx only the changing part, or 204 if that is still the `version` it has.
+
+    Not 304: htmx 2 would swap its empty body into the page.
+    """
+    if page is None:
+        return _unknown_batch(request, internal_id, as_json=wants_json(request))
+    if request.htmx and request.GET.get("version") == page.version:
+        response = HttpResponse(status=204)
+    elif request.htmx:
+        response = render(request, "explorer/_batch.html", {"batch": page, "account": account})
+    else:
+        context = {
+            "batch": page,
+            "account": account,
+            "reading": read,
+            **_request(page),
+            "base_url": settings.BASE_URL,
+        }
+        response = render(request, "explorer/batch.html", context)
+    patch_vary_headers(response, ["HX-Request"])
+    return response
+
+
+def _request(page: BatchPage) -> dict[str, str]:
+    """The submitted JSON and a command that submits it again, unless they are too long to look at."""
+    if page.total > _MOST_SHOWN_QUERIES:
+        return {}
+    found = Batch.objects.only("request").get(pk=page.id)
+    # A query may name thousands of slots.
+    if len(found.request) > _MOST_SHOWN_CHARACTERS:
+        return {}
+    text = submitted_request.as_text(submitted_request.public_request(found))
+    return {"submitted": text, "command": submitting(settings.BASE_URL, text)}
+
+
+@never_cache
+@require_safe
+def batch_as_json(request: HttpRequest, internal_id: str) -> HttpResponse:
+    """The content of the page for programs, every query of it whole. `following` is the next page's `from`."""
+    page = batch_page.read(internal_id, first=request.GET.get("from", ""), always_whole=True)
+    if page is None:
+        return _unknown_batch(request, internal_id, as_json=_is_program(request))
+    return JsonResponse(batch_json.as_json(page))
+
+
+@never_cache
+@require_safe
+def request_json(request: HttpRequest, internal_id: str) -> HttpResponse:
+    """What was submitted, without what is its sender's alone."""
+    found = Batch.objects.filter(pk=internal_id).only("request").first() if internal_id.isalnum() else None
+    if found is None:
+        return _unknown_batch(request, internal_id, as_json=_is_program(request))
+    return _download(submitted_request.as_text(submitted_request.public_request(found)), f"batch-{found.pk}.json")
+
+
+@never_cache
+@require_safe
+def proof_bundle(request: HttpRequest, internal_id: str, number: int) -> HttpResponse:
+    """What `manage.py verify_bundle` checks. Like the facts themselves, at DONE only."""
+    try:
+        found, row = _query(internal_id, number)
+    except Refused as refused:
+        return _not_here(request, internal_id, refused, as_json=_is_program(request))
+    content = bundle.build(found, row)
+    if content is None:
+        gone = Refused("no_proof", "The proof of this query is not kept here.")
+        return _not_here(request, internal_id, gone, as_json=_is_program(request))
+    return _download(submitted_request.as_text(content), f"proof-{found.pk}-{number}.json")
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
+    """Read a query's facts from the registry at this moment; of its slots those that the page shows.
+
+    Without JavaScript this becomes the page's address: who goes there again gets the query's page.
+    """
+    if request.method != "POST":
+        slots = request.GET.get("slots", "")
+        parameters = f"?slots={slots}" if slots.isascii() and slots.isdigit() else ""
+        return HttpResponseRedirect(reverse("explorer:query", args=[internal_id, number]) + parameters)
+    try:
+        found, row = _query(internal_id, number)
+    except Refused as refused:
+        return _not_here(request, internal_id, refused, as_json=wants_json(request))
+    slots = request.GET.get("slots", "")
+    retry_after = read_from_chain.count(client_address(request))
+    if not retry_after:
+        read, status = read_from_chain.read_now(found, row, batch_page.first_of_page(slots, len(row.slots))), 200
+    else:
+        read, status = Reading(number, "The chain was read too often from here; try again in a minute."), 429
+    if request.htmx:
+        # htmx swaps in nothing that comes with a status of an error.
+        return render(request, "explorer/_reading.html", {"reading": read})
+    response = _batch_page(request, batch_page.read(internal_id, only=number, slots=slots), internal_id, read=read)
+    response.status_code = status
+    if retry_after:
+        response.headers["Retry-After"] = str(retry_after)
+    return response
+
+
+def _query(internal_id: str, number: int) -> tuple[Batch, Query]:
+    """A batch that is DONE, and its query. Raises `Refused`: not_found, not_done, rejected."""
+    found = batch_page.find(internal_id)
+    row = found.queries.filter(position=number - 1).select_related("block").first() if found else None
+    if found is None or row is None:
+        raise Refused("not_found", "No query found")
+    if found.status == BatchStatus.REJECTED:
+        raise Refused("rejected", "The batch was rejected.")
+    if found.status != BatchStatus.DONE:
+        raise Refused("not_done", "The batch is not DONE yet.")
+    return found, row
+
+
+def _is_program(request: HttpRequest) -> bool:
+    """Whether who asks for a file of JSON, by its address, would not rather have a page."""
+    return request.get_preferred_type(["application/json", "text/html"]) != "text/html"
+
+
+def _unknown_batch(request: HttpRequest, internal_id: str, *, as_json: bool) -> HttpResponse:
+    if as_json:
+        response: HttpResponse = error_answer(404, "not_found", "No query found")
+    else:
+        response = render(request, "explorer/unknown_batch.html", {"internal_id": internal_id}, status=404)
+    patch_vary_headers(response, ["Accept"])
+    return response
+
+
+def _not_here(request: HttpRequest, internal_id: str, refused: Refused, *, as_json: bool) -> HttpResponse:
+    if refused.code == "not_found":
+        return _unknown_batch(request, internal_id, as_json=as_json)
+    if as_json:
+        response: HttpResponse = error_answer(404, refused.code, refused.sentence)
+    else:
+        context = {"internal_id": internal_id, "sentence": refused.sentence}
+        response = render(request, "explorer/not_here.html", context, status=404)
+    patch_vary_headers(response, ["Accept"])
+    return response
+
+
+def _download(text: str, name: str) -> HttpResponse:
+    return HttpResponse(
+        text + "\n",
+        content_type="application/json",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )

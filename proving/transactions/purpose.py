@@ -1,0 +1,36 @@
+"""What a transaction was sent for: whether anybody still needs it, and which steps show it."""
+
+from django.db.models import Q
+
+from proving.models import FactsRegistry, Transaction
+from queries import progress
+from queries.models import BatchStatus
+
+
+def is_wanted(tx: Transaction) -> bool:
+    """Whether anybody still needs what it proves. A batch that is DONE does: this one may have left the chain."""
+    if is_to_unused_registry(tx):
+        return False
+    is_proof = tx.queries.exists()
+    return not is_proof or tx.queries.exclude(batch__status=BatchStatus.REJECTED).exists()
+
+
+def is_to_unused_registry(tx: Transaction) -> bool:
+    """Whether it proves something to a registry that was refused or replaced meanwhile."""
+    if not tx.to:
+        return False
+    rows = FactsRegistry.objects.filter(Q(address=tx.to) | Q(sequence=tx.to), destination_chain_id=tx.signer.chain_id)
+    unused = [bool(row.refused or row.replaced_at) for row in rows]
+    # A chain that was started anew may have another one at the same address.
+    return bool(unused) and all(unused)
+
+
+def show(tx: Transaction, version: str) -> None:
+    """Show this version on the steps that wait for the transaction, and not on those that wait for a later one."""
+    if is_to_unused_registry(tx):
+        return  # Its queries are proven anew, by others.
+    shown = [other.hash for other in tx.versions.all()]
+    if tx.extends_id is None or tx.accumulates_id is not None:
+        # A step that has just begun shows none yet; a way that only led up to it has done its part.
+        shown.append("")
+    progress.note_transaction(list(tx.queries.values_list("pk", flat=True)), version, instead_of=shown)

@@ -1,0 +1,83 @@
+"""The only place that uses the keys of signers: signs, stores and broadcasts. Nothing else here costs money."""
+
+import logging
+from typing import Any
+
+from django.utils import timezone
+from eth_account.signers.local import LocalAccount
+
+from chains.chains_file import Chain
+from chains.encoding import hex_data
+from chains.rpc import InsufficientFunds, NodeUnavailable, NonceTooLow, ReplacementUnderpriced, RpcClient, RpcRefused
+from proving.models import EMPTY_GAS, SignedTransaction, Transaction
+from proving.transactions.fees import OfferedFees
+from proving.transactions.intents import Stopped
+from proving.transactions.stop_switch import why_stopped
+
+logger = logging.getLogger(__name__)
+
+
+def sender(chain: Chain) -> str:
+    """The address of the account that sends on this chain now."""
+    return _account(chain).address
+
+
+def sign(chain: Chain, tx: Transaction, fees: OfferedFees, *, empty: bool = False) -> SignedTransaction:
+    """Sign and store one version. Inside the caller's database transaction. Raises `Stopped`."""
+    account = _account(chain)
+    assert account.address == tx.signer.address, "the nonce is another account's"
+    if stopped := why_stopped(chain.id):
+        raise Stopped(stopped)
+    fields: dict[str, Any] = {
+        "type": 2,
+        "chainId": chain.id,
+        "nonce": tx.nonce,
+        "gas": EMPTY_GAS if empty else tx.gas_limit,
+        "maxFeePerGas": fees.max_fee_per_gas,
+        "maxPriorityFeePerGas": fees.max_priority_fee_per_gas,
+        "value": 0,
+        "data": b"" if empty else bytes(tx.data),
+    }
+    if empty:
+        fields["to"] = account.address
+    elif tx.to:
+        fields["to"] = tx.to
+    signed = account.sign_transaction(fields)
+    return SignedTransaction.objects.create(
+        transaction=tx,
+        hash=hex_data(signed.hash),
+        raw=bytes(signed.raw_transaction),
+        max_fee_per_gas=fees.max_fee_per_gas,
+        max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
+        is_empty=empty,
+    )
+
+
+def broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
+    """Hand the stored bytes to the node. What it says is noted, not raised: the next look at the chain decides."""
+    problem = why_stopped(rpc.chain.id)
+    if problem:
+        return
+    try:
+        rpc.send_raw(bytes(version.raw))
+    except NonceTooLow:
+        pass  # One version of it is mined already; its receipt will tell.
+    except ReplacementUnderpriced:
+        problem = "The node wants higher fees for the replacement."
+    except InsufficientFunds:
+        problem = "The signer can't pay for it."
+    except (NodeUnavailable, RpcRefused) as error:
+        problem = str(error)
+    if problem:
+        logger.warning("broadcasting %s: %s", version.hash, problem)
+    else:
+        if version.broadcast_at is None:
+            logger.info("broadcast %s", version.hash)
+        SignedTransaction.objects.filter(pk=version.pk).update(broadcast_at=timezone.now())
+    if problem != version.transaction.last_error:
+        Transaction.objects.filter(pk=version.transaction_id).update(last_error=problem)
+
+
+def _account(chain: Chain) -> LocalAccount:
+    assert chain.signer is not None, "chains.chains_file refuses destinations without a signer"
+    return chain.signer.account()

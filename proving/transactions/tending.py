@@ -1,0 +1,177 @@
+"""Follows transactions from the mempool to a final block, and back when the chain is reorganised."""
+
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+
+from django.utils import timezone
+from hexbytes import HexBytes
+
+from chains import rollups
+from chains.chains_file import Chain, UnknownChain
+from chains.encoding import hex_data
+from chains.rpc import NodeUnavailable, Receipt, RpcClient, RpcRefused
+from config.configured_chains import get_chains, get_rpc
+from proving.heads import Heads, poll_seconds
+from proving.models import LIVE_STATES, WATCHED_STATES, Signer, Transaction, TransactionState
+from proving.spending import limits
+from proving.transactions.purpose import show
+from proving.transactions.replacement import push
+from queries import clock, leases
+from queries.leases import Lease, LeaseLost
+from queries.models import Block
+
+logger = logging.getLogger(__name__)
+
+
+def tend(signer_id: int) -> None:
+    """Bring a signer's stored transactions into agreement with the chain. Does nothing while another worker does."""
+    lease = leases.claim(Signer.objects.all(), signer_id)
+    if lease is None:
+        return
+    signer = lease.row
+    try:
+        chain = get_chains().chain(signer.chain_id)
+        _tend(chain, get_rpc(chain.id), lease)
+    except LeaseLost:
+        return
+    except UnknownChain as error:
+        # Its rows wait until the chain is configured again; submitting makes the signer due.
+        logger.warning("%s Its transactions are left as they are.", error)
+        lease.release(None)
+    except (NodeUnavailable, RpcRefused) as error:
+        logger.warning("transactions on chain %d wait: %s", signer.chain_id, error)
+        lease.release(timezone.now() + leases.backoff(signer.attempts), attempts=signer.attempts + 1)
+    except Exception:
+        lease.release(timezone.now() + leases.backoff(signer.attempts), attempts=signer.attempts + 1)
+        raise
+    else:
+        watched = signer.transactions.filter(state__in=WATCHED_STATES)
+        lively = watched.filter(state__in=LIVE_STATES).exists()
+        pause = poll_seconds(chain) if lively else chain.block_seconds * 2
+        lease.release(timezone.now() + timedelta(seconds=pause) if watched.exists() else None)
+
+
+def _tend(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> None:
+    rows = lease.row.transactions.filter(state__in=WATCHED_STATES).order_by("nonce")
+    watched = list(rows.defer("data").prefetch_related("versions"))
+    if not watched:
+        return
+    heads = Heads.read(chain, rpc)
+    used = rpc.nonce(lease.row.address, "latest")
+    used_for_good = rpc.nonce(lease.row.address, heads.final)
+    found = _Receipts(rpc, watched)
+    lowest_open = True
+    for tx in watched:
+        receipt = found.canonical(tx)
+        if receipt is not None:
+            _note_mined(rpc, lease, tx, receipt, heads)
+        elif tx.state != TransactionState.PENDING:
+            # Its block may be gone, or this node may just not have it yet: only another block there tells.
+            if found.has_left_its_block(tx):
+                _note_vanished(lease, tx)
+        elif tx.nonce < used_for_good:
+            # The account's nonce is past it in a final block, and none of our versions is there.
+            _displace(lease, tx)
+        elif tx.nonce >= used:
+            push(chain, rpc, lease, tx, may_raise=lowest_open)
+            lowest_open = False
+
+
+class _Receipts:
+    """The receipts of all versions of some transactions, and the headers that tell which of them count."""
+
+    def __init__(self, rpc: RpcClient, watched: Sequence[Transaction]) -> None:
+        self._rpc = rpc
+        self._headers: dict[int, str | None] = {}
+        hashes = [version.hash for tx in watched for version in tx.versions.all()]
+        self._receipts = dict(zip(hashes, rpc.receipts([HexBytes(tx_hash) for tx_hash in hashes]), strict=True))
+
+    def canonical(self, tx: Transaction) -> Receipt | None:
+        """The receipt of the version that is in the chain, if one is."""
+        for version in tx.versions.all():
+            receipt = self._receipts[version.hash]
+            # A node may still serve the receipt of a block that it has left; the next look decides.
+            if receipt is not None and self._hash(receipt.block_number) == hex_data(receipt.block_hash):
+                return receipt
+        return None
+
+    def has_left_its_block(self, tx: Transaction) -> bool:
+        assert tx.block_number is not None
+        return self._hash(tx.block_number) not in {None, tx.block_hash}
+
+    def _hash(self, number: int) -> str | None:
+        if number not in self._headers:
+            header = self._rpc.header(number)
+            self._headers[number] = None if header is None else hex_data(header.hash)
+        return self._headers[number]
+
+
+def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: Receipt, heads: Heads) -> None:
+    if receipt.block_number <= heads.final:
+        state = TransactionState.FINAL
+    elif receipt.block_number <= heads.confirmed.number:
+        state = TransactionState.CONFIRMED
+    else:
+        state = TransactionState.MINED
+    tx_hash, block_hash = hex_data(receipt.tx_hash), hex_data(receipt.block_hash)
+    if (tx.state, tx.hash, tx.block_hash) == (state, tx_hash, block_hash):
+        return
+    if tx.state == TransactionState.PENDING:
+        logger.info("%s mined in block %d, %d gas", tx_hash, receipt.block_number, receipt.gas_used)
+        tx.spent_at = clock.believable()
+    is_empty = any(version.hash == tx_hash and version.is_empty for version in tx.versions.all())
+    is_new = (tx.hash, tx.block_hash) != (tx_hash, block_hash)
+    data_fee = rollups.paid_beside_gas(rpc, receipt) if is_new else None
+    with lease.writing():
+        tx.state, tx.hash, tx.block_hash, tx.block_number = state, tx_hash, block_hash, receipt.block_number
+        tx.gas_used, tx.gas_price = receipt.gas_used, receipt.effective_gas_price
+        tx.data_fee = tx.data_fee if data_fee is None else data_fee
+        # It succeeded if it did what it was sent for, which an empty version never does.
+        tx.succeeded = receipt.status == 1 and not is_empty
+        tx.last_error = "" if receipt.status == 1 else "The transaction was mined, but it reverted."
+        _save(tx)
+        show(tx, tx_hash)
+        limits.share(tx)
+        if state not in LIVE_STATES:
+            _wake_blocks(tx)
+
+
+def _note_vanished(lease: Lease[Signer], tx: Transaction) -> None:
+    logger.warning("%s is no longer in the chain: the chain was reorganised", tx.hash)
+    with lease.writing():
+        tx.state, tx.hash, tx.block_hash, tx.block_number = TransactionState.PENDING, "", "", None
+        tx.succeeded, tx.gas_used, tx.gas_price = None, 0, 0
+        _save(tx)
+        # Nodes forget what was in a block that they have left: it is broadcast anew at once.
+        tx.versions.update(broadcast_at=None)
+        _wake_blocks(tx)
+        limits.share(tx)
+
+
+def _displace(lease: Lease[Signer], tx: Transaction) -> None:
+    logger.error(
+        "nonce %d of %s was used by a transaction that isn't ours: does something else hold this key?",
+        tx.nonce,
+        lease.row.address,
+    )
+    with lease.writing():
+        tx.state = TransactionState.DISPLACED
+        tx.last_error = "Its nonce was used by another transaction."
+        _save(tx)
+        limits.share(tx)
+        _wake_blocks(tx)
+
+
+def _save(tx: Transaction) -> None:
+    # Not `data`: it is long, was not loaded and never changes.
+    tx.save(
+        update_fields=[
+            *("state", "hash", "block_hash", "block_number", "succeeded", "gas_used", "gas_price", "data_fee"),
+            *("spent_at", "last_error"),
+        ]
+    )
+
+
+def _wake_blocks(tx: Transaction) -> None:
+    Block.objects.filter(queries__transactions=tx).update(due_at=timezone.now())

@@ -1,0 +1,72 @@
+"""Errors of the API, always as JSON, and the answer for when the database can store nothing."""
+
+import sys
+from collections.abc import Callable, Sequence
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.template import loader
+from django.views import defaults
+
+from config.error_answers import Refused, error_answer, wants_json
+from queries import storage
+from queries.batch_request import Fault
+
+
+class ApiError(Refused):
+    """Ends a request to the API with an error answer."""
+
+    def __init__(self, status: int, code: str, sentence: str, *, faults: Sequence[Fault] = ()) -> None:
+        super().__init__(code, sentence)
+        self.status, self.faults = status, faults
+
+    def response(self) -> HttpResponse:
+        details = [{"path": fault.path, "message": fault.message, "code": fault.code} for fault in self.faults]
+        return error_answer(self.status, self.code, self.sentence, details=details)
+
+
+_SENTENCES = {
+    400: ("bad_request", "The request is malformed."),
+    403: ("forbidden", "The request is not allowed."),
+    404: ("not_found", "There is nothing at this path."),
+    405: ("method_not_allowed", "This path doesn't take this method."),
+    500: ("internal_error", "Something went wrong here; it has been logged. Nothing was stored unless you got an id."),
+}
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Whatever went wrong, in a view or in what surrounds it: 503 while nothing can be stored, else 500."""
+    # Django calls this while it handles the exception.
+    error = sys.exception()
+    why = error and storage.why_unavailable(error)
+    if not why:
+        return defaults.server_error(request)
+    if request.path in settings.API_PATHS or wants_json(request):
+        code, sentence = "storage_unavailable", f"{why} Try again later."
+        response: HttpResponse = error_answer(503, code, sentence, retry_after=storage.RETRY_SECONDS)
+    else:
+        response = HttpResponse(loader.render_to_string("503.html", {"why": why}), status=503)
+        response.headers["Retry-After"] = str(storage.RETRY_SECONDS)
+    response.headers["Cache-Control"] = "no-store"
+    return response
+
+
+class JsonErrorsMiddleware:
+    """What Django or a library answers in HTML or plain text on an API path becomes JSON, like every other error."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        response = self.get_response(request)
+        is_json = response.get("Content-Type", "").startswith("application/json")
+        if response.status_code < 400 or is_json or request.path not in settings.API_PATHS:  # noqa: PLR2004 (HTTP errors)
+            return response
+        code, sentence = _SENTENCES.get(response.status_code, _SENTENCES[400])
+        answer = error_answer(response.status_code, code, sentence)
+        # What other middleware has set stays: browsers need the CORS headers to read the error.
+        for name, value in response.items():
+            if name not in {"Content-Type", "Content-Length"}:
+                answer[name] = value
+        return answer

@@ -1,0 +1,21 @@
+"""Why batches are rejected: one stable word for each reason, for programs.
+
+`explorer.pages.rejection_advice` explains each code to people.
+"""
+
+from django.db import models
+
+
+class RejectionCode(models.TextChoices):
+    """The API sends these words, so they never change."""
+
+    BLOCK_TOO_OLD = "block_too_old"
+    BLOCK_TOO_FAR_AHEAD = "block_too_far_ahead"
+    TIMESTAMP_TOO_FAR_AHEAD = "timestamp_too_far_ahead"
+    TIMESTAMP_BEFORE_FIRST_BLOCK = "timestamp_before_first_block"
+    HEADER_PROPERTY_MISSING = "header_property_missing"
+    FEE_TOO_LOW = "fee_too_low"
+    BUDGET_EXCEEDED = "budget_exceeded"
+    TOO_LARGE_FOR_BUDGET = "too_large_for_budget"
+    PROOF_UNAVAILABLE = "proof_unavailable"
+    DEADLINE_EXCEEDED = "deadline_exceeded"

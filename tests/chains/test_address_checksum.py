@@ -1,0 +1,47 @@
+import pytest
+
+from chains.address_checksum import checksummed
+
+# From EIP-55.
+ADDRESSES = [
+    "0x52908400098527886E0F7030069857D2E4169EE7",
+    "0x8617E340B3D01FA5F11F306F4090FD50E238070D",
+    "0xde709f2102306220921060314715629080e2fb77",
+    "0x27b1fdb04752bbc536007a920d24acb045561c26",
+    "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",
+    "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359",
+    "0xdbF03B407c01E7cD3CBea99509d93f8DDDC8C6FB",
+    "0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb",
+]
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_an_address_gets_its_checksum(address):
+    assert checksummed(address) == address
+    assert checksummed(address.lower()) == address
+    assert checksummed("0x" + address[2:].upper()) == address
+
+
+def test_a_wrong_checksum_is_none():
+    for address in ADDRESSES[4:]:
+        assert checksummed("0x" + address[2:].swapcase()) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "0x",
+        "1" * 40,
+        "0X" + "1" * 40,
+        "0x" + "1" * 39,
+        "0x" + "1" * 41,
+        "0x" + "1" * 64,
+        "0x" + "g" * 40,
+        "0x" + "1" * 40 + "\n",
+        " 0x" + "1" * 40,
+        "0x" + "\N{ARABIC-INDIC DIGIT ONE}" * 40,
+    ],
+)
+def test_what_is_no_address_is_none(text):
+    assert checksummed(text) is None

@@ -1,0 +1,133 @@
+"""Nodes that do their worst: what they cost us in time and memory is bounded."""
+
+import gzip
+import json
+import socket
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from chains import node_pool
+from chains.rpc import InvalidReply, NodeUnavailable, ProofRequest
+from devnet.devchain import PROJECT
+from tests.chains.hostile_node import DRIPS, FLOODS, LIES, Exchange, hostile_node
+from tests.chains.lying_node import Raw, is_chain_id, lying_node, recording, result
+
+# Prints by how many MB the peak of its memory grew while it asked each of the nodes that are its arguments.
+_ASK_EACH = """
+import resource, sys
+from chains.chains_file import Chain
+from chains.rpc import NodeUnavailable, RpcClient
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+for url in sys.argv[1:]:
+    before, why = peak(), "it answered"
+    try:
+        RpcClient(Chain(id=31337, name="Test chain", rpc_urls=(url,)), timeout_seconds=5).header("latest")
+    except NodeUnavailable as error:
+        why = str(error)
+    print(peak() - before, why, flush=True)
+"""
+
+
+def test_no_flood_of_a_node_fills_our_memory():
+    with ExitStack() as running:
+        urls = [running.enter_context(hostile_node(flood)) for flood in FLOODS.values()]
+        command = [sys.executable, "-c", _ASK_EACH, *urls]
+        done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=120, check=True)
+    said = dict(zip(FLOODS, done.stdout.splitlines(), strict=True))
+    grown = {name: int(line.split()[0]) for name, line in said.items()}
+    assert all(megabytes < 50 for megabytes in grown.values()), said
+    assert not any("it answered" in line for line in said.values()), said
+
+
+@pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
+def test_no_flood_of_a_node_holds_us_up(client_of, flood):
+    began = time.monotonic()
+    with hostile_node(flood) as url, pytest.raises(NodeUnavailable):
+        client_of(url, timeout_seconds=1).head()
+    assert time.monotonic() - began < 6
+
+
+@pytest.mark.parametrize("drip", DRIPS.values(), ids=DRIPS)
+def test_a_drip_is_not_waited_for_whatever_drips(client_of, drip):
+    began = time.monotonic()
+    with hostile_node(drip) as url, pytest.raises(NodeUnavailable, match=r"did not answer within 0\.3 seconds"):
+        client_of(url, timeout_seconds=0.3).head()
+    assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
+def test_a_node_that_hangs_up_or_lies_is_unavailable(client_of, lie):
+    with hostile_node(lie) as url, pytest.raises(NodeUnavailable):
+        client_of(url, timeout_seconds=5).head()
+
+
+def test_no_redirect_is_followed(client_of):
+    with socket.create_server(("127.0.0.1", 0)) as elsewhere:
+        elsewhere.setblocking(False)
+
+        def redirect(asked: Exchange) -> None:
+            location = f"Location: http://127.0.0.1:{elsewhere.getsockname()[1]}/\r\n"
+            asked.answer(b"", status="307 Temporary Redirect", headers=location)
+
+        with hostile_node(redirect) as url, pytest.raises(NodeUnavailable, match="HTTP status 307"):
+            client_of(url).head()
+        with pytest.raises(BlockingIOError):
+            elsewhere.accept()
+
+
+def test_a_node_may_pack_its_answers(client_of):
+    def packed(body):
+        value = "0x7a69" if is_chain_id(body) else "x" * 100_000
+        return Raw(gzip.compress(json.dumps(result(body, value)).encode()), headers={"Content-Encoding": "gzip"})
+
+    with lying_node(packed) as url:
+        assert client_of(url).call("echo") == "x" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("ask", "most"),
+    [
+        (lambda client: client.balance("0x" + "11" * 20), 16 * 1024),
+        (lambda client: client.eth_call("0x" + "11" * 20, b""), 1024 * 1024),
+        (lambda client: client.header(1), 4 * 1024 * 1024),
+        (lambda client: client.proofs([ProofRequest(1, b"\1" * 32, "0x" + "11" * 20, [1, 2])]), 4 * 80 * 1024),
+    ],
+    ids=["balance", "call", "header", "proof"],
+)
+def test_each_method_has_a_bound_of_its_own(client_of, ask, most):
+    def long(body):
+        return result(body, "0x7a69" if is_chain_id(body) else "0x" + "00" * (most // 2))
+
+    with lying_node(long) as url, pytest.raises(InvalidReply, match=f"sent more than {most} bytes"):
+        ask(client_of(url))
+
+
+def test_a_chain_id_is_short(client_of):
+    with (
+        lying_node(lambda body: result(body, "0x" + "0" * 20_000)) as url,
+        pytest.raises(InvalidReply, match="more than 16384 bytes"),
+    ):
+        client_of(url).head()
+
+
+def test_fewer_are_asked_for_where_a_reply_to_many_is_too_long(client_of, monkeypatch):
+    """An honest node whose blocks are large."""
+    monkeypatch.setattr(node_pool, "MAX_REPLY_BYTES", 10_000)
+    asked: list[Any] = []
+
+    def large(body: Any) -> Any:
+        if isinstance(body, list):
+            return [large(one) for one in body]
+        return result(body, "0x7a69" if is_chain_id(body) else "x" * 1000)
+
+    with lying_node(recording(asked, large)) as url:
+        assert client_of(url).batch([("echo", [])] * 20) == ["x" * 1000] * 20
+    assert [len(body) for body in asked if isinstance(body, list)] == [20, 10, 5, 5, 5, 5]

@@ -1,0 +1,542 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from eth_account import Account
+
+from chains.chains_file import Chains, ChainsError, Connection, Signer, SignerError, UnknownChain, load_chains
+from devnet.devchain import ACCOUNTS, PROJECT
+
+Load = Callable[..., Chains]
+
+ADDRESS, KEY = ACCOUNTS[0]
+
+ONE = """
+[[chains]]
+id = 31337
+name = "Development chain"
+rpc_urls = ["http://127.0.0.1:8545"]
+[chains.signer]
+key = "${SIGNER_KEY}"
+
+[[connections]]
+source = 31337
+destination = 31337
+block_hash_source = "native"
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    def write_and_load(content, environ=None):
+        path = tmp_path / "chains.toml"
+        path.write_text(content)
+        return load_chains(path, environ or {})
+
+    return write_and_load
+
+
+def faults_of(load: Load, content: str, environ: dict[str, str] | None = None) -> list[str]:
+    with pytest.raises(ChainsError) as caught:
+        load(content, environ)
+    for fault in caught.value.faults:
+        assert fault in str(caught.value)
+    return list(caught.value.faults)
+
+
+def test_the_committed_file_has_a_development_chain_connected_to_itself():
+    chains = load_chains(PROJECT / "chains.toml", {"SIGNER_KEY": KEY})
+    (chain,) = chains.chains
+    assert (chain.id, chain.confirmations, chain.test_network) == (31337, 1, True)
+    assert chains.connection(31337, 31337) is not None
+    assert chain.signer is not None
+    assert chain.signer.account().address == ADDRESS
+
+
+def test_the_commented_examples_of_the_committed_file_are_valid(load):
+    # Prose ends with a line that is a bare "#"; the example is what follows it.
+    paragraphs = (PROJECT / "chains.toml").read_text().split("# Sepolia", 1)[1].split("\n\n")
+    examples = [paragraph.split("\n#\n", 1)[1] for paragraph in paragraphs if "\n#\n" in paragraph]
+    commented = "\n".join(line.removeprefix("#").strip() for line in "\n".join(examples).splitlines())
+    secrets = ("SEPOLIA_RPC_KEY", "MAINNET_RPC_KEY", "OPTIMISM_RPC_KEY", "ATTESTER_PATH")
+    chains = load(commented, dict.fromkeys(secrets, "a"))
+    assert [chain.id for chain in chains.chains] == [11155111, 1, 10]
+    assert [chain.test_network for chain in chains.destinations()] == [True, False, False]
+    sources = {(one.source, one.destination): one.block_hash_source for one in chains.connections}
+    assert sources == {
+        (11155111, 11155111): "native",
+        (1, 1): "native",
+        (1, 11155111): "attested",
+        (1, 10): "op-stack",
+    }
+
+
+def test_what_is_not_written_is_careful(load):
+    (chain,) = load(ONE).chains
+    assert chain.confirmations == "finalized"
+    assert chain.test_network is False
+    assert chain.native_currency == "ETH"
+    assert chain.explorer_url is None
+    assert chain.max_fee_per_gas == 200 * 10**9
+    assert chain.minimum_signer_balance_wei == 10**16
+
+
+def test_amounts_are_exact(load):
+    written = ONE.replace(
+        "[chains.signer]",
+        'max_fee_per_gas_gwei = 0.123456789\nminimum_signer_balance = "0.100000000000000001"\n[chains.signer]',
+    )
+    (chain,) = load(written).chains
+    assert chain.max_fee_per_gas == 123456789
+    assert chain.minimum_signer_balance_wei == 10**17 + 1
+
+
+def test_a_window_reaches_as_far_as_the_history_of_its_source_chain(load):
+    written = ONE.replace("[chains.signer]", "history_window = 393168\n[chains.signer]")
+    chains = load(written.replace('"native"', '"native"\nwindow = 393168'))
+    assert chains.chain(31337).history_window == chains.connections[0].window == 393168
+
+
+ATTESTER = '[attester]\nkey_file = "attester.key"\n'
+
+
+def with_nodes(count: int, fields: str = "") -> str:
+    """`ONE`, with so many nodes and these fields of its chain."""
+    urls = json.dumps([f"https://{number}.example/secret-token" for number in range(count)])
+    return ONE.replace('["http://127.0.0.1:8545"]', f"{urls}\n{fields}")
+
+
+@pytest.mark.parametrize(("nodes", "needed"), [(1, 1), (2, 2), (3, 2), (4, 3), (5, 3), (6, 4)])
+def test_where_nothing_is_written_more_than_half_of_the_nodes_must_agree(load, nodes, needed):
+    assert load(with_nodes(nodes)).chains[0].needed_nodes == needed
+
+
+@pytest.mark.parametrize(("nodes", "quorum"), [(1, 1), (2, 2), (5, 2), (5, 5)])
+def test_how_many_nodes_must_agree_may_be_set(load, nodes, quorum):
+    chains = load(with_nodes(nodes, f"node_quorum = {quorum}") + ATTESTER)
+    assert chains.chains[0].needed_nodes == quorum
+
+
+SEVERAL_NODES = (
+    "chains[0].node_quorum: must be a number from 2 to 3, because 3 nodes are named: with 1, a node that lies would "
+    "decide alone while the others are down"
+)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "quorum", "fault"),
+    [
+        (3, "0", SEVERAL_NODES),
+        (3, "1", SEVERAL_NODES),
+        (3, "4", SEVERAL_NODES),
+        (3, "-2", SEVERAL_NODES),
+        (3, "true", SEVERAL_NODES),
+        (3, "2.0", SEVERAL_NODES),
+        (3, '"2"', SEVERAL_NODES),
+        (1, "0", "chains[0].node_quorum: must be 1, because one node is named"),
+        (1, "2", "chains[0].node_quorum: must be 1, because one node is named"),
+        (1, "true", "chains[0].node_quorum: "),
+        (0, "2", "chains[0].rpc_urls: at least one is needed"),
+    ],
+)
+def test_no_number_of_nodes_must_agree_that_would_be_useless(load, nodes, quorum, fault):
+    (told,) = faults_of(load, with_nodes(nodes, f"node_quorum = {quorum}") + ATTESTER)
+    assert told.startswith(fault)
+
+
+def test_how_many_nodes_must_agree_is_refused_where_nothing_would_heed_it(load):
+    assert faults_of(load, with_nodes(3, "node_quorum = 2")) == [
+        "chains[0].node_quorum: belongs to the file of an attester, which has a table [attester]"
+    ]
+
+
+def test_a_node_that_is_named_twice_is_refused_without_being_shown(load):
+    written = with_nodes(2).replace("1.example/secret-token", "0.example/${TOKEN}")
+    assert faults_of(load, written, {"TOKEN": "secret-token"}) == ["chains[0].rpc_urls: a node is there twice"]
+
+
+def test_it_finds_chains_and_connections(load):
+    second = '[[chains]]\nid = 5\nname = "Other"\nrpc_urls = ["https://example.org"]\n'
+    chains = load(ONE + second)
+    assert chains.chain(5).name == "Other"
+    connection = chains.connection(31337, 31337)
+    assert connection is not None
+    assert connection.window == chains.chain(31337).history_window == 8191
+    assert chains.connection(5, 31337) is None
+    assert [chain.id for chain in chains.destinations()] == [31337]
+    assert [chain.id for chain in chains.sources(31337)] == [31337]
+    assert chains.sources(5) == ()
+    with pytest.raises(UnknownChain, match="No chain with id 6 is configured"):
+        chains.chain(6)
+
+
+# --- Secrets ----------------------------------------------------------------------------------------------------------
+
+
+def test_variables_in_urls_come_from_the_environment_or_a_file(load, tmp_path):
+    (tmp_path / "key").write_text("from-file\n")
+    content = ONE.replace('["http://127.0.0.1:8545"]', '["https://a.example/${A}/x", "https://u:${B}@b.example:99/"]')
+    (chain,) = load(content, {"A": "from-environment", "B_FILE": str(tmp_path / "key")}).chains
+    assert chain.rpc_urls == ("https://a.example/from-environment/x", "https://u:from-file@b.example:99/")
+    assert chain.hosts == ("a.example", "b.example:99")
+
+
+def test_secrets_are_in_no_representation(load, tmp_path):
+    content = ONE.replace("http://127.0.0.1:8545", "https://a.example/${A}")
+    chains = load(content, {"A": "secret-a", "SIGNER_KEY": KEY})
+    signer = chains.chains[0].signer
+    assert signer is not None
+    signer.account()
+    shown = f"{chains!r} {chains} {chains.chains[0]} {signer!r} {signer}"
+    assert "secret-a" not in shown
+    assert KEY.removeprefix("0x") not in shown
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://secret", "https://", "secret", "http://h:0/secret", "http://h:x/secret", "${S}"]
+)
+def test_a_wrong_url_is_named_by_its_place_alone(load, url):
+    (fault,) = faults_of(load, ONE.replace("http://127.0.0.1:8545", url), {"S": "secret://x"})
+    assert fault.startswith("chains[0].rpc_urls[0]: must be an http or https URL")
+    assert "secret" not in fault
+
+
+def test_a_missing_variable_is_named(load):
+    assert faults_of(load, ONE.replace("8545", "8545/${RPC_KEY}")) == [
+        "chains[0].rpc_urls[0]: neither RPC_KEY nor RPC_KEY_FILE is set in the environment"
+    ]
+
+
+@pytest.mark.parametrize(("content", "fault"), [(None, "can't be read"), ("", "is empty"), (" \n", "is empty")])
+def test_a_secret_file_that_gives_nothing_is_named(load, tmp_path, content, fault):
+    path = tmp_path / "key"
+    if content is not None:
+        path.write_text(content)
+    (told,) = faults_of(load, ONE.replace("8545", "8545/${RPC_KEY}"), {"RPC_KEY_FILE": str(path)})
+    assert told == f"chains[0].rpc_urls[0]: the file that RPC_KEY_FILE names {fault}"
+
+
+# --- Signers ----------------------------------------------------------------------------------------------------------
+
+
+def signer_of(load: Load, fields: str, environ: dict[str, str] | None = None) -> Signer:
+    signer = load(ONE.replace('key = "${SIGNER_KEY}"', fields), environ).chains[0].signer
+    assert signer is not None
+    return signer
+
+
+@pytest.mark.parametrize("key", [KEY, KEY.removeprefix("0x"), f"{KEY}\n"])
+def test_a_signer_may_be_a_key_file_beside_the_chains_file(load, tmp_path, key):
+    (tmp_path / "signer").write_text(key)
+    assert signer_of(load, 'key_file = "signer"').account().address == ADDRESS
+
+
+def test_a_signer_may_be_a_keystore_with_its_password(load, tmp_path):
+    keystore = Account.encrypt(bytes.fromhex(KEY[2:]), "pass word", kdf="pbkdf2", iterations=2)
+    (tmp_path / "keystore.json").write_text(json.dumps(keystore))
+    (tmp_path / "password").write_text("pass word\n")
+    fields = 'keystore_file = "keystore.json"\npassword_file = "password"'
+    signer = signer_of(load, fields)
+    assert signer.account().address == ADDRESS
+    (tmp_path / "password").write_text("wrong")
+    assert signer.account().address == ADDRESS  # Read once.
+    with pytest.raises(SignerError, match="can't be decrypted with its password"):
+        signer_of(load, fields).account()
+
+
+def test_a_signer_may_be_a_variable_or_a_file_that_one_names(load, tmp_path):
+    (tmp_path / "secret").write_text(KEY)
+    for environ in ({"SIGNER_KEY": KEY}, {"SIGNER_KEY_FILE": str(tmp_path / "secret")}):
+        assert signer_of(load, 'key = "${SIGNER_KEY}"', environ).account().address == ADDRESS
+
+
+def test_a_missing_key_is_told_only_when_it_is_needed(load):
+    signer = signer_of(load, 'key = "${SIGNER_KEY}"')
+    with pytest.raises(SignerError, match="neither SIGNER_KEY nor SIGNER_KEY_FILE is set"):
+        signer.account()
+    with pytest.raises(SignerError, match="nowhere can't be read"):
+        signer_of(load, 'key_file = "nowhere"').account()
+
+
+@pytest.mark.parametrize("key", ["secret", KEY[:-1], KEY + "00", "0x" + "00" * 32, "0x" + "ff" * 32])
+def test_a_wrong_key_is_refused_without_being_shown(load, key):
+    with pytest.raises(SignerError, match="not a private key") as caught:
+        signer_of(load, 'key = "${SIGNER_KEY}"', {"SIGNER_KEY": key}).account()
+    assert key not in str(caught.value)
+
+
+def test_a_key_in_the_chains_file_is_refused_without_being_shown(load):
+    (fault,) = faults_of(load, ONE.replace("${SIGNER_KEY}", KEY))
+    assert fault.startswith('chains[0].signer.key: must be "${NAME}"')
+    assert KEY not in fault
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "",
+        'keystore_file = "a"',
+        'password_file = "a"',
+        'key_file = "a"\nkey = "${A}"',
+        'key_file = "a"\nkeystore_file = "a"\npassword_file = "a"',
+    ],
+)
+def test_a_signer_is_given_in_one_way(load, fields):
+    (fault,) = faults_of(load, ONE.replace('key = "${SIGNER_KEY}"', fields))
+    assert fault.startswith("chains[0].signer: must have keystore_file and password_file, or")
+
+
+# --- Connections ------------------------------------------------------------------------------------------------------
+
+
+def connection_of(load: Load, fields: str, environ: dict[str, str] | None = None) -> Connection:
+    (connection,) = load(with_connection(fields), environ).connections
+    return connection
+
+
+def with_connection(fields: str, *, source: int = 31337) -> str:
+    """`ONE`, its connection with these fields, from a chain that is there besides."""
+    other = '[[chains]]\nid = 5\nname = "Other"\nrpc_urls = ["https://example.org"]\n'
+    return other + ONE.replace("source = 31337", f"source = {source}").replace('block_hash_source = "native"', fields)
+
+
+def attested(count: int = 2, *, threshold: str = "threshold = 1") -> str:
+    attesters = (
+        f'[[connections.attesters]]\naddress = "0x{number:040x}"\nurl = "https://{number}.example/${{TOKEN}}"\n'
+        for number in range(1, count + 1)
+    )
+    return "\n".join([f'block_hash_source = "attested"\n{threshold}', *attesters])
+
+
+def test_hops_and_walks_are_bounded_where_nothing_is_written(load):
+    connection = connection_of(load, 'block_hash_source = "native"')
+    assert (connection.max_hops, connection.max_headers_walked, connection.keep_headers) == (50, 1000, False)
+    assert (connection.attesters, connection.threshold) == ((), None)
+
+
+def test_hops_and_walks_may_be_set(load):
+    fields = 'block_hash_source = "native"\nmax_hops = 0\nmax_headers_walked = 100000\nkeep_headers = true'
+    connection = connection_of(load, fields)
+    assert (connection.max_hops, connection.max_headers_walked, connection.keep_headers) == (0, 100_000, True)
+
+
+def test_an_op_stack_chain_is_connected_to_the_one_below(load):
+    (connection,) = load(with_connection('block_hash_source = "op-stack"', source=5)).connections
+    assert (connection.source, connection.destination, connection.block_hash_source) == (5, 31337, "op-stack")
+
+
+def test_attesters_are_accounts_and_where_they_are_asked(load, tmp_path):
+    (tmp_path / "token").write_text("secret-token\n")
+    fields = attested(threshold="threshold = 2").replace(f"0x{1:040x}", ADDRESS.lower())
+    for environ in ({"TOKEN": "secret-token"}, {"TOKEN_FILE": str(tmp_path / "token")}):
+        connection = connection_of(load, fields, environ)
+        assert connection.threshold == 2
+        first, second = connection.attesters
+        assert first.address == ADDRESS, "with its checksum"
+        assert (first.url, second.url) == ("https://1.example/secret-token", "https://2.example/secret-token")
+        assert (first.host, second.host) == ("1.example", "2.example")
+
+
+def test_there_may_be_a_hundred_attesters(load):
+    assert len(connection_of(load, attested(100, threshold="threshold = 100"), {"TOKEN": "a"}).attesters) == 100
+
+
+def test_where_attesters_are_asked_is_in_no_representation(load):
+    chains = load(with_connection(attested()), {"TOKEN": "secret-token"})
+    attester = chains.connections[0].attesters[0]
+    shown = f"{chains!r} {chains} {chains.connections[0]!r} {chains.connections[0]} {attester!r} {attester}"
+    assert f"0x{1:040x}" in shown
+    assert "secret-token" not in shown
+    assert "example" not in shown.replace("example.org", "")
+
+
+def test_an_installation_may_have_a_key_to_attest_with(load, tmp_path):
+    (tmp_path / "attester.key").write_text(KEY)
+    attester = load(ONE + '[attester]\nkey_file = "attester.key"\n').attester
+    assert attester is not None
+    assert attester.account().address == ADDRESS
+    assert load(ONE).attester is None
+    chains = load(ONE + '[attester]\nkey = "${ATTESTER_KEY}"\n', {"ATTESTER_KEY": KEY})
+    assert chains.attester is not None
+    assert chains.attester.account().address == ADDRESS
+    assert KEY.removeprefix("0x") not in f"{chains!r} {chains.attester!r} {chains.attester}"
+
+
+@pytest.mark.parametrize(
+    ("written", "fault"),
+    [
+        ("[attester]", "attester: must have keystore_file and password_file, or"),
+        ('[attester]\nkey_file = "a"\nkey = "${A}"', "attester: must have keystore_file and password_file, or"),
+        ('[attester]\nkey_file = "a"\ncolour = 1', "attester.colour: "),
+        (f'[attester]\nkey = "{KEY}"', 'attester.key: must be "${NAME}"'),
+        ('[[attester]]\nkey_file = "a"', "attester: must be a table"),
+        ("[attester.key]", "attester.key: "),
+    ],
+)
+def test_a_fault_of_the_attester_s_key_is_named_with_its_place(load, written, fault):
+    (told,) = faults_of(load, f"{ONE}\n{written}\n")
+    assert told.startswith(fault)
+    assert KEY not in told
+
+
+NEEDS_ATTESTERS = "connections[0]: block_hash_source attested needs 1 to 100 attesters"
+NEEDS_THRESHOLD = "connections[0]: block_hash_source attested needs a threshold, at most the number of attesters"
+BELONG_TO_ATTESTED = "connections[0]: attesters and threshold belong to block_hash_source attested"
+
+
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ('block_hash_source = "native"\nmax_hops = -1', "connections[0].max_hops: "),
+        ('block_hash_source = "native"\nmax_hops = 10001', "connections[0].max_hops: "),
+        ('block_hash_source = "native"\nmax_hops = true', "connections[0].max_hops: "),
+        ('block_hash_source = "native"\nmax_headers_walked = -1', "connections[0].max_headers_walked: "),
+        ('block_hash_source = "native"\nmax_headers_walked = 100001', "connections[0].max_headers_walked: "),
+        ('block_hash_source = "native"\nkeep_headers = 1', "connections[0].keep_headers: "),
+        ('block_hash_source = "native"\nthreshold = 1', BELONG_TO_ATTESTED),
+        (attested(threshold="").replace("attested", "native"), BELONG_TO_ATTESTED),
+        (
+            'block_hash_source = "op-stack"',
+            "connections[0]: block_hash_source op-stack needs the chain below as source",
+        ),
+        ('block_hash_source = "attested"', NEEDS_ATTESTERS),
+        ('block_hash_source = "attested"\nthreshold = 1\nattesters = []', NEEDS_ATTESTERS),
+        (attested(101), NEEDS_ATTESTERS),
+        (attested(threshold=""), NEEDS_THRESHOLD),
+        (attested(threshold="threshold = 3"), NEEDS_THRESHOLD),
+        (attested(threshold="threshold = 0"), "connections[0].threshold: "),
+        (attested(threshold='threshold = "1"'), "connections[0].threshold: "),
+        (attested().replace(f"0x{2:040x}", f"0x{1:040x}"), "connections[0]: an attester is there twice"),
+        (
+            attested().replace(f"0x{1:040x}", ADDRESS).replace(f"0x{2:040x}", ADDRESS.lower()),
+            "connections[0]: an attester is there twice",
+        ),
+        (
+            attested().replace(f"0x{2:040x}", "0x12"),
+            "connections[0].attesters[1].address: must be 0x and 40 hexadecimal digits",
+        ),
+        (
+            attested().replace(f"0x{1:040x}", ADDRESS.replace("f", "F", 1)),
+            "connections[0].attesters[0].address: must be 0x and 40 hexadecimal digits",
+        ),
+        (attested().replace("https://2", "ftp://2"), "connections[0].attesters[1].url: must be an http or https URL"),
+        (
+            attested(1).replace("TOKEN", "NOPE"),
+            "connections[0].attesters[0].url: neither NOPE nor NOPE_FILE is set in the environment",
+        ),
+        (attested(1) + "colour = 1", "connections[0].attesters[0].colour: "),
+        (attested(1).replace('url = "https://1.example/${TOKEN}"', ""), "connections[0].attesters[0].url: "),
+        (attested(1).replace(f'address = "0x{1:040x}"', ""), "connections[0].attesters[0].address: "),
+        (
+            'block_hash_source = "attested"\nthreshold = 1\nattesters = ["https://secret-token@1.example"]',
+            "connections[0].attesters[0]: must be a table",
+        ),
+    ],
+)
+def test_a_fault_of_a_connection_is_named_with_its_place(load, fields, fault):
+    (told,) = faults_of(load, with_connection(fields), {"TOKEN": "secret-token"})
+    assert told.startswith(fault)
+    assert "secret" not in told
+    assert "example" not in told
+
+
+# --- Faults -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ("id = 31337", "id = 0", "chains[0].id"),
+        ("id = 31337", 'id = "31337"', "chains[0].id"),
+        ("id = 31337", "id = true", "chains[0].id"),
+        ("id = 31337", "id = [31337]", "chains[0].id"),
+        ('name = "Development chain"', 'name = ""', "chains[0].name"),
+        ('["http://127.0.0.1:8545"]', "[]", "chains[0].rpc_urls: at least one is needed"),
+        ('["http://127.0.0.1:8545"]', '"http://127.0.0.1:8545"', "chains[0].rpc_urls"),
+        ("[chains.signer]", "colour = 1\n[chains.signer]", "chains[0].colour"),
+        (
+            "[chains.signer]",
+            "confirmations = 0\n[chains.signer]",
+            "chains[0].confirmations: must be a number of blocks",
+        ),
+        ("[chains.signer]", "confirmations = 'latest'\n[chains.signer]", "chains[0].confirmations: must be a number"),
+        ("[chains.signer]", "confirmations = true\n[chains.signer]", "chains[0].confirmations: must be a number"),
+        ("[chains.signer]", "test_network = 1\n[chains.signer]", "chains[0].test_network"),
+        ("[chains.signer]", "block_seconds = 0\n[chains.signer]", "chains[0].block_seconds"),
+        ("[chains.signer]", "block_seconds = nan\n[chains.signer]", "chains[0].block_seconds"),
+        ("[chains.signer]", "max_fee_per_gas_gwei = inf\n[chains.signer]", "chains[0].max_fee_per_gas_gwei"),
+        (
+            "[chains.signer]",
+            "minimum_signer_balance = 0.1\n[chains.signer]",
+            "chains[0].minimum_signer_balance: must be",
+        ),
+        (
+            "[chains.signer]",
+            "minimum_signer_balance = 'x'\n[chains.signer]",
+            "chains[0].minimum_signer_balance: must be",
+        ),
+        ("[chains.signer]", "minimum_signer_balance = '-1'\n[chains.signer]", "chains[0].minimum_signer_balance"),
+        ("[chains.signer]", "minimum_signer_balance = 'NaN'\n[chains.signer]", "chains[0].minimum_signer_balance"),
+        (
+            "[chains.signer]",
+            "explorer_url = 'javascript:x'\n[chains.signer]",
+            "chains[0].explorer_url: must be an http",
+        ),
+        ("destination = 31337", "destination = 9", "connections[0]: block_hash_source native needs"),
+        ('"native"', '"magic"', "connections[0].block_hash_source"),
+        ('"native"', '"native"\nwindow = 0', "connections[0].window"),
+        ('"native"', '"native"\nwindow = 8192', "connections[0].window: must be at most 8191"),
+        ("[chains.signer]", "history_window = 0\n[chains.signer]", "chains[0].history_window"),
+        ("[chains.signer]", "history_window = 8190\n[chains.signer]", "connections[0].window: must be at most 8190"),
+        ('[chains.signer]\nkey = "${SIGNER_KEY}"', "", "chains[0].signer: chain 31337 is a destination"),
+        ("[[connections]]", "[[bridges]]", "bridges: is not known here"),
+        ("[[connections]]", "[connections]", "connections: must be written as [[connections]]"),
+        ("[chains.signer]", "[[chains.signer]]", "chains[0].signer: must be a table"),
+    ],
+)
+def test_a_fault_is_named_with_its_place(load, old, new, fault):
+    assert old in ONE
+    (told,) = faults_of(load, ONE.replace(old, new))
+    assert told.startswith(fault)
+
+
+def test_all_faults_are_named_at_once(load):
+    content = ONE.replace("id = 31337", "id = 0").replace("8545", "8545/${NOPE}").replace('"native"', '"magic"')
+    assert [fault.split(":")[0] for fault in faults_of(load, content)] == [
+        "chains[0].id",
+        "chains[0].rpc_urls[0]",
+        "connections[0].block_hash_source",
+    ]
+
+
+def test_nothing_may_be_there_twice(load):
+    assert faults_of(load, ONE + ONE) == [
+        "chains[1].id: 31337 is there twice",
+        "connections[1]: a connection from 31337 to 31337 is there twice",
+    ]
+
+
+def test_a_connection_needs_its_chains(load):
+    content = ONE + '[[connections]]\nsource = 9\ndestination = 9\nblock_hash_source = "native"\n'
+    assert faults_of(load, content) == [
+        "connections[1].source: no chain with id 9 is configured",
+        "connections[1].destination: no chain with id 9 is configured",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ("", "chains: at least one is needed"),
+        ("chains = 1", "chains: must be written as"),
+        ("[[chains", "it is not TOML"),
+    ],
+)
+def test_a_file_without_chains_is_refused(load, content, fault):
+    assert faults_of(load, content)[0].startswith(fault)
+
+
+def test_a_missing_file_is_told():
+    with pytest.raises(ChainsError, match="No such file"):
+        load_chains(Path("/nowhere/chains.toml"), {})

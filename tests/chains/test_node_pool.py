@@ -1,0 +1,161 @@
+"""Nodes that differ in how far back they know states."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from chains.rpc import AccountProof, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
+from chains.trie import verify_account
+from devnet.devchain import ACCOUNTS, DevChain
+from tests.chains.lying_node import Raw, ask, error, lying_node
+
+ALICE = ACCOUNTS[0][0]
+GENESIS_TIME = 1_700_000_000
+HEAD = 20
+PRUNED_BELOW = 15
+
+
+@contextmanager
+def anvil(*arguments: str) -> Iterator[DevChain]:
+    """A chain of `HEAD` blocks, the same ones each time."""
+    with DevChain(extra_args=("--timestamp", str(GENESIS_TIME), *arguments)) as chain:
+        for number in range(1, HEAD + 1):
+            chain.rpc("evm_mine", GENESIS_TIME + 12 * number)
+        yield chain
+
+
+@pytest.fixture(scope="module")
+def archive() -> Iterator[DevChain]:
+    with anvil() as chain:
+        yield chain
+
+
+@pytest.fixture(scope="module")
+def pruned() -> Iterator[DevChain]:
+    with anvil("--prune-history", str(HEAD - PRUNED_BELOW)) as chain:
+        yield chain
+
+
+class Counted:
+    """A node whose proofs are counted, in front of a real one. It may stop answering."""
+
+    def __init__(self, chain: DevChain) -> None:
+        self._chain = chain
+        self.asked: list[int | str] = []
+        self.failed = 0
+        self.down = False
+
+    def __call__(self, body: Any) -> Any:
+        if self.down:
+            self.failed += 1
+            return Raw(status=503)
+        for one in body if isinstance(body, list) else [body]:
+            if one["method"] == "eth_getProof":
+                self.asked.append(one["params"][2])
+        return ask(self._chain.url, body)
+
+    def count(self) -> int:
+        """How many proofs it was asked for since it was last counted."""
+        count = len(self.asked)
+        self.asked.clear()
+        return count
+
+
+@pytest.fixture
+def near(pruned) -> Counted:
+    return Counted(pruned)
+
+
+@pytest.fixture
+def far(archive) -> Counted:
+    return Counted(archive)
+
+
+@pytest.fixture
+def client(near, far, client_of) -> Iterator[RpcClient]:
+    """Of a pruned node, and an archive behind it."""
+    with lying_node(near) as first, lying_node(far) as second:
+        yield client_of(first, second)
+
+
+def prove(client: RpcClient, *numbers: int) -> list[AccountProof | RpcRefused]:
+    headers = [header for header in client.headers(numbers) if header is not None]
+    proofs = client.proofs([ProofRequest(header.number, header.hash, ALICE) for header in headers])
+    for header, proof in zip(headers, proofs, strict=True):
+        if not isinstance(proof, RpcRefused):
+            verify_account(header.state_root, ALICE, proof.nodes)
+    return proofs
+
+
+def served(proofs: list[AccountProof | RpcRefused]) -> bool:
+    return not any(isinstance(proof, RpcRefused) for proof in proofs)
+
+
+def test_a_node_is_not_asked_again_first_for_proofs_that_it_lacks(client, near, far):
+    assert served(prove(client, 10))
+    assert (near.count(), far.count()) == (1, 1)
+    assert served(prove(client, 10, 9, 1))
+    assert (near.count(), far.count()) == (0, 3)
+
+
+def test_it_is_still_asked_first_for_younger_proofs(client, near, far):
+    prove(client, 10)
+    near.count(), far.count()
+    assert served(prove(client, HEAD, PRUNED_BELOW))
+    assert (near.count(), far.count()) == (2, 0)
+    assert served(prove(client, 11))
+    assert (near.count(), far.count()) == (1, 1)
+
+
+def test_one_call_asks_each_node_for_what_it_has(client, near, far):
+    prove(client, 10)
+    near.count(), far.count()
+    assert served(prove(client, 5, HEAD, 7, HEAD - 1))
+    assert (near.count(), far.count()) == (2, 2)
+
+
+def test_it_is_asked_in_the_end_when_the_others_fail(client, near, far):
+    prove(client, 10)
+    near.count()
+    far.down = True
+    (refused,) = prove(client, 10)
+    assert isinstance(refused, RpcRefused)
+    assert refused.may_pass, "the archive might serve it again"
+    assert near.count() == 2, "by hash, and by number"
+
+
+def test_what_no_node_serves_says_nothing_about_any(client, near, far):
+    (refused,) = client.proofs([ProofRequest(10**6, b"\1" * 32, ALICE)])
+    assert isinstance(refused, RpcRefused)
+    prove(client, 10)
+    near.count(), far.count()
+    assert served(prove(client, 10, HEAD))
+    assert (near.count(), far.count()) == (1, 1)
+
+
+def test_a_node_that_fails_is_asked_once_in_a_call(client, near, far):
+    prove(client, 10)
+    near.down = far.down = True
+    with pytest.raises(NodeUnavailable):
+        client.proofs([ProofRequest(number, b"\1" * 32, ALICE) for number in (HEAD, 10)])
+    assert (near.failed, far.failed) == (1, 1)
+
+
+def test_other_methods_are_asked_as_before(archive, client_of):
+    asked: list[str] = []
+
+    def without_proofs(body):
+        asked.append(body["method"])
+        if body["method"] == "eth_getProof":
+            return error(body, -32601, "Method not found")
+        return ask(archive.url, body)
+
+    with lying_node(without_proofs) as first:
+        client = client_of(first, archive.url)
+        assert served(prove(client, 10))
+        assert served(prove(client, 10))
+        assert client.balance(ALICE, 10) > 0
+    assert asked.count("eth_getProof") == 1
+    assert asked[-1] == "eth_getBalance"

@@ -1,0 +1,451 @@
+"""Decisions about a block, as a table: no chain, no row, no clock."""
+
+import ast
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from chains.header import Header
+from devnet.devchain import PROJECT
+from proving.facts import AccountFact, HeaderFact, Missing, RegistryView, TimeFact
+from proving.paths.planning import Plan
+from proving.paths.rotation import EXTENDING, Rotation
+from proving.reconcile import decide
+from proving.reconcile.decide import (
+    Complete,
+    Continue,
+    Decision,
+    Extend,
+    Fail,
+    FindPath,
+    FindTime,
+    FindWhatIsGone,
+    GiveTurn,
+    Move,
+    NoteChecked,
+    NoteRefused,
+    Prove,
+    ProveTime,
+    Record,
+    Reject,
+    Reopen,
+    Settled,
+    ShowPath,
+    TakeHeader,
+    Wait,
+)
+from proving.reconcile.observe import (
+    AskedOfHeader,
+    BlockOfTime,
+    Checked,
+    Gone,
+    Observation,
+    OpenQuery,
+    PathFound,
+    Rest,
+    SourceBlock,
+    Unfetched,
+)
+from proving.sources import Preparation
+from queries.models import AccountField, HeaderField, StepKind, WayUnit
+from queries.rejection_codes import RejectionCode
+
+ROOT, HASH = b"\1" * 32, b"\2" * 32
+ALICE = "0x" + "a1" * 20
+BALANCE, NONCE = AccountFact(ALICE, AccountField.BALANCE), AccountFact(ALICE, AccountField.NONCE)
+OF_HEADER, OF_TIME = HeaderFact(HeaderField.GAS_USED), TimeFact(1005)
+ACCOUNT_QUERY, HEADER_QUERY, TIMED_QUERY = (
+    OpenQuery(1, False, None),
+    OpenQuery(2, True, None),
+    OpenQuery(3, False, 1005),
+)
+INITIAL, AVAILABLE, HEADER, ACCOUNT = StepKind
+
+
+def header(number: int = 8, *, timestamp: int = 1010, parent: bytes = HASH) -> Header:
+    """What is decided by of a header."""
+    return cast("Header", SimpleNamespace(number=number, timestamp=timestamp, parent_hash=parent, hash=b"\3" * 32))
+
+
+OWN, NEXT = header(7, timestamp=1000), header(8)
+PLAN = Plan(origin=100, target=7, hops=(50, 7))
+
+NOTHING_IN_REGISTRY = Observation(
+    number=7,
+    hash=HASH,
+    timestamp=1000,
+    attempts=0,
+    path_left=0,
+    source=1,
+    destination=2,
+    poll_seconds=0.5,
+    source_poll_seconds=3,
+    open=[ACCOUNT_QUERY],
+    asked={1: ACCOUNT_QUERY},
+    view=RegistryView(bytes(32), {}),
+    is_trusted=False,
+    missing={BALANCE: [1]},
+    target=OWN,
+    is_vouched=True,
+)
+TRUSTED = replace(
+    NOTHING_IN_REGISTRY,
+    view=RegistryView(ROOT, {BALANCE: None}),
+    is_trusted=True,
+    is_trusted_now=True,
+    accumulated_by="0xacc",
+    target=None,
+    is_vouched=False,
+)
+UNVOUCHED = replace(NOTHING_IN_REGISTRY, is_vouched=False)
+
+
+def seen(base: Observation, **changes: Any) -> Observation:
+    """With all queries looked at that ask for what is missing."""
+    changed = replace(base, **changes)
+    asking = {pk for pks in changed.missing.values() for pk in pks}
+    named = {query.id: query for query in (ACCOUNT_QUERY, HEADER_QUERY, TIMED_QUERY)}
+    return replace(changed, asked={**changed.asked, **{pk: named[pk] for pk in asking}})
+
+
+def kinds(decision: Decision) -> list[str]:
+    """The actions that change anything, by name and step."""
+    return [
+        f"{type(action).__name__} {action.step}" if isinstance(action, Complete) else type(action).__name__
+        for action in decision.actions
+        if not isinstance(action, Complete) or action.queries
+    ]
+
+
+BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILABLE, HEADER, ACCOUNT))
+
+
+@pytest.mark.parametrize(
+    ("what", "then", "actions"),
+    [
+        pytest.param(NOTHING_IN_REGISTRY, Continue(), [BLOCK_HASH, "Prove"], id="the hash is vouched for"),
+        pytest.param(
+            seen(NOTHING_IN_REGISTRY, path_left=2), Continue(), ["ShowPath", BLOCK_HASH, "Prove"], id="a path arrived"
+        ),
+        pytest.param(
+            seen(NOTHING_IN_REGISTRY, sent_for={BALANCE}), Continue(), [BLOCK_HASH], id="nothing is paid twice"
+        ),
+        pytest.param(
+            seen(NOTHING_IN_REGISTRY, open=[HEADER_QUERY], asked={}, missing={}),
+            Continue(),
+            [BLOCK_HASH],
+            id="all sent",
+        ),
+        pytest.param(
+            seen(NOTHING_IN_REGISTRY, is_accumulating=True),
+            Wait("Waiting for the transaction that accumulates the header.", 0.5),
+            [BLOCK_HASH],
+            id="one header is enough",
+        ),
+        pytest.param(
+            seen(NOTHING_IN_REGISTRY, is_accumulating=True, is_trusted_now=True),
+            Continue(),
+            [BLOCK_HASH, "Prove"],
+            id="the header is mined",
+        ),
+        pytest.param(
+            seen(NOTHING_IN_REGISTRY, failures=1),
+            Fail("1 transactions for this block reverted; trying again more slowly."),
+            [BLOCK_HASH],
+            id="it reverted",
+        ),
+        pytest.param(
+            seen(NOTHING_IN_REGISTRY, failures=1, attempts=1), Continue(), [BLOCK_HASH, "Prove"], id="tried again later"
+        ),
+        pytest.param(
+            seen(NOTHING_IN_REGISTRY, view=RegistryView(ROOT, {})),
+            Wait(
+                "The registry holds another state root for block 7 than the source chain has now; waiting for the two "
+                "to agree again.",
+                0.5,
+            ),
+            [],
+            id="another root",
+        ),
+        pytest.param(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), [], id="a path is needed"),
+        pytest.param(seen(UNVOUCHED, is_extending=True), Wait(EXTENDING, 0.5), [], id="one path at a time"),
+        pytest.param(
+            seen(UNVOUCHED, pause_after_failures=20),
+            Wait("The last transaction for the registry's trust reverted; trying again more slowly.", 20),
+            [],
+            id="the last path reverted",
+        ),
+        pytest.param(
+            seen(UNVOUCHED, target=None, asked={}, missing={OF_TIME: [3]}),
+            Wait("Waiting for the block after 7.", 3),
+            [],
+            id="when the block ended is not known yet",
+        ),
+        pytest.param(
+            seen(UNVOUCHED, is_trusted_now=True), Continue(), [BLOCK_HASH, "Prove"], id="trusted, not confirmed yet"
+        ),
+        pytest.param(
+            TRUSTED, Continue(), ["ShowPath", BLOCK_HASH, HEADER_DONE, HEADER_DONE, "Prove"], id="below a trusted root"
+        ),
+        pytest.param(
+            seen(TRUSTED, missing={}),
+            Continue(),
+            ["ShowPath", BLOCK_HASH, HEADER_DONE, HEADER_DONE, ACCOUNT_DONE],
+            id="all is proven",
+        ),
+        pytest.param(
+            seen(TRUSTED, contradiction="The registry lies."),
+            Fail("The registry lies."),
+            ["ShowPath", BLOCK_HASH, HEADER_DONE],
+            id="another value",
+        ),
+        pytest.param(
+            seen(TRUSTED, open=[HEADER_QUERY], asked={2: HEADER_QUERY}, missing={OF_HEADER: [2]}),
+            FindPath(OWN, {OF_HEADER: [2]}),
+            ["ShowPath", BLOCK_HASH],
+            id="the header's own facts need its hash",
+        ),
+        pytest.param(
+            seen(TRUSTED, missing={BALANCE: [1], OF_HEADER: [2]}, target=OWN),
+            Continue(),
+            ["ShowPath", BLOCK_HASH, HEADER_DONE, HEADER_DONE, "Prove"],
+            id="what needs no hash goes first",
+        ),
+        pytest.param(
+            seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3], BALANCE: [3]}, target=NEXT),
+            Continue(),
+            [BLOCK_HASH, "ProveTime"],
+            id="a time",
+        ),
+        pytest.param(
+            seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3]}, target=header(timestamp=1005)),
+            FindTime(1005, [3]),
+            [BLOCK_HASH],
+            id="the time is another block's now",
+        ),
+        pytest.param(
+            seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3]}, target=header(parent=ROOT)),
+            Wait("The source chain is being reorganised.", 3),
+            [BLOCK_HASH],
+            id="the next block is of another branch",
+        ),
+    ],
+)
+def test_what_the_registry_lacks(what, then, actions):
+    if isinstance(then, FindPath) and what.is_trusted:
+        what = replace(what, target=OWN)
+    decision = decide.prove(what)
+    assert decision.then == then
+    assert kinds(decision) == actions
+
+
+def test_what_is_sent():
+    def sent(what: Observation) -> list[Any]:
+        return [action for action in decide.prove(what).actions if isinstance(action, Prove | ProveTime)]
+
+    assert sent(NOTHING_IN_REGISTRY) == [Prove({BALANCE: [1]}, with_header=True)]
+    assert sent(TRUSTED) == [Prove({BALANCE: [1]}, with_header=False)]
+    both: Missing = {BALANCE: [1], OF_HEADER: [2]}
+    assert sent(seen(TRUSTED, missing=both, target=OWN)) == [Prove({BALANCE: [1]}, with_header=False)]
+    assert sent(seen(TRUSTED, missing=both, target=OWN, is_vouched=True)) == [Prove(both, with_header=True)]
+    assert sent(seen(TRUSTED, missing={BALANCE: [1], NONCE: [1]}, sent_for=[NONCE])) == [
+        Prove({BALANCE: [1]}, with_header=False)
+    ]
+    timed = seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3], BALANCE: [3]}, target=NEXT)
+    assert sent(timed) == [ProveTime(1005, NEXT, [3])]
+
+
+def test_steps_name_the_transactions_that_completed_them():
+    open_queries = [ACCOUNT_QUERY, HEADER_QUERY, TIMED_QUERY]
+    asked = {query.id: query for query in open_queries}
+    what = seen(TRUSTED, open=open_queries, asked=asked, missing={BALANCE: [3]}, proven_by={2: "0xheader"})
+    completed = [action for action in decide.prove(what).actions if isinstance(action, Complete)]
+    assert completed == [
+        Complete([1, 2, 3], AVAILABLE),
+        Complete([1], HEADER, "0xacc"),  # of a header and of a time: when they are read back
+        Complete([1], HEADER, ""),
+        Complete([1], ACCOUNT, ""),
+        Complete([2], HEADER, "0xheader"),
+        Complete([2], ACCOUNT, "0xheader"),
+        Complete([3], HEADER, "0xacc"),  # its time is proven, its account isn't
+    ]
+    untimed = seen(what, missing={BALANCE: [3], OF_TIME: [3]}, target=NEXT)
+    assert Complete([3], HEADER, "0xacc") not in decide.prove(untimed).actions
+
+
+@pytest.mark.parametrize(
+    ("found", "then", "actions"),
+    [
+        (PathFound(not_yet="Not yet."), Wait("Not yet.", 3), []),
+        (PathFound(too_far="Too far."), Wait("Too far.", 0), [Reject([1, 2], RejectionCode.BLOCK_TOO_OLD, "Too far.")]),
+        (
+            PathFound(preparation=Preparation(())),
+            Wait("Waiting for the transaction that records the block's hash.", 0.5),
+            [Record(Preparation(()), [1, 2])],
+        ),
+        (
+            PathFound(plan=PLAN, others=[9]),
+            Wait(EXTENDING, 0.5),
+            [ShowPath(2, WayUnit.HOPS), Complete([1], AVAILABLE), Extend(PLAN, OWN, {BALANCE: [2, 1]}, [9])],
+        ),
+    ],
+)
+def test_a_path(found, then, actions):
+    asked = FindPath(OWN, {BALANCE: [2, 1]})
+    decision = decide.path(UNVOUCHED, asked, found)
+    assert (decision.then, list(decision.actions)) == (then, actions)
+
+
+def test_a_path_waits_for_another_users_turn():
+    rotation = Rotation(1, None, frozenset(), 5, is_anothers=True)
+    decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(plan=PLAN, rotation=rotation))
+    assert decision.then == Wait(EXTENDING, 0.5)
+    assert GiveTurn(rotation) in decision.actions
+    assert not any(isinstance(action, Extend) for action in decision.actions)
+
+
+def test_a_time_that_a_reorg_has_moved():
+    def decided(found: BlockOfTime) -> Decision:
+        return decide.time(NOTHING_IN_REGISTRY, FindTime(1005, [3]), found)
+
+    gone = Wait("Chain 1 has no block later than the time 1005 any more.", 3)
+    assert decided(BlockOfTime(has_later=False)) == Decision(gone)
+    for number in (None, 7):
+        assert isinstance(decided(BlockOfTime(has_later=True, number=number)).then, Fail)
+    reason = "The source chain was reorganised: the time 1005 is now that of block 6."
+    moved = decided(BlockOfTime(has_later=True, number=6))
+    assert moved == Decision(Wait(reason, 0), [Move([3], 6, reason)])
+
+
+CHECKED = Checked(2, 50, HASH, header(50), False, 0.5)
+
+
+def test_a_destination_that_was_reorganised():
+    there = cast("Header", SimpleNamespace(hash=HASH))
+    assert decide.checked(replace(CHECKED, header=there)) == Decision(Continue())
+    behind = Wait("The node of chain 2 is behind block 50, which was seen before; waiting for it.", 0.5)
+    assert decide.checked(replace(CHECKED, header=None)) == Decision(behind)
+    assert decide.checked(replace(CHECKED, header=there, is_behind=True)) == Decision(behind)
+    assert decide.checked(CHECKED) == Decision(FindWhatIsGone())
+    reason = "Chain 2 was reorganised: block 50 is another one now."
+    untrusted = Gone(is_trusted=False, proven=[1, 2])
+    assert decide.gone(CHECKED, untrusted).actions[0] == Reopen([1, 2], HEADER, reason)
+    lacking = Gone(is_trusted=True, proven=[7], lacking_of_header=[1], lacking_of_accounts=[2])
+    assert decide.gone(CHECKED, lacking).actions == [
+        Reopen([1], HEADER, reason),
+        Reopen([2], ACCOUNT, reason),
+        NoteChecked(),
+    ]
+    assert decide.gone(CHECKED, Gone(is_trusted=True, contradiction="It lies.")) == Decision(Fail("It lies."))
+
+
+def test_the_header_of_the_source_chain():
+    block = SourceBlock(1, 7, OWN, "", 3)
+    assert decide.source_block(block) == Decision(Continue(), [TakeHeader(OWN)])
+    assert decide.source_block(replace(block, stored_hash="0x" + OWN.hash.hex())) == Decision(Continue(), [])
+    assert decide.source_block(replace(block, stored_hash="0x" + "99" * 32)).actions == [TakeHeader(OWN)]
+    missing = Wait("Block 7 of chain 1 is not there; waiting.", 3)
+    assert decide.source_block(replace(block, header=None)) == Decision(missing)
+    decision = decide.asked_of_header(AskedOfHeader({1: "", 2: "It lacks it."}))
+    assert decision.actions == [
+        Reject([2], RejectionCode.HEADER_PROPERTY_MISSING, "It lacks it."),
+        Complete([1], INITIAL),
+    ]
+
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+REFUSED = Unfetched(1, 7, "Pruned.", is_refused=True, refused_since=None, now=NOW, waiting=[4])
+
+
+@pytest.mark.parametrize(
+    ("what", "then", "actions"),
+    [
+        (REFUSED, Fail("Pruned."), [NoteRefused(NOW)]),
+        (replace(REFUSED, refused_since=NOW - timedelta(minutes=9)), Fail("Pruned."), []),
+        (
+            replace(REFUSED, refused_since=NOW - timedelta(minutes=10)),
+            Continue(),
+            [
+                Reject(
+                    [4],
+                    RejectionCode.PROOF_UNAVAILABLE,
+                    "No node of chain 1 serves usable proofs at block 7. Pruned.",
+                    retryable=True,
+                )
+            ],
+        ),
+        (replace(REFUSED, is_refused=False, refused_since=NOW), Fail("Pruned."), [NoteRefused(None)]),
+        (replace(REFUSED, fault="", is_refused=False), Continue(), []),
+    ],
+)
+def test_what_can_not_be_fetched(what, then, actions):
+    decision = decide.unfetched(what)
+    assert (decision.then, list(decision.actions)) == (then, actions)
+
+
+def test_when_to_look_again():
+    rest = Rest(True, "Under way.", None, final=10, poll_seconds=0.5, block_seconds=12)
+    assert decide.rest(rest) == Wait("Under way.", 0.5)
+    done = replace(rest, is_open=False)
+    assert decide.rest(done) == Settled()
+    assert decide.rest(replace(done, checked_number=10)) == Settled()
+    assert decide.rest(replace(done, checked_number=11)) == Wait("", 24)
+
+
+# --- Who can spend money ----------------------------------------------------------------------------------------------
+
+
+def names_in(path) -> set[str]:
+    """What a module uses, imports and calls, by the last part of the name."""
+    names = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute):
+            names.add(node.attr)
+        elif isinstance(node, ast.Name):
+            names.add(node.id)
+        elif isinstance(node, ast.ImportFrom):
+            names |= {alias.name for alias in node.names}
+    return names
+
+
+def users_of(*names: str) -> set[str]:
+    paths = [path for path in (PROJECT / "proving").rglob("*.py") if "migrations" not in path.parts]
+    return {path.relative_to(PROJECT / "proving").as_posix() for path in paths if names_in(path) & set(names)}
+
+
+def test_few_modules_can_spend_money():
+    assert users_of("sign_transaction", "send_raw") == {"transactions/signing.py"}
+    assert users_of("sign", "broadcast") == {
+        "transactions/sending.py",
+        "transactions/replacement.py",
+    }
+    assert users_of("submit_all") == {
+        "reconcile/apply.py",
+        "paths/upkeep.py",
+        "registry/deploying.py",
+        "registry/attester_change.py",
+    }
+
+
+def test_deciding_reads_and_writes_nothing():
+    used = names_in(PROJECT / "proving" / "reconcile" / "decide.py")
+    assert not used & {
+        "objects",
+        "save",
+        "update",
+        "lease",
+        "connection",
+        "settings",
+        "timezone",
+        "submit_all",
+        "progress",
+    }
+
+
+def test_observing_writes_nothing():
+    for module in ("observe.py", "proofs.py"):
+        used = names_in(PROJECT / "proving" / "reconcile" / module)
+        assert not used & {"save", "create", "bulk_create", "update", "delete", "writing", "progress", "submit_all"}

@@ -1,0 +1,182 @@
+"""How often, and how much, a user may submit in a minute."""
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from accounts.models import ThrottleCount
+from config.error_answers import Refused
+from queries import submission_rate
+from queries.models import Batch
+from tests.service import ALICE, BOB, a_key, header, request
+
+
+@pytest.fixture(autouse=True)
+def two_a_minute(settings):
+    settings.MAX_BATCHES_PER_MINUTE = 2
+
+
+def pass_time(**time: float) -> None:
+    for row in ThrottleCount.objects.all():
+        row.began_at -= timedelta(**time)
+        row.save()
+
+
+def used(what: str) -> list[int]:
+    return list(ThrottleCount.objects.filter(pk__startswith=f"{what}:").values_list("used", flat=True))
+
+
+def is_counted(count: Callable[..., None], *arguments: int) -> bool:
+    try:
+        count(*arguments)
+    except Refused:
+        return False
+    return True
+
+
+def test_it_throttles_submissions_per_user(post, client: Client):
+    assert [post(request(ALICE, block=1)).status_code for _ in range(3)] == [200, 200, 429]
+    other = header(a_key(BOB))
+    assert client.post("/submit-batch-query", "{", content_type="application/json", headers=other).status_code == 400
+    refused = post(request(ALICE, block=1))
+    assert refused.json()["code"] == "too_many_requests"
+    assert refused.headers["Retry-After"] == "60"
+
+
+def test_all_keys_of_a_user_count_together(post, client: Client):
+    other = header(a_key(ALICE, "another"))
+    assert [post(request(ALICE, block=1)).status_code for _ in range(2)] == [200, 200]
+    assert client.post("/submit-batch-query", "{", content_type="application/json", headers=other).status_code == 429
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "status"),
+    [(b"{", {}, 400), ({}, {}, 400), (b"", {"content-encoding": "gzip"}, 415)],
+    ids=["no JSON", "faults", "compressed"],
+)
+def test_what_is_refused_counts_too(post, body, headers, status):
+    assert [post(body, **headers).status_code for _ in range(3)] == [status, status, 429]
+    assert post(request(ALICE, block=1)).status_code == 429
+
+
+def test_polling_is_not_throttled_and_writes_nothing(post, client: Client, key):
+    batch = post(request(ALICE, block=1)).json()["internalId"]
+    with CaptureQueriesContext(connection) as statements:
+        for _ in range(5):
+            poll = client.get("/batch-query-status", {"batchQueryId": batch}, headers=header(key))
+            assert poll.status_code == 200
+    assert all(statement["sql"].startswith("SELECT") for statement in statements)
+    assert post(request(ALICE, block=1)).status_code == 200
+
+
+def test_the_wait_that_it_names_is_one_after_which_it_goes_on(post):
+    assert [post(b"").status_code for _ in range(3)] == [400, 400, 429]
+    pass_time(seconds=45.5)
+    assert post(b"").headers["Retry-After"] == "15"
+    pass_time(seconds=14)
+    assert post(b"").headers["Retry-After"] == "1"
+    pass_time(seconds=0.6)
+    assert [post(b"").status_code for _ in range(3)] == [400, 400, 429]
+    assert post(b"").headers["Retry-After"] == "60"
+
+
+def test_nobody_waits_for_a_clock_that_was_set_back(post):
+    assert [post(b"").status_code for _ in range(3)] == [400, 400, 429]
+    pass_time(hours=-25)
+    assert [post(b"").status_code for _ in range(3)] == [400, 400, 429]
+    assert post(b"").headers["Retry-After"] == "60"
+
+
+def with_slots(count: int) -> dict[str, object]:
+    """Of this many slots and their account."""
+    body = request(ALICE, block=1)
+    body["data"]["31337"]["block:1"]["accounts"][ALICE]["slots"] = [f"{slot:x}" for slot in range(count)]
+    return body
+
+
+def test_accounts_slots_and_headers_count_as_well(post, client: Client, settings):
+    settings.MAX_BATCHES_PER_MINUTE, settings.MAX_QUERIES_PER_MINUTE = 10, 8
+    assert post(with_slots(3)).status_code == 200
+    pass_time(seconds=45.5)
+    refused = post(with_slots(4))
+    assert (refused.status_code, refused.json()["code"]) == (429, "too_many_requests")
+    assert refused.json()["error"] == (
+        "You may submit 10 batches a minute, faulty ones included, with 8 accounts, slots and headers in them."
+    )
+    assert refused.headers["Retry-After"] == "15"
+    # What isn't stored doesn't count as such, and there is room to the last.
+    assert post(with_slots(3)).status_code == 200
+    assert post(b"").status_code == 429
+    assert (used("submissions"), used("submitted queries")) == ([3], [8])
+    other = header(a_key(BOB))
+    answer = client.post("/submit-batch-query", with_slots(3), content_type="application/json", headers=other)
+    assert answer.status_code == 200
+    pass_time(seconds=60)
+    assert post(with_slots(7)).status_code == 200
+
+
+def test_the_next_minute_begins_with_what_it_counts_first(key, settings):
+    settings.MAX_QUERIES_PER_MINUTE = 8
+    submission_rate.count_queries(key.user_id, 8)
+    assert not is_counted(submission_rate.count_queries, key.user_id, 1)
+    assert not is_counted(submission_rate.count_request, key.user_id)
+    pass_time(seconds=60)
+    submission_rate.count_queries(key.user_id, 7)
+    assert used("submitted queries") == [7]
+
+
+def test_who_waits_costs_no_write(post):
+    assert [post(b"").status_code for _ in range(3)] == [400, 400, 429]
+    with CaptureQueriesContext(connection) as statements:
+        assert post(b"").status_code == 429
+    assert all(statement["sql"].startswith("SELECT") for statement in statements)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_many_at_once_no_more_get_through(settings, key):
+    settings.MAX_BATCHES_PER_MINUTE = 10
+    at_once = threading.Barrier(16)
+
+    def submit(_: int) -> list[bool]:
+        at_once.wait()
+        try:
+            return [is_counted(submission_rate.count_request, key.user_id) for _ in range(5)]
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(16) as pool:
+        through = [one for some in pool.map(submit, range(16)) for one in some]
+    assert len(through) == 80
+    assert through.count(True) == 10
+    assert used("submissions") == [10]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_many_at_once_no_more_is_taken(settings, key):
+    settings.MAX_QUERIES_PER_MINUTE = 95
+    at_once = threading.Barrier(8)
+
+    def submit(_: int) -> list[bool]:
+        at_once.wait()
+        try:
+            return [is_counted(submission_rate.count_queries, key.user_id, 10) for _ in range(5)]
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        through = [one for some in pool.map(submit, range(8)) for one in some]
+    assert through.count(True) == 9
+    assert used("submitted queries") == [90]
+
+
+def test_nothing_is_stored_of_what_is_throttled(post):
+    for _ in range(4):
+        post(request(ALICE, block=1))
+    assert Batch.objects.count() == 2
+    assert used("submitted queries") == [2]
