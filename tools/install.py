@@ -24,7 +24,7 @@ UV_REQUIREMENTS = PROJECT / "requirements-uv.txt"
 # wants commas here and there.
 UV_NAMES = {
     "index-url": "UV_DEFAULT_INDEX",
-    "extra-index-url": "UV_INDEX",
+    "extra-index-url": "UV_EXTRA_INDEX_URL",
     "find-links": "UV_FIND_LINKS",
     "no-index": "UV_NO_INDEX",
     "trusted-host": "UV_INSECURE_HOST",
@@ -108,7 +108,7 @@ def _get_uv(said: IO[str]) -> None:
     installed = TOOLS / UV_REQUIREMENTS.name
     if installed.exists() and installed.read_text() == pinned and UV.exists():
         return
-    command = [*_pip(TOOLS / "bin" / "python"), "install", "--only-binary", ":all:"]
+    command = [*_pip(TOOLS / "bin" / "python"), "install", "--quiet", "--only-binary", ":all:"]
     command += ["--require-hashes", "-r", UV_REQUIREMENTS]
     subprocess.run(command, check=True, stdout=said, stderr=said)
     installed.write_text(pinned)
@@ -119,18 +119,21 @@ def _by_uv(python: Path, requirements: Path, said: IO[str]) -> None:
     # matter which of several registries has it, and any may, as with pip.
     command: list[str | Path] = [UV, "pip", "install", "--python", python, "--no-deps", "--require-hashes"]
     command += ["--index-strategy", "unsafe-best-match", "-r", requirements]
-    subprocess.run(command, check=True, stdout=said, stderr=said, env=os.environ | uv_settings(_pip_settings()))
+    told = uv_settings(_pip_settings())
+    if told.pop("UV_NO_INDEX", "").lower() in {"1", "true", "yes", "on"}:
+        command.append("--no-index")  # It has no variable.
+    subprocess.run(command, check=True, stdout=said, stderr=said, env=os.environ | told)
 
 
 def _by_pip(python: Path, requirements: Path, said: IO[str]) -> None:
-    command = [*_pip(python), "install", "--require-hashes", "-r", requirements]
+    command = [*_pip(python), "install", "--quiet", "--require-hashes", "-r", requirements]
     subprocess.run(command, check=True, stdout=said, stderr=said)
 
 
 def _pip(python: Path) -> list[str | Path]:
     """As a command for the environment of this Python."""
     runs_it = sys.executable if _has_pip() else TOOLS / "bin" / "python"
-    return [runs_it, "-m", "pip", "--quiet", "--disable-pip-version-check", "--python", python]
+    return [runs_it, "-m", "pip", "--disable-pip-version-check", "--python", python]
 
 
 def _pip_settings() -> str:

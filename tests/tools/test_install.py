@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from chains.devchain import PROJECT
+from devnet.devchain import PROJECT
 from tools.install import uv_settings
 
 
@@ -20,16 +20,18 @@ def project(tmp_path: Path) -> Path:
     (tmp_path / "tools").mkdir()
     shutil.copy(PROJECT / "tools/install.py", tmp_path / "tools")
     shutil.copy(PROJECT / "requirements-uv.txt", tmp_path)
-    wheel = tmp_path / "wheels/greeting-1-py3-none-any.whl"
+    wheel = tmp_path / "wheels/bqs_greeting-1-py3-none-any.whl"
     wheel.parent.mkdir()
     with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("greeting.py", "print('hello')")
-        archive.writestr("greeting-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: greeting\nVersion: 1\n")
-        archive.writestr("greeting-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr("greeting-1.dist-info/RECORD", "")
+        archive.writestr("bqs_greeting.py", "print('hello')")
+        archive.writestr("bqs_greeting-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: bqs_greeting\nVersion: 1\n")
+        archive.writestr(
+            "bqs_greeting-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr("bqs_greeting-1.dist-info/RECORD", "")
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
-    (tmp_path / "requirements.txt").write_text(f"greeting==1 --hash=sha256:{digest}\n")
-    (tmp_path / "requirements-forged.txt").write_text(f"greeting==1 --hash=sha256:{'0' * 64}\n")
+    (tmp_path / "requirements.txt").write_text(f"bqs_greeting==1 --hash=sha256:{digest}\n")
+    (tmp_path / "requirements-forged.txt").write_text(f"bqs_greeting==1 --hash=sha256:{'0' * 64}\n")
     return tmp_path
 
 
@@ -48,9 +50,9 @@ def install(project: Path, requirements: str) -> subprocess.CompletedProcess[str
     )
 
 
-def greeting(project: Path) -> str:
+def bqs_greeting(project: Path) -> str:
     return subprocess.run(
-        [project / ".venv/bin/python", "-m", "greeting"], check=False, capture_output=True, text=True
+        [project / ".venv/bin/python", "-m", "bqs_greeting"], check=False, capture_output=True, text=True
     ).stdout
 
 
@@ -58,7 +60,7 @@ def test_where_uv_can_not_be_had_pip_does_it_and_that_is_said(project):
     done = install(project, "requirements.txt")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == "uv could not install it; now pip tries, which takes about a minute ...\n"
-    assert greeting(project) == "hello\n"
+    assert bqs_greeting(project) == "hello\n"
 
 
 def test_what_has_another_hash_is_not_installed_and_the_log_is_named(project):
@@ -68,7 +70,7 @@ def test_what_has_another_hash_is_not_installed_and_the_log_is_named(project):
         "The Python packages could not be installed. Is there a network? .venv/install.log says more.\n"
     )
     assert "HASHES" in (project / ".venv/install.log").read_text()
-    assert greeting(project) == ""
+    assert bqs_greeting(project) == ""
 
 
 @pytest.mark.skipif(not (PROJECT / ".uv/bin/uv").exists(), reason="make has not installed uv here")
@@ -76,11 +78,11 @@ def test_uv_is_told_what_pip_is_told(project):
     (project / ".uv").symlink_to(PROJECT / ".uv")
     done = install(project, "requirements.txt")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert greeting(project) == "hello\n"
+    assert bqs_greeting(project) == "hello\n"
 
 
 def test_settings_of_pip_become_those_of_uv_and_the_environment_wins(monkeypatch):
-    for name in ("UV_DEFAULT_INDEX", "UV_INDEX", "UV_FIND_LINKS", "SSL_CERT_FILE", "UV_HTTP_TIMEOUT"):
+    for name in ("UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "SSL_CERT_FILE", "UV_HTTP_TIMEOUT"):
         monkeypatch.delenv(name, raising=False)
     settings = [
         ":env:.index-url='https://own.example/simple'",
@@ -93,7 +95,7 @@ def test_settings_of_pip_become_those_of_uv_and_the_environment_wins(monkeypatch
     ]
     assert uv_settings("\n".join(settings)) == {
         "UV_DEFAULT_INDEX": "https://own.example/simple",
-        "UV_INDEX": "https://a.example/simple https://b.example/simple",
+        "UV_EXTRA_INDEX_URL": "https://a.example/simple https://b.example/simple",
         "UV_FIND_LINKS": "/one,/two",
         "UV_HTTP_TIMEOUT": "7",
         "SSL_CERT_FILE": "/etc/own.pem",
