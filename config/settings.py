@@ -12,13 +12,12 @@ from urllib.parse import urlsplit
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
-from config.environment import env_bool, env_int, env_list, env_secret, env_str
+from config.environment import LOG_LEVELS, env_bool, env_choice, env_folder, env_int, env_list, env_secret, env_str
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 # Where this installation keeps what it makes: the SQLite database and generated secrets.
-STATE_DIR = Path(env_str("STATE_DIR", str(BASE_DIR / ".state")))
-STATE_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
+STATE_DIR = env_folder("STATE_DIR", BASE_DIR / ".state")
 
 DEBUG = env_bool("DEBUG", default=False)
 SECRET_KEY = env_secret("SECRET_KEY", STATE_DIR / "secret_key")
@@ -236,7 +235,7 @@ LOGGING = {
     "handlers": {
         "console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["refusals", "redact"]},
     },
-    "root": {"handlers": ["console"], "level": env_str("LOG_LEVEL", "INFO")},
+    "root": {"handlers": ["console"], "level": env_choice("LOG_LEVEL", "INFO", LOG_LEVELS)},
     "loggers": {
         # Django mails admins and logs to its own handler by default; one place for all logs is enough.
         "django": {"handlers": [], "propagate": True},
