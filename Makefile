@@ -24,7 +24,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 4
 
-.PHONY: help demo demo-cross-chain test chromium attack fuzz mutants prove slither bench old-blocks bench-gas lint format run contracts lock clean
+.PHONY: help demo demo-cross-chain test test-fast chromium attack fuzz mutants prove slither bench old-blocks bench-gas lint format run contracts lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -36,15 +36,22 @@ demo-cross-chain: .venv/ready-for-demo node_modules/ready ## Prove balances on t
 	@$(BIN)/python -m demo.cross_chain $(if $(ONCE),--once) $(if $(DOWN),--down $(DOWN)) $(if $(PORT),--port $(PORT)) \
 		$(if $(RPC_PORT),--rpc-port $(RPC_PORT))
 
-# Tests mostly wait for nodes and clocks. The tests of a file share what is slow to make.
-test: lint chromium ## Run all checks and tests (TEST_PROCESSES=3)
+# Tests mostly wait for nodes and clocks. The tests of a file share what is slow to make. Where Chromium can't be had,
+# the browser tests fail, each with a sentence that says so; the others must not wait for it.
+test: lint ## Run all checks and tests; installs Chromium if it is missing and that may be (TEST_PROCESSES=3)
+	@$(MAKE) --no-print-directory chromium || echo "Going on without; the browser tests will fail."
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
 
-# Browser tests need the system's Chromium. Where it can't be installed they fail, each with a sentence that says so.
-chromium:
-	@command -v chromium >/dev/null || { echo "Installing Chromium for the browser tests ..."; \
-		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; } >/dev/null 2>&1; } \
-		|| echo "Chromium is missing and could not be installed; as root: apt-get install chromium"
+test-fast: .venv/ready node_modules/ready ## Run the tests that start no chain, browser or other process
+	$(BIN)/python -m pytest --fast -n $(TEST_PROCESSES) --dist loadfile -q -r fE $(ARGS)
+
+chromium: ## Install the system's Chromium for the browser tests, if it is missing (apt-get, as root)
+	@if command -v chromium >/dev/null; then exit 0; fi; \
+	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+		echo "Chromium is missing, and only root can install it: apt-get install chromium"; exit 1; fi; \
+	echo "Chromium is missing; installing it on this system: apt-get install chromium ..."; \
+	{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; } >/dev/null 2>&1 \
+		|| { echo "Chromium could not be installed; apt-get install chromium says more."; exit 1; }
 
 bench: .venv/ready node_modules/ready ## Measure times, SQL statements, blocks and gas of the service
 	$(BIN)/python -m pytest benchmarks -q -p no:cacheprovider
@@ -86,11 +93,7 @@ format: .venv/ready ## Format the Python code
 run: .venv/ready-to-run ## Run web server and worker against the chains in chains.toml
 	@$(BIN)/python manage.py migrate --no-input -v 0
 	@$(BIN)/python manage.py collectstatic --no-input -v 0
-	@$(BIN)/python manage.py runworker & worker=$$!; \
-	$(BIN)/gunicorn --config config/gunicorn.py --bind $(BIND) --workers $(WEB_PROCESSES) --threads $(WEB_THREADS) config.wsgi & web=$$!; \
-	trap 'kill $$worker $$web 2>/dev/null' INT TERM; \
-	while kill -0 $$worker 2>/dev/null && kill -0 $$web 2>/dev/null; do sleep 1; done; \
-	kill $$worker $$web 2>/dev/null; wait $$worker $$web; true
+	@$(BIN)/python tools/run.py --bind $(BIND) --processes $(WEB_PROCESSES) --threads $(WEB_THREADS)
 
 contracts: .venv/ready-for-demo node_modules/ready ## Compile the contracts into contracts/artifacts
 	$(NODE_PATH_FIRST) $(BIN)/python -m contracts.build

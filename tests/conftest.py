@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -18,6 +19,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fast", action="store_true", help="skip tests that start a process, such as a chain or a browser"
     )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    # A browser is started in ways of its own, and what of the contracts' tests needs no chain takes long in Python.
+    slow = collection_path.parent == Path(__file__).parent and collection_path.name in {"browser", "contracts"}
+    return True if slow and config.getoption("fast") else None
 
 
 @pytest.fixture(scope="session", autouse=True)
