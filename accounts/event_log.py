@@ -8,9 +8,14 @@ from django.utils import timezone
 
 from accounts.client_address import client_network
 from accounts.models import AccountEvent, ApiKey, EventKind, User
+from config.error_answers import Refused
 
 KEPT_DAYS = 90
 PAGE = 25
+# What a user may do to keys in a day: each is written down, and a key that ended stays.
+MAX_KEY_EVENTS_PER_DAY = 200
+_OF_KEYS = (EventKind.KEY_MADE, EventKind.KEY_SHOWN, EventKind.KEY_ROTATED)
+_DAY = timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,18 @@ def record(request: HttpRequest, user: User, kind: EventKind, key: ApiKey | None
         detail=detail,
         client_network=client_network(request),
     )
+
+
+def check_pace(user: User) -> None:
+    """Before a key is made, shown or rotated. To revoke one is never too much. Raises `Refused`: too_many_changes."""
+    now = timezone.now()
+    recent = user.events.filter(at__gt=now - _DAY, kind__in=_OF_KEYS).order_by("-id")
+    if oldest := recent.values_list("at", flat=True)[MAX_KEY_EVENTS_PER_DAY - 1 : MAX_KEY_EVENTS_PER_DAY].first():
+        raise Refused(
+            "too_many_changes",
+            f"Keys were made, shown or rotated {MAX_KEY_EVENTS_PER_DAY} times in 24 hours. Try again later.",
+            retry_after=int((oldest + _DAY - now).total_seconds()) + 1,
+        )
 
 
 def read(user: User, before: int | None = None, size: int = PAGE) -> EventPage:

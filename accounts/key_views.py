@@ -33,7 +33,13 @@ OVERLAPS = {
     "now": ("not at all: it ends now", timedelta()),
 }
 
-_STATUS = {"malformed_request": 400, "too_large": 413, "malformed_name": 400, "malformed_overlap": 400}
+_STATUS = {
+    "malformed_request": 400,
+    "too_large": 413,
+    "malformed_name": 400,
+    "malformed_overlap": 400,
+    "too_many_changes": 429,
+}
 _CONFLICT = 409  # every other code
 _EVENTS_ON_DASHBOARD = 5
 _MAX_ID_DIGITS = 18
@@ -67,6 +73,12 @@ def reveal_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
     if request.method != "POST":
         return redirect("accounts:dashboard")
     key = _live_key(user, key_id)
+    try:
+        event_log.check_pace(user)
+    except Refused as refused:
+        if wants_json(request):
+            return _refused(refused)
+        return _dashboard_page(request, user, error=refused.sentence, status=_STATUS[refused.code])
     secret = _secret(key)
     if secret:
         event_log.record(request, user, EventKind.KEY_SHOWN, key)
@@ -99,6 +111,7 @@ def new_key(request: HttpRequest, user: User) -> HttpResponse:
     if request.method != "POST":
         return redirect("accounts:dashboard")
     try:
+        event_log.check_pace(user)
         name = given_in(request)("name")
         if not name and wants_json(request):
             name = keys.free_name(user, "key")
@@ -122,6 +135,7 @@ def rotate_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
         context |= {"name": keys.free_name(user, key.name), "overlap": next(iter(OVERLAPS))}
         return render(request, "accounts/rotate_key.html", context)
     try:
+        event_log.check_pace(user)
         given = given_in(request)
         new = keys.rotate(key, given("name"), _overlap(given("overlap")))
     except Refused as refused:

@@ -10,8 +10,10 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.auth import login, logout
+from django.contrib.sessions.models import Session
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt, ensure_csrf_cookie
 from django.views.decorators.http import require_GET, require_POST
@@ -89,6 +91,8 @@ def sign_in_verify(request: HttpRequest) -> HttpResponse:
     except Refused as error:
         return _sign_in_refused(request, error)
     login(request, user)
+    # Nobody else does: they would stay for ever.
+    Session.objects.filter(expire_date__lt=timezone.now()).delete()
     event_log.record(request, user, EventKind.SIGNED_IN)
     # A first sign-in makes a first key, in the same transaction and after the time of sign-in was taken.
     for key in user.api_keys.filter(created_at__gte=user.last_sign_in):

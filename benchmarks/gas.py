@@ -54,7 +54,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Case:
-    """One transaction: calldata of the registry, or several that `Sequence` makes calls of.
+    """One transaction: calldata of the registry, or several that `Multicall` makes calls of.
 
     What is in `before` is sent first, one transaction each, and not counted.
     """
@@ -118,9 +118,9 @@ class Lab:
             self._send(chain, registry, earlier)
         if isinstance(case.calldata, bytes):
             return self._send(chain, registry, case.calldata), case.calldata
-        sequence = Deployed(chain, "Sequence")
-        data = sequence.calldata("run", [(registry.address, each) for each in case.calldata])
-        return self._send(chain, sequence, data), data
+        multicall = Deployed(chain, "Multicall")
+        data = multicall.calldata("run", [(registry.address, each) for each in case.calldata])
+        return self._send(chain, multicall, data), data
 
     @staticmethod
     def _registry(chain: DevChain, source: str, case: Case) -> Deployed:
@@ -326,9 +326,9 @@ def hop_cases() -> Iterator[Case]:
     start = newest.number, newest.hash
     yield Case("one hop: an older block's hash", *start, hop, before=[accumulate])
     yield Case("one hop: and its header", *start, land, before=[accumulate, hop])
-    yield Case("one hop: both in one Sequence", *start, [hop, land], before=[accumulate])
+    yield Case("one hop: both in one Multicall", *start, [hop, land], before=[accumulate])
     calls = [hop, *(packed.encode(block.header, block.root, block.history) for block in others)]
-    yield Case("ten hops in one Sequence", *start, calls, before=[accumulate])
+    yield Case("ten hops in one Multicall", *start, calls, before=[accumulate])
     headers = lineage(100)
     yield Case("100 headers walked", _BLOCK, keccak(headers[0]), packed.encode_parent_hash(headers))
 

@@ -43,7 +43,7 @@ def test_a_block_20_000_blocks_back_is_proven_by_two_hops(settings, tmp_path, tr
         assert batch.status == BatchStatus.DONE, batch.rejection_reason
         assert field_on_chain(chain, ALICE, block, AccountField.BALANCE) == balance_at(chain, ALICE, block)
         row = Block.objects.get(number=block)
-        assert (row.way_unit, row.way_length) == ("hops", 2)
+        assert (row.path_unit, row.path_length) == ("hops", 2)
         report(f"a balance {chain.head() - block:,} blocks back, gas in all", f"{batch.gas_used:,}")
         assert batch.finished_at is not None
         report("and seconds", f"{(batch.finished_at - batch.created_at).total_seconds():.1f}")

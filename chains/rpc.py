@@ -29,7 +29,7 @@ from chains.node_pool import Further, NodePool, Request
 
 __all__ = [
     "AccountProof",
-    "Block",
+    "BlockIdentifier",
     "ChainError",
     "Fees",
     "InsufficientFunds",
@@ -52,7 +52,7 @@ HASH_BYTES = 32
 WORD_BYTES = 32
 
 Tag = Literal["latest", "safe", "finalized", "earliest"]
-Block = int | bytes | Tag | Literal["pending"]
+BlockIdentifier = int | bytes | Tag | Literal["pending"]
 """A block by its number, by its hash (EIP-1898), or by name."""
 
 Answer = TypeVar("Answer")
@@ -184,7 +184,7 @@ class RpcClient:
             answers[place] = answer
         return answers
 
-    def _proofs(self, wanted: Sequence[tuple[ProofRequest, Block]]) -> list[AccountProof | RpcRefused]:
+    def _proofs(self, wanted: Sequence[tuple[ProofRequest, BlockIdentifier]]) -> list[AccountProof | RpcRefused]:
         batched = [
             ("eth_getProof", [one.address, [_word(slot) for slot in one.slots], _block(block)]) for one, block in wanted
         ]
@@ -216,11 +216,13 @@ class RpcClient:
 
     # State
 
-    def eth_call(self, to: str, data: bytes, block: Block = "latest") -> bytes:
+    def eth_call(self, to: str, data: bytes, block: BlockIdentifier = "latest") -> bytes:
         """What the call returns. Raises `Reverted`."""
         return self._nodes.one(("eth_call", [{"to": to, "data": hex_data(data)}, _block(block)]), read_data)
 
-    def eth_calls(self, calls: Sequence[tuple[str, bytes]], block: Block = "latest") -> list[bytes | Reverted]:
+    def eth_calls(
+        self, calls: Sequence[tuple[str, bytes]], block: BlockIdentifier = "latest"
+    ) -> list[bytes | Reverted]:
         """What each (to, data) returns, in order, with the revert in the place of each reverted one."""
         batched: list[Request] = [
             ("eth_call", [{"to": to, "data": hex_data(data)}, _block(block)]) for to, data in calls
@@ -232,23 +234,23 @@ class RpcClient:
             answers.append(answer)
         return answers
 
-    def code(self, address: str, block: Block = "latest") -> bytes:
+    def code(self, address: str, block: BlockIdentifier = "latest") -> bytes:
         return self._nodes.one(("eth_getCode", [address, _block(block)]), read_data)
 
-    def balance(self, address: str, block: Block = "latest") -> int:
+    def balance(self, address: str, block: BlockIdentifier = "latest") -> int:
         """In wei."""
         return self._nodes.one(("eth_getBalance", [address, _block(block)]), read_quantity)
 
-    def storage(self, address: str, slot: int, block: Block = "latest") -> int:
+    def storage(self, address: str, slot: int, block: BlockIdentifier = "latest") -> int:
         """The slot's value."""
         return self.storages([(address, slot, block)])[0]
 
-    def storages(self, wanted: Sequence[tuple[str, int, Block]]) -> list[int]:
+    def storages(self, wanted: Sequence[tuple[str, int, BlockIdentifier]]) -> list[int]:
         """As `storage`, for several slots, in order."""
         batched = [("eth_getStorageAt", [address, _word(slot), _block(block)]) for address, slot, block in wanted]
         return self._each(batched, lambda _, result: _read_word(result))
 
-    def nonce(self, address: str, block: Block = "latest") -> int:
+    def nonce(self, address: str, block: BlockIdentifier = "latest") -> int:
         return self._nodes.one(("eth_getTransactionCount", [address, _block(block)]), read_quantity)
 
     # Transactions
@@ -264,7 +266,7 @@ class RpcClient:
             priority_fee = self._nodes.one(("eth_feeHistory", [hex(10), "latest", [50]]), _read_priority_fee)
         return Fees(base_fee, priority_fee)
 
-    def estimate_gas(self, sender: str, to: str | None, data: bytes, block: Block = "pending") -> int:
+    def estimate_gas(self, sender: str, to: str | None, data: bytes, block: BlockIdentifier = "pending") -> int:
         """Raises `Reverted`, `InsufficientFunds`. `to=None` creates a contract."""
         transaction = {"from": sender, "data": hex_data(data)} | ({} if to is None else {"to": to})
         return self._nodes.one(("eth_estimateGas", [transaction, _block(block)]), read_quantity)
@@ -329,7 +331,7 @@ def _header_request(block: int | Tag) -> Request:
     return "eth_getBlockByNumber", [_block(block), False]
 
 
-def _block(block: Block) -> Any:
+def _block(block: BlockIdentifier) -> Any:
     if isinstance(block, int):
         return hex(block)
     return {"blockHash": hex_data(block)} if isinstance(block, bytes) else block

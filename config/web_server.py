@@ -5,9 +5,9 @@ holds a connection and never a thread. What each may hold is bounded:
 
 - In time: a header, a body, an answer that isn't read, and a connection without a request have deadlines in all, which
   no drop of data puts off.
-- In number: a process has `settings.MAX_CONNECTIONS`, a client's address `settings.MAX_CONNECTIONS_PER_ADDRESS` of
-  them. Above that the connection closes that has waited longest for its client. Where all are at work, the newcomer's
-  request is answered 503.
+- In number: a process has `settings.MAX_CONNECTIONS`, or so many as its limit of open files allows, and a client's
+  address `settings.MAX_CONNECTIONS_PER_ADDRESS` of them. Above that the connection closes that has waited longest for
+  its client. Where all are at work, the newcomer's request is answered 503.
 - In turns: of the requests that wait for a thread, each client's address has one in turn, and at most all threads
   but one.
 
@@ -23,6 +23,7 @@ import json
 import logging
 import os
 import re
+import resource
 import socket
 import threading
 import time
@@ -61,6 +62,12 @@ LINGER_BYTES = 64 * 1024 * 1024
 MAX_REQUEST_LINE = 4094
 MAX_HEADER = 32 * 1024
 MAX_HEADER_FIELDS = 60
+# A connection may have a file beside it, of a large body or of a large answer. What else a process opens: the database,
+# for each thread, the log, connections to nodes, modules.
+_FILES_PER_CONNECTION, _OTHER_FILES = 2, 100
+# Of what isn't for the API, in bytes: far more than a sign-in, whose signature is the longest that a page takes. A form
+# of megabytes would hold the interpreter, and with it all threads, while it is decoded.
+MAX_PAGE_BODY = 128 * 1024
 # How often deadlines are looked at, and the supervisor is told that this process lives, at least.
 _TICK_SECONDS = 1
 
@@ -83,6 +90,7 @@ _ERRORS = {
 }
 
 _access = logging.getLogger("gunicorn.access")
+_errors = logging.getLogger("gunicorn.error")
 
 
 class _Refusal(Error):
@@ -151,13 +159,19 @@ class _Request(HTTPRequestParser):
             return _Refusal(505)
         if _TRANSFER_ENCODING.search(header):
             return _Refusal(400 if "CONTENT_LENGTH" in self.headers or self.version == "1.0" else 411)
-        if _FOLDED_LINE.search(header):
-            return _Refusal(400)
-        if self.version == "1.1" and ("HOST" not in self.headers or "," in self.headers["HOST"]):
+        names_one_host = "HOST" in self.headers and "," not in self.headers["HOST"]
+        if _FOLDED_LINE.search(header) or (self.version == "1.1" and not names_one_host):
             return _Refusal(400)
         if self.headers.get("EXPECT", "100-continue").lower() != "100-continue":
             return _Refusal(417)
+        if self.content_length > _max_body(self.asked_path()):
+            return _Refusal(413)
         return None
+
+
+def _max_body(path: str) -> int:
+    most: int = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    return most if path in settings.API_PATHS else min(most, MAX_PAGE_BODY)
 
 
 def _too_large(header: bytes) -> _Refusal | None:
@@ -216,7 +230,7 @@ class _ErrorTask(ErrorTask):
     def execute(self) -> None:
         status, path = HTTPStatus(self.request.error.code), self.request.asked_path()
         code, sentence = _ERRORS[status]
-        sentence = sentence.format(max_body=settings.DATA_UPLOAD_MAX_MEMORY_SIZE)
+        sentence = sentence.format(max_body=_max_body(path))
         if path in settings.API_PATHS:
             kind, body = "application/json", json.dumps(error_body(code, sentence))
             # As on all of the API's answers: else a browser keeps them from the page that asked.
@@ -378,7 +392,8 @@ class _Bounded(BaseWSGIServer):
     channel_class = _Channel
     active_channels: dict[int, _Channel]
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, most: int, **kwargs: Any) -> None:
+        self._most = most
         self.arrived: list[_Channel] = []
         self._next_tick = 0.0
         super().__init__(*args, **kwargs)
@@ -406,12 +421,13 @@ class _Bounded(BaseWSGIServer):
                 self._make_room(channel)
 
     def _make_room(self, newcomer: _Channel) -> None:
-        crowd = list(self.active_channels.values())
+        # Of all that this process listens to.
+        crowd = [each for each in self._map.values() if isinstance(each, _Channel)]
         of_peer = [channel for channel in crowd if channel.peer == newcomer.peer]
         # Behind a Unix socket there are no addresses.
         if newcomer.peer and len(of_peer) > settings.MAX_CONNECTIONS_PER_ADDRESS:
             crowd = of_peer
-        elif len(crowd) <= settings.MAX_CONNECTIONS:
+        elif len(crowd) <= self._most:
             return
         waiting = [channel for channel in crowd if channel is not newcomer and not channel.requests]
         if waiting:
@@ -514,6 +530,30 @@ class _Turn:
 # --- The process ------------------------------------------------------------------------------------------------------
 
 
+def _most_connections() -> int:
+    """How many the process may hold. Its limit of open files is raised for them as far as the system lets it.
+
+    Without a free file nobody's connection could be accepted, and those that wait for it would keep the loop busy.
+    """
+    wanted = _FILES_PER_CONNECTION * settings.MAX_CONNECTIONS + _OTHER_FILES
+    files, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files != resource.RLIM_INFINITY and files < wanted:
+        files = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (files, hard))
+        if files < wanted:
+            most = max(1, (files - _OTHER_FILES) // _FILES_PER_CONNECTION)
+            _errors.warning(
+                "This process may open %d files (ulimit -n), so it holds %d connections at most. The %d of "
+                "MAX_CONNECTIONS need %d.",
+                files,
+                most,
+                settings.MAX_CONNECTIONS,
+                wanted,
+            )
+            return most
+    return settings.MAX_CONNECTIONS
+
+
 class WebWorker(Worker):
     """Serves gunicorn's sockets until it is told to stop or gunicorn is gone, and then what is under way."""
 
@@ -551,7 +591,7 @@ class WebWorker(Worker):
             # The settings decide about them, and Django reads them.
             clear_untrusted_proxy_headers=False,
         )
-        application = _whole(self.wsgi)
+        application, most = _whole(self.wsgi), _most_connections()
         return [
             (_UnixServer if sock.family == socket.AF_UNIX else _TcpServer)(
                 application,
@@ -562,6 +602,7 @@ class WebWorker(Worker):
                 adj=adjustments,
                 sockinfo=(sock.family, sock.type, sock.proto, sock.getsockname()),
                 bind_socket=False,
+                most=most,
             )
             for sock in (listener.sock for listener in self.sockets)
         ]

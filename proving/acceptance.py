@@ -119,7 +119,7 @@ def _record(batch: Batch, source: int, decision: _Refusal | _Acceptance) -> bool
 
 def _decide(lease: Lease[Batch], source: int) -> _Wait | _Refusal | _Acceptance:
     destination = lease.row.destination_chain_id
-    work = estimates.Work()
+    work = estimates.Workload()
     if exhausted := _check_limits(lease.row, _Acceptance(0, 0)):
         return exhausted  # Before any node is asked.
     try:
@@ -235,7 +235,7 @@ def _check_proofs(lease: Lease[Batch], connection: OpenConnection, head: Header)
     )
 
 
-def _count(work: estimates.Work, lease: Lease[Batch], connection: OpenConnection) -> _Refusal | None:
+def _count(work: estimates.Workload, lease: Lease[Batch], connection: OpenConnection) -> _Refusal | None:
     """Count what the registry does not hold yet; refuses blocks that are too far from those that it can trust."""
     batch, contract = lease.row, connection.registry.contract
     ids = batch.queries.filter(source_chain_id=connection.config.source).values("block")
@@ -256,7 +256,7 @@ def _count(work: estimates.Work, lease: Lease[Batch], connection: OpenConnection
                 wanting_hash.add(block.number + any(isinstance(fact, TimeFact) for fact in missing))
             work.add(missing, header=bool(missing and (not is_known or of_header)))
     try:
-        work.way_gas = planning.estimate(connection, wanting_hash, keep=lease.extend)
+        work.path_gas = planning.estimate(connection, wanting_hash, keep=lease.extend)
     except planning.TooFar as too_far:
         return _Refusal(RejectionCode.BLOCK_TOO_OLD, str(too_far), retryable=False)
     except planning.StatesRefused as refused:
@@ -281,7 +281,7 @@ def _not_held(
     return missing
 
 
-def _check_cost(batch: Batch, work: estimates.Work) -> _Refusal | _Acceptance:
+def _check_cost(batch: Batch, work: estimates.Workload) -> _Refusal | _Acceptance:
     destination = get_chains().chain(batch.destination_chain_id)
     rpc = get_rpc(destination.id)
     data = rollups.data_cost(rpc, work.data_bytes, work.gas)
@@ -293,11 +293,11 @@ def _check_cost(batch: Batch, work: estimates.Work) -> _Refusal | _Acceptance:
     before = max(batch.estimated_wei or 0, limits.caused_by(batch))
     total_gas, total = gas + (batch.estimated_gas or 0), cost + before
     if total > batch.fee and not destination.test_network:
-        way = f", {work.way_gas} of it for the way to blocks that are old" if work.way_gas else ""
+        path = f", {work.path_gas} of it for the path to blocks that are old" if work.path_gas else ""
         beside = f" and {data.wei} wei for its data" if data.wei else ""
         return _Refusal(
             RejectionCode.FEE_TOO_LOW,
-            f"Proving this batch is estimated at {total_gas} gas{way}{beside}, {total} wei at a gas price a quarter "
+            f"Proving this batch is estimated at {total_gas} gas{path}{beside}, {total} wei at a gas price a quarter "
             f"above the present one, which is more than its fee of {batch.fee} wei.",
             retryable=True,
         )

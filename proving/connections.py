@@ -7,13 +7,13 @@ from chains.chains_file import Connection
 from chains.rpc import RpcClient
 from config.configured_chains import get_chains, get_rpc
 from proving.registry import deployments
-from proving.registry.deployments import Deployed, Unusable
+from proving.registry.deployments import Deployment, Unusable
 
 
 @dataclass(frozen=True)
 class OpenConnection:
     config: Connection
-    registry: Deployed
+    registry: Deployment
     source: RpcClient
     destination: RpcClient
 

@@ -8,8 +8,7 @@ from eth_utils.crypto import keccak
 
 from chains.header import SHARED_FIELDS, Header
 from chains.packed import HASHED_HEADER_FIELDS
-from chains.rpc import Block as BlockName
-from chains.rpc import InvalidReply, Reverted, RpcClient
+from chains.rpc import BlockIdentifier, InvalidReply, Reverted, RpcClient
 from proving.models import AccountProof, SlotProof
 from proving.registry.contract import Registry
 from queries.chunks import chunks
@@ -144,7 +143,7 @@ class RegistryView:
 
 
 def read(
-    rpc: RpcClient, registry: Registry, block_number: int, facts: Iterable[Fact], *, at: BlockName
+    rpc: RpcClient, registry: Registry, block_number: int, facts: Iterable[Fact], *, at: BlockIdentifier
 ) -> RegistryView:
     """Ask the registry for the header and the facts. Raises `NodeUnavailable`, also when no registry answers."""
     wanted = list(dict.fromkeys(facts))

@@ -27,7 +27,7 @@ class FactsRegistry(Leased):
     address = models.CharField(max_length=42)  # EIP-55; empty until the transaction that creates it is stored
     block_hash_source = models.CharField(max_length=42)  # address of the contract
     history_window = models.PositiveBigIntegerField(default=history.WINDOW)  # what it was deployed with
-    sequence = models.CharField(max_length=42, blank=True)  # address of the contract that makes several calls in one
+    multicall = models.CharField(max_length=42, blank=True)  # address of the contract that makes several calls in one
     waiting_for = models.TextField(blank=True)  # a sentence, while a header is to be kept
     events_read_to = models.PositiveBigIntegerField(null=True)  # the destination's block before which all were read
     notice = models.TextField(blank=True)  # a sentence for the operator, such as about an attester that contradicts
@@ -109,7 +109,7 @@ class Signer(Leased):
 
 
 # What a transaction takes that does nothing.
-EMPTY_GAS = 21_000
+CANCELLATION_GAS = 21_000
 
 
 class TransactionState(models.TextChoices):
@@ -145,7 +145,11 @@ class Transaction(models.Model):
     gas_limit = models.PositiveBigIntegerField()
     # Wei that it takes beside its gas, on rollups: expected, with a margin, until a receipt tells.
     data_fee = Uint256Field(default=0)
+    # What was expected of it: the same again where a reorganised chain takes the transaction back.
+    expected_data_fee = Uint256Field(default=0)
     queries = models.ManyToManyField(Query, related_name="transactions")  # that it is for; empty: of the operator's own
+    # Those of them that it proves only a part of.
+    continued = models.ManyToManyField(Query, related_name="continued_by")
     accumulates = models.ForeignKey(  # whose header it carries
         Block, models.SET_NULL, null=True, related_name="accumulating_transactions"
     )
@@ -209,6 +213,9 @@ class Share(models.Model):
     batch = models.ForeignKey(Batch, models.CASCADE, related_name="shares")
     gas = models.PositiveBigIntegerField()
     wei = Uint256Field()
+    # Its part of the transaction's gas limit, decided when that was stored: nothing that happens later moves cost from
+    # one batch to another.
+    weight = models.PositiveBigIntegerField()
 
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["transaction", "batch"], name="one_share_per_batch")]
@@ -225,7 +232,8 @@ class SignedTransaction(models.Model):
     raw = models.BinaryField()
     max_fee_per_gas = Uint256Field()  # wei
     max_priority_fee_per_gas = Uint256Field()  # wei
-    is_empty = models.BooleanField(default=False)  # only uses up the nonce, because its purpose is gone
+    gas_limit = models.PositiveBigIntegerField(null=True)  # of a cancellation; null: the transaction's
+    is_cancellation = models.BooleanField(default=False)  # only uses up the nonce, because its purpose is gone
     created_at = models.DateTimeField(default=timezone.now)
     broadcast_at = models.DateTimeField(null=True)
 
@@ -235,7 +243,7 @@ class SignedTransaction(models.Model):
     @property
     def gas(self) -> int:
         """Its gas limit."""
-        return EMPTY_GAS if self.is_empty else self.transaction.gas_limit
+        return self.transaction.gas_limit if self.gas_limit is None else self.gas_limit
 
 
 class SigningStop(models.Model):

@@ -176,7 +176,7 @@ def _wait(sentence: str, rows: Sequence[Mapping[str, Any]]) -> Wait:
     )
 
 
-class WayUnit(models.TextChoices):
+class PathUnit(models.TextChoices):
     HOPS = "hops"
     HEADERS = "headers"
 
@@ -203,13 +203,13 @@ class Block(Leased):
     queue_at = models.DateTimeField(default=timezone.now)
     refused_since = models.DateTimeField(null=True)  # since when no node serves proofs of it
 
-    # A hint for planning the way to other blocks, asked of the chain before it is relied on: the registry has come to
+    # A hint for planning the path to other blocks, asked of the chain before it is relied on: the registry has come to
     # trust the state root, or the hash.
-    is_waypoint = models.BooleanField(default=False)
-    # The way by which the registry comes to trust this block: hops or headers, at the first plan and at the last.
-    way_unit = models.CharField(max_length=8, choices=WayUnit.choices, blank=True)  # empty: no way is needed
-    way_length = models.PositiveIntegerField(default=0)
-    way_left = models.PositiveIntegerField(default=0)
+    is_checkpoint = models.BooleanField(default=False)
+    # The path by which the registry comes to trust this block: hops or headers, at the first plan and at the last.
+    path_unit = models.CharField(max_length=8, choices=PathUnit.choices, blank=True)  # empty: no path is needed
+    path_length = models.PositiveIntegerField(default=0)
+    path_left = models.PositiveIntegerField(default=0)
 
     waiting_for = models.TextField(blank=True)  # a sentence
     checked_number = models.PositiveBigIntegerField(null=True)
@@ -224,7 +224,9 @@ class Block(Leased):
         indexes: ClassVar = [
             models.Index(fields=["number"]),  # searched by people, as the hash
             models.Index(fields=["hash"]),
-            models.Index(fields=["destination_chain_id", "source_chain_id", "is_waypoint", "number"], name="waypoints"),
+            models.Index(
+                fields=["destination_chain_id", "source_chain_id", "is_checkpoint", "number"], name="checkpoints"
+            ),
             models.Index(
                 # With what tells whether a row is due now, so that a long queue of those that aren't is cheap to pass.
                 fields=[

@@ -82,7 +82,7 @@ def work() -> None:
 
 
 def work_until_done(batch: Batch, chain: DevChain | None = None, rounds: int = 10) -> Batch:
-    """Work, with a block mined between the rounds where `chain` doesn't mine by itself."""
+    """Task, with a block mined between the rounds where `chain` doesn't mine by itself."""
     for _ in range(rounds):
         work()
         batch.refresh_from_db()

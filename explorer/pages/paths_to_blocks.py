@@ -1,4 +1,4 @@
-"""The ways by which a registry comes to trust blocks, as pages show them: how far, at what cost, and how long still.
+"""The paths by which a registry comes to trust blocks, as pages show them: how far, at what cost, and how long still.
 
 However many blocks are asked for, the number of statements is the same.
 """
@@ -14,16 +14,16 @@ from explorer.pages import shown_transactions
 from explorer.pages.chain_names import ChainName
 from explorer.pages.shown_transactions import ShownTransaction
 from proving.models import ChainHead, SignedTransaction, Transaction
-from queries.models import Block, WayUnit
+from queries.models import Block, PathUnit
 
 # About what one transaction has room for, and how many blocks it takes until the next one can build on it.
-_PER_TRANSACTION: Mapping[str, int] = {WayUnit.HOPS: 20, WayUnit.HEADERS: 170}
+_PER_TRANSACTION: Mapping[str, int] = {PathUnit.HOPS: 20, PathUnit.HEADERS: 170}
 _BLOCKS_PER_TRANSACTION = 3
 
 
 @dataclass(frozen=True)
-class ShownWay:
-    unit: str  # of `WayUnit`
+class ShownPath:
+    unit: str  # of `PathUnit`
     length: int  # in units; 0: the block hash source vouches for the block itself, once it is asked to
     left: int
     gas: int  # so far, of whole transactions: they may serve other blocks and batches too
@@ -44,8 +44,8 @@ class ShownWay:
 
 
 def how_far(block: Block) -> str:
-    """A phrase; empty where no way is left."""
-    return _how_far(block.way_unit, block.way_length - block.way_left, block.way_length) if block.way_left else ""
+    """A phrase; empty where no path is left."""
+    return _how_far(block.path_unit, block.path_length - block.path_left, block.path_length) if block.path_left else ""
 
 
 def _how_far(unit: str, done: int, length: int) -> str:
@@ -54,15 +54,15 @@ def _how_far(unit: str, done: int, length: int) -> str:
 
 def to_blocks(
     blocks: Collection[Block], destination: ChainName, head: ChainHead | None, *, goes_on: bool
-) -> Mapping[int, ShownWay]:
-    """The ways of those blocks that need one, by their primary keys."""
-    needing = {block.pk: block for block in blocks if block.way_unit}
+) -> Mapping[int, ShownPath]:
+    """The paths of those blocks that need one, by their primary keys."""
+    needing = {block.pk: block for block in blocks if block.path_unit}
     sent = _sent_for(needing)
     return {
-        pk: ShownWay(
-            unit=block.way_unit,
-            length=block.way_length,
-            left=block.way_left,
+        pk: ShownPath(
+            unit=block.path_unit,
+            length=block.path_length,
+            left=block.path_left,
             gas=sum(tx.gas_used for tx in sent[pk]),
             seconds_left=_seconds(block, destination) if goes_on else None,
             transactions=tuple(shown_transactions.shown(tx.latest_hash, tx, destination, head) for tx in sent[pk]),
@@ -72,7 +72,7 @@ def to_blocks(
 
 
 def _sent_for(blocks: Collection[int]) -> Mapping[int, list[Transaction]]:
-    """By the block's primary key: the transactions of the way there, in their order."""
+    """By the block's primary key: the transactions of the path there, in their order."""
     sent: dict[int, list[Transaction]] = defaultdict(list)
     if not blocks:
         return sent
@@ -86,7 +86,7 @@ def _sent_for(blocks: Collection[int]) -> Mapping[int, list[Transaction]]:
 
 
 def _seconds(block: Block, destination: ChainName) -> int | None:
-    if not block.way_left or not destination.is_configured:
+    if not block.path_left or not destination.is_configured:
         return None
-    to_go = -(-block.way_left // _PER_TRANSACTION[block.way_unit])
+    to_go = -(-block.path_left // _PER_TRANSACTION[block.path_unit])
     return round(to_go * _BLOCKS_PER_TRANSACTION * get_chains().chain(destination.id).block_seconds)

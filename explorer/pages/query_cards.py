@@ -11,7 +11,7 @@ from chains.encoding import hex_data
 from explorer.pages import paths_to_blocks, shown_facts, shown_transactions
 from explorer.pages.chain_names import ChainName, chain_name
 from explorer.pages.code_snippets import reading
-from explorer.pages.paths_to_blocks import ShownWay
+from explorer.pages.paths_to_blocks import ShownPath
 from explorer.pages.shown_facts import SLOTS_PAGE, Value
 from explorer.pages.shown_transactions import ShownTransaction
 from explorer.pages.utc_times import utc
@@ -73,7 +73,7 @@ class ShownQuery:
     slots: tuple[str, ...]  # one page of them
     slot_count: int
     first_slot: int  # number of the first of `slots`, from 1
-    way: ShownWay | None  # by which the registry comes to trust the block; None: none is needed
+    path: ShownPath | None  # by which the registry comes to trust the block; None: none is needed
     steps: tuple[ShownStep, ...]
     values: tuple[Value, ...]  # at DONE only (specification, "Rules that hold")
 
@@ -126,7 +126,7 @@ class QueryRow:
     completed: int  # of its steps
     steps: int
     step: str  # the open one, empty at the end
-    way: str  # how far the way to its block is, a phrase, while it goes there
+    path: str  # how far the path to its block is, a phrase, while it goes there
     is_admitted: bool
 
 
@@ -170,7 +170,7 @@ def rows(queries: Iterable[Query]) -> Iterable[QueryRow]:
             completed=steps if query.step is None else order.index(StepKind(query.step)),
             steps=steps,
             step=query.step or "",
-            way=paths_to_blocks.how_far(query.block)
+            path=paths_to_blocks.how_far(query.block)
             if query.block and query.step == StepKind.HEADER_ACCUMULATED
             else "",
             is_admitted=query.is_admitted,
@@ -218,7 +218,7 @@ def cards(
             slots=tuple(shown_facts.shown_slots(query, first_slot)),
             slot_count=len(query.slots),
             first_slot=first_slot or 1,
-            way=to_blocks.get(query.block.pk) if query.block else None,
+            path=to_blocks.get(query.block.pk) if query.block else None,
             steps=tuple(_steps(query, batch, sent)),
             values=tuple(_values(query, words.get(query.pk, {}), source, registry)) if registry else (),
         )

@@ -14,11 +14,12 @@ from accounts.models import User
 from chains.address_checksum import checksummed
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, wants_json
-from explorer.bundles import bundle
+from explorer.bundles import building
 from explorer.pages import batch_json, batch_list, batch_page, first_query, read_from_chain, submitted_request
 from explorer.pages.batch_page import BatchPage
 from explorer.pages.chain_names import chain_name
 from explorer.pages.code_snippets import submitting
+from explorer.pages.query_paging import Wanted, first_of_page
 from explorer.pages.read_from_chain import Reading
 from queries.models import Batch, BatchStatus, Query
 
@@ -82,7 +83,8 @@ def batches(request: HttpRequest) -> HttpResponse:
 def batch(request: HtmxRequest, internal_id: str) -> HttpResponse:
     """The page of one batch. `from` is the number of the first query to show, `account` leaves the others out."""
     account = request.GET.get("account", "").strip()
-    page = batch_page.read(internal_id, first=request.GET.get("from", ""), account=checksummed(account.lower()) or "")
+    wanted = Wanted(first=request.GET.get("from", ""), account=checksummed(account.lower()) or "")
+    page = batch_page.read(internal_id, wanted)
     return _batch_page(request, page, internal_id, account=account)
 
 
@@ -90,7 +92,7 @@ def batch(request: HtmxRequest, internal_id: str) -> HttpResponse:
 @require_safe
 def query(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
     """One query of a batch, whole; of its slots one page, beginning with the number `slots`."""
-    page = batch_page.read(internal_id, only=number, slots=request.GET.get("slots", ""))
+    page = batch_page.read(internal_id, Wanted(only=number, slots=request.GET.get("slots", "")))
     return _batch_page(request, page, internal_id)
 
 
@@ -127,9 +129,9 @@ def _batch_page(
 
 def _request(page: BatchPage) -> dict[str, str]:
     """The submitted JSON and a command that submits it again, unless they are too long to look at."""
-    if page.total > _MOST_SHOWN_QUERIES:
+    if page.queries.total > _MOST_SHOWN_QUERIES:
         return {}
-    found = Batch.objects.only("request").get(pk=page.id)
+    found = Batch.objects.only("request").get(pk=page.header.id)
     # A query may name thousands of slots.
     if len(found.request) > _MOST_SHOWN_CHARACTERS:
         return {}
@@ -141,7 +143,7 @@ def _request(page: BatchPage) -> dict[str, str]:
 @require_safe
 def batch_as_json(request: HttpRequest, internal_id: str) -> HttpResponse:
     """The content of the page for programs, every query of it whole. `following` is the next page's `from`."""
-    page = batch_page.read(internal_id, first=request.GET.get("from", ""), always_whole=True)
+    page = batch_page.read(internal_id, Wanted(first=request.GET.get("from", ""), always_whole=True))
     if page is None:
         return _unknown_batch(request, internal_id, as_json=_is_program(request))
     return JsonResponse(batch_json.as_json(page))
@@ -165,7 +167,7 @@ def proof_bundle(request: HttpRequest, internal_id: str, number: int) -> HttpRes
         found, row = _query(internal_id, number)
     except Refused as refused:
         return _not_here(request, internal_id, refused, as_json=_is_program(request))
-    content = bundle.build(found, row)
+    content = building.build(found, row)
     if content is None:
         gone = Refused("no_proof", "The proof of this query is not kept here.")
         return _not_here(request, internal_id, gone, as_json=_is_program(request))
@@ -190,13 +192,14 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
     slots = request.GET.get("slots", "")
     retry_after = read_from_chain.count(client_address(request))
     if not retry_after:
-        read, status = read_from_chain.read_now(found, row, batch_page.first_of_page(slots, len(row.slots))), 200
+        read, status = read_from_chain.read_now(found, row, first_of_page(slots, len(row.slots))), 200
     else:
         read, status = Reading(number, "The chain was read too often from here; try again in a minute."), 429
     if request.htmx:
         # htmx swaps in nothing that comes with a status of an error.
         return render(request, "explorer/_reading.html", {"reading": read})
-    response = _batch_page(request, batch_page.read(internal_id, only=number, slots=slots), internal_id, read=read)
+    page = batch_page.read(internal_id, Wanted(only=number, slots=slots))
+    response = _batch_page(request, page, internal_id, read=read)
     response.status_code = status
     if retry_after:
         response.headers["Retry-After"] = str(retry_after)

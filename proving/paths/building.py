@@ -182,7 +182,7 @@ def _headers(connection: OpenConnection, numbers: Sequence[int]) -> list[Header]
 def pause_after_failures(connection: OpenConnection) -> float:
     """Seconds to wait before the registry's trust is extended again, because that reverted; longer with each time."""
     # One that was emptied, because nobody wanted it any more, says nothing.
-    emptied = SignedTransaction.objects.filter(transaction=OuterRef("pk"), hash=OuterRef("hash"), is_empty=True)
+    emptied = SignedTransaction.objects.filter(transaction=OuterRef("pk"), hash=OuterRef("hash"), is_cancellation=True)
     mined = Transaction.objects.filter(~Exists(emptied), extends=connection.registry.row_id).exclude(succeeded=None)
     newest = mined.order_by("-pk")
     sent = list(newest.values_list("succeeded", "created_at")[:_FAILURES])

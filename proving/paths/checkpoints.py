@@ -1,6 +1,6 @@
-"""Blocks that a registry has come to trust, by their state roots or their hashes: where ways begin.
+"""Blocks that a registry has come to trust, by their state roots or their hashes: where paths begin.
 
-The rows are hints, which whoever plans a way asks the chain about: they may be of a transaction that failed, or of a
+The rows are hints, which whoever plans a path asks the chain about: they may be of a transaction that failed, or of a
 chain that was reorganised.
 """
 
@@ -18,7 +18,7 @@ from queries.models import Block
 def rows(connection: OpenConnection) -> QuerySet[Block]:
     """Of this connection, in no order."""
     known = Block.objects.filter(
-        destination_chain_id=connection.config.destination, source_chain_id=connection.config.source, is_waypoint=True
+        destination_chain_id=connection.config.destination, source_chain_id=connection.config.source, is_checkpoint=True
     )
     return known.exclude(hash="")
 
@@ -41,4 +41,4 @@ def note(connection: OpenConnection, headers: Collection[Header]) -> None:
             state_root=hex_data(header.state_root),
             timestamp=header.timestamp,
         )
-        row.update(is_waypoint=True)
+        row.update(is_checkpoint=True)

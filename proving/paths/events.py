@@ -1,7 +1,7 @@
-"""Learns which headers others have accumulated in a registry of ours: ways may begin there.
+"""Learns which headers others have accumulated in a registry of ours: paths may begin there.
 
-It reads events of final blocks only, once each. What it notes are hints, as all waypoints are: whoever plans a way asks
-the chain.
+It reads events of final blocks only, once each. What it notes are hints, as all checkpoints are: whoever plans a path
+asks the chain.
 """
 
 from eth_utils.crypto import keccak
@@ -57,5 +57,5 @@ def _note(connection: OpenConnection, logs: list[Log]) -> None:
         headers = [
             header for header in connection.source.headers(sorted(set(chunk).difference(known))) if header is not None
         ]
-        # Another root is that of a source chain that was reorganised, or of nodes that lie: no way begins there.
+        # Another root is that of a source chain that was reorganised, or of nodes that lie: no path begins there.
         checkpoints.note(connection, [header for header in headers if header.state_root == roots[header.number]])

@@ -23,7 +23,7 @@ from proving.registry import deployments
 from proving.sources import NotYet, Start
 from proving.spending.estimates import HOP_GAS, RIDER_GAS, WALKED_HEADER_GAS
 from queries.chunks import chunks
-from queries.models import WayUnit
+from queries.models import PathUnit
 
 # Blocks whose hashes one hop makes known beside the one that it leads to.
 MAX_RIDERS = 50
@@ -65,8 +65,8 @@ class Plan:
         return header + len(self.hops) * HOP_GAS + self.walk * WALKED_HEADER_GAS
 
     @property
-    def unit(self) -> WayUnit:
-        return WayUnit.HEADERS if self.walk else WayUnit.HOPS
+    def unit(self) -> PathUnit:
+        return PathUnit.HEADERS if self.walk else PathUnit.HOPS
 
     @property
     def length(self) -> int:

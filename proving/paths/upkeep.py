@@ -18,7 +18,7 @@ from proving.paths import building, checkpoints, events, planning
 from proving.paths.building import Leg
 from proving.paths.planning import Plan
 from proving.registry import deployments
-from proving.registry.contract import in_sequence
+from proving.registry.contract import in_one_call
 from proving.sources import NotYet, Preparation
 from proving.transactions import sending
 from proving.transactions.intents import CannotSend, Intent, SignerBusy, UnderWay
@@ -94,7 +94,7 @@ def _look_after(lease: Lease[FactsRegistry], connection: OpenConnection) -> tupl
     try:
         all_read = events.read(lease, connection, heads)
     except RpcRefused as refused:
-        # Headers can be kept without the events, which only shorten ways.
+        # Headers can be kept without the events, which only shorten paths.
         logger.warning("%s: nodes do not serve its events: %s", lease.row, refused)
         all_read = True
     sentence, seconds = _keep(lease, connection) if connection.config.keep_headers else ("", _PAUSE)
@@ -119,7 +119,7 @@ def _keep(lease: Lease[FactsRegistry], connection: OpenConnection) -> tuple[str,
     if trusted is not None and newest <= trusted + _MADE_UP * window:
         target = min(newest, trusted + window)
     leg = _leg_to(lease, connection, target)
-    to, data = in_sequence(connection.registry.sequence, leg.calls)
+    to, data = in_one_call(connection.registry.multicall, leg.calls)
     passed = leg.checkpoints if isinstance(leg, Leg) else ()
     intent = Intent(to, data, extends=connection.registry.row_id)
     sending.submit_all(chain, [intent], and_store=lambda _: checkpoints.note(connection, passed))

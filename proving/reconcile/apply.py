@@ -37,7 +37,7 @@ from proving.reconcile.decide import (
     Wait,
 )
 from proving.registry import packing
-from proving.registry.contract import in_sequence, revert_reason
+from proving.registry.contract import in_one_call, revert_reason
 from proving.transactions import pending_limits, sending, signing
 from proving.transactions.intents import CannotSend, Intent, SignerBusy, TooDear, UnderWay
 from queries import progress, submission
@@ -178,13 +178,13 @@ def _reject(context: Context, action: Reject) -> None:
 def _show_path(context: Context, action: ShowPath) -> None:
     """At its end the block itself is one that paths may begin at."""
     block = context.block
-    length = max(block.way_length, action.left) if action.unit in {"", block.way_unit} else action.left
-    arrived = block.is_waypoint or not action.unit
-    shown = (action.unit or block.way_unit, length, action.left, arrived)
-    if shown != (block.way_unit, block.way_length, block.way_left, block.is_waypoint):
+    length = max(block.path_length, action.left) if action.unit in {"", block.path_unit} else action.left
+    arrived = block.is_checkpoint or not action.unit
+    shown = (action.unit or block.path_unit, length, action.left, arrived)
+    if shown != (block.path_unit, block.path_length, block.path_left, block.is_checkpoint):
         with context.lease.writing() as fresh:
-            fresh.way_unit, fresh.way_length, fresh.way_left, fresh.is_waypoint = shown
-            fresh.save(update_fields=["way_unit", "way_length", "way_left", "is_waypoint"])
+            fresh.path_unit, fresh.path_length, fresh.path_left, fresh.is_checkpoint = shown
+            fresh.save(update_fields=["path_unit", "path_length", "path_left", "is_checkpoint"])
 
 
 # --- Transactions -----------------------------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def _prove_time(context: Context, action: ProveTime) -> _NotSent | None:
 
 
 def _record(context: Context, action: Record) -> _NotSent | None:
-    to, data = in_sequence(context.registry.sequence, action.preparation.calls)
+    to, data = in_one_call(context.registry.multicall, action.preparation.calls)
     queries = set(action.queries)
     while True:
         why_not = _submit(context, [Intent(to, data, queries, extends=context.registry.row_id)])
@@ -266,11 +266,11 @@ def _extend(context: Context, action: Extend) -> _NotSent | None:
         why_not = _send_leg(context, action, leg, needing)
         if not isinstance(why_not, _NotPaid):
             return why_not
-        # First without the blocks of others, be they of those who can't pay.
         able = _without(context, needing, why_not.batches)
-        if not able or (able == needing and not others):
+        if not others and (not able or able == needing):
             return why_not
-        needing, others = able, ()
+        # First without the blocks of others, who may be those that can't pay.
+        needing, others = able or needing, ()
 
 
 def _send_leg(context: Context, action: Extend, leg: Leg, needing: Missing) -> _NotSent | None:
@@ -283,7 +283,7 @@ def _send_leg(context: Context, action: Extend, leg: Leg, needing: Missing) -> _
         )
         proof = next(iter(packed), None)
     calls = [*leg.calls, *([(proof.to, proof.data)] if proof else [])]
-    to, data = in_sequence(context.registry.sequence, calls)
+    to, data = in_one_call(context.registry.multicall, calls)
     intent = Intent(
         to,
         data,

@@ -6,7 +6,7 @@ from chains.chains_file import Chain
 from chains.rpc import RpcClient
 from proving.connections import OpenConnection
 from proving.heads import Heads, poll_seconds
-from proving.registry.deployments import Deployed
+from proving.registry.deployments import Deployment
 from queries.leases import Lease
 from queries.models import Block
 
@@ -35,7 +35,7 @@ class Context:
         return self.connection.destination
 
     @property
-    def registry(self) -> Deployed:
+    def registry(self) -> Deployment:
         return self.connection.registry
 
     @property

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from chains.encoding import hex_data
 from chains.header import Header
-from chains.rpc import Block as BlockName
+from chains.rpc import BlockIdentifier
 from proving import facts, timestamps
 from proving.facts import Fact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.heads import poll_seconds
@@ -263,7 +263,7 @@ def registry(context: Context) -> Observation:
         hash=bytes.fromhex(block.hash[2:]),
         timestamp=block.timestamp,
         attempts=block.attempts,
-        path_left=block.way_left,
+        path_left=block.path_left,
         source=block.source_chain_id,
         destination=block.destination_chain_id,
         poll_seconds=context.poll_seconds,
@@ -299,7 +299,7 @@ def _with_what_is_missing(context: Context, seen: Observation) -> Observation:
         return seen
     is_extending = building.extending(context.connection, context.heads.latest.number).exists()
     # A pending one may still fail, or be cancelled, and what was sent behind it would fail with it.
-    at: BlockName = "latest" if is_extending else "pending"
+    at: BlockIdentifier = "latest" if is_extending else "pending"
     (is_vouched,) = deployments.vouches(context.rpc, context.registry, [(target.number, target.hash)], at=at)
     return replace(
         seen,
@@ -323,7 +323,7 @@ def _idle(context: Context) -> QuerySet[Query]:
     return waiting.filter(~Exists(under_way)).order_by("pk")
 
 
-def _read(context: Context, wanted: Sequence[Fact], *, at: BlockName | None = None) -> RegistryView:
+def _read(context: Context, wanted: Sequence[Fact], *, at: BlockIdentifier | None = None) -> RegistryView:
     """What the registry holds about these facts, by default at the newest confirmed block."""
     when = context.heads.confirmed.number if at is None else at
     return facts.read(context.rpc, context.registry.contract, context.block.number, wanted, at=when)

@@ -91,9 +91,9 @@ def call(contract: str, address: str, function: str, *arguments: Any) -> Call:
     return _call(_CODEC.eth.contract(address=to_checksum_address(address), abi=abi), function, *arguments)
 
 
-def in_sequence(address: str, calls: Sequence[Call]) -> Call:
-    """One call that makes all of them in order, all or nothing, through the `Sequence` at an address."""
-    return calls[0] if len(calls) == 1 else call("Sequence", address, "run", calls)
+def in_one_call(address: str, calls: Sequence[Call]) -> Call:
+    """One call that makes all of them in order, all or nothing, through the `Multicall` at an address."""
+    return calls[0] if len(calls) == 1 else call("Multicall", address, "run", calls)
 
 
 def _call(contract: Any, function: str, *arguments: Any) -> Call:
@@ -109,7 +109,7 @@ def creation_code(name: str, *arguments: Any) -> bytes:
 
 def revert_reason(data: bytes) -> RevertReason:
     """Which custom error of the contracts that this service calls the revert data is."""
-    for contract in ("FactsRegistry", "AttestedBlockHashSource", "OpStackBlockHashSource", "Sequence"):
+    for contract in ("FactsRegistry", "AttestedBlockHashSource", "OpStackBlockHashSource", "Multicall"):
         for error in load_artifact(contract).abi:
             if error["type"] == "error" and function_abi_to_4byte_selector(error) == data[:4]:
                 types = [collapse_if_tuple(argument) for argument in error["inputs"]]

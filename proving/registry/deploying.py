@@ -86,7 +86,7 @@ def _retire(row: FactsRegistry) -> None:
     row.save(update_fields=["replaced_at", "replaced_because", "due_at"])
     blocks = Block.objects.filter(destination_chain_id=row.destination_chain_id, source_chain_id=row.source_chain_id)
     # What a worker finds out about one of them at this moment is about the old registry: it loses its lease.
-    blocks.update(lease_token="", leased_until=None, is_waypoint=False, checked_number=None, checked_hash="")
+    blocks.update(lease_token="", leased_until=None, is_checkpoint=False, checked_number=None, checked_hash="")
     admitted = Query.objects.filter(block__in=blocks, is_admitted=True, batch__status__in=OPEN_STATUSES)
     begun = admitted.exclude(step__in=[StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE])
     progress.reopen(
@@ -115,7 +115,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
                 destination_chain_id=chain.id,
                 source_chain_id=connection.source,
                 block_hash_source=contract_address(sender, first_nonce),
-                sequence=contract_address(sender, first_nonce + 1),
+                multicall=contract_address(sender, first_nonce + 1),
                 history_window=get_chains().chain(connection.source).history_window,
                 events_read_to=newest,
             )
@@ -123,7 +123,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
 
     intents = [
         Intent("", creation_code(source.contract, *source.arguments(connection))),
-        Intent("", creation_code("Sequence")),
+        Intent("", creation_code("Multicall")),
     ]
     _until_free(lambda: sending.submit_all(chain, intents, and_store=store))
     return created[0]
@@ -158,7 +158,7 @@ def _finish(chain: Chain, row: FactsRegistry, seconds: float) -> None:
         if not row.address and rpc.code(row.block_hash_source):
             _create_registry(chain, row)
         elif not Transaction.objects.filter(signer=signer, to="", state__in=LIVE_STATES).exists():
-            if row.address and all(rpc.code(one) for one in (row.address, row.block_hash_source, row.sequence)):
+            if row.address and all(rpc.code(one) for one in (row.address, row.block_hash_source, row.multicall)):
                 row.deployed_at = timezone.now()
                 row.save(update_fields=["deployed_at"])
                 logger.info("deployed %s", row)

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 from eth_utils.crypto import keccak
 
 from chains.encoding import hex_data
-from chains.rpc import Block, InvalidReply, RpcClient
+from chains.rpc import BlockIdentifier, InvalidReply, RpcClient
 from config.configured_chains import get_chains, get_rpc
 from contracts import load_artifact
 from contracts.known_bad import why_bad
@@ -21,18 +21,18 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Deployed:
+class Deployment:
     """A deployed registry: its row, the contract to call, and the addresses of what belongs to it."""
 
     row_id: int
     contract: Registry
     block_hash_source: str
-    sequence: str
+    multicall: str
 
     @property
     def addresses(self) -> tuple[str, str]:
         """To which is sent what is proven to it."""
-        return self.contract.address, self.sequence
+        return self.contract.address, self.multicall
 
 
 class Unusable(Exception):
@@ -46,7 +46,7 @@ _USED_SECONDS, _REFUSED_SECONDS = 600, 10
 _looked_at: WeakKeyDictionary[RpcClient, dict[str, float]] = WeakKeyDictionary()
 
 
-def find(destination: int, source: int) -> Deployed:
+def find(destination: int, source: int) -> Deployment:
     """The registry of a connection. Its code was seen to be right, by this process and not long ago.
 
     Raises `Unusable`; `NodeUnavailable` and `RpcRefused` where it can't be looked at.
@@ -62,7 +62,7 @@ def find(destination: int, source: int) -> Deployed:
         looked_at[row.address] = now
     if row.refused:
         raise Unusable(row.refused_with_remedy)
-    return Deployed(row.pk, Registry(row.address), row.block_hash_source, row.sequence)
+    return Deployment(row.pk, Registry(row.address), row.block_hash_source, row.multicall)
 
 
 def not_deployed(destination: int, source: int) -> str:
@@ -113,7 +113,7 @@ def _why_refused(row: FactsRegistry, code: bytes) -> str:
 
 
 def vouches(
-    rpc: RpcClient, registry: Deployed, blocks: Sequence[tuple[int, bytes]], *, at: Block = "pending"
+    rpc: RpcClient, registry: Deployment, blocks: Sequence[tuple[int, bytes]], *, at: BlockIdentifier = "pending"
 ) -> list[bool]:
     """Of each (number, hash): whether a transaction mined next could bring that header. `rpc` is the destination's.
 

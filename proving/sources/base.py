@@ -47,7 +47,7 @@ class BlockHashSource(Protocol):
         """What it takes to have one block vouched for, on the high side."""
 
     def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start:
-        """Where a way to the block `target` could start: at it, or above. Its calls are `begin`'s to tell.
+        """Where a path to the block `target` could start: at it, or above. Its calls are `begin`'s to tell.
 
         `others` are blocks of the same connection that wait too. Raises `NotYet`, `NodeUnavailable`.
         """
@@ -56,4 +56,4 @@ class BlockHashSource(Protocol):
         """The block `start`, which `reach` named, with the calls that make it vouched for. Raises as `reach`."""
 
     def newest(self, connection: OpenConnection) -> int:
-        """Number of the newest block that a way could start from now. Raises as `reach`."""
+        """Number of the newest block that a path could start from now. Raises as `reach`."""

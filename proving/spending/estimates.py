@@ -9,7 +9,7 @@ from django.db.models import Exists, OuterRef
 from proving import facts
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
 from proving.models import LIVE_STATES, Transaction, proves_facts
-from queries.models import Batch, Block, Query, StepKind, WayUnit
+from queries.models import Batch, Block, PathUnit, Query, StepKind
 
 _TRANSACTION_GAS = 21_000
 # EIP-7623: no byte of calldata that isn't zero costs less, and proofs have few zeros.
@@ -22,16 +22,16 @@ _HEADER_GAS = 60_000 + _TRANSACTION_GAS
 _HEADER_FIELD_GAS = 25_000
 _ACCOUNT_GAS = 200_000
 _FIRST_SLOT_GAS = 170_000  # of an account; the others share its upper nodes
-_SLOT_GAS = 120_000
+_SLOT_GAS = 140_000
 _TIME_GAS = 120_000 + _TRANSACTION_GAS
-# Of a block that rides along with the way to another one: one slot more in a proof.
-RIDER_GAS = 30_000
+# Of a block that rides along with the path to another one: one slot more in a proof.
+RIDER_GAS = 55_000
 HOP_GAS = 250_000
 WALKED_HEADER_GAS = 30_000
 
 
 @dataclass
-class Work:
+class Workload:
     """What is not proven yet, by kind."""
 
     headers: int = 0
@@ -40,7 +40,7 @@ class Work:
     first_slots: int = 0
     slots: int = 0  # beside the first of each account
     times: int = 0
-    way_gas: int = 0  # by which the registry comes to trust the blocks
+    path_gas: int = 0  # by which the registry comes to trust the blocks
     unadmitted_gas: int = 0  # for what is not checked against its source chain yet; no part of `gas`
 
     def add(self, facts: Iterable[Fact], *, header: bool) -> None:
@@ -63,7 +63,7 @@ class Work:
             + self.first_slots * _FIRST_SLOT_GAS
             + self.slots * _SLOT_GAS
             + self.times * _TIME_GAS
-            + self.way_gas
+            + self.path_gas
         )
         return gas + _TRANSACTION_GAS if gas else 0
 
@@ -75,20 +75,20 @@ class Work:
 
 def gas_of(query: Query) -> int:
     """What a query would take by itself."""
-    work = Work()
+    work = Workload()
     work.add(facts.of(query), header=not query.address)
     return work.gas
 
 
-def unproven(batch: Batch, *, beside: Collection[int] = (), with_ways: bool) -> Work:
+def unproven(batch: Batch, *, beside: Collection[int] = (), with_paths: bool) -> Workload:
     """What of a batch's queries is neither proven nor under way, as the rows know it, `beside` those of these ids.
 
-    What is not admitted is counted by itself. `with_ways` counts also how the registry comes to trust old blocks, as
+    What is not admitted is counted by itself. `with_paths` counts also how the registry comes to trust old blocks, as
     far as that is planned; ways that lead over the same blocks count once.
     """
     under_way = Transaction.objects.filter(
         proves_facts("queries__block"), queries=OuterRef("pk"), state__in=LIVE_STATES
-    )
+    ).exclude(continued=OuterRef("pk"))
     left = batch.queries.filter(~Exists(under_way), is_admitted=True, step__isnull=False)
     wanted: dict[int | None, set[Fact]] = defaultdict(set)
     for query in left.iterator(chunk_size=1000):
@@ -98,14 +98,14 @@ def unproven(batch: Batch, *, beside: Collection[int] = (), with_ways: bool) -> 
     needing_header = Block.objects.filter(~Exists(accumulating), pk__in=left.values("block")).filter(
         queries__in=left.exclude(step=StepKind.ACCOUNT_ACCUMULATED)
     )
-    ways = {
-        pk: left_over * (HOP_GAS if unit == WayUnit.HOPS else WALKED_HEADER_GAS)
-        for pk, unit, left_over in needing_header.values_list("pk", "way_unit", "way_left").distinct()
+    paths = {
+        pk: left_over * (HOP_GAS if unit == PathUnit.HOPS else WALKED_HEADER_GAS)
+        for pk, unit, left_over in needing_header.values_list("pk", "path_unit", "path_left").distinct()
     }
-    work = Work(way_gas=max(ways.values(), default=0) if with_ways else 0)
+    work = Workload(path_gas=max(paths.values(), default=0) if with_paths else 0)
     for block, missing in wanted.items():
-        work.add(missing, header=block in ways)
-    unadmitted = Work()
+        work.add(missing, header=block in paths)
+    unadmitted = Workload()
     for query in batch.queries.filter(is_admitted=False).iterator(chunk_size=1000):
         unadmitted.add(facts.of(query), header=True)
     work.unadmitted_gas = unadmitted.gas

@@ -19,7 +19,7 @@ def is_to_unused_registry(tx: Transaction) -> bool:
     """Whether it proves something to a registry that was refused or replaced meanwhile."""
     if not tx.to:
         return False
-    rows = FactsRegistry.objects.filter(Q(address=tx.to) | Q(sequence=tx.to), destination_chain_id=tx.signer.chain_id)
+    rows = FactsRegistry.objects.filter(Q(address=tx.to) | Q(multicall=tx.to), destination_chain_id=tx.signer.chain_id)
     unused = [bool(row.refused or row.replaced_at) for row in rows]
     # A chain that was started anew may have another one at the same address.
     return bool(unused) and all(unused)

@@ -31,7 +31,7 @@ _MANY_BLOCKS = 100
 
 
 @dataclass(frozen=True)
-class Work:
+class Task:
     """One thing to do. Two are equal when they concern the same row."""
 
     kind: str
@@ -56,7 +56,7 @@ class Work:
         return (self.user, self.kind, self.lane)
 
 
-def due(turns: Turns | None = None) -> Iterator[Work]:
+def due(turns: Turns | None = None) -> Iterator[Task]:
     """What can be done now: first what is for all, then one thing for each user, then the second for each, and so on.
 
     The users, and of each user the lanes and kinds, come in the order of their last `turns`: a long queue or a chain
@@ -64,29 +64,29 @@ def due(turns: Turns | None = None) -> Iterator[Work]:
     """
     turns = turns or Turns()
     yield from round_robin(_for_all())
-    queues: dict[int | None, dict[tuple[object, ...], Iterator[Work]]] = defaultdict(dict)
+    queues: dict[int | None, dict[tuple[object, ...], Iterator[Task]]] = defaultdict(dict)
     for user, kind, lane, works in _for_users():
         queues[user][user, kind, lane] = works
     users = sorted(queues, key=turns.last)
     yield from round_robin([_of_user(queues[user], turns) for user in users])
 
 
-def _of_user(queues: Mapping[tuple[object, ...], Iterator[Work]], turns: Turns) -> Iterator[Work]:
+def _of_user(queues: Mapping[tuple[object, ...], Iterator[Task]], turns: Turns) -> Iterator[Task]:
     return round_robin([queues[queue] for queue in sorted(queues, key=turns.last)])
 
 
-def _for_all() -> Iterator[Iterator[Work]]:
+def _for_all() -> Iterator[Iterator[Task]]:
     for chain in get_chains().destinations():
         signers = leases.due(Signer.objects.filter(chain_id=chain.id), _PER_LOOK)
-        yield iter([Work("signer", key, (chain.id,), _tend) for key in signers])
+        yield iter([Task("signer", key, (chain.id,), _tend) for key in signers])
     for connection in get_chains().connections:
         source, destination = connection.source, connection.destination
         rows = FactsRegistry.in_use.filter(source_chain_id=source, destination_chain_id=destination)
         registries = leases.due(rows, _PER_LOOK)
-        yield iter([Work("registry", key, (destination, source), upkeep.look_after) for key in registries])
+        yield iter([Task("registry", key, (destination, source), upkeep.look_after) for key in registries])
 
 
-def _for_users() -> Iterator[tuple[int | None, str, tuple[int, ...], Iterator[Work]]]:
+def _for_users() -> Iterator[tuple[int | None, str, tuple[int, ...], Iterator[Task]]]:
     for chain in get_chains().destinations():
         batches = Batch.objects.filter(destination_chain_id=chain.id, status__in=OPEN_STATUSES)
         for user in leases.parties(batches, "user"):
@@ -99,18 +99,18 @@ def _for_users() -> Iterator[tuple[int | None, str, tuple[int, ...], Iterator[Wo
             yield user, "block", lane, _blocks(blocks.filter(turn_of=user), lane, user)
 
 
-def _batches(rows: "QuerySet[Batch]", lane: tuple[int, ...], user: int | None) -> Iterator[Work]:
+def _batches(rows: "QuerySet[Batch]", lane: tuple[int, ...], user: int | None) -> Iterator[Task]:
     keys = leases.due(rows, _PER_LOOK)
     long = set(rows.filter(pk__in=keys, block_count__gt=_MANY_BLOCKS).values_list("pk", flat=True))
     for key in keys:
         assert isinstance(key, str)
         sources = frozenset(acceptance.undecided(key))
-        yield Work("batch", key, lane, acceptance.accept, user, is_long=key in long, sources=sources)
+        yield Task("batch", key, lane, acceptance.accept, user, is_long=key in long, sources=sources)
 
 
-def _blocks(rows: "QuerySet[Block]", lane: tuple[int, ...], user: int | None) -> Iterator[Work]:
+def _blocks(rows: "QuerySet[Block]", lane: tuple[int, ...], user: int | None) -> Iterator[Task]:
     for key in leases.due(rows, _PER_LOOK, order="queue_at"):
-        yield Work("block", key, lane, reconcile, user)
+        yield Task("block", key, lane, reconcile, user)
 
 
 def recover() -> None:

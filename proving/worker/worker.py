@@ -22,8 +22,7 @@ from config.configured_chains import get_chains
 from proving.health import chain_checks
 from proving.models import WorkerHeartbeat
 from proving.paths import upkeep
-from proving.spending import limits
-from proving.worker.due import Work, due, recover, reject_overdue
+from proving.worker.due import Task, due, recover, reject_overdue
 from proving.worker.turns import Turns
 from queries.clock import Clock
 
@@ -34,7 +33,7 @@ _LOOK_SECONDS = 0.2
 _BEAT_SECONDS = 5
 # A worker that has been silent for so long is taken for dead.
 SILENCE = timedelta(seconds=20)
-_WATCH = Work("chains", None, (), lambda _: chain_checks.look_at_what_is_due())
+_WATCH = Task("chains", None, (), lambda _: chain_checks.look_at_what_is_due())
 
 
 def last_beat() -> datetime | None:
@@ -57,7 +56,7 @@ class Worker:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self._stopping = threading.Event()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="worker")
-        self._in_hand: dict[Work, Future[None]] = {}
+        self._in_hand: dict[Task, Future[None]] = {}
         self._threads = threads
         self._turns = Turns()
         # Of its own: chains whose nodes hang hold up no work.
@@ -101,8 +100,6 @@ class Worker:
             if is_first:
                 # After a pause the chains tell whether the clock is right.
                 wait([self._watch], _BEAT_SECONDS)
-        if is_first:
-            limits.share_what_is_live()
         recover()
         upkeep.wake(everyone=is_first)
         reading = self._clock.read(chain_checks.witnesses())
@@ -133,7 +130,7 @@ class Worker:
                 if len(self._in_hand) >= self._threads:
                     return
 
-    def _leaves_threads(self, work: Work) -> bool:
+    def _leaves_threads(self, work: Task) -> bool:
         """Whether threads are left to others: beside a chain whose nodes hang, what takes long, and one user."""
         half, all_but_one = max(1, self._threads // 2), max(1, self._threads - 1)
         long = [other.user for other in self._in_hand if other.is_long]
@@ -157,7 +154,7 @@ def _asked_by_all() -> frozenset[int]:
     return frozenset.intersection(*pairs) if pairs else frozenset()
 
 
-def _do(work: Work) -> None:
+def _do(work: Task) -> None:
     try:
         work()
     except Exception:

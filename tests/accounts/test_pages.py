@@ -456,6 +456,41 @@ def test_the_statements_of_the_dashboard_do_not_grow(alice_client, django_assert
 # --- Sessions and colours ---------------------------------------------------------------------------------------------
 
 
+def test_what_a_user_does_to_keys_in_a_day_is_bounded(alice_client, monkeypatch):
+    monkeypatch.setattr(event_log, "MAX_KEY_EVENTS_PER_DAY", 4)
+    key = ApiKey.objects.get()  # The first of the events was that it was made.
+    for name in ("a", "b"):
+        made = post_json(alice_client, "/dashboard/keys", {"name": name})
+        assert post_json(alice_client, f"/dashboard/keys/{made.json()['id']}/revoke", {}).status_code == 200
+    assert post_json(alice_client, f"/dashboard/keys/{key.pk}/reveal", {}).status_code == 200
+    AccountEvent.objects.filter(kind=EventKind.KEY_MADE, key_name="default").update(
+        at=timezone.now() - timedelta(hours=23)
+    )
+    for path, body in (("", {"name": "c"}), (f"/{key.pk}/reveal", {}), (f"/{key.pk}/rotate", {"name": "c"})):
+        refused = post_json(alice_client, f"/dashboard/keys{path}", body)
+        assert (refused.status_code, refused.json()["code"]) == (429, "too_many_changes")
+        assert 3500 < int(refused.headers["Retry-After"]) <= 3601
+        page = alice_client.post(f"/dashboard/keys{path}", body)
+        assert page.status_code == 429
+        assert "4 times in 24 hours" in page.text
+    assert ApiKey.objects.count() == 3
+    # What ends a key is never too much.
+    assert post_json(alice_client, f"/dashboard/keys/{key.pk}/revoke", {}).json()["revoked"]
+
+
+def test_a_sign_in_drops_what_is_left_of_sessions_that_ended(alice_client):
+    ended = Session.objects.get()
+    ended.expire_date = timezone.now() - timedelta(seconds=1)
+    ended.save()
+    client = Client()
+    message = message_for(client)
+    assert (
+        post_json(client, "/sign-in/verify", {"message": message, "signature": sign(message, ALICE)}).status_code == 200
+    )
+    assert not Session.objects.filter(pk=ended.pk).exists()
+    assert Session.objects.count() == 1
+
+
 def test_signing_out_everywhere_ends_all_sessions_of_the_user_alone(alice_client):
     other, bob = Client(), Client()
     other.force_login(User.objects.get())

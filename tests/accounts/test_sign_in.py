@@ -11,6 +11,7 @@ from accounts import sign_in
 from accounts.models import SignInNonce, ThrottleCount, User
 from accounts.sign_in import MAX_MESSAGE_CHARS, MAX_SIGNATURE_CHARS, SignInError, finish, start
 from tests.accounts.wallets import ALICE, BOB, sign
+from tests.disks import locked_database
 
 pytestmark = pytest.mark.django_db
 
@@ -237,6 +238,15 @@ def test_a_client_address_starts_so_many_sign_ins_a_minute_whether_finished_or_n
 
     ThrottleCount.objects.update(began_at=timezone.now() - timedelta(seconds=61))
     assert start(ALICE.address, 31337, CLIENT)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_who_started_too_many_waits_for_no_lock(settings):
+    settings.MAX_SIGN_INS_PER_MINUTE = 1
+    start(ALICE.address, 31337, CLIENT)
+    with locked_database(), pytest.raises(SignInError) as caught:
+        start(ALICE.address, 31337, CLIENT)
+    assert caught.value.code == "too_many_sign_ins"
 
 
 def test_the_wait_is_what_is_left_of_the_minute(settings):

@@ -316,7 +316,7 @@ def test_a_way_goes_on_by_itself_and_its_transactions_stay_open(page: Page):
     beat()
     batch = on_the_way()
     page.goto(path(batch))
-    way = page.locator(".way-there")
+    way = page.locator(".path-there")
     expect(way).to_contain_text("hops 20 of 60 done")
     way.locator("summary").click()
     way_to(batch, 60, left=0)

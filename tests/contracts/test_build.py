@@ -62,7 +62,7 @@ def test_an_artifact_tells_its_compiler_and_can_be_deployed(path):
         ("NativeBlockHashSource", {"window": 256}),
         ("OpStackBlockHashSource", {"sourceChainId": 2**64}),
         ("test/SettableBlockHashSource", {"sourceChainId": 7}),
-        ("Sequence", {}),
+        ("Multicall", {}),
     ],
 )
 def test_an_artifact_tells_the_code_that_is_deployed(chain, name, immutables):

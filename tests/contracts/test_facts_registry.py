@@ -535,7 +535,7 @@ def test_a_registry_has_no_source_of_another_chain(chain, name, arguments, its_c
 
 @pytest.mark.parametrize("kind", ["no contract", "a contract that isn't one"])
 def test_a_registry_has_no_source_that_does_not_tell_its_chain(chain, kind):
-    address = ALICE if kind == "no contract" else Deployed(chain, "Sequence").address
+    address = ALICE if kind == "no contract" else Deployed(chain, "Multicall").address
     with pytest.raises(Reverted) as reverted:
         Deployed(chain, "FactsRegistry", 1, address, 8191)
     assert reverted.value.error == ("",)

@@ -56,7 +56,7 @@ class Hole(NamedTuple):
 
 
 HOLES = {
-    "a key is absent at a node whose place is not on its path": Hole(
+    "a key is absent at a node whose place is not on its way": Hole(
         Removal("PackedTrie", "prefix(difference, node.depth()) != 0 || "),
         "_prefix(key, self.depth) == self.path(self.depth)\n            and ",
     ),

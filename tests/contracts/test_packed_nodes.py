@@ -232,17 +232,17 @@ def test_a_branch_of_sixteen_hashes_is_written_in_one_way(accepts, place):
     assert not accepts(root, full_branch(others))
 
 
-@pytest.mark.parametrize("is_empty", [False, True], ids=["a leaf of less than 32 bytes", "an empty place"])
-def test_a_branch_of_sixteen_hashes_holds_nothing_else(accepts, is_empty):
+@pytest.mark.parametrize("is_cancellation", [False, True], ids=["a leaf of less than 32 bytes", "an empty place"])
+def test_a_branch_of_sixteen_hashes_holds_nothing_else(accepts, is_cancellation):
     """Not even under the root that it would have if what is on the stack were taken for a hash."""
     number, depth = 5, 40
     key = keccak(number.to_bytes(32))
     place = int(key.hex()[depth - 1], 16)
-    own = tries.EMPTY if is_empty else tries.leaf_below(key, depth, b"\x09")
+    own = tries.EMPTY if is_cancellation else tries.leaf_below(key, depth, b"\x09")
     assert len(own) < 32
     others = {each: hash_reference(bytes([each]) * 32) for each in range(16) if each != place}
     listed = [own_child(each) if each == place else hash_child(each, others[each][1:]) for each in range(16)]
-    pushed = absent_slot(number, depth) if is_empty else slot(number, depth, 9)
+    pushed = absent_slot(number, depth) if is_cancellation else slot(number, depth, 9)
 
     def under(child: bytes, operation: bytes) -> bool:
         """With an extension from the storage's root down to the branch, in which there is that child."""

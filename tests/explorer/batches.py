@@ -23,7 +23,7 @@ from proving.models import (
     WorkerHeartbeat,
 )
 from queries import progress, submission
-from queries.models import AccountField, Batch, Block, HeaderField, StepKind, WayUnit
+from queries.models import AccountField, Batch, Block, HeaderField, PathUnit, StepKind
 from tests import headers
 from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, work_until_done
 
@@ -101,9 +101,9 @@ def accept(batch: Batch, source: int = 31337) -> None:
     Block.objects.filter(queries__batch=batch, source_chain_id=source).update(due_at=timezone.now())
 
 
-def way_to(batch: Batch, length: int, *, left: int, unit: str = WayUnit.HOPS) -> None:
+def way_to(batch: Batch, length: int, *, left: int, unit: str = PathUnit.HOPS) -> None:
     """What the pipeline notes of the way to the batch's blocks."""
-    Block.objects.filter(queries__batch=batch).update(way_unit=unit, way_length=length, way_left=left)
+    Block.objects.filter(queries__batch=batch).update(path_unit=unit, path_length=length, path_left=left)
 
 
 def complete(batch: Batch, *kinds: StepKind, transaction_hash: str = "") -> None:
@@ -123,7 +123,7 @@ def find_block(batch: Batch, number: int = 12) -> None:
 
 def deployed(source: int = 31337) -> FactsRegistry:
     """The facts registry for a source chain."""
-    values = {"address": REGISTRY, "block_hash_source": BLOCK_HASH_SOURCE, "sequence": REGISTRY}
+    values = {"address": REGISTRY, "block_hash_source": BLOCK_HASH_SOURCE, "multicall": REGISTRY}
     registry, _ = FactsRegistry.objects.update_or_create(
         destination_chain_id=31337, source_chain_id=source, defaults=values | {"deployed_at": timezone.now()}
     )

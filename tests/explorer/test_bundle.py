@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from devnet.devchain import DevChain
-from explorer.bundles import bundle
+from explorer.bundles import verifying
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Block, HeaderField
 from tests.explorer.batches import CONTRACT, a_batch, accept, everything, finish, path, word
@@ -84,7 +84,7 @@ def test_it_asks_no_network_and_no_database(downloaded, monkeypatch, tmp_path, d
 
 
 def test_an_account_that_does_not_exist_has_a_bundle_too(service):
-    verified = bundle.verify(json.dumps(download(service, NOBODY)))
+    verified = verifying.verify(json.dumps(download(service, NOBODY)))
     assert not verified.exists
     assert int(verified.facts["BALANCE"], 16) == 0
 
@@ -103,7 +103,7 @@ def checked(content, tmp_path, capsys) -> str:
 
 def test_slots_full_and_empty_are_proven_by_their_nodes(service, tmp_path, capsys):
     content = bundle_of(everything(service), 2)
-    verified = bundle.verify(json.dumps(content))
+    verified = verifying.verify(json.dumps(content))
     assert verified.account == CONTRACT
     assert verified.slots == {word(5): word(77), word(6): word(0)}
     assert len(content["storageNodes"]) == len(set(content["storageNodes"]))
@@ -140,7 +140,7 @@ def test_the_header_after_it_is_taken_from_whoever_asked_for_its_block(service):
     Transaction.objects.update(accumulates=None)
     assert bundle_of(batch, 4)["nextHeader"] is None
     work_until_done(submit(a_key(name="another"), request(BOB, block=number + 1)), service)
-    time = bundle.verify(json.dumps(bundle_of(batch, 4))).time
+    time = verifying.verify(json.dumps(bundle_of(batch, 4))).time
     assert time
     assert time.next_hash == Block.objects.get(number=number + 1).hash
 
@@ -187,8 +187,8 @@ def change_slot(content: Any, **parts: Any) -> Any:
 )
 def test_whatever_was_changed_of_slots_headers_times_and_origin_is_found(bundles_of_everything, number, change, said):
     content = bundles_of_everything[number]
-    with pytest.raises(bundle.InvalidBundle, match=re.escape(said)):
-        bundle.verify(json.dumps(content | (change(content) if callable(change) else change)))
+    with pytest.raises(verifying.InvalidBundle, match=re.escape(said)):
+        verifying.verify(json.dumps(content | (change(content) if callable(change) else change)))
 
 
 @pytest.mark.parametrize(
@@ -211,8 +211,8 @@ def test_whatever_was_changed_of_slots_headers_times_and_origin_is_found(bundles
 )
 def test_whatever_was_changed_is_found(downloaded, change, said):
     tampered = downloaded | (change(downloaded) if callable(change) else change)
-    with pytest.raises(bundle.InvalidBundle, match=re.escape(said)):
-        bundle.verify(json.dumps(tampered))
+    with pytest.raises(verifying.InvalidBundle, match=re.escape(said)):
+        verifying.verify(json.dumps(tampered))
 
 
 @pytest.mark.parametrize(

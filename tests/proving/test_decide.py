@@ -50,7 +50,7 @@ from proving.reconcile.observe import (
     Unfetched,
 )
 from proving.sources import Preparation
-from queries.models import AccountField, HeaderField, StepKind, WayUnit
+from queries.models import AccountField, HeaderField, PathUnit, StepKind
 from queries.rejection_codes import RejectionCode
 
 ROOT, HASH = b"\1" * 32, b"\2" * 32
@@ -289,7 +289,7 @@ def test_steps_name_the_transactions_that_completed_them():
         (
             PathFound(plan=PLAN, others=[9]),
             Wait(EXTENDING, 0.5),
-            [ShowPath(2, WayUnit.HOPS), Complete([1], AVAILABLE), Extend(PLAN, OWN, {BALANCE: [2, 1]}, [9])],
+            [ShowPath(2, PathUnit.HOPS), Complete([1], AVAILABLE), Extend(PLAN, OWN, {BALANCE: [2, 1]}, [9])],
         ),
     ],
 )

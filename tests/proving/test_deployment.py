@@ -38,7 +38,7 @@ def test_interrupted_anywhere_it_goes_on_and_deploys_each_contract_once(chain, d
     assert begun.address == ""
     assert deploy(31337, 31337) == deploy(31337, 31337)
     finished = FactsRegistry.objects.get()
-    assert (finished.block_hash_source, finished.sequence) == (begun.block_hash_source, begun.sequence)
+    assert (finished.block_hash_source, finished.multicall) == (begun.block_hash_source, begun.multicall)
     assert signer_nonce(chain) == Transaction.objects.count() == 3
 
 

@@ -62,7 +62,7 @@ def test_any_later_block_is_then_one_hop_away(kept):
     block = accumulated(kept)[0] + 3
     before = Transaction.objects.exclude(extends=None).count()
     assert work_until_done(submit(a_key(), request(CHARLIE, block=block)), kept).status == BatchStatus.DONE
-    assert Block.objects.get(number=block).way_length <= 1 or Block.objects.get(number=block).way_unit == "headers"
+    assert Block.objects.get(number=block).path_length <= 1 or Block.objects.get(number=block).path_unit == "headers"
     assert Transaction.objects.exclude(extends=None).count() == before + 1
 
 
@@ -102,10 +102,10 @@ def test_what_somebody_else_has_accumulated_is_learned_and_built_upon(chain, db,
     chain.rpc("eth_sendTransaction", {"from": BOB, "to": registry().address, "data": hex_data(data)})
     chain.mine(50)
     look()
-    assert Block.objects.get(number=header.number).is_waypoint
+    assert Block.objects.get(number=header.number).is_checkpoint
     batch = submit(a_key(), request(CHARLIE, block=header.number - 10))
     assert work_until_done(batch, chain).status == BatchStatus.DONE
-    assert Block.objects.get(number=header.number - 10).way_length == 1
+    assert Block.objects.get(number=header.number - 10).path_length == 1
     # Each block's events are read once.
     assert (FactsRegistry.objects.get().events_read_to or 0) > header.number
 

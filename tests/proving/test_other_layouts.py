@@ -13,7 +13,7 @@ from eth_utils.crypto import keccak
 
 from chains.encoding import hex_data
 from devnet.devchain import DevChain
-from explorer.bundles import bundle
+from explorer.bundles import verifying
 from queries.models import AccountField, Batch, BatchStatus, Block, HeaderField
 from tests import headers
 from tests.chains.lying_node import lying_node, result
@@ -51,8 +51,8 @@ def header_on_chain(chain: DevChain, block: int, field: HeaderField) -> int:
     return int(chain.rpc("eth_call", {"to": registry(THERE).address, "data": data}, "latest"), 16)
 
 
-def bundle_of(batch: Batch) -> bundle.Verified:
-    return bundle.verify(Client().get(f"/explorer/query/{batch.pk}/1/bundle.json").content)
+def bundle_of(batch: Batch) -> verifying.Verified:
+    return verifying.verify(Client().get(f"/explorer/query/{batch.pk}/1/bundle.json").content)
 
 
 @pytest.mark.parametrize(("layout", "raw"), LAYOUTS.values(), ids=LAYOUTS.keys())
@@ -119,8 +119,8 @@ def test_a_bundle_does_not_show_what_no_layout_is_known_to_have(chain, there, se
     content = json.loads(Client().get(f"/explorer/query/{batch.pk}/1/bundle.json").content)
     fee = rlp.decode(bytes.fromhex(content["header"][2:]))[15]
     content["facts"]["BASE_FEE_PER_GAS"] = "0x" + fee.rjust(32, b"\0").hex()
-    with pytest.raises(bundle.InvalidBundle, match="a fact that is not known: 'BASE_FEE_PER_GAS'"):
-        bundle.verify(json.dumps(content))
+    with pytest.raises(verifying.InvalidBundle, match="a fact that is not known: 'BASE_FEE_PER_GAS'"):
+        verifying.verify(json.dumps(content))
 
 
 def test_accounts_of_another_form_are_rejected(chain, there, settings, tmp_path, key):

@@ -276,7 +276,7 @@ def test_what_was_sent_to_a_registry_before_it_was_refused_is_emptied(service, k
     service.mine()
     tending.tend(Signer.objects.get().pk)
     tx.refresh_from_db()
-    assert tx.versions.get(hash=tx.hash).is_empty
+    assert tx.versions.get(hash=tx.hash).is_cancellation
     assert tx.succeeded is False
     service.rpc("evm_setAutomine", True)
     deploy(31337, 31337, replace=True)

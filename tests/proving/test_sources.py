@@ -397,7 +397,7 @@ def test_a_change_that_waits_in_the_mempool_is_not_taken_for_one_that_reverts(ch
     for signer in Signer.objects.all():
         tend(signer.pk)
     assert SignedTransaction.objects.filter(transaction=Transaction.objects.latest("pk")).count() > 1
-    assert not SignedTransaction.objects.filter(is_empty=True).exists()
+    assert not SignedTransaction.objects.filter(is_cancellation=True).exists()
 
 
 def test_chains_toml_that_names_too_few_of_the_believed_attesters_is_told(

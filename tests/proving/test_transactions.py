@@ -226,7 +226,7 @@ def test_a_transaction_whose_purpose_is_gone_is_replaced_by_an_empty_one(mempool
     nonce = the_transaction().nonce
     progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason="Too late.", retryable=True)
     work()
-    empty = the_transaction().versions.get(is_empty=True)
+    empty = the_transaction().versions.get(is_cancellation=True)
     assert sent_hashes(mempool) == {empty.hash}
     mempool.mine()
     work()
@@ -242,7 +242,7 @@ def test_a_transaction_that_would_revert_by_now_is_emptied_instead_of_paid_for(m
     mempool.rpc("anvil_setCode", the_transaction().to, "0x60006000fd")  # it reverts whatever it is asked
     age()
     work()
-    assert the_transaction().versions.filter(is_empty=True).exists()
+    assert the_transaction().versions.filter(is_cancellation=True).exists()
 
 
 def test_a_nonce_that_something_else_used_is_noticed_and_the_proof_sent_again(mempool, batch):

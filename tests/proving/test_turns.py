@@ -16,7 +16,7 @@ from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
 from proving.transactions import pending_limits, tending
 from proving.worker import turns, worker
-from proving.worker.due import Work, due
+from proving.worker.due import Task, due
 from proving.worker.turns import Turns, round_robin
 from queries import submission
 from queries.models import Batch, BatchStatus, Block
@@ -47,7 +47,7 @@ def accept_all() -> None:
         task()
 
 
-def users(tasks: Iterator[Work]) -> list[int | None]:
+def users(tasks: Iterator[Task]) -> list[int | None]:
     """In whose turns it would be done, in that order."""
     return [task.user for task in tasks if task.user]
 
@@ -264,11 +264,11 @@ def idle() -> Iterator[worker.Worker]:
     idle._pool.shutdown()
 
 
-def some(user: int | None, key: int, *, is_long: bool = False) -> Work:
-    return Work("block", key, (31337, 31337), print, user, is_long=is_long)
+def some(user: int | None, key: int, *, is_long: bool = False) -> Task:
+    return Task("block", key, (31337, 31337), print, user, is_long=is_long)
 
 
-def leaves_threads(idle: worker.Worker, in_hand: Sequence[Work], task: Work) -> bool:
+def leaves_threads(idle: worker.Worker, in_hand: Sequence[Task], task: Task) -> bool:
     idle._in_hand = {one: Future() for one in in_hand}
     return idle._leaves_threads(task)
 
@@ -301,8 +301,8 @@ def connected(idle, monkeypatch) -> Callable[..., None]:
     return connect
 
 
-def asking(key: int, *lane: int, sources: Iterable[int] = ()) -> Work:
-    return Work("batch" if sources else "block", key, lane, print, user=key, sources=frozenset(sources))
+def asking(key: int, *lane: int, sources: Iterable[int] = ()) -> Task:
+    return Task("batch" if sources else "block", key, lane, print, user=key, sources=frozenset(sources))
 
 
 def test_a_destination_that_hangs_leaves_half_of_the_threads_whatever_its_sources(idle, connected):
@@ -420,14 +420,14 @@ def test_the_room_is_of_gas_too(service, heavy, newcomer, monkeypatch):
 
 @pytest.fixture
 def short_windows(chain: DevChain, db, settings, tmp_path) -> DevChain:
-    """A chain on which a way to an old block takes hops of ten blocks."""
+    """A chain on which a path to an old block takes hops of ten blocks."""
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 10")
     deploy(31337, 31337)
     chain.mine(100)
     return chain
 
 
-def test_users_take_turns_with_ways_too(short_windows):
+def test_users_take_turns_with_paths_too(short_windows):
     """One at a time extends a registry, and whoever looks first when it is mined sends the next."""
     heavy, newcomer = a_key(ALICE), a_key(BOB)
     head = short_windows.head()
@@ -440,8 +440,8 @@ def test_users_take_turns_with_ways_too(short_windows):
     blocks = {number: Block.objects.get(number=number).pk for number in (first, second, third)}
     for number in (first, second, third):
         reconcile(blocks[number])
-    ways = Transaction.objects.exclude(extends=None).order_by("pk")
-    assert [way.leads_to_id for way in ways] == [blocks[first]]
+    paths = Transaction.objects.exclude(extends=None).order_by("pk")
+    assert [path.leads_to_id for path in paths] == [blocks[first]]
     short_windows.mine()
     for signer in Signer.objects.all():
         tending.tend(signer.pk)
@@ -449,10 +449,10 @@ def test_users_take_turns_with_ways_too(short_windows):
     later = timezone.now() + timedelta(hours=1)
     Block.objects.filter(number=third).update(due_at=later, queue_at=later)
     reconcile(blocks[second])
-    assert [way.leads_to_id for way in ways.all()] == [blocks[first]]
+    assert [path.leads_to_id for path in paths.all()] == [blocks[first]]
     assert Block.objects.filter(number=third, due_at__lt=timezone.now()).exists()
     reconcile(blocks[third])
-    assert [way.leads_to_id for way in ways.all()] == [blocks[first], blocks[third]]
+    assert [path.leads_to_id for path in paths.all()] == [blocks[first], blocks[third]]
 
 
 # --- What is remembered -----------------------------------------------------------------------------------------------

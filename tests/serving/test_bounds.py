@@ -2,6 +2,7 @@
 
 import errno
 import os
+import resource
 import signal
 import socket
 import time
@@ -185,6 +186,27 @@ def test_in_all_the_connection_goes_that_has_waited_longest(tmp_path):
             assert read_answer(connection).status == 200
 
 
+def test_there_are_no_more_connections_than_files_may_be_open(tmp_path):
+    with (
+        serving(tmp_path, app="tests.serving.app:application", config="tests/serving/few_files.py") as server,
+        ExitStack() as opened,
+    ):
+        assert "may open 160 files (ulimit -n), so it holds 30 connections at most" in server.log(until="ulimit")
+        for _ in range(200):
+            opened.enter_context(connect(server.port)).sendall(b"GET / HTTP/1.1\r\n")
+        for _ in range(2):
+            assert ask(server.port, GET % b"/other", source="127.0.0.2").body == b"/other"
+
+
+def test_the_limit_of_open_files_is_raised_for_the_connections(tmp_path):
+    with serving(
+        tmp_path, app="tests.serving.app:application", config="tests/serving/some_files.py", MAX_CONNECTIONS="70"
+    ) as server:
+        _, (process,) = server.pids()
+        assert resource.prlimit(process, resource.RLIMIT_NOFILE)[0] == 240
+        assert "ulimit" not in server.installation.log("web").read_text()
+
+
 def test_behind_a_proxy_its_address_may_hold_all(tmp_path):
     with (
         serving(
@@ -340,13 +362,31 @@ def test_on_a_unix_socket_there_are_no_addresses_to_bound(tmp_path):
             assert read_answer(connection).body == b"/second"
 
 
+def test_in_all_are_those_of_all_sockets(tmp_path):
+    path = tmp_path / "socket"
+    with (
+        serving(tmp_path, app="tests.serving.app:application", also=[f"unix:{path}"], MAX_CONNECTIONS="2") as server,
+        connect(server.port, "127.0.0.2") as first,
+        connect(server.port, "127.0.0.3") as second,
+        socket.socket(socket.AF_UNIX) as third,
+    ):
+        second.sendall(GET % b"/second")
+        assert read_answer(second).status == 200
+        began = time.monotonic()
+        third.connect(str(path))
+        assert is_closed(first)
+        assert time.monotonic() - began < LATE_SECONDS
+        second.sendall(GET % b"/second")
+        assert read_answer(second).status == 200
+
+
 # --- The disk ---------------------------------------------------------------------------------------------------------
 
 
 def test_where_a_large_body_finds_no_room_it_is_refused_for_now(monkeypatch):
     monkeypatch.setattr("tempfile.TemporaryFile", no_space)
     request = _Request(Adjustments())
-    request.received(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 600000\r\n\r\n")
+    request.received(b"POST /submit-batch-query HTTP/1.1\r\nHost: x\r\nContent-Length: 600000\r\n\r\n")
     request.received(bytes(599_999))
     assert request.completed
     assert request.error is not None

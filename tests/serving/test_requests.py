@@ -116,6 +116,19 @@ def test_who_sends_30_megabytes_sees_why_they_are_not_taken(web, send):
     )
 
 
+@pytest.mark.parametrize(
+    "line",
+    [b"POST /theme HTTP/1.1", b"POST //submit-batch-query HTTP/1.1", b"GET /sign-in?/submit-batch-query HTTP/1.1"],
+)
+def test_a_page_takes_bodies_of_forms_alone(web, line):
+    length = 128 * 1024
+    form = b"Content-Type: application/x-www-form-urlencoded"
+    taken = request(line, form, b"Content-Length: %d" % length, body=b"%" * length)
+    assert ask(web.port, taken).status in {200, 302, 403, 404}
+    refused = ask(web.port, request(line, form, b"Content-Length: %d" % (length + 1)))
+    assert (refused.status, refused.body) == (413, b"The body is larger than 131072 bytes.\n")
+
+
 def test_who_sends_all_before_reading_sees_it_as_well_and_then_the_end(web):
     with connect(web.port) as connection:
         connection.sendall(request(b"POST /chain-connections HTTP/1.1", b"Content-Length: %d" % LARGE))

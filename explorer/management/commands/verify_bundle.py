@@ -7,8 +7,8 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from chains.packed import HASHED_HEADER_FIELDS
-from explorer.bundles import bundle
-from explorer.bundles.bundle import VerifiedTime
+from explorer.bundles import verifying
+from explorer.bundles.verifying import VerifiedTime
 from explorer.pages import utc_times
 from explorer.pages.amounts import whole_units
 from explorer.pages.code_snippets import is_number
@@ -29,8 +29,8 @@ class Command(BaseCommand):
         except OSError as error:
             raise CommandError(f"{file} can't be read: {error.strerror}.") from None
         try:
-            proven = bundle.verify(document)
-        except bundle.InvalidBundle as invalid:
+            proven = verifying.verify(document)
+        except verifying.InvalidBundle as invalid:
             raise CommandError(f"The bundle does not hold: {invalid}") from None
         write = self.stdout.write
         write("The bundle holds.")

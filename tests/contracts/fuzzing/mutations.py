@@ -137,8 +137,10 @@ def run(chain: DevChain, seed: int, count: int) -> Tally:
         number += 1
         size = chance.choice(_SIZES) if number > 1 else _LARGEST
         walked, by_child = chance.choice([0, 0, 1, 2]), chance.random() < 0.3
-        is_empty = chance.random() < 0.03
-        world = empty_world(number) if is_empty else random_world(chance, number, size, walked, by_child=by_child)
+        is_cancellation = chance.random() < 0.03
+        world = (
+            empty_world(number) if is_cancellation else random_world(chance, number, size, walked, by_child=by_child)
+        )
         bench.trust(world)
         other = world.prove(world.ask())
         proofs = [

@@ -180,7 +180,7 @@ class Writer:
                 return self.extension(stack[-1].depth)
         is_root = len(stack) == 1 and not stack[0].depth
         if below is not None and which > (0.4 if is_root else 0.97):
-            return self.close(below, is_empty=bool(stack) and stack[-1].reference == EMPTY)
+            return self.close(below, is_cancellation=bool(stack) and stack[-1].reference == EMPTY)
         # A few are where they don't belong.
         if (below is not None) != chance.happens(0.04):
             return self._about_slot(stack, is_history=is_history)
@@ -238,9 +238,9 @@ class Writer:
     def open_storage(self) -> bytes:
         return bytes([OPEN_STORAGE]) + self.account.written
 
-    def close(self, below: Sequence[_Subtree], *, is_empty: bool) -> bytes:
+    def close(self, below: Sequence[_Subtree], *, is_cancellation: bool) -> bytes:
         """The account of the open storage."""
-        if self.chance.happens(0.65 if is_empty else 0.05):
+        if self.chance.happens(0.65 if is_cancellation else 0.05):
             leads_there = below and prefix(below[-1].key ^ self.account.key, below[-1].depth) == 0
             how = AT_SAME if leads_there and self.chance.happens(0.6) else self._how_absent(below)
             return self.absent_account(below, how, closes=True)

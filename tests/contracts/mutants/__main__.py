@@ -39,7 +39,7 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     ),
     "NativeBlockHashSource": (pytest("tests/contracts/test_native_block_hash_source.py"),),
     "OpStackBlockHashSource": (pytest("tests/contracts/test_op_stack_block_hash_source.py"),),
-    "Sequence": (pytest("tests/contracts/test_sequence.py"),),
+    "Multicall": (pytest("tests/contracts/test_multicall.py"),),
 }
 
 

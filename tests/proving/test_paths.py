@@ -126,12 +126,12 @@ def test_a_block_three_windows_back_is_proven_by_hops_in_one_transaction(old, ke
     step = Query.objects.get(batch=batch).steps.get(kind=StepKind.HEADER_ACCUMULATED)
     assert step.status == "COMPLETED"
     row = Block.objects.get(number=block)
-    assert (row.way_unit, row.way_length, row.way_left) == ("hops", 3, 0)
+    assert (row.path_unit, row.path_length, row.path_left) == ("hops", 3, 0)
 
 
 def test_a_step_goes_on_showing_what_completes_it_when_the_way_there_is_confirmed(old, key):
     time = int(old.rpc("eth_getBlockByNumber", hex(old.head() - 3 * WINDOW - 5), False)["timestamp"], 16)
-    # What proves a time comes by itself, behind the way.
+    # What proves a time comes by itself, behind the path.
     data = {f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["BALANCE"]}}}}
     batch = submit(key, {"destinationChainId": "31337", "fee": "0", "data": {"31337": data}})
     work()
@@ -157,7 +157,7 @@ def test_a_way_begins_at_the_nearest_block_that_the_registry_trusts(old, key):
     assert_proven(old, submit(key, request(CHARLIE, block=block)), CHARLIE, block)
     assert len(extending()) == before + 1
     row = Block.objects.get(number=block)
-    assert (row.way_unit, row.way_length) == ("hops", 1)
+    assert (row.path_unit, row.path_length) == ("hops", 1)
 
 
 def test_a_few_headers_from_a_known_one_are_walked_which_costs_less_than_a_hop(old, key):
@@ -166,7 +166,7 @@ def test_a_few_headers_from_a_known_one_are_walked_which_costs_less_than_a_hop(o
     old.mine(3 * WINDOW)
     assert_proven(old, submit(key, request(CHARLIE, block=near - 4)), CHARLIE, near - 4)
     row = Block.objects.get(number=near - 4)
-    assert (row.way_unit, row.way_length) == ("headers", 4)
+    assert (row.path_unit, row.path_length) == ("headers", 4)
 
 
 def test_where_even_a_few_headers_are_too_many_a_block_near_a_known_one_is_hopped_to(old, key, settings, tmp_path):
@@ -176,7 +176,7 @@ def test_where_even_a_few_headers_are_too_many_a_block_near_a_known_one_is_hoppe
     old.mine(3 * WINDOW)
     assert_proven(old, submit(key, request(CHARLIE, block=near - 4)), CHARLIE, near - 4)
     row = Block.objects.get(number=near - 4)
-    assert (row.way_unit, row.way_length) == ("hops", 1)
+    assert (row.path_unit, row.path_length) == ("hops", 1)
 
 
 def test_blocks_of_one_window_share_a_hop(old, key):
@@ -221,7 +221,7 @@ def test_what_others_have_accumulated_shortens_nothing_that_it_need_not(old, key
         number=block + 2,
         hash="0x" + "01" * 32,
         state_root="0x" + "02" * 32,
-        is_waypoint=True,
+        is_checkpoint=True,
     )
     assert_proven(old, submit(key, request(CHARLIE, block=block)), CHARLIE, block)
 
@@ -258,8 +258,8 @@ def test_a_way_longer_than_one_transaction_goes_on_where_it_was(old, key, monkey
     assert_proven(old, batch, CHARLIE, block)
     assert len(extending()) >= 2
     row = Block.objects.get(number=block)
-    assert row.way_length >= 4
-    assert row.way_left == 0
+    assert row.path_length >= 4
+    assert row.path_left == 0
 
 
 # --- Walks ------------------------------------------------------------------------------------------------------------
@@ -270,8 +270,8 @@ def test_without_a_history_headers_are_walked(without_history, key):
     batch = submit(key, request(CHARLIE, block=block))
     assert_proven(without_history, batch, CHARLIE, block)
     row = Block.objects.get(number=block)
-    assert row.way_unit == "headers"
-    assert row.way_length >= 2 * WINDOW
+    assert row.path_unit == "headers"
+    assert row.path_length >= 2 * WINDOW
     assert len(extending()) == 1
 
 
@@ -301,7 +301,7 @@ def test_a_walk_goes_on_over_blocks_of_which_another_branch_was_noted(without_hi
             state_root="0x" + "02" * 32,
         )
     assert_proven(without_history, submit(key, request(CHARLIE, block=block)), CHARLIE, block)
-    assert len(extending()) == -(-Block.objects.get(number=block).way_length // 8)
+    assert len(extending()) == -(-Block.objects.get(number=block).path_length // 8)
 
 
 def test_a_walk_of_several_transactions_is_resumed_and_no_header_is_paid_twice(without_history, key, monkeypatch):
@@ -314,7 +314,7 @@ def test_a_walk_of_several_transactions_is_resumed_and_no_header_is_paid_twice(w
     expire_leases()
     forget_chains()
     assert_proven(without_history, batch, CHARLIE, block)
-    walked = Block.objects.get(number=block).way_length
+    walked = Block.objects.get(number=block).path_length
     assert len(extending()) == -(-walked // 8)
     assert all(tx.succeeded for tx in extending())
 
@@ -329,7 +329,7 @@ def test_a_history_that_begins_on_the_way_is_used_as_far_as_it_goes(old, key):
     batch = submit(key, request(CHARLIE, block=block))
     assert_proven(old, batch, CHARLIE, block)
     row = Block.objects.get(number=block)
-    assert (row.way_unit, row.way_length) == ("headers", 6)
+    assert (row.path_unit, row.path_length) == ("headers", 6)
 
 
 # --- Limits and estimates ---------------------------------------------------------------------------------------------
@@ -425,7 +425,7 @@ def test_a_fee_that_does_not_cover_the_way_is_rejected_with_the_figure(chain, db
     grow(chain, 50)
     batch = rejected(submit(key, request(CHARLIE, block=chain.head() - 3 * WINDOW, fee=10)))
     assert batch.rejection_code == "fee_too_low"
-    assert "of it for the way to blocks that are old" in batch.rejection_reason
+    assert "of it for the path to blocks that are old" in batch.rejection_reason
 
 
 def test_whoever_can_no_longer_pay_holds_up_no_way_that_passes_them(chain, db, settings, tmp_path, key):
@@ -508,7 +508,7 @@ def test_nothing_is_sent_behind_a_way_that_may_still_be_emptied(old, key):
     work()
     work()
     assert not Transaction.objects.filter(nonce__gt=way.nonce).exists()
-    # The block's hash isn't known, and whether the way would do for it isn't either.
+    # The block's hash isn't known, and whether the path would do for it isn't either.
     assert {query.step for query in second.queries.all()} == {StepKind.BLOCKHASH_AVAILABLE}
     progress.reject([first.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="Nobody wants it.", retryable=False)
     old.rpc("evm_setAutomine", True)
@@ -549,9 +549,9 @@ def test_a_way_that_reverted_is_not_sent_again_at_once(old, key):
     assert waiting() == ["The last transaction for the registry's trust reverted; trying again more slowly."]
     connection = connections.open_connection(31337, 31337)
     assert building.pause_after_failures(connection) > 0
-    way.versions.update(is_empty=True)
+    way.versions.update(is_cancellation=True)
     assert building.pause_after_failures(connection) == 0
-    way.versions.update(is_empty=False)
+    way.versions.update(is_cancellation=False)
     Transaction.objects.filter(pk=way.pk).update(created_at=timezone.now() + timedelta(hours=25))
     assert 0 < building.pause_after_failures(connection) <= 20, "no longer where a clock was ahead"
     Transaction.objects.filter(pk=way.pk).update(created_at=timezone.now() - timedelta(seconds=30))

@@ -67,10 +67,10 @@ def measure(chain: DevChain, block: int, exchanges: list[object]) -> str:
     batch = Batch.objects.get(pk=batch.pk)
     assert batch.finished_at is not None
     row = Block.objects.get(number=block)
-    ways = list(Transaction.objects.exclude(extends=None).filter(queries__batch=batch).distinct())
-    way = f"{row.way_length} {row.way_unit}, {sum(tx.gas_used for tx in ways):,} gas in {len(ways)} transactions"
+    paths = list(Transaction.objects.exclude(extends=None).filter(queries__batch=batch).distinct())
+    path = f"{row.path_length} {row.path_unit}, {sum(tx.gas_used for tx in paths):,} gas in {len(paths)} transactions"
     return (
-        f"{way if ways else 'no way is needed'}; "
+        f"{path if paths else 'no path is needed'}; "
         f"in all {batch.gas_used:,} gas, {len(exchanges) - exchanged} exchanges with the node, "
         f"{(batch.finished_at - batch.created_at).total_seconds():.1f} s, {chain.head() - began} blocks"
     )

@@ -24,8 +24,8 @@ LANDING = encode(OLD, OLD_ROOT)
 
 
 @pytest.fixture(scope="module")
-def sequence(chain) -> Deployed:
-    return Deployed(chain, "Sequence")
+def multicall(chain) -> Deployed:
+    return Deployed(chain, "Multicall")
 
 
 @pytest.fixture
@@ -35,8 +35,8 @@ def vouched(registry: Deployed, source: Deployed) -> Deployed:
     return registry
 
 
-def test_a_call_may_need_what_the_one_before_has_stored(sequence, vouched):
-    receipt = sequence.send("run", [(vouched.address, HOP), (vouched.address, LANDING)])
+def test_a_call_may_need_what_the_one_before_has_stored(multicall, vouched):
+    receipt = multicall.send("run", [(vouched.address, HOP), (vouched.address, LANDING)])
     assert vouched.logged(receipt) == [
         ("HeaderAccumulated", BLOCK, ROOT),
         ("BlockHashProven", keccak(OLD)),
@@ -45,58 +45,58 @@ def test_a_call_may_need_what_the_one_before_has_stored(sequence, vouched):
     assert vouched.call("stateRoot", OLD_BLOCK) == OLD_ROOT
 
 
-def test_the_calls_are_made_in_order(sequence, vouched):
+def test_the_calls_are_made_in_order(multicall, vouched):
     with pytest.raises(Reverted):
-        sequence.call("run", [(vouched.address, LANDING), (vouched.address, HOP)])
+        multicall.call("run", [(vouched.address, LANDING), (vouched.address, HOP)])
 
 
-def test_a_call_that_reverts_undoes_those_before_and_its_error_comes_through(chain, sequence, vouched):
+def test_a_call_that_reverts_undoes_those_before_and_its_error_comes_through(chain, multicall, vouched):
     other = encode(tries.header(5, OLD_ROOT), OLD_ROOT)
     calls = [(vouched.address, HOP), (vouched.address, other), (vouched.address, LANDING)]
-    data = "0x" + sequence.calldata("run", calls).hex()
+    data = "0x" + multicall.calldata("run", calls).hex()
     with pytest.raises(Reverted) as through_sequence:
-        sequence.call("run", calls)
+        multicall.call("run", calls)
     assert through_sequence.value.error == ((keccak(text="UnknownBlock(uint256)")[:4] + (5).to_bytes(32)).hex(),)
     receipt = chain.rpc(
-        "eth_sendTransactionSync", {"from": SENDER, "to": sequence.address, "data": data, "gas": hex(10**6)}
+        "eth_sendTransactionSync", {"from": SENDER, "to": multicall.address, "data": data, "gas": hex(10**6)}
     )
     assert receipt["status"] == "0x0"
     assert vouched.call("stateRoot", BLOCK) == bytes(32)
     assert not vouched.call("vouches", OLD_BLOCK, keccak(OLD))
 
 
-def test_a_revert_without_a_reason_stays_one(chain, sequence, vouched):
+def test_a_revert_without_a_reason_stays_one(chain, multicall, vouched):
     chain.rpc("anvil_setCode", "0x" + "fd" * 20, "0x5f5ffd")
     with pytest.raises(Reverted) as reverted:
-        sequence.call("run", [(vouched.address, HOP), ("0x" + "fd" * 20, b"")])
+        multicall.call("run", [(vouched.address, HOP), ("0x" + "fd" * 20, b"")])
     assert reverted.value.error == ("",)
 
 
 @pytest.mark.parametrize("to", [ACCOUNTS[1][0], "0x" + "00" * 20], ids=["account of a person", "zero address"])
-def test_what_is_no_contract_cannot_be_called(sequence, vouched, to):
+def test_what_is_no_contract_cannot_be_called(multicall, vouched, to):
     with pytest.raises(Reverted) as reverted:
-        sequence.call("run", [(vouched.address, HOP), (to, HOP)])
+        multicall.call("run", [(vouched.address, HOP), (to, HOP)])
     assert reverted.value.error == ("NoContract", to.lower())
 
 
-def test_no_calls_are_no_error(sequence):
-    assert sequence.logged(sequence.send("run", [])) == []
+def test_no_calls_are_no_error(multicall):
+    assert multicall.logged(multicall.send("run", [])) == []
 
 
 @pytest.mark.parametrize("size", [0, 1, 31, 32, 33, 1000])
-def test_calldata_arrives_as_it_was_sent(chain, sequence, size):
+def test_calldata_arrives_as_it_was_sent(chain, multicall, size):
     """Whatever came before it."""
     echo = f"0x{0xEC40:040x}"
     # Logs its calldata: CALLDATACOPY and LOG0.
     chain.rpc("anvil_setCode", echo, "0x365f5f37365fa000")
     data = bytes(range(1, 251)) * 4
-    receipt = sequence.send("run", [(echo, b"\xff" * 700), (echo, data[:size]), (echo, b"\xee" * 40)])
+    receipt = multicall.send("run", [(echo, b"\xff" * 700), (echo, data[:size]), (echo, b"\xee" * 40)])
     assert [log["data"] for log in receipt["logs"]] == [
         hex_data(each) for each in (b"\xff" * 700, data[:size], b"\xee" * 40)
     ]
 
 
-def test_it_takes_no_value(chain, sequence):
-    data = "0x" + sequence.calldata("run", []).hex()
-    transaction = {"from": SENDER, "to": sequence.address, "data": data, "value": "0x1", "gas": hex(10**6)}
+def test_it_takes_no_value(chain, multicall):
+    data = "0x" + multicall.calldata("run", []).hex()
+    transaction = {"from": SENDER, "to": multicall.address, "data": data, "value": "0x1", "gas": hex(10**6)}
     assert chain.rpc("eth_sendTransactionSync", transaction)["status"] == "0x0"

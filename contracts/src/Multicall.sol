@@ -3,7 +3,7 @@ pragma solidity ^0.8.28;
 
 /// @title Several calls in one transaction, all or nothing: a proof that needs what the one before it has stored.
 /// @notice Anyone may use it, for any calls, so it must never hold a right or a token.
-contract Sequence {
+contract Multicall {
     struct Call {
         address to;
         bytes data;

@@ -11,11 +11,11 @@ from django.test.utils import CaptureQueriesContext
 
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
-from explorer.bundles import bundle
+from explorer.bundles import verifying
 from proving.models import FactsRegistry, Transaction
 from proving.registry.deploying import deploy
 from queries import progress
-from queries.models import Batch, BatchStatus, Block, Query, StepKind, WayUnit
+from queries.models import Batch, BatchStatus, Block, PathUnit, Query, StepKind
 from tests.attesting import process
 from tests.explorer.batches import (
     BLOCK_HASH_SOURCE,
@@ -59,7 +59,7 @@ def step(batch: Batch, number: int = 3) -> str:
     return shown_steps(page(batch))[number - 1]
 
 
-# --- The way to a block -----------------------------------------------------------------------------------------------
+# --- The path to a block ----------------------------------------------------------------------------------------------
 
 
 def test_a_way_that_is_gone_shows_how_far_it_is_what_it_took_and_how_long_it_will_take():
@@ -70,8 +70,8 @@ def test_a_way_that_is_gone_shows_how_far_it_is_what_it_took_and_how_long_it_wil
     way_to(batch, 4_000, left=2_400)
     # 2,400 hops are 120 transactions of 3 blocks of 1 s.
     assert "hops 1,600 of 4,000 done, 175,840 gas so far, about 6 min left" in step(batch)
-    assert '<progress value="1600" max="4000" aria-label="Way to the block of query 1">' in page(batch)
-    way_to(batch, 17_000, left=17_000, unit=WayUnit.HEADERS)
+    assert '<progress value="1600" max="4000" aria-label="Path to the block of query 1">' in page(batch)
+    way_to(batch, 17_000, left=17_000, unit=PathUnit.HEADERS)
     assert "headers 0 of 17,000 done, 175,840 gas so far, about 5 min left" in step(batch)
 
 
@@ -79,8 +79,8 @@ def test_a_way_that_is_done_says_what_it_was():
     batch = an_old_batch()
     mine(send(batch, extends=deployed()), block=14)
     way_to(batch, 10, left=0)
-    assert "reached by 10 hops, 175,840 gas 1 transaction of the way" in step(batch)
-    way_to(batch, 1, left=0, unit=WayUnit.HEADERS)
+    assert "reached by 10 hops, 175,840 gas 1 transaction of the path" in step(batch)
+    way_to(batch, 1, left=0, unit=PathUnit.HEADERS)
     complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
     assert "reached by 1 header, 175,840 gas" in step(batch)
 
@@ -97,7 +97,7 @@ def test_a_block_that_its_source_vouches_for_is_no_way_of_no_hops():
 def test_a_block_that_needs_no_way_shows_none():
     batch = an_old_batch()
     mine(send(batch), block=14)
-    assert "of the way" not in step(batch)
+    assert "of the path" not in step(batch)
     assert f"Transaction {TRANSACTION} on the chain's explorer in block 14" in step(batch)
 
 
@@ -111,7 +111,7 @@ def test_each_transaction_of_the_way_is_linked_once_and_only_the_last_is_the_ste
     for tx_hash in (TRANSACTION, HASH):
         assert html.count(f'href="https://scan.example/tx/{tx_hash}"') == 1
     assert "351,680 gas so far" in text_of(html)
-    assert "2 transactions of the way" in text_of(html)
+    assert "2 transactions of the path" in text_of(html)
     final = "0x" + "fe" * 32
     mine(send(batch, tx_hash=final), block=16)
     html = page(batch)
@@ -128,7 +128,7 @@ def test_what_records_a_block_s_hash_is_shown_on_the_step_that_waits_for_it():
     way_to(batch, 3, left=3)
     assert f"Transaction {TRANSACTION}" in step(batch, 2)
     complete(batch, StepKind.BLOCKHASH_AVAILABLE)
-    assert "hops 0 of 3 done, 175,840 gas so far, less than a minute left 1 transaction of the way" in step(batch)
+    assert "hops 0 of 3 done, 175,840 gas so far, less than a minute left 1 transaction of the path" in step(batch)
 
 
 def test_what_was_sent_for_another_batch_on_the_same_block_is_part_of_its_way():
@@ -166,14 +166,14 @@ def test_ways_cost_as_many_statements_however_many_queries_and_transactions_ther
     assert statements[0] == statements[1] <= 21
 
 
-def test_the_json_has_the_way():
+def test_the_json_has_the_path():
     batch = an_old_batch()
-    assert Client().get(f"{path(batch)}.json").json()["queries"][0]["way"] is None
+    assert Client().get(f"{path(batch)}.json").json()["queries"][0]["path"] is None
     way_to(batch, 30, left=10)
     mine(send(batch, extends=deployed()), block=14)
     (query,) = Client().get(f"{path(batch)}.json").json()["queries"]
-    (transaction,) = query["way"].pop("transactions")
-    assert query["way"] == {"unit": "hops", "length": 30, "left": 10, "gas": 175_840, "secondsLeft": 3}
+    (transaction,) = query["path"].pop("transactions")
+    assert query["path"] == {"unit": "hops", "length": 30, "left": 10, "gas": 175_840, "secondsLeft": 3}
     assert (transaction["hash"], transaction["gasUsed"]) == (TRANSACTION, 175_840)
     assert query["isAdmitted"]
 
@@ -308,11 +308,11 @@ def test_a_really_old_block_shows_its_way_and_has_a_bundle_that_holds(old: DevCh
         work()
         if Transaction.objects.exclude(extends=None).exists():
             break
-    assert re.search("hops 0 of 3 done, .* left 1 transaction of the way", step(batch))
+    assert re.search("hops 0 of 3 done, .* left 1 transaction of the path", step(batch))
     work_until_done(batch, old, rounds=30)
     gas = Transaction.objects.exclude(extends=None).get().gas_used
-    assert f"reached by 3 hops, {gas:,} gas 1 transaction of the way" in step(batch)
-    verified = bundle.verify(Client().get(f"{path(batch)}/1/bundle.json").content)
+    assert f"reached by 3 hops, {gas:,} gas 1 transaction of the path" in step(batch)
+    verified = verifying.verify(Client().get(f"{path(batch)}/1/bundle.json").content)
     assert (verified.block_number, verified.source_chain_id) == (block, "31337")
 
 

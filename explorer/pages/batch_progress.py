@@ -1,0 +1,141 @@
+"""How far a batch is, as its page shows it: completed steps, what it waits for, what is wrong, what went back."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import accumulate
+
+from django.db.models import Count
+
+from explorer.pages.chain_names import ChainName, chain_name
+from explorer.pages.polling import transactions_of
+from explorer.pages.query_cards import HEADER_STEPS, STEP_MEANINGS
+from proving.models import LIVE_STATES, ChainHead, FactsRegistry, Signer, TransactionState
+from proving.worker import worker
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, StepKind, Wait
+
+AtStep = Mapping[str | None, int]
+"""How many queries have which open step. None: all their steps are completed."""
+
+
+@dataclass(frozen=True)
+class StepCount:
+    """How many of the batch's queries have completed a step."""
+
+    kind: str
+    meaning: str
+    completed: int
+    total: int  # queries that have this step
+
+
+@dataclass(frozen=True)
+class ShownWait:
+    """As `queries.models.Wait`, with the chains that it is about."""
+
+    sentence: str
+    failing_since: datetime | None
+    next_try_at: datetime | None
+    sources: tuple[ChainName, ...]  # empty where the batch has only one source chain, which the page names anyway
+
+
+@dataclass(frozen=True)
+class Progress:
+    step_counts: tuple[StepCount, ...]
+    waits: tuple[ShownWait, ...]
+    no_worker: bool
+    notices: tuple[str, ...]  # about the destination's signers and the facts registries
+    went_back_at: datetime | None
+    went_back_because: str
+
+    @property
+    def queries(self) -> int:
+        """How many queries the batch has: each has the first step."""
+        return self.step_counts[0].total
+
+    @property
+    def steps_completed(self) -> int:
+        return sum(count.completed for count in self.step_counts)
+
+    @property
+    def steps_total(self) -> int:
+        return sum(count.total for count in self.step_counts)
+
+
+def read(
+    batch: Batch,
+    destination: ChainName,
+    source_chains: Iterable[int],
+    registries: Iterable[FactsRegistry],
+    *,
+    can_change: bool,
+) -> Progress:
+    """`registries` hold the batch's facts. A page that can't change any more has no notices: it would keep them."""
+    at_step = dict(batch.queries.order_by().values_list("step").annotate(count=Count("pk")))
+    headers_at_step = dict(batch.queries.filter(address="").order_by().values_list("step").annotate(count=Count("pk")))
+    waits = _waits(batch, destination, at_step) if batch.status in OPEN_STATUSES else ()
+    return Progress(
+        step_counts=tuple(_step_counts(at_step, headers_at_step)),
+        waits=tuple(_shown_waits(waits, several=len(list(source_chains)) > 1)),
+        no_worker=can_change and not worker.is_running(),
+        notices=_notices(destination.id, registries) if can_change else (),
+        went_back_at=batch.went_back_at,
+        went_back_because=batch.went_back_because,
+    )
+
+
+def _step_counts(at_step: AtStep, headers_at_step: AtStep) -> Iterable[StepCount]:
+    """`headers_at_step` counts those queries of `at_step` that are about a header, which have fewer steps."""
+    open_or_before = accumulate(at_step.get(kind, 0) for kind in StepKind)
+    total = sum(at_step.values())
+    headers = sum(headers_at_step.values())
+    for kind, not_past in zip(StepKind, open_or_before, strict=True):
+        if kind in HEADER_STEPS:
+            yield StepCount(kind, STEP_MEANINGS[kind], total - not_past, total)
+        elif total > headers:
+            completed = total - not_past - headers_at_step.get(None, 0)
+            yield StepCount(kind, STEP_MEANINGS[kind], completed, total - headers)
+
+
+# --- Waits ------------------------------------------------------------------------------------------------------------
+
+
+def _waits(batch: Batch, destination: ChainName, at_step: AtStep) -> Iterable[Wait]:
+    """The worker says what went wrong. If nothing did, the step says what only takes time."""
+    if said := batch.waits():
+        return said
+    if batch.status == BatchStatus.RECEIVED:
+        return [Wait("Waiting for a worker to check it against the chains.")]
+    return [Wait(_next(batch, destination, at_step))]
+
+
+def _shown_waits(waits: Iterable[Wait], *, several: bool) -> Iterable[ShownWait]:
+    """`several`: the batch has more than one source chain."""
+    for wait in waits:
+        about = [chain_name(chain_id) for chain_id in wait.source_chain_ids] if several else []
+        yield ShownWait(wait.sentence, wait.failing_since, wait.next_try_at, tuple(about))
+
+
+def _next(batch: Batch, destination: ChainName, at_step: AtStep) -> str:
+    """What a batch waits for while all goes well."""
+    where = f"{destination.name} ({destination.id})"
+    if at_step.get(StepKind.INITIAL_STATE):
+        return "Waiting for a node of the source chain to send block headers and proofs."
+    live = transactions_of(batch).filter(state__in=LIVE_STATES)
+    counts = dict(live.order_by().values_list("state").annotate(count=Count("pk")))
+    if pending := counts.get(TransactionState.PENDING):
+        return f"Waiting for a block of {where} that includes {_so_many(pending)}."
+    head = ChainHead.objects.filter(pk=destination.id).first()
+    if mined := counts.get(TransactionState.MINED):
+        at = f" The newest block is {head.number}, the newest final one {head.final}." if head else ""
+        return f"Waiting for confirmations of {_so_many(mined)} on {where}.{at}"
+    return f"Waiting for a worker to see what {where} knows already, and to send the transactions that add the rest."
+
+
+def _so_many(transactions: int) -> str:
+    return "the transaction" if transactions == 1 else f"{transactions} transactions"
+
+
+def _notices(chain_id: int, registries: Iterable[FactsRegistry]) -> tuple[str, ...]:
+    signers = Signer.objects.filter(chain_id=chain_id).exclude(notice="")
+    of_signers = signers.order_by("pk").values_list("notice", flat=True)
+    return (*of_signers, *(row.notice for row in registries if row.notice))
