@@ -79,10 +79,11 @@ prove: .venv/ready .venv-verify/ready node_modules/ready ## Prove properties of 
 slither: .venv/ready .venv-verify/ready node_modules/ready ## Look for usual mistakes in the contracts
 	@$(NODE_PATH_FIRST) .venv-verify/bin/python -m contracts.lint
 
-lint: .venv/ready node_modules/ready ## Check formatting, style, types, settings and migrations
+lint: .venv/ready node_modules/ready ## Check formatting, style, types, spelling, settings and migrations
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy .
+	$(BIN)/codespell
 	BASE_URL=https://example.org STATE_DIR="$$(mktemp -d)" $(BIN)/python manage.py check --deploy --fail-level WARNING
 	STATE_DIR="$$(mktemp -d)" $(BIN)/python manage.py makemigrations --check --dry-run
 
