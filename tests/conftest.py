@@ -21,10 +21,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+# A browser is started in ways of its own. The others need no process everywhere, but long all the same.
+SLOW = {"browser", "contracts", "test_nasty_bodies.py", "test_no_key_anywhere.py"}
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    # A browser is started in ways of its own, and what of the contracts' tests needs no chain takes long in Python.
-    slow = collection_path.parent == Path(__file__).parent and collection_path.name in {"browser", "contracts"}
-    return True if slow and config.getoption("fast") else None
+    return True if collection_path.name in SLOW and config.getoption("fast") else None
 
 
 @pytest.fixture(scope="session", autouse=True)
