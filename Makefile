@@ -24,7 +24,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 4
 
-.PHONY: help demo demo-cross-chain test test-fast chromium attack fuzz mutants prove slither bench old-blocks bench-gas lint format run contracts lock clean
+.PHONY: help demo demo-cross-chain test test-fast chromium attack fuzz mutants prove slither bench old-blocks bench-gas lint format run docs contracts lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -96,6 +96,10 @@ run: .venv/ready-to-run ## Run web server and worker against the chains in chain
 	@$(BIN)/python manage.py collectstatic --no-input -v 0
 	@$(BIN)/python tools/run.py --bind $(BIND) --processes $(WEB_PROCESSES) --threads $(WEB_THREADS)
 
+docs: .venv-docs/ready ## Build the documentation site into build/docs; a broken link or anchor fails
+	@.venv-docs/bin/python -m sphinx --quiet --fail-on-warning --keep-going --fresh-env --builder html docs build/docs
+	@echo "The documentation is in build/docs/index.html"
+
 contracts: .venv/ready-for-demo node_modules/ready ## Compile the contracts into contracts/artifacts
 	$(NODE_PATH_FIRST) $(BIN)/python -m contracts.build
 
@@ -107,9 +111,10 @@ lock: .venv/ready ## Pin the Python dependencies anew, from pyproject.toml (ARGS
 	$(LOCK) $(ARGS) -c requirements-demo.txt pyproject.toml --extra demo --extra dev -o requirements-dev.txt
 	$(LOCK) $(ARGS) --group verify -o requirements-verify.txt
 	$(LOCK) $(ARGS) --group attack -o requirements-attack.txt
+	$(LOCK) $(ARGS) --group docs -o requirements-docs.txt
 
 clean: ## Remove what the commands above have made
-	rm -rf .uv .venv .venv-verify .venv-attack node_modules .demo .demo-cross-chain .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs node_modules build .demo .demo-cross-chain .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # --- Set-up -----------------------------------------------------------------------------------------------------------
 
@@ -133,6 +138,10 @@ clean: ## Remove what the commands above have made
 
 .venv-attack/ready: requirements-attack.txt .venv/ready
 	@$(INSTALL) .venv-attack $<
+	@touch $@
+
+.venv-docs/ready: requirements-docs.txt
+	@$(INSTALL) .venv-docs $<
 	@touch $@
 
 node_modules/ready: package-lock.json | .venv/ready-for-demo

@@ -34,7 +34,7 @@ def prove(
     """Prove the signer's balance on each source in one batch, and read it. Returns whether each one is right.
 
     If the service `serves_on` afterwards, its addresses are printed, else none. `variables` come to those that the
-    examples of the README use. Raises `ClientError` when the batch is not DONE after so many seconds.
+    examples of the documentation use. Raises `ClientError` when the batch is not DONE after so many seconds.
     """
     print("Signing in with a wallet and taking its API key ...", flush=True)
     api_key = client.take_api_key(service.base_url, WALLET_ADDRESS, WALLET_KEY, destination.chain_id)
@@ -71,7 +71,7 @@ def prove(
     if serves_on:
         print(f"\nExplorer  {page}")
         print(f"API docs  {service.base_url}/api/docs")
-        print(f"For the README's examples:  set -a; . {os.path.relpath(env_file)}; set +a", flush=True)
+        print(f"For the documentation's examples:  set -a; . {os.path.relpath(env_file)}; set +a", flush=True)
     else:
         print(
             "\nThe chain and the service end here. Without ONCE=1 they go on, for the explorer and the API.", flush=True

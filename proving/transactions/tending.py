@@ -1,7 +1,8 @@
 """Follows transactions from the mempool to a final block, and back when the chain is reorganised."""
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
 from django.db.models import Q, QuerySet
@@ -62,6 +63,19 @@ def tend(signer_id: int) -> None:
         lively = watched.filter(state__in=LIVE_STATES).exists()
         pause = poll_seconds(chain) if lively else chain.block_seconds * 2
         lease.release(timezone.now() + timedelta(seconds=pause) if watched.exists() else None)
+
+
+def tend_for(chain: Chain, seconds: float) -> Iterator[None]:
+    """For commands that wait for what they have sent, in case no worker runs: tend the chain's signers again and again.
+
+    Ends after so many seconds.
+    """
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for signer in Signer.objects.filter(chain_id=chain.id):
+            tend(signer.pk)
+        yield
+        time.sleep(min(0.5, poll_seconds(chain)))
 
 
 def _watched(signer: Signer) -> QuerySet[Transaction]:

@@ -80,7 +80,7 @@ def _for_all() -> Iterator[Iterator[Task]]:
         signers = leases.due(Signer.objects.filter(chain_id=chain.id), _PER_LOOK)
         yield iter([Task("signer", key, (chain.id,), _tend) for key in signers])
     for connection in get_chains().connections:
-        source, destination = connection.source, connection.destination
+        source, destination = connection.source_id, connection.destination_id
         rows = FactsRegistry.in_use.filter(source_chain_id=source, destination_chain_id=destination)
         registries = leases.due(rows, _PER_LOOK)
         yield iter([Task("registry", key, (destination, source), upkeep.look_after) for key in registries])
@@ -92,7 +92,7 @@ def _for_users() -> Iterator[tuple[int | None, str, tuple[int, ...], Iterator[Ta
         for user in leases.parties(batches, "user"):
             yield user, "batch", (chain.id,), _batches(batches.filter(user=user), (chain.id,), user)
     for connection in get_chains().connections:
-        source, destination = connection.source, connection.destination
+        source, destination = connection.source_id, connection.destination_id
         blocks = Block.objects.filter(source_chain_id=source, destination_chain_id=destination)
         for user in leases.parties(blocks, "turn_of"):
             lane = (destination, source)

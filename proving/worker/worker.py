@@ -150,7 +150,7 @@ class Worker:
 
 def _asked_by_all() -> frozenset[int]:
     """The chains that are in every connection: without them nothing goes on anyway."""
-    pairs = [frozenset({each.source, each.destination}) for each in get_chains().connections]
+    pairs = [frozenset({each.source_id, each.destination_id}) for each in get_chains().connections]
     return frozenset.intersection(*pairs) if pairs else frozenset()
 
 
