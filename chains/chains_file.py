@@ -114,7 +114,7 @@ def _node_quorum(written: object, info: ValidationInfo) -> object:
     nodes = len(info.data.get("rpc_urls", ()))
     if nodes == 1 and written != 1:
         raise ValueError("must be 1, because one node is named")
-    if nodes > 1 and not (type(written) is int and 2 <= written <= nodes):  # noqa: PLR2004 (the sentence says why)
+    if nodes > 1 and not (type(written) is int and 2 <= written <= nodes):
         raise ValueError(
             f"must be a number from 2 to {nodes}, because {nodes} nodes are named: with 1, a node that lies would "
             "decide alone while the others are down"

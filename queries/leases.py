@@ -57,7 +57,7 @@ class Lease(Generic[LeasedRow]):
         """A database transaction with the row locked and fresh. The lease is extended on the way."""
         model = type(self.row)
         with transaction.atomic():
-            held = model._default_manager.filter(pk=self.row.pk, lease_token=self.token)  # noqa: SLF001 (Django's public name for it)
+            held = model._default_manager.filter(pk=self.row.pk, lease_token=self.token)
             fresh = held.select_for_update().first()
             if fresh is None:
                 raise LeaseLost
@@ -68,7 +68,7 @@ class Lease(Generic[LeasedRow]):
     def extend(self) -> None:
         """Keep the row while long work goes on. Raises `LeaseLost`."""
         model = type(self.row)
-        held = model._default_manager.filter(pk=self.row.pk, lease_token=self.token)  # noqa: SLF001 (Django's public name for it)
+        held = model._default_manager.filter(pk=self.row.pk, lease_token=self.token)
         if not held.update(leased_until=_expiry()):
             raise LeaseLost
 
@@ -77,7 +77,7 @@ class Lease(Generic[LeasedRow]):
         failing_since = Coalesce(F("failing_since"), Now()) if attempts else None
         if due_at is not None:
             due_at = Least(due_at, Now() + LONGEST, output_field=DateTimeField())
-        type(self.row)._default_manager.filter(pk=self.row.pk, lease_token=self.token).update(  # noqa: SLF001 (as above)
+        type(self.row)._default_manager.filter(pk=self.row.pk, lease_token=self.token).update(
             due_at=due_at, attempts=attempts, failing_since=failing_since, lease_token="", leased_until=None
         )
 
@@ -88,7 +88,7 @@ def claim(rows: "models.QuerySet[LeasedRow]", pk: object) -> Lease[LeasedRow] | 
     free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), pk=pk)
     if not free.update(lease_token=token, leased_until=_expiry()):
         return None
-    row = rows.model._default_manager.filter(pk=pk, lease_token=token).first()  # noqa: SLF001 (as above)
+    row = rows.model._default_manager.filter(pk=pk, lease_token=token).first()
     return None if row is None else Lease(row, token)
 
 

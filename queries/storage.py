@@ -52,7 +52,7 @@ def why_unavailable(error: BaseException) -> str | None:
 
 def problem() -> str | None:
     """What is wrong with storing, a sentence; None when a small write has just succeeded, with room for large ones."""
-    global _last_check  # noqa: PLW0603 (one for all threads)
+    global _last_check
     known = _last_check
     if known and time.monotonic() - known[0] < _CHECK_SECONDS:
         return known[1]
