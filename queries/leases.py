@@ -103,6 +103,11 @@ def parties(rows: "models.QuerySet[LeasedRow]", column: str) -> list[Any]:
     return list(rows.filter(due_at__isnull=False).order_by().values_list(column, flat=True).distinct())
 
 
+def without_resting(rows: "models.QuerySet[LeasedRow]") -> "models.QuerySet[LeasedRow]":
+    """Those that have not just failed, for who doesn't wait until they are due."""
+    return rows.exclude(attempts__gt=0, due_at__gt=Now())
+
+
 def backoff(attempts: int, *, first: float = 1, longest: float = 60) -> timedelta:
     """How long to wait after so many failures in a row: doubling from `first` to `longest`, in seconds."""
     return timedelta(seconds=min(longest, first * 2 ** min(attempts, 16)))

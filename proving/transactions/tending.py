@@ -53,7 +53,8 @@ def tend(signer_id: int) -> None:
         logger.warning("%s Its transactions are left as they are.", error)
         lease.release(None)
     except (NodeUnavailable, RpcRefused) as error:
-        logger.warning("transactions on chain %d wait: %s", signer.chain_id, error)
+        if not signer.attempts:  # Once, until it goes on.
+            logger.warning("transactions on chain %d wait: %s", signer.chain_id, error)
         lease.release(timezone.now() + leases.backoff(signer.attempts), attempts=signer.attempts + 1)
     except Exception:
         lease.release(timezone.now() + leases.backoff(signer.attempts), attempts=signer.attempts + 1)
@@ -68,13 +69,15 @@ def tend(signer_id: int) -> None:
 def tend_for(chain: Chain, seconds: float) -> Iterator[None]:
     """For commands that wait for what they have sent, in case no worker runs: tend the chain's signers again and again.
 
-    Ends after so many seconds.
+    Ends after so many seconds, and not before the first time.
     """
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        for signer in Signer.objects.filter(chain_id=chain.id):
+    while True:
+        for signer in leases.without_resting(Signer.objects.filter(chain_id=chain.id)):
             tend(signer.pk)
         yield
+        if time.monotonic() > deadline:
+            return
         time.sleep(min(0.5, poll_seconds(chain)))
 
 
