@@ -69,15 +69,13 @@ def tend(signer_id: int) -> None:
 def tend_for(chain: Chain, seconds: float) -> Iterator[None]:
     """For commands that wait for what they have sent, in case no worker runs: tend the chain's signers again and again.
 
-    Ends after so many seconds, and not before the first time.
+    Ends after so many seconds.
     """
     deadline = time.monotonic() + seconds
-    while True:
+    while time.monotonic() < deadline:
         for signer in leases.without_resting(Signer.objects.filter(chain_id=chain.id)):
             tend(signer.pk)
         yield
-        if time.monotonic() > deadline:
-            return
         time.sleep(min(0.5, poll_seconds(chain)))
 
 
