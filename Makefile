@@ -104,7 +104,7 @@ contracts: .venv/ready-for-demo node_modules/ready ## Compile the contracts into
 	$(NODE_PATH_FIRST) $(BIN)/python -m contracts.build
 
 LOCK = .uv/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header
-lock: .venv/ready ## Pin the Python dependencies anew, from pyproject.toml (ARGS=--upgrade: to newer versions)
+lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=--upgrade: to newer versions)
 	$(LOCK) $(ARGS) --group uv -o requirements-uv.txt
 	$(LOCK) $(ARGS) pyproject.toml -o requirements.txt
 	$(LOCK) $(ARGS) -c requirements.txt pyproject.toml --extra demo -o requirements-demo.txt
@@ -131,6 +131,10 @@ clean: ## Remove what the commands above have made
 .venv/ready: requirements-dev.txt
 	@$(INSTALL) .venv $<
 	@touch $@ .venv/ready-for-demo .venv/ready-to-run
+
+.uv/bin/uv: requirements-uv.txt
+	@$(INSTALL) .uv $<
+	@touch $@
 
 .venv-verify/ready: requirements-verify.txt .venv/ready
 	@$(INSTALL) .venv-verify $<

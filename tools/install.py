@@ -86,10 +86,12 @@ def _works(python: Path) -> bool:
 
 def _make_tools() -> None:
     """The environment for uv. It has a pip of its own only if the Python that runs this has none: it takes seconds."""
-    if _works(TOOLS / "bin" / "python") and (_has_pip() or (TOOLS / "bin" / "pip").exists()):
+    is_there = _works(TOOLS / "bin" / "python")
+    if is_there and (_has_pip() or (TOOLS / "bin" / "pip").exists()):
         return
     try:
-        venv.EnvBuilder(symlinks=True, clear=True, with_pip=not _has_pip()).create(TOOLS)
+        # What is there may lack nothing but pip, because another Python made it.
+        venv.EnvBuilder(symlinks=True, clear=not is_there, with_pip=not _has_pip()).create(TOOLS)
     except (OSError, subprocess.CalledProcessError):
         raise InstallError("Python's venv module is missing; on Debian: apt-get install python3-venv") from None
 
