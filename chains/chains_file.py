@@ -492,10 +492,10 @@ def _contradictions(
             faults.append(f"{place}: a connection from {pair[0]} to {pair[1]} is there twice")
         pairs.add(pair)
         faults += [
-            f"{place}.{end}: no chain with id {getattr(connection, f'{end}_id')} is configured"
-            for end in ("source", "destination")
+            f"{place}.{end}: no chain with id {chain_id} is configured"
+            for end, chain_id in zip(("source", "destination"), pair, strict=True)
             # The id of a chain that could not be read may be the one that is missing: one fault is told once.
-            if all_chains_read and getattr(connection, f"{end}_id") not in seen
+            if all_chains_read and chain_id not in seen
         ]
         if seen.issuperset(pair):
             faults += [f"{place}: {fault}" for fault in _wrong_ends(connection)]
