@@ -14,12 +14,12 @@ class OperatorSite(AdminSite):
     index_title = "What the operator decides"
     enable_nav_sidebar = False
 
-    def login(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:  # noqa: ARG002 (Django's signature)
+    def login(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:
         """There are no passwords. Whoever is signed in and still comes here is not an operator."""
         if request.user.is_authenticated:
             raise PermissionDenied
         return redirect_to_login(request.GET.get("next", reverse("admin:index")))
 
-    def logout(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:  # type: ignore[override]  # noqa: ARG002 (same)
+    def logout(self, request: HttpRequest, extra_context: dict[str, object] | None = None) -> HttpResponse:  # type: ignore[override]
         """The service's own sign-out, which logs the event and leads to the sign-in page."""
         return sign_out(request)

@@ -12,9 +12,7 @@ from config.configured_chains import get_chains
 
 @register()
 def check_allowed_addresses(**_: Any) -> list[CheckMessage]:
-    """E001: an entry is neither an address nor `*`. E002: an operator is not an address. W001: nobody may sign in.
-    W002: the chains can't be read, so nobody knows.
-    """
+    """E001: an entry is neither an address nor `*`. E002: an operator is not an address. W001: nobody may sign in."""
     allowed, operators = settings.ALLOWED_ADDRESSES, settings.OPERATOR_ADDRESSES
     hint = "Write an address as 0x and 40 hex digits. In mixed case its EIP-55 checksum must be right."
     messages: list[CheckMessage] = [
@@ -35,8 +33,8 @@ def check_allowed_addresses(**_: Any) -> list[CheckMessage]:
 def _check_nobody() -> list[CheckMessage]:
     try:
         destinations = get_chains().destinations()
-    except (ValueError, OSError) as error:
-        return [Warning(f"The chains can't be read, so who may sign in isn't known: {error}", id="accounts.W002")]
+    except (ValueError, OSError):
+        return []  # Who needs the chains says what is wrong with them, and `check_chains_file` says it before all do.
     if real := [chain.name for chain in destinations if not chain.test_network]:
         return [
             Warning(
@@ -45,4 +43,14 @@ def _check_nobody() -> list[CheckMessage]:
                 id="accounts.W001",
             )
         ]
+    return []
+
+
+@register(deploy=True)
+def check_chains_file(**_: Any) -> list[CheckMessage]:
+    """W002: the chains can't be read. Only `check --deploy` asks, for every command that reads them says it as well."""
+    try:
+        get_chains()
+    except (ValueError, OSError) as error:
+        return [Warning(str(error), id="accounts.W002")]
     return []

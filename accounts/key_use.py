@@ -98,7 +98,7 @@ def _add(key_id: int, hour: datetime, count: int) -> None:
 
 
 def _set_timer() -> None:
-    global _timer  # noqa: PLW0603 (one per process, as the counts)
+    global _timer
     if _timer is None:
         _timer = threading.Timer(FLUSH_SECONDS, _on_timer)
         _timer.daemon = True  # The process does not wait for it at its end; it flushes instead.
@@ -106,7 +106,7 @@ def _set_timer() -> None:
 
 
 def _on_timer() -> None:
-    global _timer  # noqa: PLW0603
+    global _timer
     with _lock:
         _timer = None
     try:

@@ -39,11 +39,11 @@ class User(AbstractBaseUser):
         """Whether Django's admin lets them in: only operators."""
         return is_operator(self.address)
 
-    def has_perm(self, perm: str, obj: object = None) -> bool:  # noqa: ARG002 (Django's signature)
+    def has_perm(self, perm: str, obj: object = None) -> bool:
         """For Django's admin. All operators may do the same."""
         return self.is_staff
 
-    def has_module_perms(self, app_label: str) -> bool:  # noqa: ARG002 (Django's signature)
+    def has_module_perms(self, app_label: str) -> bool:
         """As `has_perm`."""
         return self.is_staff
 

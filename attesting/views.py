@@ -35,11 +35,11 @@ def _whole_number(written: object) -> object:
 class _Asked(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", hide_input_in_errors=True)
 
-    sourceChainId: Annotated[ChainId, BeforeValidator(_whole_number)]  # noqa: N815 (the API's name)
+    sourceChainId: Annotated[ChainId, BeforeValidator(_whole_number)]
     # A block's number has 8 bytes at most, and a database's integer one bit less.
-    blockNumber: Annotated[int, BeforeValidator(_whole_number), Field(lt=2**63)]  # noqa: N815 (same)
-    destinationChainId: Annotated[ChainId, BeforeValidator(_whole_number)]  # noqa: N815 (same)
-    verifyingContract: Address  # noqa: N815 (same)
+    blockNumber: Annotated[int, BeforeValidator(_whole_number), Field(lt=2**63)]
+    destinationChainId: Annotated[ChainId, BeforeValidator(_whole_number)]
+    verifyingContract: Address
 
     def question(self) -> Question:
         return Question(Domain(self.destinationChainId, self.verifyingContract), self.sourceChainId, self.blockNumber)
@@ -82,7 +82,7 @@ def _faults(error: ValidationError) -> list[str]:
 # --- GET /healthz -----------------------------------------------------------------------------------------------------
 
 
-def healthz(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 (Django's signature)
+def healthz(request: HttpRequest) -> JsonResponse:
     """200 if enough nodes of every chain answer to agree, else 503.
 
     `{"attester": address, "chains": {id: {"newestFinalBlock": number} | {"error": sentence}}}`
@@ -106,9 +106,9 @@ def _health(chain: Chain) -> dict[str, str]:
 # --- Errors -----------------------------------------------------------------------------------------------------------
 
 
-def not_found(request: HttpRequest, exception: Exception) -> JsonResponse:  # noqa: ARG001 (Django's signature)
+def not_found(request: HttpRequest, exception: Exception) -> JsonResponse:
     return error_answer(404, "not_found", "There is nothing at this path.")
 
 
-def internal_error(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 (same)
+def internal_error(request: HttpRequest) -> JsonResponse:
     return error_answer(500, "internal_error", "Something went wrong here; it has been logged. Nothing was signed.")

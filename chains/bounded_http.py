@@ -171,7 +171,7 @@ _the_loop: _Loop | None = None
 
 def _loop() -> _Loop:
     """Made at its first use: a server forks its processes before, and no thread goes with them."""
-    global _the_loop  # noqa: PLW0603 (one per process)
+    global _the_loop
     with _lock:
         if _the_loop is None:
             _the_loop = _Loop()

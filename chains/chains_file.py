@@ -114,7 +114,7 @@ def _node_quorum(written: object, info: ValidationInfo) -> object:
     nodes = len(info.data.get("rpc_urls", ()))
     if nodes == 1 and written != 1:
         raise ValueError("must be 1, because one node is named")
-    if nodes > 1 and not (type(written) is int and 2 <= written <= nodes):  # noqa: PLR2004 (the sentence says why)
+    if nodes > 1 and not (type(written) is int and 2 <= written <= nodes):
         raise ValueError(
             f"must be a number from 2 to {nodes}, because {nodes} nodes are named: with 1, a node that lies would "
             "decide alone while the others are down"
@@ -355,10 +355,6 @@ class Connection(_Model):
 
     @model_validator(mode="after")
     def _has_what_its_source_needs(self) -> Self:
-        if self.block_hash_source == "native" and self.source_id != self.destination_id:
-            raise ValueError("block_hash_source native needs source and destination to be the same chain")
-        if self.block_hash_source == "op-stack" and self.source_id == self.destination_id:
-            raise ValueError("block_hash_source op-stack needs the chain below as source")
         if self.block_hash_source != "attested":
             if self.attesters or self.threshold is not None:
                 raise ValueError("attesters and threshold belong to block_hash_source attested")
@@ -471,6 +467,15 @@ def _table(
         return None
 
 
+def _wrong_ends(connection: Connection) -> list[str]:
+    """Asked of chains that are there: a wrong id alone is no fault of the block hash source."""
+    if connection.block_hash_source == "native" and connection.source_id != connection.destination_id:
+        return ["block_hash_source native needs source and destination to be the same chain"]
+    if connection.block_hash_source == "op-stack" and connection.source_id == connection.destination_id:
+        return ["block_hash_source op-stack needs the chain below as source"]
+    return []
+
+
 def _contradictions(
     chains: Mapping[str, Chain], connections: Mapping[str, Connection], *, all_chains_read: bool
 ) -> list[str]:
@@ -492,6 +497,8 @@ def _contradictions(
             # A chain that could not be read may have this id. Its fault is reported already.
             if all_chains_read and chain_id not in seen
         ]
+        if seen.issuperset(pair):
+            faults += [f"{place}: {fault}" for fault in _wrong_ends(connection)]
     windows = {chain.id: chain.history_window for chain in chains.values()}
     faults += [
         f"{place}.window: must be at most {windows[connection.source_id]}, the history_window of chain "

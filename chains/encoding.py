@@ -38,13 +38,13 @@ def hex_data(data: bytes) -> str:
 
 def read_object(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError("not a JSON object")  # noqa: TRY004 - a fault of what came from outside, as the others here.
+        raise ValueError("not a JSON object")
     return value
 
 
 def read_list(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise ValueError("not a JSON list")  # noqa: TRY004 - as above.
+        raise ValueError("not a JSON list")
     return value
 
 

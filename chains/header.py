@@ -135,7 +135,7 @@ def read_beginning(encoded: bytes) -> Beginning:
         raise InvalidHeader("The fields that a header begins with have other sizes.")
     # The difficulty only has to be passed.
     difficulty, end = _read_string(encoded, 448)
-    if len(difficulty) > 32:  # noqa: PLR2004 - 256 bits.
+    if len(difficulty) > 32:
         raise InvalidHeader("The header has no difficulty.")
     digits, end = _read_string(encoded, end)
     number = _read_number(digits, "number")
@@ -158,18 +158,18 @@ def read_fields(encoded: bytes, start: int = 3) -> Iterator[bytes]:
 def _read_string(encoded: bytes, cursor: int) -> tuple[bytes, int]:
     """The RLP string at the cursor and where the next item begins. Raises `InvalidHeader`."""
     prefix = encoded[cursor] if cursor < len(encoded) else 0xFF
-    if prefix < 0x80:  # noqa: PLR2004 - RLP's prefixes, here and below.
+    if prefix < 0x80:
         return encoded[cursor : cursor + 1], cursor + 1
     start, size = cursor + 1, prefix - 0x80
     if prefix in {0xB8, 0xB9}:
         start += prefix - 0xB7
         size = int.from_bytes(encoded[cursor + 1 : start])
-        if size < (56 if prefix == 0xB8 else 256):  # noqa: PLR2004
+        if size < (56 if prefix == 0xB8 else 256):
             raise InvalidHeader("A field of the header has a length that is too long.")
-    elif prefix > 0xB9:  # noqa: PLR2004
+    elif prefix > 0xB9:
         raise InvalidHeader("A field of the header is no string of a sensible length.")
     content = encoded[start : start + size]
-    if len(content) != size or (size == 1 and content[0] < 0x80):  # noqa: PLR2004
+    if len(content) != size or (size == 1 and content[0] < 0x80):
         raise InvalidHeader("A field of the header is cut, or too long for what it is.")
     return content, start + size
 

@@ -113,6 +113,6 @@ def _oracle(signature: str, types: list[str], value: object) -> tuple[str, bytes
 
 
 def _word(answer: bytes) -> int:
-    if len(answer) != 32:  # noqa: PLR2004 - a word.
+    if len(answer) != 32:
         raise InvalidReply("The GasPriceOracle of an OP Stack chain answered with something that is not a fee.")
     return int.from_bytes(answer)

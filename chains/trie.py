@@ -59,7 +59,7 @@ def verify_account(state_root: bytes, address: str | bytes, nodes: Sequence[byte
     Raises `InvalidProof`.
     """
     raw = bytes.fromhex(address.removeprefix("0x")) if isinstance(address, str) else address
-    if len(raw) != 20:  # noqa: PLR2004 - an address has 20 bytes.
+    if len(raw) != 20:
         raise ValueError("An address has 20 bytes.")
     return _look_up(state_root, keccak(raw), nodes, _read_account) or NO_ACCOUNT
 
@@ -68,7 +68,7 @@ def _read_account(value: bytes) -> Account:
     try:
         fields = decode_rlp(value)
         if isinstance(fields, bytes):
-            raise ValueError("not a list")  # noqa: TRY004, TRY301 - as the other faults of its content.
+            raise ValueError("not a list")  # noqa: TRY301 - as the other faults of its content.
         if len(fields) != _ACCOUNT_FIELDS:
             raise OtherAccountForm(
                 f"Accounts of this chain have {len(fields)} fields instead of Ethereum's {_ACCOUNT_FIELDS}: they can't "

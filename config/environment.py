@@ -1,12 +1,26 @@
 """Strict readers of environment variables. A malformed value stops the start, and the message names the variable."""
 
+import importlib
 import os
 import secrets
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+def require_settings() -> None:
+    """End the process with a sentence where a setting is wrong: a traceback would bury it."""
+    name = os.environ.get("DJANGO_SETTINGS_MODULE", "config.settings")
+    try:
+        importlib.import_module(name)
+    except ImproperlyConfigured as error:
+        sys.exit(str(error))
 
 
 def env_str(name: str, default: str) -> str:
@@ -36,6 +50,23 @@ def env_int(name: str, default: int, *, minimum: int = 0) -> int:
     return number
 
 
+def env_choice(name: str, default: str, choices: Sequence[str]) -> str:
+    value = os.environ.get(name, default)
+    if value not in choices:
+        raise ImproperlyConfigured(f"{name} must be one of {', '.join(choices)}, not {value!r}.")
+    return value
+
+
+def env_folder(name: str, default: Path) -> Path:
+    """A folder that is there, or is made for its owner alone."""
+    folder = Path(os.environ.get(name, default))
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise ImproperlyConfigured(f"{name} can't be used, {folder}: {error.strerror}.") from None
+    return folder
+
+
 def env_list(name: str, default: str = "") -> list[str]:
     return [item.strip() for item in os.environ.get(name, default).split(",") if item.strip()]
 
@@ -60,6 +91,15 @@ def env_secret(name: str, generated: Path) -> str:
 
 
 def _generated_secret(name: str, path: Path) -> str:
+    try:
+        return _made_or_read(name, path)
+    except OSError as error:
+        raise ImproperlyConfigured(
+            f"{name} is not set, and can't be kept in {path.parent}: {error.strerror}. STATE_DIR must be writable."
+        ) from None
+
+
+def _made_or_read(name: str, path: Path) -> str:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         # The file is written under another name and then linked. Of two processes that start at once, one wins and both

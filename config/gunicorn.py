@@ -1,5 +1,6 @@
 """How gunicorn supervises the web server's processes. config/web_server.py is what they run."""
 
+import sys
 from pathlib import Path
 
 worker_class = "config.web_server.WebWorker"
@@ -26,3 +27,13 @@ logconfig_dict = {
     },
     "root": {"handlers": [], "level": "WARNING"},
 }
+
+
+def on_starting(_server: object) -> None:
+    """Say once what is wrong with a setting, before each process would."""
+    from config.environment import require_settings  # noqa: PLC0415 (the project can't be imported any earlier)
+
+    require_settings()
+    # Each process reads them itself, also when it is told to start anew.
+    for name in ("config.settings", "attesting.settings"):
+        sys.modules.pop(name, None)

@@ -19,7 +19,7 @@ class Busy(Exception):
 
 def share(threads: int) -> None:
     """Sets how many threads the process has."""
-    global _most  # noqa: PLW0603 (one per process)
+    global _most
     _most = max(1, threads // 2)
 
 

@@ -16,13 +16,12 @@ from django.core.exceptions import ImproperlyConfigured
 
 from config.django_settings import *  # noqa: F403 (Django reads one module)
 from config.django_settings import BASE_DIR
-from config.environment import env_bool, env_int, env_list, env_secret, env_str
+from config.environment import LOG_LEVELS, env_bool, env_choice, env_folder, env_int, env_list, env_secret, env_str
 
 # --- This installation ------------------------------------------------------------------------------------------------
 
 # Where the installation keeps what it makes: the SQLite database, generated secrets, collected static files.
-STATE_DIR = Path(env_str("STATE_DIR", str(BASE_DIR / ".state")))
-STATE_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
+STATE_DIR = env_folder("STATE_DIR", BASE_DIR / ".state")
 STATIC_ROOT = STATE_DIR / "static"
 
 DEBUG = env_bool("DEBUG", default=False)
@@ -130,7 +129,7 @@ LOGGING = {
     "handlers": {
         "console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["refusals", "redact"]},
     },
-    "root": {"handlers": ["console"], "level": env_str("LOG_LEVEL", "INFO")},
+    "root": {"handlers": ["console"], "level": env_choice("LOG_LEVEL", "INFO", LOG_LEVELS)},
     "loggers": {
         # By default Django mails admins and has a handler of its own. Here, all logs go to one place.
         "django": {"handlers": [], "propagate": True},

@@ -127,7 +127,7 @@ def run_compiler(sources: Mapping[str, str], selection: dict[str, Any]) -> dict[
     with tempfile.TemporaryFile("w+") as question, tempfile.TemporaryFile("w+") as answer:
         json.dump(request, question)
         question.seek(0)
-        result = subprocess.run(  # noqa: S603 - fixed arguments
+        result = subprocess.run(
             [node, str(SOLC), "--standard-json"],
             stdin=question,
             stdout=answer,

@@ -146,7 +146,7 @@ def _run_halmos(project: Path, check: str, *options: str) -> Outcome:
         *("--json-output", str(answer), *OPTIONS, *options),
     ]
     try:
-        run = subprocess.run(  # noqa: S603 - our own arguments
+        run = subprocess.run(
             command,
             env=environment(project),
             stdout=subprocess.PIPE,

@@ -21,7 +21,9 @@ def run(running: ExitStack, options: argparse.Namespace) -> tuple[bool, Sequence
 
     print("Starting the web server and the worker ...", flush=True)
     service.serve()
-    return balances.prove(service, chain, [balances.Source(chain, registry)], options.done_seconds), [service]
+    source = balances.Source(chain, registry)
+    is_right = balances.prove(service, chain, [source], options.done_seconds, serves_on=not options.once)
+    return is_right, [service]
 
 
 if __name__ == "__main__":

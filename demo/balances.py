@@ -22,11 +22,19 @@ class Source:
     registry: str
 
 
-def prove(service: Service, destination: DevChain, sources: Sequence[Source], seconds: float, **variables: str) -> bool:
+def prove(
+    service: Service,
+    destination: DevChain,
+    sources: Sequence[Source],
+    seconds: float,
+    *,
+    serves_on: bool,
+    **variables: str,
+) -> bool:
     """Prove the signer's balance on each source in one batch, and read it. Returns whether each one is right.
 
-    `variables` come to those that the examples of the documentation use. Raises `ClientError` when the batch is not
-    DONE after so many seconds.
+    If the service `serves_on` afterwards, its addresses are printed, else none. `variables` come to those that the
+    examples of the documentation use. Raises `ClientError` when the batch is not DONE after so many seconds.
     """
     print("Signing in with a wallet and taking its API key ...", flush=True)
     api_key = client.take_api_key(service.base_url, WALLET_ADDRESS, WALLET_KEY, destination.chain_id)
@@ -42,7 +50,9 @@ def prove(service: Service, destination: DevChain, sources: Sequence[Source], se
     body = {"destinationChainId": str(destination.chain_id), "fee": "0", "data": data}
     internal_id = client.submit(service.base_url, api_key, body)
     page = f"{service.base_url}/explorer/query/{internal_id}"
-    print(f"Its page is {page}\n", flush=True)
+    if serves_on:
+        print(f"Its page is {page}")
+    print(flush=True)
     with Display() as display:
         client.follow(service.base_url, api_key, internal_id, display.show, seconds)
 
@@ -58,9 +68,14 @@ def prove(service: Service, destination: DevChain, sources: Sequence[Source], se
     }
     env_file = service.folder / "env"
     write_private(env_file, "".join(f"{name}={value}\n" for name, value in env.items()))
-    print(f"\nExplorer  {page}")
-    print(f"API docs  {service.base_url}/api/docs")
-    print(f"For the documentation's examples:  set -a; . {os.path.relpath(env_file)}; set +a", flush=True)
+    if serves_on:
+        print(f"\nExplorer  {page}")
+        print(f"API docs  {service.base_url}/api/docs")
+        print(f"For the documentation's examples:  set -a; . {os.path.relpath(env_file)}; set +a", flush=True)
+    else:
+        print(
+            "\nThe chain and the service end here. Without ONCE=1 they go on, for the explorer and the API.", flush=True
+        )
     return all(are_right)
 
 

@@ -68,7 +68,7 @@ def main(parser: argparse.ArgumentParser, demo: Demo) -> int:
     return 0
 
 
-def _interrupt(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 (the signal's signature)
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 

@@ -92,6 +92,7 @@ def run(running: ExitStack, options: argparse.Namespace) -> tuple[bool, Sequence
         chain,
         [own, across],
         options.done_seconds,
+        serves_on=not options.once,
         OTHER_RPC_URL=other.url,
         OTHER_CHAIN_ID=str(OTHER_ID),
         OTHER_FACTS_REGISTRY=across.registry,

@@ -62,7 +62,7 @@ class Installation:
     def manage(self, *arguments: str) -> str:
         """What a command of manage.py prints. Raises `DemoError` with what it says when it fails."""
         command = [*MANAGE, *arguments]
-        done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False)  # noqa: S603 (ours)
+        done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             said = done.stderr.strip().splitlines() or ["it said nothing"]
             raise DemoError(f"manage.py {arguments[0]} failed: {said[-1]}")
@@ -73,10 +73,14 @@ class Installation:
         return self.folder / f"{name}.log"
 
     def start(self, name: str, *command: str) -> None:
+        """A process that is to go on."""
+        self._processes[name] = self._process_of(name, *command)
+
+    def _process_of(self, name: str, *command: str) -> GuardedProcess:
         with self.log(name).open("wb") as log:
             process = GuardedProcess(command, env=self._env, stdout=log, stop_seconds=STOP_SECONDS)
         self._running.callback(process.stop)
-        self._processes[name] = process
+        return process
 
     def process(self, name: str) -> GuardedProcess:
         return self._processes[name]
@@ -113,8 +117,9 @@ class Service(Installation):
         self._port = port
         self.base_url = f"http://127.0.0.1:{port}"
         super().__init__(running, folder, chains_toml, key, BASE_URL=self.base_url, **variables)
+        # The pages' files are for the web server alone. Until it starts, they are collected on another core.
+        self._collecting = self._process_of("collectstatic", *MANAGE, "collectstatic", "--no-input", "-v", "0")
         self.manage("migrate", "--no-input", "-v", "0")
-        self.manage("collectstatic", "--no-input", "-v", "0")
 
     def deploy_registry(self, destination: int, source: int) -> str:
         """Its address."""
@@ -122,6 +127,12 @@ class Service(Installation):
 
     def serve(self) -> None:
         """Start it, and wait until it is healthy."""
+        try:
+            is_collected = self._collecting.wait(START_SECONDS) == 0
+        except subprocess.TimeoutExpired:
+            is_collected = False
+        if not is_collected:
+            raise DemoError(f"The pages' files could not be collected; {self.log('collectstatic')} says why.")
         self.start_web()
         self.start_worker()
         self.wait_until(self.is_healthy)

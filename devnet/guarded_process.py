@@ -30,10 +30,10 @@ class GuardedProcess:
     ) -> None:
         self._folder, self._stop_seconds = folder, stop_seconds
         self._is_stopped = False
-        self._process = subprocess.Popen(  # noqa: S603 - our own arguments, and no shell.
+        self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT, env=dict(env), process_group=0
         )
-        self._guard = subprocess.Popen(  # noqa: S603 - as above; the script is a constant.
+        self._guard = subprocess.Popen(
             ["/bin/sh", "-c", _GUARD, "guard", str(self._process.pid), folder],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
@@ -53,6 +53,10 @@ class GuardedProcess:
 
     def has_ended(self) -> bool:
         return self._process.poll() is not None
+
+    def wait(self, seconds: float) -> int:
+        """How it ended by itself. Raises `subprocess.TimeoutExpired` if it doesn't within so many seconds."""
+        return self._process.wait(seconds)
 
     def kill(self) -> None:
         """End the whole group as a power cut would."""

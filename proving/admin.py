@@ -38,13 +38,13 @@ class SigningStopAdmin(_ModelAdmin):
     form = _SigningStopForm
     list_display = ("chain_id", "since", "reason")
 
-    def has_change_permission(self, request: HttpRequest, obj: SigningStop | None = None) -> bool:  # noqa: ARG002 (Django's signature)
+    def has_change_permission(self, request: HttpRequest, obj: SigningStop | None = None) -> bool:
         return False
 
-    def save_model(self, request: HttpRequest, obj: SigningStop, form: Any, change: bool) -> None:  # noqa: ARG002, FBT001 (same)
+    def save_model(self, request: HttpRequest, obj: SigningStop, form: Any, change: bool) -> None:  # noqa: FBT001 (Django's signature)
         obj.pk = stop_switch.stop(obj.chain_id, obj.reason).pk
 
-    def delete_model(self, request: HttpRequest, obj: SigningStop) -> None:  # noqa: ARG002 (same)
+    def delete_model(self, request: HttpRequest, obj: SigningStop) -> None:
         stop_switch.resume(obj.chain_id)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[SigningStop]) -> None:

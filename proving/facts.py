@@ -102,7 +102,7 @@ def header_words(header: Header) -> dict[HeaderField, bytes]:
     return {
         field: keccak(content) if field in HASHED_HEADER_FIELDS else content.rjust(32, b"\0")
         for field, content in zip(HeaderField, header.fields, strict=False)
-        if field in HASHED_HEADER_FIELDS or len(content) <= 32  # noqa: PLR2004 - a word.
+        if field in HASHED_HEADER_FIELDS or len(content) <= 32
     }
 
 

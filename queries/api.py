@@ -51,16 +51,16 @@ class _KeyAuth(APIKeyHeader):
         presented = getattr(request, "presented_key", None)
         return presented.get_secret_value() if presented else None
 
-    def authenticate(self, request: HttpRequest, key: str | None) -> ApiKey | None:  # noqa: ARG002 (ninja's signature)
+    def authenticate(self, request: HttpRequest, key: str | None) -> ApiKey | None:
         return keys.authenticate(key) if key else None
 
 
 class Submitted(Schema):
-    internalId: str = Field(description="Identifier of the batch query, a ULID.")  # noqa: N815 (the API's name)
+    internalId: str = Field(description="Identifier of the batch query, a ULID.")
 
 
 class Status(Schema):
-    queryStatus: str = Field(description="DONE, IN_PROGRESS or REJECTED.")  # noqa: N815 (the API's name)
+    queryStatus: str = Field(description="DONE, IN_PROGRESS or REJECTED.")
     error: str | None = Field(None, description="Why the batch was rejected, a sentence.")
     code: str | None = Field(None, description="Why the batch was rejected, a stable word.")
     retryable: bool | None = Field(None, description="Whether sending a rejected batch again can help.")
@@ -80,8 +80,8 @@ class Error(Schema):
 
 
 class Connection(Schema):
-    originChainId: str  # noqa: N815 (the API's name)
-    destinationChainId: str  # noqa: N815 (the API's name)
+    originChainId: str
+    destinationChainId: str
 
 
 class Connections(Schema):
@@ -152,7 +152,7 @@ def submit_batch_query(request: HttpRequest) -> dict[str, str]:
     response={200: Status, 400: Error, 401: Error, 404: Error, 503: Error},
     exclude_none=True,
 )
-def batch_query_status(request: HttpRequest, batchQueryId: str) -> dict[str, Any]:  # noqa: N803 (the API's name)
+def batch_query_status(request: HttpRequest, batchQueryId: str) -> dict[str, Any]:
     """How far one of your batch queries is. RECEIVED and ACCEPTED are reported as IN_PROGRESS."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     # Some other texts are none that a database can be asked for.
@@ -172,7 +172,7 @@ def batch_query_status(request: HttpRequest, batchQueryId: str) -> dict[str, Any
 
 
 @api.get("/chain-connections", response=Connections)
-def chain_connections(request: HttpRequest) -> dict[str, Any]:  # noqa: ARG001 (ninja's signature)
+def chain_connections(request: HttpRequest) -> dict[str, Any]:
     """Which source chains can be proven on which destination chains."""
     return {
         "connections": [
@@ -197,23 +197,23 @@ def _body(request: HttpRequest) -> bytes:
 
 
 @api.exception_handler(ApiError)
-def _api_error(request: HttpRequest, error: ApiError) -> HttpResponse:  # noqa: ARG001 (ninja's signature)
+def _api_error(request: HttpRequest, error: ApiError) -> HttpResponse:
     return error.response()
 
 
 @api.exception_handler(Refused)
-def _refused(request: HttpRequest, refused: Refused) -> HttpResponse:  # noqa: ARG001 (ninja's signature)
+def _refused(request: HttpRequest, refused: Refused) -> HttpResponse:
     """A submission that a limit refuses."""
     return refused_answer(_REFUSED_STATUS.get(refused.code, 429), refused)
 
 
 @api.exception_handler(AuthenticationError)
-def _unauthorized(request: HttpRequest, error: AuthenticationError) -> HttpResponse:  # noqa: ARG001 (ninja's signature)
+def _unauthorized(request: HttpRequest, error: AuthenticationError) -> HttpResponse:
     # The answer is the same whether the key is missing, unknown, expired or revoked.
     return error_answer(401, "unauthorized", "A valid API key is needed, in the header api-key.")
 
 
 @api.exception_handler(ValidationError)
-def _invalid_parameters(request: HttpRequest, error: ValidationError) -> HttpResponse:  # noqa: ARG001 (ninja's signature)
+def _invalid_parameters(request: HttpRequest, error: ValidationError) -> HttpResponse:
     names = ", ".join(str(detail["loc"][-1]) for detail in error.errors)
     return error_answer(400, batch_request.INVALID, f"The query parameter {names} is missing or malformed.")

@@ -188,7 +188,7 @@ def _slot(value: object) -> str:
     return f"0x{digits.lower():0>64}"
 
 
-def _no_webhook(value: object) -> None:  # noqa: ARG001 (whatever it is)
+def _no_webhook(value: object) -> None:
     raise _unsupported("Webhooks are not supported yet; poll /batch-query-status.")
 
 
@@ -282,7 +282,7 @@ class BlockRequest(_Strict):
 class BatchRequest(_Strict):
     """A batch query (docs/specification.md, "Batch query")."""
 
-    destinationChainId: DestinationChainId = Field(description="Chain on which the facts are made available, decimal.")  # noqa: N815 (the API's name)
+    destinationChainId: DestinationChainId = Field(description="Chain on which the facts are made available, decimal.")
     fee: Wei = Field(description="The most that the batch may cost, in wei, decimal. 0 on test networks.")
     data: Annotated[
         dict[SourceChainId, Annotated[dict[BlockSelector, BlockRequest], Field(min_length=1)]], Field(min_length=1)

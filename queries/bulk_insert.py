@@ -23,7 +23,7 @@ def insert(
 
     The database assigns the keys. `bulk_create` prepares each value of each row, and takes ten times as long.
     """
-    meta = template._meta  # noqa: SLF001 (Django's documented API)
+    meta = template._meta
     alike = [field for field in meta.local_concrete_fields if not field.primary_key and field.column not in columns]
     values = [field.get_db_prep_save(field.pre_save(template, add=True), connection) for field in alike]
     quote = connection.ops.quote_name

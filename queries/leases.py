@@ -60,8 +60,8 @@ class Lease(Generic[LeasedRow]):
         """A database transaction with the row as it is now. Extends the lease. Raises `LeaseLost`."""
         model = type(self.row)
         with transaction.atomic():
-            held = model._default_manager.filter(pk=self.row.pk, lease_token=self.token)  # noqa: SLF001 (Django's public name for it)
-            fresh = held.first()
+            held = model._default_manager.filter(pk=self.row.pk, lease_token=self.token)
+            fresh = held.select_for_update().first()
             if fresh is None:
                 raise LeaseLost
             held.update(leased_until=_expiry())
@@ -71,7 +71,7 @@ class Lease(Generic[LeasedRow]):
     def extend(self) -> None:
         """Keep the row while long work goes on. Raises `LeaseLost`."""
         model = type(self.row)
-        held = model._default_manager.filter(pk=self.row.pk, lease_token=self.token)  # noqa: SLF001 (Django's public name for it)
+        held = model._default_manager.filter(pk=self.row.pk, lease_token=self.token)
         if not held.update(leased_until=_expiry()):
             raise LeaseLost
 
@@ -80,7 +80,7 @@ class Lease(Generic[LeasedRow]):
         failing_since = Coalesce(F("failing_since"), Now()) if attempts else None
         if due_at is not None:
             due_at = Least(due_at, Now() + LONGEST, output_field=DateTimeField())
-        type(self.row)._default_manager.filter(pk=self.row.pk, lease_token=self.token).update(  # noqa: SLF001 (as above)
+        type(self.row)._default_manager.filter(pk=self.row.pk, lease_token=self.token).update(
             due_at=due_at, attempts=attempts, failing_since=failing_since, lease_token="", leased_until=None
         )
 
@@ -91,7 +91,7 @@ def claim(rows: "models.QuerySet[LeasedRow]", pk: object) -> Lease[LeasedRow] | 
     free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), pk=pk)
     if not free.update(lease_token=token, leased_until=_expiry()):
         return None
-    row = rows.model._default_manager.filter(pk=pk, lease_token=token).first()  # noqa: SLF001 (as above)
+    row = rows.model._default_manager.filter(pk=pk, lease_token=token).first()
     return None if row is None else Lease(row, token)
 
 
@@ -104,6 +104,11 @@ def due(rows: "models.QuerySet[LeasedRow]", limit: int, *, order: str = "due_at"
 def parties(rows: "models.QuerySet[LeasedRow]", column: str) -> list[Any]:
     """The distinct values of `column` in the rows that are or will be due."""
     return list(rows.filter(due_at__isnull=False).order_by().values_list(column, flat=True).distinct())
+
+
+def without_resting(rows: "models.QuerySet[LeasedRow]") -> "models.QuerySet[LeasedRow]":
+    """Those that have not just failed, for who doesn't wait until they are due."""
+    return rows.exclude(attempts__gt=0, due_at__gt=Now())
 
 
 def backoff(attempts: int, *, first: float = 1, longest: float = 60) -> timedelta:

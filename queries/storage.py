@@ -52,7 +52,7 @@ def why_unavailable(error: BaseException) -> str | None:
 
 def problem() -> str | None:
     """Why nothing can be stored, a sentence. None if a small write has succeeded and there is room for large ones."""
-    global _last_check  # noqa: PLW0603 (one for all threads)
+    global _last_check
     known = _last_check
     if known and time.monotonic() - known[0] < _CHECK_SECONDS:
         return known[1]

@@ -23,10 +23,10 @@ class Uint256Field(_IntegerField):
     def get_internal_type(self) -> str:
         return "CharField"
 
-    def db_type(self, connection: Any) -> str:  # noqa: ARG002 (Django's signature)
+    def db_type(self, connection: Any) -> str:
         return "char(64)"
 
-    def from_db_value(self, value: str | None, expression: Any, connection: Any) -> int | None:  # noqa: ARG002 (same)
+    def from_db_value(self, value: str | None, expression: Any, connection: Any) -> int | None:
         return None if value is None else int(value, 16)
 
     def to_python(self, value: Any) -> int | None:

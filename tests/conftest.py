@@ -1,6 +1,9 @@
 """Fixtures for tests of the service on a real development chain."""
 
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -10,6 +13,33 @@ from devnet.devchain import DevChain
 from proving.registry.deploying import deploy
 from queries import storage
 from tests.service import chains_toml
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--fast", action="store_true", help="skip tests that start a process, such as a chain or a browser"
+    )
+
+
+# A browser is started in ways of its own. The others need no process everywhere, but long all the same.
+SLOW = {"browser", "contracts", "test_nasty_bodies.py", "test_no_key_anywhere.py"}
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    return True if collection_path.name in SLOW and config.getoption("fast") else None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_process_if_it_must_be_fast(request) -> Iterator[None]:
+    """With --fast a test ends, skipped, where it starts a process. No list of slow tests must be kept."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.config.getoption("fast"):
+            patch.setattr(subprocess.Popen, "__init__", _skip)
+        yield
+
+
+def _skip(*_: object, **__: object) -> NoReturn:
+    pytest.skip("it starts a process")
 
 
 @pytest.fixture(autouse=True)

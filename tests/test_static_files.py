@@ -23,3 +23,9 @@ def test_a_script_imports_another_by_the_name_that_pages_load_it_by(settings, tm
     assert plain["live.js"] == ["times.js"] != [stored("times.js")]
     for script, names in plain.items():
         assert imports((tmp_path / "js" / stored(script)).read_text()) == [stored(name) for name in names]
+
+
+def test_idiomorph_is_what_the_npm_lock_pins():
+    # It is kept here so that running the service needs no npm.
+    ours = PROJECT / "static" / "idiomorph" / "idiomorph-ext.min.js"
+    assert ours.read_bytes() == (PROJECT / "node_modules/idiomorph/dist" / ours.name).read_bytes()

@@ -145,7 +145,7 @@ class _Reader:
 
 def _read_number(reader: _Reader) -> int:
     size = reader.byte()
-    if not 1 <= size <= 8:  # noqa: PLR2004 - block numbers have at most 64 bits.
+    if not 1 <= size <= 8:
         raise InvalidPacked("The calldata begins neither with a header nor with a block number.")
     digits = reader.take(size)
     if size > 1 and digits[0] == 0:
@@ -246,7 +246,7 @@ def _root(stack: list[_Subtree]) -> bytes:
     if len(stack) != 1 or stack[0].depth:
         raise InvalidPacked("The proof does not end in one root.")
     reference = stack[0].reference
-    return reference[1:] if reference[0] == 0xA0 else keccak(reference)  # noqa: PLR2004 - RLP of a hash.
+    return reference[1:] if reference[0] == 0xA0 else keccak(reference)
 
 
 def _hex_prefix(path: str, *, leaf: bool) -> bytes:
@@ -338,7 +338,7 @@ class _Decoder:
         size = self._reader.byte()
         mine = self._pop(count)
         children = self._children(size, mine)
-        if sum(child != EMPTY for child in children) < 2:  # noqa: PLR2004 - a branch leads to two nodes at least.
+        if sum(child != EMPTY for child in children) < 2:
             raise InvalidPacked("A branch has fewer than two children.")
         if count == 1 and all(len(child) == len(b"\xa0") + HASH_BYTES for child in children):
             raise InvalidPacked("A branch of sixteen hashes is written in a longer form than it needs.")
@@ -390,7 +390,7 @@ class _Decoder:
 
     def _node_child(self) -> bytes:
         prefix = self._reader.byte()
-        if not 0xC1 <= prefix <= 0xDE:  # noqa: PLR2004 - lists of 2 to 31 bytes.
+        if not 0xC1 <= prefix <= 0xDE:
             raise InvalidPacked("An embedded node is no list of less than 32 bytes.")
         return bytes([prefix]) + self._reader.take(prefix - 0xC0)
 
@@ -565,7 +565,7 @@ def _slot_key(slot: int) -> int:
 def _listed(payload: bytes) -> bytes:
     """The reference to a node, by what is in its list."""
     size = len(payload)
-    if size < 56:  # noqa: PLR2004 - RLP's limit of short lists.
+    if size < 56:
         encoded = bytes([0xC0 + size]) + payload
     else:
         digits = shortest(size)

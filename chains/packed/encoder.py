@@ -136,7 +136,7 @@ def _state_operations(state_root: bytes, wanted: Mapping[bytes, AccountToProve])
 
     def present(key: bytes, depth: int, value: bytes) -> bytes:
         account = wanted[key]
-        if len(account.address) != 20:  # noqa: PLR2004 - an address has 20 bytes.
+        if len(account.address) != 20:
             raise CannotPack("An address has 20 bytes.")
         head, flags, integers, roots, storage_root = _account_parts(value, depth)
         store = 0
@@ -290,7 +290,7 @@ class _Encoder:
             self._subtree(node[place], _depth(depth + 1), inside, leaves, out)
         children = [(place, child) for place, child in enumerate(node[:-1]) if place in below or child != b""]
         hashes = [child for _, child in children if isinstance(child, bytes) and child]
-        if len(below) == 1 and len(hashes) == 16:  # noqa: PLR2004 - one is on the stack, the others follow.
+        if len(below) == 1 and len(hashes) == 16:
             out.append(FULL_BRANCH)
             out += b"".join(child for place, child in children if place not in below and isinstance(child, bytes))
             return
@@ -311,9 +311,9 @@ def _depth(depth: int) -> int:
 
 
 def _read_path(node: Sequence[Item]) -> tuple[str, bool]:
-    digits = node[0].hex() if isinstance(node[0], bytes) and len(node) == 2 else ""  # noqa: PLR2004 - path and value.
+    digits = node[0].hex() if isinstance(node[0], bytes) and len(node) == 2 else ""
     flag = int(digits[:1] or "f", 16)
-    if flag > 3:  # noqa: PLR2004 - two flags of hex-prefix encoding.
+    if flag > 3:
         raise CannotPack("A node of the proof is neither branch, extension nor leaf.")
     return digits[1 if flag & 1 else 2 :], flag > 1
 

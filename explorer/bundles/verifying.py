@@ -134,7 +134,7 @@ def _verified_time(bundle: dict[str, Any], head: Header) -> VerifiedTime | None:
     if text is None:
         return None
     # A time of more digits would be a time after which no header comes.
-    if not isinstance(text, str) or not (text.isascii() and text.isdigit()) or len(text) > 20:  # noqa: PLR2004 (2^64)
+    if not isinstance(text, str) or not (text.isascii() and text.isdigit()) or len(text) > 20:
         raise InvalidBundle("The bundle's timestamp is not a number of seconds.")
     timestamp = int(text)
     if head.timestamp > timestamp:

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 @never_cache
 @require_safe
-def healthz(request: HttpRequest) -> JsonResponse:  # noqa: ARG001 (Django's signature)
+def healthz(request: HttpRequest) -> JsonResponse:
     """200 if nothing keeps the service from working, else 503.
 
     `{"status": "ok" | "degraded", "database": "ok" | "unavailable", "worker": {"running", "lastBeat"}, "version",

@@ -82,7 +82,7 @@ def read(
 def first_of_page(first: str, total: int) -> int:
     """The number of the first query of a page. A query keeps its position, so a page stays the same page for ever."""
     # Converting thousands of digits would take long, and no number has more than these.
-    number = int(first) if first.isascii() and first.isdigit() and len(first) < 10 else 1  # noqa: PLR2004 (as said)
+    number = int(first) if first.isascii() and first.isdigit() and len(first) < 10 else 1
     return max(1, min(number, total))
 
 

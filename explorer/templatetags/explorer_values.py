@@ -83,7 +83,7 @@ def roughly(seconds: int) -> str:
     minutes = round(seconds / 60)
     if minutes < 1:
         return "less than a minute"
-    return f"about {minutes} min" if minutes < 120 else f"about {round(seconds / 3600)} h"  # noqa: PLR2004 (two hours)
+    return f"about {minutes} min" if minutes < 120 else f"about {round(seconds / 3600)} h"
 
 
 @register.simple_tag

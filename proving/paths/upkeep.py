@@ -46,9 +46,13 @@ def look_after(registry_id: object) -> None:
     _under_lease(registry_id, _look_after)
 
 
-def keep(registry_id: object) -> None:
-    """Look whether the connection's newest window lacks a header, and send what is missing."""
-    _under_lease(registry_id, _keep)
+def keep(registry_id: int) -> None:
+    """Look whether the connection's newest window lacks a header, and send what is missing.
+
+    Does nothing while it rests after a failure, however often it is called.
+    """
+    if leases.without_resting(FactsRegistry.objects.filter(pk=registry_id)).exists():
+        _under_lease(registry_id, _keep)
 
 
 _Duty = Callable[[Lease[FactsRegistry], OpenConnection], tuple[str, float]]
@@ -74,7 +78,8 @@ def _under_lease(registry_id: object, duty: _Duty) -> None:
     except (NotYet, CannotSend, planning.TooFar) as why:
         sentence, seconds = str(why), 10
     except (NodeUnavailable, RpcRefused) as error:
-        logger.warning("looking after %s waits: %s", row, error)
+        if not row.attempts:  # Once, until it goes on.
+            logger.warning("looking after %s waits: %s", row, error)
         sentence, seconds, attempts = str(error), leases.backoff(row.attempts).total_seconds(), row.attempts + 1
     except Exception:
         lease.release(timezone.now() + leases.backoff(row.attempts), attempts=row.attempts + 1)

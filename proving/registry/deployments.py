@@ -120,7 +120,7 @@ def vouches(
     By default asked of the pending block: one that is mined now is the first to know the hash of the present head.
     """
     answers = rpc.eth_calls([registry.contract.vouches(*block) for block in blocks], at)
-    words = [answer for answer in answers if isinstance(answer, bytes) and len(answer) == 32]  # noqa: PLR2004 - a word.
+    words = [answer for answer in answers if isinstance(answer, bytes) and len(answer) == 32]
     if len(words) < len(blocks):
         raise InvalidReply(f"There is no facts registry of this version at {registry.contract.address}.")
     return [any(word) for word in words]

@@ -18,16 +18,16 @@ class Native:
     contract = "NativeBlockHashSource"
     title = "Native: the chain's own history of block hashes"
 
-    def trust(self, connection: Connection) -> str:  # noqa: ARG002 (the same for all)
+    def trust(self, connection: Connection) -> str:
         return "Nobody beyond the chain itself: it knows the hashes of its own blocks."
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         return (_window(connection),)
 
-    def gas(self, connection: Connection) -> int:  # noqa: ARG002 (nothing is sent)
+    def gas(self, connection: Connection) -> int:
         return 0
 
-    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start:  # noqa: ARG002 (they don't matter)
+    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start:
         head = connection.source_rpc.head().number
         window = _window(connection.config)
         # One that is just in the window may have left it when the transaction is mined.
@@ -42,7 +42,7 @@ class Native:
             "waiting for its next block."
         )
 
-    def begin(self, connection: OpenConnection, start: int) -> Start:  # noqa: ARG002 (nothing is to be done)
+    def begin(self, connection: OpenConnection, start: int) -> Start:
         return Start(start)
 
     def newest(self, connection: OpenConnection) -> int:

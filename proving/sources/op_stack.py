@@ -29,10 +29,10 @@ class OpStack:
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         return (connection.source_id,)
 
-    def gas(self, connection: Connection) -> int:  # noqa: ARG002 (the same for all)
+    def gas(self, connection: Connection) -> int:
         return 100_000
 
-    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start:  # noqa: ARG002 (they don't matter)
+    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start:
         recorded = self._recorded(connection)
         if recorded >= target:
             return Start(recorded)

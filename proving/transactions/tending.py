@@ -53,7 +53,8 @@ def tend(signer_id: int) -> None:
         logger.warning("%s Its transactions are left as they are.", error)
         lease.release(None)
     except (NodeUnavailable, RpcRefused) as error:
-        logger.warning("transactions on chain %d wait: %s", signer.chain_id, error)
+        if not signer.attempts:  # Once, until it goes on.
+            logger.warning("transactions on chain %d wait: %s", signer.chain_id, error)
         lease.release(timezone.now() + leases.backoff(signer.attempts), attempts=signer.attempts + 1)
     except Exception:
         lease.release(timezone.now() + leases.backoff(signer.attempts), attempts=signer.attempts + 1)
@@ -72,7 +73,7 @@ def tend_for(chain: Chain, seconds: float) -> Iterator[None]:
     """
     deadline = time.monotonic() + seconds
     while True:
-        for signer in Signer.objects.filter(chain_id=chain.id):
+        for signer in leases.without_resting(Signer.objects.filter(chain_id=chain.id)):
             tend(signer.pk)
         yield
         if time.monotonic() >= deadline:

@@ -81,7 +81,7 @@ def line_up(user: int, queries: "QuerySet[Query]") -> None:
 def whose(block: Block) -> int | None:
     """Whose turns the block takes from now on: of those with open queries there, who has the fewest others due."""
     users = list(block.open_queries().order_by().values_list("batch__user", flat=True).distinct())
-    if len(users) < 2:  # noqa: PLR2004 (nobody to choose from)
+    if len(users) < 2:
         return users[0] if users else block.turn_of_id
     due = Block.objects.filter(turn_of__in=users, due_at__isnull=False).exclude(pk=block.pk)
     counted = dict(due.order_by().values_list("turn_of").annotate(Count("pk")))

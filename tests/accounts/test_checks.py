@@ -1,6 +1,7 @@
 import pytest
+from django.core.management import CommandError, call_command
 
-from accounts.checks import check_allowed_addresses
+from accounts.checks import check_allowed_addresses, check_chains_file
 from tests.accounts.wallets import ALICE
 
 
@@ -24,5 +25,14 @@ def test_it_says_who_can_not_sign_in(settings, configure_chains, allowed, destin
 
 def test_it_says_that_the_chains_can_not_be_read(settings, configure_chains):
     settings.CHAINS_FILE.write_text("nonsense")
-    (message,) = check_allowed_addresses()
+    (message,) = check_chains_file()
     assert message.id == "accounts.W002"
+    assert message.msg.startswith(f"{settings.CHAINS_FILE} can't be used:\n- it is not TOML: ")
+    assert check_allowed_addresses() == []
+
+
+def test_commands_do_not_say_it_twice(settings, configure_chains, capsys):
+    settings.CHAINS_FILE.write_text("nonsense")
+    with pytest.raises(CommandError, match="is not TOML"):
+        call_command("check_chains", skip_checks=False)
+    assert "TOML" not in capsys.readouterr().err

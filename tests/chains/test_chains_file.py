@@ -483,7 +483,7 @@ def test_a_fault_of_a_connection_is_named_with_its_place(load, fields, fault):
             "explorer_url = 'javascript:x'\n[chains.signer]",
             "chains[0].explorer_url: must be an http",
         ),
-        ("destination = 31337", "destination = 9", "connections[0]: block_hash_source native needs"),
+        ("destination = 31337", "destination = 9", "connections[0].destination: no chain with id 9"),
         ('"native"', '"magic"', "connections[0].block_hash_source"),
         ('"native"', '"native"\nwindow = 0', "connections[0].window"),
         ('"native"', '"native"\nwindow = 8192', "connections[0].window: must be at most 8191"),
@@ -523,6 +523,9 @@ def test_a_connection_needs_its_chains(load):
         "connections[1].source: no chain with id 9 is configured",
         "connections[1].destination: no chain with id 9 is configured",
     ]
+    # A wrong id is no fault of the block hash source.
+    content = ONE.replace("source = 31337", "source = 9")
+    assert faults_of(load, content) == ["connections[0].source: no chain with id 9 is configured"]
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,15 @@ def test_the_command_gives_up_with_what_it_waits_for(service, settings):
         call_command("keep_headers", "--timeout=0")
 
 
+def test_the_command_asks_a_node_that_is_down_less_and_less_and_says_it_once(service, caplog):
+    service.stop()
+    with pytest.raises(CommandError, match="31337"):
+        call_command("keep_headers", "--timeout=4")
+    assert [record.levelname for record in caplog.records if "waits: " in record.message] == ["WARNING"]
+    # After 1 and 2 seconds, and not at each look.
+    assert 1 <= FactsRegistry.objects.get().attempts <= 3
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_worker_that_starts_looks_at_once_whatever_was_due_when(kept):
     FactsRegistry.objects.update(due_at=timezone.now() + timedelta(minutes=9))

@@ -26,7 +26,7 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from None
         worker = Worker(threads=threads)
 
-        def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 (the signal's signature)
+        def stop(number: int, frame: FrameType | None) -> None:
             worker.stop()
 
         signal.signal(signal.SIGTERM, stop)

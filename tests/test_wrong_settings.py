@@ -1,0 +1,57 @@
+"""What a wrong setting looks like to whoever made it: one sentence, and the start is over."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from devnet.devchain import PROJECT
+
+GUNICORN = ["-m", "gunicorn", "--config", "config/gunicorn.py", "--bind", "127.0.0.1:0", "--workers", "2"]
+COMMANDS = {
+    "manage.py": ["manage.py", "migrate"],
+    "worker": ["manage.py", "runworker"],
+    "web": [*GUNICORN, "config.wsgi"],
+    "attester": ["manage.py", "run_attester"],
+}
+
+
+def start(command: str, folder: object, **variables: str) -> subprocess.CompletedProcess[str]:
+    env = {"PATH": os.environ["PATH"], "STATE_DIR": str(folder)} | variables
+    return subprocess.run(
+        [sys.executable, *COMMANDS[command]],
+        cwd=PROJECT,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ({"BASE_URL": "foo"}, "BASE_URL must look like https://example.org, not 'foo'."),
+        ({"LOG_LEVEL": "loud"}, "LOG_LEVEL must be one of DEBUG, INFO, WARNING, ERROR, CRITICAL, not 'loud'."),
+        ({"STATE_DIR": "/dev/null/state"}, "STATE_DIR can't be used, /dev/null/state: Not a directory."),
+    ],
+)
+def test_a_wrong_setting_is_said_in_a_sentence(tmp_path, command, variables, sentence):
+    done = start(command, tmp_path, **variables)
+    assert (done.returncode, done.stdout) == (1, "")
+    # gunicorn says first that it starts.
+    *before, last = done.stderr.splitlines()
+    assert last == sentence
+    assert all(" INFO gunicorn.error: " in line for line in before)
+
+
+def test_a_secret_that_can_not_be_kept_is_said_in_a_sentence(tmp_path):
+    # As on a read-only file system, which needs nobody's permissions.
+    (tmp_path / "secret_key").symlink_to("/dev/null/secret")
+    done = start("manage.py", tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"SECRET_KEY is not set, and can't be kept in {tmp_path}: ")
+    assert done.stderr.count("\n") == 1

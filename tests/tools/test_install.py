@@ -1,0 +1,107 @@
+"""How locked packages come into an environment."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from devnet.devchain import PROJECT
+from tools.install import uv_settings
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """The installer in a project that has nothing yet, and a wheel to install."""
+    (tmp_path / "tools").mkdir()
+    shutil.copy(PROJECT / "tools/install.py", tmp_path / "tools")
+    shutil.copy(PROJECT / "requirements-uv.txt", tmp_path)
+    wheel = tmp_path / "wheels/bqs_greeting-1-py3-none-any.whl"
+    wheel.parent.mkdir()
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("bqs_greeting.py", "print('hello')")
+        archive.writestr("bqs_greeting-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: bqs_greeting\nVersion: 1\n")
+        archive.writestr(
+            "bqs_greeting-1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr("bqs_greeting-1.dist-info/RECORD", "")
+    digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
+    (tmp_path / "requirements.txt").write_text(f"bqs_greeting==1 --hash=sha256:{digest}\n")
+    (tmp_path / "requirements-forged.txt").write_text(f"bqs_greeting==1 --hash=sha256:{'0' * 64}\n")
+    return tmp_path
+
+
+def install(project: Path, requirements: str) -> subprocess.CompletedProcess[str]:
+    """What the installer says on a machine without a network, whose pip is told of a folder of wheels."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PIP_", "UV_"))}
+    told = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(project / "wheels"), "PIP_CONFIG_FILE": os.devnull}
+    told["UV_CACHE_DIR"] = str(project / "cache")
+    return subprocess.run(
+        [sys.executable, "tools/install.py", ".venv", requirements],
+        cwd=project,
+        env=kept | told,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def bqs_greeting(project: Path) -> str:
+    return subprocess.run(
+        [project / ".venv/bin/python", "-m", "bqs_greeting"], check=False, capture_output=True, text=True
+    ).stdout
+
+
+def test_where_uv_can_not_be_had_pip_does_it_and_that_is_said(project):
+    done = install(project, "requirements.txt")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "uv could not install it; now pip tries, which takes about a minute ...\n"
+    assert bqs_greeting(project) == "hello\n"
+
+
+def test_what_has_another_hash_is_not_installed_and_the_log_is_named(project):
+    done = install(project, "requirements-forged.txt")
+    assert done.returncode == 1
+    assert done.stderr == (
+        "The Python packages could not be installed. Is there a network? .venv/install.log says more.\n"
+    )
+    assert "HASHES" in (project / ".venv/install.log").read_text()
+    assert bqs_greeting(project) == ""
+
+
+@pytest.mark.skipif(not (PROJECT / ".uv/bin/uv").exists(), reason="make has not installed uv here")
+def test_uv_is_told_what_pip_is_told(project):
+    shutil.copytree(PROJECT / ".uv", project / ".uv", symlinks=True)
+    done = install(project, "requirements.txt")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert bqs_greeting(project) == "hello\n"
+
+
+def test_settings_of_pip_become_those_of_uv_and_the_environment_wins(monkeypatch):
+    for name in ("UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "SSL_CERT_FILE", "UV_HTTP_TIMEOUT"):
+        monkeypatch.delenv(name, raising=False)
+    settings = [
+        ":env:.index-url='https://own.example/simple'",
+        "global.index-url='https://other.example/simple'",
+        r"global.extra-index-url='https://a.example/simple\nhttps://b.example/simple'",
+        "global.find-links='/one /two'",
+        "install.timeout='7'",
+        "global.cert='/etc/own.pem'",
+        "global.disable-pip-version-check='true'",
+    ]
+    assert uv_settings("\n".join(settings)) == {
+        "UV_DEFAULT_INDEX": "https://own.example/simple",
+        "UV_EXTRA_INDEX_URL": "https://a.example/simple https://b.example/simple",
+        "UV_FIND_LINKS": "/one,/two",
+        "UV_HTTP_TIMEOUT": "7",
+        "SSL_CERT_FILE": "/etc/own.pem",
+    }
+
+
+def test_what_uv_has_been_told_already_stays(monkeypatch):
+    monkeypatch.setenv("UV_DEFAULT_INDEX", "https://uv.example/simple")
+    assert "UV_DEFAULT_INDEX" not in uv_settings("global.index-url='https://pip.example/simple'")

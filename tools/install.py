@@ -1,0 +1,163 @@
+"""Installs locked Python packages into a virtual environment: `python3 tools/install.py .venv requirements.txt`.
+
+uv does it, which takes seconds where pip takes a minute. pip fetches uv, pinned and with hashes, into `.uv`. Where uv
+can't be had or fails, pip installs the same. Nothing but the standard library may be imported here.
+"""
+
+import argparse
+import ast
+import importlib.metadata
+import os
+import re
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import IO
+
+PROJECT = Path(__file__).resolve().parent.parent
+TOOLS = PROJECT / ".uv"
+UV = TOOLS / "bin" / "uv"
+UV_REQUIREMENTS = PROJECT / "requirements-uv.txt"
+
+# What a machine tells pip about its registry, by name, and how uv is told the same. pip separates by white space; uv
+# wants commas here and there.
+UV_NAMES = {
+    "index-url": "UV_DEFAULT_INDEX",
+    "extra-index-url": "UV_EXTRA_INDEX_URL",
+    "find-links": "UV_FIND_LINKS",
+    "no-index": "UV_NO_INDEX",
+    "trusted-host": "UV_INSECURE_HOST",
+    "cert": "SSL_CERT_FILE",
+    "client-cert": "SSL_CLIENT_CERT",
+    "default-timeout": "UV_HTTP_TIMEOUT",
+    "timeout": "UV_HTTP_TIMEOUT",
+    "proxy": "ALL_PROXY",
+}
+SEPARATED_BY_COMMAS = {"find-links"}
+# A later one wins. pip prints them in the order of its files.
+PIP_SECTIONS = ("global", "install", ":env:")
+
+
+class InstallError(Exception):
+    """Why nothing could be installed, one sentence."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("environment", type=Path, help="the virtual environment; made if it isn't there")
+    parser.add_argument("requirements", type=Path, help="the lock file, with hashes")
+    options = parser.parse_args()
+    try:
+        install(options.environment, options.requirements)
+    except InstallError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def install(environment: Path, requirements: Path) -> None:
+    python = environment / "bin" / "python"
+    if not _works(python):
+        # What was linked to a Python that is gone is of no use to another one.
+        venv.EnvBuilder(symlinks=True, clear=environment.is_dir() and not environment.is_symlink()).create(environment)
+    _make_tools()
+    log = environment / "install.log"
+    with log.open("w") as said:
+        try:
+            _get_uv(said)
+            _by_uv(python, requirements, said)
+        except (OSError, subprocess.CalledProcessError):
+            print("uv could not install it; now pip tries, which takes about a minute ...", flush=True)
+            try:
+                _by_pip(python, requirements, said)
+            except subprocess.CalledProcessError:
+                raise InstallError(
+                    f"The Python packages could not be installed. Is there a network? {log} says more."
+                ) from None
+
+
+def _works(python: Path) -> bool:
+    try:
+        return subprocess.run([python, "-c", ""], check=False, capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
+def _make_tools() -> None:
+    """The environment for uv. It has a pip of its own only if the Python that runs this has none: it takes seconds."""
+    is_there = _works(TOOLS / "bin" / "python")
+    if is_there and (_has_pip() or (TOOLS / "bin" / "pip").exists()):
+        return
+    try:
+        # What is there may lack nothing but pip, because another Python made it.
+        venv.EnvBuilder(symlinks=True, clear=not is_there, with_pip=not _has_pip()).create(TOOLS)
+    except (OSError, subprocess.CalledProcessError):
+        raise InstallError("Python's venv module is missing; on Debian: apt-get install python3-venv") from None
+
+
+def _has_pip() -> bool:
+    """Whether the Python that runs this has a pip that can install for another one."""
+    try:
+        version = importlib.metadata.version("pip")
+    except importlib.metadata.PackageNotFoundError:
+        return False
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2]) >= (22, 3)
+
+
+def _get_uv(said: IO[str]) -> None:
+    pinned = UV_REQUIREMENTS.read_text()
+    installed = TOOLS / UV_REQUIREMENTS.name
+    if installed.exists() and installed.read_text() == pinned and UV.exists():
+        return
+    command = [*_pip(TOOLS / "bin" / "python"), "install", "--quiet", "--only-binary", ":all:"]
+    command += ["--require-hashes", "-r", UV_REQUIREMENTS]
+    subprocess.run(command, check=True, stdout=said, stderr=said)
+    installed.write_text(pinned)
+
+
+def _by_uv(python: Path, requirements: Path, said: IO[str]) -> None:
+    # The lock is complete, so that dependencies need not be looked up. Hashes decide what may be installed: it doesn't
+    # matter which of several registries has it, and any may, as with pip.
+    command: list[str | Path] = [UV, "pip", "install", "--python", python, "--no-deps", "--require-hashes"]
+    command += ["--index-strategy", "unsafe-best-match", "-r", requirements]
+    told = uv_settings(_pip_settings())
+    if told.pop("UV_NO_INDEX", "").lower() in {"1", "true", "yes", "on"}:
+        command.append("--no-index")  # It has no variable.
+    subprocess.run(command, check=True, stdout=said, stderr=said, env=os.environ | told)
+
+
+def _by_pip(python: Path, requirements: Path, said: IO[str]) -> None:
+    command = [*_pip(python), "install", "--quiet", "--require-hashes", "-r", requirements]
+    subprocess.run(command, check=True, stdout=said, stderr=said)
+
+
+def _pip(python: Path) -> list[str | Path]:
+    """As a command for the environment of this Python."""
+    runs_it = sys.executable if _has_pip() else TOOLS / "bin" / "python"
+    return [runs_it, "-m", "pip", "--disable-pip-version-check", "--python", python]
+
+
+def _pip_settings() -> str:
+    """What pip is told by its files and the environment, as `pip config list` prints it."""
+    return subprocess.run(
+        [*_pip(TOOLS / "bin" / "python"), "config", "list"], check=True, capture_output=True, text=True
+    ).stdout
+
+
+def uv_settings(pip_settings: str) -> dict[str, str]:
+    """The environment variables that tell uv the same, without those that it has been told already."""
+    told: dict[str, dict[str, str]] = {section: {} for section in PIP_SECTIONS}
+    for line in pip_settings.splitlines():
+        key, _, value = line.partition("=")
+        section, _, name = key.rpartition(".")
+        if section in told and name in UV_NAMES and value.startswith(("'", '"')):
+            told[section][UV_NAMES[name]] = (",".join if name in SEPARATED_BY_COMMAS else " ".join)(
+                ast.literal_eval(value).split()
+            )
+    merged = {name: value for section in PIP_SECTIONS for name, value in told[section].items() if value}
+    return {name: value for name, value in merged.items() if name not in os.environ}
+
+
+if __name__ == "__main__":
+    sys.exit(main())
