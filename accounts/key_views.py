@@ -147,7 +147,7 @@ def rotate_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
             "error": refused.sentence
         }
         return render(request, "accounts/rotate_key.html", context, status=_STATUS.get(refused.code, _CONFLICT))
-    end = f"{key.ends_at:%Y-%m-%d %H:%M} UTC"
+    end = f"{key.expires_at:%Y-%m-%d %H:%M} UTC"
     fate = f"expires at {end}" if key.revoked_at is None else "has expired"
     event_log.record(request, user, EventKind.KEY_ROTATED, key, f"It {fate}. {new.name} ({new.ends}) replaces it.")
     return _made(request, new, f"The key {new.name} was made. {key.name} {fate}.")
@@ -230,5 +230,5 @@ def _described(key: ApiKey) -> dict[str, int | str | None]:
         "name": key.name,
         "prefix": key.prefix,
         "lastFour": key.last_four,
-        "endsAt": key.ends_at.isoformat() if key.ends_at else None,
+        "expiresAt": key.expires_at.isoformat() if key.expires_at else None,
     }

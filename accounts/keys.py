@@ -34,7 +34,7 @@ _SHOWN = len(PREFIX) + 4
 
 
 class KeyRefused(Refused):
-    """A key was not made: malformed_name, name_taken, too_many_keys, key_ends."""
+    """A key was not made: malformed_name, name_taken, too_many_keys, key_expires."""
 
 
 def issue(user: User, name: str) -> ApiKey:
@@ -44,8 +44,9 @@ def issue(user: User, name: str) -> ApiKey:
     try:
         with transaction.atomic():
             # The names of expired keys may be given again.
-            user.api_keys.filter(ends_at__lte=now, revoked_at=None).update(revoked_at=F("ends_at"))
-            # Two calls can't both make the last key: transactions run one after another (`config.settings`).
+            user.api_keys.filter(expires_at__lte=now, revoked_at=None).update(revoked_at=F("expires_at"))
+            # Held until the end of this transaction, so that two calls can't both make the last key.
+            User.objects.select_for_update().get(pk=user.pk)
             if user.api_keys.filter(revoked_at=None).count() >= MAX_KEYS:
                 raise KeyRefused(
                     "too_many_keys",
@@ -65,15 +66,15 @@ def issue_first(user: User) -> None:
 def rotate(key: ApiKey, name: str, overlap: timedelta) -> ApiKey:
     """A new key to replace `key`, which expires when the overlap is over, or at once if there is none.
 
-    Raises `KeyRefused`: as `issue`, and key_ends if the key was already rotated or revoked.
+    Raises `KeyRefused`: as `issue`, and key_expires if the key was already rotated or revoked.
     """
     with transaction.atomic():
         now = timezone.now()
-        end = {"ends_at": now + overlap} if overlap else {"ends_at": now, "revoked_at": now}
-        if not ApiKey.objects.filter(pk=key.pk, ends_at=None, revoked_at=None).update(**end):
-            raise KeyRefused("key_ends", f"The key {key.name} was already rotated or revoked.")
+        expiry = {"expires_at": now + overlap} if overlap else {"expires_at": now, "revoked_at": now}
+        if not ApiKey.objects.filter(pk=key.pk, expires_at=None, revoked_at=None).update(**expiry):
+            raise KeyRefused("key_expires", f"The key {key.name} was already rotated or revoked.")
         new = issue(key.user, name)
-    key.refresh_from_db(fields=["ends_at", "revoked_at"])
+    key.refresh_from_db(fields=["expires_at", "revoked_at"])
     return new
 
 
@@ -96,7 +97,7 @@ def authenticate(raw: str) -> ApiKey | None:
     digest = _digest(raw)
     del raw  # A debug page shows local variables, and the statements below can fail.
     key = ApiKey.objects.select_related("user").filter(key_hash=digest, revoked_at=None).first()
-    if key is None or (key.ends_at and key.ends_at <= timezone.now()):
+    if key is None or (key.expires_at and key.expires_at <= timezone.now()):
         return None
     # The operator may have removed the address from the list in the meantime. Then its keys must not work.
     if not may_sign_in(key.user.address):

@@ -55,7 +55,7 @@ class User(AbstractBaseUser):
 
 class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
     def live(self, now: datetime) -> "ApiKeyQuerySet":
-        return self.filter(models.Q(ends_at=None) | models.Q(ends_at__gt=now), revoked_at=None)
+        return self.filter(models.Q(expires_at=None) | models.Q(expires_at__gt=now), revoked_at=None)
 
 
 class ApiKey(models.Model):
@@ -72,7 +72,7 @@ class ApiKey(models.Model):
     last_four = models.CharField(max_length=4)
     created_at = models.DateTimeField(default=timezone.now)
     last_used_at = models.DateTimeField(null=True)  # see `accounts.key_use`
-    ends_at = models.DateTimeField(null=True)  # when it expires, set when it is rotated
+    expires_at = models.DateTimeField(null=True)  # when it expires, set when it is rotated
     revoked_at = models.DateTimeField(null=True)
 
     objects: ClassVar[models.Manager["ApiKey"]] = ApiKeyQuerySet.as_manager()

@@ -56,8 +56,9 @@ DATABASES = {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": env_str("SQLITE_FILE", str(STATE_DIR / "db.sqlite3")),
         # How SQLite locks, which the whole service relies on. One lock covers the whole database, and one process holds
-        # it at a time; there are no locks of rows, so `select_for_update` does nothing. Each transaction takes the lock
-        # at its beginning (BEGIN IMMEDIATE) and keeps it until its end: transactions run one after another, and what
+        # it at a time; there are no locks of rows, so `select_for_update` does nothing here: it is for databases that
+        # have them. Each transaction takes the lock at its beginning (BEGIN IMMEDIATE) and keeps it until its end:
+        # transactions run one after another, and what
         # one reads stays true until it ends. Without IMMEDIATE, a transaction that reads first and writes later would
         # fail at once where another has written. A statement outside a transaction takes the lock for itself. WAL lets
         # readers go on meanwhile, each with the database as it was when its reading began. FULL: what was answered or

@@ -32,7 +32,7 @@ def admit(batch: Batch, source: int, *, estimated_gas: int, estimated_wei: int) 
     `estimated_gas` is in units of gas, and `estimated_wei` is what that costs at the present gas price. Calls add up.
     """
     with transaction.atomic():
-        fresh = Batch.objects.get(pk=batch.pk)
+        fresh = Batch.objects.select_for_update().get(pk=batch.pk)
         if fresh.status not in OPEN_STATUSES:
             return
         fresh.queries.filter(source_chain_id=source).update(is_admitted=True)
@@ -74,7 +74,7 @@ def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str 
     following = _ORDER[_ORDER.index(kind) + 1] if kind != _ORDER[-1] else None
     for chunk in chunks(sorted(queries), _CHUNK):
         with transaction.atomic():
-            batches = _batches_of(chunk)
+            batches = _lock_batches(chunk)
             at_step = Query.objects.filter(pk__in=chunk, step=kind, batch__status__in=OPEN_STATUSES)
             ids = list(at_step.values_list("pk", flat=True))
             Step.objects.filter(query__in=ids, kind=kind).update(**change)
@@ -117,7 +117,7 @@ def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
     later = _ORDER[_ORDER.index(kind) + 1 :]
     for chunk in chunks(sorted(queries), _CHUNK):
         with transaction.atomic():
-            batches = _batches_of(chunk)
+            batches = _lock_batches(chunk)
             ids = list(
                 Query.objects.filter(pk__in=chunk)
                 .exclude(batch__status=BatchStatus.REJECTED)
@@ -161,14 +161,14 @@ def _open_steps(queries: Sequence[int]) -> QuerySet[Step]:
     return Step.objects.filter(query__in=queries, status=StepStatus.IN_PROGRESS, query__batch__status__in=OPEN_STATUSES)
 
 
-def _batches_of(queries: Sequence[int]) -> list[str]:
-    """The batches of the queries.
+def _lock_batches(queries: Sequence[int]) -> list[str]:
+    """Lock the batches of the queries, always in the same order, where the database locks rows.
 
-    Two workers may complete the last queries of one batch on two blocks. Transactions run one after another, so the
-    second sees what the first has committed, and makes the batch DONE.
+    Two workers may complete the last queries of one batch on two blocks. The second must see what the first has
+    committed, and makes the batch DONE.
     """
     batches = Batch.objects.filter(Exists(Query.objects.filter(batch=OuterRef("pk"), pk__in=queries)))
-    return list(batches.values_list("pk", flat=True))
+    return list(batches.order_by("pk").select_for_update().values_list("pk", flat=True))
 
 
 def _settle_batches(batches: Sequence[str]) -> None:

@@ -57,7 +57,7 @@ class Migration(migrations.Migration):
                 ("last_four", models.CharField(max_length=4)),
                 ("created_at", models.DateTimeField(default=django.utils.timezone.now)),
                 ("last_used_at", models.DateTimeField(null=True)),
-                ("ends_at", models.DateTimeField(null=True)),
+                ("expires_at", models.DateTimeField(null=True)),
                 ("revoked_at", models.DateTimeField(null=True)),
                 (
                     "user",

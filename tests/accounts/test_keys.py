@@ -67,11 +67,11 @@ def test_a_name_is_unique_per_user_and_not_among_users(alice, key):
 def test_a_key_that_ended_gives_its_name_back(alice, key):
     keys.revoke(key)
     second = keys.issue(alice, key.name)
-    ApiKey.objects.filter(pk=second.pk).update(ends_at=timezone.now())
+    ApiKey.objects.filter(pk=second.pk).update(expires_at=timezone.now())
     third = keys.issue(alice, key.name)
     assert {key.name} == {second.name, third.name}
     second.refresh_from_db()
-    assert second.revoked_at == second.ends_at
+    assert second.revoked_at == second.expires_at
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_there_is_a_cap_that_keys_at_their_end_do_not_count_for(alice):
     assert refused(keys.issue, alice, "more") == "too_many_keys"
     assert refused(keys.rotate, live[0], "more", timedelta(hours=1)) == "too_many_keys"
     live[0].refresh_from_db()
-    assert live[0].ends_at is None
+    assert live[0].expires_at is None
     keys.rotate(live[0], "instead", timedelta())
     keys.revoke(live[1])
     keys.issue(alice, "more")
@@ -107,10 +107,10 @@ def test_there_is_a_cap_that_keys_at_their_end_do_not_count_for(alice):
 
 def test_a_rotated_key_works_until_its_end_and_the_new_one_at_once(key):
     new = keys.rotate(key, "laptop 2", timedelta(hours=1))
-    assert key.ends_at - timezone.now() > timedelta(minutes=59)
+    assert key.expires_at - timezone.now() > timedelta(minutes=59)
     assert keys.authenticate(raw(key)) == key
     assert keys.authenticate(raw(new)) == new
-    ApiKey.objects.filter(pk=key.pk).update(ends_at=timezone.now())
+    ApiKey.objects.filter(pk=key.pk).update(expires_at=timezone.now())
     assert keys.authenticate(raw(key)) is None
     assert keys.authenticate(raw(new)) == new
 
@@ -123,7 +123,7 @@ def test_without_overlap_the_old_key_ends_at_once(key):
 
 def test_a_key_is_rotated_once(key):
     keys.rotate(key, "second", timedelta(hours=1))
-    assert refused(keys.rotate, key, "third", timedelta()) == "key_ends"
+    assert refused(keys.rotate, key, "third", timedelta()) == "key_expires"
     assert keys.authenticate(raw(key)) == key
 
 
@@ -131,7 +131,7 @@ def test_a_rotation_without_a_new_key_leaves_the_old_one_as_it_is(alice, key):
     keys.issue(alice, "taken")
     assert refused(keys.rotate, key, "taken", timedelta()) == "name_taken"
     key.refresh_from_db()
-    assert (key.ends_at, key.revoked_at) == (None, None)
+    assert (key.expires_at, key.revoked_at) == (None, None)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_a_program_signs_in_and_takes_its_key():
     key = ApiKey.objects.get()
     assert shown == {
         "address": ALICE.address,
-        "keys": [{"id": key.pk, "name": "default", "prefix": key.prefix, "lastFour": key.last_four, "endsAt": None}],
+        "keys": [{"id": key.pk, "name": "default", "prefix": key.prefix, "lastFour": key.last_four, "expiresAt": None}],
     }
     token = {"X-CSRFToken": client.cookies["csrftoken"].value}
     response = client.post(f"/dashboard/keys/{key.pk}/reveal", headers=JSON | token)
@@ -280,7 +280,7 @@ def test_a_key_that_is_not_one_s_own_live_one_is_not_found(alice_client, headers
     if whose == "revoked":
         keys.revoke(ApiKey.objects.get())
     if whose == "ended":
-        ApiKey.objects.update(ends_at=timezone.now())
+        ApiKey.objects.update(expires_at=timezone.now())
     assert alice_client.post(f"/dashboard/keys/{key_id}/{act}", headers=headers).status_code == 404
     assert act != "reveal" or not AccountEvent.objects.filter(kind=EventKind.KEY_SHOWN).exists()
 
@@ -359,8 +359,8 @@ def test_a_program_rotates_and_revokes(alice_client):
     response = post_json(alice_client, f"{path}/rotate", {"name": "new", "overlap": "1h"})
     assert (response.status_code, response.json()["name"]) == (201, "new")
     old, new = alice_client.get("/dashboard", headers=JSON).json()["keys"]
-    assert (old["name"], new["endsAt"]) == ("default", None)
-    assert old["endsAt"] is not None
+    assert (old["name"], new["expiresAt"]) == ("default", None)
+    assert old["expiresAt"] is not None
 
     assert post_json(alice_client, f"{path}/revoke", {}).json() == {"id": key.pk, "revoked": True}
     assert [key["name"] for key in alice_client.get("/dashboard", headers=JSON).json()["keys"]] == ["new"]

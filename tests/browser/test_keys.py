@@ -203,7 +203,7 @@ def test_a_rotated_key_goes_on_until_its_end(page, key):
     new = ApiKey.objects.get(name="default 2")
     assert works(secret_of(key))
     assert works(secret_of(new))
-    ApiKey.objects.filter(pk=key.pk).update(ends_at=key.created_at + timedelta(seconds=0))
+    ApiKey.objects.filter(pk=key.pk).update(expires_at=key.created_at + timedelta(seconds=0))
     page.reload()
     expect(card(page)).to_have_count(0)
     assert not works(secret_of(key))
