@@ -18,7 +18,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 4
 
-.PHONY: help demo demo-cross-chain test chromium attack fuzz mutants prove slither bench old-blocks bench-gas lint format run contracts lock clean
+.PHONY: help demo demo-cross-chain test chromium attack fuzz mutants prove slither bench old-blocks bench-gas lint format run docs contracts lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -86,6 +86,10 @@ run: .venv/ready node_modules/ready ## Run web server and worker against the cha
 	while kill -0 $$worker 2>/dev/null && kill -0 $$web 2>/dev/null; do sleep 1; done; \
 	kill $$worker $$web 2>/dev/null; wait $$worker $$web; true
 
+docs: .venv-docs/ready ## Build the documentation site into build/docs; a broken link or anchor fails
+	@.venv-docs/bin/python -m sphinx --quiet --fail-on-warning --keep-going --fresh-env --builder html docs build/docs
+	@echo "The documentation is in build/docs/index.html"
+
 contracts: .venv/ready node_modules/ready ## Compile the contracts into contracts/artifacts
 	$(NODE_PATH_FIRST) $(BIN)/python -m contracts.build
 
@@ -131,6 +135,14 @@ clean: ## Remove what the commands above have made
 	@.venv-attack/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-attack.txt \
 		2>.venv-attack/pip.log \
 		|| { echo "The tools could not be installed. Is there a network? .venv-attack/pip.log says more."; exit 1; }
+	@touch $@
+
+.venv-docs/ready: requirements-docs.txt
+	@$(PYTHON) -m venv .venv-docs
+	@echo "Installing the tools that build the documentation ..."
+	@.venv-docs/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.txt \
+		2>.venv-docs/pip.log \
+		|| { echo "The tools could not be installed. Is there a network? .venv-docs/pip.log says more."; exit 1; }
 	@touch $@
 
 node_modules/ready: package-lock.json .venv/ready

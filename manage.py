@@ -4,9 +4,12 @@
 import os
 import sys
 
+from config import stateless
+
 
 def main() -> None:
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+    settings = "config.stateless" if stateless.COMMANDS & set(sys.argv[1:2]) else "config.settings"
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", settings)
     from django.core.management import execute_from_command_line  # noqa: PLC0415 (Django may be missing)
 
     execute_from_command_line(sys.argv)

@@ -336,8 +336,8 @@ BlockHashSourceName = Literal["native", "attested", "op-stack"]
 class Connection(_Model):
     """Facts of `source` can be proven to contracts on `destination`."""
 
-    source: ChainId
-    destination: ChainId
+    source_id: Annotated[ChainId, Field(alias="source")]
+    destination_id: Annotated[ChainId, Field(alias="destination")]
     block_hash_source: BlockHashSourceName
     """Why the destination knows hashes of the source's blocks: it is the same chain; attesters sign them; or it is an
     OP Stack chain on top of the source."""
@@ -355,9 +355,9 @@ class Connection(_Model):
 
     @model_validator(mode="after")
     def _has_what_its_source_needs(self) -> Self:
-        if self.block_hash_source == "native" and self.source != self.destination:
+        if self.block_hash_source == "native" and self.source_id != self.destination_id:
             raise ValueError("block_hash_source native needs source and destination to be the same chain")
-        if self.block_hash_source == "op-stack" and self.source == self.destination:
+        if self.block_hash_source == "op-stack" and self.source_id == self.destination_id:
             raise ValueError("block_hash_source op-stack needs the chain below as source")
         if self.block_hash_source != "attested":
             if self.attesters or self.threshold is not None:
@@ -389,18 +389,18 @@ class Chains:
 
     def connection(self, source: int, destination: int) -> Connection | None:
         for connection in self.connections:
-            if (connection.source, connection.destination) == (source, destination):
+            if (connection.source_id, connection.destination_id) == (source, destination):
                 return connection
         return None
 
     def destinations(self) -> tuple[Chain, ...]:
         """The chains to which facts can be proven."""
-        ids = {connection.destination for connection in self.connections}
+        ids = {connection.destination_id for connection in self.connections}
         return tuple(chain for chain in self.chains if chain.id in ids)
 
     def sources(self, destination: int) -> tuple[Chain, ...]:
         """The chains whose facts can be proven to `destination`."""
-        ids = {connection.source for connection in self.connections if connection.destination == destination}
+        ids = {connection.source_id for connection in self.connections if connection.destination_id == destination}
         return tuple(chain for chain in self.chains if chain.id in ids)
 
 
@@ -482,23 +482,24 @@ def _contradictions(
         seen.add(chain.id)
     pairs: set[tuple[int, int]] = set()
     for place, connection in connections.items():
-        pair = (connection.source, connection.destination)
+        pair = (connection.source_id, connection.destination_id)
         if pair in pairs:
             faults.append(f"{place}: a connection from {pair[0]} to {pair[1]} is there twice")
         pairs.add(pair)
         faults += [
-            f"{place}.{end}: no chain with id {getattr(connection, end)} is configured"
-            for end in ("source", "destination")
+            f"{place}.{end}: no chain with id {chain_id} is configured"
+            for end, chain_id in zip(("source", "destination"), pair, strict=True)
             # The id of a chain that could not be read may be the one that is missing: one fault is told once.
-            if all_chains_read and getattr(connection, end) not in seen
+            if all_chains_read and chain_id not in seen
         ]
     windows = {chain.id: chain.history_window for chain in chains.values()}
     faults += [
-        f"{place}.window: must be at most {windows[connection.source]}, the history_window of chain {connection.source}"
+        f"{place}.window: must be at most {windows[connection.source_id]}, the history_window of chain "
+        f"{connection.source_id}"
         for place, connection in connections.items()
-        if connection.window > windows.get(connection.source, connection.window)
+        if connection.window > windows.get(connection.source_id, connection.window)
     ]
-    destinations = {connection.destination for connection in connections.values()}
+    destinations = {connection.destination_id for connection in connections.values()}
     faults += [
         f"{place}.signer: chain {chain.id} is a destination, so it needs a signer"
         for place, chain in chains.items()

@@ -1,8 +1,8 @@
 """Block headers, read by place as the facts registry reads them (Yellow Paper 4.3; contracts/src/PackedHeader.sol).
 
 Headers of all chains of interest begin with the same 13 fields, up to the extra data. What comes after differs: forks
-of Ethereum have appended to it, and some chains have fields of their own there (docs/chains.md). A block's hash binds
-all of them, so nothing else has to be known of a header to prove what its state root holds.
+of Ethereum have appended to it, and some chains have fields of their own there (docs/concepts/chains.md). A block's
+hash binds all of them, so nothing else has to be known of a header to prove what its state root holds.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -76,7 +76,7 @@ MIDDLEWARE = [
 ROOT_URLCONF = "config.urls"
 WSGI_APPLICATION = "config.wsgi.application"
 API_PATHS = ("/submit-batch-query", "/batch-query-status", "/chain-connections")
-# The API's paths have no trailing slash (specification), and no path may exist twice.
+# The API's paths have no trailing slash (docs/specification.md, "Conventions"), and no path may exist twice.
 APPEND_SLASH = False
 
 TEMPLATES = [

@@ -25,8 +25,8 @@ class Source:
 def prove(service: Service, destination: DevChain, sources: Sequence[Source], seconds: float, **variables: str) -> bool:
     """Prove the signer's balance on each source in one batch, and read it. Returns whether each one is right.
 
-    `variables` come to those that the examples of the README use. Raises `ClientError` when the batch is not DONE after
-    so many seconds.
+    `variables` come to those that the examples of the documentation use. Raises `ClientError` when the batch is not
+    DONE after so many seconds.
     """
     print("Signing in with a wallet and taking its API key ...", flush=True)
     api_key = client.take_api_key(service.base_url, WALLET_ADDRESS, WALLET_KEY, destination.chain_id)
@@ -60,7 +60,7 @@ def prove(service: Service, destination: DevChain, sources: Sequence[Source], se
     write_private(env_file, "".join(f"{name}={value}\n" for name, value in env.items()))
     print(f"\nExplorer  {page}")
     print(f"API docs  {service.base_url}/api/docs")
-    print(f"For the README's examples:  set -a; . {os.path.relpath(env_file)}; set +a", flush=True)
+    print(f"For the documentation's examples:  set -a; . {os.path.relpath(env_file)}; set +a", flush=True)
     return all(are_right)
 
 

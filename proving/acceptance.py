@@ -124,7 +124,7 @@ def _decide(lease: Lease[Batch], source: int) -> _Wait | _Refusal | _Acceptance:
         return exhausted  # Before any node is asked.
     try:
         connection = connections.open_connection(destination, source)
-        head = connection.source.head()
+        head = connection.source_rpc.head()
         undecided = (
             _check_heights(lease.row, source, head)
             or _find_blocks(lease, source, head)
@@ -197,11 +197,11 @@ def _find_blocks(lease: Lease[Batch], source: int, head: Header) -> _Wait | _Ref
 
 def _check_header_properties(lease: Lease[Batch], connection: OpenConnection) -> _Refusal | None:
     """Whether the blocks' headers have the properties that are asked for."""
-    source = connection.config.source
+    source = connection.config.source_id
     asking = lease.row.queries.filter(source_chain_id=source, address="").select_related("block").order_by("position")
     for chunk in chunks(list(asking), _PER_READ):
         numbers = [query.block.number for query in chunk if query.block is not None]
-        for query, number, header in zip(chunk, numbers, connection.source.headers(numbers), strict=True):
+        for query, number, header in zip(chunk, numbers, connection.source_rpc.headers(numbers), strict=True):
             if header is None:
                 raise InvalidReply(f"A node of chain {source} doesn't have block {number}, below its own head.")
             if lacking := facts.lacking(header, query.header_fields):
@@ -214,23 +214,23 @@ def _check_header_properties(lease: Lease[Batch], connection: OpenConnection) ->
 
 def _check_proofs(lease: Lease[Batch], connection: OpenConnection, head: Header) -> _Refusal | None:
     """Whether some node still serves proofs at the oldest block that needs them: many keep only the newest states."""
-    accounts = lease.row.queries.filter(source_chain_id=connection.config.source).exclude(address="")
+    accounts = lease.row.queries.filter(source_chain_id=connection.config.source_id).exclude(address="")
     oldest = accounts.order_by("block__number").values_list("block__number", "address").first()
     if oldest is None or oldest[0] > head.number - _KEPT_BY_ALL:
         return None
     number, address = oldest
-    header = connection.source.header(number)
+    header = connection.source_rpc.header(number)
     if header is None:
         raise InvalidReply(
-            f"A node of chain {connection.config.source} doesn't have block {number}, below its own head."
+            f"A node of chain {connection.config.source_id} doesn't have block {number}, below its own head."
         )
-    (answer,) = connection.source.proofs([ProofRequest(number, header.hash, address)])
+    (answer,) = connection.source_rpc.proofs([ProofRequest(number, header.hash, address)])
     lease.extend()
     if not isinstance(answer, RpcRefused) or answer.may_pass:
         return None
     return _Refusal(
         RejectionCode.PROOF_UNAVAILABLE,
-        f"No node of chain {connection.config.source} serves proofs at block {number}. {answer}",
+        f"No node of chain {connection.config.source_id} serves proofs at block {number}. {answer}",
         True,
     )
 
@@ -238,10 +238,10 @@ def _check_proofs(lease: Lease[Batch], connection: OpenConnection, head: Header)
 def _count(work: estimates.Workload, lease: Lease[Batch], connection: OpenConnection) -> _Refusal | None:
     """Count what the registry does not hold yet; refuses blocks that are too far from those that it can trust."""
     batch, contract = lease.row, connection.registry.contract
-    ids = batch.queries.filter(source_chain_id=connection.config.source).values("block")
+    ids = batch.queries.filter(source_chain_id=connection.config.source_id).values("block")
     wanting_hash: set[int] = set()
     for blocks in chunks(list(Block.objects.filter(pk__in=ids).order_by("number")), _PER_READ):
-        roots = connection.destination.eth_calls([contract.state_root(block.number) for block in blocks])
+        roots = connection.destination_rpc.eth_calls([contract.state_root(block.number) for block in blocks])
         lease.extend()
         for block, root in zip(blocks, roots, strict=True):
             is_known = isinstance(root, bytes) and any(root)
@@ -260,7 +260,7 @@ def _count(work: estimates.Workload, lease: Lease[Batch], connection: OpenConnec
     except planning.TooFar as too_far:
         return _Refusal(RejectionCode.BLOCK_TOO_OLD, str(too_far), retryable=False)
     except planning.StatesRefused as refused:
-        chain = connection.config.source
+        chain = connection.config.source_id
         return _Refusal(
             RejectionCode.PROOF_UNAVAILABLE,
             f"No node of chain {chain} serves the states that lead to so old a block. {refused}",
@@ -275,7 +275,7 @@ def _not_held(
     """Of facts of one block: those that the registry does not hold yet."""
     missing: list[facts.Fact] = []
     for chunk in chunks(wanted, _PER_READ):
-        view = facts.read(connection.destination, connection.registry.contract, block.number, chunk, at="latest")
+        view = facts.read(connection.destination_rpc, connection.registry.contract, block.number, chunk, at="latest")
         missing += [fact for fact, word in view.facts.items() if word is None]
         lease.extend()
     return missing

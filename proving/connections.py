@@ -14,12 +14,12 @@ from proving.registry.deployments import Deployment, Unusable
 class OpenConnection:
     config: Connection
     registry: Deployment
-    source: RpcClient
-    destination: RpcClient
+    source_rpc: RpcClient
+    destination_rpc: RpcClient
 
     def history_slot(self, number: int) -> int:
         """The slot in which the source's history contract (EIP-2935) keeps the hash of a block."""
-        return history.slot(number, self.source.chain.history_window)
+        return history.slot(number, self.source_rpc.chain.history_window)
 
 
 def open_connection(destination: int, source: int) -> OpenConnection:

@@ -145,7 +145,11 @@ class Transaction(models.Model):
     gas_limit = models.PositiveBigIntegerField()
     # Wei that it takes beside its gas, on rollups: expected, with a margin, until a receipt tells.
     data_fee = Uint256Field(default=0)
+    # What was expected of it: the same again where a reorganised chain takes the transaction back.
+    expected_data_fee = Uint256Field(default=0)
     queries = models.ManyToManyField(Query, related_name="transactions")  # that it is for; empty: of the operator's own
+    # Those of them that it proves only a part of.
+    continued = models.ManyToManyField(Query, related_name="continued_by")
     accumulates = models.ForeignKey(  # whose header it carries
         Block, models.SET_NULL, null=True, related_name="accumulating_transactions"
     )
@@ -209,6 +213,9 @@ class Share(models.Model):
     batch = models.ForeignKey(Batch, models.CASCADE, related_name="shares")
     gas = models.PositiveBigIntegerField()
     wei = Uint256Field()
+    # Its part of the transaction's gas limit, decided when that was stored: nothing that happens later moves cost from
+    # one batch to another.
+    weight = models.PositiveBigIntegerField()
 
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["transaction", "batch"], name="one_share_per_batch")]
@@ -225,6 +232,7 @@ class SignedTransaction(models.Model):
     raw = models.BinaryField()
     max_fee_per_gas = Uint256Field()  # wei
     max_priority_fee_per_gas = Uint256Field()  # wei
+    gas_limit = models.PositiveBigIntegerField(null=True)  # of a cancellation; null: the transaction's
     is_cancellation = models.BooleanField(default=False)  # only uses up the nonce, because its purpose is gone
     created_at = models.DateTimeField(default=timezone.now)
     broadcast_at = models.DateTimeField(null=True)
@@ -235,7 +243,7 @@ class SignedTransaction(models.Model):
     @property
     def gas(self) -> int:
         """Its gas limit."""
-        return CANCELLATION_GAS if self.is_cancellation else self.transaction.gas_limit
+        return self.transaction.gas_limit if self.gas_limit is None else self.gas_limit
 
 
 class SigningStop(models.Model):

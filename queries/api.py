@@ -1,4 +1,4 @@
-"""The HTTP API (specification, "Endpoints"). OpenAPI and the docs page come from the same schemas.
+"""The HTTP API (docs/specification.md, "Endpoints"). OpenAPI and the docs page come from the same schemas.
 
 Errors are `{"error": sentence, "code": stable word}`, with `details` where a request has faults.
 """
@@ -176,7 +176,7 @@ def chain_connections(request: HttpRequest) -> dict[str, Any]:  # noqa: ARG001 (
     """Which source chains can be proven on which destination chains."""
     return {
         "connections": [
-            {"originChainId": str(connection.source), "destinationChainId": str(connection.destination)}
+            {"originChainId": str(connection.source_id), "destinationChainId": str(connection.destination_id)}
             for connection in get_chains().connections
         ]
     }

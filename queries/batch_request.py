@@ -1,6 +1,6 @@
 """The body of `POST /submit-batch-query`: its schema, and every fault of it at once.
 
-Sources: specification, "Batch query (request body)"; the gaps are filled as existing clients expect.
+Source: docs/specification.md, "Batch query".
 """
 
 import re
@@ -124,7 +124,7 @@ def _counted(value: object, validate: ValidatorFunctionWrapHandler, info: Valida
 
 
 def _is_destination(chains: Chains, chain_id: int) -> bool:
-    return any(connection.destination == chain_id for connection in chains.connections)
+    return any(connection.destination_id == chain_id for connection in chains.connections)
 
 
 def _destination(value: object, info: ValidationInfo) -> int:
@@ -138,7 +138,7 @@ def _source(value: object, info: ValidationInfo) -> int:
     chain_id = _decimal(value, "A chain id", _MAX_BLOCK_NUMBER)
     chains, destination = _context(info).chains, _context(info).destination
     if not any(
-        connection.source == chain_id and destination in {connection.destination, None}
+        connection.source_id == chain_id and destination in {connection.destination_id, None}
         for connection in chains.connections
     ):
         where = "" if destination is None else f" on chain {destination}"
@@ -280,7 +280,7 @@ class BlockRequest(_Strict):
 
 
 class BatchRequest(_Strict):
-    """A batch query (specification, "Resources and their fields")."""
+    """A batch query (docs/specification.md, "Batch query")."""
 
     destinationChainId: DestinationChainId = Field(description="Chain on which the facts are made available, decimal.")  # noqa: N815 (the API's name)
     fee: Wei = Field(description="The most that the batch may cost, in wei, decimal. 0 on test networks.")
@@ -364,7 +364,7 @@ def _named_at(block: Any) -> int:
 
 def _known_destination(value: Any, chains: Chains) -> int | None:
     text = value.get("destinationChainId") if isinstance(value, dict) else None
-    ids = {str(connection.destination) for connection in chains.connections}
+    ids = {str(connection.destination_id) for connection in chains.connections}
     return int(text) if isinstance(text, str) and text in ids else None
 
 

@@ -38,7 +38,7 @@ OPEN_STATUSES = (BatchStatus.RECEIVED, BatchStatus.ACCEPTED, BatchStatus.IN_PROG
 
 
 class StepKind(models.TextChoices):
-    """The steps of a query, in their order (specification, "Per-query steps")."""
+    """The steps of a query, in their order (docs/specification.md, "Steps of a query")."""
 
     INITIAL_STATE = "INITIAL_STATE"
     BLOCKHASH_AVAILABLE = "BLOCKHASH_AVAILABLE"

@@ -171,7 +171,7 @@ def _lock_batches(queries: Sequence[int]) -> list[str]:
 
 
 def _settle_batches(batches: Sequence[str]) -> None:
-    """Derive the status of accepted batches from their queries (specification, "Rules that hold")."""
+    """Derive the status of accepted batches from their queries (docs/specification.md, "Rules that hold")."""
     open_queries = Query.objects.filter(batch=OuterRef("pk"), step__isnull=False)
     past_initial = Query.objects.filter(batch=OuterRef("pk")).exclude(step=StepKind.INITIAL_STATE)
     Batch.objects.filter(Exists(past_initial), pk__in=batches, status=BatchStatus.ACCEPTED).update(

@@ -47,7 +47,7 @@ block_hash_source = "native"
 def request(
     *accounts: str, block: int, props: list[str] | None = None, fee: int = 0, chain_id: int = 31337
 ) -> dict[str, Any]:
-    """The specification's example, for these accounts."""
+    """The simplest request (docs/specification.md, "Batch query"), for these accounts."""
     entry = {"props": props or ["BALANCE"], "slots": []}
     return {
         "destinationChainId": str(chain_id),

@@ -1,5 +1,6 @@
-"""The packed calldata of the facts registry, both ways (contracts/FORMAT.md): `encode` builds it out of trie nodes,
-`decode` verifies it as the contract does, and tells which facts it proves.
+"""The packed calldata of the facts registry, both ways (docs/developing/proof-format.md).
+
+`encode` builds it out of trie nodes, `decode` verifies it as the contract does, and tells which facts it proves.
 
 One set of facts has one byte string. A byte string that `decode` takes is therefore the one that `encode` makes.
 """

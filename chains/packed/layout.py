@@ -1,4 +1,4 @@
-"""What the bytes of packed calldata mean (contracts/FORMAT.md), and what they speak of."""
+"""What the bytes of packed calldata mean (docs/developing/proof-format.md), and what they speak of."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

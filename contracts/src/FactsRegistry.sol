@@ -11,7 +11,7 @@ import {StateProof} from "./StateProof.sol";
 /// @notice Anyone may submit a proof; nobody can write a fact without one. There is no owner, upgrade or pause: all
 /// trust is in the block hash source, which can't be exchanged, and in the source chain's own history (EIP-2935).
 /// @dev The source chain must have the contract of EIP-2935 at that address, written by its protocol only, or nothing.
-/// Proofs come as packed calldata, which FORMAT.md specifies, to `fallback`: calldata is what proving costs.
+/// Proofs come as packed calldata, which docs/developing/proof-format.md specifies, to `fallback`: calldata is what proving costs.
 contract FactsRegistry is StateProof {
     using CalldataReader for Calldata;
 

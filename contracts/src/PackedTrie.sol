@@ -7,7 +7,7 @@ import {InvalidProof} from "./InvalidProof.sol";
 import {NodeWriter} from "./NodeWriter.sol";
 import {Stack, Subtree, SubtreeStack} from "./SubtreeStack.sol";
 
-/// @title Rebuilds the nodes of a Merkle Patricia trie bottom-up, from leaves and sibling hashes (FORMAT.md).
+/// @title Rebuilds the nodes of a Merkle Patricia trie bottom-up, from leaves and sibling hashes (docs/developing/proof-format.md).
 /// @notice Every function either pushes a subtree, or replaces those on top by the node above them.
 /// @dev What is hashed here is the RLP of a node, built around the keys that are proven. Whoever finds a sequence of calls
 /// that ends in a trusted root has therefore shown nodes of the very trie of that root.

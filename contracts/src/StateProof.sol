@@ -8,7 +8,7 @@ import {MemoryZones} from "./MemoryZones.sol";
 import {PackedTrie} from "./PackedTrie.sol";
 import {Stack, SubtreeStack} from "./SubtreeStack.sol";
 
-/// @title Proves accounts and storage slots of one state, by the operations that FORMAT.md specifies.
+/// @title Proves accounts and storage slots of one state, by the operations that docs/developing/proof-format.md specifies.
 /// @notice Each operation reads all that it needs and checks it, then changes the stack, and stores its fact last. Facts
 /// are stored before the root is known that they hold under: whoever runs operations must undo all if it isn't trusted.
 abstract contract StateProof is Facts {

@@ -22,15 +22,15 @@ def command(user: User | None) -> str | None:
     connection = next(iter(get_chains().connections), None)
     if connection is None:
         return None
-    fee = "0" if get_chains().chain(connection.destination).test_network else "<fee in wei>"
+    fee = "0" if get_chains().chain(connection.destination_id).test_network else "<fee in wei>"
     address = user.address if user else _registry_on_source(connection) or "<address>"
     recent = _recent_block(connection)
     block = "<number>" if recent is None else recent
     # Written by hand, because it is read more often than sent.
     body = f"""{{
-  "destinationChainId": "{connection.destination}",
+  "destinationChainId": "{connection.destination_id}",
   "fee": "{fee}",
-  "data": {{"{connection.source}": {{"block:{block}": {{"accounts": {{
+  "data": {{"{connection.source_id}": {{"block:{block}": {{"accounts": {{
     "{address}": {{"props": ["BALANCE"]}}
   }}}}}}}}
 }}"""
@@ -39,7 +39,7 @@ def command(user: User | None) -> str | None:
 
 def _recent_block(connection: Connection) -> int | None:
     """One that the destination can vouch for, or nearly so: only a chain itself knows blocks that are not final."""
-    head = ChainHead.objects.filter(pk=connection.source).first()
+    head = ChainHead.objects.filter(pk=connection.source_id).first()
     if head is None:
         return None
     return max(head.number - _BLOCKS_BELOW_HEAD, 0) if connection.block_hash_source == "native" else head.final
@@ -47,5 +47,5 @@ def _recent_block(connection: Connection) -> int | None:
 
 def _registry_on_source(connection: Connection) -> str | None:
     """Address of a facts registry on the connection's source, if there is one."""
-    rows = FactsRegistry.in_use.filter(destination_chain_id=connection.source, deployed_at__isnull=False)
+    rows = FactsRegistry.in_use.filter(destination_chain_id=connection.source_id, deployed_at__isnull=False)
     return rows.values_list("address", flat=True).first()

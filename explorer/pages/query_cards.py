@@ -75,7 +75,7 @@ class ShownQuery:
     first_slot: int  # number of the first of `slots`, from 1
     path: ShownPath | None  # by which the registry comes to trust the block; None: none is needed
     steps: tuple[ShownStep, ...]
-    values: tuple[Value, ...]  # at DONE only (specification, "Rules that hold")
+    values: tuple[Value, ...]  # at DONE only (docs/specification.md, "Rules that hold")
 
     @property
     def completed(self) -> int:

@@ -49,7 +49,8 @@ def _user(request: HttpRequest) -> User | None:
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
     connections = [
-        (chain_name(connection.source), chain_name(connection.destination)) for connection in get_chains().connections
+        (chain_name(connection.source_id), chain_name(connection.destination_id))
+        for connection in get_chains().connections
     ]
     return render(
         request, "explorer/home.html", {"command": first_query.command(_user(request)), "connections": connections}

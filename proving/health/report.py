@@ -73,9 +73,9 @@ def facts_registries() -> Iterator[Problem]:
     deployed = FactsRegistry.in_use.exclude(deployed_at=None)
     rows = {(row.source_chain_id, row.destination_chain_id): row for row in deployed}
     for connected in get_chains().connections:
-        row = rows.get((connected.source, connected.destination))
+        row = rows.get((connected.source_id, connected.destination_id))
         if row is None:
-            yield Problem("no_registry", deployments.not_deployed(connected.destination, connected.source))
+            yield Problem("no_registry", deployments.not_deployed(connected.destination_id, connected.source_id))
         elif row.refused:
             yield Problem("registry_refused", row.refused_with_remedy)
 

@@ -88,14 +88,14 @@ def _hop(connection: OpenConnection, plan: Plan, others: Collection[int]) -> Leg
     ]
     calls: list[Call] = []
     size = 0
-    for place, answer in enumerate(connection.source.proofs(requests)):
+    for place, answer in enumerate(connection.source_rpc.proofs(requests)):
         if isinstance(answer, RpcRefused):
             raise answer
         header, following = headers[place], headers[place + 1]
         account = _history_to_prove(connection, header, following, answer)
         block = header.number if place == 0 and plan.start is None else header.encode()
         data = connection.registry.contract.prove(
-            block, header.state_root, [account], history_window=connection.source.chain.history_window
+            block, header.state_root, [account], history_window=connection.source_rpc.chain.history_window
         )
         size += len(data) + _CALL_BYTES
         if calls and size > _MAX_BYTES:
@@ -118,9 +118,9 @@ def _riders(connection: OpenConnection, stops: Sequence[int], others: Collection
 
 def _unknown(connection: OpenConnection, numbers: Sequence[int]) -> list[int]:
     """Those of the blocks whose hashes the registry does not trust yet: many wait for no more than confirmations."""
-    headers = [header for header in connection.source.headers(numbers) if header is not None]
+    headers = [header for header in connection.source_rpc.headers(numbers) if header is not None]
     asked = [(header.number, header.hash) for header in headers]
-    vouched = deployments.vouches(connection.destination, connection.registry, asked)
+    vouched = deployments.vouches(connection.destination_rpc, connection.registry, asked)
     return [header.number for header, known in zip(headers, vouched, strict=True) if not known]
 
 
@@ -173,9 +173,9 @@ def _walk(connection: OpenConnection, plan: Plan, others: Collection[int]) -> Le
 
 
 def _headers(connection: OpenConnection, numbers: Sequence[int]) -> list[Header]:
-    headers = [header for header in connection.source.headers(numbers) if header is not None]
+    headers = [header for header in connection.source_rpc.headers(numbers) if header is not None]
     if len(headers) < len(numbers):
-        raise NodeUnavailable(f"A node of chain {connection.config.source} lacks headers that it must have.")
+        raise NodeUnavailable(f"A node of chain {connection.config.source_id} lacks headers that it must have.")
     return headers
 
 
@@ -200,6 +200,6 @@ def extending(connection: OpenConnection, seen: int) -> QuerySet[Transaction]:
 
     `seen` is the destination's newest block that is looked at: what is in a later one would be paid again.
     """
-    signer = signing.sender(get_chains().chain(connection.config.destination))
+    signer = signing.sender(get_chains().chain(connection.config.destination_id))
     unseen = Q(state=TransactionState.PENDING) | Q(block_number__gt=seen)
     return Transaction.objects.filter(unseen, extends=connection.registry.row_id, signer__address=signer)

@@ -18,20 +18,22 @@ from queries.models import Block
 def rows(connection: OpenConnection) -> QuerySet[Block]:
     """Of this connection, in no order."""
     known = Block.objects.filter(
-        destination_chain_id=connection.config.destination, source_chain_id=connection.config.source, is_checkpoint=True
+        destination_chain_id=connection.config.destination_id,
+        source_chain_id=connection.config.source_id,
+        is_checkpoint=True,
     )
     return known.exclude(hash="")
 
 
 def headers(connection: OpenConnection, rows: QuerySet[Block]) -> list[Header]:
     """The blocks of these rows as the source chain has them now, which may be others than when they were noted."""
-    found = connection.source.headers(list(rows.values_list("number", flat=True)))
+    found = connection.source_rpc.headers(list(rows.values_list("number", flat=True)))
     return [header for header in found if header is not None]
 
 
 def note(connection: OpenConnection, headers: Collection[Header]) -> None:
-    source = connection.config.source
-    found = submission.find_blocks(connection.config.destination, {(source, header.number) for header in headers})
+    source = connection.config.source_id
+    found = submission.find_blocks(connection.config.destination_id, {(source, header.number) for header in headers})
     for header in headers:
         row = Block.objects.filter(pk=found[source, header.number])
         # What is there already is of a block that queries are about, and whoever works on that looks after it.

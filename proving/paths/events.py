@@ -35,7 +35,7 @@ def read(lease: Lease[FactsRegistry], connection: OpenConnection, heads: Heads) 
             break
         last = min(heads.final, first + most - 1)
         try:
-            logs = connection.destination.logs(connection.registry.contract.address, [_EVENT, None], first, last)
+            logs = connection.destination_rpc.logs(connection.registry.contract.address, [_EVENT, None], first, last)
         except RpcRefused:
             if most == 1:
                 raise
@@ -55,7 +55,9 @@ def _note(connection: OpenConnection, logs: list[Log]) -> None:
     for chunk in chunks(sorted(roots), _HEADERS_PER_REQUEST):
         known = checkpoints.rows(connection).filter(number__in=chunk).values_list("number", flat=True)
         headers = [
-            header for header in connection.source.headers(sorted(set(chunk).difference(known))) if header is not None
+            header
+            for header in connection.source_rpc.headers(sorted(set(chunk).difference(known)))
+            if header is not None
         ]
         # Another root is that of a source chain that was reorganised, or of nodes that lie: no path begins there.
         checkpoints.note(connection, [header for header in headers if header.state_root == roots[header.number]])

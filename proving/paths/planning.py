@@ -135,10 +135,10 @@ def estimate(connection: OpenConnection, targets: Collection[int], *, keep: Call
     numbers = sorted(targets, reverse=True)
     known: list[tuple[Header, bool]] = []
     for chunk in chunks(numbers, _PER_READ):
-        found = [header for header in connection.source.headers(chunk) if header is not None]
+        found = [header for header in connection.source_rpc.headers(chunk) if header is not None]
         keep()
         asked = [(header.number, header.hash) for header in found]
-        known += zip(found, deployments.vouches(connection.destination, connection.registry, asked), strict=True)
+        known += zip(found, deployments.vouches(connection.destination_rpc, connection.registry, asked), strict=True)
         keep()
     for header, vouched in known:
         passed = (
@@ -197,7 +197,7 @@ def _within_limits(connection: OpenConnection, plan: Plan) -> Plan:
     ):
         if length > most:
             raise TooFar(
-                f"Block {plan.target} of chain {connection.config.source} is {length} {what} before block "
+                f"Block {plan.target} of chain {connection.config.source_id} is {length} {what} before block "
                 f"{plan.origin}, about {plan.gas} gas; this service goes at most {most} {what}."
             )
     return plan
@@ -217,9 +217,9 @@ def _checkpoints(connection: OpenConnection, target: int) -> Iterator[_Checkpoin
     if not found:
         return
     contract = connection.registry.contract
-    roots = connection.destination.eth_calls([contract.state_root(header.number) for header in found], "pending")
+    roots = connection.destination_rpc.eth_calls([contract.state_root(header.number) for header in found], "pending")
     known = deployments.vouches(
-        connection.destination, connection.registry, [(header.number, header.hash) for header in found]
+        connection.destination_rpc, connection.registry, [(header.number, header.hash) for header in found]
     )
     for header, root, has_hash in zip(found, roots, known, strict=True):
         point = _Checkpoint(header.number, root == header.state_root, has_hash)
@@ -257,7 +257,7 @@ def _through_history(connection: OpenConnection, plan: Plan, keep: Callable[[], 
 def _hashes(connection: OpenConnection, wanted: Sequence[tuple[int, int]]) -> list[int]:
     """For each (at, number): the hash of block `number` that the state of block `at` knows, or zero."""
     try:
-        return connection.source.storages(
+        return connection.source_rpc.storages(
             [(history.CONTRACT, connection.history_slot(number), at) for at, number in wanted]
         )
     except RpcRefused as refused:

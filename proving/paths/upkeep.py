@@ -89,8 +89,8 @@ def is_kept(row: FactsRegistry) -> bool:
 
 
 def _look_after(lease: Lease[FactsRegistry], connection: OpenConnection) -> tuple[str, float]:
-    chain = get_chains().chain(connection.config.destination)
-    heads = Heads.read(chain, connection.destination)
+    chain = get_chains().chain(connection.config.destination_id)
+    heads = Heads.read(chain, connection.destination_rpc)
     try:
         all_read = events.read(lease, connection, heads)
     except RpcRefused as refused:
@@ -102,9 +102,9 @@ def _look_after(lease: Lease[FactsRegistry], connection: OpenConnection) -> tupl
 
 
 def _keep(lease: Lease[FactsRegistry], connection: OpenConnection) -> tuple[str, float]:
-    chain = get_chains().chain(connection.config.destination)
+    chain = get_chains().chain(connection.config.destination_id)
     poll = poll_seconds(chain)
-    if building.extending(connection, connection.destination.head().number).exists():
+    if building.extending(connection, connection.destination_rpc.head().number).exists():
         return "Waiting for the transaction that extends the registry's trust.", poll
     if pause := building.pause_after_failures(connection):
         return "The last transaction for the registry's trust reverted; trying again more slowly.", pause
@@ -114,7 +114,7 @@ def _keep(lease: Lease[FactsRegistry], connection: OpenConnection) -> tuple[str,
     # Early enough for the transaction to be mined while the window still reaches back.
     next_at = 0 if trusted is None else trusted + window - window // 8
     if newest < next_at:
-        return "", min(_PAUSE, max(poll, (next_at - newest) * connection.source.chain.block_seconds))
+        return "", min(_PAUSE, max(poll, (next_at - newest) * connection.source_rpc.chain.block_seconds))
     target = newest
     if trusted is not None and newest <= trusted + _MADE_UP * window:
         target = min(newest, trusted + window)
@@ -131,19 +131,19 @@ def _newest_trusted(connection: OpenConnection) -> int | None:
     rows = checkpoints.rows(connection).order_by("-number")
     found = checkpoints.headers(connection, rows[:_NEWEST])
     contract = connection.registry.contract
-    roots = connection.destination.eth_calls([contract.state_root(header.number) for header in found], "pending")
+    roots = connection.destination_rpc.eth_calls([contract.state_root(header.number) for header in found], "pending")
     trusted = (header.number for header, root in zip(found, roots, strict=True) if root == header.state_root)
     return next(trusted, None)
 
 
 def _leg_to(lease: Lease[FactsRegistry], connection: OpenConnection, target: int) -> Leg | Preparation:
     """What accumulates the header of a block, or leads there."""
-    header = connection.source.header(target)
+    header = connection.source_rpc.header(target)
     if header is None:
         raise InvalidReply(
-            f"A node of chain {connection.config.source} doesn't have block {target}, below its own head."
+            f"A node of chain {connection.config.source_id} doesn't have block {target}, below its own head."
         )
-    if deployments.vouches(connection.destination, connection.registry, [(target, header.hash)])[0]:
+    if deployments.vouches(connection.destination_rpc, connection.registry, [(target, header.hash)])[0]:
         return _accumulate(connection, Leg(Plan(target, target), ()), header)
     plan = building.begin(connection, planning.survey(connection, target, keep=lease.extend))
     if isinstance(plan, Preparation):

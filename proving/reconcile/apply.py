@@ -266,11 +266,11 @@ def _extend(context: Context, action: Extend) -> _NotSent | None:
         why_not = _send_leg(context, action, leg, needing)
         if not isinstance(why_not, _NotPaid):
             return why_not
-        # First without the blocks of others, be they of those who can't pay.
         able = _without(context, needing, why_not.batches)
-        if not able or (able == needing and not others):
+        if not others and (not able or able == needing):
             return why_not
-        needing, others = able, ()
+        # First without the blocks of others, who may be those that can't pay.
+        needing, others = able or needing, ()
 
 
 def _send_leg(context: Context, action: Extend, leg: Leg, needing: Missing) -> _NotSent | None:
@@ -299,7 +299,7 @@ def _submit(
     context: Context, intents: Sequence[Intent], *, and_store: Callable[[int], None] | None = None
 ) -> _NotSent | None:
     """Sign, store and broadcast as many as there is room for; show on the queries what they wait for."""
-    chain = context.destination
+    chain = context.destination_chain
     most = pending_limits.left(context.block, signing.sender(chain))
     if not most:
         return Wait("Waiting until transactions that were sent before are mined.", context.poll_seconds)
@@ -322,7 +322,7 @@ def _why_reverted(context: Context, reverted: Reverted) -> Wait | Fail:
     reason = revert_reason(reverted.data)
     if reason.name in {"UnknownBlock", "HeaderMismatch"}:
         # The chain moved between the look and the simulation; the next look says what that means.
-        sentence = f"Chain {context.destination.id} does not accept the header at this moment."
+        sentence = f"Chain {context.destination_chain.id} does not accept the header at this moment."
         return Wait(sentence, context.poll_seconds)
     return Fail(f"The registry does not accept the proof: {reason}.")
 

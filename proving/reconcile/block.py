@@ -60,7 +60,7 @@ def _reconcile(lease: Lease[Block]) -> End:
     except Unusable as why:
         return Wait(str(why), _UNUSABLE_SECONDS)
     destination = get_chains().chain(block.destination_chain_id)
-    context = Context(lease, connection, destination, Heads.read(destination, connection.destination))
+    context = Context(lease, connection, destination, Heads.read(destination, connection.destination_rpc))
     if end := _take_back(context):
         return end
     if observe.is_open(context):
@@ -90,7 +90,7 @@ def _fetch(context: Context) -> End | None:
         return end
     _act(context, decide.asked_of_header(observe.asked_of_header(context)))
     faults: list[Exception] = []
-    for fetched in proofs.fetch(context.block, context.source):
+    for fetched in proofs.fetch(context.block, context.source_rpc):
         _act(context, decide.fetched(fetched))
         faults += fetched.faults
     return _act(context, decide.unfetched(observe.unfetched(context, faults)))

@@ -17,7 +17,7 @@ class Context:
 
     lease: Lease[Block]
     connection: OpenConnection
-    destination: Chain
+    destination_chain: Chain
     heads: Heads  # of the destination
 
     @property
@@ -26,13 +26,13 @@ class Context:
         return self.lease.row
 
     @property
-    def source(self) -> RpcClient:
-        return self.connection.source
+    def source_rpc(self) -> RpcClient:
+        return self.connection.source_rpc
 
     @property
-    def rpc(self) -> RpcClient:
+    def destination_rpc(self) -> RpcClient:
         """Of the destination."""
-        return self.connection.destination
+        return self.connection.destination_rpc
 
     @property
     def registry(self) -> Deployment:
@@ -41,4 +41,4 @@ class Context:
     @property
     def poll_seconds(self) -> float:
         """How often to look at the destination."""
-        return poll_seconds(self.destination)
+        return poll_seconds(self.destination_chain)

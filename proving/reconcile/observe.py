@@ -56,10 +56,10 @@ def checked(context: Context) -> Checked | None:
     if block.checked_number is None:
         return None
     return Checked(
-        context.destination.id,
+        context.destination_chain.id,
         block.checked_number,
         bytes.fromhex(block.checked_hash[2:]),
-        context.rpc.header(block.checked_number),
+        context.destination_rpc.header(block.checked_number),
         context.heads.confirmed.number < block.checked_number,
         context.poll_seconds,
     )
@@ -112,9 +112,9 @@ class SourceBlock:
 
 
 def source_block(context: Context) -> SourceBlock:
-    chain = context.source.chain
+    chain = context.source_rpc.chain
     block = context.block
-    header = context.source.header(block.number)
+    header = context.source_rpc.header(block.number)
     return SourceBlock(chain.id, block.number, header, block.hash, poll_seconds(chain))
 
 
@@ -129,7 +129,7 @@ def asked_of_header(context: Context) -> AskedOfHeader:
     header = _own_header(context.block)
     asking = _in_initial_state(context).filter(address="")
     lacking = {query.pk: facts.lacking(header, query.header_fields) for query in asking}
-    chain_id = context.source.chain.id
+    chain_id = context.source_rpc.chain.id
     return AskedOfHeader(
         {pk: facts.why_lacking(chain_id, header, fields) if fields else "" for pk, fields in lacking.items()}
     )
@@ -150,7 +150,7 @@ class Unfetched:
 
 def unfetched(context: Context, faults: Sequence[Exception]) -> Unfetched:
     return Unfetched(
-        source=context.source.chain.id,
+        source=context.source_rpc.chain.id,
         number=context.block.number,
         fault=str(faults[0]) if faults else "",
         is_refused=bool(faults) and isinstance(faults[0], ProofRefused),
@@ -267,7 +267,7 @@ def registry(context: Context) -> Observation:
         source=block.source_chain_id,
         destination=block.destination_chain_id,
         poll_seconds=context.poll_seconds,
-        source_poll_seconds=poll_seconds(context.source.chain),
+        source_poll_seconds=poll_seconds(context.source_rpc.chain),
         open=open_queries,
         asked={query.pk: OpenQuery(query.pk, not query.address, query.timestamp) for query in looked_at},
         view=view,
@@ -294,13 +294,15 @@ def _with_what_is_missing(context: Context, seen: Observation) -> Observation:
     if not seen.needing:
         return seen
     is_timed = any(isinstance(fact, TimeFact) for fact in seen.needing)
-    target = context.source.header(context.block.number + 1) if is_timed else _own_header(context.block)
+    target = context.source_rpc.header(context.block.number + 1) if is_timed else _own_header(context.block)
     if target is None:
         return seen
     is_extending = building.extending(context.connection, context.heads.latest.number).exists()
     # A pending one may still fail, or be cancelled, and what was sent behind it would fail with it.
     at: BlockIdentifier = "latest" if is_extending else "pending"
-    (is_vouched,) = deployments.vouches(context.rpc, context.registry, [(target.number, target.hash)], at=at)
+    (is_vouched,) = deployments.vouches(
+        context.destination_rpc, context.registry, [(target.number, target.hash)], at=at
+    )
     return replace(
         seen,
         target=target,
@@ -326,7 +328,7 @@ def _idle(context: Context) -> QuerySet[Query]:
 def _read(context: Context, wanted: Sequence[Fact], *, at: BlockIdentifier | None = None) -> RegistryView:
     """What the registry holds about these facts, by default at the newest confirmed block."""
     when = context.heads.confirmed.number if at is None else at
-    return facts.read(context.rpc, context.registry.contract, context.block.number, wanted, at=when)
+    return facts.read(context.destination_rpc, context.registry.contract, context.block.number, wanted, at=when)
 
 
 def _is_trusted(context: Context, view: RegistryView) -> bool:
@@ -368,10 +370,10 @@ class BlockOfTime:
 
 
 def block_of_time(context: Context, timestamp: int) -> BlockOfTime:
-    head = context.source.head()
+    head = context.source_rpc.head()
     if head.timestamp <= timestamp:
         return BlockOfTime(has_later=False)
-    number = timestamps.block_at(context.source, timestamp, head, keep=context.lease.extend)
+    number = timestamps.block_at(context.source_rpc, timestamp, head, keep=context.lease.extend)
     return BlockOfTime(has_later=True, number=number)
 
 
@@ -433,7 +435,7 @@ def rest(context: Context) -> Rest:
         checked_number=context.block.checked_number,
         final=context.heads.final,
         poll_seconds=context.poll_seconds,
-        block_seconds=context.destination.block_seconds,
+        block_seconds=context.destination_chain.block_seconds,
     )
 
 

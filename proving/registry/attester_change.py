@@ -1,6 +1,5 @@
 """Changes the attesters of a connection's block hash source, as those of now have signed it."""
 
-import time
 from collections.abc import Sequence
 
 from eth_abi.abi import decode
@@ -9,8 +8,7 @@ from chains.attestation import Domain, attester_set_message, ordered_attesters, 
 from chains.rpc import Reverted
 from config.configured_chains import get_chains
 from proving import connections
-from proving.heads import poll_seconds
-from proving.models import LIVE_STATES, Signer, Transaction
+from proving.models import LIVE_STATES, Transaction
 from proving.registry import deployments
 from proving.registry.contract import call, revert_reason
 from proving.transactions import sending, tending
@@ -48,7 +46,7 @@ def change(
         raise ChangeRefused(str(error)) from None
     contract = connection.registry.block_hash_source
     nonce, members, needed = (
-        connection.destination.eth_call(*call(_CONTRACT, contract, function))
+        connection.destination_rpc.eth_call(*call(_CONTRACT, contract, function))
         for function in ("nonce", "attesters", "threshold")
     )
     message = attester_set_message(Domain(destination, contract), ordered, threshold, int.from_bytes(nonce))
@@ -74,23 +72,18 @@ def change(
 def _send(destination: int, intent: Intent, seconds: float) -> None:
     """Send it, and wait until it is confirmed, tending the transactions in case no worker runs."""
     chain = get_chains().chain(destination)
-    deadline = time.monotonic() + seconds
     sent: Transaction | None = None
-    while time.monotonic() < deadline:
+    for _ in tending.tend_for(chain, seconds):
         try:
             if sent is None:
                 (sent,) = sending.submit_all(chain, [intent])
         except Reverted as reverted:
             raise ChangeRefused(f"The contract refuses the change: {revert_reason(reverted.data)}.") from None
         except SignerBusy:
-            pass
-        for signer in Signer.objects.filter(chain_id=destination):
-            tending.tend(signer.pk)
-        if sent is not None:
-            sent.refresh_from_db()
-            if sent.state not in LIVE_STATES:
-                if not sent.succeeded:
-                    raise ChangeRefused(f"The transaction {sent.latest_hash} failed.")
-                return
-        time.sleep(min(0.5, poll_seconds(chain)))
+            continue
+        sent.refresh_from_db()
+        if sent.state not in LIVE_STATES:
+            if not sent.succeeded:
+                raise ChangeRefused(f"The transaction {sent.latest_hash} failed.")
+            return
     raise ChangeRefused(f"The change was not confirmed within {seconds:.0f} s; its transaction is stored and goes on.")

@@ -14,8 +14,7 @@ from chains.chains_file import Chain, Connection
 from chains.rpc import Reverted
 from config.configured_chains import get_chains, get_rpc
 from proving import sources
-from proving.heads import poll_seconds
-from proving.models import LIVE_STATES, AccountProof, FactsRegistry, Signer, Transaction, TransactionState
+from proving.models import LIVE_STATES, AccountProof, FactsRegistry, Transaction, TransactionState
 from proving.registry import deployments
 from proving.registry.contract import creation_code, revert_reason
 from proving.transactions import sending, signing, tending
@@ -113,10 +112,10 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
         created.append(
             FactsRegistry.objects.create(
                 destination_chain_id=chain.id,
-                source_chain_id=connection.source,
+                source_chain_id=connection.source_id,
                 block_hash_source=contract_address(sender, first_nonce),
                 multicall=contract_address(sender, first_nonce + 1),
-                history_window=get_chains().chain(connection.source).history_window,
+                history_window=get_chains().chain(connection.source_id).history_window,
                 events_read_to=newest,
             )
         )
@@ -150,14 +149,10 @@ def _create_registry(chain: Chain, row: FactsRegistry) -> None:
 def _finish(chain: Chain, row: FactsRegistry, seconds: float) -> None:
     """Go on until the contracts are there, tending the transactions in case no worker runs."""
     rpc = get_rpc(chain.id)
-    signer = Signer.objects.filter(chain_id=chain.id).order_by("pk").last()
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if signer:
-            tending.tend(signer.pk)
+    for _ in tending.tend_for(chain, seconds):
         if not row.address and rpc.code(row.block_hash_source):
             _create_registry(chain, row)
-        elif not Transaction.objects.filter(signer=signer, to="", state__in=LIVE_STATES).exists():
+        elif not Transaction.objects.filter(signer__chain_id=chain.id, to="", state__in=LIVE_STATES).exists():
             if row.address and all(rpc.code(one) for one in (row.address, row.block_hash_source, row.multicall)):
                 row.deployed_at = timezone.now()
                 row.save(update_fields=["deployed_at"])
@@ -168,7 +163,6 @@ def _finish(chain: Chain, row: FactsRegistry, seconds: float) -> None:
                 return
             row.delete()
             raise DeploymentError("The deploying transactions did not create the contracts; run it again.")
-        time.sleep(poll_seconds(chain))
     raise DeploymentError(
         f"The deploying transactions were not confirmed within {seconds:.0f} s. They are stored: run it again to go on "
         "waiting for them."

@@ -29,13 +29,13 @@ class Attested:
     def trust(self, connection: Connection) -> str:
         return (
             f"{connection.threshold} of {len(connection.attesters)} attesters, who sign hashes of final blocks of "
-            f"chain {connection.source}. So many of them together could make chain {connection.destination} believe "
-            "in a block that does not exist."
+            f"chain {connection.source_id}. So many of them together could make chain {connection.destination_id} "
+            "believe in a block that does not exist."
         )
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         addresses = sorted((attester.address for attester in connection.attesters), key=str.lower)
-        return connection.source, addresses, connection.threshold
+        return connection.source_id, addresses, connection.threshold
 
     def gas(self, connection: Connection) -> int:
         return 90_000 + 15_000 * (connection.threshold or 0)
@@ -46,16 +46,16 @@ class Attested:
             return Start(target)
         if target > final:
             raise NotYet(
-                f"Block {target} of chain {connection.config.source} is not final yet, which attesters wait for; the "
-                f"newest final block is {final}."
+                f"Block {target} of chain {connection.config.source_id} is not final yet, which attesters wait for; "
+                f"the newest final block is {final}."
             )
         highest = min(final, target + connection.config.window)
         return Start(max((number for number in others if target < number <= highest), default=target))
 
     def begin(self, connection: OpenConnection, start: int) -> Start:
-        header = connection.source.header(start)
+        header = connection.source_rpc.header(start)
         if header is None:
-            raise NotYet(f"Block {start} of chain {connection.config.source} is not there.")
+            raise NotYet(f"Block {start} of chain {connection.config.source_id} is not there.")
         attesters, threshold = self._members(connection)
         known = [attester for attester in connection.config.attesters if attester.address in attesters]
         if len(known) < threshold:
@@ -63,8 +63,8 @@ class Attested:
                 f"The contract wants {threshold} attesters to agree, and chains.toml names {len(known)} of those that "
                 f"it believes ({', '.join(sorted(attesters)) or 'none'}). The operator must add the others."
             )
-        domain = Domain(connection.config.destination, connection.registry.block_hash_source)
-        answers = ask(known, domain, connection.config.source, start)
+        domain = Domain(connection.config.destination_id, connection.registry.block_hash_source)
+        answers = ask(known, domain, connection.config.source_id, start)
         agreeing = [
             answer for answer in answers if isinstance(answer, Attestation) and answer.block_hash == header.hash
         ]
@@ -75,7 +75,7 @@ class Attested:
         if len(agreeing) < threshold:
             have = "has" if len(agreeing) == 1 else "have"
             raise NotYet(
-                f"Waiting for attesters to vouch for block {start} of chain {connection.config.source}: "
+                f"Waiting for attesters to vouch for block {start} of chain {connection.config.source_id}: "
                 f"{len(agreeing)} of {threshold} required attesters {have} signed. "
                 f"{_what_others_say(header.hash, answers)}".strip()
             )
@@ -87,13 +87,13 @@ class Attested:
     def newest(self, connection: OpenConnection) -> int:
         final = self._final(connection)
         if final is None:
-            raise NotYet(f"Nodes of chain {connection.config.source} do not tell which block is final.")
+            raise NotYet(f"Nodes of chain {connection.config.source_id} do not tell which block is final.")
         return final
 
     def _final(self, connection: OpenConnection) -> int | None:
         """None where a chain's nodes don't tell: attesters may know by the chain's confirmations."""
         try:
-            header = connection.source.header("finalized")
+            header = connection.source_rpc.header("finalized")
         except RpcRefused:
             return None
         return None if header is None else header.number
@@ -102,7 +102,7 @@ class Attested:
         """The attesters that the contract believes now, and how many of them it wants."""
         address = connection.registry.block_hash_source
         calls = [call(self.contract, address, function) for function in ("attesters", "threshold")]
-        members, threshold = connection.destination.eth_calls(calls)
+        members, threshold = connection.destination_rpc.eth_calls(calls)
         if not isinstance(members, bytes) or not isinstance(threshold, bytes) or not threshold:
             raise InvalidReply(f"There is no {self.contract} at {address}.")
         (addresses,) = decode(["address[]"], members)
@@ -123,7 +123,7 @@ def _contradictions(connection: OpenConnection, number: int, block_hash: bytes, 
     if others:
         who = ", ".join(f"{answer.attester} signed 0x{answer.block_hash.hex()}" for answer in others)
         sentences.append(
-            f"Attesters contradict the nodes of chain {connection.config.source} about block {number}, which is "
+            f"Attesters contradict the nodes of chain {connection.config.source_id} about block {number}, which is "
             f"0x{block_hash.hex()} there: {who}."
         )
     return sentences
@@ -135,7 +135,7 @@ def _difference(connection: OpenConnection, attesters: Collection[str], threshol
     if configured == set(attesters) and threshold == connection.config.threshold:
         return ""
     return (
-        f"The attesters of chain {connection.config.source} in chains.toml are not those of the contract, which "
+        f"The attesters of chain {connection.config.source_id} in chains.toml are not those of the contract, which "
         f"believes {threshold} of {', '.join(sorted(attesters))}. The operator must write them there."
     )
 

@@ -28,17 +28,17 @@ class Native:
         return 0
 
     def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start:  # noqa: ARG002 (they don't matter)
-        head = connection.source.head().number
+        head = connection.source_rpc.head().number
         window = _window(connection.config)
         # One that is just in the window may have left it when the transaction is mined.
         oldest = [head + 1 - size + min(size // 8, 64) for size in (window, min(window, _BLOCKHASH_WINDOW))]
         starts = sorted({max(target, number, 0) for number in oldest})
         for start in starts:
             address, data = call(self.contract, connection.registry.block_hash_source, "blockHash", start)
-            if any(connection.destination.eth_call(address, data, "pending")):
+            if any(connection.destination_rpc.eth_call(address, data, "pending")):
                 return Start(start)
         raise NotYet(
-            f"Chain {connection.config.destination} does not vouch for block {starts[0]} yet; "
+            f"Chain {connection.config.destination_id} does not vouch for block {starts[0]} yet; "
             "waiting for its next block."
         )
 
@@ -47,7 +47,7 @@ class Native:
 
     def newest(self, connection: OpenConnection) -> int:
         # Not the head itself, which is the likeliest to be replaced.
-        return max(0, connection.source.head().number - min(8, connection.config.window // 8))
+        return max(0, connection.source_rpc.head().number - min(8, connection.config.window // 8))
 
 
 def _window(connection: Connection) -> int:

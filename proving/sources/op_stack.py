@@ -22,12 +22,12 @@ class OpStack:
 
     def trust(self, connection: Connection) -> str:
         return (
-            f"Whoever may upgrade chain {connection.destination}; and its sequencer, until the block in which it tells "
-            f"of chain {connection.source} is derived from that chain."
+            f"Whoever may upgrade chain {connection.destination_id}; and its sequencer, until the block in which it "
+            f"tells of chain {connection.source_id} is derived from that chain."
         )
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
-        return (connection.source,)
+        return (connection.source_id,)
 
     def gas(self, connection: Connection) -> int:  # noqa: ARG002 (the same for all)
         return 100_000
@@ -39,7 +39,7 @@ class OpStack:
         present = self.newest(connection)
         if present < target:
             raise NotYet(
-                f"Chain {connection.config.destination} knows chain {connection.config.source} only up to block "
+                f"Chain {connection.config.destination_id} knows chain {connection.config.source_id} only up to block "
                 f"{present} yet; waiting for block {target}."
             )
         return Start(present)
@@ -51,11 +51,11 @@ class OpStack:
         return Preparation((call(self.contract, connection.registry.block_hash_source, "record"),))
 
     def newest(self, connection: OpenConnection) -> int:
-        answer = connection.destination.eth_call(L1_BLOCK, _NUMBER_SELECTOR)
+        answer = connection.destination_rpc.eth_call(L1_BLOCK, _NUMBER_SELECTOR)
         if not answer:
-            raise NotYet(f"Chain {connection.config.destination} has no L1Block predeploy: is it an OP Stack chain?")
+            raise NotYet(f"Chain {connection.config.destination_id} has no L1Block predeploy: is it an OP Stack chain?")
         return int.from_bytes(answer)
 
     def _recorded(self, connection: OpenConnection) -> int:
         address, data = call(self.contract, connection.registry.block_hash_source, "newest")
-        return int.from_bytes(connection.destination.eth_call(address, data))
+        return int.from_bytes(connection.destination_rpc.eth_call(address, data))

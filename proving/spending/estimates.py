@@ -22,10 +22,10 @@ _HEADER_GAS = 60_000 + _TRANSACTION_GAS
 _HEADER_FIELD_GAS = 25_000
 _ACCOUNT_GAS = 200_000
 _FIRST_SLOT_GAS = 170_000  # of an account; the others share its upper nodes
-_SLOT_GAS = 120_000
+_SLOT_GAS = 140_000
 _TIME_GAS = 120_000 + _TRANSACTION_GAS
 # Of a block that rides along with the path to another one: one slot more in a proof.
-RIDER_GAS = 30_000
+RIDER_GAS = 55_000
 HOP_GAS = 250_000
 WALKED_HEADER_GAS = 30_000
 
@@ -88,7 +88,7 @@ def unproven(batch: Batch, *, beside: Collection[int] = (), with_paths: bool) ->
     """
     under_way = Transaction.objects.filter(
         proves_facts("queries__block"), queries=OuterRef("pk"), state__in=LIVE_STATES
-    )
+    ).exclude(continued=OuterRef("pk"))
     left = batch.queries.filter(~Exists(under_way), is_admitted=True, step__isnull=False)
     wanted: dict[int | None, set[Fact]] = defaultdict(set)
     for query in left.iterator(chunk_size=1000):

@@ -10,12 +10,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from django.db import transaction
+from django.conf import settings
 from django.db.models import Exists, OuterRef, Q, QuerySet, Sum
 from django.utils import timezone
 
 from chains.chains_file import Chain
-from proving.models import LIVE_STATES, Share, Transaction, TransactionState
+from config.configured_chains import get_chains
+from proving.models import Share, SignedTransaction, Transaction, TransactionState
 from proving.spending import estimates
 from proving.spending.estimates import RIDER_GAS, Workload
 from queries import clock
@@ -35,20 +36,37 @@ def share(tx: Transaction) -> None:
     Derived anew each time, never added up: doing it twice changes nothing. Inside the caller's database transaction,
     whenever the transaction's versions or state have changed.
     """
-    touched = set(tx.shares.values_list("batch", flat=True))
-    tx.shares.all().delete()
-    gas, wei = tx.gas, tx.cost
-    portions = portions_of(tx, gas) if gas else Counter[str]()
-    touched.update(portions)
-    for batch, portion in portions.items():
-        Share.objects.create(transaction=tx, batch_id=batch, gas=portion, wei=wei * portion // gas)
-    for batch in sorted(touched):
-        spent = Share.objects.filter(batch=batch, transaction__state__in=_SPENT_STATES).values_list("gas", "wei")
-        Batch.objects.filter(pk=batch).update(gas_used=sum(gas for gas, _ in spent), spent=sum(wei for _, wei in spent))
+    weights, gas, wei = weights_of(tx), tx.gas, tx.cost
+    for batch, weight in weights.items():
+        part = {"gas": gas * weight // weights.total(), "wei": wei * weight // weights.total()}
+        Share.objects.update_or_create(
+            transaction=tx, batch_id=batch, defaults=part, create_defaults=part | {"weight": weight}
+        )
+    for pk in sorted(weights):
+        _show_spent(Batch.objects.only("fee").get(pk=pk))
 
 
-def portions_of(tx: Transaction, gas: int) -> Counter[str]:
-    """How much of a transaction's gas each of its batches causes.
+def _show_spent(batch: Batch) -> None:
+    """What a cancellation takes above a batch's fee is the operator's: it frees the nonce for all that wait."""
+    version = SignedTransaction.objects.filter(
+        transaction=OuterRef("transaction"), hash=OuterRef("transaction__hash"), is_cancellation=True
+    )
+    shares = Share.objects.filter(batch=batch, transaction__state__in=_SPENT_STATES)
+    rows = list(shares.annotate(is_cancelled=Exists(version)).values_list("gas", "wei", "is_cancelled"))
+    wei = sum(wei for _, wei, _ in rows)
+    cancelled = sum(wei for _, wei, is_cancelled in rows if is_cancelled)
+    above = max(0, min(cancelled, wei - batch.fee))
+    Batch.objects.filter(pk=batch.pk).update(gas_used=sum(gas for gas, _, _ in rows), spent=wei - above)
+
+
+def weights_of(tx: Transaction) -> Counter[str]:
+    """By batch: which part of the transaction's gas limit it causes, as was decided when it was first shared."""
+    stored = Counter(dict(tx.shares.values_list("batch", "weight")))
+    return stored or _portions_of(tx)
+
+
+def _portions_of(tx: Transaction) -> Counter[str]:
+    """How much of a transaction's gas limit each of its batches causes.
 
     By what its queries would take alone, and at most by what it was estimated to take, which leaves out what was proven
     before: so who asks for little pays little, whoever else asks for much. But who rides along with a path to another
@@ -59,10 +77,10 @@ def portions_of(tx: Transaction, gas: int) -> Counter[str]:
     main = [query for query in asking if tx.leads_to_id in {None, query.block_id}]
     riders = [query for query in asking if tx.leads_to_id not in {None, query.block_id}] if main else []
     at_block = Counter(query.block_id for query in riders)
-    each = min(RIDER_GAS, gas // (1 + len(at_block)))
+    each = min(RIDER_GAS, tx.gas_limit // (1 + len(at_block)))
     for query in riders:
         portions[query.batch_id] += each // at_block[query.block_id]
-    rest = gas - portions.total()
+    rest = tx.gas_limit - portions.total()
     weights: Counter[str] = Counter()
     for query in main or asking:
         weights[query.batch_id] += estimates.gas_of(query)
@@ -107,14 +125,6 @@ def promised_to(user_id: int, destinations: list[int]) -> Promise:
         gas += max(0, (batch.estimated_gas or 0) - (caused.aggregate(total=Sum("gas"))["total"] or 0))
         wei += max(0, (batch.estimated_wei or 0) - _sum_wei(caused))
     return Promise(gas, wei)
-
-
-def share_what_is_live() -> None:
-    """Of versions before there were shares of what is pending. Later it changes nothing."""
-    live = Transaction.objects.filter(state__in=LIVE_STATES).order_by("pk").values_list("pk", flat=True)
-    for pk in live:
-        with transaction.atomic():
-            share(Transaction.objects.select_for_update().defer("data").get(pk=pk))
 
 
 def promised_on(chain_id: int) -> int:
@@ -187,7 +197,7 @@ def for_each(chain: Chain, stored: Sequence[Transaction], rest: Rest) -> Iterato
 
     Each is worked out when it is asked for: the shares of those before count, and those behind are reserved.
     """
-    portions = [portions_of(tx, tx.gas_limit) for tx in stored]
+    portions = [weights_of(tx) for tx in stored]
     following: Counter[str] = sum(portions, Counter())
     for tx, own in zip(stored, portions, strict=True):
         following -= own
@@ -225,6 +235,33 @@ def _limits_by_user(chain: Chain, tx: Transaction, portions: Counter[str]) -> It
         ).exclude(transaction=tx)
         left = most - _sum_wei(others) - _data_fee(tx, gas)
         yield Limit(frozenset(batches), "the daily limit of its user", gas, left, _unfinished(batches))
+
+
+def why_over_budget(chain: Chain, tx: Transaction) -> tuple[str, frozenset[str]] | None:
+    """Why a stored transaction, whose own share doesn't count, exceeds a user's gas budget: a sentence, and for whom.
+
+    Acceptance counts what is expected; this holds also for what reverts and is sent again.
+    """
+    if chain.test_network:
+        return None
+    costly = [one.id for one in get_chains().destinations() if not one.test_network]
+    portions = weights_of(tx)
+    by_user: Counter[int] = Counter()
+    users = dict(Batch.objects.filter(pk__in=portions).values_list("pk", "user"))
+    for batch, user in users.items():
+        by_user[user] += portions[batch]
+    for user, gas in by_user.items():
+        others = Share.objects.filter(
+            _recent("transaction__"), batch__user=user, batch__destination_chain_id__in=costly
+        ).exclude(transaction=tx)
+        left = settings.DAILY_GAS_BUDGET - (others.aggregate(total=Sum("gas"))["total"] or 0)
+        if gas > left:
+            sentence = (
+                f"The transaction may take {gas} gas, and of the {settings.DAILY_GAS_BUDGET} gas that a user's batches "
+                f"may use in 24 hours {max(0, left)} are left. Waiting until there is room."
+            )
+            return sentence, frozenset(batch for batch, owner in users.items() if owner == user)
+    return None
 
 
 def _data_fee(tx: Transaction, gas: int) -> int:

@@ -3,11 +3,20 @@
 import logging
 from datetime import datetime, timedelta
 
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
+from chains import rollups
 from chains.chains_file import Chain
 from chains.rpc import BlockIdentifier, Reverted, RpcClient
-from proving.models import SignedTransaction, Signer, Transaction, TransactionState
+from proving.models import (
+    CANCELLATION_GAS,
+    FactsRegistry,
+    SignedTransaction,
+    Signer,
+    Transaction,
+    TransactionState,
+)
 from proving.spending import limits
 from proving.transactions.fees import OfferedFees, market_fees
 from proving.transactions.intents import Stopped
@@ -15,11 +24,14 @@ from proving.transactions.purpose import is_wanted, show
 from proving.transactions.signing import broadcast, sender, sign
 from proving.transactions.stop_switch import why_stopped
 from queries.leases import Lease
+from queries.models import OPEN_STATUSES, Batch, Block, Query
 
 logger = logging.getLogger(__name__)
 
 # Nodes replace a pending transaction only if both fees rise by at least 10 %.
 RISE_PERCENT = 113
+# Of the estimate of a cancellation's gas, where that depends on the present price of data.
+_GAS_MARGIN = 1.5
 # Fees rise above the market while a transaction waits, but not without end.
 _MAX_TIMES_MARKET = 3
 
@@ -46,14 +58,40 @@ def push(chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction, *,
 
 
 def _is_stuck(chain: Chain, rpc: RpcClient, signer: Signer, tx: Transaction, newest: SignedTransaction) -> bool:
-    """Whether its batches' money allows no fee by which it would be mined now, while others wait behind it."""
+    """Whether its batches' money allows no replacement that would be mined now, while others wait for it."""
     fees = market_fees(rpc)
-    behind = signer.transactions.filter(state=TransactionState.PENDING, nonce__gt=tx.nonce)
     return (
         newest.max_fee_per_gas < fees.base_and_tip <= chain.max_fee_per_gas
-        and _most_for_replacement(chain, tx) < fees.base_and_tip
-        and behind.exists()
+        and _most_for_replacement(chain, tx) < max(fees.base_and_tip, _raised(newest.max_fee_per_gas))
+        and _holds_up_others(signer, tx)
     )
+
+
+def _holds_up_others(signer: Signer, tx: Transaction) -> bool:
+    """Whether nonces are behind it; or others wait for the header that it brings, or for the registry's trust."""
+    if signer.transactions.filter(state=TransactionState.PENDING, nonce__gt=tx.nonce).exists():
+        return True
+    blocks = Block.objects.filter(queries__transactions=tx)
+    if tx.extends_id is not None:
+        blocks = Block.objects.filter(
+            Exists(
+                FactsRegistry.objects.filter(
+                    pk=tx.extends_id,
+                    destination_chain_id=OuterRef("destination_chain_id"),
+                    source_chain_id=OuterRef("source_chain_id"),
+                )
+            )
+        )
+    paying = Batch.objects.filter(queries__transactions=tx)
+    waiting = Query.objects.filter(
+        block__in=blocks, is_admitted=True, step__isnull=False, batch__status__in=OPEN_STATUSES
+    )
+    return waiting.exclude(batch__in=paying).exists()
+
+
+def _raised(fee: int) -> int:
+    """The least that nodes take instead of a fee (wei per gas)."""
+    return fee * RISE_PERCENT // 100 + 1
 
 
 def _is_past(moment: datetime, pause: timedelta) -> bool:
@@ -90,26 +128,56 @@ def _replace(
 ) -> SignedTransaction:
     """A new version under the same nonce with fees that nodes take for a replacement, where the limits leave room."""
     market = market_fees(rpc).offer
-    limit = min(chain.max_fee_per_gas, _MAX_TIMES_MARKET * market.max_fee_per_gas)
-    # A cancellation is small, and without it the nonce stays open: it may go above what a proof may cost.
-    limit = max(2 * chain.max_fee_per_gas, limit) if cancel else min(limit, _most_for_replacement(chain, tx))
-    required = OfferedFees(
-        newest.max_fee_per_gas * RISE_PERCENT // 100 + 1, newest.max_priority_fee_per_gas * RISE_PERCENT // 100 + 1
-    )
+    cancel_with = _cancellation_gas(rpc, lease.row, newest) if cancel else None
+    if cancel_with is not None:
+        limit = _most_for_cancellation(chain, tx, cancel_with)
+    else:
+        _ask_data_fee_again(rpc, tx)
+        market_limit = min(chain.max_fee_per_gas, _MAX_TIMES_MARKET * market.max_fee_per_gas)
+        limit = min(market_limit, _most_for_replacement(chain, tx))
+    required = OfferedFees(_raised(newest.max_fee_per_gas), _raised(newest.max_priority_fee_per_gas))
     priority = max(market.max_priority_fee_per_gas, required.max_priority_fee_per_gas)
     highest = min(limit, max(market.max_fee_per_gas, required.max_fee_per_gas, priority))
     if highest < max(required.max_fee_per_gas, required.max_priority_fee_per_gas):
         return newest
     with lease.writing():
         try:
-            version = sign(chain, tx, OfferedFees(highest, min(priority, highest)), cancel=cancel)
+            version = sign(chain, tx, OfferedFees(highest, min(priority, highest)), cancel_with=cancel_with)
         except Stopped:
             return newest
+        # What is raised is what was found dearer; a cancellation carries none of it.
+        Transaction.objects.filter(pk=tx.pk).update(data_fee=tx.data_fee, expected_data_fee=tx.expected_data_fee)
         limits.share(Transaction.objects.defer("data").get(pk=tx.pk))
         show(tx, version.hash)
     if cancel and not newest.is_cancellation:
         logger.info("%s is no longer wanted: cancelled", newest.hash)
     return version
+
+
+def _cancellation_gas(rpc: RpcClient, signer: Signer, newest: SignedTransaction) -> int:
+    """What it takes to do nothing: on some rollups more than elsewhere, because the data's gas is a part of it."""
+    if newest.is_cancellation:
+        return newest.gas
+    estimate = rpc.estimate_gas(signer.address, signer.address, b"")
+    return max(CANCELLATION_GAS, int(estimate * _GAS_MARGIN) if estimate > CANCELLATION_GAS else estimate)
+
+
+def _most_for_cancellation(chain: Chain, tx: Transaction, gas: int) -> int:
+    """In wei for a unit of gas: one raise above the chain's cap, and within the chain's daily limit.
+
+    It may cost more than the fee and the user's limit leave: until the nonce is used nobody's transactions are mined.
+    """
+    most = _raised(chain.max_fee_per_gas)
+    if chain.daily_limit_wei is None:
+        return most
+    others = limits.promised_on(chain.id) - tx.cost
+    return min(most, max(0, chain.daily_limit_wei - others - tx.data_fee) // gas)
+
+
+def _ask_data_fee_again(rpc: RpcClient, tx: Transaction) -> None:
+    """Data may have become dearer on the chain below since the transaction was stored. On the row it is kept later."""
+    now = rollups.data_cost(rpc, len(bytes(tx.data)), tx.gas_limit).wei
+    tx.data_fee = tx.expected_data_fee = max(tx.data_fee, now)
 
 
 def _most_for_replacement(chain: Chain, tx: Transaction) -> int:

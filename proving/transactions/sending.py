@@ -5,7 +5,7 @@ after it.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
 from django.utils import timezone
@@ -16,7 +16,7 @@ from chains.rpc import RpcClient
 from config.configured_chains import get_rpc
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from proving.spending import limits
-from proving.spending.limits import Rest
+from proving.spending.limits import Limit, Rest
 from proving.transactions.fees import MarketFees, market_fees, most_for_gas
 from proving.transactions.intents import CannotSend, Intent, SignerBusy, Stopped, TooDear, UnderWay
 from proving.transactions.replacement import RISE_PERCENT
@@ -104,7 +104,7 @@ def _store_signed(  # noqa: PLR0917 (as many as there is to know)
     sent: list[tuple[Transaction, SignedTransaction]] = []
     for tx, bounds in zip(stored, limits.for_each(chain, stored, rest), strict=True):
         try:
-            most = most_for_gas(chain, bounds, fees)
+            most = _most_for_gas(chain, tx, bounds, fees)
         except TooDear:
             if not sent:
                 raise
@@ -114,6 +114,13 @@ def _store_signed(  # noqa: PLR0917 (as many as there is to know)
         # The next one's limits count it.
         limits.share(tx)
     return sent
+
+
+def _most_for_gas(chain: Chain, tx: Transaction, bounds: Collection[Limit], fees: MarketFees) -> int:
+    """In wei for a unit. Raises `TooDear` where the limits of its batches and their users forbid the transaction."""
+    if over := limits.why_over_budget(chain, tx):
+        raise TooDear(*over)
+    return most_for_gas(chain, bounds, fees)
 
 
 def next_nonce(signer: Signer, pending_nonce: int) -> int:
@@ -131,12 +138,14 @@ def _store(signer: Signer, nonce: int, simulated: _Simulated) -> Transaction:
         data=intent.data,
         gas_limit=simulated.gas_limit,
         data_fee=simulated.data_fee,
+        expected_data_fee=simulated.data_fee,
         accumulates=intent.accumulates,
         extends_id=intent.extends,
         leads_to=intent.leads_to,
         spent_at=clock.believable(),
     )
     tx.queries.set(intent.queries)
+    tx.continued.set(intent.continued)
     return tx
 
 

@@ -9,7 +9,7 @@ from eth_account.signers.local import LocalAccount
 from chains.chains_file import Chain
 from chains.encoding import hex_data
 from chains.rpc import InsufficientFunds, NodeUnavailable, NonceTooLow, ReplacementUnderpriced, RpcClient, RpcRefused
-from proving.models import CANCELLATION_GAS, SignedTransaction, Transaction
+from proving.models import SignedTransaction, Transaction
 from proving.transactions.fees import OfferedFees
 from proving.transactions.intents import Stopped
 from proving.transactions.stop_switch import why_stopped
@@ -22,8 +22,12 @@ def sender(chain: Chain) -> str:
     return _account(chain).address
 
 
-def sign(chain: Chain, tx: Transaction, fees: OfferedFees, *, cancel: bool = False) -> SignedTransaction:
-    """Sign and store one version. Inside the caller's database transaction. Raises `Stopped`."""
+def sign(chain: Chain, tx: Transaction, fees: OfferedFees, *, cancel_with: int | None = None) -> SignedTransaction:
+    """Sign and store one version; with `cancel_with`, a gas limit, one that does nothing but use up the nonce.
+
+    Inside the caller's database transaction. Raises `Stopped`.
+    """
+    is_cancellation = cancel_with is not None
     account = _account(chain)
     assert account.address == tx.signer.address, "the nonce is another account's"
     if stopped := why_stopped(chain.id):
@@ -32,13 +36,13 @@ def sign(chain: Chain, tx: Transaction, fees: OfferedFees, *, cancel: bool = Fal
         "type": 2,
         "chainId": chain.id,
         "nonce": tx.nonce,
-        "gas": CANCELLATION_GAS if cancel else tx.gas_limit,
+        "gas": cancel_with if is_cancellation else tx.gas_limit,
         "maxFeePerGas": fees.max_fee_per_gas,
         "maxPriorityFeePerGas": fees.max_priority_fee_per_gas,
         "value": 0,
-        "data": b"" if cancel else bytes(tx.data),
+        "data": b"" if is_cancellation else bytes(tx.data),
     }
-    if cancel:
+    if is_cancellation:
         fields["to"] = account.address
     elif tx.to:
         fields["to"] = tx.to
@@ -49,7 +53,8 @@ def sign(chain: Chain, tx: Transaction, fees: OfferedFees, *, cancel: bool = Fal
         raw=bytes(signed.raw_transaction),
         max_fee_per_gas=fees.max_fee_per_gas,
         max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
-        is_cancellation=cancel,
+        is_cancellation=is_cancellation,
+        gas_limit=cancel_with,
     )
 
 

@@ -1,19 +1,30 @@
 """Follows transactions from the mempool to a final block, and back when the chain is reorganised."""
 
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 from hexbytes import HexBytes
 
 from chains import rollups
 from chains.chains_file import Chain, UnknownChain
 from chains.encoding import hex_data
-from chains.rpc import NodeUnavailable, Receipt, RpcClient, RpcRefused
+from chains.header import Header
+from chains.rpc import InvalidReply, NodeUnavailable, Receipt, RpcClient, RpcRefused
 from config.configured_chains import get_chains, get_rpc
 from proving.heads import Heads, poll_seconds
-from proving.models import LIVE_STATES, WATCHED_STATES, Signer, Transaction, TransactionState
+from proving.models import (
+    CANCELLATION_GAS,
+    LIVE_STATES,
+    WATCHED_STATES,
+    SignedTransaction,
+    Signer,
+    Transaction,
+    TransactionState,
+)
 from proving.spending import limits
 from proving.transactions.purpose import show
 from proving.transactions.replacement import push
@@ -22,6 +33,8 @@ from queries.leases import Lease, LeaseLost
 from queries.models import Block
 
 logger = logging.getLogger(__name__)
+
+_DAY = timedelta(days=1)
 
 
 def tend(signer_id: int) -> None:
@@ -46,14 +59,33 @@ def tend(signer_id: int) -> None:
         lease.release(timezone.now() + leases.backoff(signer.attempts), attempts=signer.attempts + 1)
         raise
     else:
-        watched = signer.transactions.filter(state__in=WATCHED_STATES)
+        watched = _watched(signer)
         lively = watched.filter(state__in=LIVE_STATES).exists()
         pause = poll_seconds(chain) if lively else chain.block_seconds * 2
         lease.release(timezone.now() + timedelta(seconds=pause) if watched.exists() else None)
 
 
+def tend_for(chain: Chain, seconds: float) -> Iterator[None]:
+    """For commands that wait for what they have sent, in case no worker runs: tend the chain's signers again and again.
+
+    Ends after so many seconds.
+    """
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        for signer in Signer.objects.filter(chain_id=chain.id):
+            tend(signer.pk)
+        yield
+        time.sleep(min(0.5, poll_seconds(chain)))
+
+
+def _watched(signer: Signer) -> QuerySet[Transaction]:
+    """What the chain can still change. That a nonce was used by another is a node's word: it is looked after a day."""
+    recent = Q(state=TransactionState.DISPLACED, spent_at__gt=timezone.now() - _DAY)
+    return signer.transactions.filter(recent | Q(state__in=WATCHED_STATES))
+
+
 def _tend(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> None:
-    rows = lease.row.transactions.filter(state__in=WATCHED_STATES).order_by("nonce")
+    rows = _watched(lease.row).order_by("nonce")
     watched = list(rows.defer("data").prefetch_related("versions"))
     if not watched:
         return
@@ -66,6 +98,8 @@ def _tend(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> None:
         receipt = found.canonical(tx)
         if receipt is not None:
             _note_mined(rpc, lease, tx, receipt, heads)
+        elif tx.state == TransactionState.DISPLACED:
+            pass
         elif tx.state != TransactionState.PENDING:
             # Its block may be gone, or this node may just not have it yet: only another block there tells.
             if found.has_left_its_block(tx):
@@ -83,7 +117,7 @@ class _Receipts:
 
     def __init__(self, rpc: RpcClient, watched: Sequence[Transaction]) -> None:
         self._rpc = rpc
-        self._headers: dict[int, str | None] = {}
+        self._headers: dict[int, Header | None] = {}
         hashes = [version.hash for tx in watched for version in tx.versions.all()]
         self._receipts = dict(zip(hashes, rpc.receipts([HexBytes(tx_hash) for tx_hash in hashes]), strict=True))
 
@@ -91,20 +125,34 @@ class _Receipts:
         """The receipt of the version that is in the chain, if one is."""
         for version in tx.versions.all():
             receipt = self._receipts[version.hash]
+            if receipt is None:
+                continue
+            header = self._header(receipt.block_number)
             # A node may still serve the receipt of a block that it has left; the next look decides.
-            if receipt is not None and self._hash(receipt.block_number) == hex_data(receipt.block_hash):
+            if header is not None and header.hash == receipt.block_hash:
+                _check_receipt(receipt, version, header)
                 return receipt
         return None
 
     def has_left_its_block(self, tx: Transaction) -> bool:
         assert tx.block_number is not None
-        return self._hash(tx.block_number) not in {None, tx.block_hash}
+        header = self._header(tx.block_number)
+        return header is not None and hex_data(header.hash) != tx.block_hash
 
-    def _hash(self, number: int) -> str | None:
+    def _header(self, number: int) -> Header | None:
         if number not in self._headers:
-            header = self._rpc.header(number)
-            self._headers[number] = None if header is None else hex_data(header.hash)
+            self._headers[number] = self._rpc.header(number)
         return self._headers[number]
+
+
+def _check_receipt(receipt: Receipt, version: SignedTransaction, header: Header) -> None:
+    """Raises `InvalidReply` where no block can have it: budgets and limits count what it says."""
+    least, most = header.base_fee_per_gas or 0, version.max_fee_per_gas
+    if not CANCELLATION_GAS <= receipt.gas_used <= version.gas or not least <= receipt.effective_gas_price <= most:
+        raise InvalidReply(
+            f"A node says that {version.hash} took {receipt.gas_used} gas at {receipt.effective_gas_price} wei; it has "
+            f"{version.gas} gas, and the price is between {least} and {most} wei."
+        )
 
 
 def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: Receipt, heads: Heads) -> None:
@@ -122,7 +170,7 @@ def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: 
         tx.spent_at = clock.believable()
     is_cancellation = any(version.hash == tx_hash and version.is_cancellation for version in tx.versions.all())
     is_new = (tx.hash, tx.block_hash) != (tx_hash, block_hash)
-    data_fee = rollups.paid_beside_gas(rpc, receipt) if is_new else None
+    data_fee = _data_fee(rpc, lease.row, receipt) if is_new or state != tx.state else None
     with lease.writing():
         tx.state, tx.hash, tx.block_hash, tx.block_number = state, tx_hash, block_hash, receipt.block_number
         tx.gas_used, tx.gas_price = receipt.gas_used, receipt.effective_gas_price
@@ -137,11 +185,23 @@ def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: 
             _wake_blocks(tx)
 
 
+def _data_fee(rpc: RpcClient, signer: Signer, receipt: Receipt) -> int | None:
+    """What it took beside its gas, in wei; None where that isn't told, or can't be so."""
+    told = rollups.paid_beside_gas(rpc, receipt)
+    if told and told > rpc.balance(signer.address, receipt.block_number - 1):
+        logger.error(
+            "a node says that %s took %d wei for its data, more than its signer had", hex_data(receipt.tx_hash), told
+        )
+        return None
+    return told
+
+
 def _note_vanished(lease: Lease[Signer], tx: Transaction) -> None:
     logger.warning("%s is no longer in the chain: the chain was reorganised", tx.hash)
     with lease.writing():
         tx.state, tx.hash, tx.block_hash, tx.block_number = TransactionState.PENDING, "", "", None
         tx.succeeded, tx.gas_used, tx.gas_price = None, 0, 0
+        tx.data_fee = tx.expected_data_fee
         _save(tx)
         # Nodes forget what was in a block that they have left: it is broadcast anew at once.
         tx.versions.update(broadcast_at=None)

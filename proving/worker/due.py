@@ -117,7 +117,7 @@ def _for_all() -> Iterator[Iterator[Task]]:
         signers = leases.due(Signer.objects.filter(chain_id=chain.id), _PER_LOOK)
         yield iter([Task("signer", key, (chain.id,), _tend) for key in signers])
     for connection in get_chains().connections:
-        source, destination = connection.source, connection.destination
+        source, destination = connection.source_id, connection.destination_id
         rows = FactsRegistry.in_use.filter(source_chain_id=source, destination_chain_id=destination)
         registries = leases.due(rows, _PER_LOOK)
         yield iter([Task("registry", key, (destination, source), upkeep.look_after) for key in registries])
@@ -131,7 +131,7 @@ def _for_users(look: Look) -> Iterator[tuple[Queue, Iterator[Task]]]:
             for user in leases.parties(batches, "user"):
                 yield (user, "batch", lane), _batches(batches, lane, user)
     for connection in get_chains().connections:
-        source, destination = connection.source, connection.destination
+        source, destination = connection.source_id, connection.destination_id
         lane = (destination, source)
         if look.may_ask((None, "block", lane)):
             blocks = Block.objects.filter(source_chain_id=source, destination_chain_id=destination)

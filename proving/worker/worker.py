@@ -22,7 +22,6 @@ from config.configured_chains import get_chains
 from proving.health import chain_checks
 from proving.models import WorkerHeartbeat
 from proving.paths import upkeep
-from proving.spending import limits
 from proving.worker.due import Look, Queue, Task, due, recover, reject_overdue
 from proving.worker.turns import Turns
 from queries.clock import Clock
@@ -103,8 +102,6 @@ class Worker:
             if is_first:
                 # After a pause the chains tell whether the clock is right.
                 wait([self._watch], _BEAT_SECONDS)
-        if is_first:
-            limits.share_what_is_live()
         recover()
         upkeep.wake(everyone=is_first)
         reading = self._clock.read(chain_checks.witnesses())
@@ -170,7 +167,7 @@ class Worker:
 
 def _asked_by_all() -> frozenset[int]:
     """The chains that are in every connection: without them nothing goes on anyway."""
-    pairs = [frozenset({each.source, each.destination}) for each in get_chains().connections]
+    pairs = [frozenset({each.source_id, each.destination_id}) for each in get_chains().connections]
     return frozenset.intersection(*pairs) if pairs else frozenset()
 
 

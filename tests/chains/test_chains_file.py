@@ -63,7 +63,7 @@ def test_the_commented_examples_of_the_committed_file_are_valid(load):
     chains = load(commented, dict.fromkeys(secrets, "a"))
     assert [chain.id for chain in chains.chains] == [11155111, 1, 10]
     assert [chain.test_network for chain in chains.destinations()] == [True, False, False]
-    sources = {(one.source, one.destination): one.block_hash_source for one in chains.connections}
+    sources = {(one.source_id, one.destination_id): one.block_hash_source for one in chains.connections}
     assert sources == {
         (11155111, 11155111): "native",
         (1, 1): "native",
@@ -323,7 +323,7 @@ def test_hops_and_walks_may_be_set(load):
 
 def test_an_op_stack_chain_is_connected_to_the_one_below(load):
     (connection,) = load(with_connection('block_hash_source = "op-stack"', source=5)).connections
-    assert (connection.source, connection.destination, connection.block_hash_source) == (5, 31337, "op-stack")
+    assert (connection.source_id, connection.destination_id, connection.block_hash_source) == (5, 31337, "op-stack")
 
 
 def test_attesters_are_accounts_and_where_they_are_asked(load, tmp_path):

@@ -1,4 +1,4 @@
-"""Operations of packed proofs (contracts/FORMAT.md) as anyone may write them, where the encoder would refuse to."""
+"""Operations of packed proofs (docs/developing/proof-format.md) as anyone may write them, refused ones included."""
 
 from collections.abc import Sequence
 from functools import cache

@@ -27,7 +27,7 @@ def run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """For the README's examples."""
+    """For the documentation's examples."""
     return dict(line.split("=", 1) for line in (folder / "env").read_text().splitlines())
 
 

@@ -1,15 +1,18 @@
 """The proof bundle, and the command that checks it without a network."""
 
 import json
+import os
 import re
 import socket
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from devnet.devchain import DevChain
+from devnet.devchain import PROJECT, DevChain
 from explorer.bundles import verifying
 from proving.models import Transaction
 from queries.models import Batch, BatchStatus, Block, HeaderField
@@ -270,3 +273,23 @@ def test_a_batch_that_there_is_not_is_told_in_the_form_that_is_asked_for(db, add
         assert "<h1>There is no such batch</h1>" in answer.text
     else:
         assert answer.json() == {"error": "No query found", "code": "not_found"}
+
+
+@pytest.mark.parametrize(("damage", "status"), [(lambda text: text, 0), (lambda text: text.replace("0x", "0y"), 1)])
+def test_the_command_writes_nothing_and_needs_no_installation(downloaded, tmp_path, damage, status):
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    (folder / "bundle.json").write_text(damage(json.dumps(downloaded)))
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder / "home"),
+        "STATE_DIR": str(folder / "state"),
+        "CHAINS_FILE": str(folder / "chains.toml"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    command = [sys.executable, str(PROJECT / "manage.py"), "verify_bundle", "bundle.json"]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == status, done.stderr
+    assert ("The bundle holds." in done.stdout) == (status == 0)
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in folder.iterdir()] == ["bundle.json"]

@@ -70,7 +70,7 @@ def test_a_way_that_is_gone_shows_how_far_it_is_what_it_took_and_how_long_it_wil
     way_to(batch, 4_000, left=2_400)
     # 2,400 hops are 120 transactions of 3 blocks of 1 s.
     assert "hops 1,600 of 4,000 done, 175,840 gas so far, about 6 min left" in step(batch)
-    assert '<progress value="1600" max="4000" aria-label="Way to the block of query 1">' in page(batch)
+    assert '<progress value="1600" max="4000" aria-label="Path to the block of query 1">' in page(batch)
     way_to(batch, 17_000, left=17_000, unit=PathUnit.HEADERS)
     assert "headers 0 of 17,000 done, 175,840 gas so far, about 5 min left" in step(batch)
 

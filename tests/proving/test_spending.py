@@ -15,20 +15,21 @@ from eth_utils.crypto import keccak
 
 from accounts.models import ApiKey
 from benchmarks.gas import Lab, generated
-from chains.rollups import ARB_GAS_INFO, GAS_PRICE_ORACLE, NODE_INTERFACE
+from chains.rollups import ARB_GAS_INFO, GAS_PRICE_ORACLE, NODE_INTERFACE, data_cost
 from chains.rpc import _read_receipt
 from config.configured_chains import forget_chains, get_chains, get_rpc
 from devnet.devchain import DevChain
 from proving.acceptance import accept
 from proving.facts import AccountFact, SlotFact
 from proving.models import FactsRegistry, Share, SignedTransaction, Signer, Transaction, TransactionState
+from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
 from proving.spending import limits
-from proving.spending.estimates import Workload
-from proving.transactions import sending, stop_switch
+from proving.spending.estimates import HOP_GAS, RIDER_GAS, WALKED_HEADER_GAS, Workload, gas_of, unproven
+from proving.transactions import sending, stop_switch, tending
 from queries import progress
 from queries.clock import Clock
-from queries.models import AccountField, Batch, BatchStatus
+from queries.models import AccountField, Batch, BatchStatus, Block, PathUnit, Query
 from queries.rejection_codes import RejectionCode
 from tests.chains.lying_node import lying_node
 from tests.proving.rollups import FEE_OF_A_BYTE, OP_STACK, charge_for_data, oracle_at
@@ -189,6 +190,21 @@ def test_a_clock_that_jumps_gives_no_budget_anew(costly, key, monkeypatch):
     assert late.spent_at > tx.spent_at - timedelta(minutes=1)
 
 
+@pytest.mark.parametrize(("percent", "status"), [(90, BatchStatus.REJECTED), (110, BatchStatus.IN_PROGRESS)])
+def test_the_fee_must_do_for_what_was_caused_before_the_rest_was_admitted(costly, key, percent, status):
+    """It may have been dearer than it was estimated."""
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    tx = pending(batch)
+    query = batch.queries.get()
+    query.pk, query.position, query.address, query.is_admitted = None, 1, BOB, False
+    query.save()
+    fees = get_rpc(31337).fees()
+    more = Workload(headers=1, accounts=2).gas * (fees.base_fee * 5 // 4 + fees.priority_fee)
+    Batch.objects.update(estimated_wei=1, fee=more + tx.cost * percent // 100)
+    accept(batch.pk)
+    assert fresh(batch).status == status, batch.rejection_reason
+
+
 def test_what_was_spent_by_a_user_on_test_networks_is_no_matter(costly, key, settings):
     settings.DAILY_GAS_BUDGET = 320_000
     elsewhere = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
@@ -318,6 +334,183 @@ def test_a_transaction_for_who_cannot_pay_holds_up_none_before_it(costly, key, o
     assert sorted(Share.objects.values_list("batch", flat=True)) == [rich.pk]
 
 
+def test_the_data_of_what_is_still_to_do_is_reserved_for_too(costly, key):
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    tx = pending(batch)
+    tx.data_fee = 1000 * tx.gas_limit
+    Batch.objects.update(estimated_gas=10**8)
+    rest = {batch.pk: Workload(accounts=9)}
+    ((by_fee, *_),) = limits.for_each(get_chains().chain(31337), [tx], rest)
+    assert by_fee.gas == tx.gas_limit + rest[batch.pk].gas
+    assert by_fee.left == ETHER - 1000 * by_fee.gas
+
+
+def test_a_batch_shows_what_it_has_spent_when_that_is_confirmed(costly, key, settings):
+    costly.mine(5)
+    reconfigure(settings, "confirmations = 1", "confirmations = 3")
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    tx = pending(batch)
+    assert (fresh(batch).gas_used, batch.spent) == (0, 0)
+    costly.mine()
+    work()
+    assert (fresh(batch).gas_used, batch.spent) == (0, 0)
+    costly.mine(3)
+    work()
+    tx.refresh_from_db()
+    assert (fresh(batch).gas_used, batch.spent) == (tx.gas_used, tx.gas_used * tx.gas_price)
+
+
+def test_ways_that_lead_over_the_same_blocks_are_reserved_for_once(costly, key):
+    head = costly.head()
+    blocks = {f"block:{head - place}": {"accounts": {ALICE: {"props": ["BALANCE"]}}} for place in range(3)}
+    batch = submit(key, {"destinationChainId": "31337", "fee": str(ETHER), "data": {"31337": blocks}})
+    accept(batch.pk)
+    for place, (unit, left) in enumerate([(PathUnit.HOPS, 3), (PathUnit.HOPS, 5), (PathUnit.HEADERS, 40)]):
+        Block.objects.filter(number=head - place).update(path_unit=unit, path_left=left)
+    assert unproven(batch, with_paths=True).path_gas == max(5 * HOP_GAS, 40 * WALKED_HEADER_GAS)
+    assert unproven(batch, with_paths=False).path_gas == 0
+    assert unproven(batch, with_paths=False).headers == 3
+
+
+def test_a_header_that_is_under_way_is_not_reserved_for_again(costly, key, monkeypatch):
+    monkeypatch.setattr("proving.registry.packing._MAX_BYTES", 1000)
+    batch = submit(key, request(ALICE, BOB, CHARLIE, block=costly.head(), fee=ETHER))
+    accept(batch.pk)
+    whole = unproven(batch, with_paths=False)
+    assert (whole.headers, whole.accounts) == (1, 3)
+    work()
+    assert Transaction.objects.get().accumulates_id is not None
+    rest = unproven(batch, with_paths=False)
+    assert rest.headers == 0
+    assert 0 < rest.accounts < 3
+
+
+def test_of_a_way_what_its_transaction_does_not_take_is_reserved_for(costly, key):
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    tx = pending(batch)
+    Batch.objects.update(estimated_gas=10**8)
+    rest = {batch.pk: Workload(path_gas=4 * HOP_GAS)}
+    ((by_fee, *_),) = limits.for_each(get_chains().chain(31337), [tx], rest)
+    assert by_fee.gas == rest[batch.pk].gas > tx.gas_limit
+
+
+def test_of_what_is_not_admitted_each_header_is_reserved_for(costly, key):
+    batch = submit(key, request(ALICE, BOB, block=costly.head(), fee=ETHER))
+    assert unproven(batch, with_paths=True).unadmitted_gas == Workload(headers=2, accounts=2).gas
+
+
+def test_who_asks_for_a_header_pays_for_its_accumulation(costly, key):
+    data = {"31337": {f"block:{costly.head()}": {"header": ["GAS_LIMIT"]}}}
+    batch = submit(key, {"destinationChainId": "31337", "fee": str(ETHER), "data": data})
+    assert gas_of(batch.queries.get()) == Workload(headers=1, header_fields=1).gas
+
+
+@pytest.fixture
+def two_old_blocks(costly, key, settings) -> tuple[Batch, Block]:
+    """A batch that asks for them, and the first, whose way is next."""
+    reconfigure(settings, 'block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 40')
+    FactsRegistry.objects.all().delete()
+    costly.rpc("evm_setAutomine", True)
+    deploy(31337, 31337)
+    Transaction.objects.all().delete()
+    block = costly.head()
+    costly.mine(100)
+    costly.rpc("evm_setAutomine", False)
+    set_price(costly, 1)
+    blocks = {f"block:{block - place}": {"accounts": {ALICE: {"props": ["BALANCE"]}}} for place in (0, 1)}
+    batch = submit(key, {"destinationChainId": "31337", "fee": str(ETHER), "data": {"31337": blocks}})
+    accept(batch.pk)
+    return batch, Block.objects.get(number=block)
+
+
+def need_hops(batch: Batch, block: Block, count: int) -> None:
+    """As if it had been planned that the path to the batch's other block takes so many."""
+    others = Block.objects.filter(queries__batch=batch).exclude(pk=block.pk)
+    others.update(path_unit=PathUnit.HOPS, path_left=count)
+    Batch.objects.update(estimated_gas=10**8)
+
+
+def test_a_way_is_not_begun_where_the_fee_does_not_do_for_the_other_ways(costly, two_old_blocks):
+    batch, block = two_old_blocks
+    need_hops(batch, block, 20)
+    price = price_of(costly) * 5 // 4
+    Batch.objects.update(fee=10 * HOP_GAS * price)
+    reconcile(block.pk)
+    assert not Transaction.objects.exists()
+    Batch.objects.update(fee=30 * HOP_GAS * price)
+    reconcile(block.pk)
+    assert Transaction.objects.get().extends_id is not None
+
+
+def test_a_way_is_not_raised_above_what_the_other_ways_leave(costly, two_old_blocks):
+    batch, block = two_old_blocks
+    reconcile(block.pk)
+    tx = Transaction.objects.get()
+    assert tx.extends_id is not None
+    costly.rpc("anvil_dropAllTransactions")
+    need_hops(batch, block, 20)
+    rest = unproven(batch, with_paths=False).gas
+    offered = tx.newest.max_fee_per_gas
+    Batch.objects.update(fee=(tx.gas_limit + rest) * offered * 2)
+    set_price(costly, 8)
+    age()
+    work()
+    assert tx.versions.count() == 1
+    Batch.objects.update(fee=(tx.gas_limit + rest + 20 * HOP_GAS) * offered * 2)
+    age()
+    work()
+    assert tx.versions.count() == 2
+
+
+def test_what_is_offered_first_leaves_room_for_a_replacement_below_the_cap(costly, key, settings):
+    set_price(costly, 10)
+    reconfigure(settings, "test_network = false", "test_network = false\nmax_fee_per_gas_gwei = 15")
+    tx = pending(submit(key, request(ALICE, block=costly.head(), fee=ETHER)))
+    costly.rpc("anvil_dropAllTransactions")
+    age()
+    work()
+    first, second = tx.versions.order_by("pk")
+    assert first.max_fee_per_gas < second.max_fee_per_gas <= 15 * GWEI
+
+
+def test_the_signers_balance_must_do_for_what_is_pending_too(costly, key):
+    tx = pending(submit(key, request(ALICE, block=costly.head(), fee=ETHER)))
+    costly.rpc("anvil_setBalance", SIGNER, hex(tx.cost * 3 // 2))
+    submit(key, request(BOB, block=costly.head() - 1, fee=ETHER))
+    work()
+    work()
+    assert Transaction.objects.count() == 1
+    assert "that it may have to pay" in Signer.objects.get().notice
+
+
+def test_what_completes_queries_is_raised_though_the_fee_does_not_do_for_the_ways(costly, key):
+    set_price(costly, 1)
+    head = costly.head()
+    blocks = {f"block:{head - place}": {"accounts": {ALICE: {"props": ["BALANCE"]}}} for place in (0, 1)}
+    batch = submit(key, {"destinationChainId": "31337", "fee": str(ETHER), "data": {"31337": blocks}})
+    accept(batch.pk)
+    block = Block.objects.get(number=head)
+    reconcile(block.pk)
+    tx = Transaction.objects.get()
+    costly.rpc("anvil_dropAllTransactions")
+    need_hops(batch, block, 20)
+    rest = unproven(batch, with_paths=False).gas
+    Batch.objects.update(fee=(tx.gas_limit + rest) * tx.newest.max_fee_per_gas * 2)
+    set_price(costly, 8)
+    age()
+    tending.tend(tx.signer_id)
+    assert tx.versions.count() == 2
+
+
+def test_a_header_that_is_known_is_not_reserved_for(costly, key, one_by_one):
+    batch = submit(key, request(ALICE, block=one_by_one, fee=ETHER))
+    stop_switch.stop(31337)
+    for _ in range(3):
+        work()
+    rest = unproven(batch, with_paths=True)
+    assert (rest.headers, rest.accounts) == (0, 1)
+
+
 # --- Those who ask at the same block ----------------------------------------------------------------------------------
 
 
@@ -374,6 +567,44 @@ def test_a_way_counts_once(costly, key, settings):
     assert work_until_done(batch, costly).status == BatchStatus.DONE
 
 
+def test_of_a_way_riders_pay_a_bounded_part_and_never_more_than_an_equal_one(costly, key):
+    head = costly.head()
+    far = submit(key, request(ALICE, block=head, fee=ETHER))
+    near = [submit(a_key(BOB, f"key {place}"), request(BOB, block=head - 1, fee=ETHER)) for place in range(2)]
+    for batch in (far, *near):
+        accept(batch.pk)
+    signer = Signer.objects.create(chain_id=31337, address=ALICE)
+
+    def weights(nonce: int, gas_limit: int) -> dict[str, int]:
+        path = Transaction.objects.create(
+            signer=signer, nonce=nonce, data=b"", gas_limit=gas_limit, leads_to=Block.objects.get(number=head)
+        )
+        path.queries.set(Query.objects.filter(batch__in=[far, *near]))
+        return limits.weights_of(path)
+
+    half = RIDER_GAS // 2
+    assert weights(0, 10**6) == {far.pk: 10**6 - RIDER_GAS, near[0].pk: half, near[1].pk: half}
+    assert weights(1, 21_000) == {far.pk: 10_500, near[0].pk: 5_250, near[1].pk: 5_250}
+
+
+def test_what_a_reorg_takes_back_counts_as_the_most_that_it_can_cost(costly, key):
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    tx = pending(batch)
+    most = tx.cost
+    snapshot = costly.rpc("evm_snapshot")
+    costly.mine()
+    tending.tend(tx.signer_id)
+    assert Share.objects.get(batch=batch).wei < most
+    costly.rpc("evm_revert", snapshot)
+    costly.rpc("anvil_dropAllTransactions")
+    costly.rpc("evm_setNextBlockTimestamp", hex(int(timezone.now().timestamp()) + 100))
+    costly.mine(3)
+    tending.tend(tx.signer_id)
+    tx.refresh_from_db()
+    assert tx.state == TransactionState.PENDING
+    assert (Share.objects.get(batch=batch).gas, Share.objects.get(batch=batch).wei) == (tx.gas_limit, most)
+
+
 # --- Limits in money --------------------------------------------------------------------------------------------------
 
 
@@ -408,17 +639,19 @@ def test_the_signer_spends_no_more_in_a_day_than_its_limit(costly, key, settings
     assert Signer.objects.get().notice == ""
 
 
-def test_fees_are_not_raised_above_the_days_limit(costly, key, settings):
+@pytest.mark.parametrize(("percent", "versions"), [(105, 1), (150, 2)])
+def test_fees_are_not_raised_above_the_days_limit(costly, key, settings, percent, versions):
+    """Its own cost is no other's."""
     set_price(costly, 2)
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     tx = pending(batch)
     costly.rpc("anvil_dropAllTransactions")
-    limit = tx.cost * 105 // 100
+    limit = tx.cost * percent // 100
     reconfigure(settings, "test_network = false", f"test_network = false\ndaily_limit = '{limit / ETHER:.18f}'")
     set_price(costly, 8)
     age()
     work()
-    assert tx.versions.count() == 1
+    assert tx.versions.count() == versions
 
 
 def test_fees_are_not_raised_above_a_users_limit(costly, key, settings):
@@ -470,9 +703,28 @@ def test_what_a_user_has_spent_in_another_currency_is_no_matter(costly, key, set
     elsewhere = submit(key, request(BOB, block=costly.head(), fee=ETHER))
     Batch.objects.filter(pk=elsewhere.pk).update(destination_chain_id=5)
     signer = Signer.objects.create(chain_id=5, address=SIGNER)
-    mined = Transaction.objects.create(signer=signer, nonce=0, data=b"", gas_limit=1, state=TransactionState.FINAL)
-    Share.objects.create(transaction=mined, batch=elsewhere, gas=1, wei=ETHER)
+    mined = Transaction.objects.create(
+        signer=signer, nonce=0, data=b"", gas_limit=1, state=TransactionState.FINAL, gas_used=1, gas_price=ETHER
+    )
+    Share.objects.create(transaction=mined, batch=elsewhere, gas=1, wei=ETHER, weight=1)
+    assert (limits.promised_on(31337), limits.promised_on(5)) == (0, ETHER)
     pending(batch)
+
+
+def test_what_a_user_has_spent_longer_than_a_day_ago_is_no_matter(costly, key, settings):
+    earlier = submit(key, request(BOB, block=costly.head(), fee=ETHER))
+    signer = Signer.objects.create(chain_id=31337, address=ALICE)
+    mined = Transaction.objects.create(
+        signer=signer,
+        nonce=0,
+        data=b"",
+        gas_limit=1,
+        state=TransactionState.FINAL,
+        spent_at=timezone.now() - timedelta(days=2),
+    )
+    Share.objects.create(transaction=mined, batch=earlier, gas=1, wei=ETHER, weight=1)
+    rejected_late(earlier)
+    pending(submit(key, request(ALICE, block=costly.head(), fee=ETHER)))
 
 
 def test_a_price_that_rises_takes_nobody_above_a_users_limit(costly, key, settings):
@@ -613,6 +865,19 @@ def test_limits_in_money_hold_for_data_fees_too(op_stack, key, settings, tmp_pat
     assert work_until_done(batch).status == BatchStatus.DONE
 
 
+def test_fees_are_not_raised_where_the_days_limit_leaves_only_the_data_fee(op_stack, key, settings, tmp_path):
+    serve(settings, tmp_path, op_stack)
+    op_stack.rpc("evm_setAutomine", False)
+    tx = pending(submit(key, request(ALICE, block=op_stack.head(), fee=ETHER)))
+    limit = tx.cost * 105 // 100
+    # Without the data fee there would be room for higher ones.
+    assert limit > (tx.cost - tx.data_fee) * 120 // 100
+    reconfigure(settings, "test_network = false", f"test_network = false\ndaily_limit = '{limit / ETHER:.18f}'")
+    age()
+    work()
+    assert tx.versions.count() == 1
+
+
 def test_a_fee_that_suffices_for_the_gas_alone_is_too_low_there(op_stack, key, settings, tmp_path):
     serve(settings, tmp_path, op_stack)
     batch = submit(key, request(ALICE, block=op_stack.head(), fee=302_000 * 2 * GWEI))
@@ -659,6 +924,12 @@ def test_an_operators_fee_is_spent_too(op_stack, key, settings, tmp_path):
     tx = Transaction.objects.get()
     # anvil doesn't take it.
     assert fresh(batch).spent == before - balance(op_stack) + 7 * tx.gas_used
+
+
+def test_what_is_too_long_for_one_transaction_takes_the_fees_of_several(op_stack, key, settings, tmp_path):
+    serve(settings, tmp_path, op_stack)
+    oracle_at(op_stack, GAS_PRICE_ORACLE).send("set", FEE_OF_A_BYTE, 7, False)
+    assert data_cost(get_rpc(31337), 250_000, 1000).wei == 3 * (2 * FEE_OF_A_BYTE * (250_000 // 3 + 200) + 7 * 1000)
 
 
 def test_before_fjord_each_byte_is_asked_for(op_stack, key, settings, tmp_path):

@@ -140,7 +140,7 @@ def without_history(settings, tmp_path, transactional_db) -> Iterator[DevChain]:
 
 
 def headers_in(data: bytes) -> list[bytes]:
-    """The headers in a transaction's calldata (contracts/FORMAT.md), also in that of calls in sequence."""
+    """The headers in a transaction's calldata (docs/developing/proof-format.md), also in that of calls in sequence."""
     if data[0] != HEADER_PREFIX:
         (calls,) = decode(["(address,bytes)[]"], data[4:])
         return [header for _, call in calls for header in headers_in(call)]

@@ -42,7 +42,7 @@ class Command(BaseCommand):
 
     def _check(self, chain: Chain, chains: Chains) -> list[Problem]:
         """Tell of a chain's nodes and signer; returns what is wrong with them."""
-        must_prove = chain.id in {connection.source for connection in chains.connections}
+        must_prove = chain.id in {connection.source_id for connection in chains.connections}
         can_be_used = self._check_nodes(chain, must_prove=must_prove)
         rpc = RpcClient(chain)
         head, problems = chain_checks.examine(chain, rpc)

@@ -1,12 +1,12 @@
 """`manage.py keep_headers [<destination> <source>]`."""
 
-import time
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from chains.chains_file import SignerError
-from proving.models import FactsRegistry, Signer
+from config.configured_chains import get_chains
+from proving.models import FactsRegistry
 from proving.paths import upkeep
 from proving.transactions import tending
 
@@ -32,22 +32,18 @@ class Command(BaseCommand):
             raise CommandError("No facts registry is deployed there; manage.py deploy_registry does that.")
         try:
             for row in rows:
-                self._keep(row, time.monotonic() + timeout)
+                self._keep(row, timeout)
         except SignerError as error:
             raise CommandError(str(error)) from None
 
-    def _keep(self, row: FactsRegistry, deadline: float) -> None:
-        while True:
+    def _keep(self, row: FactsRegistry, seconds: float) -> None:
+        chain = get_chains().chain(row.destination_chain_id)
+        for _ in tending.tend_for(chain, seconds):
             upkeep.keep(row.pk)
-            # No worker need be running.
-            for signer in Signer.objects.filter(chain_id=row.destination_chain_id):
-                tending.tend(signer.pk)
             row.refresh_from_db()
             if row.refused:
                 raise CommandError(row.refused_with_remedy)
             if upkeep.is_kept(row):
                 self.stdout.write(f"{row}: kept.")
                 return
-            if time.monotonic() > deadline:
-                raise CommandError(f"{row}: {row.waiting_for}")
-            time.sleep(0.5)
+        raise CommandError(f"{row}: {row.waiting_for}")

@@ -1,4 +1,4 @@
-"""Sequences of operations (contracts/FORMAT.md) such as an attacker would build.
+"""Sequences of operations (docs/developing/proof-format.md) such as an attacker would build.
 
 They end in some root, of a trie that no honest builder need ever have made, as whoever chooses the root may do. Half of
 them the registry takes, if it is told that root. In the others something is wrong: mostly one thing, which a registry

@@ -1,0 +1,33 @@
+"""Files that only their owner may read, and that never replace another file."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def new_private_file(path: Path) -> Iterator[Path]:
+    """An empty draft beside `path`, with mode 0600, which gets that name if the block ends well and is removed if not.
+
+    Raises `FileExistsError` if `path` exists, before the block or when it ends. Folders that are missing are made with
+    mode 0700.
+    """
+    if os.path.lexists(path):
+        raise FileExistsError(f"{path} exists already; it is left as it is.")
+    for folder in reversed([parent for parent in path.parents if not parent.exists()]):
+        folder.mkdir(mode=0o700, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    try:
+        yield draft
+        with draft.open("rb") as written:
+            os.fsync(written.fileno())
+        try:
+            # Unlike a rename, a link fails where the name is taken.
+            os.link(draft, path)
+        except FileExistsError:
+            raise FileExistsError(f"{path} exists already; it is left as it is.") from None
+    finally:
+        draft.unlink()

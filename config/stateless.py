@@ -1,0 +1,26 @@
+"""The settings of commands that need no installation: no folder, no secret, no database and no chains file.
+
+`manage.py` uses them for the commands of `COMMANDS`, which read and write the files that are named to them, and nothing
+else. A query fails here, because there is no database.
+"""
+
+import secrets
+
+COMMANDS = {"make_keystore", "verify_bundle"}
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "accounts",
+    "queries",
+    "proving",
+    "explorer",
+    "attesting",
+]
+AUTH_USER_MODEL = "accounts.User"
+DATABASES: dict[str, object] = {}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+SECRET_KEY = secrets.token_urlsafe()  # Django wants one; nothing is signed with it.
+TIME_ZONE = "UTC"
+USE_I18N = False
+USE_TZ = True

@@ -1,0 +1,62 @@
+"""`manage.py backup <file>`."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import connection
+
+from config.private_files import new_private_file
+
+
+class Command(BaseCommand):
+    help = (
+        "Copies this installation's database into a new file with mode 0600, at any time, and checks the copy. The "
+        "secrets are not in it."
+    )
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("file", type=Path, help="the file to make; no file is ever replaced")
+
+    def handle(self, *, file: Path, **_: Any) -> None:
+        database = Path(str(connection.settings_dict["NAME"]))
+        if not database.is_file():
+            raise CommandError(
+                f"There is no database at {database}: set STATE_DIR, or SQLITE_FILE, as the service has it."
+            )
+        try:
+            with new_private_file(file) as draft:
+                # All that is committed, from one moment, whoever reads or writes meanwhile.
+                with _open(database, "rw") as source:
+                    source.execute("VACUUM INTO ?", [str(draft)])
+                found = _faults(draft)
+                if found:
+                    raise CommandError(f"The copy is damaged, and was removed: {found}")
+        except FileExistsError as error:
+            raise CommandError(str(error)) from None
+        except sqlite3.Error as error:
+            raise CommandError(f"{database} can't be copied: {error}.") from None
+        except OSError as error:
+            raise CommandError(f"{error.filename} can't be written: {error.strerror}.") from None
+        self.stdout.write(f"{database} was copied to {file} ({file.stat().st_size} bytes), and the copy is sound.")
+
+
+def _open(path: Path, mode: str) -> "closing[sqlite3.Connection]":
+    timeout = connection.settings_dict["OPTIONS"]["timeout"]
+    # By a URI, which makes no new database where there is none.
+    return closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode={mode}", uri=True, timeout=timeout))
+
+
+def _faults(path: Path) -> str:
+    """What is wrong with a copy; empty if nothing is."""
+    with _open(path, "ro") as copy:
+        said = [row[0] for row in copy.execute("PRAGMA integrity_check")]
+        if said != ["ok"]:
+            return " ".join(said)
+        if not copy.execute("SELECT count(*) FROM sqlite_master WHERE name = 'django_migrations'").fetchone()[0]:
+            return "it is not a database of this service."
+    return ""

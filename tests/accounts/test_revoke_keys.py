@@ -1,0 +1,56 @@
+"""`manage.py revoke_keys`."""
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from accounts import keys
+from accounts.models import AccountEvent, EventKind, User
+from tests.accounts.wallets import ALICE, BOB
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def issued():
+    """Two keys of Alice and one of Bob, as they are written."""
+    alice, bob = User.objects.for_address(ALICE.address), User.objects.for_address(BOB.address)
+    return [keys.reveal(key) for key in (keys.issue(alice, "one"), keys.issue(alice, "two"), keys.issue(bob, "one"))]
+
+
+def live(issued) -> list[bool]:
+    return [keys.authenticate(key) is not None for key in issued]
+
+
+def test_it_revokes_all_keys_of_one_user_and_nobody_else_s(issued, capsys):
+    call_command("revoke_keys", ALICE.address.lower())
+    assert live(issued) == [False, False, True]
+    assert capsys.readouterr().out == "2 keys revoked.\n"
+
+
+def test_it_revokes_everybody_s_keys_and_again_none(issued, capsys):
+    call_command("revoke_keys", "--all")
+    assert live(issued) == [False, False, False]
+    call_command("revoke_keys", "--all")
+    assert capsys.readouterr().out == "3 keys revoked.\n0 keys revoked.\n"
+
+
+def test_the_user_s_log_says_that_the_operator_did_it(issued):
+    call_command("revoke_keys", BOB.address)
+    event = AccountEvent.objects.get()
+    assert (event.user.address, event.kind, event.key_name) == (BOB.address, EventKind.KEY_REVOKED, "one")
+    assert event.detail == "by the operator"
+    assert issued[2] not in (event.key_ends, event.detail)
+
+
+@pytest.mark.parametrize("arguments", [[], [ALICE.address, "--all"]])
+def test_it_wants_addresses_or_all(issued, arguments):
+    with pytest.raises(CommandError, match="Name the users' addresses, or --all"):
+        call_command("revoke_keys", *arguments)
+    assert live(issued) == [True, True, True]
+
+
+@pytest.mark.parametrize("unknown", ["0x" + "11" * 20, "alice"])
+def test_an_unknown_address_revokes_nothing_of_the_others_either(issued, unknown):
+    with pytest.raises(CommandError, match=f"Nobody has signed in with {unknown}"):
+        call_command("revoke_keys", ALICE.address, unknown)
+    assert live(issued) == [True, True, True]

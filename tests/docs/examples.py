@@ -1,0 +1,75 @@
+"""The fenced blocks of the README and of the documentation, as a reader finds them."""
+
+import re
+import textwrap
+from dataclasses import dataclass
+from functools import cache
+
+from devnet.devchain import PROJECT
+
+# What a reader runs, compiles or writes to a file. Anything else needs a marker that says why it isn't run.
+LANGUAGES = {"sh", "python", "solidity", "json", "toml"}
+# Directives of Sphinx, which are no examples.
+DIRECTIVES = {"{toctree}"}
+
+_BLOCK = re.compile(
+    r"^(?: *<!-- example: (?P<marker>.*) -->\n)?"
+    r" *(?P<fence>```+|~~~+)(?P<language>.*)\n"
+    r"(?P<code>(?:.*\n)*?)"
+    r" *(?P=fence) *$",
+    re.MULTILINE,
+)
+_MARKER = re.compile(r"(skipped|serves|exits [1-9][0-9]*), because \S.*")
+
+
+@dataclass(frozen=True)
+class Block:
+    """`marker` is what the comment above says: skipped, serves, exits 1; empty without one."""
+
+    page: str
+    line: int  # of the fence, from 1
+    language: str
+    code: str
+    marker: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+    @property
+    def is_skipped(self) -> bool:
+        return self.marker == "skipped"
+
+    @property
+    def exit_status(self) -> int:
+        return int(self.marker.removeprefix("exits ")) if self.marker.startswith("exits ") else 0
+
+
+class BadExample(ValueError):
+    """A block that no test can judge; says which and why."""
+
+
+@cache
+def pages() -> list[str]:
+    """All that are read by users and developers, by their paths below the project."""
+    found = [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", PROJECT / "SECURITY.md"]
+    return [path.relative_to(PROJECT).as_posix() for path in [*found, *sorted((PROJECT / "docs").rglob("*.md"))]]
+
+
+def blocks_of(page: str, text: str | None = None) -> list[Block]:
+    """All blocks of a page, in order. Raises `BadExample` for one that is neither runnable nor marked."""
+    text = (PROJECT / page).read_text() if text is None else text
+    if stray := re.search(r"```|~~~|^ *<!--", _BLOCK.sub("", text), re.MULTILINE):
+        raise BadExample(f"{page}: this {stray[0].strip()} belongs to no block")
+    blocks = [_block(page, text, found) for found in _BLOCK.finditer(text)]
+    return [block for block in blocks if block.language not in DIRECTIVES]
+
+
+def _block(page: str, text: str, found: re.Match[str]) -> Block:
+    line = text.count("\n", 0, found.start("fence")) + 1
+    marker = _MARKER.fullmatch(found["marker"]) if found["marker"] is not None else None
+    if found["marker"] is not None and marker is None:
+        raise BadExample(f"{page}:{line}: a marker says skipped, serves or exits N, and because of what")
+    block = Block(page, line, found["language"].strip(), textwrap.dedent(found["code"]), marker[1] if marker else "")
+    if block.language not in LANGUAGES | DIRECTIVES and not block.is_skipped:
+        raise BadExample(f"{block}: no test can run {block.language or 'this'}, and no marker says so")
+    return block

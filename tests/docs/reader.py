@@ -1,0 +1,137 @@
+"""A reader who pastes every example of a page into one shell, in a folder that looks like the project's."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from devnet.devchain import PROJECT
+from tests.docs.examples import Block
+
+# Twenty processes start on a page; on a machine that does much else they take minutes.
+PAGE_SECONDS = 300
+# Values that an example's answer must have as it is written there; of all others the type alone counts.
+_FIXED = {"queryStatus", "status", "database", "code", "error", "path", "message"}
+
+# What is sourced runs in this shell, so that its variables and functions are there for the next block. A process that
+# serves must say something, be there a second later, and end when it is told to.
+_FUNCTIONS = r"""
+set -e -o pipefail
+serve() {
+  setsid bash "$1" >"$2" 2>&1 & local pid=$! tenths=0
+  until [ -s "$2" ] || [ $((tenths += 1)) -gt 300 ]; do sleep 0.1; done
+  sleep 1
+  kill -0 $pid && [ -s "$2" ] || return 70
+  kill -TERM -- -$pid; wait $pid || true
+}
+expect() {
+  local status=0
+  bash "$1" >"$2" 2>&1 || status=$?
+  [ $status = "$3" ] || { echo "exit status $status instead of $3" >>"$2"; return 71; }
+}
+"""
+
+
+@dataclass(frozen=True)
+class Ran:
+    block: Block
+    output: str
+    fault: str  # empty: as the page says
+
+
+def make_folder(folder: Path, files: Mapping[str, str]) -> Path:
+    """The project as a reader has it checked out, by links, and with these files. What a reader makes stays here."""
+    folder.mkdir()
+    for entry in [*PROJECT.glob("[!.]*"), PROJECT / ".venv"]:
+        (folder / entry.name).symlink_to(entry)
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(content)
+    programs = folder / ".programs"
+    programs.mkdir()
+    (programs / "cast").write_text(f'#!/bin/sh\nexec {sys.executable} {PROJECT}/tests/docs/cast.py "$@"\n')
+    (programs / "cast").chmod(0o755)
+    return folder
+
+
+def paste(blocks: Sequence[Block], folder: Path, variables: Mapping[str, str]) -> list[Ran]:
+    """Run the shell and Python blocks in their order. What comes after the first that fails is not run."""
+    runnable = [block for block in blocks if block.language in {"sh", "python"} and not block.is_skipped]
+    if not runnable:
+        return []
+    pasted = folder / ".pasted" / runnable[0].page.replace("/", "-")
+    pasted.mkdir(parents=True)
+    script = [_FUNCTIONS]
+    for block in runnable:
+        source, output = pasted / f"{block.line}.{block.language}", pasted / f"{block.line}.out"
+        source.write_text(block.code)
+        script.append(f"echo {block.line}")
+        if block.language == "python":
+            script.append(f".venv/bin/python {source} >{output} 2>&1")
+        elif block.marker == "serves":
+            script.append(f"serve {source} {output}")
+        elif block.exit_status:
+            script.append(f"expect {source} {output} {block.exit_status}")
+        else:
+            script.append(f". {source} >{output} 2>&1")
+    environment = {
+        "PATH": f"{PROJECT / 'node_modules/.bin'}:{os.environ['PATH']}:{folder / '.programs'}",
+        "HOME": str(folder),
+        "LANG": "C.UTF-8",
+        **variables,
+    }
+    shell = subprocess.Popen(
+        ["bash", "-c", "\n".join(script)],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        process_group=0,
+    )
+    try:
+        said, _ = shell.communicate(timeout=PAGE_SECONDS)
+        status = f"exit status {shell.returncode}" if shell.returncode else ""
+    except subprocess.TimeoutExpired:
+        os.killpg(shell.pid, signal.SIGKILL)
+        said, _ = shell.communicate()
+        status = f"not done after {PAGE_SECONDS} s"
+    started = [int(line) for line in said.splitlines() if line.isdigit()]
+    ran = []
+    for block in runnable:
+        if block.line in started:
+            said = (pasted / f"{block.line}.out").read_text() if (pasted / f"{block.line}.out").exists() else ""
+            fault = status if block.line == started[-1] else ""
+            ran.append(Ran(block, said, fault or _not_done(block, said)))
+        else:
+            ran.append(Ran(block, "", "not run, because a block before it failed"))
+    return ran
+
+
+def _not_done(block: Block, output: str) -> str:
+    is_waiting = block.language == "sh" and "batch-query-status" in block.code
+    return "the batch is not DONE" if is_waiting and '"DONE"' not in output else ""
+
+
+def differs(documented: Any, answered: Any, name: str = "") -> str:
+    """How an answer differs in form from the one that a page shows; empty if it doesn't."""
+    if type(documented) is not type(answered):
+        return f"{name or 'it'} is {answered!r}"
+    if isinstance(documented, dict):
+        if set(documented) != set(answered):
+            return f"{name or 'it'} has the fields {sorted(answered)}"
+        return next(filter(None, (differs(documented[key], answered[key], key) for key in documented)), "")
+    if isinstance(documented, list):
+        return differs(documented[0], answered[0], name) if documented and answered else ""
+    return f"{name} is {answered!r}" if name in _FIXED and documented != answered else ""
+
+
+def last_json(output: str) -> Any:
+    """The JSON that is the output's last line."""
+    return json.loads(output.strip().splitlines()[-1])

@@ -1,0 +1,250 @@
+"""Every example of the README and the documentation works: pasted in its order, against a running demo."""
+
+import json
+import re
+import socket
+import sqlite3
+import subprocess
+import time
+import tomllib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import requests
+from eth_utils.crypto import keccak
+
+from chains.chains_file import load_chains
+from contracts.build import run_compiler
+from demo import client
+from devnet.devchain import ACCOUNTS, PROJECT
+from tests.demo.commands import demo, variables
+from tests.docs import reader
+from tests.docs.examples import BadExample, Block, blocks_of, pages
+from tests.docs.reader import Ran
+
+# Pages of one installation, which the first makes; all others stand for themselves.
+OPERATING = ["deploying", "configuration", "watching", "registries", "backups", "attesters"]
+OPERATING_PAGES = [f"docs/operating/{name}.md" for name in OPERATING]
+BLOCKS = [block for page in pages() for block in blocks_of(page)]
+RUNNABLE = [block for block in BLOCKS if block.language in {"sh", "python"} and not block.is_skipped]
+
+
+@pytest.fixture(scope="module")
+def env(tmp_path_factory) -> Iterator[dict[str, str]]:
+    """The variables of a demo of two chains, which serves."""
+    folder = tmp_path_factory.mktemp("documented") / "demo"
+    command = [*demo("demo.cross_chain", folder), "--done-seconds", "200"]
+    process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert process.stdout is not None
+    said = ""
+    while "Serving until Ctrl-C" not in said:
+        line = process.stdout.readline()
+        assert line, said
+        said += line
+    yield variables(folder) | {"FOLDER": str(folder)}
+    process.terminate()
+    process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="module")
+def ran(env, tmp_path_factory) -> dict[str, Ran]:
+    """What came of every block that can be run, by its place. Pages that stand for themselves run at the same time."""
+    folder = tmp_path_factory.mktemp("readers")
+    text = "".join(f"{name}={value}\n" for name, value in env.items() if name != "FOLDER")
+    files = {".demo/env": text, ".demo-cross-chain/env": text}
+    alone = [page for page in pages() if page not in OPERATING_PAGES]
+
+    def read(number: int, page: str) -> list[Ran]:
+        blocks = blocks_of(page)
+        if not any(block in RUNNABLE for block in blocks):
+            return []
+        checkout = reader.make_folder(folder / str(number), files)
+        return reader.paste(blocks, checkout, {"SOURCE_RPC_URL": env["RPC_URL"]})
+
+    with ThreadPoolExecutor(4) as threads:
+        operating = threads.submit(operate, folder, env)
+        found = [*threads.map(read, range(len(alone)), alone), operating.result()]
+    return {str(each.block): each for page in found for each in page}
+
+
+def operate(folder: Path, env: dict[str, str]) -> list[Ran]:
+    """The operator's pages, on the demo's chains, with another database and signer than the demo's."""
+    toml = (Path(env["FOLDER"]) / "chains.toml").read_text()
+    attester = next(block.code for block in blocks_of("docs/operating/attesters.md") if block.language == "toml")
+    attester = re.sub(r"rpc_urls = .*", f'rpc_urls = ["{env["OTHER_RPC_URL"]}"]', attester)
+    checkout = reader.make_folder(
+        folder / "operator",
+        {
+            "mine.toml": toml,
+            "signer.key": ACCOUNTS[3][1],
+            "attester.toml": attester.replace("id = 1\n", "id = 31338\n"),
+        },
+    )
+    state = checkout / "state"
+    given = {
+        "BASE_URL": env["BASE_URL"],
+        "STATE_DIR": str(state),
+        "CHAINS_FILE": str(checkout / "mine.toml"),
+        "BIND": f"127.0.0.1:{free_port()}",
+        "ATTESTER_BIND": "127.0.0.1:0",
+        "DESTINATION": env["CHAIN_ID"],
+        "SOURCE": env["CHAIN_ID"],
+        "RPC_URL": env["RPC_URL"],
+        "FACTS_REGISTRY": env["OTHER_FACTS_REGISTRY"],
+        "USER_ADDRESS": ACCOUNTS[0][0],
+    }
+    given |= {name: address for name, (address, _) in zip(["FIRST", "SECOND", "THIRD"], ACCOUNTS, strict=False)}
+    first, *others = OPERATING_PAGES
+    found = reader.paste(blocks_of(first), checkout, given)
+    sign_up(state / "db.sqlite3", ACCOUNTS[0][0])
+    with ThreadPoolExecutor(4) as threads:
+        rest = threads.map(lambda page: reader.paste(blocks_of(page), checkout, given), others)
+    return [*found, *(each for page in rest for each in page)]
+
+
+def sign_up(database: Path, address: str) -> None:
+    with closing(sqlite3.connect(database)) as rows, rows:
+        rows.execute(
+            "INSERT INTO accounts_user (address, password, created_at, stored_bytes) VALUES (?, '!', datetime(), 0)",
+            [address],
+        )
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.mark.parametrize("block", RUNNABLE, ids=str)
+def test_a_pasted_block_does_what_its_page_says(ran, block):
+    each = ran[str(block)]
+    assert not each.fault, f"{block}: {each.fault}\n{each.output}"
+
+
+ANSWERS = [
+    (before, block)
+    for page in pages()
+    for before, block in zip(blocks_of(page), blocks_of(page)[1:], strict=False)
+    if block.language == "json" and before in RUNNABLE
+]
+
+
+@pytest.mark.parametrize(("before", "block"), ANSWERS, ids=str)
+def test_an_answer_has_the_form_that_the_page_shows(ran, before, block):
+    each = ran[str(before)]
+    assert not each.fault
+    assert reader.differs(json.loads(block.code), reader.last_json(each.output)) == ""
+
+
+def test_every_submission_is_followed_by_a_loop_that_waits():
+    for page in pages():
+        blocks = [block for block in blocks_of(page) if block.language in {"sh", "json"}]
+        for number, block in enumerate(blocks):
+            if "/submit-batch-query" in block.code:
+                following = "".join(each.code for each in blocks[number : number + 3])
+                assert "sleep" in following or '"error"' in following, block
+
+
+def test_every_json_block_is_json():
+    for block in BLOCKS:
+        if block.language == "json":
+            json.loads(block.code)
+
+
+def test_every_toml_block_is_a_chains_file_that_the_service_takes(tmp_path):
+    found = [block for block in BLOCKS if block.language == "toml"]
+    assert found
+    for block in found:
+        assert "chains" in tomllib.loads(block.code)
+        (tmp_path / "chains.toml").write_text(block.code)
+        assert load_chains(tmp_path / "chains.toml", {"KEY_ONE": "key", "KEY_TWO": "key"}).chains
+
+
+def test_every_contract_compiles_without_a_warning():
+    sources = {str(block): block.code for block in BLOCKS if block.language == "solidity"}
+    assert sources
+    output = run_compiler(sources, {"*": {"*": ["abi"]}})
+    assert not [message["formattedMessage"] for message in output.get("errors", [])]
+
+
+def test_the_contract_of_the_readme_reads_the_balance_that_its_batch_has_proven(env, ran):
+    (contract,) = [block for block in blocks_of("README.md") if block.language == "solidity"]
+    (submission,) = [each for each in ran.values() if each.block.page == "README.md" and "internalId" in each.output]
+    batch = reader.last_json(submission.output)["internalId"]
+    asked = requests.get(f"{env['BASE_URL']}/explorer/query/{batch}/request.json", timeout=10).json()
+    ((selector, wanted),) = asked["data"][env["CHAIN_ID"]].items()
+    block, (account,) = int(selector.removeprefix("block:")), wanted["accounts"]
+
+    output = run_compiler({"README.md": contract.code}, {"*": {"*": ["evm.bytecode.object"]}})
+    code = output["contracts"]["README.md"]["Snapshot"]["evm"]["bytecode"]["object"]
+    url, deployer = env["RPC_URL"], ACCOUNTS[2][0]
+    creation = f"0x{code}{int(env['FACTS_REGISTRY'], 16):064x}"
+    sent = client.rpc(url, "eth_sendTransaction", {"from": deployer, "data": creation})
+    deadline = time.monotonic() + 30
+    while (receipt := client.rpc(url, "eth_getTransactionReceipt", sent)) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    call = keccak(text="balanceAt(address,uint256)")[:4].hex() + f"{int(account, 16):064x}{block:064x}"
+    read = client.rpc(url, "eth_call", {"to": receipt["contractAddress"], "data": f"0x{call}"}, "latest")
+    assert int(read, 16) == int(client.rpc(url, "eth_getBalance", account, hex(block)), 16) > 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```\nwhat is this\n```\n",
+        "```console\n$ ls\n```\n",
+        "<!-- example: serves, because it does -->\n```console\n$ ls\n```\n",
+        "<!-- example: skipped -->\n```sh\nls\n```\n",
+        "<!-- example: skipped, because  -->\n```sh\nls\n```\n",
+        "<!-- example: exits 0, because of nothing -->\n```sh\nls\n```\n",
+        "<!-- example: skipped, because it is far away -->\n\n```sh\nls\n```\n",
+        "<!-- skip this -->\n```sh\nls\n```\n",
+        "<!-- example: skipped, because nothing follows -->\n",
+        "```sh\nls\n",
+    ],
+)
+def test_a_block_that_nothing_can_judge_is_refused(text):
+    with pytest.raises(BadExample):
+        blocks_of("a page", text)
+
+
+def test_blocks_are_found_as_they_are_written():
+    listed = "1. Do\n\n   <!-- example: exits 2, because it must -->\n   ```sh\n   ls \\\n     a\n   ```\n"
+    text = listed + "\n```json\n{}\n```\n"
+    assert blocks_of("a page", text) == [
+        Block("a page", 4, "sh", "ls \\\n  a\n", "exits 2"),
+        Block("a page", 9, "json", "{}\n", ""),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("documented", "answered", "said"),
+    [
+        ({"internalId": "01A"}, {"internalId": "01B"}, ""),
+        ({"queryStatus": "DONE"}, {"queryStatus": "REJECTED"}, "queryStatus is 'REJECTED'"),
+        ({"a": "1"}, {"a": 1}, "a is 1"),
+        ({"a": []}, {"a": [], "b": 1}, "it has the fields ['a', 'b']"),
+        ({"a": [{"b": 1}]}, {"a": [{"c": 1}, {}]}, "a has the fields ['c']"),
+    ],
+)
+def test_answers_are_compared_by_their_form(documented, answered, said):
+    assert reader.differs(documented, answered) == said
+
+
+def test_every_file_that_a_page_names_is_there():
+    packages = (
+        "accounts|attesting|benchmarks|chains|config|contracts|demo|devnet|docs|explorer|proving|queries|static|tests"
+    )
+    missing = [
+        f"{page} names {path}"
+        for page in pages()
+        for path in re.findall(rf"[`(]((?:{packages})/[\w./-]*)[`)]", (PROJECT / page).read_text())
+        if not (PROJECT / path).exists()
+    ]
+    assert not missing

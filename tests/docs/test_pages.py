@@ -1,0 +1,68 @@
+"""The README is short and says how to begin; links of all pages lead somewhere, on a code host as on the site."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from chains.chains_file import Attester, Chain, Connection, Signer
+from devnet.devchain import PROJECT
+from queries.rejection_codes import RejectionCode
+from tests.docs.examples import pages
+
+LINK = re.compile(r"\]\(([^)\s#]*)(?:#([^)\s]*))?\)")
+BLOCK = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+CODE = re.compile(r"`[^`\n]*`")
+
+
+def anchors(path: Path) -> set[str]:
+    """What code hosts, and the site, name a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", BLOCK.sub("", path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken(page: str, text: str) -> list[str]:
+    found = []
+    for target, anchor in LINK.findall(CODE.sub("", BLOCK.sub("", text))):
+        if "://" in target:
+            continue
+        path = (PROJECT / page).parent / target if target else PROJECT / page
+        if not path.exists() or (anchor and anchor not in anchors(path)):
+            found.append(f"{target}#{anchor}")
+    return found
+
+
+@pytest.mark.parametrize("page", [*pages(), "CHANGELOG.md"])
+def test_every_link_leads_to_a_page_and_a_heading_that_are_there(page):
+    assert not broken(page, (PROJECT / page).read_text())
+
+
+def test_a_broken_link_is_noticed():
+    links = "[a](docs/nowhere.md) [b](docs/index.md#nowhere) [c](#nowhere) [d](docs/specification.md#errors)"
+    assert broken("README.md", links) == ["docs/nowhere.md#", "docs/index.md#nowhere", "#nowhere"]
+
+
+def test_the_readme_is_short_and_has_the_commands_to_begin_with():
+    text = (PROJECT / "README.md").read_text()
+    assert len(text.splitlines()) <= 160
+    assert re.search(r"^make demo\b", text, re.MULTILINE)
+    assert re.search(r"^make test\b", text, re.MULTILINE)
+
+
+def test_every_variable_of_the_environment_is_in_the_configuration_reference():
+    sources = [path.read_text() for path in (PROJECT / "config").glob("*.py")]
+    read = {name for text in sources for name in re.findall(r"env_(?:str|bool|int|list|secret)\(\s*\"(\w+)\"", text)}
+    reference = (PROJECT / "docs/operating/configuration.md").read_text()
+    assert len(read) > 20
+    assert not {name for name in read if f"`{name}`" not in reference}
+
+
+def test_every_field_of_the_chains_file_is_in_the_configuration_reference():
+    reference = (PROJECT / "docs/operating/configuration.md").read_text()
+    fields = {name for model in (Chain, Signer, Connection, Attester) for name in model.model_fields}
+    assert not {name for name in fields if f"`{name}`" not in reference}
+
+
+def test_every_reason_to_reject_a_batch_is_in_the_specification():
+    specified = (PROJECT / "docs/specification.md").read_text()
+    assert not {code for code in RejectionCode.values if f"`{code}`" not in specified}

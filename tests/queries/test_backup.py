@@ -1,0 +1,92 @@
+"""`manage.py backup`: a copy that can be used, private, and never in another file's place."""
+
+import os
+import sqlite3
+import stat
+import threading
+from contextlib import closing
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from accounts.models import User
+from tests.service import ALICE, BOB
+
+
+@pytest.fixture
+def committed(transactional_db):
+    User.objects.for_address(ALICE)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """An empty one."""
+    (tmp_path / "empty").mkdir()
+    return tmp_path / "empty"
+
+
+def addresses(path) -> list[str]:
+    with closing(sqlite3.connect(path)) as copy:
+        return [row[0] for row in copy.execute("SELECT address FROM accounts_user")]
+
+
+def test_the_copy_is_private_and_has_what_was_committed(committed, tmp_path, capsys):
+    umask = os.umask(0)
+    try:
+        call_command("backup", str(tmp_path / "copies" / "one.sqlite3"))
+    finally:
+        os.umask(umask)
+    (copy,) = (tmp_path / "copies").iterdir()
+    assert stat.S_IMODE(copy.stat().st_mode) == 0o600
+    assert stat.S_IMODE(copy.parent.stat().st_mode) == 0o700
+    assert addresses(copy) == [ALICE]
+    said = capsys.readouterr().out
+    assert str(connection.settings_dict["NAME"]) in said
+    assert "the copy is sound" in said
+
+
+def test_what_another_process_is_writing_is_in_it_only_when_committed(committed, tmp_path):
+    with closing(sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        writer.execute("UPDATE accounts_user SET address = ?", [BOB])
+        copying = threading.Thread(target=call_command, args=["backup", str(tmp_path / "during")])
+        copying.start()
+        copying.join()
+        writer.execute("COMMIT")
+    call_command("backup", str(tmp_path / "after"))
+    assert addresses(tmp_path / "during") == [ALICE]
+    assert addresses(tmp_path / "after") == [BOB]
+
+
+@pytest.mark.parametrize("make", [lambda path: path.write_text("thesis"), lambda path: path.symlink_to("nowhere")])
+def test_no_file_is_replaced(committed, tmp_path, make):
+    make(tmp_path / "copy")
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(CommandError, match="exists already; it is left as it is"):
+        call_command("backup", str(tmp_path / "copy"))
+    assert sorted(tmp_path.iterdir()) == before
+    assert (tmp_path / "copy").is_symlink() or (tmp_path / "copy").read_text() == "thesis"
+
+
+def test_a_damaged_copy_is_not_kept(committed, folder, monkeypatch):
+    monkeypatch.setattr("queries.management.commands.backup._faults", lambda _: "row 1 missing from index")
+    with pytest.raises(CommandError, match="damaged, and was removed: row 1 missing"):
+        call_command("backup", str(folder / "copy"))
+    assert not list(folder.iterdir())
+
+
+def test_where_there_is_no_database_none_is_made(committed, folder, monkeypatch):
+    monkeypatch.setitem(connection.settings_dict, "NAME", folder / "db.sqlite3")
+    with pytest.raises(CommandError, match="There is no database at "):
+        call_command("backup", str(folder / "copy"))
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("content", [b"no database" * 100, b""])
+def test_what_is_not_the_service_s_database_is_not_copied(committed, folder, monkeypatch, content):
+    (folder / "db.sqlite3").write_bytes(content)
+    monkeypatch.setitem(connection.settings_dict, "NAME", folder / "db.sqlite3")
+    with pytest.raises(CommandError, match="not a database"):
+        call_command("backup", str(folder / "copy"))
+    assert [path.name for path in folder.iterdir()] == ["db.sqlite3"]
