@@ -298,7 +298,7 @@ def connected(idle, monkeypatch) -> Callable[..., None]:
     """Has the worker find these connections, as (destination, source)."""
 
     def connect(*lanes: tuple[int, int]) -> None:
-        connections = [SimpleNamespace(destination=destination, source=source) for destination, source in lanes]
+        connections = [SimpleNamespace(destination_id=destination, source_id=source) for destination, source in lanes]
         monkeypatch.setattr(worker, "get_chains", lambda: SimpleNamespace(connections=connections))
 
     return connect

@@ -1,4 +1,4 @@
-"""docs/nginx.conf as nginx takes it: what it refuses itself looks like what the service refuses."""
+"""docs/operating/nginx.conf as nginx takes it: what it refuses itself looks like what the service refuses."""
 
 import json
 import shutil
@@ -35,7 +35,7 @@ def nginx(tmp_path_factory) -> Iterator[int]:
     subprocess.run(
         [OPENSSL, "req", "-x509", "-newkey", "rsa:2048", "-nodes", *subject], check=True, capture_output=True
     )
-    text = (PROJECT / "docs" / "nginx.conf").read_text()
+    text = (PROJECT / "docs" / "operating" / "nginx.conf").read_text()
     for there, here in {
         "    listen [::]:443 ssl;\n": "",
         "    listen [::]:80;\n": "",
