@@ -5,7 +5,7 @@ Killed between two actions, the next look at the block decides anew from what th
 
 import itertools
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.utils import timezone
 
@@ -234,29 +234,28 @@ def _prove(context: Context, action: Prove) -> _NotSent | None:
 def _prove_time(context: Context, action: ProveTime) -> _NotSent | None:
     assert context.block.header_rlp is not None, "INITIAL_STATE is completed"
     contract = context.registry.contract
-    data = contract.prove_timestamp(bytes(context.block.header_rlp), action.following.encode(), action.timestamp)
-    queries = set(action.queries)
-    while True:
-        why_not = _submit(context, [Intent(contract.address, data, queries, accumulates=context.block)])
-        if not isinstance(why_not, _NotPaid):
-            return why_not
-        able = _able(queries, why_not.batches)
-        if not able or able == queries:
-            return why_not
-        queries = able
+    header = bytes(context.block.header_rlp)
+    data = contract.prove_timestamp(header, action.following.encode(), action.timestamp)
+    intent = Intent(contract.address, data, accumulates=context.block)
+    return _submit_for_who_can_pay(context, intent, action.queries)
 
 
 def _record(context: Context, action: Record) -> _NotSent | None:
     to, data = in_one_call(context.registry.multicall, action.preparation.calls)
-    queries = set(action.queries)
+    intent = Intent(to, data, extends=context.registry.row_id)
+    return _submit_for_who_can_pay(context, intent, action.queries)
+
+
+def _submit_for_who_can_pay(context: Context, intent: Intent, queries: Collection[int]) -> _NotSent | None:
+    able = set(queries)
     while True:
-        why_not = _submit(context, [Intent(to, data, queries, extends=context.registry.row_id)])
+        why_not = _submit(context, [replace(intent, queries=able)])
         if not isinstance(why_not, _NotPaid):
             return why_not
-        able = _able(queries, why_not.batches)
-        if not able or able == queries:
+        left = _able(able, why_not.batches)
+        if not left or left == able:
             return why_not
-        queries = able
+        able = left
 
 
 def _extend(context: Context, action: Extend) -> _NotSent | None:
