@@ -32,10 +32,12 @@ def test_run_twice_it_deploys_once_and_says_the_same(service):
 
 def test_interrupted_anywhere_it_goes_on_and_deploys_each_contract_once(chain, db, settings, tmp_path):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+    chain.rpc("evm_setAutomine", False)
     with pytest.raises(DeploymentError, match="run it again to go on"):
         deploying.deploy(31337, 31337, seconds=0)
     begun = FactsRegistry.objects.get()
     assert begun.address == ""
+    chain.rpc("evm_setAutomine", True)
     assert deploy(31337, 31337) == deploy(31337, 31337)
     finished = FactsRegistry.objects.get()
     assert (finished.block_hash_source, finished.multicall) == (begun.block_hash_source, begun.multicall)

@@ -361,7 +361,7 @@ def test_a_batch_that_was_done_before_says_where_its_facts_are(service, key):
     done = work_until_done(submit(key, request(ALICE, block=service.head())))
     old = replace_code(service)
     deployments.check(registry())
-    assert "in a registry that is not used any more" in Client().get(path(done)).text
+    assert "in a registry that is no longer used" in Client().get(path(done)).text
     new = deploy(31337, 31337, replace=True)
     assert Block.objects.get().checked_number is None
     work()
