@@ -42,7 +42,7 @@ _PER_READ = 200
 
 
 @dataclass(frozen=True)
-class _Wait:
+class _Postponed:
     """These queries are not admitted yet: a sentence, and when to look again; None: it fails, so ever more rarely."""
 
     sentence: str
@@ -69,10 +69,10 @@ def accept(batch_id: object) -> None:
         return None
     batch = lease.row
     try:
-        waits: list[_Wait] = []
+        waits: list[_Postponed] = []
         for source in undecided(batch.pk):
             decision = _decide(lease, source)
-            if isinstance(decision, _Wait):
+            if isinstance(decision, _Postponed):
                 waits.append(decision)
                 continue
             with lease.writing() as fresh:
@@ -117,7 +117,7 @@ def _record(batch: Batch, source: int, decision: _Refusal | _Acceptance) -> bool
     return True
 
 
-def _decide(lease: Lease[Batch], source: int) -> _Wait | _Refusal | _Acceptance:
+def _decide(lease: Lease[Batch], source: int) -> _Postponed | _Refusal | _Acceptance:
     destination = lease.row.destination_chain_id
     work = estimates.Workload()
     if exhausted := _check_limits(lease.row, _Acceptance(0, 0)):
@@ -134,13 +134,13 @@ def _decide(lease: Lease[Batch], source: int) -> _Wait | _Refusal | _Acceptance:
         )
         return undecided or _check_cost(lease.row, work)
     except deployments.Unusable as why:
-        return _Wait(str(why), timezone.now() + timedelta(seconds=10))
+        return _Postponed(str(why), timezone.now() + timedelta(seconds=10))
     except (NodeUnavailable, RpcRefused) as error:
         logger.warning("batch %s waits: %s", lease.row.pk, error)
-        return _Wait(str(error), None)
+        return _Postponed(str(error), None)
 
 
-def _check_heights(batch: Batch, source: int, head: Header) -> _Wait | _Refusal | None:
+def _check_heights(batch: Batch, source: int, head: Header) -> _Postponed | _Refusal | None:
     """Whether the highest of the blocks that are named by their numbers exists by now."""
     named = batch.queries.filter(source_chain_id=source).order_by("-block__number").exclude(block=None)
     highest = named.values_list("block__number", flat=True).first()
@@ -154,14 +154,14 @@ def _check_heights(batch: Batch, source: int, head: Header) -> _Wait | _Refusal 
         )
     if ahead > 0:
         chain = get_chains().chain(source)
-        return _Wait(
+        return _Postponed(
             f"Block {highest} of chain {source} does not exist yet; the head is {head.number}.",
             timezone.now() + timedelta(seconds=max(poll_seconds(chain), (ahead - 1) * chain.block_seconds)),
         )
     return None
 
 
-def _find_blocks(lease: Lease[Batch], source: int, head: Header) -> _Wait | _Refusal | None:
+def _find_blocks(lease: Lease[Batch], source: int, head: Header) -> _Postponed | _Refusal | None:
     """Give the queries that name a time their block, as soon as there is a block after that time."""
     chain = get_chains().chain(source)
     unfound = lease.row.queries.filter(source_chain_id=source, block=None)
@@ -177,7 +177,7 @@ def _find_blocks(lease: Lease[Batch], source: int, head: Header) -> _Wait | _Ref
             retryable=True,
         )
     if ahead >= 0:
-        return _Wait(
+        return _Postponed(
             f"No block of chain {source} is later than the time {times[0]} yet, so it may still get a later block.",
             timezone.now() + timedelta(seconds=max(poll_seconds(chain), ahead)),
         )

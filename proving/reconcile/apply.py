@@ -30,11 +30,11 @@ from proving.reconcile.decide import (
     Record,
     Reject,
     Reopen,
+    Requeue,
     Sending,
     ShowPath,
     StoreProofs,
     TakeHeader,
-    Wait,
 )
 from proving.registry import packing
 from proving.registry.contract import in_one_call, revert_reason
@@ -51,7 +51,7 @@ _SLOTS_PER_STATEMENT = 200
 _TRANSACTIONS_PER_LOOK = 16
 
 
-def carry_out(context: Context, actions: Sequence[Action]) -> Wait | Fail | None:
+def carry_out(context: Context, actions: Sequence[Action]) -> Requeue | Fail | None:
     """Do them in their order. Returns why the rest was not done, if something could not be sent."""
     for action in actions:
         if (why_not := _carry_out(context, action)) is not None:
@@ -59,7 +59,7 @@ def carry_out(context: Context, actions: Sequence[Action]) -> Wait | Fail | None
     return None
 
 
-def _carry_out(context: Context, action: Action) -> Wait | Fail | None:
+def _carry_out(context: Context, action: Action) -> Requeue | Fail | None:
     match action:
         case Prove() | ProveTime() | Record() | Extend():
             return _send(context, action)
@@ -195,13 +195,13 @@ class _NotPaid:
     """The fees of these batches, or the limits of their users, don't allow it at the present gas price."""
 
     batches: frozenset[str]
-    wait: Wait
+    requeue: Requeue
 
 
-_NotSent = Wait | Fail | _NotPaid
+_NotSent = Requeue | Fail | _NotPaid
 
 
-def _send(context: Context, action: Sending) -> Wait | Fail | None:
+def _send(context: Context, action: Sending) -> Requeue | Fail | None:
     """Send it, for as many of the queries as can pay now: whoever can't holds up nobody who can."""
     match action:
         case Prove():
@@ -212,7 +212,7 @@ def _send(context: Context, action: Sending) -> Wait | Fail | None:
             why_not = _record(context, action)
         case Extend():
             why_not = _extend(context, action)
-    return why_not.wait if isinstance(why_not, _NotPaid) else why_not
+    return why_not.requeue if isinstance(why_not, _NotPaid) else why_not
 
 
 def _prove(context: Context, action: Prove) -> _NotSent | None:
@@ -301,15 +301,15 @@ def _submit(
     chain = context.destination_chain
     most = pending_limits.left(context.block, signing.sender(chain))
     if not most:
-        return Wait("Waiting until transactions that were sent before are mined.", context.poll_seconds)
+        return Requeue("Waiting until transactions that were sent before are mined.", context.poll_seconds)
     try:
         sent = sending.submit_all(chain, intents[:most], and_store=and_store)
     except (SignerBusy, UnderWay):
-        return Wait("Waiting for the signer.", min(0.2, context.poll_seconds))
+        return Requeue("Waiting for the signer.", min(0.2, context.poll_seconds))
     except TooDear as dear:
-        return _NotPaid(dear.batches, Wait(str(dear), max(10, chain.block_seconds)))
+        return _NotPaid(dear.batches, Requeue(str(dear), max(10, chain.block_seconds)))
     except CannotSend as notice:
-        return Wait(str(notice), max(10, chain.block_seconds))
+        return Requeue(str(notice), max(10, chain.block_seconds))
     except Reverted as reverted:
         return _why_reverted(context, reverted)
     for tx in sent:
@@ -317,12 +317,12 @@ def _submit(
     return None
 
 
-def _why_reverted(context: Context, reverted: Reverted) -> Wait | Fail:
+def _why_reverted(context: Context, reverted: Reverted) -> Requeue | Fail:
     reason = revert_reason(reverted.data)
     if reason.name in {"UnknownBlock", "HeaderMismatch"}:
         # The chain moved between the look and the simulation; the next look says what that means.
         sentence = f"Chain {context.destination_chain.id} does not accept the header at this moment."
-        return Wait(sentence, context.poll_seconds)
+        return Requeue(sentence, context.poll_seconds)
     return Fail(f"The registry does not accept the proof: {reason}.")
 
 

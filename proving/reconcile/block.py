@@ -17,7 +17,7 @@ from proving import connections
 from proving.heads import Heads
 from proving.reconcile import apply, decide, observe, proofs
 from proving.reconcile.context import Context
-from proving.reconcile.decide import Decision, End, Fail, FindPath, FindTime, FindWhatIsGone, Settled, Wait
+from proving.reconcile.decide import Decision, End, Fail, FindPath, FindTime, FindWhatIsGone, Requeue, Settled
 from proving.reconcile.observe import Observation
 from proving.registry.deployments import Unusable
 from proving.worker import turns
@@ -45,7 +45,7 @@ def reconcile(block_id: object) -> None:
         _fail(lease, "An error of this service, which has been logged.")
         raise
     match end:
-        case Wait():
+        case Requeue():
             _release(lease, end.sentence, end.seconds, attempts=0)
         case Fail():
             _fail(lease, end.sentence)
@@ -58,14 +58,14 @@ def _reconcile(lease: Lease[Block]) -> End:
     try:
         connection = connections.open_connection(block.destination_chain_id, block.source_chain_id)
     except Unusable as why:
-        return Wait(str(why), _UNUSABLE_SECONDS)
+        return Requeue(str(why), _UNUSABLE_SECONDS)
     destination = get_chains().chain(block.destination_chain_id)
     context = Context(lease, connection, destination, Heads.read(destination, connection.destination_rpc))
     if end := _take_back(context):
         return end
     if observe.is_open(context):
         unfetched = _fetch(context)
-        if isinstance(unfetched, Wait):
+        if isinstance(unfetched, Requeue):
             return unfetched
         # What can't be fetched holds up none of the rest.
         if end := _prove(context) or unfetched:

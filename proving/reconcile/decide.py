@@ -168,7 +168,7 @@ Action = (
 
 
 @dataclass(frozen=True)
-class Wait:
+class Requeue:
     """Nothing more can be done now: for what it waits, a sentence or nothing, and when to look again (seconds)."""
 
     sentence: str
@@ -213,7 +213,7 @@ class FindTime:
     queries: Collection[int]
 
 
-End = Wait | Fail | Settled
+End = Requeue | Fail | Settled
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ def checked(seen: Checked) -> Decision:
     if seen.header is None or seen.is_behind:
         # Less than was seen before is a node that lags; only another block at that height is a reorg.
         return Decision(
-            Wait(
+            Requeue(
                 f"The node of chain {seen.destination} is behind block {seen.number}, which was seen before; waiting "
                 "for it.",
                 seen.poll_seconds,
@@ -261,7 +261,9 @@ def gone(seen: Checked, found: Gone) -> Decision:
 def source_block(seen: SourceBlock) -> Decision:
     """Take the header that the source chain has."""
     if seen.header is None:
-        return Decision(Wait(f"Block {seen.number} of chain {seen.source} is not there; waiting.", seen.poll_seconds))
+        return Decision(
+            Requeue(f"Block {seen.number} of chain {seen.source} is not there; waiting.", seen.poll_seconds)
+        )
     is_stored = seen.stored_hash == hex_data(seen.header.hash)
     return Decision(Continue(), [] if is_stored else [TakeHeader(seen.header)])
 
@@ -301,7 +303,7 @@ def prove(seen: Observation) -> Decision:
     """Complete what the registry holds as proven here, and send what it lacks."""
     if not seen.is_trusted and seen.idle and any(seen.view.state_root):
         return Decision(
-            Wait(
+            Requeue(
                 f"The registry holds another state root for block {seen.number} than the source chain has now; waiting "
                 "for the two to agree again.",
                 seen.poll_seconds,
@@ -334,20 +336,20 @@ def _ready(seen: Observation, known: Sequence[Action], *, needs_path: bool) -> D
     return Decision(sending.then, [*arrived, *known, *sending.actions])
 
 
-def _held_back(seen: Observation, *, needs_path: bool) -> Wait | Fail | None:
+def _held_back(seen: Observation, *, needs_path: bool) -> Requeue | Fail | None:
     """Why nothing of what is missing may be sent now."""
     if needs_path and seen.target is None:
-        return Wait(f"Waiting for the block after {seen.number}.", seen.source_poll_seconds)
+        return Requeue(f"Waiting for the block after {seen.number}.", seen.source_poll_seconds)
     if needs_path and seen.is_extending:
-        return Wait(EXTENDING, seen.poll_seconds)
+        return Requeue(EXTENDING, seen.poll_seconds)
     if needs_path and seen.pause_after_failures:
         reverted = "The last transaction for the registry's trust reverted; trying again more slowly."
-        return Wait(reverted, seen.pause_after_failures)
+        return Requeue(reverted, seen.pause_after_failures)
     if seen.failures > seen.attempts:
         # They reverted although their simulations did not, and that costs gas each time.
         return Fail(f"{seen.failures} transactions for this block reverted; trying again more slowly.")
     if seen.is_accumulating and not seen.is_trusted_now:
-        return Wait("Waiting for the transaction that accumulates the header.", seen.poll_seconds)
+        return Requeue("Waiting for the transaction that accumulates the header.", seen.poll_seconds)
     return None
 
 
@@ -389,7 +391,7 @@ def _sending(seen: Observation) -> Decision:
         if not (seen.timestamp or 0) <= timestamp < following.timestamp:
             return Decision(FindTime(timestamp, asking))
         if following.parent_hash != seen.hash:
-            return Decision(Wait("The source chain is being reorganised.", seen.source_poll_seconds))
+            return Decision(Requeue("The source chain is being reorganised.", seen.source_poll_seconds))
         # It accumulates the header as well: the rest can follow without it.
         return Decision(Continue(), [ProveTime(timestamp, following, asking)])
     with_header = not seen.is_trusted_now or any(isinstance(fact, HeaderFact) for fact in missing)
@@ -400,7 +402,7 @@ def time(seen: Observation, asked: FindTime, found: BlockOfTime) -> Decision:
     """A reorg has moved a time to another block: its queries go there."""
     if not found.has_later:
         sentence = f"Chain {seen.source} has no block later than the time {asked.timestamp} any more."
-        return Decision(Wait(sentence, seen.source_poll_seconds))
+        return Decision(Requeue(sentence, seen.source_poll_seconds))
     if found.number is None or found.number == seen.number:
         return Decision(
             Fail(
@@ -409,7 +411,7 @@ def time(seen: Observation, asked: FindTime, found: BlockOfTime) -> Decision:
             )
         )
     reason = f"The source chain was reorganised: the time {asked.timestamp} is now that of block {found.number}."
-    return Decision(Wait(reason, 0), [Move(asked.queries, found.number, reason)])
+    return Decision(Requeue(reason, 0), [Move(asked.queries, found.number, reason)])
 
 
 # --- The path to the block --------------------------------------------------------------------------------------------
@@ -419,21 +421,21 @@ def path(seen: Observation, asked: FindPath, found: PathFound) -> Decision:
     """Send the next transaction of the path, if one can begin and it is the turn of the block's user."""
     asking = sorted({pk for pks in asked.needing.values() for pk in pks})
     if found.too_far:
-        return Decision(Wait(found.too_far, 0), [Reject(asking, RejectionCode.BLOCK_TOO_OLD, found.too_far)])
+        return Decision(Requeue(found.too_far, 0), [Reject(asking, RejectionCode.BLOCK_TOO_OLD, found.too_far)])
     if found.not_yet:
-        return Decision(Wait(found.not_yet, max(seen.poll_seconds, seen.source_poll_seconds)))
+        return Decision(Requeue(found.not_yet, max(seen.poll_seconds, seen.source_poll_seconds)))
     if found.preparation is not None:
         recording = "Waiting for the transaction that records the block's hash."
-        return Decision(Wait(recording, seen.poll_seconds), [Record(found.preparation, asking)])
+        return Decision(Requeue(recording, seen.poll_seconds), [Record(found.preparation, asking)])
     assert found.plan is not None, "the only other thing that can be found"
     available: list[Action] = [
         ShowPath(found.plan.length, found.plan.unit),
         Complete([query.id for query in seen.open], StepKind.BLOCKHASH_AVAILABLE),
     ]
     if found.rotation is not None and found.rotation.is_anothers:
-        return Decision(Wait(EXTENDING, seen.poll_seconds), [*available, GiveTurn(found.rotation)])
+        return Decision(Requeue(EXTENDING, seen.poll_seconds), [*available, GiveTurn(found.rotation)])
     extend = Extend(found.plan, asked.target, asked.needing, found.others)
-    return Decision(Wait(EXTENDING, seen.poll_seconds), [*available, extend])
+    return Decision(Requeue(EXTENDING, seen.poll_seconds), [*available, extend])
 
 
 # --- At the end -------------------------------------------------------------------------------------------------------
@@ -442,8 +444,8 @@ def path(seen: Observation, asked: FindPath, found: PathFound) -> Decision:
 def rest(seen: Rest) -> End:
     """When to look again, once all is done that can be."""
     if seen.is_open:
-        return Wait(seen.under_way, seen.poll_seconds)
+        return Requeue(seen.under_way, seen.poll_seconds)
     # All is done, or rejected. It stays done only as long as the destination keeps the block that holds it.
     if seen.checked_number is None or seen.checked_number <= seen.final:
         return Settled()
-    return Wait("", seen.block_seconds * 2)
+    return Requeue("", seen.block_seconds * 2)

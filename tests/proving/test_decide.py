@@ -32,10 +32,10 @@ from proving.reconcile.decide import (
     Record,
     Reject,
     Reopen,
+    Requeue,
     Settled,
     ShowPath,
     TakeHeader,
-    Wait,
 )
 from proving.reconcile.observe import (
     AskedOfHeader,
@@ -142,7 +142,7 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
         ),
         pytest.param(
             seen(NOTHING_IN_REGISTRY, is_accumulating=True),
-            Wait("Waiting for the transaction that accumulates the header.", 0.5),
+            Requeue("Waiting for the transaction that accumulates the header.", 0.5),
             [BLOCK_HASH],
             id="one header is enough",
         ),
@@ -163,7 +163,7 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
         ),
         pytest.param(
             seen(NOTHING_IN_REGISTRY, view=RegistryView(ROOT, {})),
-            Wait(
+            Requeue(
                 "The registry holds another state root for block 7 than the source chain has now; waiting for the two "
                 "to agree again.",
                 0.5,
@@ -172,16 +172,16 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             id="another root",
         ),
         pytest.param(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), [], id="a path is needed"),
-        pytest.param(seen(UNVOUCHED, is_extending=True), Wait(EXTENDING, 0.5), [], id="one path at a time"),
+        pytest.param(seen(UNVOUCHED, is_extending=True), Requeue(EXTENDING, 0.5), [], id="one path at a time"),
         pytest.param(
             seen(UNVOUCHED, pause_after_failures=20),
-            Wait("The last transaction for the registry's trust reverted; trying again more slowly.", 20),
+            Requeue("The last transaction for the registry's trust reverted; trying again more slowly.", 20),
             [],
             id="the last path reverted",
         ),
         pytest.param(
             seen(UNVOUCHED, target=None, asked={}, missing={OF_TIME: [3]}),
-            Wait("Waiting for the block after 7.", 3),
+            Requeue("Waiting for the block after 7.", 3),
             [],
             id="when the block ended is not known yet",
         ),
@@ -229,7 +229,7 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
         ),
         pytest.param(
             seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3]}, target=header(parent=ROOT)),
-            Wait("The source chain is being reorganised.", 3),
+            Requeue("The source chain is being reorganised.", 3),
             [BLOCK_HASH],
             id="the next block is of another branch",
         ),
@@ -280,16 +280,20 @@ def test_steps_name_the_transactions_that_completed_them():
 @pytest.mark.parametrize(
     ("found", "then", "actions"),
     [
-        (PathFound(not_yet="Not yet."), Wait("Not yet.", 3), []),
-        (PathFound(too_far="Too far."), Wait("Too far.", 0), [Reject([1, 2], RejectionCode.BLOCK_TOO_OLD, "Too far.")]),
+        (PathFound(not_yet="Not yet."), Requeue("Not yet.", 3), []),
+        (
+            PathFound(too_far="Too far."),
+            Requeue("Too far.", 0),
+            [Reject([1, 2], RejectionCode.BLOCK_TOO_OLD, "Too far.")],
+        ),
         (
             PathFound(preparation=Preparation(())),
-            Wait("Waiting for the transaction that records the block's hash.", 0.5),
+            Requeue("Waiting for the transaction that records the block's hash.", 0.5),
             [Record(Preparation(()), [1, 2])],
         ),
         (
             PathFound(plan=PLAN, others=[9]),
-            Wait(EXTENDING, 0.5),
+            Requeue(EXTENDING, 0.5),
             [ShowPath(2, PathUnit.HOPS), Complete([1], AVAILABLE), Extend(PLAN, OWN, {BALANCE: [2, 1]}, [9])],
         ),
     ],
@@ -303,7 +307,7 @@ def test_a_path(found, then, actions):
 def test_a_path_waits_for_another_users_turn():
     rotation = Rotation(1, None, frozenset(), 5, is_anothers=True)
     decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(plan=PLAN, rotation=rotation))
-    assert decision.then == Wait(EXTENDING, 0.5)
+    assert decision.then == Requeue(EXTENDING, 0.5)
     assert GiveTurn(rotation) in decision.actions
     assert not any(isinstance(action, Extend) for action in decision.actions)
 
@@ -312,13 +316,13 @@ def test_a_time_that_a_reorg_has_moved():
     def decided(found: BlockOfTime) -> Decision:
         return decide.time(NOTHING_IN_REGISTRY, FindTime(1005, [3]), found)
 
-    gone = Wait("Chain 1 has no block later than the time 1005 any more.", 3)
+    gone = Requeue("Chain 1 has no block later than the time 1005 any more.", 3)
     assert decided(BlockOfTime(has_later=False)) == Decision(gone)
     for number in (None, 7):
         assert isinstance(decided(BlockOfTime(has_later=True, number=number)).then, Fail)
     reason = "The source chain was reorganised: the time 1005 is now that of block 6."
     moved = decided(BlockOfTime(has_later=True, number=6))
-    assert moved == Decision(Wait(reason, 0), [Move([3], 6, reason)])
+    assert moved == Decision(Requeue(reason, 0), [Move([3], 6, reason)])
 
 
 CHECKED = Checked(2, 50, HASH, header(50), False, 0.5)
@@ -327,7 +331,7 @@ CHECKED = Checked(2, 50, HASH, header(50), False, 0.5)
 def test_a_destination_that_was_reorganised():
     there = cast("Header", SimpleNamespace(hash=HASH))
     assert decide.checked(replace(CHECKED, header=there)) == Decision(Continue())
-    behind = Wait("The node of chain 2 is behind block 50, which was seen before; waiting for it.", 0.5)
+    behind = Requeue("The node of chain 2 is behind block 50, which was seen before; waiting for it.", 0.5)
     assert decide.checked(replace(CHECKED, header=None)) == Decision(behind)
     assert decide.checked(replace(CHECKED, header=there, is_behind=True)) == Decision(behind)
     assert decide.checked(CHECKED) == Decision(FindWhatIsGone())
@@ -348,7 +352,7 @@ def test_the_header_of_the_source_chain():
     assert decide.source_block(block) == Decision(Continue(), [TakeHeader(OWN)])
     assert decide.source_block(replace(block, stored_hash="0x" + OWN.hash.hex())) == Decision(Continue(), [])
     assert decide.source_block(replace(block, stored_hash="0x" + "99" * 32)).actions == [TakeHeader(OWN)]
-    missing = Wait("Block 7 of chain 1 is not there; waiting.", 3)
+    missing = Requeue("Block 7 of chain 1 is not there; waiting.", 3)
     assert decide.source_block(replace(block, header=None)) == Decision(missing)
     decision = decide.asked_of_header(AskedOfHeader({1: "", 2: "It lacks it."}))
     assert decision.actions == [
@@ -389,11 +393,11 @@ def test_what_can_not_be_fetched(what, then, actions):
 
 def test_when_to_look_again():
     rest = Rest(True, "Under way.", None, final=10, poll_seconds=0.5, block_seconds=12)
-    assert decide.rest(rest) == Wait("Under way.", 0.5)
+    assert decide.rest(rest) == Requeue("Under way.", 0.5)
     done = replace(rest, is_open=False)
     assert decide.rest(done) == Settled()
     assert decide.rest(replace(done, checked_number=10)) == Settled()
-    assert decide.rest(replace(done, checked_number=11)) == Wait("", 24)
+    assert decide.rest(replace(done, checked_number=11)) == Requeue("", 24)
 
 
 # --- Who can spend money ----------------------------------------------------------------------------------------------
