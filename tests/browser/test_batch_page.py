@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import requests
 from django.utils import timezone
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Page, Response, expect
 
 from config import configured_chains as configured
 from devnet.devchain import DevChain
@@ -569,8 +569,10 @@ def test_the_first_load_is_small(open_context: Callable[..., BrowserContext]):
 def weight(context: BrowserContext, url: str) -> int:
     """Bytes of the page and all that it loads, compressed as a server would (gzip)."""
     page = context.new_page()
-    bodies: list[bytes] = []
-    page.on("response", lambda response: bodies.append(response.body()))
+    responses: list[Response] = []
+    page.on("response", lambda response: responses.append(response))  # noqa: PLW0108 (playwright marks functions of Python)
     page.goto(url, wait_until="networkidle")
+    # Only now: whoever asks for a body within the event may miss the events that come meanwhile.
+    bodies = [response.body() for response in responses]
     assert len(bodies) > 2
     return sum(len(gzip.compress(body)) for body in bodies)
