@@ -212,7 +212,10 @@ def _send(context: Context, action: Sending) -> Wait | Fail | None:
             why_not = _record(context, action)
         case Extend():
             why_not = _extend(context, action)
-    return why_not.wait if isinstance(why_not, _NotPaid) else why_not
+    if isinstance(why_not, _NotPaid):
+        otherwise = action.otherwise if isinstance(action, ProveTime) else None
+        return why_not.wait if otherwise is None else _send(context, otherwise)
+    return why_not
 
 
 def _prove(context: Context, action: Prove) -> _NotSent | None:
@@ -299,6 +302,8 @@ def _submit(
 ) -> _NotSent | None:
     """Sign, store and broadcast as many as there is room for; show on the queries what they wait for."""
     chain = context.destination_chain
+    # As often as there are batches that can't pay, and simulations take long.
+    context.lease.extend()
     most = pending_limits.left(context.block, signing.sender(chain))
     if not most:
         return Wait("Waiting until transactions that were sent before are mined.", context.poll_seconds)
@@ -328,7 +333,8 @@ def _why_reverted(context: Context, reverted: Reverted) -> Wait | Fail:
 
 def _without(context: Context, missing: Missing, batches: Collection[str]) -> Missing:
     """What others than these batches ask for."""
-    dropped = set(context.block.open_queries().filter(batch__in=batches).values_list("pk", flat=True))
+    # Whatever became of them meanwhile: what can't pay must not be asked for again and again.
+    dropped = set(Query.objects.filter(block=context.block, batch__in=batches).values_list("pk", flat=True))
     left = {fact: [pk for pk in asking if pk not in dropped] for fact, asking in missing.items()}
     return {fact: asking for fact, asking in left.items() if asking}
 

@@ -128,6 +128,8 @@ class ProveTime:
     timestamp: int
     following: Header
     queries: Collection[int]
+    otherwise: "ProveTime | Prove | None" = None
+    """What others need, who are not to wait where none of these can pay."""
 
 
 @dataclass(frozen=True)
@@ -383,17 +385,29 @@ def _sending(seen: Observation) -> Decision:
     """What can be sent at once. Of what carries the header only one transaction: the others wait for it."""
     missing = seen.missing_now
     times = {fact.timestamp: asking for fact, asking in missing.items() if isinstance(fact, TimeFact)}
+    if not times:
+        return Decision(Continue(), [_prove(seen, missing)])
+    following = seen.target
+    assert following is not None, "`prove` waits for it"
     for timestamp, asking in times.items():
-        following = seen.target
-        assert following is not None, "`prove` waits for it"
         if not (seen.timestamp or 0) <= timestamp < following.timestamp:
             return Decision(FindTime(timestamp, asking))
-        if following.parent_hash != seen.hash:
-            return Decision(Wait("The source chain is being reorganised.", seen.source_poll_seconds))
-        # It accumulates the header as well: the rest can follow without it.
-        return Decision(Continue(), [ProveTime(timestamp, following, asking)])
+    if following.parent_hash != seen.hash:
+        return Decision(Wait("The source chain is being reorganised.", seen.source_poll_seconds))
+    timed = {pk for asking in times.values() for pk in asking}
+    others = {fact: [pk for pk in asking if pk not in timed] for fact, asking in missing.items()}
+    others = {fact: asking for fact, asking in others.items() if asking}
+    # One accumulates the header as well: the rest can follow without it.
+    sending: ProveTime | Prove | None = _prove(seen, others) if others else None
+    for timestamp, asking in reversed(times.items()):
+        sending = ProveTime(timestamp, following, asking, otherwise=sending)
+    assert sending is not None, "there are times"
+    return Decision(Continue(), [sending])
+
+
+def _prove(seen: Observation, missing: Missing) -> Prove:
     with_header = not seen.is_trusted_now or any(isinstance(fact, HeaderFact) for fact in missing)
-    return Decision(Continue(), [Prove(missing, with_header=with_header)])
+    return Prove(missing, with_header=with_header)
 
 
 def time(seen: Observation, asked: FindTime, found: BlockOfTime) -> Decision:

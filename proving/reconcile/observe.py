@@ -86,6 +86,7 @@ def gone(context: Context) -> Gone:
     of_header: list[int] = []
     of_accounts: list[int] = []
     for chunk in chunks(list(seen.filter(step__isnull=True).order_by("pk")), _QUERIES_PER_LOOK):
+        context.lease.extend()
         view = _read(context, [fact for query in chunk for fact in facts.of(query)])
         found = facts.compare(context.block, chunk, view)
         if found.contradiction:

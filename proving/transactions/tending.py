@@ -191,7 +191,14 @@ def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: 
 def _data_fee(rpc: RpcClient, signer: Signer, receipt: Receipt) -> int | None:
     """What it took beside its gas, in wei; None where that isn't told, or can't be so."""
     told = rollups.paid_beside_gas(rpc, receipt)
-    if told and told > rpc.balance(signer.address, receipt.block_number - 1):
+    if not told:
+        return told
+    try:
+        had = rpc.balance(signer.address, receipt.block_number - 1)
+    except RpcRefused:
+        # Most nodes keep few states, and blocks are final much later: what was noted before stays.
+        return None
+    if told > had:
         logger.error(
             "a node says that %s took %d wei for its data, more than its signer had", hex_data(receipt.tx_hash), told
         )
