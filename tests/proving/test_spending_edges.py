@@ -214,6 +214,21 @@ def test_who_cannot_pay_for_a_time_holds_up_nobody_at_its_block(costly, key, wan
     assert fresh(poor).spent == 0
 
 
+def test_many_queries_that_cannot_be_paid_for_keep_nobody_from_being_looked_at(costly, key, monkeypatch):
+    monkeypatch.setattr("proving.reconcile.observe._QUERIES_PER_LOOK", 2)
+    set_price(costly, 1)
+    block = costly.head()
+    poor = submit(key, request(ALICE, BOB, CHARLIE, block=block, fee=ETHER))
+    rich = submit(a_key(BOB), request(SIGNER, block=block, fee=ETHER))
+    for batch in (poor, rich):
+        accept(batch.pk)
+    Batch.objects.filter(pk=poor.pk).update(fee=1)
+    for _ in range(8):
+        work()
+        mine_at(costly, 1)
+    assert fresh(rich).status == BatchStatus.DONE, waiting()
+
+
 def test_a_batch_that_is_rejected_while_it_cannot_pay_is_left_alone(costly, key, monkeypatch):
     """As at its deadline, which most often comes while it waits for cheaper gas."""
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
