@@ -168,12 +168,13 @@ def test_riders_who_cannot_pay_hold_up_nobody_on_whose_way_they_are(costly, key,
 
 def test_where_a_transaction_takes_gas_for_its_data_a_nonce_is_cancelled_too(costly, key, settings):
     """As on Arbitrum, whose nodes refuse what has not enough gas for its part of L1's."""
+    takes = [25_000]
 
     def answer(body: Any) -> Any:
         if isinstance(body, dict) and body["method"] == "eth_sendRawTransaction" and len(body["params"][0]) < 2 * 200:
             return error(body, -32000, "intrinsic gas too low")
         if isinstance(body, dict) and body["method"] == "eth_estimateGas" and len(str(body["params"][0])) < 300:
-            return {"jsonrpc": "2.0", "id": body["id"], "result": hex(25_000)}
+            return {"jsonrpc": "2.0", "id": body["id"], "result": hex(takes[-1])}
         return ask(costly.url, body)
 
     with lying_node(answer) as url:
@@ -185,6 +186,10 @@ def test_where_a_transaction_takes_gas_for_its_data_a_nonce_is_cancelled_too(cos
         work()
         assert tx.newest.is_cancellation
         assert tx.newest.gas >= 25_000
+        takes.append(60_000)
+        age()
+        work()
+        assert tx.newest.gas >= 60_000
 
 
 @pytest.mark.parametrize("wanted", [{"accounts": {BOB: {"props": ["BALANCE"]}}}, "timed"], ids=["an account", "a time"])
