@@ -212,22 +212,26 @@ def _send(context: Context, action: Sending) -> Requeue | Fail | None:
             why_not = _record(context, action)
         case Extend():
             why_not = _extend(context, action)
-    return why_not.requeue if isinstance(why_not, _NotPaid) else why_not
+    if isinstance(why_not, _NotPaid):
+        if isinstance(action, Prove) and action.is_optional:
+            return None
+        otherwise = action.otherwise if isinstance(action, ProveTime) else None
+        return why_not.requeue if otherwise is None else _send(context, otherwise)
+    return why_not
 
 
 def _prove(context: Context, action: Prove) -> _NotSent | None:
     assert context.block.header_rlp is not None, "INITIAL_STATE is completed"
-    header = bytes(context.block.header_rlp) if action.with_header else None
-    missing = action.missing
     while True:
-        packed = packing.intents(context.block, context.registry.contract, missing, header=header)
+        header = bytes(context.block.header_rlp) if action.with_header else None
+        packed = packing.intents(context.block, context.registry.contract, action.missing, header=header)
         # Of those that carry the header only one: the others wait for it.
         intents = list(itertools.islice(packed, 1 if header is not None else _TRANSACTIONS_PER_LOOK))
         why_not = _submit(context, intents)
         if not isinstance(why_not, _NotPaid):
             return why_not
-        missing = _without(context, missing, why_not.batches)
-        if not missing:
+        action = replace(action, missing=_without(context, action.missing, why_not.batches))
+        if not action.missing:
             return why_not
 
 
@@ -299,6 +303,8 @@ def _submit(
 ) -> _NotSent | None:
     """Sign, store and broadcast as many as there is room for; show on the queries what they wait for."""
     chain = context.destination_chain
+    # As often as there are batches that can't pay, and simulations take long.
+    context.lease.extend()
     most = pending_limits.left(context.block, signing.sender(chain))
     if not most:
         return Requeue("Waiting until transactions that were sent before are mined.", context.poll_seconds)
@@ -328,7 +334,8 @@ def _why_reverted(context: Context, reverted: Reverted) -> Requeue | Fail:
 
 def _without(context: Context, missing: Missing, batches: Collection[str]) -> Missing:
     """What others than these batches ask for."""
-    dropped = set(context.block.open_queries().filter(batch__in=batches).values_list("pk", flat=True))
+    # Whatever became of them meanwhile: what can't pay must not be asked for again and again.
+    dropped = set(Query.objects.filter(block=context.block, batch__in=batches).values_list("pk", flat=True))
     left = {fact: [pk for pk in asking if pk not in dropped] for fact, asking in missing.items()}
     return {fact: asking for fact, asking in left.items() if asking}
 

@@ -92,6 +92,8 @@ def _fetch(context: Context) -> End | None:
     faults: list[Exception] = []
     for fetched in proofs.fetch(context.block, context.source_rpc):
         _act(context, decide.fetched(fetched))
+        # Also where nothing of it could be had, and nothing was written.
+        context.lease.extend()
         faults += fetched.faults
     return _act(context, decide.unfetched(observe.unfetched(context, faults)))
 

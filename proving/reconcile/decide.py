@@ -118,7 +118,13 @@ class Prove:
     """Send what proves the facts: below a trusted state root, or in one transaction with the header."""
 
     missing: Missing
-    with_header: bool
+    is_trusted: bool  # the state root
+    is_optional: bool = False  # something else is to be done where nobody can pay for it
+
+    @property
+    def with_header(self) -> bool:
+        """What only the header proves, or makes known. Who can't pay is left out, and with them the need for it."""
+        return not self.is_trusted or any(isinstance(fact, HeaderFact) for fact in self.missing)
 
 
 @dataclass(frozen=True)
@@ -128,6 +134,8 @@ class ProveTime:
     timestamp: int
     following: Header
     queries: Collection[int]
+    otherwise: "ProveTime | Prove | None" = None
+    """What others need, who are not to wait where none of these can pay."""
 
 
 @dataclass(frozen=True)
@@ -330,7 +338,10 @@ def _ready(seen: Observation, known: Sequence[Action], *, needs_path: bool) -> D
         return Decision(FindPath(seen.target, seen.needing), known)
     if seen.needing and not seen.is_vouched:
         rest = {fact: asking for fact, asking in seen.missing_now.items() if fact not in seen.needing}
-        return Decision(Continue(), [*known, Prove(rest, with_header=False)])
+        prove = Prove(rest, is_trusted=True, is_optional=True)
+        if seen.target is None or seen.is_extending or seen.pause_after_failures:
+            return Decision(Continue(), [*known, prove])
+        return Decision(FindPath(seen.target, seen.needing), [*known, prove])
     arrived = [ShowPath(0)] if seen.path_left else []
     sending = _sending(seen)
     return Decision(sending.then, [*arrived, *known, *sending.actions])
@@ -385,17 +396,28 @@ def _sending(seen: Observation) -> Decision:
     """What can be sent at once. Of what carries the header only one transaction: the others wait for it."""
     missing = seen.missing_now
     times = {fact.timestamp: asking for fact, asking in missing.items() if isinstance(fact, TimeFact)}
+    if not times:
+        return Decision(Continue(), [_prove(seen, missing)])
+    following = seen.target
+    assert following is not None, "`prove` waits for it"
     for timestamp, asking in times.items():
-        following = seen.target
-        assert following is not None, "`prove` waits for it"
         if not (seen.timestamp or 0) <= timestamp < following.timestamp:
             return Decision(FindTime(timestamp, asking))
-        if following.parent_hash != seen.hash:
-            return Decision(Requeue("The source chain is being reorganised.", seen.source_poll_seconds))
-        # It accumulates the header as well: the rest can follow without it.
-        return Decision(Continue(), [ProveTime(timestamp, following, asking)])
-    with_header = not seen.is_trusted_now or any(isinstance(fact, HeaderFact) for fact in missing)
-    return Decision(Continue(), [Prove(missing, with_header=with_header)])
+    if following.parent_hash != seen.hash:
+        return Decision(Requeue("The source chain is being reorganised.", seen.source_poll_seconds))
+    timed = {pk for asking in times.values() for pk in asking}
+    others = {fact: [pk for pk in asking if pk not in timed] for fact, asking in missing.items()}
+    others = {fact: asking for fact, asking in others.items() if asking}
+    # One accumulates the header as well: the rest can follow without it.
+    sending: ProveTime | Prove | None = _prove(seen, others) if others else None
+    for timestamp, asking in reversed(times.items()):
+        sending = ProveTime(timestamp, following, asking, otherwise=sending)
+    assert sending is not None, "there are times"
+    return Decision(Continue(), [sending])
+
+
+def _prove(seen: Observation, missing: Missing) -> Prove:
+    return Prove(missing, is_trusted=seen.is_trusted_now)
 
 
 def time(seen: Observation, asked: FindTime, found: BlockOfTime) -> Decision:

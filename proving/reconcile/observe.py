@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet, Window
+from django.db.models.functions import RowNumber
 from django.utils import timezone
 
 from chains.encoding import hex_data
@@ -86,6 +87,7 @@ def gone(context: Context) -> Gone:
     of_header: list[int] = []
     of_accounts: list[int] = []
     for chunk in chunks(list(seen.filter(step__isnull=True).order_by("pk")), _QUERIES_PER_LOOK):
+        context.lease.extend()
         view = _read(context, [fact for query in chunk for fact in facts.of(query)])
         found = facts.compare(context.block, chunk, view)
         if found.contradiction:
@@ -322,7 +324,9 @@ def _idle(context: Context) -> QuerySet[Query]:
     unseen = Q(state__in=LIVE_STATES) | Q(block_number__gt=context.heads.confirmed.number)
     under_way = Transaction.objects.filter(unseen, proves_facts("queries__block"), queries=OuterRef("pk"))
     waiting = context.block.open_queries().exclude(step=StepKind.INITIAL_STATE)
-    return waiting.filter(~Exists(under_way)).order_by("pk")
+    # In turns: a batch of many that can't pay must not keep others from being looked at.
+    turn = Window(RowNumber(), partition_by="batch", order_by="pk")
+    return waiting.filter(~Exists(under_way)).annotate(turn=turn).order_by("turn", "pk")
 
 
 def _read(context: Context, wanted: Sequence[Fact], *, at: BlockIdentifier | None = None) -> RegistryView:

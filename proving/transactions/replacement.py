@@ -156,10 +156,10 @@ def _replace(
 
 def _cancellation_gas(rpc: RpcClient, signer: Signer, newest: SignedTransaction) -> int:
     """What it takes to do nothing: on some rollups more than elsewhere, because the data's gas is a part of it."""
-    if newest.is_cancellation:
-        return newest.gas
+    least = newest.gas if newest.is_cancellation else CANCELLATION_GAS
     estimate = rpc.estimate_gas(signer.address, signer.address, b"")
-    return max(CANCELLATION_GAS, int(estimate * _GAS_MARGIN) if estimate > CANCELLATION_GAS else estimate)
+    # Where data has become dearer since, the one before may be refused for ever.
+    return max(least, int(estimate * _GAS_MARGIN) if estimate > CANCELLATION_GAS else estimate)
 
 
 def _most_for_cancellation(chain: Chain, tx: Transaction, gas: int) -> int:

@@ -17,7 +17,6 @@ from chains.rpc import InvalidReply, NodeUnavailable, Receipt, RpcClient, RpcRef
 from config.configured_chains import get_chains, get_rpc
 from proving.heads import Heads, poll_seconds
 from proving.models import (
-    CANCELLATION_GAS,
     LIVE_STATES,
     WATCHED_STATES,
     SignedTransaction,
@@ -98,7 +97,12 @@ def _tend(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> None:
     found = _Receipts(rpc, watched)
     lowest_open = True
     for tx in watched:
-        receipt = found.canonical(tx)
+        try:
+            receipt = found.canonical(tx)
+        except InvalidReply as unbelievable:
+            # What one receipt says keeps no other nonce from being looked after.
+            _note_unbelievable(tx, str(unbelievable))
+            continue
         if receipt is not None:
             _note_mined(rpc, lease, tx, receipt, heads)
         elif tx.state == TransactionState.DISPLACED:
@@ -151,11 +155,17 @@ class _Receipts:
 def _check_receipt(receipt: Receipt, version: SignedTransaction, header: Header) -> None:
     """Raises `InvalidReply` where no block can have it: budgets and limits count what it says."""
     least, most = header.base_fee_per_gas or 0, version.max_fee_per_gas
-    if not CANCELLATION_GAS <= receipt.gas_used <= version.gas or not least <= receipt.effective_gas_price <= most:
+    if not 0 < receipt.gas_used <= version.gas or not least <= receipt.effective_gas_price <= most:
         raise InvalidReply(
             f"A node says that {version.hash} took {receipt.gas_used} gas at {receipt.effective_gas_price} wei; it has "
             f"{version.gas} gas, and the price is between {least} and {most} wei."
         )
+
+
+def _note_unbelievable(tx: Transaction, sentence: str) -> None:
+    if tx.last_error != sentence:
+        logger.error("%s", sentence)
+        Transaction.objects.filter(pk=tx.pk).update(last_error=sentence)
 
 
 def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: Receipt, heads: Heads) -> None:
@@ -191,7 +201,14 @@ def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: 
 def _data_fee(rpc: RpcClient, signer: Signer, receipt: Receipt) -> int | None:
     """What it took beside its gas, in wei; None where that isn't told, or can't be so."""
     told = rollups.paid_beside_gas(rpc, receipt)
-    if told and told > rpc.balance(signer.address, receipt.block_number - 1):
+    if not told:
+        return told
+    try:
+        had = rpc.balance(signer.address, receipt.block_number - 1)
+    except RpcRefused:
+        # Most nodes keep few states, and blocks are final much later: what was noted before stays.
+        return None
+    if told > had:
         logger.error(
             "a node says that %s took %d wei for its data, more than its signer had", hex_data(receipt.tx_hash), told
         )
@@ -219,7 +236,7 @@ def _displace(lease: Lease[Signer], tx: Transaction) -> None:
         lease.row.address,
     )
     with lease.writing():
-        tx.state = TransactionState.DISPLACED
+        tx.state, tx.spent_at = TransactionState.DISPLACED, clock.believable()
         tx.last_error = "Its nonce was used by another transaction."
         _save(tx)
         limits.share(tx)

@@ -211,7 +211,7 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
         ),
         pytest.param(
             seen(TRUSTED, missing={BALANCE: [1], OF_HEADER: [2]}, target=OWN),
-            Continue(),
+            FindPath(OWN, {OF_HEADER: [2]}),
             ["ShowPath", BLOCK_HASH, HEADER_DONE, HEADER_DONE, "Prove"],
             id="what needs no hash goes first",
         ),
@@ -247,13 +247,23 @@ def test_what_is_sent():
     def sent(what: Observation) -> list[Any]:
         return [action for action in decide.prove(what).actions if isinstance(action, Prove | ProveTime)]
 
-    assert sent(NOTHING_IN_REGISTRY) == [Prove({BALANCE: [1]}, with_header=True)]
-    assert sent(TRUSTED) == [Prove({BALANCE: [1]}, with_header=False)]
+    assert sent(NOTHING_IN_REGISTRY) == [Prove({BALANCE: [1]}, is_trusted=False)]
+    assert sent(TRUSTED) == [Prove({BALANCE: [1]}, is_trusted=True)]
     both: Missing = {BALANCE: [1], OF_HEADER: [2]}
-    assert sent(seen(TRUSTED, missing=both, target=OWN)) == [Prove({BALANCE: [1]}, with_header=False)]
-    assert sent(seen(TRUSTED, missing=both, target=OWN, is_vouched=True)) == [Prove(both, with_header=True)]
+    unvouched = seen(TRUSTED, missing=both, target=OWN)
+    assert sent(unvouched) == [Prove({BALANCE: [1]}, is_trusted=True, is_optional=True)]
+    assert sent(seen(unvouched, is_extending=True)) == sent(unvouched)
+    assert decide.prove(seen(unvouched, is_extending=True)).then == Continue()
+    assert decide.prove(seen(unvouched, pause_after_failures=9)).then == Continue()
+    (prove,) = sent(NOTHING_IN_REGISTRY)
+    assert prove.with_header
+    (prove,) = sent(seen(unvouched, is_vouched=True))
+    assert prove == Prove(both, is_trusted=True)
+    # Whoever asks for the header is left out if they can't pay, and with them the header.
+    assert prove.with_header
+    assert not replace(prove, missing={BALANCE: [1]}).with_header
     assert sent(seen(TRUSTED, missing={BALANCE: [1], NONCE: [1]}, sent_for=[NONCE])) == [
-        Prove({BALANCE: [1]}, with_header=False)
+        Prove({BALANCE: [1]}, is_trusted=True)
     ]
     timed = seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3], BALANCE: [3]}, target=NEXT)
     assert sent(timed) == [ProveTime(1005, NEXT, [3])]

@@ -21,6 +21,7 @@ from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
 from proving.spending import limits
 from proving.spending.estimates import RIDER_GAS, Workload
+from proving.transactions.intents import TooDear
 from proving.transactions.tending import tend
 from queries import progress, submission
 from queries.models import Batch, BatchStatus, Block
@@ -167,12 +168,13 @@ def test_riders_who_cannot_pay_hold_up_nobody_on_whose_way_they_are(costly, key,
 
 def test_where_a_transaction_takes_gas_for_its_data_a_nonce_is_cancelled_too(costly, key, settings):
     """As on Arbitrum, whose nodes refuse what has not enough gas for its part of L1's."""
+    takes = [25_000]
 
     def answer(body: Any) -> Any:
         if isinstance(body, dict) and body["method"] == "eth_sendRawTransaction" and len(body["params"][0]) < 2 * 200:
             return error(body, -32000, "intrinsic gas too low")
         if isinstance(body, dict) and body["method"] == "eth_estimateGas" and len(str(body["params"][0])) < 300:
-            return {"jsonrpc": "2.0", "id": body["id"], "result": hex(25_000)}
+            return {"jsonrpc": "2.0", "id": body["id"], "result": hex(takes[-1])}
         return ask(costly.url, body)
 
     with lying_node(answer) as url:
@@ -184,6 +186,69 @@ def test_where_a_transaction_takes_gas_for_its_data_a_nonce_is_cancelled_too(cos
         work()
         assert tx.newest.is_cancellation
         assert tx.newest.gas >= 25_000
+        takes.append(60_000)
+        age()
+        work()
+        assert tx.newest.gas >= 60_000
+
+
+@pytest.mark.parametrize("wanted", [{"accounts": {BOB: {"props": ["BALANCE"]}}}, "timed"], ids=["an account", "a time"])
+def test_who_cannot_pay_for_a_time_holds_up_nobody_at_its_block(costly, key, wanted):
+    costly.rpc("anvil_setBlockTimestampInterval", 10)
+    costly.mine(12)
+    set_price(costly, 1)
+    block = costly.head() - 6
+    time = int(costly.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
+    of_poor = {f"timestamp:{time + 1}": {"accounts": {ALICE: {"props": ["BALANCE"]}}}}
+    of_rich = (
+        {f"timestamp:{time + 2}": of_poor[f"timestamp:{time + 1}"]} if wanted == "timed" else {f"block:{block}": wanted}
+    )
+    poor, rich = (
+        submit(one, {"destinationChainId": "31337", "fee": str(ETHER), "data": {"31337": data}})
+        for one, data in ((key, of_poor), (a_key(BOB), of_rich))
+    )
+    for batch in (poor, rich):
+        accept(batch.pk)
+        assert fresh(batch).status == BatchStatus.ACCEPTED, batch.rejection_reason
+    assert poor.queries.get().block == rich.queries.get().block
+    Batch.objects.filter(pk=poor.pk).update(fee=1)
+    for _ in range(8):
+        work()
+        mine_at(costly, 1)
+    assert fresh(rich).status == BatchStatus.DONE, waiting()
+    assert fresh(poor).spent == 0
+
+
+def test_many_queries_that_cannot_be_paid_for_keep_nobody_from_being_looked_at(costly, key, monkeypatch):
+    monkeypatch.setattr("proving.reconcile.observe._QUERIES_PER_LOOK", 2)
+    set_price(costly, 1)
+    block = costly.head()
+    poor = submit(key, request(ALICE, BOB, CHARLIE, block=block, fee=ETHER))
+    rich = submit(a_key(BOB), request(SIGNER, block=block, fee=ETHER))
+    for batch in (poor, rich):
+        accept(batch.pk)
+    Batch.objects.filter(pk=poor.pk).update(fee=1)
+    for _ in range(8):
+        work()
+        mine_at(costly, 1)
+    assert fresh(rich).status == BatchStatus.DONE, waiting()
+
+
+def test_a_batch_that_is_rejected_while_it_cannot_pay_is_left_alone(costly, key, monkeypatch):
+    """As at its deadline, which most often comes while it waits for cheaper gas."""
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    accept(batch.pk)
+    asked = []
+
+    def too_dear(*_: Any, **__: Any) -> None:
+        asked.append(1)
+        assert len(asked) < 3
+        rejected_late(batch)
+        raise TooDear("Too dear.", frozenset({batch.pk}))
+
+    monkeypatch.setattr("proving.transactions.sending.submit_all", too_dear)
+    reconcile(Block.objects.get(queries__batch=batch).pk)
+    assert asked == [1]
 
 
 # --- A fee ------------------------------------------------------------------------------------------------------------
@@ -402,6 +467,29 @@ def test_a_receipt_that_no_block_can_have_is_not_believed(costly, key, settings,
         promise = limits.promised_to(key.user_id, [31337])
     assert least < promise.gas <= tx.gas_limit
     assert 0 < promise.wei <= most
+
+
+def test_where_a_node_has_no_old_states_transactions_become_final_all_the_same(op_stack, key, settings, tmp_path):
+    """Most nodes have forgotten the state of a block long before it is final."""
+    with telling_receipts(op_stack) as telling:
+
+        def answer(body: Any) -> Any:
+            if isinstance(body, dict) and body["method"] == "eth_getBalance" and body["params"][1] != "latest":
+                return error(body, -32000, "missing trie node")
+            return requests.post(telling, json=body, timeout=10).json()
+
+        with lying_node(answer) as url:
+            serve(settings, tmp_path, op_stack, url)
+            op_stack.rpc("evm_setAutomine", False)
+            tx = pending(submit(key, request(ALICE, block=op_stack.head(), fee=ETHER)))
+            expected = tx.data_fee
+            op_stack.mine(200)
+            for _ in range(3):
+                work()
+    tx.refresh_from_db()
+    assert tx.state == TransactionState.FINAL
+    assert tx.data_fee == expected
+    assert Signer.objects.get().failing_since is None
 
 
 @pytest.mark.parametrize("data_fee", [2**256 - 1, 10**6 * ETHER], ids=["beyond 256 bits", "more than there is"])
