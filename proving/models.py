@@ -19,7 +19,7 @@ class _InUse(models.Manager["FactsRegistry"]):
 class FactsRegistry(Leased):
     """A facts registry of one (source chain, destination chain), where it was deployed.
 
-    One is in use, or none; those that it has replaced stay on record. It is leased while headers are kept for it.
+    One is in use, or none; those that it has replaced stay on record. It is leased for its upkeep.
     """
 
     destination_chain_id = models.PositiveBigIntegerField()
@@ -28,7 +28,7 @@ class FactsRegistry(Leased):
     block_hash_source = models.CharField(max_length=42)  # address of the contract
     history_window = models.PositiveBigIntegerField(default=history.WINDOW)  # what it was deployed with
     multicall = models.CharField(max_length=42, blank=True)  # address of the contract that makes several calls in one
-    waiting_for = models.TextField(blank=True)  # a sentence, while a header is to be kept
+    waiting_for = models.TextField(blank=True)  # what its upkeep waits for, a sentence
     events_read_to = models.PositiveBigIntegerField(null=True)  # the destination's block before which all were read
     notice = models.TextField(blank=True)  # a sentence for the operator, such as about an attester that contradicts
     deployed_at = models.DateTimeField(null=True)  # null: the deploying transactions are not confirmed yet

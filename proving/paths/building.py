@@ -106,7 +106,7 @@ def _hop(connection: OpenConnection, plan: Plan, others: Collection[int]) -> Leg
 
 
 def _riders(connection: OpenConnection, stops: Sequence[int], others: Collection[int]) -> list[list[int]]:
-    """For each hop: those of the waiting blocks whose hashes the state that it is made from knows."""
+    """For each hop, the waiting blocks whose hashes are in the state that it starts from."""
     riders: list[list[int]] = []
     passed = range(stops[-1] - connection.config.window, stops[0])
     waiting = _unknown(connection, sorted(set(others).intersection(passed).difference(stops), reverse=True))
@@ -181,9 +181,11 @@ def _headers(connection: OpenConnection, numbers: Sequence[int]) -> list[Header]
 
 def pause_after_failures(connection: OpenConnection) -> float:
     """Seconds to wait before the registry's trust is extended again, because that reverted; longer with each time."""
-    # One that was emptied, because nobody wanted it any more, says nothing.
-    emptied = SignedTransaction.objects.filter(transaction=OuterRef("pk"), hash=OuterRef("hash"), is_cancellation=True)
-    mined = Transaction.objects.filter(~Exists(emptied), extends=connection.registry.row_id).exclude(succeeded=None)
+    # One that was cancelled, because nobody wanted it any more, says nothing.
+    cancelled = SignedTransaction.objects.filter(
+        transaction=OuterRef("pk"), hash=OuterRef("hash"), is_cancellation=True
+    )
+    mined = Transaction.objects.filter(~Exists(cancelled), extends=connection.registry.row_id).exclude(succeeded=None)
     newest = mined.order_by("-pk")
     sent = list(newest.values_list("succeeded", "created_at")[:_FAILURES])
     failures = len(list(itertools.takewhile(lambda one: not one[0], sent)))
@@ -196,9 +198,9 @@ def pause_after_failures(connection: OpenConnection) -> float:
 
 
 def extending(connection: OpenConnection, seen: int) -> QuerySet[Transaction]:
-    """What is on its way to extend the registry's trust: one transaction at a time, because the next builds on it.
+    """What is under way to extend the registry's trust: one transaction at a time, because the next builds on it.
 
-    `seen` is the destination's newest block that is looked at: what is in a later one would be paid again.
+    `seen` is the destination's newest block that was observed: what is in a later one would be paid again.
     """
     signer = signing.sender(get_chains().chain(connection.config.destination_id))
     unseen = Q(state=TransactionState.PENDING) | Q(block_number__gt=seen)

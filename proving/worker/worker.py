@@ -35,7 +35,7 @@ _BEAT_SECONDS = 5
 _MOST_LOOK_SECONDS = 1.0
 # A worker that has been silent for so long is taken for dead.
 SILENCE = timedelta(seconds=20)
-_WATCH = Task("chains", None, (), lambda _: chain_checks.look_at_what_is_due())
+_WATCH = Task("chains", None, (), lambda _: chain_checks.observe_what_is_due())
 
 
 def last_beat() -> datetime | None:
