@@ -136,7 +136,7 @@ def test_what_was_seen_of_a_chain_in_the_future_is_not_told_either():
     assert codes() == ["chain_not_watched"]
 
 
-def test_a_worker_has_a_minute_for_its_first_looks():
+def test_a_worker_has_a_minute_for_its_first_observations():
     ChainWatch.objects.all().delete()
     WorkerHeartbeat.objects.update(started_at=timezone.now() - timedelta(seconds=50))
     assert codes() == []

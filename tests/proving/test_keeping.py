@@ -156,7 +156,7 @@ def test_the_command_asks_a_node_that_is_down_less_and_less_and_says_it_once(ser
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_worker_that_starts_looks_at_once_whatever_was_due_when(kept):
+def test_a_worker_that_starts_does_the_upkeep_at_once_whatever_was_due_when(kept):
     FactsRegistry.objects.update(due_at=timezone.now() + timedelta(minutes=9))
     with a_worker():
         until(lambda: bool(accumulated(kept)), "a header")

@@ -99,7 +99,7 @@ def test_a_node_of_another_chain_is_seen(service, tmp_path):
     assert seen(SOURCE) == ["wrong_chain"]
 
 
-def test_one_worker_looks_at_a_time_and_none_before_it_is_due(service):
+def test_one_worker_observes_at_a_time_and_none_before_it_is_due(service):
     chain_checks.wake()
     lease = leases.claim(ChainWatch.objects.all(), 31337)
     assert lease
@@ -138,7 +138,7 @@ def test_an_error_at_one_chain_is_logged_and_pushed_ahead_and_the_others_are_loo
     assert ChainWatch.objects.get(pk=SOURCE).attempts == 0
 
 
-def test_a_look_that_outlasts_its_lease_counts_and_leaves_the_next_ones_lease_alone(service, monkeypatch):
+def test_an_observation_that_outlasts_its_lease_counts_and_leaves_the_next_ones_lease_alone(service, monkeypatch):
     examine = chain_checks.examine
 
     def slowly(chain, rpc):
