@@ -17,14 +17,12 @@ from proving import sources
 from proving.connections import OpenConnection
 from proving.models import SignedTransaction, Transaction, TransactionState
 from proving.paths.planning import MAX_RIDERS, Plan
-from proving.registry import deployments
+from proving.registry import deployments, packing
 from proving.registry.contract import Call
 from proving.sources import Preparation
 from proving.transactions import signing
 from queries import leases
 
-# Nodes take no transaction above 128 KiB.
-_MAX_BYTES = 110_000
 # Beside what its trie nodes and headers take; packed, nodes are no longer than they were.
 _CALL_BYTES = 500
 # EIP-7825 bounds a transaction's gas at 16,777,216; what a hop and a walked header take at the most.
@@ -98,7 +96,7 @@ def _hop(connection: OpenConnection, plan: Plan, others: Collection[int]) -> Leg
             block, header.state_root, [account], history_window=connection.source_rpc.chain.history_window
         )
         size += len(data) + _CALL_BYTES
-        if calls and size > _MAX_BYTES:
+        if calls and size > packing.MAX_BYTES:
             break
         calls.append((connection.registry.contract.address, data))
     taken = [rider for riders in passed[: len(calls)] for rider in riders]
@@ -159,7 +157,7 @@ def _walk(connection: OpenConnection, plan: Plan, others: Collection[int]) -> Le
             raise InvalidReply(f"Nodes disagree about block {parent.number}: it is not the parent of the next one.")
         encoded = header.encode()
         size += len(encoded) + 1
-        if size > _MAX_BYTES and parts[0]:
+        if size > packing.MAX_BYTES and parts[0]:
             following = header
             break
         parts[-1].append(encoded)

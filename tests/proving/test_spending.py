@@ -295,7 +295,7 @@ def test_a_replacement_takes_no_more_than_what_the_fee_leaves(costly, key):
 @pytest.fixture
 def one_by_one(costly, key, monkeypatch) -> int:
     """A block whose header is accumulated; its number. Three accounts take two transactions."""
-    monkeypatch.setattr("proving.registry.packing._MAX_BYTES", 1000)
+    monkeypatch.setattr("proving.registry.packing.MAX_BYTES", 1000)
     block: int = costly.head()
     costly.rpc("evm_setAutomine", True)
     work_until_done(submit(key, request(SIGNER, block=block, fee=ETHER)), costly)
@@ -374,7 +374,7 @@ def test_paths_that_lead_over_the_same_blocks_are_reserved_for_once(costly, key)
 
 
 def test_a_header_that_is_under_way_is_not_reserved_for_again(costly, key, monkeypatch):
-    monkeypatch.setattr("proving.registry.packing._MAX_BYTES", 1000)
+    monkeypatch.setattr("proving.registry.packing.MAX_BYTES", 1000)
     batch = submit(key, request(ALICE, BOB, CHARLIE, block=costly.head(), fee=ETHER))
     accept(batch.pk)
     whole = unproven(batch, with_paths=False)
