@@ -23,7 +23,7 @@ class Heads:
 
     @classmethod
     def read(cls, chain: Chain, rpc: RpcClient) -> "Heads":
-        """Raises `NodeUnavailable`."""
+        """Ask the chain, and note what it says for the pages. Raises `NodeUnavailable`."""
         latest = rpc.head()
         try:
             finalized = rpc.header("finalized")

@@ -147,7 +147,7 @@ def _fields(query: Query) -> tuple[str, ...]:
 
 
 def _kinds(query: Query) -> Sequence[StepKind]:
-    """The steps of a query."""
+    """The steps that a query goes through: one for a header has fewer."""
     return tuple(StepKind) if query.address else HEADER_STEPS
 
 

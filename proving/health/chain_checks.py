@@ -41,7 +41,7 @@ def wake(*, everyone: bool = False) -> None:
 
 
 def observe_what_is_due() -> None:
-    """A worker's duty."""
+    """Observe each chain that is due: a worker's duty."""
     configured = ChainWatch.objects.filter(pk__in=[chain.id for chain in get_chains().chains])
     for chain_id in leases.due(configured, configured.count()):
         lease = leases.claim(configured, chain_id)

@@ -246,7 +246,10 @@ class Observation:
 
 
 def registry(context: Context) -> Observation:
-    """Raises `NodeUnavailable`, `RpcRefused`."""
+    """What the registry holds and lacks of what the block's open queries ask for.
+
+    Raises `NodeUnavailable`, `RpcRefused`.
+    """
     block = context.block
     named = context.block.open_queries().order_by("pk").values_list("pk", "address", "timestamp")
     open_queries = [OpenQuery(pk, not address, timestamp) for pk, address, timestamp in named]

@@ -53,7 +53,7 @@ class Task:
 
     @property
     def chains(self) -> frozenset[int]:
-        """Whose nodes it asks."""
+        """The chains whose nodes it asks."""
         return self.sources.union(self.lane)
 
     @property

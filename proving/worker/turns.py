@@ -37,7 +37,7 @@ class Turns:
         self._count = itertools.count(1)
 
     def note(self, *keys: Hashable) -> None:
-        """These have a turn now."""
+        """Note that these users and queues have a turn now."""
         if len(self._last) > _REMEMBERED:
             self._last.clear()
         turn = next(self._count)
