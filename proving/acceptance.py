@@ -35,7 +35,7 @@ from queries.rejection_codes import RejectionCode
 
 logger = logging.getLogger(__name__)
 
-# States that every node keeps, archive or not; of a newer one a refusal tells little.
+# So many of the newest states every node keeps, archive or not. A refusal of one of these tells little.
 _KEPT_BY_ALL = 128
 # Headers, blocks or facts that are read between two extensions of the lease.
 _PER_READ = 200
@@ -43,7 +43,7 @@ _PER_READ = 200
 
 @dataclass(frozen=True)
 class _Postponed:
-    """These queries are not admitted yet: a sentence, and when to look again; None: it fails, so ever more rarely."""
+    """Why these queries are not admitted yet, a sentence, and when to ask again; None: ever later, because it fails."""
 
     sentence: str
     until: datetime | None
@@ -125,14 +125,14 @@ def _decide(lease: Lease[Batch], source: int) -> _Postponed | _Refusal | _Accept
     try:
         connection = connections.open_connection(destination, source)
         head = connection.source_rpc.head()
-        undecided = (
+        obstacle = (
             _check_heights(lease.row, source, head)
             or _find_blocks(lease, source, head)
             or _check_header_properties(lease, connection)
             or _check_proofs(lease, connection, head)
             or _count(work, lease, connection)
         )
-        return undecided or _check_cost(lease.row, work)
+        return obstacle or _check_cost(lease.row, work)
     except deployments.Unusable as why:
         return _Postponed(str(why), timezone.now() + timedelta(seconds=10))
     except (NodeUnavailable, RpcRefused) as error:

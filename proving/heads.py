@@ -23,7 +23,7 @@ class Heads:
 
     @classmethod
     def read(cls, chain: Chain, rpc: RpcClient) -> "Heads":
-        """Raises `NodeUnavailable`."""
+        """Ask the chain, and note what it says for the pages. Raises `NodeUnavailable`."""
         latest = rpc.head()
         try:
             finalized = rpc.header("finalized")
@@ -51,5 +51,5 @@ class Heads:
 
 
 def poll_seconds(chain: Chain) -> float:
-    """How often to look for what the next block brings: a few times per block, and no node is hammered."""
+    """How often to ask what the next block brings: a few times per block, so that no node is hammered."""
     return min(4, max(0.2, chain.block_seconds / 4))

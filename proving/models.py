@@ -19,7 +19,7 @@ class _InUse(models.Manager["FactsRegistry"]):
 class FactsRegistry(Leased):
     """A facts registry of one (source chain, destination chain), where it was deployed.
 
-    One is in use, or none; those that it has replaced stay on record. It is leased while headers are kept for it.
+    One is in use, or none; those that it has replaced stay on record. It is leased for its upkeep.
     """
 
     destination_chain_id = models.PositiveBigIntegerField()
@@ -28,11 +28,11 @@ class FactsRegistry(Leased):
     block_hash_source = models.CharField(max_length=42)  # address of the contract
     history_window = models.PositiveBigIntegerField(default=history.WINDOW)  # what it was deployed with
     multicall = models.CharField(max_length=42, blank=True)  # address of the contract that makes several calls in one
-    waiting_for = models.TextField(blank=True)  # a sentence, while a header is to be kept
+    waiting_for = models.TextField(blank=True)  # what its upkeep waits for, a sentence
     events_read_to = models.PositiveBigIntegerField(null=True)  # the destination's block before which all were read
     notice = models.TextField(blank=True)  # a sentence for the operator, such as about an attester that contradicts
     deployed_at = models.DateTimeField(null=True)  # null: the deploying transactions are not confirmed yet
-    # keccak-256 of the code at the address when it was last looked at; empty: it was not yet
+    # keccak-256 of the code at the address when it was last compared; empty: it was not yet
     code_hash = models.CharField(max_length=66, blank=True)
     refused = models.TextField(blank=True)  # why it may not be used, sentences; empty: it may
     replaced_at = models.DateTimeField(null=True)  # null: it is in use, or to be
@@ -258,7 +258,7 @@ class SigningStop(models.Model):
 
 
 class ChainHead(models.Model):
-    """How far a destination was when a worker last looked: pages count confirmations by it without asking a chain."""
+    """How far a destination was when a worker last saw it: pages count confirmations by it without asking a chain."""
 
     chain_id = models.PositiveBigIntegerField(primary_key=True)
     number = models.PositiveBigIntegerField()
@@ -270,7 +270,7 @@ class ChainHead(models.Model):
 
 
 class ChainWatch(Leased):
-    """What a worker saw of a configured chain when it last looked: `/healthz` tells it without asking a chain."""
+    """What a worker saw of a configured chain when it last observed it: `/healthz` tells it without asking a chain."""
 
     chain_id = models.PositiveBigIntegerField(primary_key=True)
     looked_at = models.DateTimeField(null=True)

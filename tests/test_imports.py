@@ -50,6 +50,36 @@ def test_one_name_is_one_thing():
     assert [name for name in sorted(set(names)) if names.count(name) > 1] == []
 
 
+def test_few_modules_can_spend_money():
+    """As docs/developing/architecture.md lists them."""
+    inside = PROJECT / "proving/transactions"
+    senders, tenders = set(), set()
+    for path in (PROJECT / file for file in FILES):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        names = {
+            f"{node.value.id}.{node.attr}"
+            for node in nodes
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        }
+        # So that the names above are all there are.
+        froms = {node.module for node in nodes if isinstance(node, ast.ImportFrom)}
+        if inside not in path.parents:
+            assert not froms & {
+                f"proving.transactions.{one}" for one in ("sending", "signing", "replacement", "tending")
+            }
+        if inside not in path.parents and names & {"sending.submit_all", "signing.sign", "signing.broadcast"}:
+            senders.add(path.relative_to(PROJECT / "proving").as_posix())
+        if names & {"tending.tend", "tending.tend_for"}:
+            tenders.add(path.relative_to(PROJECT / "proving").as_posix())
+    assert senders == {"reconcile/apply.py", "paths/upkeep.py", "registry/deploying.py", "registry/attester_change.py"}
+    assert tenders == {
+        "worker/due.py",
+        "registry/deploying.py",
+        "registry/attester_change.py",
+        "management/commands/keep_headers.py",
+    }
+
+
 def test_chains_can_be_used_without_django():
     for path in (PROJECT / "chains").glob("*.py"):
         assert "django" not in path.read_text().replace("Django", "")

@@ -123,15 +123,15 @@ def _next(batch: Batch, destination: ChainName, at_step: AtStep) -> str:
     live = transactions_of(batch).filter(state__in=LIVE_STATES)
     counts = dict(live.order_by().values_list("state").annotate(count=Count("pk")))
     if pending := counts.get(TransactionState.PENDING):
-        return f"Waiting for a block of {where} that includes {_so_many(pending)}."
+        return f"Waiting for a block of {where} that includes {_counted(pending)}."
     head = ChainHead.objects.filter(pk=destination.id).first()
     if mined := counts.get(TransactionState.MINED):
         at = f" The newest block is {head.number}, the newest final one {head.final}." if head else ""
-        return f"Waiting for confirmations of {_so_many(mined)} on {where}.{at}"
+        return f"Waiting for confirmations of {_counted(mined)} on {where}.{at}"
     return f"Waiting for a worker to check what {where} already knows, and to send transactions for the rest."
 
 
-def _so_many(transactions: int) -> str:
+def _counted(transactions: int) -> str:
     return "the transaction" if transactions == 1 else f"{transactions} transactions"
 
 

@@ -147,7 +147,7 @@ def _fields(query: Query) -> tuple[str, ...]:
 
 
 def _kinds(query: Query) -> Sequence[StepKind]:
-    """The steps of a query."""
+    """The steps that a query goes through: one for a header has fewer."""
     return tuple(StepKind) if query.address else HEADER_STEPS
 
 
@@ -187,7 +187,7 @@ def cards(
 ) -> Iterable[ShownQuery]:
     """`queries` come with their blocks and steps. `first_slot` begins the page of slots; None shows all.
 
-    `held_by` are the registries that hold the facts, by source chain (`trust.holding`).
+    `held_by` are the registries that hold the facts, by source chain (`trusted_sources.holding`).
     """
     words: Mapping[int, Mapping[Fact, bytes]] = {}
     addresses: Mapping[int, str] = {}  # of the deployed registry, by source chain

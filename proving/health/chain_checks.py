@@ -1,6 +1,6 @@
-"""Looks at every configured chain, also while there is no work, so that `/healthz` can tell without asking a chain.
+"""Observes every configured chain, also while there is no work, so that `/healthz` can tell without asking a chain.
 
-One worker looks at a time, once in a while, with one or two cheap requests.
+One worker at a time does so, every half a minute or less, with one or two cheap requests.
 """
 
 import logging
@@ -22,7 +22,7 @@ from queries.leases import Lease
 
 logger = logging.getLogger(__name__)
 
-# Between two looks, and while something is wrong: who mends it wants to see that.
+# Between two observations, and while something is wrong: whoever mends it wants to see that.
 _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=30), timedelta(seconds=10)
 # A newest block that is older has another reason than chance, in blocks and in seconds.
 _BLOCKS_LATE, _SECONDS_LATE = 20, 300
@@ -31,7 +31,7 @@ _LATEST = 253_402_300_799
 
 
 def wake(*, everyone: bool = False) -> None:
-    """Make the chains due that were not looked at yet; or all, because chains.toml may say something else now."""
+    """Make the chains due that were not observed yet; or all, because chains.toml may say something else now."""
     ids = [chain.id for chain in get_chains().chains]
     known = ChainWatch.objects.filter(pk__in=ids)
     if everyone or known.count() < len(ids):
@@ -40,18 +40,18 @@ def wake(*, everyone: bool = False) -> None:
     leases.recover(known)
 
 
-def look_at_what_is_due() -> None:
-    """A worker's duty."""
+def observe_what_is_due() -> None:
+    """Observe each chain that is due: a worker's duty."""
     configured = ChainWatch.objects.filter(pk__in=[chain.id for chain in get_chains().chains])
     for chain_id in leases.due(configured, configured.count()):
         lease = leases.claim(configured, chain_id)
         if lease is None:
             continue
         try:
-            _look(lease)
+            _observe(lease)
         except Exception:
-            # The other chains are looked at all the same.
-            logger.exception("looking at chain %s failed", chain_id)
+            # The other chains are observed all the same.
+            logger.exception("observing chain %s failed", chain_id)
             lease.release(Now() + leases.backoff(lease.row.attempts), attempts=lease.row.attempts + 1)
 
 
@@ -85,13 +85,13 @@ def examine(chain: Chain, rpc: RpcClient) -> tuple[Header | None, list[Problem]]
     return head, problems
 
 
-def _look(lease: Lease[ChainWatch]) -> None:
+def _observe(lease: Lease[ChainWatch]) -> None:
     chain = get_chains().chain(lease.row.chain_id)
     head, problems = examine(chain, get_rpc(chain.id))
     found: dict[str, object] = {"looked_at": Now(), "problems": problems}
     if head:
         found["timestamp"] = min(head.timestamp, _LATEST)
-    # Also where the lease has run out, while nodes were slow: another worker's look would take as long.
+    # Also where the lease has run out, while nodes were slow: another worker's would take as long.
     ChainWatch.objects.filter(pk=chain.id).update(**found)
     lease.release(Now() + (_PAUSE_IN_TROUBLE if problems else _PAUSE))
 

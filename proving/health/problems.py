@@ -7,4 +7,4 @@ class Problem(NamedTuple):
     code: str
     """Stable: what watches the service may rely on it."""
     sentence: str
-    """For people; it names what to do where that isn't plain. It holds no secret and no path."""
+    """For people; it names what to do where that isn't plain. It holds no secret and names no file."""

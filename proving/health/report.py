@@ -19,8 +19,8 @@ from proving.worker import worker
 from queries import storage
 from queries.models import OPEN_STATUSES, Batch
 
-# What was seen of a chain counts for so long, and a worker has so long for its first looks.
-_COUNTS, _FIRST_LOOKS = timedelta(minutes=3), timedelta(minutes=1)
+# What was seen of a chain counts for so long, and a worker has so long for its first observations.
+_COUNTS, _FIRST_OBSERVATIONS = timedelta(minutes=3), timedelta(minutes=1)
 
 
 def workers() -> Iterator[Problem]:
@@ -40,13 +40,13 @@ def chains() -> Iterator[Problem]:
     configured = {chain.id: chain for chain in get_chains().chains}
     seen = ChainWatch.objects.filter(pk__in=configured, looked_at__range=(Now() - _COUNTS, Now() + _COUNTS))
     problems = dict(seen.values_list("chain_id", "problems"))
-    is_looking = worker.running().filter(started_at__lt=Now() - _FIRST_LOOKS).exists()
+    is_observing = worker.running().filter(started_at__lt=Now() - _FIRST_OBSERVATIONS).exists()
     for chain_id, chain in configured.items():
         if chain_id in problems:
             yield from (Problem(*pair) for pair in problems[chain_id])
-        elif is_looking:
+        elif is_observing:
             minutes = _COUNTS.total_seconds() / 60
-            sentence = f"No worker has got to look at {chain.label} for {minutes:.0f} minutes: nothing is known of it."
+            sentence = f"No worker has observed {chain.label} for {minutes:.0f} minutes, so nothing is known of it."
             yield Problem("chain_not_watched", sentence)
 
 

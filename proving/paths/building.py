@@ -17,14 +17,12 @@ from proving import sources
 from proving.connections import OpenConnection
 from proving.models import SignedTransaction, Transaction, TransactionState
 from proving.paths.planning import MAX_RIDERS, Plan
-from proving.registry import deployments
+from proving.registry import deployments, packing
 from proving.registry.contract import Call
 from proving.sources import Preparation
 from proving.transactions import signing
 from queries import leases
 
-# Nodes take no transaction above 128 KiB.
-_MAX_BYTES = 110_000
 # Beside what its trie nodes and headers take; packed, nodes are no longer than they were.
 _CALL_BYTES = 500
 # EIP-7825 bounds a transaction's gas at 16,777,216; what a hop and a walked header take at the most.
@@ -98,7 +96,7 @@ def _hop(connection: OpenConnection, plan: Plan, others: Collection[int]) -> Leg
             block, header.state_root, [account], history_window=connection.source_rpc.chain.history_window
         )
         size += len(data) + _CALL_BYTES
-        if calls and size > _MAX_BYTES:
+        if calls and size > packing.MAX_BYTES:
             break
         calls.append((connection.registry.contract.address, data))
     taken = [rider for riders in passed[: len(calls)] for rider in riders]
@@ -106,7 +104,7 @@ def _hop(connection: OpenConnection, plan: Plan, others: Collection[int]) -> Leg
 
 
 def _riders(connection: OpenConnection, stops: Sequence[int], others: Collection[int]) -> list[list[int]]:
-    """For each hop: those of the waiting blocks whose hashes the state that it is made from knows."""
+    """For each hop, the waiting blocks whose hashes are in the state that it starts from."""
     riders: list[list[int]] = []
     passed = range(stops[-1] - connection.config.window, stops[0])
     waiting = _unknown(connection, sorted(set(others).intersection(passed).difference(stops), reverse=True))
@@ -159,7 +157,7 @@ def _walk(connection: OpenConnection, plan: Plan, others: Collection[int]) -> Le
             raise InvalidReply(f"Nodes disagree about block {parent.number}: it is not the parent of the next one.")
         encoded = header.encode()
         size += len(encoded) + 1
-        if size > _MAX_BYTES and parts[0]:
+        if size > packing.MAX_BYTES and parts[0]:
             following = header
             break
         parts[-1].append(encoded)
@@ -181,9 +179,11 @@ def _headers(connection: OpenConnection, numbers: Sequence[int]) -> list[Header]
 
 def pause_after_failures(connection: OpenConnection) -> float:
     """Seconds to wait before the registry's trust is extended again, because that reverted; longer with each time."""
-    # One that was emptied, because nobody wanted it any more, says nothing.
-    emptied = SignedTransaction.objects.filter(transaction=OuterRef("pk"), hash=OuterRef("hash"), is_cancellation=True)
-    mined = Transaction.objects.filter(~Exists(emptied), extends=connection.registry.row_id).exclude(succeeded=None)
+    # One that was cancelled, because nobody wanted it any more, says nothing.
+    cancelled = SignedTransaction.objects.filter(
+        transaction=OuterRef("pk"), hash=OuterRef("hash"), is_cancellation=True
+    )
+    mined = Transaction.objects.filter(~Exists(cancelled), extends=connection.registry.row_id).exclude(succeeded=None)
     newest = mined.order_by("-pk")
     sent = list(newest.values_list("succeeded", "created_at")[:_FAILURES])
     failures = len(list(itertools.takewhile(lambda one: not one[0], sent)))
@@ -196,9 +196,9 @@ def pause_after_failures(connection: OpenConnection) -> float:
 
 
 def extending(connection: OpenConnection, seen: int) -> QuerySet[Transaction]:
-    """What is on its way to extend the registry's trust: one transaction at a time, because the next builds on it.
+    """What is under way to extend the registry's trust: one transaction at a time, because the next builds on it.
 
-    `seen` is the destination's newest block that is looked at: what is in a later one would be paid again.
+    `seen` is the destination's newest block that was observed: what is in a later one would be paid again.
     """
     signer = signing.sender(get_chains().chain(connection.config.destination_id))
     unseen = Q(state=TransactionState.PENDING) | Q(block_number__gt=seen)

@@ -36,7 +36,7 @@ def note(connection: OpenConnection, headers: Collection[Header]) -> None:
     found = submission.find_blocks(connection.config.destination_id, {(source, header.number) for header in headers})
     for header in headers:
         row = Block.objects.filter(pk=found[source, header.number])
-        # What is there already is of a block that queries are about, and whoever works on that looks after it.
+        # What is there already is of a block that queries are about, and reconcile keeps that row right.
         row.filter(hash="").update(
             hash=hex_data(header.hash),
             header_rlp=header.encode(),

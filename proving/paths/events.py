@@ -15,14 +15,14 @@ from queries.chunks import chunks
 from queries.leases import Lease
 
 _EVENT = keccak(text="HeaderAccumulated(uint256,bytes32)")
-# Blocks of the destination in one request, which nodes bound, and requests in one look.
+# Blocks of the destination in one request, which nodes bound, and requests in one `read`.
 _BLOCKS_PER_REQUEST = 2000
-_REQUESTS_PER_LOOK = 20
+_REQUESTS_PER_READ = 20
 _HEADERS_PER_REQUEST = 50
 
 
 def read(lease: Lease[FactsRegistry], connection: OpenConnection, heads: Heads) -> bool:
-    """Note what was accumulated since the last look, as far as one look goes; whether that was all.
+    """Note what was accumulated since the last read, as far as one read goes; whether that was all.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
@@ -30,7 +30,7 @@ def read(lease: Lease[FactsRegistry], connection: OpenConnection, heads: Heads) 
     if first is None:
         first = heads.final
     most = _BLOCKS_PER_REQUEST
-    for _ in range(_REQUESTS_PER_LOOK):
+    for _ in range(_REQUESTS_PER_READ):
         if first > heads.final:
             break
         last = min(heads.final, first + most - 1)

@@ -5,8 +5,8 @@ the `window` blocks before known: a *hop*. Where there is no history, or few blo
 their parent hashes. A path begins at a block that the registry trusts already, or at one that the block hash source
 vouches for.
 
-Nothing of a plan is kept. Each look plans anew from what the chain has by then: a path that was interrupted goes on
-where it was, and what others have sent shortens it.
+No plan is stored, and nothing is sent here. Each reconcile plans anew from what the chain has by then: a path that was
+interrupted continues where it was, and what others have sent shortens it.
 """
 
 import itertools
@@ -27,11 +27,11 @@ from queries.models import PathUnit
 
 # Blocks whose hashes one hop makes known beside the one that it leads to.
 MAX_RIDERS = 50
-# Of the header that a path begins with, rounded up (make bench-gas).
+# Gas of the header that a path begins with, rounded up (make bench-gas).
 _HEADER_GAS = 60_000
-# Of the blocks that the registry may trust, the nearest so many are looked at.
+# How many of the blocks that the registry may trust it is asked about, the nearest first.
 _CHECKPOINTS = 20
-# Of many blocks, so many are read before `keep` is called.
+# How many blocks are read between two calls of `keep`.
 _PER_READ = 200
 
 
@@ -130,7 +130,7 @@ def estimate(connection: OpenConnection, targets: Collection[int], *, keep: Call
     """
     gas = 0
     trusted: set[int] = set()
-    # By block that is hopped from: how many ride along.
+    # How many ride along, by the block that is hopped from.
     riding: dict[int, int] = {}
     numbers = sorted(targets, reverse=True)
     known: list[tuple[Header, bool]] = []

@@ -9,9 +9,9 @@ from proving.models import Transaction
 from queries.models import Block
 
 EXTENDING = "Waiting for the transaction by which the registry comes to trust further blocks."
-"""What a block says that waits for a path, its own or another's: by this sentence those are found."""
+"""What blocks say that wait for a path, their own or another's. `_waiting` finds them by this very sentence."""
 
-# By registry: its newest path, and the users to whom another one has given way since. A killed process forgets it.
+# By registry: its newest path, and the users who were given a turn since. A killed process forgets it.
 _given: dict[int, tuple[int | None, frozenset[int | None]]] = {}
 
 

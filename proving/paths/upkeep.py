@@ -1,4 +1,8 @@
-"""Looks after a registry: keeps a header in every window accumulated, so that any later block is one hop away."""
+"""Upkeep of a registry: its code is compared, its events are read, and if configured a header in every window is kept.
+
+Kept headers are accumulated before anybody asks, so that any later block is one hop away. That costs the operator
+money, and nothing else here does.
+"""
 
 import logging
 from collections.abc import Callable
@@ -27,11 +31,11 @@ from queries.leases import Lease
 
 logger = logging.getLogger(__name__)
 
-# Rows asked for when the newest that is trusted is looked for: others may be waiting, or were reorganised.
+# Rows among which the newest that is trusted is sought: others may be waiting, or were reorganised.
 _NEWEST = 20
 # Windows that are made up for when nothing was kept for a while; beyond, it begins anew.
 _MADE_UP = 8
-# Between two looks when there is nothing to wait for, and when the registry can't be used, in seconds.
+# Seconds until it is due again when there is nothing to wait for, and when the registry can't be used.
 _PAUSE, _UNUSABLE_PAUSE = 600, 60
 
 
@@ -47,7 +51,7 @@ def look_after(registry_id: object) -> None:
 
 
 def keep(registry_id: int) -> None:
-    """Look whether the connection's newest window lacks a header, and send what is missing.
+    """Accumulate a header in the connection's newest window, if it has none.
 
     Does nothing while it rests after a failure, however often it is called.
     """
@@ -56,7 +60,7 @@ def keep(registry_id: int) -> None:
 
 
 _Duty = Callable[[Lease[FactsRegistry], OpenConnection], tuple[str, float]]
-"""Tells what is waited for, a sentence or nothing, and when to look again (seconds)."""
+"""Answers what is waited for, a sentence or nothing, and when it is due again (seconds)."""
 
 
 def _under_lease(registry_id: object, duty: _Duty) -> None:
@@ -79,7 +83,7 @@ def _under_lease(registry_id: object, duty: _Duty) -> None:
         sentence, seconds = str(why), 10
     except (NodeUnavailable, RpcRefused) as error:
         if not row.attempts:  # Once, until it goes on.
-            logger.warning("looking after %s waits: %s", row, error)
+            logger.warning("the upkeep of %s waits: %s", row, error)
         sentence, seconds, attempts = str(error), leases.backoff(row.attempts).total_seconds(), row.attempts + 1
     except Exception:
         lease.release(timezone.now() + leases.backoff(row.attempts), attempts=row.attempts + 1)

@@ -1,6 +1,6 @@
-"""Carries out what was decided about a block: the only place here that writes rows or sends transactions.
+"""Carries out what was decided about a block. Nothing else in this package sends transactions, which cost money.
 
-Killed between two actions, the next look at the block decides anew from what there is then.
+Killed between two actions, the next reconcile decides anew from what there is then.
 """
 
 import itertools
@@ -326,7 +326,7 @@ def _submit(
 def _why_reverted(context: Context, reverted: Reverted) -> Requeue | Fail:
     reason = revert_reason(reverted.data)
     if reason.name in {"UnknownBlock", "HeaderMismatch"}:
-        # The chain moved between the look and the simulation; the next look says what that means.
+        # The chain moved between the observation and the simulation; the next reconcile says what that means.
         sentence = f"Chain {context.destination_chain.id} does not accept the header at this moment."
         return Requeue(sentence, context.poll_seconds)
     return Fail(f"The registry does not accept the proof: {reason}.")

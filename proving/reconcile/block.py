@@ -2,8 +2,8 @@
 
 `reconcile` observes the rows and both chains, decides, and acts, in three parts: whether the destination was
 reorganised; what the source chain proves; what the registry holds and lacks. It keeps no state of its own: run twice,
-killed anywhere or run by another worker, the next look at the same chains leads to the same place. A reorganised chain
-is nothing special: what held no longer does.
+killed anywhere or run by another worker, it leads to the same place if the chains are the same. A reorganised chain is
+nothing special: what held no longer does.
 """
 
 import logging
@@ -120,7 +120,7 @@ def _decide_further(context: Context, seen: Observation, decision: Decision) -> 
 
 
 def _act(context: Context, decision: Decision) -> End | None:
-    """Carry it out. Returns how the look ends, if it does."""
+    """Carry it out. Returns how this reconcile ends, if it does."""
     if why_not := apply.carry_out(context, decision.actions):
         return why_not
     return decision.then if isinstance(decision.then, End) else None

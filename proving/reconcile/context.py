@@ -1,4 +1,4 @@
-"""What all that looks at one block, and acts on it, needs at hand."""
+"""What observing one block, and acting on it, needs at hand."""
 
 from dataclasses import dataclass
 
@@ -31,7 +31,6 @@ class Context:
 
     @property
     def destination_rpc(self) -> RpcClient:
-        """Of the destination."""
         return self.connection.destination_rpc
 
     @property
@@ -40,5 +39,5 @@ class Context:
 
     @property
     def poll_seconds(self) -> float:
-        """How often to look at the destination."""
+        """How often to observe the destination."""
         return poll_seconds(self.destination_chain)

@@ -177,7 +177,7 @@ Action = (
 
 @dataclass(frozen=True)
 class Requeue:
-    """Nothing more can be done now: for what it waits, a sentence or nothing, and when to look again (seconds)."""
+    """Nothing more can be done now: what it waits for, a sentence or nothing, and when to reconcile again (seconds)."""
 
     sentence: str
     seconds: float
@@ -202,7 +202,7 @@ class Continue:
 
 @dataclass(frozen=True)
 class FindWhatIsGone:
-    """The destination was reorganised: look what it lacks now, and decide with `gone`."""
+    """The destination was reorganised: observe what it lacks now, and decide with `gone`."""
 
 
 @dataclass(frozen=True)
@@ -464,7 +464,7 @@ def path(seen: Observation, asked: FindPath, found: PathFound) -> Decision:
 
 
 def rest(seen: Rest) -> End:
-    """When to look again, once all is done that can be."""
+    """When to reconcile again, once all is done that can be."""
     if seen.is_open:
         return Requeue(seen.under_way, seen.poll_seconds)
     # All is done, or rejected. It stays done only as long as the destination keeps the block that holds it.

@@ -1,6 +1,7 @@
-"""What there is to know about a block before deciding: rows and chains as they are now. It reads, and writes nothing.
+"""What there is to know about a block before deciding: rows and chains as they are now.
 
-What is costly to know is only looked up where it matters: values say when they were not looked up.
+It changes nothing about the block, and only extends its lease. What is costly to know is only looked up where it
+matters: values say when they were not looked up.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ from queries import clock
 from queries.chunks import chunks
 from queries.models import BatchStatus, Block, Query, StepKind
 
-# Queries looked at in one go: bounds memory and the length of a look.
+# Queries that one reconcile observes: bounds its memory and its length.
 _QUERIES_PER_LOOK = 1000
 # Rows named in one statement.
 _PER_STATEMENT = 500
@@ -195,10 +196,10 @@ class Observation:
 
     open: Sequence[OpenQuery]
     asked: Mapping[int, OpenQuery]
-    """By id: those that are looked at, whose proofs are stored and for which nothing is under way."""
+    """By id: those that are observed, whose proofs are stored and for which nothing is under way."""
 
     view: RegistryView
-    """What the registry holds at the newest confirmed block. Of facts nothing is looked up below an unknown root."""
+    """What the registry holds at the newest confirmed block. Facts below an unknown root are not looked up."""
     is_trusted: bool
     """Whether its state root is the block's."""
     accumulated_by: str = ""
@@ -247,7 +248,10 @@ class Observation:
 
 
 def registry(context: Context) -> Observation:
-    """Raises `NodeUnavailable`, `RpcRefused`."""
+    """What the registry holds and lacks of what the block's open queries ask for.
+
+    Raises `NodeUnavailable`, `RpcRefused`.
+    """
     block = context.block
     named = context.block.open_queries().order_by("pk").values_list("pk", "address", "timestamp")
     open_queries = [OpenQuery(pk, not address, timestamp) for pk, address, timestamp in named]
@@ -320,7 +324,7 @@ def _own_header(block: Block) -> Header:
 
 
 def _idle(context: Context) -> QuerySet[Query]:
-    """Open queries for which no transaction is on its way, nor in a block that this look doesn't see yet."""
+    """Open queries for which no transaction is under way, or mined in a block that this observation doesn't see yet."""
     unseen = Q(state__in=LIVE_STATES) | Q(block_number__gt=context.heads.confirmed.number)
     under_way = Transaction.objects.filter(unseen, proves_facts("queries__block"), queries=OuterRef("pk"))
     waiting = context.block.open_queries().exclude(step=StepKind.INITIAL_STATE)
@@ -356,7 +360,7 @@ def _proven_by(context: Context, queries: Collection[int]) -> Iterator[tuple[int
 
 
 def _facts_under_way(context: Context) -> set[Fact]:
-    """What transactions on their way may prove already, for other queries."""
+    """What transactions that are under way may prove already, for other queries."""
     live = Transaction.objects.filter(proves_facts("queries__block"), queries=OuterRef("pk"), state__in=LIVE_STATES)
     sent_for = Query.objects.filter(Exists(live), block=context.block)
     return {fact for query in sent_for.iterator(chunk_size=_QUERIES_PER_LOOK) for fact in facts.of(query)}

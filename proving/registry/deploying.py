@@ -56,14 +56,14 @@ def deploy(destination: int, source: int, *, replace: bool = False, seconds: flo
 
 
 def _forget_another_chain(chain: Chain) -> bool:
-    """A chain that was started anew knows nothing of what was mined: what we know of that belongs to the old one.
+    """Delete what belongs to an old chain, if this one was started anew: then it knows nothing of what was mined.
 
-    Returns whether it was.
+    Returns whether it was started anew.
     """
-    assert chain.signer is not None, "chains.chains_file refuses destinations without a signer"
-    sent = Transaction.objects.filter(signer__chain_id=chain.id, signer__address=chain.signer.account().address)
+    sender = signing.sender(chain)
+    sent = Transaction.objects.filter(signer__chain_id=chain.id, signer__address=sender)
     mined = sent.filter(state=TransactionState.FINAL).order_by("-nonce").values_list("nonce", flat=True).first()
-    if mined is None or get_rpc(chain.id).nonce(chain.signer.account().address, "latest") > mined:
+    if mined is None or get_rpc(chain.id).nonce(sender, "latest") > mined:
         return False
     logger.warning("chain %d was started anew: forgetting %d transactions", chain.id, sent.count())
     sent.delete()

@@ -43,23 +43,23 @@ class Unusable(Exception):
 # many where it was refused, which may be a mistake of the node.
 _USED_SECONDS, _REFUSED_SECONDS = 600, 10
 # When, by the client that told and by address: a new client has seen nothing.
-_looked_at: WeakKeyDictionary[RpcClient, dict[str, float]] = WeakKeyDictionary()
+_compared_at: WeakKeyDictionary[RpcClient, dict[str, float]] = WeakKeyDictionary()
 
 
 def find(destination: int, source: int) -> Deployment:
     """The registry of a connection. Its code was seen to be right, by this process and not long ago.
 
-    Raises `Unusable`; `NodeUnavailable` and `RpcRefused` where it can't be looked at.
+    Raises `Unusable`; `NodeUnavailable` and `RpcRefused` where its code can't be read.
     """
     rows = FactsRegistry.in_use.filter(destination_chain_id=destination, source_chain_id=source)
     row = rows.exclude(deployed_at=None).first()
     if row is None:
         raise Unusable(not_deployed(destination, source))
-    looked_at = _looked_at.setdefault(get_rpc(destination), {})
+    compared_at = _compared_at.setdefault(get_rpc(destination), {})
     now = time.monotonic()
-    if now - looked_at.get(row.address, -math.inf) > (_REFUSED_SECONDS if row.refused else _USED_SECONDS):
+    if now - compared_at.get(row.address, -math.inf) > (_REFUSED_SECONDS if row.refused else _USED_SECONDS):
         check(row)
-        looked_at[row.address] = now
+        compared_at[row.address] = now
     if row.refused:
         raise Unusable(row.refused_with_remedy)
     return Deployment(row.pk, Registry(row.address), row.block_hash_source, row.multicall)
@@ -74,7 +74,7 @@ def not_deployed(destination: int, source: int) -> str:
 
 
 def check(row: FactsRegistry) -> None:
-    """Look at the code of a deployed registry, and record whether it may be used.
+    """Compare the code of a deployed registry, and record whether it may be used.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """

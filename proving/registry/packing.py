@@ -15,7 +15,7 @@ from queries.chunks import chunks
 from queries.models import Block
 
 # Nodes take no transaction above 128 KiB, and EIP-7825 bounds its gas at 16,777,216; both with room for the rest of it.
-_MAX_BYTES = 110_000
+MAX_BYTES = 110_000
 _MAX_GAS = 13_000_000
 # What verifying and storing takes at the most, beside calldata, and what is packed of it that is no trie node.
 _ACCOUNT_GAS, _ACCOUNT_BYTES = 95_000, 160
@@ -71,7 +71,7 @@ class _Pack:
     def _take(self, nodes: Collection[bytes], more_bytes: int, more_gas: int) -> bool:
         more_bytes += sum(map(len, nodes))
         more_gas += len(nodes) * _NODE_GAS
-        is_full = self._bytes + more_bytes > _MAX_BYTES or self._gas + more_gas > _MAX_GAS
+        is_full = self._bytes + more_bytes > MAX_BYTES or self._gas + more_gas > _MAX_GAS
         if self._accounts and is_full:
             return False
         self._bytes += more_bytes

@@ -29,7 +29,7 @@ class NotYet(Exception):
 
 
 class BlockHashSource(Protocol):
-    """One kind of block hash source. It keeps nothing: what it needs to know it asks of the chains.
+    """One kind of block hash source. It keeps no state: it asks the chains for what it needs, and sends nothing.
 
     `title` and `trust` are for people: a name, and a sentence that says who must be trusted for what.
     """
@@ -41,7 +41,7 @@ class BlockHashSource(Protocol):
         """Who must be trusted for what, a sentence."""
 
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
-        """Of the contract's constructor."""
+        """The arguments of the contract's constructor."""
 
     def gas(self, connection: Connection) -> int:
         """What it takes to have one block vouched for, on the high side."""

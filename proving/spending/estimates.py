@@ -84,7 +84,7 @@ def unproven(batch: Batch, *, beside: Collection[int] = (), with_paths: bool) ->
     """What of a batch's queries is neither proven nor under way, as the rows know it, `beside` those of these ids.
 
     What is not admitted is counted by itself. `with_paths` counts also how the registry comes to trust old blocks, as
-    far as that is planned; ways that lead over the same blocks count once.
+    far as that is planned; paths that lead over the same blocks count once.
     """
     under_way = Transaction.objects.filter(
         proves_facts("queries__block"), queries=OuterRef("pk"), state__in=LIVE_STATES

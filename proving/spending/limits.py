@@ -23,7 +23,7 @@ from queries import clock
 from queries.models import OPEN_STATUSES, Batch, Query
 
 _DAY = timedelta(days=1)
-# In which batches show what they have spent.
+# Of a transaction whose cost its batches show as spent.
 _SPENT_STATES = (TransactionState.CONFIRMED, TransactionState.FINAL)
 
 

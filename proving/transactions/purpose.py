@@ -31,6 +31,6 @@ def show(tx: Transaction, version: str) -> None:
         return  # Its queries are proven anew, by others.
     shown = [other.hash for other in tx.versions.all()]
     if tx.extends_id is None or tx.accumulates_id is not None:
-        # A step that has just begun shows none yet; a way that only led up to it has done its part.
+        # A step that has just begun shows none yet; a path that only led up to it has done its part.
         shown.append("")
     progress.note_transaction(list(tx.queries.values_list("pk", flat=True)), version, instead_of=shown)

@@ -1,7 +1,7 @@
 """Sends transactions so that each nonce is used once and none is left open, whenever the process is killed.
 
-A transaction is signed and stored before it is broadcast, under the lease of its signer. From then on `tending` looks
-after it.
+A transaction is signed and stored before it is broadcast, under the lease of its signer. From then on `tending` follows
+it.
 """
 
 import logging
@@ -76,7 +76,7 @@ def submit_all(
     except LeaseLost:
         raise SignerBusy from None
     finally:
-        # `tending` looks after it at once; it knows when to look again.
+        # `tending` follows it up at once, and knows when to do so again.
         lease.release(timezone.now())
     return [tx for tx, _ in sent]
 

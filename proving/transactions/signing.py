@@ -1,4 +1,4 @@
-"""The only place that uses the keys of signers: signs, stores and broadcasts. Nothing else here costs money."""
+"""The only place that signs with the keys of signers, and that broadcasts: all that costs money goes through here."""
 
 import logging
 from typing import Any
@@ -59,7 +59,7 @@ def sign(chain: Chain, tx: Transaction, fees: OfferedFees, *, cancel_with: int |
 
 
 def broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
-    """Hand the stored bytes to the node. What it says is noted, not raised: the next look at the chain decides."""
+    """Hand the stored bytes to the node. What it says is noted, not raised: the chain decides, later."""
     problem = why_stopped(rpc.chain.id)
     if problem:
         return

@@ -1,4 +1,4 @@
-"""The operator's stop switch: `proving.transactions.sending` asks it before each signature and each broadcast."""
+"""The operator's stop switch: `proving.transactions.signing` asks it before each signature and each broadcast."""
 
 import logging
 

@@ -135,7 +135,7 @@ class _Receipts:
             if receipt is None:
                 continue
             header = self._header(receipt.block_number)
-            # A node may still serve the receipt of a block that it has left; the next look decides.
+            # A node may still serve the receipt of a block that it has left; the next `tend` decides.
             if header is not None and header.hash == receipt.block_hash:
                 _check_receipt(receipt, version, header)
                 return receipt

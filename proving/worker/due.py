@@ -27,12 +27,12 @@ from queries.rejection_codes import RejectionCode
 
 logger = logging.getLogger(__name__)
 
-_PER_LOOK = 100
+_PER_POLL = 100
 # Accepting a batch of more asks the chains for seconds.
 _MANY_BLOCKS = 100
 
 
-# What stands in line together: whose it is, its kind, and its lane.
+# Tasks that stand in line together: the user whose they are, their kind, and their lane.
 Queue = tuple[int | None, str, tuple[int, ...]]
 
 
@@ -53,7 +53,7 @@ class Task:
 
     @property
     def chains(self) -> frozenset[int]:
-        """Whose nodes it asks."""
+        """The chains whose nodes it asks."""
         return self.sources.union(self.lane)
 
     @property
@@ -67,8 +67,8 @@ def _always(_: Queue) -> bool:
 
 
 @dataclass(frozen=True)
-class Look:
-    """One look at what is due. It costs nothing to ask for what can't be taken up now, however many wait for that."""
+class Poll:
+    """One poll of what is due. What can't be taken up now isn't asked for, and so costs nothing, however much it is."""
 
     has_room: Callable[[Queue], bool] = _always
     """Whether something of this queue could be taken up; with None as its user, something of the lane."""
@@ -83,27 +83,27 @@ class Look:
     def may_ask(self, queue: Queue) -> bool:
         return not self.is_over() and self.has_room(queue)
 
-    def asking(self, queue: Queue, works: Iterator[Task]) -> Iterator[Task]:
+    def asking(self, queue: Queue, tasks: Iterator[Task]) -> Iterator[Task]:
         """What is in the queue, while it has room: what is taken up meanwhile may leave none."""
         while self.may_ask(queue):
             self.asked[queue] = None
-            work = next(works, None)
-            if work is None:
+            task = next(tasks, None)
+            if task is None:
                 return
-            yield work
+            yield task
 
 
-def due(turns: Turns | None = None, look: Look | None = None) -> Iterator[Task]:
+def due(turns: Turns | None = None, poll: Poll | None = None) -> Iterator[Task]:
     """What can be done now: first what is for all, then one thing for each user, then the second for each, and so on.
 
     The users, and of each user the lanes and kinds, come in the order of their last `turns`: a long queue or a chain
     that hangs holds up nobody.
     """
-    turns, look = turns or Turns(), look or Look()
+    turns, poll = turns or Turns(), poll or Poll()
     yield from round_robin(_for_all())
     queues: dict[int | None, dict[Queue, Iterator[Task]]] = defaultdict(dict)
-    for queue, works in _for_users(look):
-        queues[queue[0]][queue] = look.asking(queue, works)
+    for queue, tasks in _for_users(poll):
+        queues[queue[0]][queue] = poll.asking(queue, tasks)
     users = sorted(queues, key=turns.last)
     yield from round_robin([_of_user(queues[user], turns) for user in users])
 
@@ -114,37 +114,37 @@ def _of_user(queues: Mapping[Queue, Iterator[Task]], turns: Turns) -> Iterator[T
 
 def _for_all() -> Iterator[Iterator[Task]]:
     for chain in get_chains().destinations():
-        signers = leases.due(Signer.objects.filter(chain_id=chain.id), _PER_LOOK)
+        signers = leases.due(Signer.objects.filter(chain_id=chain.id), _PER_POLL)
         yield iter([Task("signer", key, (chain.id,), _tend) for key in signers])
     for connection in get_chains().connections:
         source, destination = connection.source_id, connection.destination_id
         rows = FactsRegistry.in_use.filter(source_chain_id=source, destination_chain_id=destination)
-        registries = leases.due(rows, _PER_LOOK)
+        registries = leases.due(rows, _PER_POLL)
         yield iter([Task("registry", key, (destination, source), upkeep.look_after) for key in registries])
 
 
-def _for_users(look: Look) -> Iterator[tuple[Queue, Iterator[Task]]]:
+def _for_users(poll: Poll) -> Iterator[tuple[Queue, Iterator[Task]]]:
     for chain in get_chains().destinations():
         lane: tuple[int, ...] = (chain.id,)
-        if look.may_ask((None, "batch", lane)):
+        if poll.may_ask((None, "batch", lane)):
             batches = Batch.objects.filter(destination_chain_id=chain.id, status__in=OPEN_STATUSES)
             for user in leases.parties(batches, "user"):
                 yield (user, "batch", lane), _batches(batches, lane, user)
     for connection in get_chains().connections:
         source, destination = connection.source_id, connection.destination_id
         lane = (destination, source)
-        if look.may_ask((None, "block", lane)):
+        if poll.may_ask((None, "block", lane)):
             blocks = Block.objects.filter(source_chain_id=source, destination_chain_id=destination)
             for user in leases.parties(blocks, "turn_of"):
                 yield (user, "block", lane), _blocks(blocks, lane, user)
 
 
-# Of each user nothing is prepared before it is their turn: most looks end before they come to all.
+# Nothing of a user is prepared before it is the user's turn: most polls end before they come to all.
 
 
 def _batches(of_all: "QuerySet[Batch]", lane: tuple[int, ...], user: int | None) -> Iterator[Task]:
     rows = of_all.filter(user=user)
-    keys = leases.due(rows, _PER_LOOK)
+    keys = leases.due(rows, _PER_POLL)
     long = set(rows.filter(pk__in=keys, block_count__gt=_MANY_BLOCKS).values_list("pk", flat=True))
     for key in keys:
         assert isinstance(key, str)
@@ -153,7 +153,7 @@ def _batches(of_all: "QuerySet[Batch]", lane: tuple[int, ...], user: int | None)
 
 
 def _blocks(of_all: "QuerySet[Block]", lane: tuple[int, ...], user: int | None) -> Iterator[Task]:
-    for key in leases.due(of_all.filter(turn_of=user), _PER_LOOK, order="queue_at"):
+    for key in leases.due(of_all.filter(turn_of=user), _PER_POLL, order="queue_at"):
         yield Task("block", key, lane, reconcile, user)
 
 
@@ -166,7 +166,7 @@ def recover() -> None:
 def reject_overdue(now: datetime) -> None:
     """Reject the batches whose deadline has passed at this time of `queries.clock`: nothing waits for ever."""
     overdue = Batch.objects.filter(status__in=OPEN_STATUSES, deadline_at__lt=now)
-    for batch in overdue[:_PER_LOOK]:
+    for batch in overdue[:_PER_POLL]:
         waits = " ".join(wait.sentence for wait in batch.waits())
         progress.reject(
             [batch.pk],

@@ -4,8 +4,8 @@ It is round robin over users with something due, and within a user by `queue_at`
 the last turn each worker remembers by itself, and forgets when it is killed: what is fair in each is fair in all.
 
 A block of several users is worked on in the turns of the one for whom the fewest blocks are due: that is the user who
-would get to it first. Whoever joins takes it over only with fewer than the other, and each look asks anew: it can't be
-taken and then buried under thousands.
+would get to it first. Whoever joins takes it over only with fewer than the other, and each reconcile asks anew: it
+can't be taken and then buried under thousands.
 """
 
 import itertools
@@ -25,19 +25,19 @@ _T = TypeVar("_T")
 _PLACE = timedelta(seconds=0.5)
 _MOST_TOGETHER = 64
 _PER_STATEMENT = 500
-# Whom a worker remembers at the most. Who is forgotten comes first once.
+# How many a worker remembers at the most. Whoever is forgotten comes first once.
 _REMEMBERED = 100_000
 
 
 class Turns:
-    """Who had a turn when: they come again in that order, who never had one first."""
+    """Who had a turn when. They come again in that order, after those who never had one."""
 
     def __init__(self) -> None:
         self._last: dict[Hashable, int] = {}
         self._count = itertools.count(1)
 
     def note(self, *keys: Hashable) -> None:
-        """These have a turn now."""
+        """Note that these users and queues have a turn now."""
         if len(self._last) > _REMEMBERED:
             self._last.clear()
         turn = next(self._count)

@@ -22,20 +22,20 @@ from config.configured_chains import get_chains
 from proving.health import chain_checks
 from proving.models import WorkerHeartbeat
 from proving.paths import upkeep
-from proving.worker.due import Look, Queue, Task, due, recover, reject_overdue
+from proving.worker.due import Poll, Queue, Task, due, recover, reject_overdue
 from proving.worker.turns import Turns
 from queries.clock import Clock
 
 logger = logging.getLogger(__name__)
 
 # How often the database is asked for due rows, and how often the worker says that it runs, in seconds.
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 _BEAT_SECONDS = 5
-# How long one look may take, however much is due of which nothing can be taken up: between two looks it beats.
-_MOST_LOOK_SECONDS = 1.0
+# How long one poll may take, also when much is due that can't be taken up: the worker beats between two polls.
+_MOST_POLL_SECONDS = 1.0
 # A worker that has been silent for so long is taken for dead.
 SILENCE = timedelta(seconds=20)
-_WATCH = Task("chains", None, (), lambda _: chain_checks.look_at_what_is_due())
+_WATCH = Task("chains", None, (), lambda _: chain_checks.observe_what_is_due())
 
 
 def last_beat() -> datetime | None:
@@ -86,7 +86,7 @@ class Worker:
                 logger.exception("the database does not answer; trying again")
                 connections.close_all()
                 self._stopping.wait(_BEAT_SECONDS)
-            self._stopping.wait(_LOOK_SECONDS)
+            self._stopping.wait(_POLL_SECONDS)
         logger.info("worker %s stops, %d in hand", self.name, len(self._in_hand))
         self._pool.shutdown(wait=True)
         self._watcher.shutdown(wait=True)
@@ -121,42 +121,42 @@ class Worker:
             WorkerHeartbeat.objects.exclude(beat_at__range=(Now() - day, Now() + SILENCE)).delete()
 
     def _take_up_what_is_due(self) -> None:
-        self._in_hand = {work: future for work, future in self._in_hand.items() if not future.done()}
+        self._in_hand = {task: future for task, future in self._in_hand.items() if not future.done()}
         # More than there are threads would only wait in memory, where no other worker sees it.
         if len(self._in_hand) >= self._threads:
             return
-        look = Look(self._has_room, time.monotonic() + _MOST_LOOK_SECONDS)
-        for work in due(self._turns, look):
-            if work not in self._in_hand and self._leaves_threads(work):
-                self._turns.note(work.user, work.queue)
-                self._in_hand[work] = self._pool.submit(_do, work)
+        poll = Poll(self._has_room, time.monotonic() + _MOST_POLL_SECONDS)
+        for task in due(self._turns, poll):
+            if task not in self._in_hand and self._leaves_threads(task):
+                self._turns.note(task.user, task.queue)
+                self._in_hand[task] = self._pool.submit(_do, task)
                 if len(self._in_hand) >= self._threads:
                     return
-            if look.is_over():
+            if poll.is_over():
                 break
-        if look.is_over():
+        if poll.is_over():
             # The next one begins with those whom this one didn't come to.
-            for queue in look.asked:
+            for queue in poll.asked:
                 self._turns.note(queue[0], queue)
 
     def _has_room(self, queue: Queue) -> bool:
         """Whether threads are left for anything of the queue: beside a chain whose nodes hang, and one user."""
         user, _, lane = queue
         of_user = sum(other.user == user for other in self._in_hand)
-        return self._leave_threads(frozenset(lane)) and (user is None or of_user < max(1, self._threads - 1))
+        return self._chains_have_room(frozenset(lane)) and (user is None or of_user < max(1, self._threads - 1))
 
-    def _leaves_threads(self, work: Task) -> bool:
+    def _leaves_threads(self, task: Task) -> bool:
         """Whether threads are left to others: beside a chain whose nodes hang, what takes long, and one user."""
         long = [other.user for other in self._in_hand if other.is_long]
         return (
-            self._has_room(work.queue)
-            and self._leave_threads(work.sources)
+            self._has_room(task.queue)
+            and self._chains_have_room(task.sources)
             # It takes up the room of each, and waits for one of them.
-            and not (len(work.sources) > 1 and any(len(other.sources) > 1 for other in self._in_hand))
-            and not (work.is_long and (len(long) >= max(1, self._threads // 2) or work.user in long))
+            and not (len(task.sources) > 1 and any(len(other.sources) > 1 for other in self._in_hand))
+            and not (task.is_long and (len(long) >= max(1, self._threads // 2) or task.user in long))
         )
 
-    def _leave_threads(self, chains: frozenset[int]) -> bool:
+    def _chains_have_room(self, chains: frozenset[int]) -> bool:
         half = max(1, self._threads // 2)
         return all(self._asking(chain) < half for chain in chains - _asked_by_all())
 
@@ -171,11 +171,11 @@ def _asked_by_all() -> frozenset[int]:
     return frozenset.intersection(*pairs) if pairs else frozenset()
 
 
-def _do(work: Task) -> None:
+def _do(task: Task) -> None:
     try:
-        work()
+        task()
     except Exception:
         # The row was pushed ahead by whoever raised this, so that it can't be taken up again at once.
-        logger.exception("working on %s %s failed", work.kind, work.key)
+        logger.exception("working on %s %s failed", task.kind, task.key)
     finally:
         connections.close_all()

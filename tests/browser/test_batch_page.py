@@ -39,10 +39,10 @@ from tests.explorer.batches import (
     mine,
     of_two_sources,
     path,
+    plan_path,
     queries_of,
     send,
     settle,
-    way_to,
 )
 from tests.proving.test_worker import a_worker
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
@@ -313,14 +313,14 @@ def test_the_slots_of_a_later_page_are_read_and_stay_through_a_refresh(page: Pag
     expect(page.locator(".reading")).to_contain_text("The chain could not be read.")
 
 
-def test_a_way_goes_on_by_itself_and_its_transactions_stay_open(page: Page):
+def test_a_path_goes_on_by_itself_and_its_transactions_stay_open(page: Page):
     beat()
-    batch = on_the_way()
+    batch = on_the_path()
     page.goto(path(batch))
     way = page.locator(".path-there")
     expect(way).to_contain_text("hops 20 of 60 done")
     way.locator("summary").click()
-    way_to(batch, 60, left=0)
+    plan_path(batch, 60, left=0)
     poll_fast(page)
     expect(way).to_contain_text("reached by 60 hops, 175,840 gas")
     expect(way.locator("li")).to_have_count(2)
@@ -492,20 +492,20 @@ def thousands() -> Batch:
     return batch
 
 
-def on_the_way() -> Batch:
+def on_the_path() -> Batch:
     batch = a_batch()
     accept(batch)
     Block.objects.update(hash=HASH)
     complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
-    way_to(batch, 60, left=40)
+    plan_path(batch, 60, left=40)
     mine(send(batch, tx_hash="0x" + "5c" * 32, extends=deployed()), block=14)
     send(batch, extends=deployed())
     return batch
 
 
 def arrived() -> Batch:
-    batch = on_the_way()
-    way_to(batch, 60, left=0)
+    batch = on_the_path()
+    plan_path(batch, 60, left=0)
     mine(send(batch, tx_hash="0x" + "d0" * 32), block=16)
     fetch_proofs(batch)
     complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
@@ -532,7 +532,7 @@ def one_of_two_sources() -> Batch:
     [
         waiting,
         running,
-        on_the_way,
+        on_the_path,
         arrived,
         one_of_two_sources,
         reorged,

@@ -102,8 +102,8 @@ def accept(batch: Batch, source: int = 31337) -> None:
     Block.objects.filter(queries__batch=batch, source_chain_id=source).update(due_at=timezone.now())
 
 
-def way_to(batch: Batch, length: int, *, left: int, unit: str = PathUnit.HOPS) -> None:
-    """What the pipeline notes of the way to the batch's blocks."""
+def plan_path(batch: Batch, length: int, *, left: int, unit: str = PathUnit.HOPS) -> None:
+    """What the pipeline notes of the path to the batch's blocks."""
     Block.objects.filter(queries__batch=batch).update(path_unit=unit, path_length=length, path_left=left)
 
 
@@ -161,7 +161,7 @@ def finish(batch: Batch) -> None:
 
 
 def send(batch: Batch, *, tx_hash: str = TRANSACTION, extends: FactsRegistry | None = None) -> Transaction:
-    """A transaction for all its queries, sent. With `extends` it is one of the way to their blocks."""
+    """A transaction for all its queries, sent. With `extends` it is one of the path to their blocks."""
     signer, _ = Signer.objects.get_or_create(chain_id=31337, address=SIGNER)
     tx = Transaction.objects.create(
         signer=signer, nonce=signer.transactions.count(), data=b"", gas_limit=1, extends=extends

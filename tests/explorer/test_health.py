@@ -127,7 +127,7 @@ def test_what_was_seen_of_a_chain_long_ago_is_not_told_as_if_it_were_so_now():
     WorkerHeartbeat.objects.update(started_at=timezone.now() - timedelta(hours=1))
     ((code, sentence),) = problems()
     assert code == "chain_not_watched"
-    assert sentence.startswith("No worker has got to look at Development chain (31337) for 3 minutes")
+    assert sentence.startswith("No worker has observed Development chain (31337) for 3 minutes")
 
 
 def test_what_was_seen_of_a_chain_in_the_future_is_not_told_either():
@@ -136,7 +136,7 @@ def test_what_was_seen_of_a_chain_in_the_future_is_not_told_either():
     assert codes() == ["chain_not_watched"]
 
 
-def test_a_worker_has_a_minute_for_its_first_looks():
+def test_a_worker_has_a_minute_for_its_first_observations():
     ChainWatch.objects.all().delete()
     WorkerHeartbeat.objects.update(started_at=timezone.now() - timedelta(seconds=50))
     assert codes() == []

@@ -35,9 +35,9 @@ from tests.explorer.batches import (
     of_two_sources,
     page,
     path,
+    plan_path,
     send,
     settle,
-    way_to,
 )
 from tests.explorer.test_batch_page import shown_steps, text_of
 from tests.service import CHARLIE, a_key, chains_toml, request, submit, work, work_until_done
@@ -62,49 +62,49 @@ def step(batch: Batch, number: int = 3) -> str:
 # --- The path to a block ----------------------------------------------------------------------------------------------
 
 
-def test_a_way_that_is_gone_shows_how_far_it_is_what_it_took_and_how_long_it_will_take():
+def test_a_path_under_way_shows_how_far_it_is_what_it_took_and_how_long_it_will_take():
     batch = an_old_batch()
-    way_to(batch, 100, left=70)
+    plan_path(batch, 100, left=70)
     assert "hops 30 of 100 done, less than a minute left" in step(batch)
     mine(send(batch, extends=deployed()), block=14)
-    way_to(batch, 4_000, left=2_400)
+    plan_path(batch, 4_000, left=2_400)
     # 2,400 hops are 120 transactions of 3 blocks of 1 s.
     assert "hops 1,600 of 4,000 done, 175,840 gas so far, about 6 min left" in step(batch)
     assert '<progress value="1600" max="4000" aria-label="Path to the block of query 1">' in page(batch)
-    way_to(batch, 17_000, left=17_000, unit=PathUnit.HEADERS)
+    plan_path(batch, 17_000, left=17_000, unit=PathUnit.HEADERS)
     assert "headers 0 of 17,000 done, 175,840 gas so far, about 5 min left" in step(batch)
 
 
-def test_a_way_that_is_done_says_what_it_was():
+def test_a_path_that_is_done_says_what_it_was():
     batch = an_old_batch()
     mine(send(batch, extends=deployed()), block=14)
-    way_to(batch, 10, left=0)
+    plan_path(batch, 10, left=0)
     assert "reached by 10 hops, 175,840 gas 1 transaction on the path" in step(batch)
-    way_to(batch, 1, left=0, unit=PathUnit.HEADERS)
+    plan_path(batch, 1, left=0, unit=PathUnit.HEADERS)
     complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
     assert "reached by 1 header, 175,840 gas" in step(batch)
 
 
-def test_a_block_that_its_source_vouches_for_is_no_way_of_no_hops():
+def test_a_block_that_its_source_vouches_for_is_no_path_of_no_hops():
     batch = an_old_batch()
-    way_to(batch, 0, left=0)
+    plan_path(batch, 0, left=0)
     mine(send(batch, extends=deployed()), block=14)
     assert "waiting for the block hash source to vouch for this block, 175,840 gas" in step(batch)
     complete(batch, StepKind.HEADER_ACCUMULATED)
     assert "vouched for by the block hash source, 175,840 gas" in step(batch)
 
 
-def test_a_block_that_needs_no_way_shows_none():
+def test_a_block_that_needs_no_path_shows_none():
     batch = an_old_batch()
     mine(send(batch), block=14)
     assert "on the path" not in step(batch)
     assert f"Transaction {TRANSACTION} on the chain's explorer in block 14" in step(batch)
 
 
-def test_each_transaction_of_the_way_is_linked_once_and_only_the_last_is_the_step_s():
+def test_each_transaction_of_the_path_is_linked_once_and_only_the_last_is_the_step_s():
     batch = an_old_batch()
     registry = deployed()
-    way_to(batch, 30, left=10)
+    plan_path(batch, 30, left=10)
     for number, tx_hash in enumerate((TRANSACTION, HASH)):
         mine(send(batch, tx_hash=tx_hash, extends=registry), block=14 + number)
     html = page(batch)
@@ -125,39 +125,39 @@ def test_what_records_a_block_s_hash_is_shown_on_the_step_that_waits_for_it():
     complete(batch, StepKind.INITIAL_STATE)
     mine(send(batch, extends=deployed()), block=14)
     assert f"Transaction {TRANSACTION}" in step(batch, 2)
-    way_to(batch, 3, left=3)
+    plan_path(batch, 3, left=3)
     assert f"Transaction {TRANSACTION}" in step(batch, 2)
     complete(batch, StepKind.BLOCKHASH_AVAILABLE)
     assert "hops 0 of 3 done, 175,840 gas so far, less than a minute left 1 transaction on the path" in step(batch)
 
 
-def test_what_was_sent_for_another_batch_on_the_same_block_is_part_of_its_way():
+def test_what_was_sent_for_another_batch_on_the_same_block_is_part_of_its_path():
     other, batch = an_old_batch(), an_old_batch()
-    way_to(batch, 30, left=10)
+    plan_path(batch, 30, left=10)
     mine(send(other, extends=deployed()), block=14)
     assert "hops 20 of 30 done, 175,840 gas so far" in step(batch)
     elsewhere = a_batch(block=13)
     accept(elsewhere)
     complete(elsewhere, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
-    way_to(elsewhere, 30, left=30)
+    plan_path(elsewhere, 30, left=30)
     assert "175,840" not in step(elsewhere)
 
 
 def test_a_rejected_batch_has_no_time_left():
     batch = an_old_batch()
-    way_to(batch, 30, left=10)
+    plan_path(batch, 30, left=10)
     Batch.objects.update(status=BatchStatus.REJECTED)
     assert "hops 20 of 30 done" in step(batch)
     assert "left" not in step(batch)
 
 
-def test_ways_cost_as_many_statements_however_many_queries_and_transactions_there_are():
+def test_paths_cost_as_many_statements_however_many_queries_and_transactions_there_are():
     statements = []
     for count in (1, 10):
         batch = submit(a_key(name=str(count)), request(*many_accounts(count), block=count))
         accept(batch)
         complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
-        way_to(batch, 30, left=10)
+        plan_path(batch, 30, left=10)
         for number in range(count):
             send(batch, tx_hash=f"0x{count:032x}{number:032x}", extends=deployed())
         with CaptureQueriesContext(connection) as captured:
@@ -169,7 +169,7 @@ def test_ways_cost_as_many_statements_however_many_queries_and_transactions_ther
 def test_the_json_has_the_path():
     batch = an_old_batch()
     assert Client().get(f"{path(batch)}.json").json()["queries"][0]["path"] is None
-    way_to(batch, 30, left=10)
+    plan_path(batch, 30, left=10)
     mine(send(batch, extends=deployed()), block=14)
     (query,) = Client().get(f"{path(batch)}.json").json()["queries"]
     (transaction,) = query["path"].pop("transactions")
@@ -270,10 +270,10 @@ def test_a_query_whose_source_chain_is_not_checked_yet_says_so_while_others_go_o
     assert (second["isAdmitted"], second["steps"][0]["waitingFor"]) == (False, "No node of chain 5 can be used.")
 
 
-def test_a_line_says_how_far_the_way_to_its_block_is():
+def test_a_line_says_how_far_the_path_to_its_block_is():
     batch = an_old_batch(*many_accounts(11))
     assert "hops" not in text_of(page(batch))
-    way_to(batch, 1_000, left=600)
+    plan_path(batch, 1_000, left=600)
     assert "HEADER_ACCUMULATED hops 400 of 1,000 done 2 0x" in text_of(page(batch))
     complete(batch, StepKind.HEADER_ACCUMULATED)
     assert "hops 400" not in text_of(page(batch))
@@ -301,7 +301,7 @@ def old(chain: DevChain, settings, tmp_path) -> DevChain:
     return chain
 
 
-def test_a_really_old_block_shows_its_way_and_has_a_bundle_that_holds(old: DevChain):
+def test_a_really_old_block_shows_its_path_and_has_a_bundle_that_holds(old: DevChain):
     block = old.head() - 35
     batch = submit(a_key(), request(CHARLIE, block=block))
     for _ in range(10):

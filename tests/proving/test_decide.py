@@ -401,7 +401,7 @@ def test_what_can_not_be_fetched(what, then, actions):
     assert (decision.then, list(decision.actions)) == (then, actions)
 
 
-def test_when_to_look_again():
+def test_when_to_reconcile_again():
     rest = Rest(True, "Under way.", None, final=10, poll_seconds=0.5, block_seconds=12)
     assert decide.rest(rest) == Requeue("Under way.", 0.5)
     done = replace(rest, is_open=False)

@@ -103,7 +103,7 @@ def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killer, aft
     assert list(nonces) == list(range(len(nonces)))
 
 
-def test_a_way_is_gone_once_wherever_the_worker_is_killed(chain, db, settings, tmp_path, killer):
+def test_a_path_is_sent_once_wherever_the_worker_is_killed(chain, db, settings, tmp_path, killer):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 10")
     deploy(31337, 31337)
     key = a_key()

@@ -130,7 +130,7 @@ def test_a_block_three_windows_back_is_proven_by_hops_in_one_transaction(old, ke
     assert (row.path_unit, row.path_length, row.path_left) == ("hops", 3, 0)
 
 
-def test_a_step_goes_on_showing_what_completes_it_when_the_way_there_is_confirmed(old, key):
+def test_a_step_goes_on_showing_what_completes_it_when_the_path_there_is_confirmed(old, key):
     time = int(old.rpc("eth_getBlockByNumber", hex(old.head() - 3 * WINDOW - 5), False)["timestamp"], 16)
     # What proves a time comes by itself, behind the path.
     data = {f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["BALANCE"]}}}}
@@ -144,12 +144,12 @@ def test_a_step_goes_on_showing_what_completes_it_when_the_way_there_is_confirme
     old.rpc("anvil_dropTransaction", proof)
     old.mine(3)
     work()
-    (way,) = extending()
-    assert (way.state, way.hash != proof) == (TransactionState.FINAL, True)
+    (path,) = extending()
+    assert (path.state, path.hash != proof) == (TransactionState.FINAL, True)
     assert Query.objects.get(batch=batch).steps.get(kind=StepKind.HEADER_ACCUMULATED).transaction_hash == proof
 
 
-def test_a_way_begins_at_the_nearest_block_that_the_registry_trusts(old, key):
+def test_a_path_begins_at_the_nearest_block_that_the_registry_trusts(old, key):
     near = old.head() - 3 * WINDOW
     assert_proven(old, submit(key, request(ALICE, block=near)), ALICE, near)
     before = len(extending())
@@ -186,14 +186,14 @@ def test_blocks_of_one_window_share_a_hop(old, key):
     batches = [submit(key, request(CHARLIE, block=block)) for block in blocks]
     for batch, block in zip(batches, blocks, strict=True):
         assert_proven(old, batch, CHARLIE, block)
-    # They do not wait for each other's transactions either: the first way passes them all, or nearly so.
+    # They do not wait for each other's transactions either: the first path passes them all, or nearly so.
     assert len(extending()) <= 2
     for batch in batches:
         batch.refresh_from_db()
         assert batch.gas_used > 0
 
 
-def test_blocks_that_wait_for_confirmations_ride_no_further_way(db, settings, tmp_path, key, monkeypatch):
+def test_blocks_that_wait_for_confirmations_ride_no_further_path(db, settings, tmp_path, key, monkeypatch):
     """Their hashes are known: they would take the places of others, and pay again."""
     monkeypatch.setattr(building, "MAX_RIDERS", 3)
     with DevChain(slots_in_an_epoch=32) as chain:
@@ -252,7 +252,7 @@ def test_header_properties_of_a_block_that_was_accumulated_long_ago_are_proven(o
     assert work_until_done(batch, old, rounds=30).status == BatchStatus.DONE
 
 
-def test_a_way_longer_than_one_transaction_goes_on_where_it_was(old, key, monkeypatch):
+def test_a_path_longer_than_one_transaction_goes_on_where_it_was(old, key, monkeypatch):
     monkeypatch.setattr(building, "_MAX_HOPS", 2)
     block = old.head() - 5 * WINDOW + 2
     batch = submit(key, request(CHARLIE, block=block))
@@ -320,7 +320,7 @@ def test_a_walk_of_several_transactions_is_resumed_and_no_header_is_paid_twice(w
     assert all(tx.succeeded for tx in extending())
 
 
-def test_a_history_that_begins_on_the_way_is_used_as_far_as_it_goes(old, key):
+def test_a_history_that_begins_on_the_path_is_used_as_far_as_it_goes(old, key):
     """The fork lies between: blocks before it are walked from the oldest block that the history knows."""
     fork = old.head()
     for number in range(fork):
@@ -397,7 +397,7 @@ def test_more_headers_than_are_allowed_are_rejected_with_the_figure(without_hist
     assert "headers before block" in batch.rejection_reason
 
 
-def test_the_estimate_counts_the_way(old, key):
+def test_the_estimate_counts_the_path(old, key):
     near = submit(key, request(ALICE, block=old.head()))
     far = submit(key, request(ALICE, block=old.head() - 3 * WINDOW - 5))
     work()
@@ -419,7 +419,7 @@ def test_the_estimate_counts_what_blocks_of_one_window_share(old, key):
     assert four - one == 3 * (200_000 + 81_000) + 3 * RIDER_GAS
 
 
-def test_a_fee_that_does_not_cover_the_way_is_rejected_with_the_figure(chain, db, settings, tmp_path, key):
+def test_a_fee_that_does_not_cover_the_path_is_rejected_with_the_figure(chain, db, settings, tmp_path, key):
     connect(chain, settings, tmp_path, of_chain="test_network = false\nminimum_signer_balance = '0'")
     settings.ALLOWED_ADDRESSES = ["*"]
     deploy(31337, 31337)
@@ -429,7 +429,7 @@ def test_a_fee_that_does_not_cover_the_way_is_rejected_with_the_figure(chain, db
     assert "of it for the path to blocks that are old" in batch.rejection_reason
 
 
-def test_whoever_can_no_longer_pay_holds_up_no_way_that_passes_them(chain, db, settings, tmp_path, key):
+def test_whoever_can_no_longer_pay_holds_up_no_path_that_passes_them(chain, db, settings, tmp_path, key):
     settings.CHAINS_FILE = chains_toml(
         tmp_path,
         chain.url,
@@ -450,8 +450,8 @@ def test_whoever_can_no_longer_pay_holds_up_no_way_that_passes_them(chain, db, s
     assert (poor.status, poor.gas_used) == (BatchStatus.IN_PROGRESS, 0)
 
 
-def test_a_way_that_cannot_be_sent_leaves_nothing_behind(old, key):
-    """Its first block is another one at each look; the rows of ways that nobody went would pile up."""
+def test_a_path_that_cannot_be_sent_leaves_nothing_behind(old, key):
+    """Its first block is another one at each reconcile; the rows of paths that nobody sent would pile up."""
     old.rpc("anvil_setBalance", SIGNER, "0x0")
     submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))
     for _ in range(3):
@@ -461,7 +461,7 @@ def test_a_way_that_cannot_be_sent_leaves_nothing_behind(old, key):
     assert Block.objects.count() == 1
 
 
-def test_a_way_that_another_key_has_begun_is_not_waited_for(old, key, settings):
+def test_a_path_that_another_key_has_begun_is_not_waited_for(old, key, settings):
     old.rpc("evm_setAutomine", False)
     submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))
     work()
@@ -474,7 +474,7 @@ def test_a_way_that_another_key_has_begun_is_not_waited_for(old, key, settings):
     assert_proven(old, submit(a_key(BOB), request(CHARLIE, block=block)), CHARLIE, block)
 
 
-def test_a_node_that_lags_has_no_way_paid_twice(old, key, monkeypatch):
+def test_a_node_that_lags_has_no_path_paid_twice(old, key, monkeypatch):
     submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))
     before = old.head()
     work()
@@ -499,16 +499,16 @@ def test_a_node_that_lags_has_no_way_paid_twice(old, key, monkeypatch):
     assert Transaction.objects.exclude(to="").count() == 1
 
 
-def test_nothing_is_sent_behind_a_way_that_may_still_be_emptied(old, key):
+def test_nothing_is_sent_behind_a_path_that_may_still_be_cancelled(old, key):
     old.rpc("evm_setAutomine", False)
     block = old.head() - 3 * WINDOW
     first = submit(key, request(CHARLIE, block=block))
     work()
-    (way,) = extending()
+    (path,) = extending()
     second = submit(a_key(BOB), request(ALICE, block=block))
     work()
     work()
-    assert not Transaction.objects.filter(nonce__gt=way.nonce).exists()
+    assert not Transaction.objects.filter(nonce__gt=path.nonce).exists()
     # The block's hash isn't known, and whether the path would do for it isn't either.
     assert {query.step for query in second.queries.all()} == {StepKind.BLOCKHASH_AVAILABLE}
     progress.reject([first.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="Nobody wants it.", retryable=False)
@@ -517,22 +517,22 @@ def test_nothing_is_sent_behind_a_way_that_may_still_be_emptied(old, key):
     assert not Transaction.objects.filter(succeeded=False, queries__batch=second).exists()
 
 
-def test_who_rides_along_pays_for_what_that_adds_and_not_for_the_way(old, key):
+def test_who_rides_along_pays_for_what_that_adds_and_not_for_the_path(old, key):
     far = submit(key, request(CHARLIE, block=old.head() - 4 * WINDOW))
     near = submit(key, request(CHARLIE, block=old.head() - 2 * WINDOW - 3))
     for batch in (far, near):
         assert work_until_done(batch, old, rounds=30).status == BatchStatus.DONE
     work()
-    (way,) = extending()
-    shares = dict(way.shares.values_list("batch", "gas"))
-    assert shares[near.pk] == way.gas_used * RIDER_GAS // way.gas_limit
-    assert way.gas_used - 1 <= sum(shares.values()) <= way.gas_used
+    (path,) = extending()
+    shares = dict(path.shares.values_list("batch", "gas"))
+    assert shares[near.pk] == path.gas_used * RIDER_GAS // path.gas_limit
+    assert path.gas_used - 1 <= sum(shares.values()) <= path.gas_used
     for batch in (far, near):
         batch.refresh_from_db()
         assert 0 < batch.gas_used < (batch.estimated_gas or 0)
 
 
-def test_a_way_that_reverted_is_not_sent_again_at_once(old, key):
+def test_a_path_that_reverted_is_not_sent_again_at_once(old, key):
     old.rpc("evm_setAutomine", False)
     batch = submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))
     work()
@@ -545,22 +545,22 @@ def test_a_way_that_reverted_is_not_sent_again_at_once(old, key):
     old.mine()
     for _ in range(3):
         work()
-    (way,) = extending()
-    assert way.succeeded is False
+    (path,) = extending()
+    assert path.succeeded is False
     assert waiting() == ["The last transaction for the registry's trust reverted; trying again more slowly."]
     connection = connections.open_connection(31337, 31337)
     assert building.pause_after_failures(connection) > 0
-    way.versions.update(is_cancellation=True)
+    path.versions.update(is_cancellation=True)
     assert building.pause_after_failures(connection) == 0
-    way.versions.update(is_cancellation=False)
-    Transaction.objects.filter(pk=way.pk).update(created_at=timezone.now() + timedelta(hours=25))
+    path.versions.update(is_cancellation=False)
+    Transaction.objects.filter(pk=path.pk).update(created_at=timezone.now() + timedelta(hours=25))
     assert 0 < building.pause_after_failures(connection) <= 20, "no longer where a clock was ahead"
-    Transaction.objects.filter(pk=way.pk).update(created_at=timezone.now() - timedelta(seconds=30))
+    Transaction.objects.filter(pk=path.pk).update(created_at=timezone.now() - timedelta(seconds=30))
     old.rpc("evm_setAutomine", True)
     assert work_until_done(batch, old, rounds=20).status == BatchStatus.DONE
 
 
-def test_what_a_way_waits_for_is_said(old, key):
+def test_what_a_path_waits_for_is_said(old, key):
     old.rpc("evm_setAutomine", False)
     submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))
     work()

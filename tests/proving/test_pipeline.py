@@ -244,8 +244,8 @@ def test_a_refusal_to_serve_a_proof_is_not_final_by_a_clock_that_jumps(service, 
     now = timezone.now()
     Block.objects.update(due_at=now)
     monkeypatch.setattr(timezone, "now", lambda: now + timedelta(hours=25))
-    (look,) = [task for task in due() if task.kind == "block"]
-    look()
+    (task,) = [task for task in due() if task.kind == "block"]
+    task()
     batch.refresh_from_db()
     assert batch.status == BatchStatus.ACCEPTED
 

@@ -211,7 +211,7 @@ def codes_asked(monkeypatch) -> list[str]:
     return asked
 
 
-def test_a_process_looks_at_the_code_when_it_begins_and_not_at_every_look(service, codes_asked, key):
+def test_a_process_compares_the_code_when_it_begins_and_not_every_time(service, codes_asked, key):
     work_until_done(submit(key, request(ALICE, block=service.head())))
     work_until_done(submit(key, request(BOB, block=service.head())))
     upkeep.look_after(registry().pk)
@@ -221,7 +221,7 @@ def test_a_process_looks_at_the_code_when_it_begins_and_not_at_every_look(servic
     assert codes_asked == [registry().address] * 2
 
 
-def test_a_process_looks_again_from_time_to_time(service, monkeypatch):
+def test_a_process_compares_it_again_from_time_to_time(service, monkeypatch):
     deployments.find(31337, 31337)
     service.rpc("anvil_setCode", registry().address, OTHER_CODE)
     deployments.find(31337, 31337)
@@ -260,7 +260,7 @@ def test_a_node_that_does_not_answer_refuses_no_registry(service, settings, tmp_
 # --- Transactions under way -------------------------------------------------------------------------------------------
 
 
-def test_what_was_sent_to_a_registry_before_it_was_refused_is_emptied(service, key):
+def test_what_was_sent_to_a_registry_before_it_was_refused_is_cancelled(service, key):
     service.rpc("evm_setAutomine", False)
     batch = submit(key, request(ALICE, block=service.head()))
     work()

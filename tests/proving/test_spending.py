@@ -295,7 +295,7 @@ def test_a_replacement_takes_no_more_than_what_the_fee_leaves(costly, key):
 @pytest.fixture
 def one_by_one(costly, key, monkeypatch) -> int:
     """A block whose header is accumulated; its number. Three accounts take two transactions."""
-    monkeypatch.setattr("proving.registry.packing._MAX_BYTES", 1000)
+    monkeypatch.setattr("proving.registry.packing.MAX_BYTES", 1000)
     block: int = costly.head()
     costly.rpc("evm_setAutomine", True)
     work_until_done(submit(key, request(SIGNER, block=block, fee=ETHER)), costly)
@@ -361,7 +361,7 @@ def test_a_batch_shows_what_it_has_spent_when_that_is_confirmed(costly, key, set
     assert (fresh(batch).gas_used, batch.spent) == (tx.gas_used, tx.gas_used * tx.gas_price)
 
 
-def test_ways_that_lead_over_the_same_blocks_are_reserved_for_once(costly, key):
+def test_paths_that_lead_over_the_same_blocks_are_reserved_for_once(costly, key):
     head = costly.head()
     blocks = {f"block:{head - place}": {"accounts": {ALICE: {"props": ["BALANCE"]}}} for place in range(3)}
     batch = submit(key, {"destinationChainId": "31337", "fee": str(ETHER), "data": {"31337": blocks}})
@@ -374,7 +374,7 @@ def test_ways_that_lead_over_the_same_blocks_are_reserved_for_once(costly, key):
 
 
 def test_a_header_that_is_under_way_is_not_reserved_for_again(costly, key, monkeypatch):
-    monkeypatch.setattr("proving.registry.packing._MAX_BYTES", 1000)
+    monkeypatch.setattr("proving.registry.packing.MAX_BYTES", 1000)
     batch = submit(key, request(ALICE, BOB, CHARLIE, block=costly.head(), fee=ETHER))
     accept(batch.pk)
     whole = unproven(batch, with_paths=False)
@@ -386,7 +386,7 @@ def test_a_header_that_is_under_way_is_not_reserved_for_again(costly, key, monke
     assert 0 < rest.accounts < 3
 
 
-def test_of_a_way_what_its_transaction_does_not_take_is_reserved_for(costly, key):
+def test_of_a_path_what_its_transaction_does_not_take_is_reserved_for(costly, key):
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     tx = pending(batch)
     Batch.objects.update(estimated_gas=10**8)
@@ -408,7 +408,7 @@ def test_who_asks_for_a_header_pays_for_its_accumulation(costly, key):
 
 @pytest.fixture
 def two_old_blocks(costly, key, settings) -> tuple[Batch, Block]:
-    """A batch that asks for them, and the first, whose way is next."""
+    """A batch that asks for them, and the first, whose path is next."""
     reconfigure(settings, 'block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 40')
     FactsRegistry.objects.all().delete()
     costly.rpc("evm_setAutomine", True)
@@ -431,7 +431,7 @@ def need_hops(batch: Batch, block: Block, count: int) -> None:
     Batch.objects.update(estimated_gas=10**8)
 
 
-def test_a_way_is_not_begun_where_the_fee_does_not_do_for_the_other_ways(costly, two_old_blocks):
+def test_a_path_is_not_begun_where_the_fee_does_not_do_for_the_other_paths(costly, two_old_blocks):
     batch, block = two_old_blocks
     need_hops(batch, block, 20)
     price = price_of(costly) * 5 // 4
@@ -443,7 +443,7 @@ def test_a_way_is_not_begun_where_the_fee_does_not_do_for_the_other_ways(costly,
     assert Transaction.objects.get().extends_id is not None
 
 
-def test_a_way_is_not_raised_above_what_the_other_ways_leave(costly, two_old_blocks):
+def test_a_path_is_not_raised_above_what_the_other_paths_leave(costly, two_old_blocks):
     batch, block = two_old_blocks
     reconcile(block.pk)
     tx = Transaction.objects.get()
@@ -484,7 +484,7 @@ def test_the_signers_balance_must_do_for_what_is_pending_too(costly, key):
     assert "that it may have to pay" in Signer.objects.get().notice
 
 
-def test_what_completes_queries_is_raised_though_the_fee_does_not_do_for_the_ways(costly, key):
+def test_what_completes_queries_is_raised_though_the_fee_does_not_do_for_the_paths(costly, key):
     set_price(costly, 1)
     head = costly.head()
     blocks = {f"block:{head - place}": {"accounts": {ALICE: {"props": ["BALANCE"]}}} for place in (0, 1)}
@@ -553,7 +553,7 @@ def test_who_cannot_pay_holds_up_nobody_at_the_same_block(costly, key, settings,
     assert work_until_done(poor, costly).status == BatchStatus.DONE
 
 
-def test_a_way_counts_once(costly, key, settings):
+def test_a_path_counts_once(costly, key, settings):
     """What its transaction takes is a part of what was planned for it."""
     reconfigure(settings, 'block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 40')
     FactsRegistry.objects.all().delete()
@@ -568,7 +568,7 @@ def test_a_way_counts_once(costly, key, settings):
     assert work_until_done(batch, costly).status == BatchStatus.DONE
 
 
-def test_of_a_way_riders_pay_a_bounded_part_and_never_more_than_an_equal_one(costly, key):
+def test_of_a_path_riders_pay_a_bounded_part_and_never_more_than_an_equal_one(costly, key):
     head = costly.head()
     far = submit(key, request(ALICE, block=head, fee=ETHER))
     near = [submit(a_key(BOB, f"key {place}"), request(BOB, block=head - 1, fee=ETHER)) for place in range(2)]
@@ -758,7 +758,7 @@ def test_a_stop_takes_effect_before_the_next_signature(costly, key):
     assert Signer.objects.get().notice == ""
 
 
-def test_a_stop_between_the_look_and_the_signature_is_seen(costly, key, monkeypatch):
+def test_a_stop_between_the_check_and_the_signature_is_seen(costly, key, monkeypatch):
     affordable = sending._affordable_fees
 
     def stopped_just_now(*arguments):

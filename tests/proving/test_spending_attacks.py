@@ -46,7 +46,7 @@ def mine_at(chain: DevChain, gwei: float) -> None:
 # --- Stalling others --------------------------------------------------------------------------------------------------
 
 
-def test_a_transaction_that_its_fee_lets_nobody_mine_is_emptied_for_those_behind_it(costly, key):
+def test_a_transaction_that_its_fee_lets_nobody_mine_is_cancelled_for_those_behind_it(costly, key):
     set_price(costly, 1)
     block = costly.head()
     poor = submit(key, request(ALICE, block=block, fee=ETHER))
@@ -164,7 +164,7 @@ def test_who_cannot_pay_has_one_turn_with_paths_however_many_blocks_wait(costly,
         poor = submit(key, request(ALICE, block=low - place, fee=ETHER))
         accept(poor.pk)
         Batch.objects.filter(pk=poor.pk).update(fee=1)
-    # As while somebody's way is under way.
+    # As while somebody's path is under way.
     later = timezone.now() + timedelta(minutes=10)
     Block.objects.filter(number__lte=low).update(due_at=later, waiting_for=EXTENDING)
     rich = submit(a_key(BOB, "another"), request(BOB, block=low + 7, fee=ETHER))

@@ -93,7 +93,7 @@ def old_blocks(chain: DevChain, settings, depth: int = 120) -> int:
     return block
 
 
-def test_a_way_that_its_fee_lets_nobody_mine_holds_up_no_other_way(costly, key, settings):
+def test_a_path_that_its_fee_lets_nobody_mine_holds_up_no_other_path(costly, key, settings):
     block = old_blocks(costly, settings)
     set_price(costly, 1)
     poor = submit(key, request(ALICE, block=block, fee=ETHER))
@@ -145,7 +145,7 @@ def fill_history(chain: DevChain) -> None:
 
 
 @pytest.mark.parametrize("riders", [0, 35])
-def test_riders_who_cannot_pay_hold_up_nobody_on_whose_way_they_are(costly, key, settings, riders):
+def test_riders_who_cannot_pay_hold_up_nobody_on_whose_path_they_are(costly, key, settings, riders):
     settings.DAILY_GAS_BUDGET = 10**9
     fill_history(costly)
     block = old_blocks(costly, settings, depth=60)
@@ -340,7 +340,7 @@ def test_what_is_left_of_a_query_that_was_begun_is_reserved_for(costly, key, set
 # --- Shares -----------------------------------------------------------------------------------------------------------
 
 
-def way_with_a_rider(chain: DevChain, key, settings) -> tuple[Batch, Batch, Transaction]:
+def path_with_a_rider(chain: DevChain, key, settings) -> tuple[Batch, Batch, Transaction]:
     """Who goes to an old block, who rides along, and the path, which is pending."""
     block = old_blocks(chain, settings, depth=60)
     set_price(chain, 1)
@@ -352,8 +352,8 @@ def way_with_a_rider(chain: DevChain, key, settings) -> tuple[Batch, Batch, Tran
     return far, near, Transaction.objects.exclude(extends=None).get()
 
 
-def test_who_rides_along_pays_no_way_when_a_reorg_moves_the_other_to_another_block(costly, key, settings):
-    far, near, way = way_with_a_rider(costly, key, settings)
+def test_who_rides_along_pays_no_path_when_a_reorg_moves_the_other_to_another_block(costly, key, settings):
+    far, near, path = path_with_a_rider(costly, key, settings)
     before = Share.objects.get(batch=near).wei
     assert 0 < before < Share.objects.get(batch=far).wei
     # As a reorg of the source chain does with what names a time.
@@ -361,7 +361,7 @@ def test_who_rides_along_pays_no_way_when_a_reorg_moves_the_other_to_another_blo
     assert query.block is not None
     pair = (31337, query.block.number + 1)
     progress.move([query.pk], submission.find_blocks(31337, {pair})[pair], reason="The chain was reorganised.")
-    limits.share(way)
+    limits.share(path)
     assert Share.objects.get(batch=near).wei <= before
 
 
@@ -378,14 +378,14 @@ def test_who_goes_to_an_old_block_does_not_pay_for_those_who_ride_along(costly, 
     for batch in (victim, riding):
         accept(batch.pk)
     reconcile(Block.objects.get(number=block).pk)
-    way = Transaction.objects.get()
-    assert way.queries.count() > 20
+    path = Transaction.objects.get()
+    assert path.queries.count() > 20
     for _ in range(2):
         mine_at(costly, 1)
-        tend(way.signer_id)
-    way.refresh_from_db()
-    assert way.state != TransactionState.PENDING
-    assert Share.objects.get(transaction=way, batch=victim).gas <= 300_000
+        tend(path.signer_id)
+    path.refresh_from_db()
+    assert path.state != TransactionState.PENDING
+    assert Share.objects.get(transaction=path, batch=victim).gas <= 300_000
 
 
 def test_a_second_source_chain_makes_no_batch_pay_more_of_what_was_signed(costly, key):
@@ -601,7 +601,7 @@ def test_what_rides_along_takes_no_more_than_is_counted_for_it(count):
             history = AccountToProve(packed.HISTORY_ADDRESS, 0, proofs[account_key], {}, hashes)
             header = bench.prague_header(number, root, chance.randbytes(32), chance)
             data, before = packed.encode(number, root, [history]), [packed.encode(header, root)]
-            used.append(lab.run(Case("way", number, keccak(header), data, before=before)).tx)
+            used.append(lab.run(Case("path", number, keccak(header), data, before=before)).tx)
     assert used[1] - used[0] <= count * RIDER_GAS
 
 

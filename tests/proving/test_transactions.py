@@ -236,7 +236,7 @@ def test_a_transaction_whose_purpose_is_gone_is_replaced_by_an_empty_one(mempool
     assert batch.status == BatchStatus.REJECTED
 
 
-def test_a_transaction_that_would_revert_by_now_is_emptied_instead_of_paid_for(mempool, batch):
+def test_a_transaction_that_would_revert_by_now_is_cancelled_instead_of_paid_for(mempool, batch):
     work()
     work()
     mempool.rpc("anvil_setCode", the_transaction().to, "0x60006000fd")  # it reverts whatever it is asked

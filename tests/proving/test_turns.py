@@ -19,7 +19,7 @@ from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
 from proving.transactions import pending_limits, tending
 from proving.worker import turns, worker
-from proving.worker.due import Look, Task, due
+from proving.worker.due import Poll, Task, due
 from proving.worker.turns import Turns, round_robin
 from queries import submission
 from queries.models import Batch, BatchStatus, Block
@@ -229,7 +229,7 @@ def test_a_block_stays_where_it_is_while_its_users_have_as_many_due(heavy, newco
         assert turns.whose(Block.objects.get(number=9)) == user
 
 
-def test_a_look_gives_a_block_back(heavy, newcomer):
+def test_a_reconcile_gives_a_block_back(heavy, newcomer):
     submit(heavy, of_blocks([9]))
     submit(newcomer, request(BOB, block=9))
     submit(heavy, of_blocks(range(10, 40)))
@@ -375,7 +375,7 @@ def test_a_worker_takes_up_users_by_turns(heavy, newcomer, monkeypatch):
     assert abs(of_users.count(heavy.user_id) - of_users.count(newcomer.user_id)) <= 1
 
 
-# --- One look ---------------------------------------------------------------------------------------------------------
+# --- One poll ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_lane_without_room_is_not_asked_what_is_due(heavy, newcomer, idle, monkeypatch):
@@ -396,20 +396,20 @@ def test_a_lane_that_has_no_room_any_more_is_asked_no_further(heavy, newcomer):
     accept_all()
     taken: list[Task] = []
     with CaptureQueriesContext(connection) as statements:
-        for task in due(look=Look(lambda _: not taken)):
+        for task in due(poll=Poll(lambda _: not taken)):
             taken.extend([task] if task.kind == "block" else [])
     assert len(taken) == 1
     of_users = [each for each in statements if 'ORDER BY "queries_block"."queue_at"' in each["sql"]]
     assert len(of_users) == 1
 
 
-def test_a_look_that_takes_too_long_ends_and_the_next_one_goes_on_behind_it(heavy, newcomer, monkeypatch):
+def test_a_poll_that_takes_too_long_ends_and_the_next_one_goes_on_behind_it(heavy, newcomer, monkeypatch):
     submit(heavy, of_blocks([1, 2]))
     submit(newcomer, of_blocks([3, 4]))
     accept_all()
     single = worker.Worker(threads=1)
     monkeypatch.setattr(single, "_leaves_threads", lambda _: False)
-    monkeypatch.setattr(Look, "is_over", lambda look: bool(look.asked))
+    monkeypatch.setattr(Poll, "is_over", lambda poll: bool(poll.asked))
     asked = []
     for _ in range(4):
         single._take_up_what_is_due()
@@ -419,8 +419,8 @@ def test_a_look_that_takes_too_long_ends_and_the_next_one_goes_on_behind_it(heav
 
 
 def test_a_worker_says_that_it_runs_however_much_there_is_that_it_can_not_take_up(service, monkeypatch):
-    """Its look alone would take for ever."""
-    monkeypatch.setattr(worker, "_MOST_LOOK_SECONDS", 0.1)
+    """One poll alone would take for ever."""
+    monkeypatch.setattr(worker, "_MOST_POLL_SECONDS", 0.1)
     monkeypatch.setattr(worker, "_BEAT_SECONDS", 0.01)
     monkeypatch.setattr(worker, "due", lambda *_: map(some, itertools.repeat(1), itertools.count()))
     busy = worker.Worker(threads=4)
@@ -496,7 +496,7 @@ def short_windows(chain: DevChain, db, settings, tmp_path) -> DevChain:
 
 
 def test_users_take_turns_with_paths_too(short_windows):
-    """One at a time extends a registry, and whoever looks first when it is mined sends the next."""
+    """One at a time extends a registry, and whoever is reconciled first when it is mined sends the next."""
     heavy, newcomer = a_key(ALICE), a_key(BOB)
     head = short_windows.head()
     first, second, third = (head - back for back in (25, 45, 85))
@@ -513,7 +513,7 @@ def test_users_take_turns_with_paths_too(short_windows):
     short_windows.mine()
     for signer in Signer.objects.all():
         tending.tend(signer.pk)
-    # Many of the first user's blocks look before the other's one is due again.
+    # Many of the first user's blocks are reconciled before the other's one is due again.
     later = timezone.now() + timedelta(hours=1)
     Block.objects.filter(number=third).update(due_at=later, queue_at=later)
     reconcile(blocks[second])

@@ -27,10 +27,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 DAY = timedelta(hours=25)
 
 
-def look() -> None:
-    """Time passes until each chain is due, and a worker looks."""
+def observe() -> None:
+    """Time passes until each chain is due, and a worker observes it."""
     chain_checks.wake(everyone=True)
-    chain_checks.look_at_what_is_due()
+    chain_checks.observe_what_is_due()
 
 
 def seen(chain_id: int = 31337) -> list[str]:
@@ -44,7 +44,7 @@ def codes() -> list[str]:
 
 
 def test_it_sees_the_newest_block_and_that_nothing_is_wrong(service):
-    look()
+    observe()
     watch = ChainWatch.objects.get()
     assert watch.problems == []
     assert watch.looked_at
@@ -56,7 +56,7 @@ def test_it_sees_the_newest_block_and_that_nothing_is_wrong(service):
 
 def test_a_signer_that_runs_out_of_funds_is_seen_without_work_and_seen_to_be_funded_again(service):
     service.rpc("anvil_setBalance", SIGNER, hex(10**15))
-    look()
+    observe()
     ((code, sentence),) = ChainWatch.objects.get().problems
     assert code == "signer_unfunded"
     assert f"The signer {SIGNER} on Development chain (31337) holds 0.001000 ETH, less than the 0.01" in sentence
@@ -64,14 +64,14 @@ def test_a_signer_that_runs_out_of_funds_is_seen_without_work_and_seen_to_be_fun
     assert due_at
     assert due_at - timezone.now() < timedelta(seconds=11)
     service.rpc("anvil_setBalance", SIGNER, hex(10**18))
-    look()
+    observe()
     assert seen() == []
 
 
 def test_a_signer_whose_key_is_gone_is_seen_without_its_path(service, settings):
     forget_chains()
     (settings.CHAINS_FILE.parent / "signer.key").unlink()
-    look()
+    observe()
     assert ChainWatch.objects.get().problems == [
         ["signer_unreadable", "The key of the signer of Development chain (31337) can't be read."]
     ]
@@ -79,35 +79,35 @@ def test_a_signer_whose_key_is_gone_is_seen_without_its_path(service, settings):
 
 def test_a_chain_whose_nodes_are_down_is_seen_beside_one_that_is_up(service, tmp_path):
     connect_source(tmp_path, DEAD_NODE)
-    look()
+    observe()
     assert (seen(), seen(SOURCE)) == ([], ["chain_unavailable"])
 
 
 def test_what_was_seen_of_the_newest_block_is_kept_while_nodes_are_down(service, settings, tmp_path):
-    look()
+    observe()
     before = ChainWatch.objects.get().timestamp
     settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE)
     forget_chains()
-    look()
+    observe()
     assert seen() == ["chain_unavailable"]
     assert ChainWatch.objects.get().timestamp == before
 
 
 def test_a_node_of_another_chain_is_seen(service, tmp_path):
     connect_source(tmp_path, service.url)
-    look()
+    observe()
     assert seen(SOURCE) == ["wrong_chain"]
 
 
-def test_one_worker_looks_at_a_time_and_none_before_it_is_due(service):
+def test_one_worker_observes_at_a_time_and_none_before_it_is_due(service):
     chain_checks.wake()
     lease = leases.claim(ChainWatch.objects.all(), 31337)
     assert lease
-    chain_checks.look_at_what_is_due()
+    chain_checks.observe_what_is_due()
     assert ChainWatch.objects.get().looked_at is None
     lease.release(timezone.now() + timedelta(seconds=20))
     chain_checks.wake()
-    chain_checks.look_at_what_is_due()
+    chain_checks.observe_what_is_due()
     assert ChainWatch.objects.get().looked_at is None
 
 
@@ -125,7 +125,7 @@ def test_an_error_at_one_chain_is_logged_and_pushed_ahead_and_the_others_are_loo
     monkeypatch.setattr(chain_checks, "examine", fail_at_source)
     chain_checks.wake(everyone=True)
     ChainWatch.objects.filter(pk=SOURCE).update(due_at=timezone.now() - DAY)  # the first
-    chain_checks.look_at_what_is_due()
+    chain_checks.observe_what_is_due()
     failed = ChainWatch.objects.get(pk=SOURCE)
     assert "a defect" in caplog.text
     assert (failed.looked_at, failed.lease_token, failed.attempts) == (None, "", 1)
@@ -133,12 +133,12 @@ def test_an_error_at_one_chain_is_logged_and_pushed_ahead_and_the_others_are_loo
     assert timedelta() < failed.due_at - timezone.now() < timedelta(seconds=2)
     assert ChainWatch.objects.get(pk=31337).looked_at
     monkeypatch.setattr(chain_checks, "examine", examine)
-    look()
+    observe()
     assert seen(SOURCE) == ["chain_unavailable"]
     assert ChainWatch.objects.get(pk=SOURCE).attempts == 0
 
 
-def test_a_look_that_outlasts_its_lease_counts_and_leaves_the_next_ones_lease_alone(service, monkeypatch):
+def test_an_observation_that_outlasts_its_lease_counts_and_leaves_the_next_ones_lease_alone(service, monkeypatch):
     examine = chain_checks.examine
 
     def slowly(chain, rpc):
@@ -148,7 +148,7 @@ def test_a_look_that_outlasts_its_lease_counts_and_leaves_the_next_ones_lease_al
         return found
 
     monkeypatch.setattr(chain_checks, "examine", slowly)
-    look()
+    observe()
     watch = ChainWatch.objects.get()
     assert watch.looked_at
     assert watch.timestamp
@@ -156,7 +156,7 @@ def test_a_look_that_outlasts_its_lease_counts_and_leaves_the_next_ones_lease_al
 
 
 def test_the_newest_blocks_of_configured_chains_are_witnesses(service):
-    look()
+    observe()
     ChainWatch.objects.create(chain_id=SOURCE, timestamp=1)
     (witness,) = chain_checks.witnesses()
     watch = ChainWatch.objects.get(pk=31337)
@@ -176,7 +176,7 @@ def test_test_networks_are_witnesses_only_where_there_are_no_other_chains(servic
 def test_a_block_of_any_time_can_be_seen(service):
     service.rpc("evm_setNextBlockTimestamp", 2**63)
     service.mine()
-    look()
+    observe()
     assert seen() == []
     (witness,) = chain_checks.witnesses()
     assert witness.made_at.year == 9999
@@ -233,7 +233,7 @@ def test_a_worker_finds_again_what_a_clock_that_was_ahead_has_put_off(service):
     chain_checks.wake()
     ChainWatch.objects.update(**put_off)
     with a_worker():
-        until(ChainWatch.objects.exclude(looked_at=None).exists, "a look at the chain")
+        until(ChainWatch.objects.exclude(looked_at=None).exists, "an observation of the chain")
         until(lambda: Batch.objects.get(pk=batch.pk).status == BatchStatus.DONE, "DONE")
 
 

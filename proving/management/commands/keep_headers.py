@@ -44,7 +44,7 @@ class Command(BaseCommand):
             raise CommandError(f"{row}: {row.waiting_for}")
 
     def _is_kept(self, row: FactsRegistry) -> bool:
-        """After another look."""
+        """After another try to keep one."""
         upkeep.keep(row.pk)
         row.refresh_from_db()
         if row.refused:

@@ -31,7 +31,7 @@ def kept(chain: DevChain, db, settings, tmp_path) -> DevChain:
     return chain
 
 
-def look() -> None:
+def heartbeat() -> None:
     """A worker's heartbeat, and whatever it finds due then."""
     FactsRegistry.objects.update(due_at=None)
     upkeep.wake()
@@ -46,7 +46,7 @@ def accumulated(chain: DevChain) -> list[int]:
 
 def test_every_window_gets_a_header(kept):
     for _ in range(60):
-        look()
+        heartbeat()
         kept.mine()
     numbers = accumulated(kept)
     assert len(numbers) >= 3
@@ -57,7 +57,7 @@ def test_every_window_gets_a_header(kept):
 
 def test_any_later_block_is_then_one_hop_away(kept):
     for _ in range(60):
-        look()
+        heartbeat()
         kept.mine()
     block = accumulated(kept)[0] + 3
     before = Transaction.objects.exclude(extends=None).count()
@@ -67,11 +67,11 @@ def test_any_later_block_is_then_one_hop_away(kept):
 
 
 def test_windows_that_were_missed_are_made_up_for(kept):
-    look()
-    look()
+    heartbeat()
+    heartbeat()
     kept.mine(5 * WINDOW)
     for _ in range(12):
-        look()
+        heartbeat()
         kept.mine()
     numbers = accumulated(kept)
     assert all(later - earlier <= WINDOW for earlier, later in itertools.pairwise(numbers))
@@ -80,28 +80,28 @@ def test_windows_that_were_missed_are_made_up_for(kept):
 
 def test_it_is_done_once_although_it_is_asked_for_often(kept):
     for _ in range(10):
-        look()
+        heartbeat()
     assert len(accumulated(kept)) == 1
     assert Transaction.objects.exclude(extends=None).count() == 1
 
 
 def test_without_the_setting_nothing_is_kept(chain, service):
-    look()
-    look()
+    heartbeat()
+    heartbeat()
     assert not events(service, HEADER_ACCUMULATED)
 
 
 def test_what_somebody_else_has_accumulated_is_learned_and_built_upon(chain, db, settings, tmp_path):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 10")
     deploy(31337, 31337)
-    look()
+    heartbeat()
     chain.mine(20)
     header = get_rpc(31337).header(chain.head() - 4)
     assert header is not None
     data = packed.encode(header.encode(), header.state_root)
     chain.rpc("eth_sendTransaction", {"from": BOB, "to": registry().address, "data": hex_data(data)})
     chain.mine(50)
-    look()
+    heartbeat()
     assert Block.objects.get(number=header.number).is_checkpoint
     batch = submit(a_key(), request(CHARLIE, block=header.number - 10))
     assert work_until_done(batch, chain).status == BatchStatus.DONE
@@ -121,7 +121,7 @@ def test_headers_are_kept_although_nodes_bound_what_they_serve_of_events(kept, m
 
     kept.mine(100)
     monkeypatch.setattr(RpcClient, "logs", bounded)
-    look()
+    heartbeat()
     assert len(accumulated(kept)) == 1
     assert (FactsRegistry.objects.get().events_read_to or 0) > (90 if most else 0)
 
@@ -151,12 +151,12 @@ def test_the_command_asks_a_node_that_is_down_less_and_less_and_says_it_once(ser
     with pytest.raises(CommandError, match="31337"):
         call_command("keep_headers", "--timeout=4")
     assert [record.levelname for record in caplog.records if "waits: " in record.message] == ["WARNING"]
-    # After 1 and 2 seconds, and not at each look.
+    # After 1 and 2 seconds, and not at each heartbeat.
     assert 1 <= FactsRegistry.objects.get().attempts <= 3
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_worker_that_starts_looks_at_once_whatever_was_due_when(kept):
+def test_a_worker_that_starts_does_the_upkeep_at_once_whatever_was_due_when(kept):
     FactsRegistry.objects.update(due_at=timezone.now() + timedelta(minutes=9))
     with a_worker():
         until(lambda: bool(accumulated(kept)), "a header")
