@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,10 +51,6 @@ def make_folder(folder: Path, files: Mapping[str, str]) -> Path:
     for name, content in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(content)
-    programs = folder / ".programs"
-    programs.mkdir()
-    (programs / "cast").write_text(f'#!/bin/sh\nexec {sys.executable} {PROJECT}/tests/docs/cast.py "$@"\n')
-    (programs / "cast").chmod(0o755)
     return folder
 
 
@@ -80,7 +75,7 @@ def paste(blocks: Sequence[Block], folder: Path, variables: Mapping[str, str]) -
         else:
             script.append(f". {source} >{output} 2>&1")
     environment = {
-        "PATH": f"{PROJECT / 'node_modules/.bin'}:{os.environ['PATH']}:{folder / '.programs'}",
+        "PATH": f"{PROJECT / 'node_modules/.bin'}:{os.environ['PATH']}",
         "HOME": str(folder),
         "LANG": "C.UTF-8",
         **variables,
