@@ -174,7 +174,7 @@ def test_where_all_of_an_address_are_at_work_another_request_of_it_is_refused(sh
         # Whichever of them the server reads last. It takes no thread, so it is answered first.
         (refused,) = select.select(working, [], [], 10 * SLOW_SECONDS)[0]
         answer = read_answer(refused)
-        assert (answer.status, answer.code, answer.headers["Retry-After"]) == (503, "overloaded", "1")
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
         assert ask(short.port, GET % b"/other", source="127.0.0.2").status == 200
         working.remove(refused)
         assert [read_answer(connection).status for connection in working] == [200] * 8
