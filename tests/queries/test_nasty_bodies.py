@@ -13,20 +13,11 @@ MAX_QUERIES = 10_000
 
 
 def seconds(body: bytes) -> float:
-    """Of processor time, at best."""
-    took = []
-    for _ in range(2):
-        began = time.thread_time()
-        with suppress(InvalidRequest):
-            parse(body, get_chains(), max_queries=MAX_QUERIES)
-        took.append(time.thread_time() - began)
-    return min(took)
-
-
-@pytest.fixture(scope="module")
-def good_seconds():
-    """Of a body that is accepted; filled at its first use, when chains are configured."""
-    return {}
+    """Of processor time."""
+    began = time.thread_time()
+    with suppress(InvalidRequest):
+        parse(body, get_chains(), max_queries=MAX_QUERIES)
+    return time.thread_time() - began
 
 
 def test_the_largest_bodies_are_accepted():
@@ -35,11 +26,9 @@ def test_the_largest_bodies_are_accepted():
 
 
 @pytest.mark.parametrize("name", NASTY)
-def test_a_body_is_refused_as_fast_as_a_good_one_is_read(name, good_seconds):
-    if not good_seconds:
-        good_seconds["best"] = seconds(GOOD_ACCOUNTS)
-    # Twice, for what else the machine does: the worst of these took 35 times as long.
-    assert seconds(NASTY[name]) < 2 * good_seconds["best"]
+def test_a_body_is_refused_as_fast_as_a_good_one_is_read(name):
+    # Side by side, because processor time depends on what else the machine does: the worst once took 35 times as long.
+    assert any(seconds(NASTY[name]) < 2 * seconds(GOOD_ACCOUNTS) for _ in range(3))
 
 
 @pytest.mark.parametrize("name", NASTY)
