@@ -14,11 +14,20 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Generic, TypeVar
 
-from chains import bounded_http
+from chains import bounded_http, together
 from chains.bounded_http import Post
 from chains.chains_file import Chain
 from chains.encoding import read_quantity
-from chains.node_errors import FINAL, InvalidReply, NodeUnavailable, RpcRefused, WrongChain, read_refusal
+from chains.node_errors import (
+    FINAL,
+    ChainError,
+    InvalidReply,
+    NodeUnavailable,
+    RpcRefused,
+    WrongChain,
+    read_refusal,
+)
+from chains.together import Outcome, Raised
 from chains.untrusted_text import secrets_of
 
 BATCH_SIZE = 50
@@ -74,6 +83,15 @@ class Further(Generic[Answer]):
 
 
 Reader = Callable[[Any], Answer | Further[Answer]]
+
+
+@dataclass(frozen=True)
+class _Question:
+    """Requests that one task has at a time, and how to read their results."""
+
+    batched: Sequence[Request]
+    read: Callable[[int, Any], Any]
+    blocks: Sequence[int] | None
 
 
 @dataclass(eq=False)
@@ -138,7 +156,34 @@ class NodePool:
 
         `blocks` holds for each request the number of the block whose state it needs.
         """
-        answers: dict[int, Answer | RpcRefused] = {}
+        if not batched:
+            return []
+        # What tasks that run side by side ask at the same time goes out as one.
+        return together.share_exchange(self, _Question(batched, read, blocks), self._answer_all)
+
+    def _answer_all(self, questions: Sequence[_Question]) -> list[Outcome[list[Any]]]:
+        if len(questions) == 1:
+            return [self._answer(questions[0])]
+        merged = _Merged(questions)
+        answers = self._answer(merged.question)
+        # Where one may be why there is no usable answer, each is asked by itself: it must not be the others' loss.
+        # Nodes that don't answer rest by then, which costs no more time.
+        divided = [None] * len(questions) if isinstance(answers, Raised) else merged.divided(answers)
+        return [
+            self._answer(question) if answer is None else answer
+            for question, answer in zip(questions, divided, strict=True)
+        ]
+
+    def _answer(self, question: _Question) -> Outcome[list[Any]]:
+        try:
+            return self._ask_nodes(question.batched, question.read, question.blocks)
+        except ChainError as error:
+            return Raised(error)
+
+    def _ask_nodes(
+        self, batched: Sequence[Request], read: Callable[[int, Any], Any], blocks: Sequence[int] | None
+    ) -> list[Any | RpcRefused]:
+        answers: dict[int, Any] = {}
         refusals: dict[int, dict[_Node, RpcRefused]] = defaultdict(dict)
         problems: dict[_Node, NodeUnavailable] = {}
         self._fail_fast()
@@ -164,7 +209,8 @@ class NodePool:
         for refusal in refused.values():
             refusal.may_pass = bool(problems)
         if blocks:
-            self._ask_last((node, batched[i][0], blocks[i]) for i in refusals if i in answers for node in refusals[i])
+            stateful = [i for i in refusals if i in answers and blocks[i] != _NO_STATE]
+            self._ask_last((node, batched[i][0], blocks[i]) for i in stateful for node in refusals[i])
         outcome = answers | refused
         return [outcome[index] for index in range(len(batched))]
 
@@ -337,6 +383,58 @@ class NodePool:
         why = kind(f"No node of {self._chain.label} can be used: {'; '.join(reasons)}.")
         why.reasons = reasons
         return why
+
+
+class _Merged:
+    """Questions of several tasks as one. A request that several have is in it once."""
+
+    def __init__(self, questions: Sequence[_Question]) -> None:
+        self._questions = questions
+        # By request: the questions that have it, and their readers of its result.
+        self._places: dict[str, int] = {}
+        self._readers: list[list[Reader[Any]]] = []
+        batched: list[Request] = []
+        blocks: list[int] = []
+        self._asked: list[list[tuple[int, int]]] = []
+        for question in questions:
+            asked: list[tuple[int, int]] = []
+            for index, request in enumerate(question.batched):
+                place = self._places.setdefault(json.dumps(request), len(batched))
+                if place == len(batched):
+                    batched.append(request)
+                    blocks.append(_NO_STATE if question.blocks is None else question.blocks[index])
+                    self._readers.append([])
+                asked.append((place, len(self._readers[place])))
+                self._readers[place].append(partial(question.read, index))
+            self._asked.append(asked)
+        self.question = _Question(batched, lambda place, result: _read_for_each(self._readers[place], result), blocks)
+
+    def divided(self, answers: Sequence[Any | RpcRefused]) -> Iterator[list[Any | RpcRefused] | None]:
+        """For each question what it would have been answered by itself; None where a result can't be read."""
+        for asked in self._asked:
+            mine = [(answers[place], turn) for place, turn in asked]
+            read = [answer if isinstance(answer, RpcRefused) else answer[turn] for answer, turn in mine]
+            yield None if any(answer is _UNREADABLE for answer in read) else read
+
+
+_UNREADABLE = object()
+
+
+def _read_for_each(readers: Sequence[Reader[Any]], result: Any) -> list[Any] | Further[list[Any]]:
+    answers = [_read_or_not(read, result) for read in readers]
+    further = [answer for answer in answers if isinstance(answer, Further)]
+    if not further:
+        return answers
+    # Whoever has the same request reads its result in the same way.
+    first = further[0]
+    return Further(first.request, partial(_read_for_each, [one.read for one in further]), first.lacking)
+
+
+def _read_or_not(read: Reader[Any], result: Any) -> Any:
+    try:
+        return read(result)
+    except ValueError:
+        return _UNREADABLE
 
 
 def _most_bytes(request: Request) -> int:

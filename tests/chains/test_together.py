@@ -1,0 +1,175 @@
+"""Tasks that run side by side, and share exchanges."""
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+
+from chains import together
+from chains.rpc import NodeUnavailable, ProofRequest, RpcClient
+from chains.together import Raised
+from devnet.devchain import ACCOUNTS, DevChain
+from tests.chains.lying_node import Raw, ask, lying_node
+
+ALICE, BOB = ACCOUNTS[0][0], ACCOUNTS[1][0]
+
+
+class Counted:
+    """What a node in front of a real one is asked, exchange for exchange."""
+
+    def __init__(self, chain: DevChain) -> None:
+        self._chain = chain
+        self.exchanges: list[list[str]] = []
+        self.spoils = ""
+        """Of this method answers make no sense."""
+        self.down = False
+
+    def __call__(self, body: Any) -> Any:
+        batched = body if isinstance(body, list) else [body]
+        self.exchanges.append([one["method"] for one in batched])
+        if self.down:
+            return Raw(status=503)
+        answers = ask(self._chain.url, body)
+        for one, answer in zip(batched, answers if isinstance(answers, list) else [answers], strict=True):
+            if one["method"] == self.spoils:
+                answer["result"] = "nonsense"
+        return answers
+
+
+@pytest.fixture(scope="module")
+def chain() -> Iterator[DevChain]:
+    with DevChain() as chain:
+        chain.mine(5)
+        yield chain
+
+
+@pytest.fixture
+def node(chain: DevChain, client_of) -> Iterator[tuple[Counted, RpcClient]]:
+    counted = Counted(chain)
+    with lying_node(counted) as url:
+        rpc = client_of(url)
+        rpc.head()
+        counted.exchanges.clear()
+        yield counted, rpc
+
+
+def test_what_tasks_ask_at_the_same_time_is_one_exchange(node, chain):
+    counted, rpc = node
+
+    def task(number: int) -> tuple[int, int]:
+        header = rpc.header(number)
+        assert header is not None
+        return header.number, rpc.balance(ALICE, number)
+
+    assert together.each([partial(task, number) for number in range(4)]) == [
+        (n, rpc.balance(ALICE, n)) for n in range(4)
+    ]
+    assert counted.exchanges[:2] == [["eth_getBlockByNumber"] * 4, ["eth_getBalance"] * 4]
+
+
+def test_what_several_ask_is_asked_once_and_read_by_each(node):
+    counted, rpc = node
+    first, second, raw = together.together(
+        rpc.head, rpc.head, lambda: rpc.call("eth_getBlockByNumber", "latest", False)
+    )
+    assert first == second
+    assert raw["number"] == "0x5"
+    assert counted.exchanges == [["eth_getBlockByNumber"]]
+
+
+def test_tasks_of_tasks_are_asked_with_the_others(node):
+    counted, rpc = node
+    (balances, nonce) = together.together(
+        lambda: together.together(lambda: rpc.balance(ALICE), lambda: rpc.balance(BOB)), lambda: rpc.nonce(ALICE)
+    )
+    assert balances == (10**22, 10**22)
+    assert nonce == 0
+    assert counted.exchanges == [["eth_getTransactionCount", "eth_getBalance", "eth_getBalance"]]
+
+
+def test_none_waits_for_an_error_of_another(node):
+    _, rpc = node
+
+    def failing() -> int:
+        rpc.nonce(ALICE)
+        raise ValueError("mine")
+
+    outcomes = together.run([failing, lambda: rpc.nonce(BOB)])
+    assert isinstance(outcomes[0], Raised)
+    assert outcomes[1] == 0
+    with pytest.raises(ValueError, match="mine"):
+        together.together(lambda: rpc.nonce(BOB), failing)
+
+
+def test_a_result_that_makes_no_sense_is_the_loss_of_who_asked_for_it(node):
+    counted, rpc = node
+    counted.spoils = "eth_getBalance"
+    balance, nonce = together.run([lambda: rpc.balance(ALICE), lambda: rpc.nonce(ALICE)])
+    assert nonce == 0
+    assert isinstance(balance, Raised)
+    assert isinstance(balance.error, NodeUnavailable)
+    # Asked again by itself, where the node is known for it and rests.
+    assert counted.exchanges == [["eth_getBalance", "eth_getTransactionCount"], ["eth_getBalance"]]
+
+
+def test_a_dead_node_is_asked_a_second_time_at_most(node):
+    counted, rpc = node
+    counted.down = True
+    outcomes = together.run([partial(rpc.header, number) for number in range(10)])
+    assert all(isinstance(outcome, Raised) and isinstance(outcome.error, NodeUnavailable) for outcome in outcomes)
+    assert len(counted.exchanges) == 1
+
+
+def test_refusals_are_the_refused_ones(node):
+    _, rpc = node
+    absent = ProofRequest(99, b"\1" * 32, ALICE)
+    first, second, _ = together.together(
+        lambda: rpc.proofs([absent]), lambda: rpc.proofs([absent]), lambda: rpc.nonce(BOB)
+    )
+    assert [str(one) for one in (*first, *second)] == [str(rpc.proofs([absent])[0])] * 2
+
+
+def test_work_of_several_is_done_once_and_its_questions_go_out_with_those_of_others(node):
+    counted, rpc = node
+    done: list[list[str]] = []
+
+    def handle(items: Sequence[str]) -> list[str]:
+        done.append(list(items))
+        rpc.balance(ALICE)
+        return [item.upper() for item in items]
+
+    results = together.each(
+        [
+            lambda: together.share_work("key", "a", handle),
+            lambda: str(rpc.nonce(ALICE)),
+            lambda: together.share_work("key", "b", handle),
+        ]
+    )
+    assert results == ["A", "0", "B"]
+    assert done == [["a", "b"]]
+    assert counted.exchanges == [["eth_getTransactionCount", "eth_getBalance"]]
+
+
+def test_what_handles_the_work_of_several_fails_for_all_of_them():
+    def handle(_: Sequence[str]) -> list[str]:
+        raise ValueError("no")
+
+    outcomes = together.run([lambda: together.share_work("key", "a", handle)] * 2)
+    assert [type(one.error) for one in outcomes if isinstance(one, Raised)] == [ValueError, ValueError]
+
+
+def test_a_task_that_must_not_be_set_aside_is_not(node):
+    _, rpc = node
+    outcomes = together.run([lambda: rpc.nonce(ALICE)], may_wait=lambda: False)
+    assert isinstance(outcomes[0], Raised)
+    assert isinstance(outcomes[0].error, AssertionError)
+
+
+def test_alone_it_is_as_if_there_was_nothing(node):
+    counted, rpc = node
+    assert rpc.nonce(ALICE) == 0
+    assert together.share_work("key", 1, lambda items: [item + 1 for item in items]) == 2
+    assert together.run([]) == []
+    assert together.each([lambda: together.each([])]) == [[]]
+    assert counted.exchanges == [["eth_getTransactionCount"]]
