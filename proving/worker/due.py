@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 
 from config.configured_chains import get_chains
 from proving import acceptance
@@ -22,7 +22,7 @@ from proving.reconcile.block import reconcile
 from proving.transactions import tending
 from proving.worker.turns import Turns, round_robin
 from queries import leases, progress
-from queries.models import OPEN_STATUSES, Batch, Block
+from queries.models import OPEN_STATUSES, Batch, Block, Query
 from queries.rejection_codes import RejectionCode
 
 logger = logging.getLogger(__name__)
@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 _PER_POLL = 100
 # Accepting a batch of more asks the chains for seconds.
 _MANY_BLOCKS = 100
+# Proofs of more take a good part of a second to verify and pack.
+_MANY_QUERIES = 100
 
 
 # Tasks that stand in line together: the user whose they are, their kind, and their lane.
@@ -46,6 +48,7 @@ class Task:
     do: Callable[[object], None] = field(compare=False)
     user: int | None = field(default=None, compare=False)  # whose turn it takes; None: nobody's, it is for all
     is_long: bool = field(default=False, compare=False)  # it may take many seconds
+    is_large: bool = field(default=False, compare=False)  # it computes much, while what is beside it would wait
     sources: frozenset[int] = field(default=frozenset(), compare=False)  # of a batch: of what isn't admitted yet
 
     def __call__(self) -> None:
@@ -153,8 +156,11 @@ def _batches(of_all: "QuerySet[Batch]", lane: tuple[int, ...], user: int | None)
 
 
 def _blocks(of_all: "QuerySet[Block]", lane: tuple[int, ...], user: int | None) -> Iterator[Task]:
-    for key in leases.due(of_all.filter(turn_of=user), _PER_POLL, order="queue_at"):
-        yield Task("block", key, lane, reconcile, user)
+    keys = leases.due(of_all.filter(turn_of=user), _PER_POLL, order="queue_at")
+    asked = Query.objects.filter(block__pk__in=keys, step__isnull=False).order_by().values("block")
+    large = set(asked.annotate(count=Count("pk")).filter(count__gt=_MANY_QUERIES).values_list("block", flat=True))
+    for key in keys:
+        yield Task("block", key, lane, reconcile, user, is_large=key in large)
 
 
 def recover() -> None:

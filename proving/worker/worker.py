@@ -10,19 +10,22 @@ import secrets
 import socket
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import datetime, timedelta
 
 from django.db import Error as DatabaseError
-from django.db import connections, transaction
+from django.db import connection, connections, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from config.configured_chains import get_chains
+from chains import together
+from chains.together import Raised
 from proving.health import chain_checks
 from proving.models import WorkerHeartbeat
 from proving.paths import upkeep
-from proving.worker.due import Poll, Queue, Task, due, recover, reject_overdue
+from proving.worker.due import Poll, Task, due, recover, reject_overdue
+from proving.worker.groups import Group, Groups
 from proving.worker.turns import Turns
 from queries.clock import Clock
 
@@ -57,9 +60,9 @@ class Worker:
     def __init__(self, *, threads: int = 4) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self._stopping = threading.Event()
+        self._wake = threading.Event()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="worker")
-        self._in_hand: dict[Task, Future[None]] = {}
-        self._threads = threads
+        self._in_hand = Groups(threads)
         self._turns = Turns()
         # Of its own: chains whose nodes hang hold up no work.
         self._watcher = ThreadPoolExecutor(1, thread_name_prefix="watcher")
@@ -69,6 +72,7 @@ class Worker:
     def stop(self) -> None:
         """Finish what is in hand, take up nothing new. May be called from a signal handler."""
         self._stopping.set()
+        self._wake.set()
 
     def run(self) -> None:
         """Work until `stop`. A database that doesn't answer is waited for."""
@@ -86,8 +90,9 @@ class Worker:
                 logger.exception("the database does not answer; trying again")
                 connections.close_all()
                 self._stopping.wait(_BEAT_SECONDS)
-            self._stopping.wait(_POLL_SECONDS)
-        logger.info("worker %s stops, %d in hand", self.name, len(self._in_hand))
+            self._wake.wait(_POLL_SECONDS)
+            self._wake.clear()
+        logger.info("worker %s stops, %d in hand", self.name, len(self._in_hand.tasks))
         self._pool.shutdown(wait=True)
         self._watcher.shutdown(wait=True)
         # On a full disk it is left behind, and falls silent.
@@ -98,7 +103,7 @@ class Worker:
     def _beat(self, *, is_first: bool) -> None:
         chain_checks.wake(everyone=is_first)
         if self._watch is None or self._watch.done():
-            self._watch = self._watcher.submit(_do, _WATCH)
+            self._watch = self._watcher.submit(_do, [_WATCH])
             if is_first:
                 # After a pause the chains tell whether the clock is right.
                 wait([self._watch], _BEAT_SECONDS)
@@ -121,61 +126,36 @@ class Worker:
             WorkerHeartbeat.objects.exclude(beat_at__range=(Now() - day, Now() + SILENCE)).delete()
 
     def _take_up_what_is_due(self) -> None:
-        self._in_hand = {task: future for task, future in self._in_hand.items() if not future.done()}
+        self._in_hand.forget_done()
         # More than there are threads would only wait in memory, where no other worker sees it.
-        if len(self._in_hand) >= self._threads:
+        if self._in_hand.are_full:
             return
-        poll = Poll(self._has_room, time.monotonic() + _MOST_POLL_SECONDS)
+        poll = Poll(self._in_hand.has_room, time.monotonic() + _MOST_POLL_SECONDS)
         for task in due(self._turns, poll):
-            if task not in self._in_hand and self._leaves_threads(task):
+            if self._in_hand.take(task):
                 self._turns.note(task.user, task.queue)
-                self._in_hand[task] = self._pool.submit(_do, task)
-                if len(self._in_hand) >= self._threads:
-                    return
-            if poll.is_over():
+            if poll.is_over() or self._in_hand.are_full:
                 break
         if poll.is_over():
             # The next one begins with those whom this one didn't come to.
             for queue in poll.asked:
                 self._turns.note(queue[0], queue)
+        self._in_hand.begin(self._start)
 
-    def _has_room(self, queue: Queue) -> bool:
-        """Whether threads are left for anything of the queue: beside a chain whose nodes hang, and one user."""
-        user, _, lane = queue
-        of_user = sum(other.user == user for other in self._in_hand)
-        return self._chains_have_room(frozenset(lane)) and (user is None or of_user < max(1, self._threads - 1))
-
-    def _leaves_threads(self, task: Task) -> bool:
-        """Whether threads are left to others: beside a chain whose nodes hang, what takes long, and one user."""
-        long = [other.user for other in self._in_hand if other.is_long]
-        return (
-            self._has_room(task.queue)
-            and self._chains_have_room(task.sources)
-            # It takes up the room of each, and waits for one of them.
-            and not (len(task.sources) > 1 and any(len(other.sources) > 1 for other in self._in_hand))
-            and not (task.is_long and (len(long) >= max(1, self._threads // 2) or task.user in long))
-        )
-
-    def _chains_have_room(self, chains: frozenset[int]) -> bool:
-        half = max(1, self._threads // 2)
-        return all(self._asking(chain) < half for chain in chains - _asked_by_all())
-
-    def _asking(self, chain: int) -> int:
-        """How much of what is in hand asks its nodes."""
-        return sum(chain in other.chains for other in self._in_hand)
+    def _start(self, group: Group) -> Future[None]:
+        running = self._pool.submit(_do, group.tasks)
+        # What it has made due is taken up at once.
+        running.add_done_callback(lambda _: self._wake.set())
+        return running
 
 
-def _asked_by_all() -> frozenset[int]:
-    """The chains that are in every connection: without them nothing goes on anyway."""
-    pairs = [frozenset({each.source_id, each.destination_id}) for each in get_chains().connections]
-    return frozenset.intersection(*pairs) if pairs else frozenset()
-
-
-def _do(task: Task) -> None:
+def _do(tasks: Sequence[Task]) -> None:
+    """Do them side by side. Where one waits for a node it must hold no transaction, which would be the others' too."""
     try:
-        task()
-    except Exception:
-        # The row was pushed ahead by whoever raised this, so that it can't be taken up again at once.
-        logger.exception("working on %s %s failed", task.kind, task.key)
+        outcomes = together.run(tasks, may_wait=lambda: not connection.in_atomic_block)
+        for task, outcome in zip(tasks, outcomes, strict=True):
+            if isinstance(outcome, Raised):
+                # The row was pushed ahead by whoever raised this, so that it can't be taken up again at once.
+                logger.error("working on %s %s failed", task.kind, task.key, exc_info=outcome.error)
     finally:
         connections.close_all()
