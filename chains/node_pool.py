@@ -30,7 +30,8 @@ from chains.node_errors import (
 from chains.together import Outcome, Raised
 from chains.untrusted_text import secrets_of
 
-BATCH_SIZE = 50
+# Requests of one exchange at the most. Nodes take a hundred at least; of one that takes fewer, fewer are asked for.
+BATCH_SIZE = 200
 # The size of one reply, whatever was asked for.
 MAX_REPLY_BYTES = 16 * 1024 * 1024
 # The values in it. Three bytes of JSON may take 200 in memory, so a limit of bytes alone is not enough.

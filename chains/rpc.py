@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeVar
 from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 
+from chains import together
 from chains.chains_file import Chain
 from chains.encoding import hex_data, read_data, read_list, read_object, read_quantity
 from chains.header import Header, InvalidHeader, verify
@@ -258,15 +259,19 @@ class RpcClient:
     # Transactions
 
     def fees(self) -> Fees:
+        return Fees(*together.together(self._base_fee, self._priority_fee))
+
+    def _base_fee(self) -> int:
         head = self.head()
-        base_fee = head.base_fee_per_gas or 0
-        if not head.is_ethereums:
-            base_fee = self._nodes.one(("eth_feeHistory", [hex(1), hex(head.number), []]), _read_base_fee)
+        if head.is_ethereums:
+            return head.base_fee_per_gas or 0
+        return self._nodes.one(("eth_feeHistory", [hex(1), hex(head.number), []]), _read_base_fee)
+
+    def _priority_fee(self) -> int:
         try:
-            priority_fee = self._nodes.one(("eth_maxPriorityFeePerGas", []), read_quantity)
+            return self._nodes.one(("eth_maxPriorityFeePerGas", []), read_quantity)
         except RpcRefused:
-            priority_fee = self._nodes.one(("eth_feeHistory", [hex(10), "latest", [50]]), _read_priority_fee)
-        return Fees(base_fee, priority_fee)
+            return self._nodes.one(("eth_feeHistory", [hex(10), "latest", [50]]), _read_priority_fee)
 
     def estimate_gas(self, sender: str, to: str | None, data: bytes, block: BlockIdentifier = "pending") -> int:
         """Raises `Reverted`, `InsufficientFunds`. `to=None` creates a contract."""

@@ -1,9 +1,14 @@
 """How far a chain is, and how much of that counts."""
 
-from dataclasses import dataclass
+import threading
+import time
+from collections import OrderedDict, deque
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 from django.utils import timezone
 
+from chains import together
 from chains.chains_file import Chain
 from chains.header import Header
 from chains.rpc import InvalidReply, RpcClient, RpcRefused
@@ -11,6 +16,11 @@ from proving.models import ChainHead
 
 # Where a chain has no `finalized` tag: two epochs of Ethereum, the depth that finality usually takes.
 _FINAL_DEPTH = 64
+# Headers that are kept of a chain, to tell the confirmed block by the links between them.
+_MOST_KEPT = 256
+_MOST_DELAYS = 32
+# What the next block is late by, that we don't ask for it just before it comes.
+_LATE_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
@@ -21,35 +31,106 @@ class Heads:
     confirmed: Header
     final: int
 
-    @classmethod
-    def read(cls, chain: Chain, rpc: RpcClient) -> "Heads":
-        """Ask the chain, and note what it says for the pages. Raises `NodeUnavailable`."""
-        latest = rpc.head()
-        try:
-            finalized = rpc.header("finalized")
-        except RpcRefused:
-            finalized = None
-        final = finalized.number if finalized else max(0, latest.number - _FINAL_DEPTH)
-        if final > latest.number:
-            raise InvalidReply(f"A node of chain {chain.id} says that block {final} is final, above its own head.")
-        depth = latest.number - final if chain.confirmations == "finalized" else chain.confirmations - 1
-        # What is final can't need more confirmations.
-        number = max(latest.number - depth, final, 0)
-        confirmed = latest if number == latest.number else rpc.header(number)
-        if confirmed is None:
-            raise InvalidReply(f"A node of chain {chain.id} doesn't have block {number}, below its own head.")
-        heads = cls(latest, confirmed, final)
-        heads.note(chain)
-        return heads
 
-    def note(self, chain: Chain) -> None:
-        """Keep it for the pages, written once a block."""
-        known = ChainHead.objects.filter(pk=chain.id, number=self.latest.number, final=self.final)
-        if not known.exists():
-            values = {"number": self.latest.number, "final": self.final, "seen_at": timezone.now()}
-            ChainHead.objects.update_or_create(pk=chain.id, defaults=values)
+@dataclass
+class _Known:
+    """What a client's chain was last seen to be."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    heads: Heads | None = None
+    seen_at: float = 0
+    """As `time.monotonic` tells."""
+    headers: OrderedDict[bytes, Header] = field(default_factory=OrderedDict)
+    """By hash, the newest last."""
+    delays: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_DELAYS))
+    """Seconds between the times of new blocks and when they were seen here, by this machine's clock."""
+
+
+_known: WeakKeyDictionary[RpcClient, _Known] = WeakKeyDictionary()
+
+
+def read(chain: Chain, rpc: RpcClient) -> Heads:
+    """Ask the chain, and note what it says for the pages. Raises `NodeUnavailable`."""
+    latest, finalized = together.together(rpc.head, lambda: _finalized(rpc))
+    final = finalized.number if finalized else max(0, latest.number - _FINAL_DEPTH)
+    if final > latest.number:
+        raise InvalidReply(f"A node of chain {chain.id} says that block {final} is final, above its own head.")
+    known = _known.setdefault(rpc, _Known())
+    with known.lock:
+        _keep(known, latest)
+    depth = latest.number - final if chain.confirmations == "finalized" else chain.confirmations - 1
+    # What is final can't need more confirmations.
+    number = max(latest.number - depth, final, 0)
+    if finalized and number == finalized.number:
+        confirmed: Header | None = finalized
+    else:
+        confirmed = _before(known, latest, number) or rpc.header(number)
+    if confirmed is None:
+        raise InvalidReply(f"A node of chain {chain.id} doesn't have block {number}, below its own head.")
+    heads = Heads(latest, confirmed, final)
+    _note(chain, heads)
+    with known.lock:
+        known.heads, known.seen_at = heads, time.monotonic()
+    return heads
+
+
+def recent(chain: Chain, rpc: RpcClient) -> Heads:
+    """As `read`, but what was read within the last `poll_seconds` does, whoever in this process has asked for it."""
+    known = _known.setdefault(rpc, _Known())
+    with known.lock:
+        if known.heads is not None and time.monotonic() - known.seen_at < poll_seconds(chain):
+            return known.heads
+    return read(chain, rpc)
 
 
 def poll_seconds(chain: Chain) -> float:
     """How often to ask what the next block brings: a few times per block, so that no node is hammered."""
     return min(4, max(0.2, chain.block_seconds / 4))
+
+
+def seconds_to_next(chain: Chain, rpc: RpcClient) -> float:
+    """When to ask for the next block, if it comes as it should; then `poll_seconds` from time to time.
+
+    The shortest delay tells how long blocks take to this node, and how this machine's clock is apart from the chain's.
+    """
+    known = _known.get(rpc)
+    poll = poll_seconds(chain)
+    if known is None or known.heads is None:
+        return poll
+    with known.lock:
+        due_at = known.heads.latest.timestamp + chain.block_seconds + min(known.delays) + _LATE_SECONDS
+    left = due_at - time.time()
+    return left if poll < left <= chain.block_seconds + poll else poll
+
+
+def _finalized(rpc: RpcClient) -> Header | None:
+    try:
+        return rpc.header("finalized")
+    except RpcRefused:
+        return None
+
+
+def _keep(known: _Known, header: Header) -> None:
+    if header.hash not in known.headers:
+        known.delays.append(time.time() - header.timestamp)
+    known.headers[header.hash] = header
+    known.headers.move_to_end(header.hash)
+    while len(known.headers) > _MOST_KEPT:
+        known.headers.popitem(last=False)
+
+
+def _before(known: _Known, head: Header, number: int) -> Header | None:
+    """The block of that number below this head, as far as the parent hashes of kept headers lead there."""
+    with known.lock:
+        header: Header | None = head
+        while header is not None and header.number > number:
+            header = known.headers.get(header.parent_hash)
+        return header
+
+
+def _note(chain: Chain, heads: Heads) -> None:
+    """Keep it for the pages, written once a block."""
+    noted = ChainHead.objects.filter(pk=chain.id, number=heads.latest.number, final=heads.final)
+    if not noted.exists():
+        values = {"number": heads.latest.number, "final": heads.final, "seen_at": timezone.now()}
+        ChainHead.objects.update_or_create(pk=chain.id, defaults=values)

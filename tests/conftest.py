@@ -10,6 +10,7 @@ import pytest
 from accounts import key_use
 from config import configured_chains as configured
 from devnet.devchain import DevChain
+from proving import heads
 from proving.registry.deploying import deploy
 from queries import storage
 from tests.service import chains_toml
@@ -48,6 +49,12 @@ def forget_configured_chains() -> Iterator[None]:
     configured.forget_chains()
     yield
     configured.forget_chains()
+
+
+@pytest.fixture(autouse=True)
+def no_head_of_before(monkeypatch) -> None:
+    """Where a test has mined a block, whoever asks for the newest one gets it, as if a poll's time had passed."""
+    monkeypatch.setattr(heads, "recent", heads.read)
 
 
 @pytest.fixture(autouse=True)

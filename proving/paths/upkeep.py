@@ -14,9 +14,9 @@ from django.utils import timezone
 from chains.header import Header
 from chains.rpc import InvalidReply, NodeUnavailable, Reverted, RpcRefused
 from config.configured_chains import get_chains
-from proving import connections, sources
+from proving import connections, heads, sources
 from proving.connections import OpenConnection
-from proving.heads import Heads, poll_seconds
+from proving.heads import poll_seconds
 from proving.models import FactsRegistry
 from proving.paths import building, checkpoints, events, planning
 from proving.paths.building import Leg
@@ -99,9 +99,9 @@ def is_kept(row: FactsRegistry) -> bool:
 
 def _look_after(lease: Lease[FactsRegistry], connection: OpenConnection) -> tuple[str, float]:
     chain = get_chains().chain(connection.config.destination_id)
-    heads = Heads.read(chain, connection.destination_rpc)
+    seen = heads.read(chain, connection.destination_rpc)
     try:
-        all_read = events.read(lease, connection, heads)
+        all_read = events.read(lease, connection, seen)
     except RpcRefused as refused:
         # Headers can be kept without the events, which only shorten paths.
         logger.warning("%s: nodes do not serve its events: %s", lease.row, refused)

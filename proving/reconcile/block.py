@@ -13,8 +13,7 @@ from django.utils import timezone
 
 from chains.rpc import NodeUnavailable, RpcRefused
 from config.configured_chains import get_chains
-from proving import connections
-from proving.heads import Heads
+from proving import connections, heads
 from proving.reconcile import apply, decide, observe, proofs
 from proving.reconcile.context import Context
 from proving.reconcile.decide import Decision, End, Fail, FindPath, FindTime, FindWhatIsGone, Requeue, Settled
@@ -60,7 +59,7 @@ def _reconcile(lease: Lease[Block]) -> End:
     except Unusable as why:
         return Requeue(str(why), _UNUSABLE_SECONDS)
     destination = get_chains().chain(block.destination_chain_id)
-    context = Context(lease, connection, destination, Heads.read(destination, connection.destination_rpc))
+    context = Context(lease, connection, destination, heads.recent(destination, connection.destination_rpc))
     if end := _take_back(context):
         return end
     if observe.is_open(context):

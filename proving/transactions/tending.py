@@ -9,12 +9,13 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 from hexbytes import HexBytes
 
-from chains import rollups
+from chains import rollups, together
 from chains.chains_file import Chain, UnknownChain
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.rpc import InvalidReply, NodeUnavailable, Receipt, RpcClient, RpcRefused
 from config.configured_chains import get_chains, get_rpc
+from proving import heads as chain_heads
 from proving.heads import Heads, poll_seconds
 from proving.models import (
     LIVE_STATES,
@@ -61,7 +62,7 @@ def tend(signer_id: int) -> None:
     else:
         watched = _watched(signer)
         lively = watched.filter(state__in=LIVE_STATES).exists()
-        pause = poll_seconds(chain) if lively else chain.block_seconds * 2
+        pause = chain_heads.seconds_to_next(chain, get_rpc(chain.id)) if lively else chain.block_seconds * 2
         lease.release(timezone.now() + timedelta(seconds=pause) if watched.exists() else None)
 
 
@@ -91,10 +92,11 @@ def _tend(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> None:
     watched = list(rows.defer("data").prefetch_related("versions"))
     if not watched:
         return
-    heads = Heads.read(chain, rpc)
-    used = rpc.nonce(lease.row.address, "latest")
-    used_for_good = rpc.nonce(lease.row.address, heads.final)
-    found = _Receipts(rpc, watched)
+    address = lease.row.address
+    heads, used, found = together.together(
+        lambda: chain_heads.read(chain, rpc), lambda: rpc.nonce(address, "latest"), lambda: _Receipts(rpc, watched)
+    )
+    found.read_headers([heads.latest, heads.confirmed])
     lowest_open = True
     for tx in watched:
         try:
@@ -111,12 +113,20 @@ def _tend(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> None:
             # Its block may be gone, or this node may just not have it yet: only another block there tells.
             if found.has_left_its_block(tx):
                 _note_vanished(lease, tx)
-        elif tx.nonce < used_for_good:
-            # The account's nonce is past it in a final block, and none of our versions is there.
-            _displace(lease, tx)
-        elif tx.nonce >= used:
+        elif tx.nonce < used:
+            if _is_displaced(rpc, address, tx, heads):
+                _displace(lease, tx)
+        else:
             push(chain, rpc, lease, tx, may_raise=lowest_open)
             lowest_open = False
+
+
+def _is_displaced(rpc: RpcClient, address: str, tx: Transaction, heads: Heads) -> bool:
+    """Whether the account's nonce is past it in a final block, and none of our versions is in the chain."""
+    if tx.nonce >= rpc.nonce(address, heads.final):
+        return False
+    # Asked again: what was asked before may be older than the final block that was told with it.
+    return not any(rpc.receipts([HexBytes(version.hash) for version in tx.versions.all()]))
 
 
 class _Receipts:
@@ -124,9 +134,18 @@ class _Receipts:
 
     def __init__(self, rpc: RpcClient, watched: Sequence[Transaction]) -> None:
         self._rpc = rpc
+        self._watched = watched
         self._headers: dict[int, Header | None] = {}
         hashes = [version.hash for tx in watched for version in tx.versions.all()]
         self._receipts = dict(zip(hashes, rpc.receipts([HexBytes(tx_hash) for tx_hash in hashes]), strict=True))
+
+    def read_headers(self, known: Sequence[Header]) -> None:
+        """Read those of all blocks that matter at once, beside the `known` ones."""
+        self._headers = {header.number: header for header in known}
+        numbers = {receipt.block_number for receipt in self._receipts.values() if receipt}
+        numbers |= {tx.block_number for tx in self._watched if tx.block_number is not None}
+        unknown = sorted(numbers.difference(self._headers))
+        self._headers |= dict(zip(unknown, self._rpc.headers(unknown), strict=True))
 
     def canonical(self, tx: Transaction) -> Receipt | None:
         """The receipt of the version that is in the chain, if one is."""
@@ -134,7 +153,7 @@ class _Receipts:
             receipt = self._receipts[version.hash]
             if receipt is None:
                 continue
-            header = self._header(receipt.block_number)
+            header = self._headers[receipt.block_number]
             # A node may still serve the receipt of a block that it has left; the next `tend` decides.
             if header is not None and header.hash == receipt.block_hash:
                 _check_receipt(receipt, version, header)
@@ -143,13 +162,8 @@ class _Receipts:
 
     def has_left_its_block(self, tx: Transaction) -> bool:
         assert tx.block_number is not None
-        header = self._header(tx.block_number)
+        header = self._headers[tx.block_number]
         return header is not None and hex_data(header.hash) != tx.block_hash
-
-    def _header(self, number: int) -> Header | None:
-        if number not in self._headers:
-            self._headers[number] = self._rpc.header(number)
-        return self._headers[number]
 
 
 def _check_receipt(receipt: Receipt, version: SignedTransaction, header: Header) -> None:

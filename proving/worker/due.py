@@ -156,8 +156,8 @@ def _batches(of_all: "QuerySet[Batch]", lane: tuple[int, ...], user: int | None)
 
 
 def _blocks(of_all: "QuerySet[Block]", lane: tuple[int, ...], user: int | None) -> Iterator[Task]:
-    keys = leases.due(of_all.filter(turn_of=user), _PER_POLL, order="queue_at")
-    asked = Query.objects.filter(block__pk__in=keys, step__isnull=False).order_by().values("block")
+    keys = [key for key in leases.due(of_all.filter(turn_of=user), _PER_POLL, order="queue_at") if isinstance(key, int)]
+    asked = Query.objects.filter(block__in=keys, step__isnull=False).order_by().values("block")
     large = set(asked.annotate(count=Count("pk")).filter(count__gt=_MANY_QUERIES).values_list("block", flat=True))
     for key in keys:
         yield Task("block", key, lane, reconcile, user, is_large=key in large)
