@@ -181,6 +181,7 @@ class Block(Leased):
     path_left = models.PositiveIntegerField(default=0)
 
     waiting_for = models.TextField(blank=True)  # a sentence
+    waits_for_path = models.BooleanField(default=False)  # its own, or another's that goes first
     checked_number = models.PositiveBigIntegerField(null=True)
     checked_hash = models.CharField(max_length=66, blank=True)
 

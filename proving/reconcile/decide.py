@@ -12,7 +12,7 @@ from chains.encoding import hex_data
 from chains.header import Header
 from proving.facts import HeaderFact, Missing, TimeFact
 from proving.paths.planning import Plan
-from proving.paths.rotation import EXTENDING, Rotation
+from proving.paths.rotation import Rotation
 from proving.reconcile.observe import (
     AskedOfHeader,
     BlockOfTime,
@@ -32,6 +32,9 @@ from queries.rejection_codes import RejectionCode
 # How long nodes may refuse to serve a proof before that is taken for final: they may be syncing, or lack the newest
 # state for a moment.
 _PROOF_PATIENCE = timedelta(minutes=10)
+
+EXTENDING = "Waiting for the transaction by which the registry comes to trust further blocks."
+"""What blocks say that wait for a path, their own or another's."""
 
 
 # --- Actions ----------------------------------------------------------------------------------------------------------
@@ -181,6 +184,7 @@ class Requeue:
 
     sentence: str
     seconds: float
+    for_path: bool = False  # it waits for one, its own or another's: whose turn it is is sought among these
 
 
 @dataclass(frozen=True)
@@ -352,7 +356,7 @@ def _held_back(seen: Observation, *, needs_path: bool) -> Requeue | Fail | None:
     if needs_path and seen.target is None:
         return Requeue(f"Waiting for the block after {seen.number}.", seen.source_poll_seconds)
     if needs_path and seen.is_extending:
-        return Requeue(EXTENDING, seen.poll_seconds)
+        return _wait_for_path(seen)
     if needs_path and seen.pause_after_failures:
         reverted = "The last transaction for the registry's trust reverted; trying again more slowly."
         return Requeue(reverted, seen.pause_after_failures)
@@ -455,9 +459,13 @@ def path(seen: Observation, asked: FindPath, found: PathFound) -> Decision:
         Complete([query.id for query in seen.open], StepKind.BLOCKHASH_AVAILABLE),
     ]
     if found.rotation is not None and found.rotation.is_anothers:
-        return Decision(Requeue(EXTENDING, seen.poll_seconds), [*available, GiveTurn(found.rotation)])
+        return Decision(_wait_for_path(seen), [*available, GiveTurn(found.rotation)])
     extend = Extend(found.plan, asked.target, asked.needing, found.others)
-    return Decision(Requeue(EXTENDING, seen.poll_seconds), [*available, extend])
+    return Decision(_wait_for_path(seen), [*available, extend])
+
+
+def _wait_for_path(seen: Observation) -> Requeue:
+    return Requeue(EXTENDING, seen.poll_seconds, for_path=True)
 
 
 # --- At the end -------------------------------------------------------------------------------------------------------

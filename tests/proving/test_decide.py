@@ -12,9 +12,10 @@ from chains.header import Header
 from devnet.devchain import PROJECT
 from proving.facts import AccountFact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.paths.planning import Plan
-from proving.paths.rotation import EXTENDING, Rotation
+from proving.paths.rotation import Rotation
 from proving.reconcile import decide
 from proving.reconcile.decide import (
+    EXTENDING,
     Complete,
     Continue,
     Decision,
@@ -72,6 +73,7 @@ def header(number: int = 8, *, timestamp: int = 1010, parent: bytes = HASH) -> H
 
 
 OWN, NEXT = header(7, timestamp=1000), header(8)
+FOR_PATH = Requeue(EXTENDING, 0.5, for_path=True)
 PLAN = Plan(origin=100, target=7, hops=(50, 7))
 
 NOTHING_IN_REGISTRY = Observation(
@@ -172,7 +174,7 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             id="another root",
         ),
         pytest.param(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), [], id="a path is needed"),
-        pytest.param(seen(UNVOUCHED, is_extending=True), Requeue(EXTENDING, 0.5), [], id="one path at a time"),
+        pytest.param(seen(UNVOUCHED, is_extending=True), FOR_PATH, [], id="one path at a time"),
         pytest.param(
             seen(UNVOUCHED, pause_after_failures=20),
             Requeue("The last transaction for the registry's trust reverted; trying again more slowly.", 20),
@@ -303,7 +305,7 @@ def test_steps_name_the_transactions_that_completed_them():
         ),
         (
             PathFound(plan=PLAN, others=[9]),
-            Requeue(EXTENDING, 0.5),
+            FOR_PATH,
             [ShowPath(2, PathUnit.HOPS), Complete([1], AVAILABLE), Extend(PLAN, OWN, {BALANCE: [2, 1]}, [9])],
         ),
     ],
@@ -317,7 +319,7 @@ def test_a_path(found, then, actions):
 def test_a_path_waits_for_another_users_turn():
     rotation = Rotation(1, None, frozenset(), 5, is_anothers=True)
     decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(plan=PLAN, rotation=rotation))
-    assert decision.then == Requeue(EXTENDING, 0.5)
+    assert decision.then == FOR_PATH
     assert GiveTurn(rotation) in decision.actions
     assert not any(isinstance(action, Extend) for action in decision.actions)
 

@@ -10,7 +10,6 @@ from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import DevChain
 from proving.acceptance import accept
 from proving.models import FactsRegistry, Share, SignedTransaction, Transaction, TransactionState
-from proving.paths.rotation import EXTENDING
 from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
 from proving.spending import limits
@@ -166,7 +165,7 @@ def test_who_cannot_pay_has_one_turn_with_paths_however_many_blocks_wait(costly,
         Batch.objects.filter(pk=poor.pk).update(fee=1)
     # As while somebody's path is under way.
     later = timezone.now() + timedelta(minutes=10)
-    Block.objects.filter(number__lte=low).update(due_at=later, waiting_for=EXTENDING)
+    Block.objects.filter(number__lte=low).update(due_at=later, waits_for_path=True)
     rich = submit(a_key(BOB, "another"), request(BOB, block=low + 7, fee=ETHER))
     accept(rich.pk)
     block = Block.objects.get(number=low + 7)
