@@ -26,8 +26,7 @@ from proving.heads import poll_seconds
 from proving.paths import planning
 from proving.registry import deployments
 from proving.spending import estimates, limits
-from proving.worker import turns
-from queries import leases, progress, submission
+from queries import leases, progress, submission, turns
 from queries.chunks import chunks
 from queries.leases import Lease
 from queries.models import OPEN_STATUSES, Batch, Block, Query

@@ -20,8 +20,7 @@ from proving.reconcile.context import Context
 from proving.reconcile.decide import Decision, End, Fail, FindPath, FindTime, FindWhatIsGone, Requeue, Settled
 from proving.reconcile.observe import Observation
 from proving.registry.deployments import Unusable
-from proving.worker import turns
-from queries import leases, progress
+from queries import leases, progress, turns
 from queries.leases import Lease
 from queries.models import Block
 
