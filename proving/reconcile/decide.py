@@ -59,7 +59,7 @@ class Reopen:
 
 
 @dataclass(frozen=True)
-class Move:
+class MoveToBlock:
     """Give queries (ids) another block of the source chain, where they begin anew."""
 
     queries: Collection[int]
@@ -121,13 +121,13 @@ class Prove:
     """Send what proves the facts: below a trusted state root, or in one transaction with the header."""
 
     missing: Missing
-    is_trusted: bool  # the state root
+    root_is_known: bool  # the state root, to the registry
     is_optional: bool = False  # something else is to be done where nobody can pay for it
 
     @property
     def with_header(self) -> bool:
         """What only the header proves, or makes known. Who can't pay is left out, and with them the need for it."""
-        return not self.is_trusted or any(isinstance(fact, HeaderFact) for fact in self.missing)
+        return not self.root_is_known or any(isinstance(fact, HeaderFact) for fact in self.missing)
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ class ProveTime:
 
 
 @dataclass(frozen=True)
-class Record:
+class PreparePath:
     """Send what a path needs before it can begin."""
 
     preparation: Preparation
@@ -150,7 +150,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Extend:
+class ExtendPath:
     """Send the next transaction of a path, and with it what needs it if it arrives."""
 
     plan: Plan
@@ -159,11 +159,11 @@ class Extend:
     others: Sequence[int]
 
 
-Sending = Prove | ProveTime | Record | Extend
+Sending = Prove | ProveTime | PreparePath | ExtendPath
 Action = (
     Complete
     | Reopen
-    | Move
+    | MoveToBlock
     | Reject
     | TakeHeader
     | StoreProofs
@@ -258,8 +258,8 @@ def gone(seen: Checked, found: Gone) -> Decision:
     if found.contradiction:
         return Decision(Fail(found.contradiction))
     reason = f"Chain {seen.destination} was reorganised: block {seen.number} is another one now."
-    to_header = found.proven if not found.is_trusted else found.lacking_of_header
-    to_account = () if not found.is_trusted else found.lacking_of_accounts
+    to_header = found.proven if not found.root_is_confirmed else found.lacking_of_header
+    to_account = () if not found.root_is_confirmed else found.lacking_of_accounts
     reopened = [
         Reopen(to_header, StepKind.HEADER_ACCUMULATED, reason),
         Reopen(to_account, StepKind.ACCOUNT_ACCUMULATED, reason),
@@ -313,7 +313,7 @@ def unfetched(seen: Unfetched) -> Decision:
 
 def prove(seen: Observation) -> Decision:
     """Complete what the registry holds as proven here, and send what it lacks."""
-    if not seen.is_trusted and seen.idle and any(seen.view.state_root):
+    if not seen.root_is_confirmed and seen.has_idle_queries and any(seen.view.state_root):
         return Decision(
             Requeue(
                 f"The registry holds another state root for block {seen.number} than the source chain has now; waiting "
@@ -327,8 +327,8 @@ def prove(seen: Observation) -> Decision:
     known = [*header_steps, *_fact_steps(seen)]
     if not seen.missing_now:
         return Decision(Continue(), known)
-    needs_path = bool(seen.needing) and not seen.is_vouched and seen.needing == seen.missing_now
-    if needs_path and not seen.is_trusted_now:
+    needs_path = bool(seen.needing) and not seen.hash_is_vouched_for and seen.needing == seen.missing_now
+    if needs_path and not seen.root_is_known:
         # What a path leads to isn't available yet; it is as soon as one is planned.
         known = [one for one in known if not isinstance(one, Complete) or one.step != StepKind.BLOCKHASH_AVAILABLE]
     if held_back := _held_back(seen, needs_path=needs_path):
@@ -340,9 +340,9 @@ def _ready(seen: Observation, known: Sequence[Action], *, needs_path: bool) -> D
     """What is sent now, where nothing holds it back; or a path is looked for."""
     if needs_path and seen.target is not None:
         return Decision(FindPath(seen.target, seen.needing), known)
-    if seen.needing and not seen.is_vouched:
+    if seen.needing and not seen.hash_is_vouched_for:
         rest = {fact: asking for fact, asking in seen.missing_now.items() if fact not in seen.needing}
-        prove = Prove(rest, is_trusted=True, is_optional=True)
+        prove = Prove(rest, root_is_known=True, is_optional=True)
         if seen.target is None or seen.is_extending or seen.pause_after_failures:
             return Decision(Continue(), [*known, prove])
         return Decision(FindPath(seen.target, seen.needing), [*known, prove])
@@ -363,7 +363,7 @@ def _held_back(seen: Observation, *, needs_path: bool) -> Requeue | Fail | None:
     if seen.failures > seen.attempts:
         # They reverted although their simulations did not, and that costs gas each time.
         return Fail(f"{seen.failures} transactions for this block reverted; trying again more slowly.")
-    if seen.is_accumulating and not seen.is_trusted_now:
+    if seen.is_accumulating and not seen.root_is_known:
         return Requeue("Waiting for the transaction that accumulates the header.", seen.poll_seconds)
     return None
 
@@ -371,7 +371,7 @@ def _held_back(seen: Observation, *, needs_path: bool) -> Requeue | Fail | None:
 def _header_steps(seen: Observation) -> list[Action]:
     everyone = [query.id for query in seen.open]
     actions: list[Action] = [Complete(everyone, StepKind.BLOCKHASH_AVAILABLE)]
-    if seen.is_trusted:
+    if seen.root_is_confirmed:
         # What asks for facts of the header itself completes this step when those are read back.
         plain = [query.id for query in seen.open if not query.is_of_header and query.timestamp is None]
         accumulated = Complete(plain, StepKind.HEADER_ACCUMULATED, seen.accumulated_by)
@@ -389,7 +389,7 @@ def _fact_steps(seen: Observation) -> Iterator[Action]:
     for tx_hash, pks in held.items():
         yield Complete(pks, StepKind.HEADER_ACCUMULATED, tx_hash)
         yield Complete(pks, StepKind.ACCOUNT_ACCUMULATED, tx_hash)
-    if seen.is_trusted:
+    if seen.root_is_confirmed:
         # Accounts of a block that a time selected: once the time is proven, only they are still to come.
         untimed = {pk for fact, asking in seen.missing.items() if isinstance(fact, TimeFact) for pk in asking}
         timed = [pk for pk in lacking - untimed if not seen.asked[pk].is_of_header]
@@ -421,7 +421,7 @@ def _sending(seen: Observation) -> Decision:
 
 
 def _prove(seen: Observation, missing: Missing) -> Prove:
-    return Prove(missing, is_trusted=seen.is_trusted_now)
+    return Prove(missing, root_is_known=seen.root_is_known)
 
 
 def time(seen: Observation, asked: FindTime, found: BlockOfTime) -> Decision:
@@ -437,7 +437,7 @@ def time(seen: Observation, asked: FindTime, found: BlockOfTime) -> Decision:
             )
         )
     reason = f"The source chain was reorganised: the time {asked.timestamp} is now that of block {found.number}."
-    return Decision(Requeue(reason, 0), [Move(asked.queries, found.number, reason)])
+    return Decision(Requeue(reason, 0), [MoveToBlock(asked.queries, found.number, reason)])
 
 
 # --- The path to the block --------------------------------------------------------------------------------------------
@@ -452,7 +452,7 @@ def path(seen: Observation, asked: FindPath, found: PathFound) -> Decision:
         return Decision(Requeue(found.not_yet, max(seen.poll_seconds, seen.source_poll_seconds)))
     if found.preparation is not None:
         recording = "Waiting for the transaction that records the block's hash."
-        return Decision(Requeue(recording, seen.poll_seconds), [Record(found.preparation, asking)])
+        return Decision(Requeue(recording, seen.poll_seconds), [PreparePath(found.preparation, asking)])
     assert found.plan is not None, "the only other thing that can be found"
     available: list[Action] = [
         ShowPath(found.plan.length, found.plan.unit),
@@ -460,7 +460,7 @@ def path(seen: Observation, asked: FindPath, found: PathFound) -> Decision:
     ]
     if found.rotation is not None and found.rotation.is_anothers:
         return Decision(_wait_for_path(seen), [*available, GiveTurn(found.rotation)])
-    extend = Extend(found.plan, asked.target, asked.needing, found.others)
+    extend = ExtendPath(found.plan, asked.target, asked.needing, found.others)
     return Decision(_wait_for_path(seen), [*available, extend])
 
 

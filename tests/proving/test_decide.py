@@ -19,18 +19,18 @@ from proving.reconcile.decide import (
     Complete,
     Continue,
     Decision,
-    Extend,
+    ExtendPath,
     Fail,
     FindPath,
     FindTime,
     FindWhatIsGone,
     GiveTurn,
-    Move,
+    MoveToBlock,
     NoteChecked,
     NoteRefused,
+    PreparePath,
     Prove,
     ProveTime,
-    Record,
     Reject,
     Reopen,
     Requeue,
@@ -89,21 +89,21 @@ NOTHING_IN_REGISTRY = Observation(
     open=[ACCOUNT_QUERY],
     asked={1: ACCOUNT_QUERY},
     view=RegistryView(bytes(32), {}),
-    is_trusted=False,
+    root_is_confirmed=False,
     missing={BALANCE: [1]},
     target=OWN,
-    is_vouched=True,
+    hash_is_vouched_for=True,
 )
 TRUSTED = replace(
     NOTHING_IN_REGISTRY,
     view=RegistryView(ROOT, {BALANCE: None}),
-    is_trusted=True,
-    is_trusted_now=True,
+    root_is_confirmed=True,
+    root_is_known=True,
     accumulated_by="0xacc",
     target=None,
-    is_vouched=False,
+    hash_is_vouched_for=False,
 )
-UNVOUCHED = replace(NOTHING_IN_REGISTRY, is_vouched=False)
+UNVOUCHED = replace(NOTHING_IN_REGISTRY, hash_is_vouched_for=False)
 
 
 def seen(base: Observation, **changes: Any) -> Observation:
@@ -149,7 +149,7 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             id="one header is enough",
         ),
         pytest.param(
-            seen(NOTHING_IN_REGISTRY, is_accumulating=True, is_trusted_now=True),
+            seen(NOTHING_IN_REGISTRY, is_accumulating=True, root_is_known=True),
             Continue(),
             [BLOCK_HASH, "Prove"],
             id="the header is mined",
@@ -188,7 +188,7 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             id="when the block ended is not known yet",
         ),
         pytest.param(
-            seen(UNVOUCHED, is_trusted_now=True), Continue(), [BLOCK_HASH, "Prove"], id="trusted, not confirmed yet"
+            seen(UNVOUCHED, root_is_known=True), Continue(), [BLOCK_HASH, "Prove"], id="trusted, not confirmed yet"
         ),
         pytest.param(
             TRUSTED, Continue(), ["ShowPath", BLOCK_HASH, HEADER_DONE, HEADER_DONE, "Prove"], id="below a trusted root"
@@ -238,7 +238,7 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
     ],
 )
 def test_what_the_registry_lacks(what, then, actions):
-    if isinstance(then, FindPath) and what.is_trusted:
+    if isinstance(then, FindPath) and what.root_is_confirmed:
         what = replace(what, target=OWN)
     decision = decide.prove(what)
     assert decision.then == then
@@ -249,23 +249,23 @@ def test_what_is_sent():
     def sent(what: Observation) -> list[Any]:
         return [action for action in decide.prove(what).actions if isinstance(action, Prove | ProveTime)]
 
-    assert sent(NOTHING_IN_REGISTRY) == [Prove({BALANCE: [1]}, is_trusted=False)]
-    assert sent(TRUSTED) == [Prove({BALANCE: [1]}, is_trusted=True)]
+    assert sent(NOTHING_IN_REGISTRY) == [Prove({BALANCE: [1]}, root_is_known=False)]
+    assert sent(TRUSTED) == [Prove({BALANCE: [1]}, root_is_known=True)]
     both: Missing = {BALANCE: [1], OF_HEADER: [2]}
     unvouched = seen(TRUSTED, missing=both, target=OWN)
-    assert sent(unvouched) == [Prove({BALANCE: [1]}, is_trusted=True, is_optional=True)]
+    assert sent(unvouched) == [Prove({BALANCE: [1]}, root_is_known=True, is_optional=True)]
     assert sent(seen(unvouched, is_extending=True)) == sent(unvouched)
     assert decide.prove(seen(unvouched, is_extending=True)).then == Continue()
     assert decide.prove(seen(unvouched, pause_after_failures=9)).then == Continue()
     (prove,) = sent(NOTHING_IN_REGISTRY)
     assert prove.with_header
-    (prove,) = sent(seen(unvouched, is_vouched=True))
-    assert prove == Prove(both, is_trusted=True)
+    (prove,) = sent(seen(unvouched, hash_is_vouched_for=True))
+    assert prove == Prove(both, root_is_known=True)
     # Whoever asks for the header is left out if they can't pay, and with them the header.
     assert prove.with_header
     assert not replace(prove, missing={BALANCE: [1]}).with_header
     assert sent(seen(TRUSTED, missing={BALANCE: [1], NONCE: [1]}, sent_for=[NONCE])) == [
-        Prove({BALANCE: [1]}, is_trusted=True)
+        Prove({BALANCE: [1]}, root_is_known=True)
     ]
     timed = seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3], BALANCE: [3]}, target=NEXT)
     assert sent(timed) == [ProveTime(1005, NEXT, [3])]
@@ -301,12 +301,12 @@ def test_steps_name_the_transactions_that_completed_them():
         (
             PathFound(preparation=Preparation(())),
             Requeue("Waiting for the transaction that records the block's hash.", 0.5),
-            [Record(Preparation(()), [1, 2])],
+            [PreparePath(Preparation(()), [1, 2])],
         ),
         (
             PathFound(plan=PLAN, others=[9]),
             FOR_PATH,
-            [ShowPath(2, PathUnit.HOPS), Complete([1], AVAILABLE), Extend(PLAN, OWN, {BALANCE: [2, 1]}, [9])],
+            [ShowPath(2, PathUnit.HOPS), Complete([1], AVAILABLE), ExtendPath(PLAN, OWN, {BALANCE: [2, 1]}, [9])],
         ),
     ],
 )
@@ -321,7 +321,7 @@ def test_a_path_waits_for_another_users_turn():
     decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(plan=PLAN, rotation=rotation))
     assert decision.then == FOR_PATH
     assert GiveTurn(rotation) in decision.actions
-    assert not any(isinstance(action, Extend) for action in decision.actions)
+    assert not any(isinstance(action, ExtendPath) for action in decision.actions)
 
 
 def test_a_time_that_a_reorg_has_moved():
@@ -334,7 +334,7 @@ def test_a_time_that_a_reorg_has_moved():
         assert isinstance(decided(BlockOfTime(has_later=True, number=number)).then, Fail)
     reason = "The source chain was reorganised: the time 1005 is now that of block 6."
     moved = decided(BlockOfTime(has_later=True, number=6))
-    assert moved == Decision(Requeue(reason, 0), [Move([3], 6, reason)])
+    assert moved == Decision(Requeue(reason, 0), [MoveToBlock([3], 6, reason)])
 
 
 CHECKED = Checked(2, 50, HASH, header(50), False, 0.5)
@@ -348,15 +348,15 @@ def test_a_destination_that_was_reorganised():
     assert decide.checked(replace(CHECKED, header=there, is_behind=True)) == Decision(behind)
     assert decide.checked(CHECKED) == Decision(FindWhatIsGone())
     reason = "Chain 2 was reorganised: block 50 is another one now."
-    untrusted = Gone(is_trusted=False, proven=[1, 2])
+    untrusted = Gone(root_is_confirmed=False, proven=[1, 2])
     assert decide.gone(CHECKED, untrusted).actions[0] == Reopen([1, 2], HEADER, reason)
-    lacking = Gone(is_trusted=True, proven=[7], lacking_of_header=[1], lacking_of_accounts=[2])
+    lacking = Gone(root_is_confirmed=True, proven=[7], lacking_of_header=[1], lacking_of_accounts=[2])
     assert decide.gone(CHECKED, lacking).actions == [
         Reopen([1], HEADER, reason),
         Reopen([2], ACCOUNT, reason),
         NoteChecked(),
     ]
-    assert decide.gone(CHECKED, Gone(is_trusted=True, contradiction="It lies.")) == Decision(Fail("It lies."))
+    assert decide.gone(CHECKED, Gone(root_is_confirmed=True, contradiction="It lies.")) == Decision(Fail("It lies."))
 
 
 def test_the_header_of_the_source_chain():
