@@ -369,14 +369,18 @@ def _held_back(seen: Observation, *, needs_path: bool) -> Requeue | Fail | None:
 
 
 def _header_steps(seen: Observation) -> list[Action]:
-    everyone = [query.id for query in seen.open]
-    actions: list[Action] = [Complete(everyone, StepKind.BLOCKHASH_AVAILABLE)]
+    actions: list[Action] = [_hash_available(seen)]
     if seen.root_is_confirmed:
         # What asks for facts of the header itself completes this step when those are read back.
-        plain = [query.id for query in seen.open if not query.is_of_header and query.timestamp is None]
+        plain = [query.id for query in seen.awaiting_header if not query.is_of_header and query.timestamp is None]
         accumulated = Complete(plain, StepKind.HEADER_ACCUMULATED, seen.accumulated_by)
         actions = [ShowPath(0), *actions, accumulated]
     return actions
+
+
+def _hash_available(seen: Observation) -> Complete:
+    at_step = [query.id for query in seen.awaiting_header if query.step == StepKind.BLOCKHASH_AVAILABLE]
+    return Complete(at_step, StepKind.BLOCKHASH_AVAILABLE)
 
 
 def _fact_steps(seen: Observation) -> Iterator[Action]:
@@ -456,7 +460,7 @@ def path(seen: Observation, asked: FindPath, found: PathFound) -> Decision:
     assert found.plan is not None, "the only other thing that can be found"
     available: list[Action] = [
         ShowPath(found.plan.length, found.plan.unit),
-        Complete([query.id for query in seen.open], StepKind.BLOCKHASH_AVAILABLE),
+        _hash_available(seen),
     ]
     if found.rotation is not None and found.rotation.is_anothers:
         return Decision(_wait_for_path(seen), [*available, GiveTurn(found.rotation)])

@@ -175,6 +175,7 @@ class OpenQuery:
     id: int
     is_of_header: bool  # it asks for no account
     timestamp: int | None  # by which it names its block, unix seconds
+    step: StepKind
 
 
 @dataclass(frozen=True)
@@ -194,7 +195,8 @@ class Observation:
     poll_seconds: float
     source_poll_seconds: float
 
-    open: Sequence[OpenQuery]
+    awaiting_header: Sequence[OpenQuery]
+    """Those at BLOCKHASH_AVAILABLE and HEADER_ACCUMULATED."""
     asked: Mapping[int, OpenQuery]
     """By id: those that are observed, whose proofs are stored and for which nothing is under way."""
 
@@ -254,8 +256,10 @@ def registry(context: Context) -> Observation:
     Raises `NodeUnavailable`, `RpcRefused`.
     """
     block = context.block
-    named = context.block.open_queries().order_by("pk").values_list("pk", "address", "timestamp")
-    open_queries = [OpenQuery(pk, not address, timestamp) for pk, address, timestamp in named]
+    # Of thousands most are past these steps, and each one that is named costs each look.
+    awaiting_header = context.block.open_queries().filter(
+        step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED]
+    )
     looked_at = list(_idle(context)[:_QUERIES_PER_LOOK])
     view = _read(context, [])
     root_is_confirmed = _has_root(context, view)
@@ -275,8 +279,10 @@ def registry(context: Context) -> Observation:
         destination=block.destination_chain_id,
         poll_seconds=context.poll_seconds,
         source_poll_seconds=poll_seconds(context.source_rpc.chain),
-        open=open_queries,
-        asked={query.pk: OpenQuery(query.pk, not query.address, query.timestamp) for query in looked_at},
+        awaiting_header=[
+            _open_query(query) for query in awaiting_header.only("address", "timestamp", "step").order_by("pk")
+        ],
+        asked={query.pk: _open_query(query) for query in looked_at},
         view=view,
         root_is_confirmed=root_is_confirmed,
         root_is_known=root_is_confirmed,
@@ -286,6 +292,11 @@ def registry(context: Context) -> Observation:
         proven_by=dict(_proven_by(context, held)),
     )
     return _with_what_is_missing(context, seen) if seen.missing and not seen.contradiction else seen
+
+
+def _open_query(query: Query) -> OpenQuery:
+    assert query.step is not None, "it is open"
+    return OpenQuery(query.pk, not query.address, query.timestamp, StepKind(query.step))
 
 
 def _with_what_is_missing(context: Context, seen: Observation) -> Observation:

@@ -59,12 +59,12 @@ ROOT, HASH = b"\1" * 32, b"\2" * 32
 ALICE = "0x" + "a1" * 20
 BALANCE, NONCE = AccountFact(ALICE, AccountField.BALANCE), AccountFact(ALICE, AccountField.NONCE)
 OF_HEADER, OF_TIME = HeaderFact(HeaderField.GAS_USED), TimeFact(1005)
-ACCOUNT_QUERY, HEADER_QUERY, TIMED_QUERY = (
-    OpenQuery(1, False, None),
-    OpenQuery(2, True, None),
-    OpenQuery(3, False, 1005),
-)
 INITIAL, AVAILABLE, HEADER, ACCOUNT = StepKind
+ACCOUNT_QUERY, HEADER_QUERY, TIMED_QUERY = (
+    OpenQuery(1, False, None, AVAILABLE),
+    OpenQuery(2, True, None, AVAILABLE),
+    OpenQuery(3, False, 1005, AVAILABLE),
+)
 
 
 def header(number: int = 8, *, timestamp: int = 1010, parent: bytes = HASH) -> Header:
@@ -86,7 +86,7 @@ NOTHING_IN_REGISTRY = Observation(
     destination=2,
     poll_seconds=0.5,
     source_poll_seconds=3,
-    open=[ACCOUNT_QUERY],
+    awaiting_header=[ACCOUNT_QUERY],
     asked={1: ACCOUNT_QUERY},
     view=RegistryView(bytes(32), {}),
     root_is_confirmed=False,
@@ -137,7 +137,7 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             seen(NOTHING_IN_REGISTRY, sent_for={BALANCE}), Continue(), [BLOCK_HASH], id="nothing is paid twice"
         ),
         pytest.param(
-            seen(NOTHING_IN_REGISTRY, open=[HEADER_QUERY], asked={}, missing={}),
+            seen(NOTHING_IN_REGISTRY, awaiting_header=[HEADER_QUERY], asked={}, missing={}),
             Continue(),
             [BLOCK_HASH],
             id="all sent",
@@ -206,7 +206,7 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             id="another value",
         ),
         pytest.param(
-            seen(TRUSTED, open=[HEADER_QUERY], asked={2: HEADER_QUERY}, missing={OF_HEADER: [2]}),
+            seen(TRUSTED, awaiting_header=[HEADER_QUERY], asked={2: HEADER_QUERY}, missing={OF_HEADER: [2]}),
             FindPath(OWN, {OF_HEADER: [2]}),
             ["ShowPath", BLOCK_HASH],
             id="the header's own facts need its hash",
@@ -274,7 +274,7 @@ def test_what_is_sent():
 def test_steps_name_the_transactions_that_completed_them():
     open_queries = [ACCOUNT_QUERY, HEADER_QUERY, TIMED_QUERY]
     asked = {query.id: query for query in open_queries}
-    what = seen(TRUSTED, open=open_queries, asked=asked, missing={BALANCE: [3]}, proven_by={2: "0xheader"})
+    what = seen(TRUSTED, awaiting_header=open_queries, asked=asked, missing={BALANCE: [3]}, proven_by={2: "0xheader"})
     completed = [action for action in decide.prove(what).actions if isinstance(action, Complete)]
     assert completed == [
         Complete([1, 2, 3], AVAILABLE),
@@ -285,6 +285,8 @@ def test_steps_name_the_transactions_that_completed_them():
         Complete([2], ACCOUNT, "0xheader"),
         Complete([3], HEADER, "0xacc"),  # its time is proven, its account isn't
     ]
+    further = replace(what, awaiting_header=[replace(query, step=HEADER) for query in open_queries])
+    assert list(decide.prove(further).actions)[1:3] == [Complete([], AVAILABLE), Complete([1], HEADER, "0xacc")]
     untimed = seen(what, missing={BALANCE: [3], OF_TIME: [3]}, target=NEXT)
     assert Complete([3], HEADER, "0xacc") not in decide.prove(untimed).actions
 
