@@ -169,8 +169,9 @@ def _move_to_block(context: Context, action: MoveToBlock) -> None:
 
 
 def _reject(context: Context, action: Reject) -> None:
-    asking = Query.objects.filter(pk__in=action.queries)
-    batches = list(asking.order_by().values_list("batch", flat=True).distinct())
+    batches: set[str] = set()
+    for chunk in chunks(sorted(action.queries), _QUERIES_PER_WRITE):
+        batches.update(Query.objects.filter(pk__in=chunk).values_list("batch", flat=True))
     with context.lease.writing():
         progress.reject(batches, code=action.code, reason=action.reason, retryable=action.retryable)
 

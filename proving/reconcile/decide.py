@@ -285,9 +285,11 @@ def asked_of_header(seen: AskedOfHeader) -> Decision:
 
     Later forks have added properties: an older block's header can't prove them. Nor can one of another layout.
     """
-    lacking = {pk: why for pk, why in seen.why_lacking.items() if why}
-    rejected = [Reject([pk], RejectionCode.HEADER_PROPERTY_MISSING, why) for pk, why in lacking.items()]
-    proven = [pk for pk in seen.why_lacking if pk not in lacking]
+    asking = defaultdict(list)
+    for pk, why in seen.why_lacking.items():
+        asking[why].append(pk)
+    proven = asking.pop("", [])
+    rejected = [Reject(pks, RejectionCode.HEADER_PROPERTY_MISSING, why) for why, pks in asking.items()]
     return Decision(Continue(), [*rejected, Complete(proven, StepKind.INITIAL_STATE)])
 
 

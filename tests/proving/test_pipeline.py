@@ -1,5 +1,6 @@
 """The four steps, on a real chain that mines a block for each transaction."""
 
+import sqlite3
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -10,15 +11,21 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from chains.rpc import RpcClient, RpcRefused
-from config.configured_chains import forget_chains
+from config.configured_chains import forget_chains, get_chains
+from proving import connections
 from proving.acceptance import accept
+from proving.heads import Heads
 from proving.models import AccountProof, Transaction
 from proving.reconcile import apply
 from proving.reconcile.block import reconcile
+from proving.reconcile.context import Context
+from proving.reconcile.decide import Reject
 from proving.worker.due import due
+from queries import leases
 from queries.clock import Clock
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
 from queries.properties import AccountField
+from queries.rejection_codes import RejectionCode
 from tests.proving.chain_state import (
     ACCOUNT_PROVEN,
     HEADER_ACCUMULATED,
@@ -123,6 +130,25 @@ def test_a_second_look_at_a_block_takes_no_more_statements_for_many_queries(serv
             reconcile(block.pk)
         taken.append(len(statements))
     assert taken[0] == taken[1]
+
+
+def test_thousands_of_queries_are_rejected_whatever_one_statement_may_name(service, key):
+    batch = submit(key, request(ALICE, block=service.head()))
+    accept(batch.pk)
+    block = Block.objects.get()
+    lease = leases.claim(Block.objects.all(), block.pk)
+    assert lease is not None
+    to_itself = connections.open_connection(31337, 31337)
+    destination = get_chains().chain(31337)
+    context = Context(lease, to_itself, destination, Heads.read(destination, to_itself.destination_rpc))
+    before = connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 999)
+    try:
+        queries = range(batch.queries.get().pk + 1500)
+        apply.carry_out(context, [Reject(queries, RejectionCode.PROOF_UNAVAILABLE, "Pruned.")])
+    finally:
+        connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, before)
+    batch.refresh_from_db()
+    assert (batch.status, batch.rejection_reason) == (BatchStatus.REJECTED, "Pruned.")
 
 
 def test_the_gas_of_a_transaction_is_shared_among_its_batches(service, key):
