@@ -12,7 +12,7 @@ from proving.acceptance import accept
 from proving.models import FactsRegistry, Share, SignedTransaction, Transaction, TransactionState
 from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
-from proving.spending import limits
+from proving.spending import promised
 from proving.transactions import sending, signing, stop_switch
 from queries.clock import Clock
 from queries.models import Batch, BatchStatus, Block, ServiceClock
@@ -334,6 +334,6 @@ def test_what_a_clock_far_ahead_has_signed_counts_for_a_day_and_no_longer(costly
         patch.setattr(timezone, "now", lambda: now() + timedelta(days=365))
         pending(batch)
     Transaction.objects.update(state=TransactionState.FINAL, gas_used=1, gas_price=1)
-    assert limits.promised_on(31337) == 1
+    assert promised.on_chain(31337) == 1
     ServiceClock.objects.update(at=now() + timedelta(days=2))
-    assert limits.promised_on(31337) == 0
+    assert promised.on_chain(31337) == 0
