@@ -304,9 +304,7 @@ def unfetched(seen: Unfetched) -> Decision:
     actions: list[Action] = [] if since == seen.refused_since else [NoteRefused(since)]
     if since is not None and seen.now - since >= _PROOF_PATIENCE:
         reason = f"No node of chain {seen.source} serves usable proofs at block {seen.number}. {seen.fault}"
-        return Decision(
-            Continue(), [*actions, Reject(seen.waiting, RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True)]
-        )
+        return Decision(Continue(), [Reject(seen.waiting, RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True)])
     return Decision(Fail(seen.fault) if seen.fault else Continue(), actions)
 
 
@@ -329,7 +327,7 @@ def prove(seen: Observation) -> Decision:
     known = [*header_steps, *_fact_steps(seen)]
     if not seen.missing_now:
         return Decision(Continue(), known)
-    needs_path = bool(seen.needing) and not seen.hash_is_vouched_for and seen.needing == seen.missing_now
+    needs_path = not seen.hash_is_vouched_for and seen.needing == seen.missing_now
     if needs_path and not seen.root_is_known:
         # What a path leads to isn't available yet; it is as soon as one is planned.
         known = [one for one in known if not isinstance(one, Complete) or one.step != StepKind.BLOCKHASH_AVAILABLE]

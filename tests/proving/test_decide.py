@@ -11,6 +11,7 @@ import pytest
 from chains.header import Header
 from devnet.devchain import PROJECT
 from proving.facts import AccountFact, HeaderFact, Missing, RegistryView, TimeFact
+from proving.models import AccountProof
 from proving.paths.planning import Plan
 from proving.paths.rotation import Rotation
 from proving.reconcile import decide
@@ -36,6 +37,7 @@ from proving.reconcile.decide import (
     Requeue,
     Settled,
     ShowPath,
+    StoreProofs,
     TakeHeader,
 )
 from proving.reconcile.observe import (
@@ -50,6 +52,7 @@ from proving.reconcile.observe import (
     SourceBlock,
     Unfetched,
 )
+from proving.reconcile.proofs import Fetched, Proven
 from proving.sources import Preparation
 from queries.models import PathUnit, StepKind
 from queries.properties import AccountField, HeaderField
@@ -173,7 +176,19 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             [],
             id="another root",
         ),
+        pytest.param(
+            seen(NOTHING_IN_REGISTRY, view=RegistryView(ROOT, {}), asked={}, missing={}),
+            Continue(),
+            [BLOCK_HASH],
+            id="another root, but all is under way",
+        ),
         pytest.param(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), [], id="a path is needed"),
+        pytest.param(
+            seen(UNVOUCHED, asked={2: HEADER_QUERY}),
+            FindPath(OWN, {BALANCE: [1]}),
+            [HEADER_DONE, ACCOUNT_DONE],
+            id="only the hash is not available yet",
+        ),
         pytest.param(seen(UNVOUCHED, is_extending=True), FOR_PATH, [], id="one path at a time"),
         pytest.param(
             seen(UNVOUCHED, pause_after_failures=20),
@@ -218,6 +233,12 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             id="what needs no hash goes first",
         ),
         pytest.param(
+            seen(TRUSTED, missing={BALANCE: [1], OF_TIME: [3]}, target=None),
+            Continue(),
+            ["ShowPath", BLOCK_HASH, HEADER_DONE, HEADER_DONE, "Prove"],
+            id="what needs no hash does not wait for the next block",
+        ),
+        pytest.param(
             seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3], BALANCE: [3]}, target=NEXT),
             Continue(),
             [BLOCK_HASH, "ProveTime"],
@@ -228,6 +249,18 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             FindTime(1005, [3]),
             [BLOCK_HASH],
             id="the time is another block's now",
+        ),
+        pytest.param(
+            seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3]}, timestamp=1006, target=NEXT),
+            FindTime(1005, [3]),
+            [BLOCK_HASH],
+            id="the time is an earlier block's now",
+        ),
+        pytest.param(
+            seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3]}, timestamp=1005, target=NEXT),
+            Continue(),
+            [BLOCK_HASH, "ProveTime"],
+            id="the time is the block's very own",
         ),
         pytest.param(
             seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3]}, target=header(parent=ROOT)),
@@ -269,6 +302,14 @@ def test_what_is_sent():
     ]
     timed = seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3], BALANCE: [3]}, target=NEXT)
     assert sent(timed) == [ProveTime(1005, NEXT, [3])]
+    with_another = seen(timed, missing={OF_TIME: [3], BALANCE: [3, 1]})
+    otherwise = Prove({BALANCE: [1]}, root_is_known=False)
+    assert sent(with_another) == [ProveTime(1005, NEXT, [3], otherwise=otherwise)]
+
+
+def test_a_path_that_has_arrived_has_nothing_left():
+    for what in (TRUSTED, seen(NOTHING_IN_REGISTRY, path_left=2)):
+        assert decide.prove(what).actions[0] == ShowPath(0)
 
 
 def test_steps_name_the_transactions_that_completed_them():
@@ -322,8 +363,10 @@ def test_a_path_waits_for_another_users_turn():
     rotation = Rotation(1, None, frozenset(), 5, is_anothers=True)
     decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(plan=PLAN, rotation=rotation))
     assert decision.then == FOR_PATH
-    assert GiveTurn(rotation) in decision.actions
-    assert not any(isinstance(action, ExtendPath) for action in decision.actions)
+    assert decision.actions == [ShowPath(2, PathUnit.HOPS), Complete([1], AVAILABLE), GiveTurn(rotation)]
+    own = replace(rotation, is_anothers=False)
+    decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(plan=PLAN, rotation=own))
+    assert decision.actions[-1] == ExtendPath(PLAN, OWN, {BALANCE: [1]}, ())
 
 
 def test_a_time_that_a_reorg_has_moved():
@@ -350,8 +393,12 @@ def test_a_destination_that_was_reorganised():
     assert decide.checked(replace(CHECKED, header=there, is_behind=True)) == Decision(behind)
     assert decide.checked(CHECKED) == Decision(FindWhatIsGone())
     reason = "Chain 2 was reorganised: block 50 is another one now."
-    untrusted = Gone(root_is_confirmed=False, proven=[1, 2])
-    assert decide.gone(CHECKED, untrusted).actions[0] == Reopen([1, 2], HEADER, reason)
+    untrusted = Gone(root_is_confirmed=False, proven=[1, 2], lacking_of_accounts=[2])
+    assert decide.gone(CHECKED, untrusted).actions == [
+        Reopen([1, 2], HEADER, reason),
+        Reopen((), ACCOUNT, reason),
+        NoteChecked(),
+    ]
     lacking = Gone(root_is_confirmed=True, proven=[7], lacking_of_header=[1], lacking_of_accounts=[2])
     assert decide.gone(CHECKED, lacking).actions == [
         Reopen([1], HEADER, reason),
@@ -375,6 +422,12 @@ def test_the_header_of_the_source_chain():
         Complete([1], INITIAL),
     ]
     assert decide.asked_of_header(AskedOfHeader({})).actions == [Complete([], INITIAL)]
+
+
+def test_what_was_fetched_is_stored():
+    proofs = [Proven(AccountProof(address=ALICE), ())]
+    decision = decide.fetched(Fetched(proofs, complete=[1]))
+    assert decision == Decision(Continue(), [StoreProofs(proofs), Complete([1], INITIAL)])
 
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
