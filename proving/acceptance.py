@@ -25,9 +25,8 @@ from proving.facts import HeaderFact, TimeFact
 from proving.heads import poll_seconds
 from proving.paths import planning
 from proving.registry import deployments
-from proving.spending import estimates, limits
-from proving.worker import turns
-from queries import leases, progress, submission
+from proving.spending import estimates, promised
+from queries import leases, progress, submission, turns
 from queries.chunks import chunks
 from queries.leases import Lease
 from queries.models import OPEN_STATUSES, Batch, Block, Query
@@ -290,7 +289,7 @@ def _check_cost(batch: Batch, work: estimates.Workload) -> _Refusal | _Acceptanc
     # Room for two blocks that raise the base fee: it is signed only where the fee suffices for the next one.
     cost = gas * (fees.base_fee * 5 // 4 + fees.priority_fee) + data.wei
     # Gas may have been dearer than it was estimated at when the first of its source chains was admitted.
-    before = max(batch.estimated_wei or 0, limits.caused_by(batch))
+    before = max(batch.estimated_wei or 0, promised.caused_by(batch))
     total_gas, total = gas + (batch.estimated_gas or 0), cost + before
     if total > batch.fee and not destination.test_network:
         path = f", {work.path_gas} of it for the path to blocks that are old" if work.path_gas else ""
@@ -344,7 +343,7 @@ def _limits(batch: Batch, destination: Chain) -> Iterator[_DailyLimit]:
         yield _DailyLimit(
             "a user's batches may use",
             settings.DAILY_GAS_BUDGET,
-            limits.promised_to(batch.user_id, costly).gas,
+            promised.to_user(batch.user_id, costly).gas,
             attrgetter("estimated_gas"),
             "{} gas".format,
         )
@@ -352,7 +351,7 @@ def _limits(batch: Batch, destination: Chain) -> Iterator[_DailyLimit]:
         yield _DailyLimit(
             f"a user's batches may cost, on chain {destination.id},",
             most,
-            limits.promised_to(batch.user_id, [destination.id]).wei,
+            promised.to_user(batch.user_id, [destination.id]).wei,
             attrgetter("estimated_wei"),
             destination.amount,
         )

@@ -6,7 +6,7 @@ money, and nothing else here does.
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from django.utils import timezone
@@ -50,29 +50,39 @@ def look_after(registry_id: object) -> None:
     _under_lease(registry_id, _look_after)
 
 
-def keep(registry_id: int) -> None:
-    """Accumulate a header in the connection's newest window, if it has none.
+def keep(registry_id: int) -> bool:
+    """Accumulate a header in the connection's newest window, if it has none. Returns whether it has one.
 
     Does nothing while it rests after a failure, however often it is called.
     """
-    if leases.without_resting(FactsRegistry.objects.filter(pk=registry_id)).exists():
-        _under_lease(registry_id, _keep)
+    if not leases.without_resting(FactsRegistry.objects.filter(pk=registry_id)).exists():
+        return False
+    return _under_lease(registry_id, _keep)
 
 
-_Duty = Callable[[Lease[FactsRegistry], OpenConnection], tuple[str, float]]
-"""Answers what is waited for, a sentence or nothing, and when it is due again (seconds)."""
+@dataclass(frozen=True)
+class _Done:
+    """All that could be done now: what is waited for, a sentence or nothing, and when it is due again (seconds)."""
+
+    sentence: str
+    seconds: float
+    is_kept: bool = False  # the newest window has its header
 
 
-def _under_lease(registry_id: object, duty: _Duty) -> None:
-    """Do it and be due again. Does nothing while another worker does."""
+_Duty = Callable[[Lease[FactsRegistry], OpenConnection], _Done]
+
+
+def _under_lease(registry_id: object, duty: _Duty) -> bool:
+    """Do it and be due again. Does nothing while another worker does. Returns whether a header was seen to be kept."""
     lease = leases.claim(FactsRegistry.in_use.exclude(deployed_at=None), registry_id)
     if lease is None:
-        return
-    row, attempts = lease.row, 0
+        return False
+    row, attempts, is_kept = lease.row, 0, False
     try:
-        sentence, seconds = duty(lease, connections.open_connection(row.destination_chain_id, row.source_chain_id))
+        done = duty(lease, connections.open_connection(row.destination_chain_id, row.source_chain_id))
+        sentence, seconds, is_kept = done.sentence, done.seconds, done.is_kept
     except leases.LeaseLost:
-        return
+        return False
     except deployments.Unusable as why:
         sentence, seconds = str(why), _UNUSABLE_PAUSE
     except (SignerBusy, UnderWay):
@@ -90,14 +100,10 @@ def _under_lease(registry_id: object, duty: _Duty) -> None:
         raise
     FactsRegistry.objects.filter(pk=row.pk, lease_token=lease.token).update(waiting_for=sentence)
     lease.release(timezone.now() + timedelta(seconds=seconds), attempts=attempts)
+    return is_kept
 
 
-def is_kept(row: FactsRegistry) -> bool:
-    """Whether the newest window has its header, or nothing can be done about it now."""
-    return row.waiting_for == ""
-
-
-def _look_after(lease: Lease[FactsRegistry], connection: OpenConnection) -> tuple[str, float]:
+def _look_after(lease: Lease[FactsRegistry], connection: OpenConnection) -> _Done:
     chain = get_chains().chain(connection.config.destination_id)
     seen = heads.read(chain, connection.destination_rpc)
     try:
@@ -106,24 +112,25 @@ def _look_after(lease: Lease[FactsRegistry], connection: OpenConnection) -> tupl
         # Headers can be kept without the events, which only shorten paths.
         logger.warning("%s: nodes do not serve its events: %s", lease.row, refused)
         all_read = True
-    sentence, seconds = _keep(lease, connection) if connection.config.keep_headers else ("", _PAUSE)
-    return sentence, seconds if all_read else poll_seconds(chain)
+    done = _keep(lease, connection) if connection.config.keep_headers else _Done("", _PAUSE)
+    return done if all_read else replace(done, seconds=poll_seconds(chain))
 
 
-def _keep(lease: Lease[FactsRegistry], connection: OpenConnection) -> tuple[str, float]:
+def _keep(lease: Lease[FactsRegistry], connection: OpenConnection) -> _Done:
     chain = get_chains().chain(connection.config.destination_id)
     poll = poll_seconds(chain)
     if building.extending(connection, connection.destination_rpc.head().number).exists():
-        return "Waiting for the transaction that extends the registry's trust.", poll
+        return _Done("Waiting for the transaction that extends the registry's trust.", poll)
     if pause := building.pause_after_failures(connection):
-        return "The last transaction for the registry's trust reverted; trying again more slowly.", pause
+        return _Done("The last transaction for the registry's trust reverted; trying again more slowly.", pause)
     newest = sources.of(connection.config).newest(connection)
     trusted = _newest_trusted(connection)
     window = connection.config.window
     # Early enough for the transaction to be mined while the window still reaches back.
     next_at = 0 if trusted is None else trusted + window - window // 8
     if newest < next_at:
-        return "", min(_PAUSE, max(poll, (next_at - newest) * connection.source_rpc.chain.block_seconds))
+        pause = min(_PAUSE, max(poll, (next_at - newest) * connection.source_rpc.chain.block_seconds))
+        return _Done("", pause, is_kept=True)
     target = newest
     if trusted is not None and newest <= trusted + _MADE_UP * window:
         target = min(newest, trusted + window)
@@ -132,7 +139,7 @@ def _keep(lease: Lease[FactsRegistry], connection: OpenConnection) -> tuple[str,
     passed = leg.checkpoints if isinstance(leg, Leg) else ()
     intent = Intent(to, data, extends=connection.registry.row_id)
     sending.submit_all(chain, [intent], and_store=lambda _: checkpoints.note(connection, passed))
-    return "Waiting for the transaction that accumulates a header.", poll
+    return _Done("Waiting for the transaction that accumulates a header.", poll)
 
 
 def _newest_trusted(connection: OpenConnection) -> int | None:

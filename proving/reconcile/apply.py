@@ -19,15 +19,15 @@ from proving.reconcile.context import Context
 from proving.reconcile.decide import (
     Action,
     Complete,
-    Extend,
+    ExtendPath,
     Fail,
     GiveTurn,
-    Move,
+    MoveToBlock,
     NoteChecked,
     NoteRefused,
+    PreparePath,
     Prove,
     ProveTime,
-    Record,
     Reject,
     Reopen,
     Requeue,
@@ -61,9 +61,9 @@ def carry_out(context: Context, actions: Sequence[Action]) -> Requeue | Fail | N
 
 def _carry_out(context: Context, action: Action) -> Requeue | Fail | None:
     match action:
-        case Prove() | ProveTime() | Record() | Extend():
+        case Prove() | ProveTime() | PreparePath() | ExtendPath():
             return _send(context, action)
-        case Complete() | Reopen() | Move() | Reject():
+        case Complete() | Reopen() | MoveToBlock() | Reject():
             _change_queries(context, action)
         case GiveTurn():
             rotation.give(action.rotation, context.block)
@@ -75,14 +75,14 @@ def _carry_out(context: Context, action: Action) -> Requeue | Fail | None:
 # --- Rows -------------------------------------------------------------------------------------------------------------
 
 
-def _change_queries(context: Context, action: Complete | Reopen | Move | Reject) -> None:
+def _change_queries(context: Context, action: Complete | Reopen | MoveToBlock | Reject) -> None:
     match action:
         case Complete():
             _complete(context, action)
         case Reopen():
             _reopen(context, action)
-        case Move():
-            _move(context, action)
+        case MoveToBlock():
+            _move_to_block(context, action)
         case Reject():
             _reject(context, action)
 
@@ -160,7 +160,7 @@ def _reopen(context: Context, action: Reopen) -> None:
     context.lease.extend()
 
 
-def _move(context: Context, action: Move) -> None:
+def _move_to_block(context: Context, action: MoveToBlock) -> None:
     with context.lease.writing() as block:
         pair = (block.source_chain_id, action.number)
         found = submission.find_blocks(block.destination_chain_id, {pair})[pair]
@@ -169,8 +169,9 @@ def _move(context: Context, action: Move) -> None:
 
 
 def _reject(context: Context, action: Reject) -> None:
-    asking = Query.objects.filter(pk__in=action.queries)
-    batches = list(asking.order_by().values_list("batch", flat=True).distinct())
+    batches: set[str] = set()
+    for chunk in chunks(sorted(action.queries), _QUERIES_PER_WRITE):
+        batches.update(Query.objects.filter(pk__in=chunk).values_list("batch", flat=True))
     with context.lease.writing():
         progress.reject(batches, code=action.code, reason=action.reason, retryable=action.retryable)
 
@@ -208,10 +209,10 @@ def _send(context: Context, action: Sending) -> Requeue | Fail | None:
             why_not = _prove(context, action)
         case ProveTime():
             why_not = _prove_time(context, action)
-        case Record():
-            why_not = _record(context, action)
-        case Extend():
-            why_not = _extend(context, action)
+        case PreparePath():
+            why_not = _prepare_path(context, action)
+        case ExtendPath():
+            why_not = _extend_path(context, action)
     if isinstance(why_not, _NotPaid):
         if isinstance(action, Prove) and action.is_optional:
             return None
@@ -244,7 +245,7 @@ def _prove_time(context: Context, action: ProveTime) -> _NotSent | None:
     return _submit_for_who_can_pay(context, intent, action.queries)
 
 
-def _record(context: Context, action: Record) -> _NotSent | None:
+def _prepare_path(context: Context, action: PreparePath) -> _NotSent | None:
     to, data = in_one_call(context.registry.multicall, action.preparation.calls)
     intent = Intent(to, data, extends=context.registry.row_id)
     return _submit_for_who_can_pay(context, intent, action.queries)
@@ -262,7 +263,7 @@ def _submit_for_who_can_pay(context: Context, intent: Intent, queries: Collectio
         able = left
 
 
-def _extend(context: Context, action: Extend) -> _NotSent | None:
+def _extend_path(context: Context, action: ExtendPath) -> _NotSent | None:
     needing, others = action.needing, action.others
     while True:
         leg = building.next_leg(context.connection, action.plan, others=others)
@@ -276,7 +277,7 @@ def _extend(context: Context, action: Extend) -> _NotSent | None:
         needing, others = able or needing, ()
 
 
-def _send_leg(context: Context, action: Extend, leg: Leg, needing: Missing) -> _NotSent | None:
+def _send_leg(context: Context, action: ExtendPath, leg: Leg, needing: Missing) -> _NotSent | None:
     """Send a part of a path, and behind it what can be proven at once because it ends at the block itself."""
     proof: Intent | None = None
     if leg.arrives and action.target.number == context.block.number:

@@ -26,8 +26,8 @@ from proving.models import WorkerHeartbeat
 from proving.paths import upkeep
 from proving.worker.due import Poll, Task, due, recover, reject_overdue
 from proving.worker.groups import Group, Groups
-from proving.worker.turns import Turns
 from queries.clock import Clock
+from queries.turns import Turns
 
 logger = logging.getLogger(__name__)
 

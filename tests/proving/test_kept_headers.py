@@ -16,6 +16,7 @@ from proving.models import FactsRegistry, Transaction
 from proving.paths import upkeep
 from proving.registry.deploying import deploy
 from proving.worker.due import due
+from queries import leases
 from queries.models import BatchStatus, Block
 from tests.proving.chain_state import HEADER_ACCUMULATED, events, registry
 from tests.proving.test_worker import a_worker, until
@@ -131,6 +132,16 @@ def test_the_command_keeps_one_and_says_so(service, capsys):
     assert capsys.readouterr().out.endswith("kept.\n")
     assert len(accumulated(service)) == 1
     call_command("keep_headers", "31337", "31337")
+    assert len(accumulated(service)) == 1
+
+
+def test_the_command_does_not_take_it_for_kept_where_nobody_has_looked(service):
+    lease = leases.claim(FactsRegistry.objects.all(), registry().pk)
+    assert lease is not None
+    with pytest.raises(CommandError, match="A worker has it"):
+        call_command("keep_headers", "--timeout=0")
+    lease.release(None)
+    call_command("keep_headers")
     assert len(accumulated(service)) == 1
 
 
