@@ -182,7 +182,7 @@ def _find_blocks(lease: Lease[Batch], source: int, head: Header) -> _Postponed |
             timezone.now() + timedelta(seconds=max(poll_seconds(chain), ahead)),
         )
     for time in times:
-        number = timestamps.block_at(get_rpc(source), time, head, keep=lease.extend)
+        number = timestamps.block_at(get_rpc(source), time, head, extend_lease=lease.extend)
         if number is None:
             return _Refusal(
                 RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK,
@@ -256,7 +256,7 @@ def _count(work: estimates.Workload, lease: Lease[Batch], connection: OpenConnec
                 wanting_hash.add(block.number + any(isinstance(fact, TimeFact) for fact in missing))
             work.add(missing, header=bool(missing and (not is_known or of_header)))
     try:
-        work.path_gas = planning.estimate(connection, wanting_hash, keep=lease.extend)
+        work.path_gas = planning.estimate(connection, wanting_hash, extend_lease=lease.extend)
     except planning.TooFar as too_far:
         return _Refusal(RejectionCode.BLOCK_TOO_OLD, str(too_far), retryable=False)
     except planning.StatesRefused as refused:

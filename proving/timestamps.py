@@ -6,12 +6,12 @@ from chains.header import Header
 from chains.rpc import InvalidReply, RpcClient
 
 
-def block_at(rpc: RpcClient, timestamp: int, head: Header, *, keep: Callable[[], None]) -> int | None:
+def block_at(rpc: RpcClient, timestamp: int, head: Header, *, extend_lease: Callable[[], None]) -> int | None:
     """Number of the block N with time(N) <= timestamp < time(N+1), or None if the first block is later.
 
     `head` must be later than the timestamp. Times rise with numbers, and on most chains nearly evenly: guessing by the
     slope between what is known finds it in a few headers; every other guess halves what is left, for chains whose
-    blocks don't come evenly. `keep` is called between steps. Raises `NodeUnavailable`.
+    blocks don't come evenly. `extend_lease` is called between steps. Raises `NodeUnavailable`.
     """
     assert head.timestamp > timestamp
     low, high = _header(rpc, 0), head
@@ -19,7 +19,7 @@ def block_at(rpc: RpcClient, timestamp: int, head: Header, *, keep: Callable[[],
         return None
     halve = False
     while high.number - low.number > 1:
-        keep()
+        extend_lease()
         middle = (low.number + high.number) // 2
         if not halve:
             share = (timestamp - low.timestamp) / (high.timestamp - low.timestamp)

@@ -31,7 +31,7 @@ MAX_RIDERS = 50
 _HEADER_GAS = 60_000
 # How many of the blocks that the registry may trust it is asked about, the nearest first.
 _CHECKPOINTS = 20
-# How many blocks are read between two calls of `keep`.
+# How many blocks are read between two calls of `extend_lease`.
 _PER_READ = 200
 
 
@@ -81,31 +81,31 @@ def survey(
     connection: OpenConnection,
     target: int,
     *,
-    keep: Callable[[], None],
+    extend_lease: Callable[[], None],
     others: Collection[int] = (),
     trusted: Collection[int] = (),
 ) -> Plan:
     """The cheapest path to a block's hash within the limits: what it takes, without proofs.
 
-    `others` are blocks of the connection that wait too, `trusted` ones that will be trusted by then. `keep` is called
+    `others` are blocks of the connection that wait too, `trusted` ones that will be trusted by then. `extend_lease` is called
     between steps that take long. Raises `TooFar`, `NotYet` when the path can't begin at this moment, `NodeUnavailable`,
     `RpcRefused`.
     """
-    keep()
+    extend_lease()
     points = list(_checkpoints(connection, target))
     roots = [*(point.number for point in points if point.has_root), *(one for one in trusted if one > target)]
     plans: list[Plan] = []
     refused: RpcRefused | None = None
     if roots:
         try:
-            plans += _through_history(connection, Plan(min(roots), target), keep)
+            plans += _through_history(connection, Plan(min(roots), target), extend_lease)
         except RpcRefused as error:
             # No node serves so old a state any more; the source may vouch for a younger block.
             refused = error
     not_yet: NotYet | None = None
     if not plans or len(plans[0].hops) > 1:
         try:
-            plans += _from_source(connection, target, others, keep)
+            plans += _from_source(connection, target, others, extend_lease)
         except NotYet as sentence:
             not_yet = sentence
     hashes = [*(point.number for point in points if point.has_hash), *(one for one in trusted if one > target)]
@@ -122,10 +122,10 @@ def survey(
         raise
 
 
-def estimate(connection: OpenConnection, targets: Collection[int], *, keep: Callable[[], None]) -> int:
+def estimate(connection: OpenConnection, targets: Collection[int], *, extend_lease: Callable[[], None]) -> int:
     """Gas of the paths to the hashes of all these blocks, on the high side.
 
-    What one path leads over shortens the next. `keep` is called between steps that take long. Raises `TooFar`,
+    What one path leads over shortens the next. `extend_lease` is called between steps that take long. Raises `TooFar`,
     `NodeUnavailable`, `RpcRefused`.
     """
     gas = 0
@@ -136,10 +136,10 @@ def estimate(connection: OpenConnection, targets: Collection[int], *, keep: Call
     known: list[tuple[Header, bool]] = []
     for chunk in chunks(numbers, _PER_READ):
         found = [header for header in connection.source_rpc.headers(chunk) if header is not None]
-        keep()
+        extend_lease()
         asked = [(header.number, header.hash) for header in found]
         known += zip(found, deployments.vouches(connection.destination_rpc, connection.registry, asked), strict=True)
-        keep()
+        extend_lease()
     for header, vouched in known:
         passed = (
             at
@@ -152,7 +152,7 @@ def estimate(connection: OpenConnection, targets: Collection[int], *, keep: Call
             gas += RIDER_GAS
         elif not vouched:
             try:
-                plan = survey(connection, header.number, keep=keep, others=numbers, trusted=trusted)
+                plan = survey(connection, header.number, extend_lease=extend_lease, others=numbers, trusted=trusted)
             except NotYet:
                 # It will begin at the block itself, or near it.
                 plan = Plan(header.number, header.number, Start(header.number))
@@ -165,13 +165,13 @@ def estimate(connection: OpenConnection, targets: Collection[int], *, keep: Call
 
 
 def _from_source(
-    connection: OpenConnection, target: int, others: Collection[int], keep: Callable[[], None]
+    connection: OpenConnection, target: int, others: Collection[int], extend_lease: Callable[[], None]
 ) -> Iterator[Plan]:
-    keep()
+    extend_lease()
     source = sources.of(connection.config)
     start = source.reach(connection, target, others)
     if start.number != target:
-        through = list(_through_history(connection, Plan(start.number, target, start), keep))
+        through = list(_through_history(connection, Plan(start.number, target, start), extend_lease))
         if through:
             yield from through
             return
@@ -227,7 +227,7 @@ def _checkpoints(connection: OpenConnection, target: int) -> Iterator[_Checkpoin
             yield point
 
 
-def _through_history(connection: OpenConnection, plan: Plan, keep: Callable[[], None]) -> Iterator[Plan]:
+def _through_history(connection: OpenConnection, plan: Plan, extend_lease: Callable[[], None]) -> Iterator[Plan]:
     """The plan with its hops, as far as there is a history; nothing where there is none at its origin."""
     window = connection.config.window
     stops = [*range(plan.origin - window, plan.target, -window), plan.target]
@@ -237,14 +237,14 @@ def _through_history(connection: OpenConnection, plan: Plan, keep: Callable[[], 
     values: list[int] = []
     for chunk in chunks(asked, _PER_READ):
         values += _hashes(connection, chunk)
-        keep()
+        extend_lease()
     kept = list(itertools.takewhile(bool, values))
     if len(kept) == len(asked):
         yield replace(plan, hops=stops)
         return
     # Here the history begins: the fork that introduced it lies between.
     last = froms[len(kept)]
-    oldest = _oldest_in_history(connection, last, stops[len(kept)], keep)
+    oldest = _oldest_in_history(connection, last, stops[len(kept)], extend_lease)
     if oldest < last:
         stops = [*stops[: len(kept)], oldest]
     elif kept:
@@ -266,11 +266,11 @@ def _hashes(connection: OpenConnection, wanted: Sequence[tuple[int, int]]) -> li
         raise StatesRefused(refused.code, refused.message, refused.data) from None
 
 
-def _oldest_in_history(connection: OpenConnection, at: int, missing: int, keep: Callable[[], None]) -> int:
+def _oldest_in_history(connection: OpenConnection, at: int, missing: int, extend_lease: Callable[[], None]) -> int:
     """The oldest block after `missing` whose hash the state of block `at` knows; `at` if it knows none."""
     low, high = missing, at
     while high - low > 1:
-        keep()
+        extend_lease()
         middle = (low + high) // 2
         if any(_hashes(connection, [(at, middle)])):
             high = middle

@@ -154,7 +154,7 @@ def _leg_to(lease: Lease[FactsRegistry], connection: OpenConnection, target: int
         )
     if deployments.vouches(connection.destination_rpc, connection.registry, [(target, header.hash)])[0]:
         return _accumulate(connection, Leg(Plan(target, target), ()), header)
-    plan = building.begin(connection, planning.survey(connection, target, keep=lease.extend))
+    plan = building.begin(connection, planning.survey(connection, target, extend_lease=lease.extend))
     if isinstance(plan, Preparation):
         return plan
     leg = building.next_leg(connection, plan)

@@ -381,7 +381,7 @@ def block_of_time(context: Context, timestamp: int) -> BlockOfTime:
     head = context.source_rpc.head()
     if head.timestamp <= timestamp:
         return BlockOfTime(has_later=False)
-    number = timestamps.block_at(context.source_rpc, timestamp, head, keep=context.lease.extend)
+    number = timestamps.block_at(context.source_rpc, timestamp, head, extend_lease=context.lease.extend)
     return BlockOfTime(has_later=True, number=number)
 
 
@@ -406,7 +406,7 @@ def path(context: Context, target: Header) -> PathFound:
     """Plan a path to a header's hash. Raises `NodeUnavailable`, `RpcRefused`."""
     others = wanted.by_others(context.block)
     try:
-        plan = planning.survey(context.connection, target.number, keep=context.lease.extend, others=others)
+        plan = planning.survey(context.connection, target.number, extend_lease=context.lease.extend, others=others)
         begun = building.begin(context.connection, plan)
     except NotYet as sentence:
         return PathFound(not_yet=str(sentence))
