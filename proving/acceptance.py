@@ -17,7 +17,7 @@ from accounts.models import User
 from chains import rollups
 from chains.chains_file import Chain
 from chains.header import Header
-from chains.rpc import InvalidReply, NodeUnavailable, ProofRequest, RpcRefused
+from chains.rpc import NodeUnavailable, ProofRequest, RpcRefused
 from config.configured_chains import get_chains, get_rpc
 from proving import connections, facts, timestamps
 from proving.connections import OpenConnection
@@ -201,9 +201,7 @@ def _check_header_properties(lease: Lease[Batch], connection: OpenConnection) ->
     asking = lease.row.queries.filter(source_chain_id=source, address="").select_related("block").order_by("position")
     for chunk in chunks(list(asking), _PER_READ):
         numbers = [query.block.number for query in chunk if query.block is not None]
-        for query, number, header in zip(chunk, numbers, connection.source_rpc.headers(numbers), strict=True):
-            if header is None:
-                raise InvalidReply(f"A node of chain {source} doesn't have block {number}, below its own head.")
+        for query, header in zip(chunk, connection.source_rpc.known_headers(numbers), strict=True):
             if lacking := facts.lacking(header, query.header_fields):
                 return _Refusal(
                     RejectionCode.HEADER_PROPERTY_MISSING, facts.why_lacking(source, header, lacking), retryable=False
@@ -219,11 +217,7 @@ def _check_proofs(lease: Lease[Batch], connection: OpenConnection, head: Header)
     if oldest is None or oldest[0] > head.number - _KEPT_BY_ALL:
         return None
     number, address = oldest
-    header = connection.source_rpc.header(number)
-    if header is None:
-        raise InvalidReply(
-            f"A node of chain {connection.config.source_id} doesn't have block {number}, below its own head."
-        )
+    header = connection.source_rpc.known_header(number)
     (answer,) = connection.source_rpc.proofs([ProofRequest(number, header.hash, address)])
     lease.extend()
     if not isinstance(answer, RpcRefused) or answer.may_pass:

@@ -14,7 +14,7 @@ def block_at(rpc: RpcClient, timestamp: int, head: Header, *, extend_lease: Call
     blocks don't come evenly. `extend_lease` is called between steps. Raises `NodeUnavailable`.
     """
     assert head.timestamp > timestamp
-    low, high = _header(rpc, 0), head
+    low, high = rpc.known_header(0), head
     if low.timestamp > timestamp:
         return None
     halve = False
@@ -24,7 +24,7 @@ def block_at(rpc: RpcClient, timestamp: int, head: Header, *, extend_lease: Call
         if not halve:
             share = (timestamp - low.timestamp) / (high.timestamp - low.timestamp)
             middle = low.number + round(share * (high.number - low.number))
-        guess = _header(rpc, min(max(middle, low.number + 1), high.number - 1))
+        guess = rpc.known_header(min(max(middle, low.number + 1), high.number - 1))
         if not low.timestamp <= guess.timestamp <= high.timestamp:
             raise InvalidReply(f"The times of blocks {low.number} to {high.number} do not rise.")
         # A guess that leaves nearly everything was a bad one.
@@ -32,10 +32,3 @@ def block_at(rpc: RpcClient, timestamp: int, head: Header, *, extend_lease: Call
         low, high = (guess, high) if guess.timestamp <= timestamp else (low, guess)
         halve = (high.number - low.number) * 2 > before
     return low.number
-
-
-def _header(rpc: RpcClient, number: int) -> Header:
-    header = rpc.header(number)
-    if header is None:
-        raise InvalidReply(f"A node of chain {rpc.chain.id} doesn't have block {number}, below its own head.")
-    return header

@@ -12,7 +12,7 @@ from datetime import timedelta
 from django.utils import timezone
 
 from chains.header import Header
-from chains.rpc import InvalidReply, NodeUnavailable, Reverted, RpcRefused
+from chains.rpc import NodeUnavailable, Reverted, RpcRefused
 from config.configured_chains import get_chains
 from proving import connections, sources
 from proving.connections import OpenConnection
@@ -147,11 +147,7 @@ def _newest_trusted(connection: OpenConnection) -> int | None:
 
 def _leg_to(lease: Lease[FactsRegistry], connection: OpenConnection, target: int) -> Leg | Preparation:
     """What accumulates the header of a block, or leads there."""
-    header = connection.source_rpc.header(target)
-    if header is None:
-        raise InvalidReply(
-            f"A node of chain {connection.config.source_id} doesn't have block {target}, below its own head."
-        )
+    header = connection.source_rpc.known_header(target)
     if deployments.vouches(connection.destination_rpc, connection.registry, [(target, header.hash)])[0]:
         return _accumulate(connection, Leg(Plan(target, target), ()), header)
     plan = building.begin(connection, planning.survey(connection, target, extend_lease=lease.extend))
