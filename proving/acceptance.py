@@ -24,6 +24,7 @@ from proving.connections import OpenConnection
 from proving.facts import HeaderFact, TimeFact
 from proving.heads import poll_seconds
 from proving.paths import planning
+from proving.paths.planning import TooFar
 from proving.registry import deployments
 from proving.spending import estimates, limits
 from proving.worker import turns
@@ -250,9 +251,7 @@ def _count(work: estimates.Workload, lease: Lease[Batch], connection: OpenConnec
                 wanting_hash.add(block.number + any(isinstance(fact, TimeFact) for fact in missing))
             work.add(missing, header=bool(missing and (not is_known or of_header)))
     try:
-        work.path_gas = planning.estimate(connection, wanting_hash, extend_lease=lease.extend)
-    except planning.TooFar as too_far:
-        return _Refusal(RejectionCode.BLOCK_TOO_OLD, str(too_far), retryable=False)
+        path_gas = planning.estimate(connection, wanting_hash, extend_lease=lease.extend)
     except planning.StatesRefused as refused:
         chain = connection.config.source_id
         return _Refusal(
@@ -260,6 +259,9 @@ def _count(work: estimates.Workload, lease: Lease[Batch], connection: OpenConnec
             f"No node of chain {chain} serves the states that lead to so old a block. {refused}",
             True,
         )
+    if isinstance(path_gas, TooFar):
+        return _Refusal(RejectionCode.BLOCK_TOO_OLD, path_gas.sentence, retryable=False)
+    work.path_gas = path_gas
     return None
 
 

@@ -19,7 +19,7 @@ from proving.models import (
 )
 from proving.spending import limits
 from proving.transactions.fees import OfferedFees, market_fees
-from proving.transactions.intents import Stopped
+from proving.transactions.intents import Refused
 from proving.transactions.purpose import is_wanted, show
 from proving.transactions.signing import broadcast, sender, sign
 from proving.transactions.stop_switch import why_stopped
@@ -141,9 +141,8 @@ def _replace(
     if highest < max(required.max_fee_per_gas, required.max_priority_fee_per_gas):
         return newest
     with lease.writing():
-        try:
-            version = sign(chain, tx, OfferedFees(highest, min(priority, highest)), cancel_with=cancel_with)
-        except Stopped:
+        version = sign(chain, tx, OfferedFees(highest, min(priority, highest)), cancel_with=cancel_with)
+        if isinstance(version, Refused):
             return newest
         # What is raised is what was found dearer; a cancellation carries none of it.
         Transaction.objects.filter(pk=tx.pk).update(data_fee=tx.data_fee, expected_data_fee=tx.expected_data_fee)

@@ -11,7 +11,7 @@ import pytest
 from chains.header import Header
 from devnet.devchain import PROJECT
 from proving.facts import AccountFact, HeaderFact, Missing, RegistryView, TimeFact
-from proving.paths.planning import Plan
+from proving.paths.planning import Plan, TooFar
 from proving.paths.rotation import EXTENDING, Rotation
 from proving.reconcile import decide
 from proving.reconcile.decide import (
@@ -49,7 +49,7 @@ from proving.reconcile.observe import (
     SourceBlock,
     Unfetched,
 )
-from proving.sources import Preparation
+from proving.sources import NotYet, Preparation
 from queries.models import PathUnit, StepKind
 from queries.properties import AccountField, HeaderField
 from queries.rejection_codes import RejectionCode
@@ -290,19 +290,19 @@ def test_steps_name_the_transactions_that_completed_them():
 @pytest.mark.parametrize(
     ("found", "then", "actions"),
     [
-        (PathFound(not_yet="Not yet."), Requeue("Not yet.", 3), []),
+        (NotYet("Not yet."), Requeue("Not yet.", 3), []),
         (
-            PathFound(too_far="Too far."),
+            TooFar("Too far."),
             Requeue("Too far.", 0),
             [Reject([1, 2], RejectionCode.BLOCK_TOO_OLD, "Too far.")],
         ),
         (
-            PathFound(preparation=Preparation(())),
+            Preparation(()),
             Requeue("Waiting for the transaction that records the block's hash.", 0.5),
             [Record(Preparation(()), [1, 2])],
         ),
         (
-            PathFound(plan=PLAN, others=[9]),
+            PathFound(PLAN, others=[9]),
             Requeue(EXTENDING, 0.5),
             [ShowPath(2, PathUnit.HOPS), Complete([1], AVAILABLE), Extend(PLAN, OWN, {BALANCE: [2, 1]}, [9])],
         ),
@@ -316,7 +316,7 @@ def test_a_path(found, then, actions):
 
 def test_a_path_waits_for_another_users_turn():
     rotation = Rotation(1, None, frozenset(), 5, is_anothers=True)
-    decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(plan=PLAN, rotation=rotation))
+    decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(PLAN, rotation=rotation))
     assert decision.then == Requeue(EXTENDING, 0.5)
     assert GiveTurn(rotation) in decision.actions
     assert not any(isinstance(action, Extend) for action in decision.actions)

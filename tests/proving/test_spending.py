@@ -759,14 +759,14 @@ def test_a_stop_takes_effect_before_the_next_signature(costly, key):
 
 
 def test_a_stop_between_the_check_and_the_signature_is_seen(costly, key, monkeypatch):
-    affordable = sending._affordable_fees
+    offer = sending._offer
 
     def stopped_just_now(*arguments):
-        fees = affordable(*arguments)
+        offered = offer(*arguments)
         stop_switch.stop(31337)
-        return fees
+        return offered
 
-    monkeypatch.setattr(sending, "_affordable_fees", stopped_just_now)
+    monkeypatch.setattr(sending, "_offer", stopped_just_now)
     submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     for _ in range(3):
         work()
