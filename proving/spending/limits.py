@@ -6,7 +6,7 @@ the most that it can cost.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
@@ -30,13 +30,13 @@ _SPENT_STATES = (TransactionState.CONFIRMED, TransactionState.FINAL)
 # --- Shares -----------------------------------------------------------------------------------------------------------
 
 
-def share(tx: Transaction) -> None:
-    """Divide what a transaction costs, or can still cost, among its batches.
+def share(tx: Transaction, weights: Counter[str] | None = None) -> None:
+    """Divide what a transaction costs, or can still cost, among its batches, by `weights_of` it.
 
     Derived anew each time, never added up: doing it twice changes nothing. Inside the caller's database transaction,
     whenever the transaction's versions or state have changed.
     """
-    weights, gas, wei = weights_of(tx), tx.gas, tx.cost
+    weights, gas, wei = weights_of(tx) if weights is None else weights, tx.gas, tx.cost
     for batch, weight in weights.items():
         portion = gas * weight // weights.total()
         part = {"gas": portion, "wei": wei * portion // gas if gas else 0}
@@ -193,14 +193,14 @@ def rest_of(chain: Chain, queries: Collection[int], *, proven: Collection[int] =
     return {batch.pk: estimates.unproven(batch, beside=known, with_paths=with_paths) for batch in batches}
 
 
-def for_each(chain: Chain, stored: Sequence[Transaction], rest: Rest) -> Iterator[list[Limit]]:
+def for_each(chain: Chain, stored: Mapping[Transaction, Counter[str]], rest: Rest) -> Iterator[list[Limit]]:
     """Those that hold for each of these stored transactions, whose own share doesn't count. `rest` is that beside all.
 
-    Each is worked out when it is asked for: the shares of those before count, and those behind are reserved.
+    `stored` has them in their order, with `weights_of` each. Each is worked out when it is asked for: the shares of
+    those before count, and those behind are reserved.
     """
-    portions = [weights_of(tx) for tx in stored]
-    following: Counter[str] = sum(portions, Counter())
-    for tx, own in zip(stored, portions, strict=True):
+    following: Counter[str] = sum(stored.values(), Counter())
+    for tx, own in stored.items():
         following -= own
         yield [*_limits_by_fee(chain, tx, own, rest, following), *_limits_by_user(chain, tx, own)]
 
@@ -238,7 +238,7 @@ def _limits_by_user(chain: Chain, tx: Transaction, portions: Counter[str]) -> It
         yield Limit(frozenset(batches), "the daily limit of its user", gas, left, _unfinished(batches))
 
 
-def why_over_budget(chain: Chain, tx: Transaction) -> tuple[str, frozenset[str]] | None:
+def why_over_budget(chain: Chain, tx: Transaction, portions: Counter[str]) -> tuple[str, frozenset[str]] | None:
     """Why a stored transaction, whose own share doesn't count, exceeds a user's gas budget: a sentence, and for whom.
 
     Acceptance counts what is expected; this holds also for what reverts and is sent again.
@@ -246,7 +246,6 @@ def why_over_budget(chain: Chain, tx: Transaction) -> tuple[str, frozenset[str]]
     if chain.test_network:
         return None
     costly = [one.id for one in get_chains().destinations() if not one.test_network]
-    portions = weights_of(tx)
     by_user: Counter[int] = Counter()
     users = dict(Batch.objects.filter(pk__in=portions).values_list("pk", "user"))
     for batch, user in users.items():

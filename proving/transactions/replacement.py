@@ -183,7 +183,7 @@ def _most_for_replacement(chain: Chain, tx: Transaction) -> int:
     """In wei for a unit of gas. What was spent since the transaction was stored leaves less for it."""
     queries = list(tx.queries.values_list("pk", flat=True))
     rest = limits.rest_of(chain, queries, with_paths=tx.extends_id is not None)
-    (bounds,) = limits.for_each(chain, [tx], rest)
+    (bounds,) = limits.for_each(chain, {tx: limits.weights_of(tx)}, rest)
     prices = [limit.price for limit in bounds]
     if chain.daily_limit_wei is not None:
         others = limits.promised_on(chain.id) - tx.cost

@@ -4,7 +4,7 @@ A transaction is signed and stored before it is broadcast, under the lease of it
 it.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from django.db import transaction
@@ -16,7 +16,7 @@ from chains.rpc import RpcClient
 from config.configured_chains import get_rpc
 from proving.models import SignedTransaction, Signer, Transaction
 from proving.spending import limits
-from proving.spending.limits import Limit, Rest
+from proving.spending.limits import Rest
 from proving.transactions import funds
 from proving.transactions.fees import MarketFees, market_fees, most_for_gas
 from proving.transactions.funds import Costs
@@ -111,8 +111,11 @@ def _store_signed(  # noqa: PLR0917 (as many as there is to know)
         return UnderWay()
     stored = [_store(signer, first_nonce + place, one) for place, one in enumerate(simulated)]
     sent: list[tuple[Transaction, SignedTransaction]] = []
-    for tx, bounds in zip(stored, limits.for_each(chain, stored, rest), strict=True):
-        most = _most_for_gas(chain, tx, bounds, fees)
+    # Reading what each query takes is what takes long here.
+    weights = {tx: limits.weights_of(tx) for tx in stored}
+    for tx, bounds in zip(stored, limits.for_each(chain, weights, rest), strict=True):
+        over = limits.why_over_budget(chain, tx, weights[tx])
+        most = NotPaid(*over) if over else most_for_gas(chain, bounds, fees)
         if isinstance(most, NotPaid):
             if not sent:
                 return most
@@ -123,15 +126,8 @@ def _store_signed(  # noqa: PLR0917 (as many as there is to know)
             return version
         sent.append((tx, version))
         # The next one's limits count it.
-        limits.share(tx)
+        limits.share(tx, weights[tx])
     return sent
-
-
-def _most_for_gas(chain: Chain, tx: Transaction, bounds: Collection[Limit], fees: MarketFees) -> int | NotPaid:
-    """In wei for a unit. `NotPaid` where the limits of its batches and their users forbid the transaction."""
-    if over := limits.why_over_budget(chain, tx):
-        return NotPaid(*over)
-    return most_for_gas(chain, bounds, fees)
 
 
 def next_nonce(signer: Signer, pending_nonce: int) -> int:

@@ -341,7 +341,7 @@ def test_the_data_of_what_is_still_to_do_is_reserved_for_too(costly, key):
     tx.data_fee = 1000 * tx.gas_limit
     Batch.objects.update(estimated_gas=10**8)
     rest = {batch.pk: Workload(accounts=9)}
-    ((by_fee, *_),) = limits.for_each(get_chains().chain(31337), [tx], rest)
+    ((by_fee, *_),) = limits.for_each(get_chains().chain(31337), {tx: limits.weights_of(tx)}, rest)
     assert by_fee.gas == tx.gas_limit + rest[batch.pk].gas
     assert by_fee.left == ETHER - 1000 * by_fee.gas
 
@@ -391,7 +391,7 @@ def test_of_a_path_what_its_transaction_does_not_take_is_reserved_for(costly, ke
     tx = pending(batch)
     Batch.objects.update(estimated_gas=10**8)
     rest = {batch.pk: Workload(path_gas=4 * HOP_GAS)}
-    ((by_fee, *_),) = limits.for_each(get_chains().chain(31337), [tx], rest)
+    ((by_fee, *_),) = limits.for_each(get_chains().chain(31337), {tx: limits.weights_of(tx)}, rest)
     assert by_fee.gas == rest[batch.pk].gas > tx.gas_limit
 
 
