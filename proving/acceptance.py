@@ -17,13 +17,14 @@ from accounts.models import User
 from chains import rollups
 from chains.chains_file import Chain
 from chains.header import Header
-from chains.rpc import InvalidReply, NodeUnavailable, ProofRequest, RpcRefused
+from chains.rpc import NodeUnavailable, ProofRequest, RpcRefused
 from config.configured_chains import get_chains, get_rpc
 from proving import connections, facts, timestamps
 from proving.connections import OpenConnection
 from proving.facts import HeaderFact, TimeFact
 from proving.heads import poll_seconds
 from proving.paths import planning
+from proving.paths.planning import TooFar
 from proving.registry import deployments
 from proving.spending import estimates, promised
 from queries import leases, progress, submission, turns
@@ -181,7 +182,7 @@ def _find_blocks(lease: Lease[Batch], source: int, head: Header) -> _Postponed |
             timezone.now() + timedelta(seconds=max(poll_seconds(chain), ahead)),
         )
     for time in times:
-        number = timestamps.block_at(get_rpc(source), time, head, keep=lease.extend)
+        number = timestamps.block_at(get_rpc(source), time, head, extend_lease=lease.extend)
         if number is None:
             return _Refusal(
                 RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK,
@@ -200,9 +201,7 @@ def _check_header_properties(lease: Lease[Batch], connection: OpenConnection) ->
     asking = lease.row.queries.filter(source_chain_id=source, address="").select_related("block").order_by("position")
     for chunk in chunks(list(asking), _PER_READ):
         numbers = [query.block.number for query in chunk if query.block is not None]
-        for query, number, header in zip(chunk, numbers, connection.source_rpc.headers(numbers), strict=True):
-            if header is None:
-                raise InvalidReply(f"A node of chain {source} doesn't have block {number}, below its own head.")
+        for query, header in zip(chunk, connection.source_rpc.known_headers(numbers), strict=True):
             if lacking := facts.lacking(header, query.header_fields):
                 return _Refusal(
                     RejectionCode.HEADER_PROPERTY_MISSING, facts.why_lacking(source, header, lacking), retryable=False
@@ -218,11 +217,7 @@ def _check_proofs(lease: Lease[Batch], connection: OpenConnection, head: Header)
     if oldest is None or oldest[0] > head.number - _KEPT_BY_ALL:
         return None
     number, address = oldest
-    header = connection.source_rpc.header(number)
-    if header is None:
-        raise InvalidReply(
-            f"A node of chain {connection.config.source_id} doesn't have block {number}, below its own head."
-        )
+    header = connection.source_rpc.known_header(number)
     (answer,) = connection.source_rpc.proofs([ProofRequest(number, header.hash, address)])
     lease.extend()
     if not isinstance(answer, RpcRefused) or answer.may_pass:
@@ -255,9 +250,7 @@ def _count(work: estimates.Workload, lease: Lease[Batch], connection: OpenConnec
                 wanting_hash.add(block.number + any(isinstance(fact, TimeFact) for fact in missing))
             work.add(missing, header=bool(missing and (not is_known or of_header)))
     try:
-        work.path_gas = planning.estimate(connection, wanting_hash, keep=lease.extend)
-    except planning.TooFar as too_far:
-        return _Refusal(RejectionCode.BLOCK_TOO_OLD, str(too_far), retryable=False)
+        path_gas = planning.estimate(connection, wanting_hash, extend_lease=lease.extend)
     except planning.StatesRefused as refused:
         chain = connection.config.source_id
         return _Refusal(
@@ -265,6 +258,9 @@ def _count(work: estimates.Workload, lease: Lease[Batch], connection: OpenConnec
             f"No node of chain {chain} serves the states that lead to so old a block. {refused}",
             True,
         )
+    if isinstance(path_gas, TooFar):
+        return _Refusal(RejectionCode.BLOCK_TOO_OLD, path_gas.sentence, retryable=False)
+    work.path_gas = path_gas
     return None
 
 

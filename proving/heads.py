@@ -62,11 +62,9 @@ def read(chain: Chain, rpc: RpcClient) -> Heads:
     # What is final can't need more confirmations.
     number = max(latest.number - depth, final, 0)
     if finalized and number == finalized.number:
-        confirmed: Header | None = finalized
+        confirmed = finalized
     else:
-        confirmed = _before(known, latest, number) or rpc.header(number)
-    if confirmed is None:
-        raise InvalidReply(f"A node of chain {chain.id} doesn't have block {number}, below its own head.")
+        confirmed = _before(known, latest, number) or rpc.known_header(number)
     heads = Heads(latest, confirmed, final)
     _note(chain, heads)
     with known.lock:

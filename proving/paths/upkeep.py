@@ -12,7 +12,7 @@ from datetime import timedelta
 from django.utils import timezone
 
 from chains.header import Header
-from chains.rpc import InvalidReply, NodeUnavailable, Reverted, RpcRefused
+from chains.rpc import NodeUnavailable, Reverted, RpcRefused
 from config.configured_chains import get_chains
 from proving import connections, heads, sources
 from proving.connections import OpenConnection
@@ -20,12 +20,12 @@ from proving.heads import poll_seconds
 from proving.models import FactsRegistry
 from proving.paths import building, checkpoints, events, planning
 from proving.paths.building import Leg
-from proving.paths.planning import Plan
+from proving.paths.planning import Plan, TooFar
 from proving.registry import deployments
 from proving.registry.contract import in_one_call
 from proving.sources import NotYet, Preparation
 from proving.transactions import sending
-from proving.transactions.intents import CannotSend, Intent, SignerBusy, UnderWay
+from proving.transactions.intents import Intent, NotPaid, Refused, Sent, SignerBusy, UnderWay
 from queries import leases
 from queries.leases import Lease
 
@@ -35,8 +35,9 @@ logger = logging.getLogger(__name__)
 _NEWEST = 20
 # Windows that are made up for when nothing was kept for a while; beyond, it begins anew.
 _MADE_UP = 8
-# Seconds until it is due again when there is nothing to wait for, and when the registry can't be used.
-_PAUSE, _UNUSABLE_PAUSE = 600, 60
+# Seconds until it is due again when there is nothing to wait for, when nothing can be sent for now, and when the
+# registry can't be used.
+_PAUSE, _POSTPONED_PAUSE, _UNUSABLE_PAUSE = 600, 10, 60
 
 
 def wake(*, everyone: bool = False) -> None:
@@ -85,12 +86,8 @@ def _under_lease(registry_id: object, duty: _Duty) -> bool:
         return False
     except deployments.Unusable as why:
         sentence, seconds = str(why), _UNUSABLE_PAUSE
-    except (SignerBusy, UnderWay):
-        sentence, seconds = "Waiting for the signer.", 0.2
     except Reverted:
         sentence, seconds = "The destination does not accept the header at this moment.", 1
-    except (NotYet, CannotSend, planning.TooFar) as why:
-        sentence, seconds = str(why), 10
     except (NodeUnavailable, RpcRefused) as error:
         if not row.attempts:  # Once, until it goes on.
             logger.warning("the upkeep of %s waits: %s", row, error)
@@ -113,7 +110,7 @@ def _look_after(lease: Lease[FactsRegistry], connection: OpenConnection) -> _Don
         logger.warning("%s: nodes do not serve its events: %s", lease.row, refused)
         all_read = True
     done = _keep(lease, connection) if connection.config.keep_headers else _Done("", _PAUSE)
-    return done if all_read else replace(done, seconds=poll_seconds(chain))
+    return done if all_read else replace(done, seconds=min(done.seconds, poll_seconds(chain)))
 
 
 def _keep(lease: Lease[FactsRegistry], connection: OpenConnection) -> _Done:
@@ -124,6 +121,8 @@ def _keep(lease: Lease[FactsRegistry], connection: OpenConnection) -> _Done:
     if pause := building.pause_after_failures(connection):
         return _Done("The last transaction for the registry's trust reverted; trying again more slowly.", pause)
     newest = sources.of(connection.config).newest(connection)
+    if isinstance(newest, NotYet):
+        return _Done(newest.sentence, _POSTPONED_PAUSE)
     trusted = _newest_trusted(connection)
     window = connection.config.window
     # Early enough for the transaction to be mined while the window still reaches back.
@@ -135,11 +134,23 @@ def _keep(lease: Lease[FactsRegistry], connection: OpenConnection) -> _Done:
     if trusted is not None and newest <= trusted + _MADE_UP * window:
         target = min(newest, trusted + window)
     leg = _leg_to(lease, connection, target)
+    if isinstance(leg, NotYet | TooFar):
+        return _Done(leg.sentence, _POSTPONED_PAUSE)
+    return _send(connection, leg)
+
+
+def _send(connection: OpenConnection, leg: Leg | Preparation) -> _Done:
+    chain = get_chains().chain(connection.config.destination_id)
     to, data = in_one_call(connection.registry.multicall, leg.calls)
     passed = leg.checkpoints if isinstance(leg, Leg) else ()
     intent = Intent(to, data, extends=connection.registry.row_id)
-    sending.submit_all(chain, [intent], and_store=lambda _: checkpoints.note(connection, passed))
-    return _Done("Waiting for the transaction that accumulates a header.", poll)
+    match sending.submit_all(chain, [intent], and_store=lambda _: checkpoints.note(connection, passed)):
+        case Sent():
+            return _Done("Waiting for the transaction that accumulates a header.", poll_seconds(chain))
+        case SignerBusy() | UnderWay():
+            return _Done("Waiting for the signer.", 0.2)
+        case Refused(sentence) | NotPaid(sentence):
+            return _Done(sentence, _POSTPONED_PAUSE)
 
 
 def _newest_trusted(connection: OpenConnection) -> int | None:
@@ -152,19 +163,18 @@ def _newest_trusted(connection: OpenConnection) -> int | None:
     return next(trusted, None)
 
 
-def _leg_to(lease: Lease[FactsRegistry], connection: OpenConnection, target: int) -> Leg | Preparation:
+def _leg_to(
+    lease: Lease[FactsRegistry], connection: OpenConnection, target: int
+) -> Leg | Preparation | NotYet | TooFar:
     """What accumulates the header of a block, or leads there."""
-    header = connection.source_rpc.header(target)
-    if header is None:
-        raise InvalidReply(
-            f"A node of chain {connection.config.source_id} doesn't have block {target}, below its own head."
-        )
+    header = connection.source_rpc.known_header(target)
     if deployments.vouches(connection.destination_rpc, connection.registry, [(target, header.hash)])[0]:
         return _accumulate(connection, Leg(Plan(target, target), ()), header)
-    plan = building.begin(connection, planning.survey(connection, target, keep=lease.extend))
-    if isinstance(plan, Preparation):
-        return plan
-    leg = building.next_leg(connection, plan)
+    plan = planning.survey(connection, target, extend_lease=lease.extend)
+    begun = building.begin(connection, plan) if isinstance(plan, Plan) else plan
+    if not isinstance(begun, Plan):
+        return begun
+    leg = building.next_leg(connection, begun)
     return _accumulate(connection, leg, header) if leg.arrives else leg
 
 

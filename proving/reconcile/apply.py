@@ -5,7 +5,7 @@ Killed between two actions, the next reconcile decides anew from what there is t
 
 import itertools
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from django.utils import timezone
 
@@ -39,7 +39,7 @@ from proving.reconcile.decide import (
 from proving.registry import packing
 from proving.registry.contract import in_one_call, revert_reason
 from proving.transactions import pending_limits, sending, signing
-from proving.transactions.intents import CannotSend, Intent, SignerBusy, TooDear, UnderWay
+from proving.transactions.intents import Intent, NotPaid, Refused, Sent, SignerBusy, UnderWay
 from queries import progress, submission
 from queries.chunks import chunks
 from queries.models import BatchStatus, Block, Query, StepKind
@@ -191,15 +191,7 @@ def _show_path(context: Context, action: ShowPath) -> None:
 # --- Transactions -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _NotPaid:
-    """The fees of these batches, or the limits of their users, don't allow it at the present gas price."""
-
-    batches: frozenset[str]
-    requeue: Requeue
-
-
-_NotSent = Requeue | Fail | _NotPaid
+_NotSent = Requeue | Fail | NotPaid
 
 
 def _send(context: Context, action: Sending) -> Requeue | Fail | None:
@@ -213,11 +205,11 @@ def _send(context: Context, action: Sending) -> Requeue | Fail | None:
             why_not = _prepare_path(context, action)
         case ExtendPath():
             why_not = _extend_path(context, action)
-    if isinstance(why_not, _NotPaid):
+    if isinstance(why_not, NotPaid):
         if isinstance(action, Prove) and action.is_optional:
             return None
         otherwise = action.otherwise if isinstance(action, ProveTime) else None
-        return why_not.requeue if otherwise is None else _send(context, otherwise)
+        return _postponed(context, why_not.sentence) if otherwise is None else _send(context, otherwise)
     return why_not
 
 
@@ -229,7 +221,7 @@ def _prove(context: Context, action: Prove) -> _NotSent | None:
         # Of those that carry the header only one: the others wait for it.
         intents = list(itertools.islice(packed, 1 if header is not None else _TRANSACTIONS_PER_LOOK))
         why_not = _submit(context, intents)
-        if not isinstance(why_not, _NotPaid):
+        if not isinstance(why_not, NotPaid):
             return why_not
         action = replace(action, missing=_without(context, action.missing, why_not.batches))
         if not action.missing:
@@ -255,7 +247,7 @@ def _submit_for_who_can_pay(context: Context, intent: Intent, queries: Collectio
     able = set(queries)
     while True:
         why_not = _submit(context, [replace(intent, queries=able)])
-        if not isinstance(why_not, _NotPaid):
+        if not isinstance(why_not, NotPaid):
             return why_not
         left = _able(able, why_not.batches)
         if not left or left == able:
@@ -268,7 +260,7 @@ def _extend_path(context: Context, action: ExtendPath) -> _NotSent | None:
     while True:
         leg = building.next_leg(context.connection, action.plan, others=others)
         why_not = _send_leg(context, action, leg, needing)
-        if not isinstance(why_not, _NotPaid):
+        if not isinstance(why_not, NotPaid):
             return why_not
         able = _without(context, needing, why_not.batches)
         if not others and (not able or able == needing):
@@ -310,18 +302,24 @@ def _submit(
     if not most:
         return Requeue("Waiting until transactions that were sent before are mined.", context.poll_seconds)
     try:
-        sent = sending.submit_all(chain, intents[:most], and_store=and_store)
-    except (SignerBusy, UnderWay):
-        return Requeue("Waiting for the signer.", min(0.2, context.poll_seconds))
-    except TooDear as dear:
-        return _NotPaid(dear.batches, Requeue(str(dear), max(10, chain.block_seconds)))
-    except CannotSend as notice:
-        return Requeue(str(notice), max(10, chain.block_seconds))
+        outcome = sending.submit_all(chain, intents[:most], and_store=and_store)
     except Reverted as reverted:
         return _why_reverted(context, reverted)
-    for tx in sent:
-        progress.note_transaction(list(tx.queries.values_list("pk", flat=True)), tx.latest_hash)
-    return None
+    match outcome:
+        case Sent(transactions):
+            for tx in transactions:
+                progress.note_transaction(list(tx.queries.values_list("pk", flat=True)), tx.latest_hash)
+            return None
+        case SignerBusy() | UnderWay():
+            return Requeue("Waiting for the signer.", min(0.2, context.poll_seconds))
+        case Refused(sentence):
+            return _postponed(context, sentence)
+        case NotPaid():
+            return outcome
+
+
+def _postponed(context: Context, sentence: str) -> Requeue:
+    return Requeue(sentence, max(10, context.destination_chain.block_seconds))
 
 
 def _why_reverted(context: Context, reverted: Reverted) -> Requeue | Fail:

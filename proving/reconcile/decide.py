@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from chains.encoding import hex_data
 from chains.header import Header
 from proving.facts import HeaderFact, Missing, TimeFact
-from proving.paths.planning import Plan
+from proving.paths.planning import Plan, TooFar
 from proving.paths.rotation import Rotation
 from proving.reconcile.observe import (
     AskedOfHeader,
@@ -25,7 +25,7 @@ from proving.reconcile.observe import (
     Unfetched,
 )
 from proving.reconcile.proofs import Fetched, Proven
-from proving.sources import Preparation
+from proving.sources import NotYet, Preparation
 from queries.models import StepKind
 from queries.rejection_codes import RejectionCode
 
@@ -447,17 +447,22 @@ def time(seen: Observation, asked: FindTime, found: BlockOfTime) -> Decision:
 # --- The path to the block --------------------------------------------------------------------------------------------
 
 
-def path(seen: Observation, asked: FindPath, found: PathFound) -> Decision:
+def path(seen: Observation, asked: FindPath, found: PathFound | Preparation | NotYet | TooFar) -> Decision:
     """Send the next transaction of the path, if one can begin and it is the turn of the block's user."""
     asking = sorted({pk for pks in asked.needing.values() for pk in pks})
-    if found.too_far:
-        return Decision(Requeue(found.too_far, 0), [Reject(asking, RejectionCode.BLOCK_TOO_OLD, found.too_far)])
-    if found.not_yet:
-        return Decision(Requeue(found.not_yet, max(seen.poll_seconds, seen.source_poll_seconds)))
-    if found.preparation is not None:
-        recording = "Waiting for the transaction that records the block's hash."
-        return Decision(Requeue(recording, seen.poll_seconds), [PreparePath(found.preparation, asking)])
-    assert found.plan is not None, "the only other thing that can be found"
+    match found:
+        case PathFound():
+            return _extend(seen, asked, found)
+        case Preparation():
+            recording = "Waiting for the transaction that records the block's hash."
+            return Decision(Requeue(recording, seen.poll_seconds), [PreparePath(found, asking)])
+        case NotYet():
+            return Decision(Requeue(found.sentence, max(seen.poll_seconds, seen.source_poll_seconds)))
+        case TooFar():
+            return Decision(Requeue(found.sentence, 0), [Reject(asking, RejectionCode.BLOCK_TOO_OLD, found.sentence)])
+
+
+def _extend(seen: Observation, asked: FindPath, found: PathFound) -> Decision:
     available: list[Action] = [
         ShowPath(found.plan.length, found.plan.unit),
         _hash_available(seen),

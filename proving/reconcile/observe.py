@@ -21,7 +21,7 @@ from proving.facts import Fact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, Transaction, TransactionState, proves_facts
 from proving.paths import building, planning, rotation, wanted
-from proving.paths.planning import Plan
+from proving.paths.planning import Plan, TooFar
 from proving.paths.rotation import Rotation
 from proving.reconcile.context import Context
 from proving.reconcile.proofs import ProofRefused
@@ -394,7 +394,7 @@ def block_of_time(context: Context, timestamp: int) -> BlockOfTime:
     head = context.source_rpc.head()
     if head.timestamp <= timestamp:
         return BlockOfTime(has_later=False)
-    number = timestamps.block_at(context.source_rpc, timestamp, head, keep=context.lease.extend)
+    number = timestamps.block_at(context.source_rpc, timestamp, head, extend_lease=context.lease.extend)
     return BlockOfTime(has_later=True, number=number)
 
 
@@ -403,31 +403,23 @@ def block_of_time(context: Context, timestamp: int) -> BlockOfTime:
 
 @dataclass(frozen=True)
 class PathFound:
-    """A plan that can begin; or what must be sent before, or a sentence why not, or that it is too long."""
+    """A plan that can begin."""
 
-    plan: Plan | None = None
-    preparation: Preparation | None = None
-    not_yet: str = ""
-    too_far: str = ""
+    plan: Plan
     others: Sequence[int] = ()
     """Blocks of the connection whose hashes are wanted too."""
     rotation: Rotation | None = None
     """Whose path comes next, where there is one to be sent."""
 
 
-def path(context: Context, target: Header) -> PathFound:
+def path(context: Context, target: Header) -> PathFound | Preparation | NotYet | TooFar:
     """Plan a path to a header's hash. Raises `NodeUnavailable`, `RpcRefused`."""
     others = wanted.by_others(context.block)
-    try:
-        plan = planning.survey(context.connection, target.number, keep=context.lease.extend, others=others)
-        begun = building.begin(context.connection, plan)
-    except NotYet as sentence:
-        return PathFound(not_yet=str(sentence))
-    except planning.TooFar as sentence:
-        return PathFound(too_far=str(sentence))
-    if isinstance(begun, Preparation):
-        return PathFound(preparation=begun)
-    return PathFound(plan=begun, others=others, rotation=rotation.of_paths(context.registry.row_id, context.block))
+    plan = planning.survey(context.connection, target.number, extend_lease=context.lease.extend, others=others)
+    begun = building.begin(context.connection, plan) if isinstance(plan, Plan) else plan
+    if not isinstance(begun, Plan):
+        return begun
+    return PathFound(begun, others, rotation.of_paths(context.registry.row_id, context.block))
 
 
 # --- At the end -------------------------------------------------------------------------------------------------------

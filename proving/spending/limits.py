@@ -5,7 +5,7 @@ batches no more than the limit per user, and all of them no more than the chain'
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from django.conf import settings
@@ -16,13 +16,8 @@ from config.configured_chains import get_chains
 from proving.models import Share, Transaction
 from proving.spending import estimates
 from proving.spending.estimates import Workload
-from proving.spending.promised import on_chain as promised_on
 from proving.spending.promised import recent, sum_wei
-from proving.spending.shares import divide as share
-from proving.spending.shares import largest, weights_of
 from queries.models import Batch, Query
-
-__all__ = ["largest", "promised_on", "share", "weights_of"]  # for `proving.transactions`
 
 
 @dataclass(frozen=True)
@@ -66,14 +61,14 @@ def rest_of(chain: Chain, queries: Collection[int], *, proven: Collection[int] =
     return {batch.pk: estimates.unproven(batch, beside=known, with_paths=with_paths) for batch in batches}
 
 
-def for_each(chain: Chain, stored: Sequence[Transaction], rest: Rest) -> Iterator[list[Limit]]:
+def for_each(chain: Chain, stored: Mapping[Transaction, Counter[str]], rest: Rest) -> Iterator[list[Limit]]:
     """Those that hold for each of these stored transactions, whose own share doesn't count. `rest` is that beside all.
 
-    Each is worked out when it is asked for: the shares of those before count, and those behind are reserved.
+    `stored` has them in their order, with `weights_of` each. Each is worked out when it is asked for: the shares of
+    those before count, and those behind are reserved.
     """
-    portions = [weights_of(tx) for tx in stored]
-    following: Counter[str] = sum(portions, Counter())
-    for tx, own in zip(stored, portions, strict=True):
+    following: Counter[str] = sum(stored.values(), Counter())
+    for tx, own in stored.items():
         following -= own
         yield [*_limits_by_fee(chain, tx, own, rest, following), *_limits_by_user(chain, tx, own)]
 
@@ -111,7 +106,7 @@ def _limits_by_user(chain: Chain, tx: Transaction, portions: Counter[str]) -> It
         yield Limit(frozenset(batches), "the daily limit of its user", gas, left, _unfinished(batches))
 
 
-def why_over_budget(chain: Chain, tx: Transaction) -> tuple[str, frozenset[str]] | None:
+def why_over_budget(chain: Chain, tx: Transaction, portions: Counter[str]) -> tuple[str, frozenset[str]] | None:
     """Why a stored transaction, whose own share doesn't count, exceeds a user's gas budget: a sentence, and for whom.
 
     Acceptance counts what is expected; this holds also for what reverts and is sent again.
@@ -119,7 +114,6 @@ def why_over_budget(chain: Chain, tx: Transaction) -> tuple[str, frozenset[str]]
     if chain.test_network:
         return None
     costly = [one.id for one in get_chains().destinations() if not one.test_network]
-    portions = weights_of(tx)
     by_user: Counter[int] = Counter()
     users = dict(Batch.objects.filter(pk__in=portions).values_list("pk", "user"))
     for batch, user in users.items():

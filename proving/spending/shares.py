@@ -14,13 +14,13 @@ from queries.models import Batch, Query
 _SPENT_STATES = (TransactionState.CONFIRMED, TransactionState.FINAL)
 
 
-def divide(tx: Transaction) -> None:
-    """Divide what a transaction costs, or can still cost, among its batches.
+def divide(tx: Transaction, weights: Counter[str] | None = None) -> None:
+    """Divide what a transaction costs, or can still cost, among its batches, by `weights_of` it.
 
     Derived anew each time, never added up: doing it twice changes nothing. Inside the caller's database transaction,
     whenever the transaction's versions or state have changed.
     """
-    weights, gas, wei = weights_of(tx), tx.gas, tx.cost
+    weights, gas, wei = weights_of(tx) if weights is None else weights, tx.gas, tx.cost
     for batch, weight in weights.items():
         portion = gas * weight // weights.total()
         part = {"gas": portion, "wei": wei * portion // gas if gas else 0}

@@ -12,7 +12,7 @@ from chains.header import Header
 from devnet.devchain import PROJECT
 from proving.facts import AccountFact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.models import AccountProof
-from proving.paths.planning import Plan
+from proving.paths.planning import Plan, TooFar
 from proving.paths.rotation import Rotation
 from proving.reconcile import decide
 from proving.reconcile.decide import (
@@ -53,7 +53,7 @@ from proving.reconcile.observe import (
     Unfetched,
 )
 from proving.reconcile.proofs import Fetched, Proven
-from proving.sources import Preparation
+from proving.sources import NotYet, Preparation
 from queries.models import PathUnit, StepKind
 from queries.properties import AccountField, HeaderField
 from queries.rejection_codes import RejectionCode
@@ -335,19 +335,19 @@ def test_steps_name_the_transactions_that_completed_them():
 @pytest.mark.parametrize(
     ("found", "then", "actions"),
     [
-        (PathFound(not_yet="Not yet."), Requeue("Not yet.", 3), []),
+        (NotYet("Not yet."), Requeue("Not yet.", 3), []),
         (
-            PathFound(too_far="Too far."),
+            TooFar("Too far."),
             Requeue("Too far.", 0),
             [Reject([1, 2], RejectionCode.BLOCK_TOO_OLD, "Too far.")],
         ),
         (
-            PathFound(preparation=Preparation(())),
+            Preparation(()),
             Requeue("Waiting for the transaction that records the block's hash.", 0.5),
             [PreparePath(Preparation(()), [1, 2])],
         ),
         (
-            PathFound(plan=PLAN, others=[9]),
+            PathFound(PLAN, others=[9]),
             FOR_PATH,
             [ShowPath(2, PathUnit.HOPS), Complete([1], AVAILABLE), ExtendPath(PLAN, OWN, {BALANCE: [2, 1]}, [9])],
         ),
@@ -361,11 +361,11 @@ def test_a_path(found, then, actions):
 
 def test_a_path_waits_for_another_users_turn():
     rotation = Rotation(1, None, frozenset(), 5, is_anothers=True)
-    decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(plan=PLAN, rotation=rotation))
+    decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(PLAN, rotation=rotation))
     assert decision.then == FOR_PATH
     assert decision.actions == [ShowPath(2, PathUnit.HOPS), Complete([1], AVAILABLE), GiveTurn(rotation)]
     own = replace(rotation, is_anothers=False)
-    decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(plan=PLAN, rotation=own))
+    decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(PLAN, rotation=own))
     assert decision.actions[-1] == ExtendPath(PLAN, OWN, {BALANCE: [1]}, ())
 
 

@@ -341,7 +341,7 @@ def test_the_data_of_what_is_still_to_do_is_reserved_for_too(costly, key):
     tx.data_fee = 1000 * tx.gas_limit
     Batch.objects.update(estimated_gas=10**8)
     rest = {batch.pk: Workload(accounts=9)}
-    ((by_fee, *_),) = limits.for_each(get_chains().chain(31337), [tx], rest)
+    ((by_fee, *_),) = limits.for_each(get_chains().chain(31337), {tx: shares.weights_of(tx)}, rest)
     assert by_fee.gas == tx.gas_limit + rest[batch.pk].gas
     assert by_fee.left == ETHER - 1000 * by_fee.gas
 
@@ -391,7 +391,7 @@ def test_of_a_path_what_its_transaction_does_not_take_is_reserved_for(costly, ke
     tx = pending(batch)
     Batch.objects.update(estimated_gas=10**8)
     rest = {batch.pk: Workload(path_gas=4 * HOP_GAS)}
-    ((by_fee, *_),) = limits.for_each(get_chains().chain(31337), [tx], rest)
+    ((by_fee, *_),) = limits.for_each(get_chains().chain(31337), {tx: shares.weights_of(tx)}, rest)
     assert by_fee.gas == rest[batch.pk].gas > tx.gas_limit
 
 
@@ -759,14 +759,14 @@ def test_a_stop_takes_effect_before_the_next_signature(costly, key):
 
 
 def test_a_stop_between_the_check_and_the_signature_is_seen(costly, key, monkeypatch):
-    affordable = sending._affordable_fees
+    offer = sending._offer
 
     def stopped_just_now(*arguments):
-        fees = affordable(*arguments)
+        offered = offer(*arguments)
         stop_switch.stop(31337)
-        return fees
+        return offered
 
-    monkeypatch.setattr(sending, "_affordable_fees", stopped_just_now)
+    monkeypatch.setattr(sending, "_offer", stopped_just_now)
     submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     for _ in range(3):
         work()

@@ -21,7 +21,7 @@ from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
 from proving.spending import promised, shares
 from proving.spending.estimates import RIDER_GAS, Workload
-from proving.transactions.intents import TooDear
+from proving.transactions.intents import NotPaid
 from proving.transactions.tending import tend
 from queries import progress, submission
 from queries.models import Batch, BatchStatus, Block
@@ -240,11 +240,11 @@ def test_a_batch_that_is_rejected_while_it_cannot_pay_is_left_alone(costly, key,
     accept(batch.pk)
     asked = []
 
-    def too_dear(*_: Any, **__: Any) -> None:
+    def too_dear(*_: Any, **__: Any) -> NotPaid:
         asked.append(1)
         assert len(asked) < 3
         rejected_late(batch)
-        raise TooDear("Too dear.", frozenset({batch.pk}))
+        return NotPaid("Too dear.", frozenset({batch.pk}))
 
     monkeypatch.setattr("proving.transactions.sending.submit_all", too_dear)
     reconcile(Block.objects.get(queries__batch=batch).pk)
