@@ -150,9 +150,7 @@ class Transaction(models.Model):
     queries = models.ManyToManyField(Query, related_name="transactions")  # that it is for; empty: of the operator's own
     # Those of them that it proves only a part of.
     continued = models.ManyToManyField(Query, related_name="continued_by")
-    accumulates = models.ForeignKey(  # whose header it carries
-        Block, models.SET_NULL, null=True, related_name="accumulating_transactions"
-    )
+    accumulates = models.ManyToManyField(Block, related_name="accumulating_transactions")  # whose headers it carries
     extends = models.ForeignKey(  # whose trust it extends to further blocks
         FactsRegistry, models.SET_NULL, null=True, related_name="extending_transactions"
     )

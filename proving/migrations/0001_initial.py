@@ -180,12 +180,7 @@ class Migration(migrations.Migration):
                 ("gas_price", queries.uint256.Uint256Field(default=0)),
                 (
                     "accumulates",
-                    models.ForeignKey(
-                        null=True,
-                        on_delete=django.db.models.deletion.SET_NULL,
-                        related_name="accumulating_transactions",
-                        to="queries.block",
-                    ),
+                    models.ManyToManyField(related_name="accumulating_transactions", to="queries.block"),
                 ),
                 ("continued", models.ManyToManyField(related_name="continued_by", to="queries.query")),
                 (

@@ -25,7 +25,7 @@ from proving.registry import deployments
 from proving.registry.contract import in_one_call
 from proving.sources import NotYet, Preparation
 from proving.transactions import sending
-from proving.transactions.intents import Intent, NotPaid, Refused, Sent, SignerBusy, UnderWay
+from proving.transactions.intents import Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay
 from queries import leases
 from queries.leases import Lease
 
@@ -144,11 +144,11 @@ def _send(connection: OpenConnection, leg: Leg | Preparation) -> _Done:
     to, data = in_one_call(connection.registry.multicall, leg.calls)
     passed = leg.checkpoints if isinstance(leg, Leg) else ()
     intent = Intent(to, data, extends=connection.registry.row_id)
-    match sending.submit_all(chain, [intent], and_store=lambda _: checkpoints.note(connection, passed)):
+    match sending.submit_all(chain, Order([intent], lambda _: checkpoints.note(connection, passed))):
         case Sent():
             return _Done("Waiting for the transaction that accumulates a header.", poll_seconds(chain))
-        case SignerBusy() | UnderWay():
-            return _Done("Waiting for the signer.", 0.2)
+        case NoRoom() | UnderWay():
+            return _Done("Waiting for transactions that were sent before.", 0.2)
         case Refused(sentence) | NotPaid(sentence):
             return _Done(sentence, _POSTPONED_PAUSE)
 

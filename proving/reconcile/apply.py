@@ -39,7 +39,7 @@ from proving.reconcile.decide import (
 from proving.registry import packing
 from proving.registry.contract import in_one_call, revert_reason
 from proving.transactions import pending_limits, sending, signing
-from proving.transactions.intents import Intent, NotPaid, Refused, Sent, SignerBusy, UnderWay
+from proving.transactions.intents import Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay, Unsent
 from queries import progress, submission
 from queries.chunks import chunks
 from queries.models import BatchStatus, Block, Query, StepKind
@@ -220,7 +220,8 @@ def _prove(context: Context, action: Prove) -> _NotSent | None:
         packed = packing.intents(context.block, context.registry.contract, action.missing, header=header)
         # Of those that carry the header only one: the others wait for it.
         intents = list(itertools.islice(packed, 1 if header is not None else _TRANSACTIONS_PER_LOOK))
-        why_not = _submit(context, intents)
+        multicall = "" if action.is_alone else context.registry.multicall
+        why_not = _submit(context, intents, multicall=multicall)
         if not isinstance(why_not, NotPaid):
             return why_not
         action = replace(action, missing=_without(context, action.missing, why_not.batches))
@@ -233,7 +234,7 @@ def _prove_time(context: Context, action: ProveTime) -> _NotSent | None:
     contract = context.registry.contract
     header = bytes(context.block.header_rlp)
     data = contract.prove_timestamp(header, action.following.encode(), action.timestamp)
-    intent = Intent(contract.address, data, accumulates=context.block)
+    intent = Intent(contract.address, data, accumulates=[context.block])
     return _submit_for_who_can_pay(context, intent, action.queries)
 
 
@@ -284,7 +285,7 @@ def _send_leg(context: Context, action: ExtendPath, leg: Leg, needing: Missing) 
         to,
         data,
         {*(pk for pks in needing.values() for pk in pks), *wanted.by_queries(context.block, leg.riders)},
-        accumulates=proof.accumulates if proof else None,
+        accumulates=proof.accumulates if proof else (),
         extends=context.registry.row_id,
         leads_to=context.block,
     )
@@ -292,30 +293,43 @@ def _send_leg(context: Context, action: ExtendPath, leg: Leg, needing: Missing) 
 
 
 def _submit(
-    context: Context, intents: Sequence[Intent], *, and_store: Callable[[int], None] | None = None
+    context: Context,
+    intents: Sequence[Intent],
+    *,
+    and_store: Callable[[int], None] | None = None,
+    multicall: str = "",
 ) -> _NotSent | None:
-    """Sign, store and broadcast as many as there is room for; show on the queries what they wait for."""
+    """Sign, store and broadcast as many as there is room for; with a `multicall`, together with those of others."""
     chain = context.destination_chain
     # As often as there are batches that can't pay, and simulations take long.
     context.lease.extend()
     most = pending_limits.left(context.block, signing.sender(chain))
     if not most:
-        return Requeue("Waiting until transactions that were sent before are mined.", context.poll_seconds)
+        return _no_room(context)
+    order = Order(intents[:most], and_store, context.block, multicall)
     try:
-        outcome = sending.submit_all(chain, intents[:most], and_store=and_store)
+        outcome = sending.submit_all(chain, order)
     except Reverted as reverted:
         return _why_reverted(context, reverted)
+    return _why_not(context, outcome)
+
+
+def _why_not(context: Context, outcome: Sent | Unsent) -> _NotSent | None:
     match outcome:
-        case Sent(transactions):
-            for tx in transactions:
-                progress.note_transaction(list(tx.queries.values_list("pk", flat=True)), tx.latest_hash)
+        case Sent():
             return None
-        case SignerBusy() | UnderWay():
-            return Requeue("Waiting for the signer.", min(0.2, context.poll_seconds))
+        case NoRoom():
+            return _no_room(context)
+        case UnderWay():
+            return Requeue("Waiting for a transaction that does the same.", min(0.2, context.poll_seconds))
         case Refused(sentence):
             return _postponed(context, sentence)
         case NotPaid():
             return outcome
+
+
+def _no_room(context: Context) -> Requeue:
+    return Requeue("Waiting until transactions that were sent before are mined.", context.poll_seconds)
 
 
 def _postponed(context: Context, sentence: str) -> Requeue:

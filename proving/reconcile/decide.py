@@ -123,6 +123,7 @@ class Prove:
     missing: Missing
     root_is_known: bool  # the state root, to the registry
     is_optional: bool = False  # something else is to be done where nobody can pay for it
+    is_alone: bool = False  # what other blocks send must not revert with it
 
     @property
     def with_header(self) -> bool:
@@ -342,7 +343,7 @@ def _ready(seen: Observation, known: Sequence[Action], *, needs_path: bool) -> D
         return Decision(FindPath(seen.target, seen.needing), known)
     if seen.needing and not seen.hash_is_vouched_for:
         rest = {fact: asking for fact, asking in seen.missing_now.items() if fact not in seen.needing}
-        prove = Prove(rest, root_is_known=True, is_optional=True)
+        prove = Prove(rest, root_is_known=True, is_optional=True, is_alone=bool(seen.failures))
         if seen.target is None or seen.is_extending or seen.pause_after_failures:
             return Decision(Continue(), [*known, prove])
         return Decision(FindPath(seen.target, seen.needing), [*known, prove])
@@ -425,7 +426,7 @@ def _sending(seen: Observation) -> Decision:
 
 
 def _prove(seen: Observation, missing: Missing) -> Prove:
-    return Prove(missing, root_is_known=seen.root_is_known)
+    return Prove(missing, root_is_known=seen.root_is_known, is_alone=bool(seen.failures))
 
 
 def time(seen: Observation, asked: FindTime, found: BlockOfTime) -> Decision:

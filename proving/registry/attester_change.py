@@ -13,7 +13,7 @@ from proving.models import LIVE_STATES, Transaction
 from proving.registry import deployments
 from proving.registry.contract import call, revert_reason
 from proving.transactions import sending, tending
-from proving.transactions.intents import Intent, NotPaid, Refused, Sent, SignerBusy, UnderWay
+from proving.transactions.intents import Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay
 
 _CONTRACT = "AttestedBlockHashSource"
 
@@ -89,14 +89,14 @@ def _send(destination: int, intent: Intent, seconds: float) -> None:
 def _submit(chain: Chain, intent: Intent) -> Transaction | None:
     """None where the signer is in use, which a running worker does for moments only."""
     try:
-        outcome = sending.submit_all(chain, [intent])
+        outcome = sending.submit_all(chain, Order([intent]))
     except Reverted as reverted:
         raise ChangeRefused(f"The contract refuses the change: {revert_reason(reverted.data)}.") from None
     match outcome:
         case Sent(transactions):
             (tx,) = transactions
             return tx
-        case SignerBusy() | UnderWay():
+        case NoRoom() | UnderWay():
             return None
         case Refused(sentence) | NotPaid(sentence):
             raise ChangeRefused(sentence)

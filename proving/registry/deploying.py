@@ -18,7 +18,7 @@ from proving.models import LIVE_STATES, AccountProof, FactsRegistry, Transaction
 from proving.registry import deployments
 from proving.registry.contract import creation_code, revert_reason
 from proving.transactions import sending, signing, tending
-from proving.transactions.intents import Intent, NotPaid, Refused, Sent, SignerBusy, UnderWay
+from proving.transactions.intents import Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay
 from queries import progress
 from queries.models import OPEN_STATUSES, Block, Query, StepKind
 
@@ -172,10 +172,10 @@ def _finish(chain: Chain, row: FactsRegistry, seconds: float) -> None:
 def _send(chain: Chain, intents: Sequence[Intent], and_store: Callable[[int], None]) -> None:
     """As `submit_all`, once the signer is free: a running worker holds it for moments only."""
     for _ in range(100):
-        match sending.submit_all(chain, intents, and_store=and_store):
+        match sending.submit_all(chain, Order(intents, and_store)):
             case Sent():
                 return
-            case SignerBusy() | UnderWay():
+            case NoRoom() | UnderWay():
                 time.sleep(0.2)
             case Refused(sentence) | NotPaid(sentence):
                 raise DeploymentError(sentence)

@@ -105,7 +105,7 @@ def intents(
             registry.address,
             data,
             pack.queries,
-            accumulates=None if header is None else block,
+            accumulates=() if header is None else (block,),
             continued=frozenset(pack.continued),
         )
 

@@ -4,6 +4,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from django.db.models import Q
+
 from chains.chains_file import Chain
 from chains.rpc import RpcClient
 from proving.models import Signer, TransactionState
@@ -47,13 +49,28 @@ class Affordable:
     price: int
 
 
-def read(chain: Chain, rpc: RpcClient, signer: Signer) -> Funds:
-    """Under the signer's lease, so that what the daily limit leaves can't change meanwhile."""
-    balance = rpc.balance(signer.address)
-    pending = signer.transactions.filter(state=TransactionState.PENDING).defer("data").prefetch_related("versions")
+@dataclass(frozen=True)
+class Balance:
+    """What a signer had, in wei, and the transactions (ids) that it may have paid for since, or not."""
+
+    wei: int
+    pending: frozenset[int]
+
+
+def balance(rpc: RpcClient, signer: Signer) -> Balance:
+    pending = signer.transactions.filter(state=TransactionState.PENDING).values_list("pk", flat=True)
+    # First what is pending: what is mined between the two counts twice rather than not at all.
+    before = frozenset(pending)
+    return Balance(rpc.balance(signer.address), before)
+
+
+def of(chain: Chain, signer: Signer, balance: Balance) -> Funds:
+    """In the database transaction that promises some of it, so that no other one promises the same."""
+    unpaid = signer.transactions.filter(Q(state=TransactionState.PENDING) | Q(pk__in=balance.pending))
+    costs = sum(tx.cost for tx in unpaid.defer("data").prefetch_related("versions"))
     left = None if chain.daily_limit_wei is None else chain.daily_limit_wei - promised.on_chain(chain.id)
     cap = chain.max_fee_per_gas * 100 // RISE_PERCENT
-    return Funds(cap, balance, balance - sum(tx.cost for tx in pending), left)
+    return Funds(cap, balance.wei, balance.wei - costs, left)
 
 
 def affordable(costs: Sequence[Costs], market: MarketFees, funds: Funds) -> Affordable:

@@ -1,25 +1,29 @@
 """What is to be sent, and what becomes of it."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from proving.models import LIVE_STATES, Signer, Transaction, TransactionState, proves_facts
 from queries.models import Block, Query
+
+# EIP-7825: no transaction may have more.
+MAX_GAS = 16_777_216
 
 
 @dataclass(frozen=True)
 class Intent:
     """What to send. An empty `to` creates a contract.
 
-    `queries` are the ids that it is for, `accumulates` is the block whose header it carries. With `extends`, the id of
-    a registry, it extends that registry's trust to blocks that the queries need; it then proves facts only of the block
-    that it accumulates, if it does. `leads_to` is the block for which it does so; the queries of others ride along.
+    `queries` are the ids that it is for, `accumulates` are the blocks whose headers it carries. With `extends`, the id
+    of a registry, it extends that registry's trust to blocks that the queries need; it then proves facts only of the
+    block that it accumulates, if it does. `leads_to` is the block for which it does so; the queries of others ride
+    along.
     """
 
     to: str
     data: bytes
     queries: Collection[int] = ()
-    accumulates: Block | None = None
+    accumulates: Sequence[Block] = ()
     extends: int | None = None
     leads_to: Block | None = None
     continued: Collection[int] = ()
@@ -40,8 +44,23 @@ class Intent:
         """Ids of the queries whose facts it proves. Of others it makes known their blocks, and proves nothing."""
         if self.extends is None:
             return self.queries
-        here = Query.objects.filter(pk__in=self.queries, block=self.accumulates)
+        here = Query.objects.filter(pk__in=self.queries, block__in=self.accumulates)
         return list(here.values_list("pk", flat=True))
+
+
+@dataclass(frozen=True)
+class Order:
+    """What one task sends: all or nothing of it, or the first ones, where money or room doesn't suffice for the rest.
+
+    `and_store(first_nonce)` runs in the database transaction that stores them. `block` is the one in whose turn it is
+    sent, whose user may have only so much pending. By a `multicall`, the address of that contract, it may share a
+    transaction with others of the same.
+    """
+
+    intents: Sequence[Intent]
+    and_store: Callable[[int], None] | None = None
+    block: Block | None = None
+    multicall: str = ""
 
 
 @dataclass(frozen=True)
@@ -52,8 +71,8 @@ class Sent:
 
 
 @dataclass(frozen=True)
-class SignerBusy:
-    """Another worker sends from this signer at this moment; it takes well under a second."""
+class NoRoom:
+    """As much as may wait to be mined does already, of everybody or of the user whose turn it is."""
 
 
 @dataclass(frozen=True)
@@ -78,5 +97,5 @@ class NotPaid:
     batches: frozenset[str]
 
 
-Unsent = SignerBusy | UnderWay | Refused | NotPaid
+Unsent = NoRoom | UnderWay | Refused | NotPaid
 """Nothing is stored of it."""

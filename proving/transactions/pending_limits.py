@@ -6,7 +6,7 @@ for Shared-Memory Packet Switches", 1998): one alone takes half of the room, the
 """
 
 from proving.models import Transaction, TransactionState
-from proving.transactions.sending import MAX_GAS
+from proving.transactions.intents import MAX_GAS
 from queries.models import Block
 
 # On one destination: transactions, about as many as nodes keep of one account, and gas, a few blocks' worth.

@@ -30,7 +30,7 @@ def show(tx: Transaction, version: str) -> None:
     if is_to_unused_registry(tx):
         return  # Its queries are proven anew, by others.
     shown = [other.hash for other in tx.versions.all()]
-    if tx.extends_id is None or tx.accumulates_id is not None:
+    if tx.extends_id is None or tx.accumulates.exists():
         # A step that has just begun shows none yet; a path that only led up to it has done its part.
         shown.append("")
     progress.note_transaction(list(tx.queries.values_list("pk", flat=True)), version, instead_of=shown)

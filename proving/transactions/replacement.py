@@ -18,6 +18,7 @@ from proving.models import (
     TransactionState,
 )
 from proving.spending import limits, promised, shares
+from proving.spending.limits import Rest
 from proving.transactions.fees import OfferedFees, market_fees
 from proving.transactions.intents import Refused
 from proving.transactions.purpose import is_wanted, show
@@ -62,7 +63,8 @@ def _is_stuck(chain: Chain, rpc: RpcClient, signer: Signer, tx: Transaction, new
     fees = market_fees(rpc)
     return (
         newest.max_fee_per_gas < fees.base_and_tip <= chain.max_fee_per_gas
-        and _most_for_replacement(chain, tx) < max(fees.base_and_tip, _raised(newest.max_fee_per_gas))
+        and _most_for_replacement(chain, tx, _rest_beside(chain, tx))
+        < max(fees.base_and_tip, _raised(newest.max_fee_per_gas))
         and _holds_up_others(signer, tx)
     )
 
@@ -129,18 +131,21 @@ def _replace(
     """A new version under the same nonce with fees that nodes take for a replacement, where the limits leave room."""
     market = market_fees(rpc).offer
     cancel_with = _cancellation_gas(rpc, lease.row, newest) if cancel else None
-    if cancel_with is not None:
-        limit = _most_for_cancellation(chain, tx, cancel_with)
-    else:
+    market_limit = min(chain.max_fee_per_gas, _MAX_TIMES_MARKET * market.max_fee_per_gas)
+    if cancel_with is None:
         _ask_data_fee_again(rpc, tx)
-        market_limit = min(chain.max_fee_per_gas, _MAX_TIMES_MARKET * market.max_fee_per_gas)
-        limit = min(market_limit, _most_for_replacement(chain, tx))
+    rest = {} if cancel else _rest_beside(chain, tx)
     required = OfferedFees(_raised(newest.max_fee_per_gas), _raised(newest.max_priority_fee_per_gas))
     priority = max(market.max_priority_fee_per_gas, required.max_priority_fee_per_gas)
-    highest = min(limit, max(market.max_fee_per_gas, required.max_fee_per_gas, priority))
-    if highest < max(required.max_fee_per_gas, required.max_priority_fee_per_gas):
-        return newest
     with lease.writing():
+        # Inside, because others send from the signer meanwhile, within the same limits.
+        if cancel_with is None:
+            limit = min(market_limit, _most_for_replacement(chain, tx, rest))
+        else:
+            limit = _most_for_cancellation(chain, tx, cancel_with)
+        highest = min(limit, max(market.max_fee_per_gas, required.max_fee_per_gas, priority))
+        if highest < max(required.max_fee_per_gas, required.max_priority_fee_per_gas):
+            return newest
         version = sign(chain, tx, OfferedFees(highest, min(priority, highest)), cancel_with=cancel_with)
         if isinstance(version, Refused):
             return newest
@@ -179,10 +184,13 @@ def _ask_data_fee_again(rpc: RpcClient, tx: Transaction) -> None:
     tx.data_fee = tx.expected_data_fee = max(tx.data_fee, now)
 
 
-def _most_for_replacement(chain: Chain, tx: Transaction) -> int:
-    """In wei for a unit of gas. What was spent since the transaction was stored leaves less for it."""
+def _rest_beside(chain: Chain, tx: Transaction) -> Rest:
     queries = list(tx.queries.values_list("pk", flat=True))
-    rest = limits.rest_of(chain, queries, with_paths=tx.extends_id is not None)
+    return limits.rest_of(chain, queries, with_paths=tx.extends_id is not None)
+
+
+def _most_for_replacement(chain: Chain, tx: Transaction, rest: Rest) -> int:
+    """In wei for a unit of gas. What was spent since the transaction was stored leaves less for it."""
     (bounds,) = limits.for_each(chain, {tx: shares.weights_of(tx)}, rest)
     prices = [limit.price for limit in bounds]
     if chain.daily_limit_wei is not None:

@@ -1,35 +1,44 @@
 """Sends transactions so that each nonce is used once and none is left open, whenever the process is killed.
 
-A transaction is signed and stored before it is broadcast, under the lease of its signer. From then on `tending` follows
-it.
+A transaction is signed and stored in one database transaction, and broadcast after it. From then on `tending` follows
+it. What tasks that run side by side send at the same time is simulated and broadcast together, and what is small goes
+in one transaction.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+from operator import attrgetter
+from typing import cast
 
 from django.db import transaction
 from django.utils import timezone
 
-from chains import rollups
+from chains import rollups, together
 from chains.chains_file import Chain
 from chains.rpc import RpcClient
+from chains.together import Raised
 from config.configured_chains import get_rpc
+from proving import heads
 from proving.models import SignedTransaction, Signer, Transaction
+from proving.registry.contract import in_one_call
 from proving.spending import limits, shares
+from proving.spending.estimates import Workload
 from proving.spending.limits import Rest
-from proving.transactions import funds
+from proving.transactions import funds, pending_limits
 from proving.transactions.fees import MarketFees, market_fees, most_for_gas
-from proving.transactions.funds import Costs
-from proving.transactions.intents import Intent, NotPaid, Refused, Sent, SignerBusy, UnderWay, Unsent
+from proving.transactions.funds import Balance, Costs
+from proving.transactions.intents import MAX_GAS, Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay, Unsent
 from proving.transactions.signing import broadcast, sender, sign
 from proving.transactions.stop_switch import why_stopped
-from queries import clock, leases
-from queries.leases import Lease, LeaseLost
+from queries import clock, progress
+from queries.models import Batch
 
 # Of the estimate, for what changes between estimating and mining (another's transaction that goes first).
 _GAS_MARGIN = 1.15
-# EIP-7825: no transaction may have more.
-MAX_GAS = 16_777_216
+# What several blocks share at the most: the fewer it concerns that one of them reverts, and blocks have room for it.
+_SHARED_GAS, _SHARED_BYTES = 6_000_000, 80_000
 
 
 @dataclass(frozen=True)
@@ -38,60 +47,60 @@ class _Simulated:
     costs: Costs
 
 
-def submit_all(
-    chain: Chain, intents: Sequence[Intent], *, and_store: Callable[[int], None] | None = None
-) -> Sent | Unsent:
+def submit_all(chain: Chain, order: Order) -> Sent | Unsent:
     """Simulate, sign, store and broadcast with consecutive nonces.
 
-    `and_store(first_nonce)` runs in the database transaction that stores them. Raises `chains.rpc.Reverted` when a
-    simulation reverts, `NodeUnavailable`, `RpcRefused`. After a return, or a kill at any later moment, `tending` takes
-    care of the transactions.
+    Raises `chains.rpc.Reverted` when a simulation reverts, `NodeUnavailable`, `RpcRefused`. After a return, or a kill
+    at any later moment, `tending` takes care of the transactions.
     """
-    signer, _ = Signer.objects.get_or_create(chain_id=chain.id, address=sender(chain))
-    lease = leases.claim(Signer.objects.all(), signer.pk)
-    if lease is None:
-        return SignerBusy()
-    try:
-        return _submit_all(chain, lease, intents, and_store)
-    except LeaseLost:
-        return SignerBusy()
-    finally:
-        # `tending` follows it up at once, and knows when to do so again.
-        lease.release(timezone.now())
+    outcome = together.share_work(("send", chain.id), order, partial(_submit_all, chain))
+    return cast("Sent | Unsent", outcome)
 
 
-def _submit_all(
-    chain: Chain, lease: Lease[Signer], intents: Sequence[Intent], and_store: Callable[[int], None] | None
-) -> Sent | Unsent:
+def _submit_all(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent | Raised]:
+    if stopped := why_stopped(chain.id):
+        return [Refused(stopped)] * len(orders)
     rpc = get_rpc(chain.id)
-    simulated = _simulate(rpc, lease.row.address, intents)
-    if isinstance(simulated, Refused):
-        return simulated
-    offer = _offer(chain, rpc, lease.row, simulated)
-    if not isinstance(offer, _Offer):
-        return offer
-    simulated = simulated[: offer.count]
-    pending_nonce = rpc.nonce(lease.row.address, "pending")
-    rest = _rest_beside(chain, [one.intent for one in simulated])
-    with lease.writing() as fresh:
-        first_nonce = next_nonce(fresh, pending_nonce)
-        stored = _store_signed(chain, fresh, first_nonce, simulated, offer.fees, rest)
-        if isinstance(stored, Unsent):
-            # What can be paid for is only known of stored ones; none of them may remain without a signature.
-            transaction.set_rollback(True)
-            return stored
-        # Due from the same moment: killed before the broadcast, whoever comes next does it.
-        fresh.due_at = timezone.now()
-        fresh.save(update_fields=["due_at"])
-        if and_store:
-            and_store(first_nonce)
-    for _, version in stored:
-        broadcast(rpc, version)
-    return Sent([tx for tx, _ in stored])
+    signer, _ = Signer.objects.get_or_create(chain_id=chain.id, address=sender(chain))
+    simulated, market, balance, pending_nonce = together.together(
+        lambda: together.run([partial(_simulate, rpc, signer.address, order) for order in orders]),
+        lambda: market_fees(rpc),
+        lambda: funds.balance(rpc, signer),
+        lambda: rpc.nonce(signer.address, "pending"),
+    )
+    outcomes: dict[int, Sent | Unsent | Raised] = {}
+    ready: dict[int, _Ready] = {}
+    for place, (order, found) in enumerate(zip(orders, simulated, strict=True)):
+        if isinstance(found, Refused | Raised):
+            outcomes[place] = found
+        else:
+            # Counting takes long, and no other writer should wait for it.
+            ready[place] = _Ready(order, found, _rest_beside(chain, order.intents))
+    sending = _Sending(chain, signer, market, balance, pending_nonce)
+    with transaction.atomic():
+        outcomes |= sending.store(ready)
+    together.each([partial(broadcast, rpc, version) for version in sending.versions])
+    return [outcomes[place] for place in range(len(orders))]
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """An order whose simulations went well, and what its batches still have to do when it is done."""
+
+    order: Order
+    simulated: Sequence[_Simulated]
+    rest: Rest
+
+    @property
+    def may_share(self) -> bool:
+        return bool(self.order.multicall) and len(self.simulated) == 1
+
+    def is_for(self, batches: Collection[str]) -> bool:
+        queries = self.simulated[0].intent.queries
+        return Batch.objects.filter(pk__in=batches, queries__in=queries).exists()
 
 
 def _rest_beside(chain: Chain, intents: Sequence[Intent]) -> Rest:
-    """What the batches of these still have to do when these are done."""
     return limits.rest_of(
         chain,
         [pk for intent in intents for pk in intent.queries],
@@ -100,34 +109,166 @@ def _rest_beside(chain: Chain, intents: Sequence[Intent]) -> Rest:
     )
 
 
-def _store_signed(  # noqa: PLR0917 (as many as there is to know)
-    chain: Chain, signer: Signer, first_nonce: int, simulated: Sequence[_Simulated], fees: MarketFees, rest: Rest
-) -> list[tuple[Transaction, SignedTransaction]] | Unsent:
-    """Store and sign those that their batches can pay for. Inside the caller's database transaction.
+def _simulate(rpc: RpcClient, sender: str, order: Order) -> list[_Simulated] | Refused:
+    found = together.each([partial(_simulate_one, rpc, sender, intent) for intent in order.intents])
+    refused = next((one for one in found if isinstance(one, Refused)), None)
+    return refused or [one for one in found if isinstance(one, _Simulated)]
 
-    Where it is `Unsent`, the caller must roll back.
-    """
-    if any(one.intent.is_under_way(signer) for one in simulated):
-        return UnderWay()
-    stored = [_store(signer, first_nonce + place, one) for place, one in enumerate(simulated)]
-    sent: list[tuple[Transaction, SignedTransaction]] = []
-    # Reading what each query takes is what takes long here.
-    weights = {tx: shares.weights_of(tx) for tx in stored}
-    for tx, bounds in zip(stored, limits.for_each(chain, weights, rest), strict=True):
-        over = limits.why_over_budget(chain, tx, weights[tx])
-        most = NotPaid(*over) if over else most_for_gas(chain, bounds, fees)
-        if isinstance(most, NotPaid):
-            if not sent:
-                return most
-            Transaction.objects.filter(pk__in=[unsent.pk for unsent in stored[len(sent) :]]).delete()
-            break
-        version = sign(chain, tx, fees.offer.at_most(most))
-        if isinstance(version, Refused):
-            return version
-        sent.append((tx, version))
-        # The next one's limits count it.
-        shares.divide(tx, weights[tx])
-    return sent
+
+def _simulate_one(rpc: RpcClient, sender: str, intent: Intent) -> _Simulated | Refused:
+    estimate = rpc.estimate_gas(sender, intent.to or None, intent.data)
+    if estimate > MAX_GAS:
+        return Refused(f"A transaction would need {estimate} gas, and none may have more than {MAX_GAS} (EIP-7825).")
+    gas_limit = min(MAX_GAS, int(estimate * _GAS_MARGIN))
+    return _Simulated(intent, Costs(gas_limit, rollups.data_cost(rpc, len(intent.data), gas_limit).wei))
+
+
+class _Sending:
+    """Signs and stores orders, inside the caller's database transaction. `versions` are to be broadcast after it."""
+
+    def __init__(
+        self,
+        chain: Chain,
+        signer: Signer,
+        market: MarketFees,
+        balance: Balance,
+        pending_nonce: int,  # the node's word
+    ) -> None:
+        self._chain = chain
+        self._signer = signer
+        self._market = market
+        self._balance = balance
+        self._pending_nonce = pending_nonce
+        self._notice = ""
+        self.versions: list[SignedTransaction] = []
+
+    def store(self, ready: Mapping[int, _Ready]) -> dict[int, Sent | Unsent]:
+        """What becomes of each. Whoever else sends from the signer waits until the database transaction ends."""
+        self._signer = Signer.objects.select_for_update().get(pk=self._signer.pk)
+        outcomes: dict[int, Sent | Unsent] = {}
+        for parcel in _parcels(ready):
+            outcomes |= self._store_parcel(parcel)
+        funds.show(self._signer, self._notice)
+        if self.versions:
+            # Killed before the broadcast, whoever comes next does it.
+            due_at = timezone.now() + timedelta(seconds=heads.seconds_to_next(self._chain, get_rpc(self._chain.id)))
+            self._signer.due_at = min(self._signer.due_at or due_at, due_at)
+            self._signer.save(update_fields=["due_at"])
+        return outcomes
+
+    def _store_parcel(self, parcel: Mapping[int, _Ready]) -> dict[int, Sent | Unsent]:
+        """In one transaction, if each can pay what is offered. Who can't would hold up the others, and goes alone."""
+        going = {place: one for place, one in parcel.items() if not isinstance(self._room(one), Unsent)}
+        outcomes = {place: self._store(one) for place, one in parcel.items() if place not in going or len(going) == 1}
+        if len(going) < 2:
+            return outcomes
+        least = self._market.offer.max_fee_per_gas
+        shared = self._store(_shared(list(going.values())), replace(self._market, least=least))
+        if not isinstance(shared, NotPaid):
+            return outcomes | dict.fromkeys(going, shared)
+        poor = {place: one for place, one in going.items() if one.is_for(shared.batches)} or going
+        rich = {place: one for place, one in going.items() if place not in poor}
+        outcomes |= self._store_parcel(rich)
+        return outcomes | {place: self._store(one) for place, one in poor.items()}
+
+    def _room(self, one: _Ready) -> int | NoRoom | UnderWay:
+        """How many of its transactions may be stored now."""
+        if any(simulated.intent.is_under_way(self._signer) for simulated in one.simulated):
+            return UnderWay()
+        if one.order.block is None:
+            return len(one.simulated)
+        return pending_limits.left(one.order.block, self._signer.address) or NoRoom()
+
+    def _store(self, one: _Ready, market: MarketFees | None = None) -> Sent | Unsent:
+        most = self._room(one)
+        if isinstance(most, Unsent):
+            return most
+        has = funds.of(self._chain, self._signer, self._balance)
+        costs = [each.costs for each in one.simulated[:most]]
+        market = market or self._market
+        self._notice = funds.why_too_little(self._chain, self._signer, costs[0], market, has)
+        if self._notice:
+            # What the others ask for may be cheaper.
+            return NotPaid(self._notice, shares.largest(one.simulated[0].intent.queries))
+        can_pay = funds.affordable(costs, market, has)
+        fees = replace(market, offer=market.offer.at_most(can_pay.price))
+        with transaction.atomic():
+            stored = self._store_signed(one.simulated[: can_pay.count], fees, one.rest)
+            if isinstance(stored, Unsent):
+                # What can be paid for is only known of stored ones; none of them may remain without a signature.
+                transaction.set_rollback(True)
+                return stored
+            if one.order.and_store:
+                one.order.and_store(stored[0].transaction.nonce)
+        self.versions += stored
+        return Sent([version.transaction for version in stored])
+
+    def _store_signed(
+        self, simulated: Sequence[_Simulated], fees: MarketFees, rest: Rest
+    ) -> list[SignedTransaction] | Unsent:
+        """Store and sign those that their batches can pay for. Where it is `Unsent`, the caller must roll back."""
+        first = next_nonce(self._signer, self._pending_nonce)
+        stored = [_store(self._signer, first + place, one) for place, one in enumerate(simulated)]
+        signed: list[SignedTransaction] = []
+        # Reading what each query takes is what takes long here.
+        weights = {tx: shares.weights_of(tx) for tx in stored}
+        for tx, bounds in zip(stored, limits.for_each(self._chain, weights, rest), strict=True):
+            over = limits.why_over_budget(self._chain, tx, weights[tx])
+            most = NotPaid(*over) if over else most_for_gas(self._chain, bounds, fees)
+            if isinstance(most, NotPaid):
+                if not signed:
+                    return most
+                Transaction.objects.filter(pk__in=[unsent.pk for unsent in stored[len(signed) :]]).delete()
+                break
+            version = sign(self._chain, tx, fees.offer.at_most(most))
+            if isinstance(version, Refused):
+                return version
+            signed.append(version)
+            # The next one's limits count it.
+            shares.divide(tx, weights[tx])
+            progress.note_transaction(list(tx.queries.values_list("pk", flat=True)), version.hash)
+        return signed
+
+
+def _parcels(ready: Mapping[int, _Ready]) -> Iterator[dict[int, _Ready]]:
+    """What may share a transaction, in the order of the first of each."""
+    parcels: list[dict[int, _Ready]] = []
+    open_ones: dict[str, dict[int, _Ready]] = {}
+    for place, one in ready.items():
+        multicall = one.order.multicall
+        parcel = open_ones.get(multicall) if one.may_share else None
+        if parcel is None or not _fits(one, parcel.values()):
+            parcels.append(parcel := {})
+            if one.may_share:
+                open_ones[multicall] = parcel
+        parcel[place] = one
+    return iter(parcels)
+
+
+def _fits(one: _Ready, others: Collection[_Ready]) -> bool:
+    parts = [each.simulated[0] for each in (one, *others)]
+    gas = sum(part.costs.gas_limit for part in parts)
+    return gas <= _SHARED_GAS and sum(len(part.intent.data) for part in parts) <= _SHARED_BYTES
+
+
+def _shared(several: Sequence[_Ready]) -> _Ready:
+    """These in one transaction. Its gas limit is more than it takes: each was simulated as one by itself."""
+    parts = [one.simulated[0] for one in several]
+    to, data = in_one_call(several[0].order.multicall, [(part.intent.to, part.intent.data) for part in parts])
+    intent = Intent(
+        to,
+        data,
+        queries=frozenset(pk for part in parts for pk in part.intent.queries),
+        accumulates=[block for part in parts for block in part.intent.accumulates],
+        continued=frozenset(pk for part in parts for pk in part.intent.continued),
+    )
+    costs = Costs(sum(part.costs.gas_limit for part in parts), sum(part.costs.data_fee for part in parts))
+    rest: dict[str, Workload] = {}
+    for one in several:
+        for batch, work in one.rest.items():
+            # Each counts what the others prove as still to do.
+            rest[batch] = min(rest.get(batch, work), work, key=attrgetter("gas"))
+    return _Ready(Order([intent]), [_Simulated(intent, costs)], rest)
 
 
 def next_nonce(signer: Signer, pending_nonce: int) -> int:
@@ -146,49 +287,11 @@ def _store(signer: Signer, nonce: int, simulated: _Simulated) -> Transaction:
         gas_limit=simulated.costs.gas_limit,
         data_fee=simulated.costs.data_fee,
         expected_data_fee=simulated.costs.data_fee,
-        accumulates=intent.accumulates,
         extends_id=intent.extends,
         leads_to=intent.leads_to,
         spent_at=clock.believable(),
     )
     tx.queries.set(intent.queries)
     tx.continued.set(intent.continued)
+    tx.accumulates.set(intent.accumulates)
     return tx
-
-
-@dataclass(frozen=True)
-class _Offer:
-    """What to offer for gas now, and how many transactions the operator's money pays for."""
-
-    fees: MarketFees
-    count: int
-
-
-def _offer(chain: Chain, rpc: RpcClient, signer: Signer, simulated: Sequence[_Simulated]) -> _Offer | Refused | NotPaid:
-    """For one at least. Tells the operator where money is lacking."""
-    if stopped := why_stopped(chain.id):
-        return Refused(stopped)
-    market = market_fees(rpc)
-    has = funds.read(chain, rpc, signer)
-    costs = [one.costs for one in simulated]
-    notice = funds.why_too_little(chain, signer, costs[0], market, has)
-    funds.show(signer, notice)
-    if notice:
-        # What the others ask for may be cheaper.
-        return NotPaid(notice, shares.largest(simulated[0].intent.queries))
-    can_pay = funds.affordable(costs, market, has)
-    return _Offer(replace(market, offer=market.offer.at_most(can_pay.price)), can_pay.count)
-
-
-def _simulate(rpc: RpcClient, sender: str, intents: Sequence[Intent]) -> list[_Simulated] | Refused:
-    simulated: list[_Simulated] = []
-    for intent in intents:
-        estimate = rpc.estimate_gas(sender, intent.to or None, intent.data)
-        if estimate > MAX_GAS:
-            return Refused(
-                f"A transaction would need {estimate} gas, and none may have more than {MAX_GAS} (EIP-7825)."
-            )
-        gas_limit = min(MAX_GAS, int(estimate * _GAS_MARGIN))
-        data_fee = rollups.data_cost(rpc, len(intent.data), gas_limit).wei
-        simulated.append(_Simulated(intent, Costs(gas_limit, data_fee)))
-    return simulated

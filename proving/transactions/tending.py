@@ -60,10 +60,19 @@ def tend(signer_id: int) -> None:
         lease.release(timezone.now() + leases.backoff(signer.attempts), attempts=signer.attempts + 1)
         raise
     else:
-        watched = _watched(signer)
-        lively = watched.filter(state__in=LIVE_STATES).exists()
-        pause = chain_heads.seconds_to_next(chain, get_rpc(chain.id)) if lively else chain.block_seconds * 2
-        lease.release(timezone.now() + timedelta(seconds=pause) if watched.exists() else None)
+        _release(chain, lease)
+
+
+def _release(chain: Chain, lease: Lease[Signer]) -> None:
+    """Due again as long as there is something to watch, which others may store at any moment before this one."""
+    try:
+        with lease.writing() as signer:
+            watched = _watched(signer)
+            lively = watched.filter(state__in=LIVE_STATES).exists()
+            pause = chain_heads.seconds_to_next(chain, get_rpc(chain.id)) if lively else chain.block_seconds * 2
+            lease.release(timezone.now() + timedelta(seconds=pause) if watched.exists() else None)
+    except LeaseLost:
+        pass
 
 
 def tend_for(chain: Chain, seconds: float) -> Iterator[None]:

@@ -12,9 +12,8 @@ from django.utils import timezone
 
 from chains.rpc import RpcClient, RpcRefused
 from config.configured_chains import forget_chains, get_chains
-from proving import connections
+from proving import connections, heads
 from proving.acceptance import accept
-from proving.heads import Heads
 from proving.models import AccountProof, Transaction
 from proving.reconcile import apply
 from proving.reconcile.block import reconcile
@@ -140,7 +139,7 @@ def test_thousands_of_queries_are_rejected_whatever_one_statement_may_name(servi
     assert lease is not None
     to_itself = connections.open_connection(31337, 31337)
     destination = get_chains().chain(31337)
-    context = Context(lease, to_itself, destination, Heads.read(destination, to_itself.destination_rpc))
+    context = Context(lease, to_itself, destination, heads.read(destination, to_itself.destination_rpc))
     before = connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 999)
     try:
         queries = range(batch.queries.get().pk + 1500)
@@ -180,7 +179,7 @@ def test_an_accumulated_header_is_not_sent_again(service, key):
     work_until_done(submit(key, request(ALICE, block=block)))
     work_until_done(submit(key, request(BOB, block=block)))
     first, second = Transaction.objects.exclude(to="").order_by("nonce")
-    assert second.accumulates is None
+    assert not second.accumulates.exists()
     assert len(second.data) < len(first.data) - 500
     assert len(events(service, HEADER_ACCUMULATED)) == 1
 

@@ -25,7 +25,7 @@ from proving.registry.attester_change import ChangeRefused
 from proving.registry.attester_change import change as change_attesters
 from proving.registry.deploying import deploy
 from proving.transactions import sending, stop_switch
-from proving.transactions.intents import SignerBusy
+from proving.transactions.intents import UnderWay
 from proving.transactions.tending import tend
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from queries.properties import AccountField
@@ -395,10 +395,10 @@ def test_a_change_is_not_sent_while_sending_is_stopped(chain, db, there, setting
     assert Transaction.objects.count() == before
 
 
-def test_a_change_waits_for_a_signer_that_is_in_use(chain, db, there, settings, tmp_path, monkeypatch, capsys):
+def test_a_change_waits_for_one_that_is_under_way(chain, db, there, settings, tmp_path, monkeypatch, capsys):
     connect(settings, tmp_path, chain, there.url, attesters=list(map(nobody, KEYS)))
     submit_all = sending.submit_all
-    answers = iter([SignerBusy()])
+    answers = iter([UnderWay()])
     monkeypatch.setattr(sending, "submit_all", lambda *given: next(answers, None) or submit_all(*given))
     others = [Account.from_key(KEYS[2]).address]
     change(registry(THERE).block_hash_source, others, signed_by=KEYS[:2])

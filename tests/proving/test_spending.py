@@ -26,7 +26,7 @@ from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
 from proving.spending import limits, promised, shares
 from proving.spending.estimates import HOP_GAS, RIDER_GAS, WALKED_HEADER_GAS, Workload, gas_of, unproven
-from proving.transactions import sending, stop_switch, tending
+from proving.transactions import funds, stop_switch, tending
 from queries import progress
 from queries.clock import Clock
 from queries.models import Batch, BatchStatus, Block, PathUnit, Query
@@ -380,7 +380,7 @@ def test_a_header_that_is_under_way_is_not_reserved_for_again(costly, key, monke
     whole = unproven(batch, with_paths=False)
     assert (whole.headers, whole.accounts) == (1, 3)
     work()
-    assert Transaction.objects.get().accumulates_id is not None
+    assert Transaction.objects.get().accumulates.exists()
     rest = unproven(batch, with_paths=False)
     assert rest.headers == 0
     assert 0 < rest.accounts < 3
@@ -759,14 +759,14 @@ def test_a_stop_takes_effect_before_the_next_signature(costly, key):
 
 
 def test_a_stop_between_the_check_and_the_signature_is_seen(costly, key, monkeypatch):
-    offer = sending._offer
+    affordable = funds.affordable
 
     def stopped_just_now(*arguments):
-        offered = offer(*arguments)
+        can_pay = affordable(*arguments)
         stop_switch.stop(31337)
-        return offered
+        return can_pay
 
-    monkeypatch.setattr(sending, "_offer", stopped_just_now)
+    monkeypatch.setattr(funds, "affordable", stopped_just_now)
     submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     for _ in range(3):
         work()

@@ -10,7 +10,7 @@ from config.configured_chains import forget_chains, get_chains
 from devnet.devchain import DevChain
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
 from proving.transactions import sending
-from proving.transactions.intents import Intent, Sent, SignerBusy, UnderWay
+from proving.transactions.intents import Intent, Order, Sent, UnderWay
 from queries import leases, progress
 from queries.models import BatchStatus
 from queries.rejection_codes import RejectionCode
@@ -288,13 +288,10 @@ def test_a_reverted_transaction_is_followed_by_another_try(mempool, batch, caplo
     assert batch.gas_used > first.gas_used  # the failed try cost gas too
 
 
-def test_only_one_at_a_time_sends_from_a_signer(service):
-    chain = get_chains().chain(31337)
+def test_sending_waits_for_nobody_who_tends_what_was_sent(service):
     lease = leases.claim(Signer.objects.all(), Signer.objects.get().pk)
     assert lease is not None
-    assert sending.submit_all(chain, [Intent(ALICE, b"")]) == SignerBusy()
-    lease.release(None)
-    sent = sending.submit_all(chain, [Intent(ALICE, b"")])
+    sent = sending.submit_all(get_chains().chain(31337), Order([Intent(ALICE, b"")]))
     assert isinstance(sent, Sent)
     assert sent.transactions[0].nonce == signer_nonce(service) - 1
 
@@ -303,7 +300,7 @@ def test_who_lost_the_blocks_lease_sends_nothing_twice(mempool, batch):
     work()
     work()
     same = Intent(ALICE, b"", list(batch.queries.values_list("pk", flat=True)))
-    assert sending.submit_all(get_chains().chain(31337), [same]) == UnderWay()
+    assert sending.submit_all(get_chains().chain(31337), Order([same])) == UnderWay()
     assert Transaction.objects.exclude(to="").count() == 1
 
 
@@ -314,7 +311,7 @@ def test_all_of_several_transactions_are_stored_or_none(service):
         raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
-        sending.submit_all(get_chains().chain(31337), [Intent(ALICE, b"")] * 2, and_store=fail)
+        sending.submit_all(get_chains().chain(31337), Order([Intent(ALICE, b"")] * 2, fail))
     assert Transaction.objects.count() == before
     assert signer_nonce(service) == before
 

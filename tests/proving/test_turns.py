@@ -18,8 +18,9 @@ from proving.models import Signer, Transaction
 from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
 from proving.transactions import pending_limits, tending
-from proving.worker import worker
+from proving.worker import groups, worker
 from proving.worker.due import Poll, Task, due
+from proving.worker.groups import Group, Groups
 from queries import submission, turns
 from queries.models import Batch, BatchStatus, Block
 from queries.turns import Turns
@@ -247,20 +248,18 @@ def test_all_of_a_shared_block_end_done(heavy, newcomer):
 
 
 @pytest.fixture
-def idle() -> Iterator[worker.Worker]:
-    """A worker of four threads, to be told what it has in hand."""
-    idle = worker.Worker(threads=4)
-    yield idle
-    idle._pool.shutdown()
+def idle() -> Groups:
+    """Of four threads, to be told what is in hand."""
+    return Groups(threads=4)
 
 
 def some(user: int | None, key: int, *, is_long: bool = False) -> Task:
     return Task("block", key, (31337, 31337), print, user, is_long=is_long)
 
 
-def leaves_threads(idle: worker.Worker, in_hand: Sequence[Task], task: Task) -> bool:
-    idle._in_hand = {one: Future() for one in in_hand}
-    return idle._leaves_threads(task)
+def leaves_threads(idle: Groups, in_hand: Sequence[Task], task: Task) -> bool:
+    idle.all = [Group([one], Future()) for one in in_hand]
+    return idle.take(task)
 
 
 def test_one_user_leaves_a_thread_to_others(service, idle):
@@ -286,7 +285,7 @@ def connected(idle, monkeypatch) -> Callable[..., None]:
 
     def connect(*lanes: tuple[int, int]) -> None:
         connections = [SimpleNamespace(destination_id=destination, source_id=source) for destination, source in lanes]
-        monkeypatch.setattr(worker, "get_chains", lambda: SimpleNamespace(connections=connections))
+        monkeypatch.setattr(groups, "get_chains", lambda: SimpleNamespace(connections=connections))
 
     return connect
 
@@ -352,11 +351,13 @@ def test_a_worker_takes_up_users_by_turns(heavy, newcomer, monkeypatch):
     accept_all()
     single = worker.Worker(threads=1)
     done: list[int | None] = []
-    monkeypatch.setattr(worker, "_do", lambda task: done.append(task.user))
+    monkeypatch.setattr(groups, "_MOST_TOGETHER", 1)
+    monkeypatch.setattr(worker, "_do", lambda tasks: done.extend(task.user for task in tasks))
     while len(done) < 6:
         single._take_up_what_is_due()
-        for future in single._in_hand.values():
-            future.result()
+        for group in single._in_hand.all:
+            assert group.running
+            group.running.result()
     single._pool.shutdown()
     of_users = [user for user in done if user]
     assert abs(of_users.count(heavy.user_id) - of_users.count(newcomer.user_id)) <= 1
@@ -365,15 +366,17 @@ def test_a_worker_takes_up_users_by_turns(heavy, newcomer, monkeypatch):
 # --- One poll ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_lane_without_room_is_not_asked_what_is_due(heavy, newcomer, idle, monkeypatch):
+def test_a_lane_without_room_is_not_asked_what_is_due(heavy, newcomer, monkeypatch):
     submit(heavy, of_blocks([1, 2]))
     submit(newcomer, of_blocks([3, 4]))
     accept_all()
-    monkeypatch.setattr(worker, "_asked_by_all", frozenset)
-    idle._in_hand = {some(user, user): Future() for user in (-1, -2)}
+    monkeypatch.setattr(groups, "_asked_by_all", frozenset)
+    busy = worker.Worker(threads=4)
+    busy._in_hand.all = [Group([some(user, user)], Future()) for user in (-1, -2)]
     with CaptureQueriesContext(connection) as statements:
-        idle._take_up_what_is_due()
-    assert len(idle._in_hand) == 2
+        busy._take_up_what_is_due()
+    busy._pool.shutdown()
+    assert len(busy._in_hand.tasks) == 2
     assert not any('FROM "queries_b' in statement["sql"] for statement in statements)
 
 
@@ -395,7 +398,7 @@ def test_a_poll_that_takes_too_long_ends_and_the_next_one_goes_on_behind_it(heav
     submit(newcomer, of_blocks([3, 4]))
     accept_all()
     single = worker.Worker(threads=1)
-    monkeypatch.setattr(single, "_leaves_threads", lambda _: False)
+    monkeypatch.setattr(single._in_hand, "take", lambda _: False)
     monkeypatch.setattr(Poll, "is_over", lambda poll: bool(poll.asked))
     asked = []
     for _ in range(4):
@@ -411,7 +414,7 @@ def test_a_worker_says_that_it_runs_however_much_there_is_that_it_can_not_take_u
     monkeypatch.setattr(worker, "_BEAT_SECONDS", 0.01)
     monkeypatch.setattr(worker, "due", lambda *_: map(some, itertools.repeat(1), itertools.count()))
     busy = worker.Worker(threads=4)
-    monkeypatch.setattr(busy, "_leaves_threads", lambda _: False)
+    monkeypatch.setattr(busy._in_hand, "take", lambda _: False)
     beats: list[bool] = []
 
     def beat(*, is_first: bool) -> None:
