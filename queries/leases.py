@@ -12,10 +12,11 @@ Written by hand, because task queues need a broker of their own, and here rows a
 """
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from django.conf import settings
@@ -23,6 +24,9 @@ from django.db import models, transaction
 from django.db.models import DateTimeField, F, Q
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Least, Now
+
+from chains import together
+from chains.together import Raised
 
 # Nothing is postponed for longer. A row with a later time was written while the clock was ahead.
 LONGEST = timedelta(hours=1)
@@ -58,41 +62,74 @@ class Lease(Generic[LeasedRow]):
     @contextmanager
     def writing(self) -> Iterator[LeasedRow]:
         """A database transaction with the row as it is now. Extends the lease. Raises `LeaseLost`."""
-        model = type(self.row)
-        with transaction.atomic():
-            held = model._default_manager.filter(pk=self.row.pk, lease_token=self.token)
-            fresh = held.select_for_update().first()
-            if fresh is None:
+        with writing_all([self]) as held:
+            if not held:
                 raise LeaseLost
-            held.update(leased_until=_expiry())
-            yield fresh
-        self.row = fresh
+            yield self.row
 
     def extend(self) -> None:
         """Keep the row while long work goes on. Raises `LeaseLost`."""
-        model = type(self.row)
-        held = model._default_manager.filter(pk=self.row.pk, lease_token=self.token)
-        if not held.update(leased_until=_expiry()):
-            raise LeaseLost
+        together.share_work(("extend", type(self.row)), self, _extend_all)
 
-    def release(self, due_at: datetime | Combinable | None, *, attempts: int = 0) -> None:
-        """Give the row back. A lost lease is not an error here: another worker has the row."""
+    def release(self, due_at: datetime | Combinable | None, *, attempts: int = 0, **also: object) -> None:
+        """Give the row back, with these columns `also`. A lost lease is no error here: another worker has the row."""
         failing_since = Coalesce(F("failing_since"), Now()) if attempts else None
         if due_at is not None:
             due_at = Least(due_at, Now() + LONGEST, output_field=DateTimeField())
         type(self.row)._default_manager.filter(pk=self.row.pk, lease_token=self.token).update(
-            due_at=due_at, attempts=attempts, failing_since=failing_since, lease_token="", leased_until=None
+            due_at=due_at, attempts=attempts, failing_since=failing_since, lease_token="", leased_until=None, **also
         )
+
+
+@contextmanager
+def writing_all(leases: "Sequence[Lease[LeasedRow]]") -> Iterator[list[Lease[LeasedRow]]]:
+    """A database transaction with those of the leases (of rows of one model) that are not lost.
+
+    Their rows are as they are now. Extends the leases. Where it is rolled back, the rows are as they were.
+    """
+    model, by_pk = type(leases[0].row), {lease.row.pk: lease for lease in leases}
+    before = [lease.row for lease in leases]
+    try:
+        with transaction.atomic():
+            rows = model._default_manager.filter(pk__in=by_pk, lease_token__in={lease.token for lease in leases})
+            held: list[Lease[LeasedRow]] = []
+            for row in rows.order_by("pk").select_for_update():
+                lease = by_pk[row.pk]
+                if row.lease_token == lease.token:
+                    lease.row = row
+                    held.append(lease)
+            model._default_manager.filter(pk__in=[lease.row.pk for lease in held]).update(leased_until=_expiry())
+            yield held
+    except BaseException:
+        for lease, row in zip(leases, before, strict=True):
+            lease.row = row
+        raise
+
+
+def _extend_all(leases: "Sequence[Lease[LeasedRow]]") -> "Sequence[Raised | None]":
+    rows = type(leases[0].row)._default_manager
+    held = rows.filter(pk__in=[lease.row.pk for lease in leases], lease_token__in={lease.token for lease in leases})
+    if held.update(leased_until=_expiry()) == len(leases):
+        return [None] * len(leases)
+    tokens = dict(held.values_list("pk", "lease_token"))
+    return [None if tokens.get(lease.row.pk) == lease.token else Raised(LeaseLost()) for lease in leases]
 
 
 def claim(rows: "models.QuerySet[LeasedRow]", pk: object) -> Lease[LeasedRow] | None:
     """Lease the row `pk` of `rows`. None if another worker has it, or if it is no longer among `rows`."""
+    key = ("claim", rows.model, str(rows.query.where))
+    return together.share_work(key, pk, partial(_claim_all, rows))
+
+
+def _claim_all(rows: "models.QuerySet[LeasedRow]", pks: Sequence[object]) -> "Sequence[Lease[LeasedRow] | None]":
+    """One token does for all of them: it tells them from what others have claimed."""
     token = secrets.token_hex(16)
-    free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), pk=pk)
+    free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), pk__in=pks)
     if not free.update(lease_token=token, leased_until=_expiry()):
-        return None
-    row = rows.model._default_manager.filter(pk=pk, lease_token=token).first()
-    return None if row is None else Lease(row, token)
+        return [None] * len(pks)
+    claimed = {row.pk: row for row in rows.model._default_manager.filter(pk__in=pks, lease_token=token)}
+    # Who asks for the same row twice has it once.
+    return [Lease(claimed.pop(pk), token) if pk in claimed else None for pk in pks]
 
 
 def due(rows: "models.QuerySet[LeasedRow]", limit: int, *, order: str = "due_at") -> list[object]:

@@ -4,7 +4,7 @@
 something happened in this service.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
@@ -213,13 +213,7 @@ class Block(Leased):
         return f"block {self.number} of chain {self.source_chain_id} on chain {self.destination_chain_id}"
 
     def open_queries(self) -> "models.QuerySet[Query]":
-        """The queries about it, of accepted batches, that have open steps."""
-        return Query.objects.filter(
-            block=self,
-            is_admitted=True,
-            step__isnull=False,
-            batch__status__in=[BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS],
-        )
+        return open_queries([self])
 
 
 class Query(models.Model):
@@ -306,3 +300,13 @@ class StorageCheck(models.Model):
 
     def __str__(self) -> str:
         return f"written at {self.at}"
+
+
+def open_queries(blocks: Collection[Block]) -> "models.QuerySet[Query]":
+    """The queries about them, of accepted batches, that have open steps."""
+    return Query.objects.filter(
+        block__in=blocks,
+        is_admitted=True,
+        step__isnull=False,
+        batch__status__in=[BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS],
+    )

@@ -9,7 +9,7 @@ can't be taken and then buried under thousands.
 """
 
 import itertools
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 from datetime import timedelta
 from typing import TypeVar
 
@@ -17,7 +17,7 @@ from django.db.models import Count, QuerySet
 from django.utils import timezone
 
 from queries.chunks import chunks
-from queries.models import Block, Query
+from queries.models import Block, Query, open_queries
 
 _T = TypeVar("_T")
 
@@ -78,9 +78,16 @@ def line_up(user: int, queries: "QuerySet[Query]") -> None:
         place, together = place + together, min(2 * together, _MOST_TOGETHER)
 
 
-def whose(block: Block) -> int | None:
+def users_of(blocks: Collection[Block]) -> dict[int, list[int]]:
+    """Ids of the users with open queries about each of the blocks, by its id."""
+    users: dict[int, list[int]] = {block.pk: [] for block in blocks}
+    for block, user in open_queries(blocks).order_by().values_list("block", "batch__user").distinct():
+        users[block].append(user)
+    return users
+
+
+def whose(block: Block, users: Sequence[int]) -> int | None:
     """Whose turns the block takes from now on: of those with open queries there, who has the fewest others due."""
-    users = list(block.open_queries().order_by().values_list("batch__user", flat=True).distinct())
     if len(users) < 2:
         return users[0] if users else block.turn_of_id
     due = Block.objects.filter(turn_of__in=users, due_at__isnull=False).exclude(pk=block.pk)

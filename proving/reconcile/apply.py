@@ -1,4 +1,5 @@
 """Carries out what was decided about a block. Nothing else in this package sends transactions, which cost money.
+Rows are written by `rows`.
 
 Killed between two actions, the next reconcile decides anew from what there is then.
 """
@@ -7,55 +8,43 @@ import itertools
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
-from django.utils import timezone
-
-from chains.encoding import hex_data
 from chains.rpc import Reverted
 from proving.facts import Missing
-from proving.models import AccountProof, SlotProof
 from proving.paths import building, checkpoints, rotation, wanted
 from proving.paths.building import Leg
+from proving.reconcile import rows
 from proving.reconcile.context import Context
 from proving.reconcile.decide import (
     Action,
-    Complete,
+    Change,
     ExtendPath,
     Fail,
     GiveTurn,
-    MoveToBlock,
-    NoteChecked,
-    NoteRefused,
     PreparePath,
     Prove,
     ProveTime,
-    Reject,
-    Reopen,
     Requeue,
     Sending,
-    ShowPath,
-    StoreProofs,
-    TakeHeader,
 )
 from proving.registry import packing
 from proving.registry.contract import in_one_call, revert_reason
 from proving.transactions import pending_limits, sending, signing
 from proving.transactions.intents import Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay, Unsent
-from queries import progress, submission
-from queries.chunks import chunks
-from queries.models import BatchStatus, Block, Query, StepKind
+from queries.models import Query
 
-# Rows written in one database transaction: other writers get their turn in between.
-_QUERIES_PER_WRITE = 500
-_SLOTS_PER_STATEMENT = 200
-# Transactions sent in one go, under one lease of the signer.
+# Transactions sent in one go.
 _TRANSACTIONS_PER_LOOK = 16
 
 
 def carry_out(context: Context, actions: Sequence[Action]) -> Requeue | Fail | None:
     """Do them in their order. Returns why the rest was not done, if something could not be sent."""
-    for action in actions:
-        if (why_not := _carry_out(context, action)) is not None:
-            return why_not
+    for of_rows, several in itertools.groupby(actions, lambda action: isinstance(action, Change)):
+        if of_rows:
+            rows.write(context, [action for action in several if isinstance(action, Change)])
+            continue
+        for action in several:
+            if (why_not := _carry_out(context, action)) is not None:
+                return why_not
     return None
 
 
@@ -63,129 +52,9 @@ def _carry_out(context: Context, action: Action) -> Requeue | Fail | None:
     match action:
         case Prove() | ProveTime() | PreparePath() | ExtendPath():
             return _send(context, action)
-        case Complete() | Reopen() | MoveToBlock() | Reject():
-            _change_queries(context, action)
         case GiveTurn():
             rotation.give(action.rotation, context.block)
-        case _:
-            _change_block(context, action)
     return None
-
-
-# --- Rows -------------------------------------------------------------------------------------------------------------
-
-
-def _change_queries(context: Context, action: Complete | Reopen | MoveToBlock | Reject) -> None:
-    match action:
-        case Complete():
-            _complete(context, action)
-        case Reopen():
-            _reopen(context, action)
-        case MoveToBlock():
-            _move_to_block(context, action)
-        case Reject():
-            _reject(context, action)
-
-
-def _change_block(context: Context, action: TakeHeader | StoreProofs | NoteRefused | NoteChecked | ShowPath) -> None:
-    match action:
-        case TakeHeader():
-            _take_header(context, action)
-        case StoreProofs():
-            _store_proofs(context, action)
-        case NoteRefused():
-            with context.lease.writing() as block:
-                block.refused_since = action.since
-                block.save(update_fields=["refused_since"])
-        case NoteChecked():
-            with context.lease.writing() as block:
-                _note_checked(context, block)
-        case ShowPath():
-            _show_path(context, action)
-
-
-def _complete(context: Context, action: Complete) -> None:
-    for chunk in chunks(sorted(action.queries), _QUERIES_PER_WRITE):
-        at_step = Query.objects.filter(pk__in=chunk, step=action.step)
-        if not at_step.exists():
-            continue
-        with context.lease.writing() as block:
-            progress.complete(chunk, action.step, transaction_hash=action.transaction_hash)
-            if action.step in {StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED}:
-                # With what is completed, or never.
-                _note_checked(context, block)
-
-
-def _take_header(context: Context, action: TakeHeader) -> None:
-    header, new_hash = action.header, hex_data(action.header.hash)
-    with context.lease.writing() as block:
-        if block.hash:
-            AccountProof.objects.filter(block=block).delete()
-            affected = block.queries.exclude(batch__status=BatchStatus.REJECTED).values_list("pk", flat=True)
-            reason = f"The source chain was reorganised: block {block.number} was {block.hash} and is now {new_hash}."
-            progress.reopen(list(affected), StepKind.INITIAL_STATE, reason=reason)
-        block.hash = new_hash
-        block.header_rlp = header.encode()
-        block.state_root = hex_data(header.state_root)
-        block.timestamp = header.timestamp
-        block.save(update_fields=["hash", "header_rlp", "state_root", "timestamp"])
-
-
-def _store_proofs(context: Context, action: StoreProofs) -> None:
-    if not action.proofs:
-        return
-    with context.lease.writing() as block:
-        AccountProof.objects.bulk_create([proof.account for proof in action.proofs], ignore_conflicts=True)
-        addresses = [proof.account.address for proof in action.proofs if proof.slots]
-        stored = AccountProof.objects.filter(block=block, address__in=addresses)
-        ids = dict(stored.values_list("address", "pk"))
-        slots: list[SlotProof] = []
-        for proof in action.proofs:
-            for slot in proof.slots:
-                slot.account_id = ids[proof.account.address]
-                slots.append(slot)
-        SlotProof.objects.bulk_create(slots, ignore_conflicts=True, batch_size=_SLOTS_PER_STATEMENT)
-
-
-def _note_checked(context: Context, block: Block) -> None:
-    confirmed = context.heads.confirmed
-    block.checked_number, block.checked_hash = confirmed.number, hex_data(confirmed.hash)
-    block.save(update_fields=["checked_number", "checked_hash"])
-
-
-def _reopen(context: Context, action: Reopen) -> None:
-    for chunk in chunks(sorted(action.queries), _QUERIES_PER_WRITE):
-        with context.lease.writing():
-            progress.reopen(chunk, action.step, reason=action.reason)
-    context.lease.extend()
-
-
-def _move_to_block(context: Context, action: MoveToBlock) -> None:
-    with context.lease.writing() as block:
-        pair = (block.source_chain_id, action.number)
-        found = submission.find_blocks(block.destination_chain_id, {pair})[pair]
-        progress.move(action.queries, found, reason=action.reason)
-        Block.objects.filter(pk=found).update(due_at=timezone.now())
-
-
-def _reject(context: Context, action: Reject) -> None:
-    batches: set[str] = set()
-    for chunk in chunks(sorted(action.queries), _QUERIES_PER_WRITE):
-        batches.update(Query.objects.filter(pk__in=chunk).values_list("batch", flat=True))
-    with context.lease.writing():
-        progress.reject(batches, code=action.code, reason=action.reason, retryable=action.retryable)
-
-
-def _show_path(context: Context, action: ShowPath) -> None:
-    """At its end the block itself is one that paths may begin at."""
-    block = context.block
-    length = max(block.path_length, action.left) if action.unit in {"", block.path_unit} else action.left
-    arrived = block.is_checkpoint or not action.unit
-    shown = (action.unit or block.path_unit, length, action.left, arrived)
-    if shown != (block.path_unit, block.path_length, block.path_left, block.is_checkpoint):
-        with context.lease.writing() as fresh:
-            fresh.path_unit, fresh.path_length, fresh.path_left, fresh.is_checkpoint = shown
-            fresh.save(update_fields=["path_unit", "path_length", "path_left", "is_checkpoint"])
 
 
 # --- Transactions -----------------------------------------------------------------------------------------------------

@@ -7,10 +7,13 @@ nothing special: what held no longer does.
 """
 
 import logging
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 
 from django.utils import timezone
 
+from chains import together
 from chains.rpc import NodeUnavailable, RpcRefused
 from config.configured_chains import get_chains
 from proving import connections, heads
@@ -132,21 +135,43 @@ def _fail(lease: Lease[Block], why: str) -> None:
     _release(lease, why, seconds, attempts=attempts + 1)
 
 
+@dataclass(frozen=True)
+class _GivenBack:
+    """A block that is given back, due again after so many seconds; with None not at all, unless a query came."""
+
+    lease: Lease[Block]
+    sentence: str
+    seconds: float | None
+    attempts: int
+    waits_for_path: bool
+
+
 def _release(
     lease: Lease[Block], sentence: str, seconds: float | None, *, attempts: int, waits_for_path: bool = False
 ) -> None:
-    """Give the block back, due again after so many seconds; with None not at all, unless a new query came meanwhile."""
-    try:
-        with lease.writing() as block:
-            if seconds is None and block.open_queries().exists():
-                seconds = 0
-            due_at: datetime | None = None if seconds is None else timezone.now() + timedelta(seconds=seconds)
-            Block.objects.filter(pk=block.pk).update(
-                waiting_for=sentence,
-                waits_for_path=waits_for_path,
-                queue_at=due_at or block.queue_at,
-                turn_of=turns.whose(block),
-            )
-            lease.release(due_at, attempts=attempts)
-    except leases.LeaseLost:
-        pass
+    given = _GivenBack(lease, sentence, seconds, attempts, waits_for_path)
+    together.share_work("release", given, _release_all)
+
+
+def _release_all(several: Sequence[_GivenBack]) -> Sequence[None]:
+    """Those whose leases are lost are another worker's."""
+    with leases.writing_all([one.lease for one in several]) as held:
+        users = turns.users_of([lease.row for lease in held])
+        for one in several:
+            if one.lease in held:
+                _give_back(one, users[one.lease.row.pk])
+    return [None] * len(several)
+
+
+def _give_back(given: _GivenBack, users: Sequence[int]) -> None:
+    block = given.lease.row
+    seconds = 0 if given.seconds is None and users else given.seconds
+    due_at = None if seconds is None else timezone.now() + timedelta(seconds=seconds)
+    given.lease.release(
+        due_at,
+        attempts=given.attempts,
+        waiting_for=given.sentence,
+        waits_for_path=given.waits_for_path,
+        queue_at=due_at or block.queue_at,
+        turn_of=turns.whose(block, users),
+    )

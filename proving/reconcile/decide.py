@@ -32,6 +32,8 @@ from queries.rejection_codes import RejectionCode
 # How long nodes may refuse to serve a proof before that is taken for final: they may be syncing, or lack the newest
 # state for a moment.
 _PROOF_PATIENCE = timedelta(minutes=10)
+# After so many polls a block whose transaction is under way is reconciled though nobody has woken it.
+_TENDED_POLLS = 16
 
 EXTENDING = "Waiting for the transaction by which the registry comes to trust further blocks."
 """What blocks say that wait for a path, their own or another's."""
@@ -160,20 +162,10 @@ class ExtendPath:
     others: Sequence[int]
 
 
+Change = Complete | Reopen | MoveToBlock | Reject | TakeHeader | StoreProofs | NoteRefused | NoteChecked | ShowPath
+"""Of rows."""
 Sending = Prove | ProveTime | PreparePath | ExtendPath
-Action = (
-    Complete
-    | Reopen
-    | MoveToBlock
-    | Reject
-    | TakeHeader
-    | StoreProofs
-    | NoteRefused
-    | NoteChecked
-    | ShowPath
-    | GiveTurn
-    | Sending
-)
+Action = Change | GiveTurn | Sending
 
 
 # --- What comes after the actions -------------------------------------------------------------------------------------
@@ -484,8 +476,9 @@ def _wait_for_path(seen: Observation) -> Requeue:
 def rest(seen: Rest) -> End:
     """When to reconcile again, once all is done that can be."""
     if seen.is_open:
-        return Requeue(seen.under_way, seen.poll_seconds)
+        # Whoever tends the transaction wakes the block when something has become of it.
+        return Requeue(seen.under_way, seen.poll_seconds * (_TENDED_POLLS if seen.under_way else 1))
     # All is done, or rejected. It stays done only as long as the destination keeps the block that holds it.
     if seen.checked_number is None or seen.checked_number <= seen.final:
         return Settled()
-    return Requeue("", seen.block_seconds * 2)
+    return Requeue("", max(2, (seen.checked_number - seen.final) / 4) * seen.block_seconds)

@@ -217,8 +217,7 @@ def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: 
         _save(tx)
         show(tx, tx_hash)
         shares.divide(tx)
-        if state not in LIVE_STATES:
-            _wake_blocks(tx)
+        _wake_blocks(tx)
 
 
 def _data_fee(rpc: RpcClient, signer: Signer, receipt: Receipt) -> int | None:

@@ -156,6 +156,10 @@ def test_what_is_for_all_comes_first(heavy):
 # --- In whose turns ---------------------------------------------------------------------------------------------------
 
 
+def whose(block: Block) -> int | None:
+    return turns.whose(block, turns.users_of([block])[block.pk])
+
+
 def turn_of(number: int) -> int | None:
     return Block.objects.get(number=number).turn_of_id
 
@@ -202,10 +206,10 @@ def test_a_block_leaves_whoever_came_to_have_more_due_and_then_stays(heavy, newc
     accept_all()
     for _ in range(3):
         block = Block.objects.get(number=9)
-        assert turns.whose(block) == newcomer.user_id
+        assert whose(block) == newcomer.user_id
         Block.objects.filter(pk=block.pk).update(turn_of=newcomer.user_id)
     Block.objects.filter(turn_of=heavy.user_id).update(due_at=None)
-    assert turns.whose(Block.objects.get(number=9)) == heavy.user_id
+    assert whose(Block.objects.get(number=9)) == heavy.user_id
 
 
 def test_a_block_stays_where_it_is_while_its_users_have_as_many_due(heavy, newcomer):
@@ -214,7 +218,7 @@ def test_a_block_stays_where_it_is_while_its_users_have_as_many_due(heavy, newco
         accept_all()
     for user in (heavy.user_id, newcomer.user_id):
         Block.objects.update(turn_of=user)
-        assert turns.whose(Block.objects.get(number=9)) == user
+        assert whose(Block.objects.get(number=9)) == user
 
 
 def test_a_reconcile_gives_a_block_back(heavy, newcomer):

@@ -1,0 +1,261 @@
+"""Writes what was decided about blocks into rows: of all blocks that are worked on side by side in one transaction.
+
+Of many blocks most changes are alike, and a database transaction takes long to become durable, however little it is.
+"""
+
+import itertools
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from django.db import OperationalError
+from django.utils import timezone
+
+from chains import together
+from chains.encoding import hex_data
+from chains.together import Raised
+from proving.models import AccountProof, SlotProof
+from proving.reconcile.context import Context
+from proving.reconcile.decide import (
+    Change,
+    Complete,
+    MoveToBlock,
+    NoteChecked,
+    NoteRefused,
+    Reject,
+    Reopen,
+    ShowPath,
+    StoreProofs,
+    TakeHeader,
+)
+from queries import leases, progress, submission
+from queries.chunks import chunks
+from queries.leases import LeaseLost
+from queries.models import BatchStatus, Block, Query, StepKind
+
+logger = logging.getLogger(__name__)
+
+# Queries whose rows are written in one database transaction: other writers get their turn in between.
+_QUERIES_PER_WRITE = 500
+_SLOTS_PER_STATEMENT = 200
+
+_ORDER = list(StepKind)
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """What is to be changed of one block, in this order."""
+
+    context: Context
+    changes: Sequence[Change]
+
+
+def write(context: Context, changes: Sequence[Change]) -> None:
+    """Write them in their order, with those of the blocks beside. Raises `LeaseLost`."""
+    for part in _parts(context, changes):
+        together.share_work("write", _Changes(context, part), _write_all)
+
+
+def _parts(context: Context, changes: Sequence[Change]) -> Iterator[list[Change]]:
+    """What changes anything, in parts of so many queries at the most."""
+    part: list[Change] = []
+    size = 0
+    for change in changes:
+        for piece in _pieces(context, change):
+            more = len(piece.queries) if isinstance(piece, Complete | Reopen) else 0
+            if part and size + more > _QUERIES_PER_WRITE:
+                yield part
+                part, size = [], 0
+            part.append(piece)
+            size += more
+    if part:
+        yield part
+
+
+def _pieces(context: Context, change: Change) -> Iterator[Change]:
+    match change:
+        case Complete() | Reopen():
+            for chunk in chunks(sorted(change.queries), _QUERIES_PER_WRITE):
+                yield replace(change, queries=chunk)
+        case StoreProofs() if not change.proofs:
+            pass
+        case ShowPath() if _shown(context.block) == _to_show(context.block, change):
+            pass
+        case _:
+            yield change
+
+
+def _write_all(several: Sequence[_Changes]) -> Sequence[Raised | None]:
+    several_of = {place: one for place, one in enumerate(_without_what_is_done(several)) if one.changes}
+    outcomes: dict[int, Raised | None] = dict.fromkeys(range(len(several)))
+    for parcel in _parcels(several_of):
+        outcomes |= _write_parcel(parcel)
+    return [outcomes[place] for place in range(len(several))]
+
+
+def _parcels(several: Mapping[int, _Changes]) -> Iterator[dict[int, _Changes]]:
+    parcel: dict[int, _Changes] = {}
+    size = 0
+    for place, one in several.items():
+        more = sum(len(change.queries) for change in one.changes if isinstance(change, Complete | Reopen))
+        if parcel and size + more > _QUERIES_PER_WRITE:
+            yield parcel
+            parcel, size = {}, 0
+        parcel[place] = one
+        size += more
+    if parcel:
+        yield parcel
+
+
+def _write_parcel(parcel: Mapping[int, _Changes]) -> dict[int, Raised | None]:
+    try:
+        written = _write_together(list(parcel.values()))
+    except OperationalError:
+        # The database's trouble, not that of one block.
+        raise
+    except Exception as error:  # noqa: BLE001 (whose it is gets it)
+        if len(parcel) == 1:
+            return dict.fromkeys(parcel, Raised(error))
+        # That of one block must not be the others' for ever.
+        logger.warning("writing %d blocks by themselves: together they failed with %s", len(parcel), error)
+        return {place: _write_parcel({place: one})[place] for place, one in parcel.items()}
+    return {place: None if one in written else Raised(LeaseLost()) for place, one in parcel.items()}
+
+
+def _without_what_is_done(several: Sequence[_Changes]) -> list[_Changes]:
+    """Without steps that none of the queries is at, or will be by then: what changes nothing costs as much."""
+    completing = {
+        pk for one in several for change in one.changes if isinstance(change, Complete) for pk in change.queries
+    }
+    steps: dict[int, str | None] = {}
+    for chunk in chunks(sorted(completing), _QUERIES_PER_WRITE):
+        steps |= dict(Query.objects.filter(pk__in=chunk).values_list("pk", "step"))
+    left: list[_Changes] = []
+    for one in several:
+        changes: list[Change] = []
+        for change in one.changes:
+            if isinstance(change, Complete):
+                at_step = [pk for pk in change.queries if steps.get(pk) == change.step]
+                if not at_step:
+                    continue
+                following = _ORDER[_ORDER.index(change.step) + 1] if change.step != _ORDER[-1] else None
+                steps |= dict.fromkeys(at_step, following)
+            changes.append(change)
+        left.append(replace(one, changes=changes))
+    return left
+
+
+def _write_together(several: Sequence[_Changes]) -> list[_Changes]:
+    """In one database transaction. Returns those whose leases are not lost."""
+    with leases.writing_all([one.context.lease for one in several]) as held:
+        going = [one for one in several if one.context.lease in held]
+        for turn in itertools.zip_longest(*(one.changes for one in going)):
+            completing: dict[tuple[StepKind, str], list[tuple[Context, Complete]]] = defaultdict(list)
+            for one, change in zip(going, turn, strict=True):
+                if isinstance(change, Complete):
+                    completing[change.step, change.transaction_hash].append((one.context, change))
+                elif change is not None:
+                    _change(one.context, change)
+            for (step, transaction_hash), asked in completing.items():
+                _complete(step, transaction_hash, asked)
+    return going
+
+
+def _change(context: Context, change: Change) -> None:
+    match change:
+        case Reopen():
+            progress.reopen(change.queries, change.step, reason=change.reason)
+        case MoveToBlock():
+            _move_to_block(context.block, change)
+        case Reject():
+            _reject(change)
+        case TakeHeader():
+            _take_header(context.block, change)
+        case StoreProofs():
+            _store_proofs(context.block, change)
+        case NoteRefused():
+            context.block.refused_since = change.since
+            context.block.save(update_fields=["refused_since"])
+        case NoteChecked():
+            _note_checked([context])
+        case ShowPath():
+            _show_path(context.block, change)
+
+
+def _complete(step: StepKind, transaction_hash: str, asked: Collection[tuple[Context, Complete]]) -> None:
+    queries = [pk for _, change in asked for pk in change.queries]
+    at_step = Query.objects.filter(pk__in=queries, step=step)
+    blocks = set(at_step.order_by().values_list("block", flat=True).distinct())
+    progress.complete(queries, step, transaction_hash=transaction_hash)
+    if step in {StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED}:
+        # With what is completed, or never.
+        _note_checked([context for context, _ in asked if context.block.pk in blocks])
+
+
+def _note_checked(contexts: Collection[Context]) -> None:
+    for context in contexts:
+        confirmed = context.heads.confirmed
+        context.block.checked_number, context.block.checked_hash = confirmed.number, hex_data(confirmed.hash)
+    Block.objects.bulk_update([context.block for context in contexts], ["checked_number", "checked_hash"])
+
+
+def _take_header(block: Block, change: TakeHeader) -> None:
+    header, new_hash = change.header, hex_data(change.header.hash)
+    if block.hash:
+        AccountProof.objects.filter(block=block).delete()
+        affected = block.queries.exclude(batch__status=BatchStatus.REJECTED).values_list("pk", flat=True)
+        reason = f"The source chain was reorganised: block {block.number} was {block.hash} and is now {new_hash}."
+        progress.reopen(list(affected), StepKind.INITIAL_STATE, reason=reason)
+    block.hash = new_hash
+    block.header_rlp = header.encode()
+    block.state_root = hex_data(header.state_root)
+    block.timestamp = header.timestamp
+    block.save(update_fields=["hash", "header_rlp", "state_root", "timestamp"])
+
+
+def _store_proofs(block: Block, change: StoreProofs) -> None:
+    AccountProof.objects.bulk_create([proof.account for proof in change.proofs], ignore_conflicts=True)
+    addresses = [proof.account.address for proof in change.proofs if proof.slots]
+    if not addresses:
+        return
+    stored = AccountProof.objects.filter(block=block, address__in=addresses)
+    ids = dict(stored.values_list("address", "pk"))
+    slots: list[SlotProof] = []
+    for proof in change.proofs:
+        for slot in proof.slots:
+            slot.account_id = ids[proof.account.address]
+            slots.append(slot)
+    SlotProof.objects.bulk_create(slots, ignore_conflicts=True, batch_size=_SLOTS_PER_STATEMENT)
+
+
+def _move_to_block(block: Block, change: MoveToBlock) -> None:
+    pair = (block.source_chain_id, change.number)
+    found = submission.find_blocks(block.destination_chain_id, {pair})[pair]
+    progress.move(change.queries, found, reason=change.reason)
+    Block.objects.filter(pk=found).update(due_at=timezone.now())
+
+
+def _reject(change: Reject) -> None:
+    batches: set[str] = set()
+    for chunk in chunks(sorted(change.queries), _QUERIES_PER_WRITE):
+        batches.update(Query.objects.filter(pk__in=chunk).values_list("batch", flat=True))
+    progress.reject(batches, code=change.code, reason=change.reason, retryable=change.retryable)
+
+
+_Shown = tuple[str, int, int, bool]
+
+
+def _shown(block: Block) -> _Shown:
+    return block.path_unit, block.path_length, block.path_left, block.is_checkpoint
+
+
+def _to_show(block: Block, change: ShowPath) -> _Shown:
+    """At its end the block itself is one that paths may begin at."""
+    length = max(block.path_length, change.left) if change.unit in {"", block.path_unit} else change.left
+    return change.unit or block.path_unit, length, change.left, block.is_checkpoint or not change.unit
+
+
+def _show_path(block: Block, change: ShowPath) -> None:
+    block.path_unit, block.path_length, block.path_left, block.is_checkpoint = _to_show(block, change)
+    block.save(update_fields=["path_unit", "path_length", "path_left", "is_checkpoint"])
