@@ -12,7 +12,7 @@ from chains.encoding import hex_data
 from chains.rpc import RpcClient, RpcRefused
 from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import DevChain
-from proving.models import FactsRegistry, Signer, Transaction
+from proving.models import FactsRegistry, Transaction
 from proving.paths import upkeep
 from proving.registry.deploying import deploy
 from proving.transactions import stop_switch
@@ -135,17 +135,6 @@ def test_while_nothing_can_be_sent_it_waits_and_says_why(kept):
     assert (row.waiting_for, row.attempts) == ("The operator has stopped sending on chain 31337.", 0)
     assert not accumulated(kept)
     stop_switch.resume(31337)
-    heartbeat()
-    assert accumulated(kept)
-
-
-def test_while_the_signer_is_in_use_it_waits(kept):
-    lease = leases.claim(Signer.objects.all(), Signer.objects.get().pk)
-    assert lease is not None
-    FactsRegistry.objects.update(due_at=timezone.now())
-    upkeep.look_after(FactsRegistry.objects.get().pk)
-    assert FactsRegistry.objects.get().waiting_for == "Waiting for the signer."
-    lease.release(None)
     heartbeat()
     assert accumulated(kept)
 
