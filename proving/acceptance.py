@@ -5,23 +5,27 @@ down, or whose block is still to come, holds up no other.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from functools import partial
 from operator import attrgetter
+from typing import cast
 
 from django.conf import settings
 from django.utils import timezone
 
 from accounts.models import User
-from chains import rollups
+from chains import rollups, together
 from chains.chains_file import Chain
 from chains.header import Header
-from chains.rpc import NodeUnavailable, ProofRequest, RpcRefused
+from chains.rpc import Fees, NodeUnavailable, ProofRequest, RpcRefused
+from chains.together import Raised
 from config.configured_chains import get_chains, get_rpc
-from proving import connections, facts, timestamps
+from proving import connections, facts, heads, timestamps
 from proving.connections import OpenConnection
-from proving.facts import HeaderFact, TimeFact
+from proving.facts import Fact, HeaderFact, TimeFact
 from proving.heads import poll_seconds
 from proving.paths import planning
 from proving.paths.planning import TooFar
@@ -30,7 +34,7 @@ from proving.spending import estimates, promised
 from queries import leases, progress, submission, turns
 from queries.chunks import chunks
 from queries.leases import Lease
-from queries.models import OPEN_STATUSES, Batch, Block, Query
+from queries.models import HEADER_COLUMNS, OPEN_STATUSES, Batch, Block, Query
 from queries.rejection_codes import RejectionCode
 
 logger = logging.getLogger(__name__)
@@ -39,6 +43,7 @@ logger = logging.getLogger(__name__)
 _KEPT_BY_ALL = 128
 # Headers, blocks or facts that are read between two extensions of the lease.
 _PER_READ = 200
+_HEADERS_PER_STATEMENT = 100
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,8 @@ class _Refusal:
 class _Acceptance:
     estimated_gas: int
     estimated_wei: int
+    headers: Sequence[Header] = ()
+    """Of blocks, as they were read: whoever works on a block first can ask for more at once."""
 
 
 def accept(batch_id: object) -> None:
@@ -113,85 +120,129 @@ def _record(batch: Batch, source: int, decision: _Refusal | _Acceptance) -> bool
         progress.reject([batch.pk], code=decision.code, reason=decision.reason, retryable=decision.retryable)
         return False
     progress.admit(batch, source, estimated_gas=decision.estimated_gas, estimated_wei=decision.estimated_wei)
+    _store_headers(batch, source, decision.headers)
     turns.line_up(batch.user_id, batch.queries.filter(source_chain_id=source))
     return True
 
 
+def _store_headers(batch: Batch, source: int, headers: Iterable[Header]) -> None:
+    """Of blocks that have none yet. Where a block has one, nothing but its own reconcile may replace it."""
+    by_number = {header.number: header for header in headers}
+    connection = Block.objects.filter(destination_chain_id=batch.destination_chain_id, source_chain_id=source, hash="")
+    for numbers in chunks(sorted(by_number), _PER_READ):
+        blocks = list(connection.filter(number__in=numbers).only("number"))
+        for block in blocks:
+            block.take(by_number[block.number])
+        if blocks:
+            connection.bulk_update(blocks, HEADER_COLUMNS, batch_size=_HEADERS_PER_STATEMENT)
+
+
 def _decide(lease: Lease[Batch], source: int) -> _Postponed | _Refusal | _Acceptance:
-    destination = lease.row.destination_chain_id
-    work = estimates.Workload()
-    if exhausted := _check_limits(lease.row, _Acceptance(0, 0)):
+    batch = lease.row
+    if exhausted := _check_limits(batch, _Acceptance(0, 0)):
         return exhausted  # Before any node is asked.
     try:
-        connection = connections.open_connection(destination, source)
-        head = connection.source_rpc.head()
-        obstacle = (
-            _check_heights(lease.row, source, head)
-            or _find_blocks(lease, source, head)
-            or _check_header_properties(lease, connection)
-            or _check_proofs(lease, connection, head)
-            or _count(work, lease, connection)
-        )
-        return obstacle or _check_cost(lease.row, work)
+        connection = connections.open_connection(batch.destination_chain_id, source)
+        # What a time selects is only known when its block is found. All else is asked side by side.
+        is_timed = batch.queries.filter(source_chain_id=source, block=None).exists()
+        obstacle = _check_heights(lease, connection) if is_timed else None
+        return obstacle or _decide_about_blocks(lease, connection)
     except deployments.Unusable as why:
         return _Postponed(str(why), timezone.now() + timedelta(seconds=10))
     except (NodeUnavailable, RpcRefused) as error:
-        logger.warning("batch %s waits: %s", lease.row.pk, error)
+        logger.warning("batch %s waits: %s", batch.pk, error)
         return _Postponed(str(error), None)
 
 
-def _check_heights(batch: Batch, source: int, head: Header) -> _Postponed | _Refusal | None:
-    """Whether the highest of the blocks that are named by their numbers exists by now."""
-    named = batch.queries.filter(source_chain_id=source).order_by("-block__number").exclude(block=None)
+def _decide_about_blocks(lease: Lease[Batch], connection: OpenConnection) -> _Postponed | _Refusal | _Acceptance:
+    destination = get_chains().chain(lease.row.destination_chain_id)
+    asked = (
+        lambda: _check_heights(lease, connection),
+        lambda: _check_header_properties(lease, connection) or _check_proofs(lease, connection),
+        lambda: _count(lease, connection),
+        connection.destination_rpc.fees,
+        # Whoever works on its blocks needs them next.
+        lambda: heads.recent(destination, connection.destination_rpc),
+    )
+    heights, checked, counted, fees, _ = together.run(asked)
+    # What is wrong with a block that doesn't exist is told first: the others failed on that.
+    for outcome in (heights, checked, counted, fees):
+        if isinstance(outcome, Raised):
+            raise outcome.error
+        if isinstance(outcome, _Postponed | _Refusal):
+            return outcome
+    return _check_cost(lease.row, cast("_Counted", counted), cast("Fees", fees))
+
+
+def _check_heights(lease: Lease[Batch], connection: OpenConnection) -> _Postponed | _Refusal | None:
+    """Whether what is named exists by now: the highest of the blocks, and a block after the last of the times."""
+    source = connection.source_rpc.chain
+    head = heads.recent(source, connection.source_rpc).latest
+    obstacle = _check_numbers(lease.row, source, head) or _check_times(lease, source, head)
+    if isinstance(obstacle, _Postponed):
+        # It may have come since that was read.
+        head = heads.read(source, connection.source_rpc).latest
+        obstacle = _check_numbers(lease.row, source, head) or _check_times(lease, source, head)
+    return obstacle or _find_blocks(lease, connection, head)
+
+
+def _check_numbers(batch: Batch, source: Chain, head: Header) -> _Postponed | _Refusal | None:
+    named = batch.queries.filter(source_chain_id=source.id).order_by("-block__number").exclude(block=None)
     highest = named.values_list("block__number", flat=True).first()
     ahead = 0 if highest is None else highest - head.number
     if ahead > settings.MAX_BLOCKS_AHEAD:
         return _Refusal(
             RejectionCode.BLOCK_TOO_FAR_AHEAD,
-            f"Block {highest} of chain {source} is {ahead} blocks above the head {head.number}; a batch waits for at "
-            f"most {settings.MAX_BLOCKS_AHEAD}. Send it again when the block is nearer.",
+            f"Block {highest} of chain {source.id} is {ahead} blocks above the head {head.number}; a batch waits for "
+            f"at most {settings.MAX_BLOCKS_AHEAD}. Send it again when the block is nearer.",
             retryable=True,
         )
     if ahead > 0:
-        chain = get_chains().chain(source)
         return _Postponed(
-            f"Block {highest} of chain {source} does not exist yet; the head is {head.number}.",
-            timezone.now() + timedelta(seconds=max(poll_seconds(chain), (ahead - 1) * chain.block_seconds)),
+            f"Block {highest} of chain {source.id} does not exist yet; the head is {head.number}.",
+            timezone.now() + timedelta(seconds=max(poll_seconds(source), (ahead - 1) * source.block_seconds)),
         )
     return None
 
 
-def _find_blocks(lease: Lease[Batch], source: int, head: Header) -> _Postponed | _Refusal | None:
-    """Give the queries that name a time their block, as soon as there is a block after that time."""
-    chain = get_chains().chain(source)
-    unfound = lease.row.queries.filter(source_chain_id=source, block=None)
-    named = unfound.order_by("-timestamp").values_list("timestamp", flat=True).distinct()
-    times = [time for time in named if time is not None]
-    if not times:
-        return None
-    ahead = times[0] - head.timestamp
-    if ahead > settings.MAX_BLOCKS_AHEAD * chain.block_seconds:
+def _check_times(lease: Lease[Batch], source: Chain, head: Header) -> _Postponed | _Refusal | None:
+    latest = next(iter(_unfound_times(lease.row, source)), None)
+    ahead = -1 if latest is None else latest - head.timestamp
+    if ahead > settings.MAX_BLOCKS_AHEAD * source.block_seconds:
         return _Refusal(
             RejectionCode.TIMESTAMP_TOO_FAR_AHEAD,
-            f"The time {times[0]} is {ahead} s after the newest block of chain {source}. Try again when it is near.",
+            f"The time {latest} is {ahead} s after the newest block of chain {source.id}. Try again when it is near.",
             retryable=True,
         )
     if ahead >= 0:
         return _Postponed(
-            f"No block of chain {source} is later than the time {times[0]} yet, so it may still get a later block.",
-            timezone.now() + timedelta(seconds=max(poll_seconds(chain), ahead)),
+            f"No block of chain {source.id} is later than the time {latest} yet, so it may still get a later block.",
+            timezone.now() + timedelta(seconds=max(poll_seconds(source), ahead)),
         )
-    for time in times:
-        number = timestamps.block_at(get_rpc(source), time, head, extend_lease=lease.extend)
+    return None
+
+
+def _unfound_times(batch: Batch, source: Chain) -> list[int]:
+    """The times whose blocks are not found yet, in unix seconds, the latest first."""
+    unfound = batch.queries.filter(source_chain_id=source.id, block=None).order_by("-timestamp")
+    return [time for time in unfound.values_list("timestamp", flat=True).distinct() if time is not None]
+
+
+def _find_blocks(lease: Lease[Batch], connection: OpenConnection, head: Header) -> _Refusal | None:
+    """Give the queries that name a time their block."""
+    batch, source = lease.row, connection.source_rpc.chain
+    for time in _unfound_times(batch, source):
+        number = timestamps.block_at(connection.source_rpc, time, head, extend_lease=lease.extend)
         if number is None:
             return _Refusal(
                 RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK,
-                f"The time {time} is before the first block of chain {source}.",
+                f"The time {time} is before the first block of chain {source.id}.",
                 False,
             )
         with lease.writing():
-            blocks = submission.find_blocks(lease.row.destination_chain_id, {(source, number)})
-            unfound.filter(timestamp=time).update(block_id=blocks[source, number])
+            blocks = submission.find_blocks(batch.destination_chain_id, {(source.id, number)})
+            unfound = batch.queries.filter(source_chain_id=source.id, block=None)
+            unfound.filter(timestamp=time).update(block_id=blocks[source.id, number])
     return None
 
 
@@ -210,10 +261,11 @@ def _check_header_properties(lease: Lease[Batch], connection: OpenConnection) ->
     return None
 
 
-def _check_proofs(lease: Lease[Batch], connection: OpenConnection, head: Header) -> _Refusal | None:
+def _check_proofs(lease: Lease[Batch], connection: OpenConnection) -> _Refusal | None:
     """Whether some node still serves proofs at the oldest block that needs them: many keep only the newest states."""
     accounts = lease.row.queries.filter(source_chain_id=connection.config.source_id).exclude(address="")
     oldest = accounts.order_by("block__number").values_list("block__number", "address").first()
+    head = heads.recent(connection.source_rpc.chain, connection.source_rpc).latest
     if oldest is None or oldest[0] > head.number - _KEPT_BY_ALL:
         return None
     number, address = oldest
@@ -229,28 +281,61 @@ def _check_proofs(lease: Lease[Batch], connection: OpenConnection, head: Header)
     )
 
 
-def _count(work: estimates.Workload, lease: Lease[Batch], connection: OpenConnection) -> _Refusal | None:
+@dataclass(frozen=True)
+class _Counted:
+    """What the registry does not hold yet, and the headers of its blocks as the source chain has them."""
+
+    work: estimates.Workload
+    headers: Sequence[Header]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """A block and what the batch asks for there."""
+
+    block: Block
+    facts: Sequence[Fact]
+    is_known: bool
+    """Whether the registry knows its state root."""
+
+    @property
+    def needs_header(self) -> bool:
+        """Without a state root no fact is stored; and fields of a header need the header again, and its hash."""
+        return bool(self.facts) and (not self.is_known or any(isinstance(fact, _OF_HEADER) for fact in self.facts))
+
+    @property
+    def hashed(self) -> int:
+        """The block whose hash is needed: it is the header after it that binds when a block ended."""
+        return self.block.number + any(isinstance(fact, TimeFact) for fact in self.facts)
+
+
+_OF_HEADER = (HeaderFact, TimeFact)
+
+
+def _count(lease: Lease[Batch], connection: OpenConnection) -> _Counted | _Refusal:
     """Count what the registry does not hold yet; refuses blocks that are too far from those that it can trust."""
-    batch, contract = lease.row, connection.registry.contract
-    ids = batch.queries.filter(source_chain_id=connection.config.source_id).values("block")
-    wanting_hash: set[int] = set()
+    ids = lease.row.queries.filter(source_chain_id=connection.config.source_id).values("block")
+    asked: list[_Asked] = []
+    headers: dict[int, Header] = {}
     for blocks in chunks(list(Block.objects.filter(pk__in=ids).order_by("number")), _PER_READ):
-        roots = connection.destination_rpc.eth_calls([contract.state_root(block.number) for block in blocks])
-        lease.extend()
-        for block, root in zip(blocks, roots, strict=True):
-            is_known = isinstance(root, bytes) and any(root)
-            queries = batch.queries.filter(block=block)
-            missing = list(dict.fromkeys(fact for query in queries for fact in facts.of(query)))
-            if is_known:
-                missing = _not_held(lease, connection, block, missing)
-            of_header = [fact for fact in missing if isinstance(fact, HeaderFact | TimeFact)]
-            # Without a state root no fact is stored; and fields of a header need the header again, and its hash.
-            if missing and (not is_known or of_header):
-                # It is the header after it that binds when a block ended.
-                wanting_hash.add(block.number + any(isinstance(fact, TimeFact) for fact in missing))
-            work.add(missing, header=bool(missing and (not is_known or of_header)))
+        found, read = _look_up(lease, connection, blocks)
+        asked += found
+        headers |= read
+    unknown = [one for one in asked if not one.is_known]
+    held = partial(_without_held, lease, connection, [one for one in asked if one.is_known])
+
+    def path_gas_to(wanting: Iterable[_Asked]) -> int | TooFar:
+        numbers = sorted({one.hashed for one in wanting if one.needs_header}, reverse=True)
+        targets = [headers[number] for number in numbers if number in headers]
+        return planning.estimate(connection, targets, extend_lease=lease.extend)
+
     try:
-        path_gas = planning.estimate(connection, wanting_hash, extend_lease=lease.extend)
+        if any(one.is_known and one.needs_header for one in asked):
+            # Only what is not held tells for which of these blocks a path is needed.
+            missing = held()
+            path_gas = path_gas_to([*unknown, *missing])
+        else:
+            path_gas, missing = together.together(lambda: path_gas_to(unknown), held)
     except planning.StatesRefused as refused:
         chain = connection.config.source_id
         return _Refusal(
@@ -260,28 +345,72 @@ def _count(work: estimates.Workload, lease: Lease[Batch], connection: OpenConnec
         )
     if isinstance(path_gas, TooFar):
         return _Refusal(RejectionCode.BLOCK_TOO_OLD, path_gas.sentence, retryable=False)
-    work.path_gas = path_gas
-    return None
+    work = estimates.Workload(path_gas=path_gas)
+    for one in [*unknown, *missing]:
+        work.add(one.facts, header=one.needs_header)
+    return _Counted(work, [headers[one.block.number] for one in asked if one.block.number in headers])
 
 
-def _not_held(
-    lease: Lease[Batch], connection: OpenConnection, block: Block, wanted: Sequence[facts.Fact]
-) -> list[facts.Fact]:
-    """Of facts of one block: those that the registry does not hold yet."""
-    missing: list[facts.Fact] = []
-    for chunk in chunks(wanted, _PER_READ):
-        view = facts.read(connection.destination_rpc, connection.registry.contract, block.number, chunk, at="latest")
-        missing += [fact for fact, word in view.facts.items() if word is None]
+def _look_up(
+    lease: Lease[Batch], connection: OpenConnection, blocks: Sequence[Block]
+) -> tuple[list[_Asked], dict[int, Header]]:
+    """What is asked for at these blocks, and the headers, by number, that exist of them and of those that follow."""
+    contract = connection.registry.contract
+    wanted = _facts_of(lease.row, blocks)
+    following = {block.number + 1 for block in blocks if any(isinstance(fact, TimeFact) for fact in wanted[block.pk])}
+    numbers = sorted({block.number for block in blocks} | following)
+    roots, read = together.together(
+        lambda: connection.destination_rpc.eth_calls([contract.state_root(block.number) for block in blocks]),
+        lambda: connection.source_rpc.headers(numbers),
+    )
+    lease.extend()
+    asked = [
+        _Asked(block, wanted[block.pk], isinstance(root, bytes) and any(root))
+        for block, root in zip(blocks, roots, strict=True)
+    ]
+    return asked, {header.number: header for header in read if header is not None}
+
+
+def _facts_of(batch: Batch, blocks: Sequence[Block]) -> Mapping[int, Sequence[Fact]]:
+    """By the block's id: what the batch asks for there, each fact once."""
+    wanted: dict[int, dict[Fact, None]] = defaultdict(dict)
+    for query in batch.queries.filter(block__in=blocks).iterator(chunk_size=1000):
+        assert query.block_id is not None, "it is one of these"
+        wanted[query.block_id].update(dict.fromkeys(facts.of(query)))
+    return {block.pk: list(wanted[block.pk]) for block in blocks}
+
+
+def _without_held(lease: Lease[Batch], connection: OpenConnection, asked: Sequence[_Asked]) -> list[_Asked]:
+    """Without the facts that the registry holds already."""
+    pieces = [(one, part) for one in asked for part in chunks(one.facts, _PER_READ)]
+    missing: dict[int, list[Fact]] = defaultdict(list)
+    while pieces:
+        parcel: list[tuple[_Asked, Sequence[Fact]]] = []
+        size = 0
+        while pieces and (not parcel or size + len(pieces[0][1]) <= _PER_READ):
+            parcel.append(pieces.pop(0))
+            size += len(parcel[-1][1])
+        views = together.each(
+            partial(
+                facts.read,
+                connection.destination_rpc,
+                connection.registry.contract,
+                one.block.number,
+                part,
+                at="latest",
+            )
+            for one, part in parcel
+        )
+        for (one, _), view in zip(parcel, views, strict=True):
+            missing[one.block.pk] += [fact for fact, word in view.facts.items() if word is None]
         lease.extend()
-    return missing
+    return [replace(one, facts=missing[one.block.pk]) for one in asked]
 
 
-def _check_cost(batch: Batch, work: estimates.Workload) -> _Refusal | _Acceptance:
-    destination = get_chains().chain(batch.destination_chain_id)
-    rpc = get_rpc(destination.id)
-    data = rollups.data_cost(rpc, work.data_bytes, work.gas)
+def _check_cost(batch: Batch, counted: _Counted, fees: Fees) -> _Refusal | _Acceptance:
+    destination, work = get_chains().chain(batch.destination_chain_id), counted.work
+    data = rollups.data_cost(get_rpc(destination.id), work.data_bytes, work.gas)
     gas = work.gas + data.gas
-    fees = rpc.fees()
     # Room for two blocks that raise the base fee: it is signed only where the fee suffices for the next one.
     cost = gas * (fees.base_fee * 5 // 4 + fees.priority_fee) + data.wei
     # Gas may have been dearer than it was estimated at when the first of its source chains was admitted.
@@ -296,7 +425,7 @@ def _check_cost(batch: Batch, work: estimates.Workload) -> _Refusal | _Acceptanc
             f"above the present one, which is more than its fee of {batch.fee} wei.",
             retryable=True,
         )
-    return _Acceptance(gas, cost)
+    return _Acceptance(gas, cost, counted.headers)
 
 
 def _check_limits(batch: Batch, acceptance: _Acceptance) -> _Refusal | None:

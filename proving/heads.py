@@ -101,6 +101,12 @@ def seconds_to_next(chain: Chain, rpc: RpcClient) -> float:
     return left if poll < left <= chain.block_seconds + poll else poll
 
 
+def linked(rpc: RpcClient, head: Header, number: int) -> Header | None:
+    """The block of that number below a head, as far as the parent hashes of kept headers lead there."""
+    known = _known.get(rpc)
+    return None if known is None or number > head.number else _before(known, head, number)
+
+
 def _finalized(rpc: RpcClient) -> Header | None:
     try:
         return rpc.header("finalized")
@@ -118,7 +124,6 @@ def _keep(known: _Known, header: Header) -> None:
 
 
 def _before(known: _Known, head: Header, number: int) -> Header | None:
-    """The block of that number below this head, as far as the parent hashes of kept headers lead there."""
     with known.lock:
         header: Header | None = head
         while header is not None and header.number > number:

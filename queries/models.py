@@ -18,6 +18,8 @@ from django.utils import timezone
 from ulid import ULID
 
 from accounts.models import ApiKey
+from chains.encoding import hex_data
+from chains.header import Header
 from queries.leases import Leased
 from queries.properties import AccountField, HeaderField
 from queries.uint256 import Uint256Field
@@ -149,6 +151,10 @@ class PathUnit(models.TextChoices):
     HEADERS = "headers"
 
 
+HEADER_COLUMNS = ("hash", "header_rlp", "state_root", "timestamp")
+"""What a block's header says, all empty until it was fetched and verified."""
+
+
 class Block(Leased):
     """One block of a source chain that one destination needs to know: the unit of work.
 
@@ -211,6 +217,13 @@ class Block(Leased):
 
     def __str__(self) -> str:
         return f"block {self.number} of chain {self.source_chain_id} on chain {self.destination_chain_id}"
+
+    def take(self, header: Header) -> None:
+        """Set `HEADER_COLUMNS`, not saved."""
+        self.hash = hex_data(header.hash)
+        self.header_rlp = header.encode()
+        self.state_root = hex_data(header.state_root)
+        self.timestamp = header.timestamp
 
     def open_queries(self) -> "models.QuerySet[Query]":
         return open_queries([self])

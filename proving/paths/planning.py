@@ -126,8 +126,10 @@ def survey(
     return not_yet if not_yet is not None and isinstance(cheapest, TooFar) else cheapest
 
 
-def estimate(connection: OpenConnection, targets: Collection[int], *, extend_lease: Callable[[], None]) -> int | TooFar:
-    """Gas of the paths to the hashes of all these blocks, on the high side.
+def estimate(
+    connection: OpenConnection, targets: Sequence[Header], *, extend_lease: Callable[[], None]
+) -> int | TooFar:
+    """Gas of the paths to the hashes of all these blocks, the highest first, on the high side.
 
     What one path leads over shortens the next. `extend_lease` is called between steps that take long. Raises
     `NodeUnavailable`, `RpcRefused`.
@@ -136,13 +138,11 @@ def estimate(connection: OpenConnection, targets: Collection[int], *, extend_lea
     trusted: set[int] = set()
     # How many ride along, by the block that is hopped from.
     riding: dict[int, int] = {}
-    numbers = sorted(targets, reverse=True)
+    numbers = [header.number for header in targets]
     known: list[tuple[Header, bool]] = []
-    for chunk in chunks(numbers, _PER_READ):
-        found = [header for header in connection.source_rpc.headers(chunk) if header is not None]
-        extend_lease()
-        asked = [(header.number, header.hash) for header in found]
-        known += zip(found, deployments.vouches(connection.destination_rpc, connection.registry, asked), strict=True)
+    for chunk in chunks(targets, _PER_READ):
+        asked = [(header.number, header.hash) for header in chunk]
+        known += zip(chunk, deployments.vouches(connection.destination_rpc, connection.registry, asked), strict=True)
         extend_lease()
     for header, vouched in known:
         passed = (

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from django.utils import timezone
 
@@ -87,15 +88,31 @@ def _take_back(context: Context) -> End | None:
 
 def _fetch(context: Context) -> End | None:
     """Complete INITIAL_STATE of what can be fetched from the source chain. Fails, at its end, for the rest."""
-    if end := _act(context, decide.source_block(observe.source_block(context))):
+    before = context.block.hash
+    parts = proofs.fetch(context.block, context.source_rpc) if before else None
+    seen, first, _ = together.together(
+        lambda: observe.source_block(context),
+        # Thrown away where the source chain was reorganised.
+        lambda: next(parts, None) if parts else None,
+        # Where that fails it is asked again, when it matters.
+        lambda: together.run([partial(observe.ask_ahead, context)]),
+    )
+    if end := _act(context, decide.source_block(seen)):
         return end
+    if parts is None or context.block.hash != before:
+        parts = proofs.fetch(context.block, context.source_rpc)
+        first = next(parts, None)
     _act(context, decide.asked_of_header(observe.asked_of_header(context)))
     faults: list[Exception] = []
-    for fetched in proofs.fetch(context.block, context.source_rpc):
-        _act(context, decide.fetched(fetched))
+    while first:
+        _act(context, decide.fetched(first))
         # Also where nothing of it could be had, and nothing was written.
         context.lease.extend()
-        faults += fetched.faults
+        faults += first.faults
+        first = next(parts, None)
+        if first and (first.proofs or first.faults):
+            # More had to be fetched.
+            context.ahead.forget_newest()
     return _act(context, decide.unfetched(observe.unfetched(context, faults)))
 
 

@@ -1,14 +1,32 @@
 """What observing one block, and acting on it, needs at hand."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from chains.chains_file import Chain
 from chains.rpc import RpcClient
 from proving.connections import OpenConnection
+from proving.facts import RegistryView
 from proving.heads import Heads, poll_seconds
 from proving.registry.deployments import Deployment
 from queries.leases import Lease
 from queries.models import Block
+
+
+@dataclass
+class AskedAhead:
+    """What the destination has answered before it was clear whether it matters, because asking at once costs less."""
+
+    confirmed: RegistryView | None = None
+    """At the newest confirmed block, with facts that may be asked for."""
+    latest: RegistryView | None = None
+    """At the newest block, without facts."""
+    vouched: dict[bytes, bool] = field(default_factory=dict)
+    """By a header's hash: whether the registry can take that header in the pending block."""
+
+    def forget_newest(self) -> None:
+        """What was newest is long ago."""
+        self.latest = None
+        self.vouched.clear()
 
 
 @dataclass(frozen=True)
@@ -19,6 +37,7 @@ class Context:
     connection: OpenConnection
     destination_chain: Chain
     heads: Heads  # of the destination
+    ahead: AskedAhead = field(default_factory=AskedAhead)
 
     @property
     def block(self) -> Block:

@@ -8,15 +8,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from typing import Literal
 
 from django.db.models import Exists, OuterRef, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
+from chains import together
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.rpc import BlockIdentifier
-from proving import facts, timestamps
+from proving import facts, heads, timestamps
 from proving.facts import Fact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, Transaction, TransactionState, proves_facts
@@ -57,11 +59,13 @@ def checked(context: Context) -> Checked | None:
     block = context.block
     if block.checked_number is None:
         return None
+    # Of recent ones the parent hashes tell.
+    linked = heads.linked(context.destination_rpc, context.heads.latest, block.checked_number)
     return Checked(
         context.destination_chain.id,
         block.checked_number,
         bytes.fromhex(block.checked_hash[2:]),
-        context.destination_rpc.header(block.checked_number),
+        linked or context.destination_rpc.header(block.checked_number),
         context.heads.confirmed.number < block.checked_number,
         context.poll_seconds,
     )
@@ -116,9 +120,9 @@ class SourceBlock:
 
 def source_block(context: Context) -> SourceBlock:
     chain = context.source_rpc.chain
-    block = context.block
-    header = context.source_rpc.header(block.number)
-    return SourceBlock(chain.id, block.number, header, block.hash, poll_seconds(chain))
+    number = context.block.number
+    header = context.source_rpc.header(number)
+    return SourceBlock(chain.id, number, header, context.block.hash, poll_seconds(chain))
 
 
 @dataclass(frozen=True)
@@ -250,6 +254,24 @@ class Observation:
         return {fact: asking for fact, asking in self.missing_now.items() if isinstance(fact, HeaderFact | TimeFact)}
 
 
+def ask_ahead(context: Context) -> None:
+    """Ask the destination what `registry` will want to know, while the source chain is asked for the block.
+
+    Facts are asked for where the registry should know the state root by now: of thousands each is a question.
+    """
+    block, ahead = context.block, context.ahead
+    idle = list(_idle(context)[:_QUERIES_PER_LOOK]) if _accumulated_by(context) else []
+    if idle:
+        ahead.confirmed = _read(context, [fact for query in idle for fact in facts.of(query)])
+    elif block.header_rlp is not None:
+        target = _own_header(block)
+        ahead.confirmed, ahead.latest, ahead.vouched[target.hash] = together.together(
+            lambda: _read(context, []),
+            lambda: _read(context, [], at="latest"),
+            lambda: _vouches(context, target, at="pending"),
+        )
+
+
 def registry(context: Context) -> Observation:
     """What the registry holds and lacks of what the block's open queries ask for.
 
@@ -318,9 +340,10 @@ def _with_what_is_missing(context: Context, seen: Observation) -> Observation:
     is_extending = building.extending(context.connection, context.heads.latest.number).exists()
     # A pending one may still fail, or be cancelled, and what was sent behind it would fail with it.
     at: BlockIdentifier = "latest" if is_extending else "pending"
-    (hash_is_vouched_for,) = deployments.vouches(
-        context.destination_rpc, context.registry, [(target.number, target.hash)], at=at
-    )
+    vouched_ahead = context.ahead.vouched if at == "pending" else {}
+    hash_is_vouched_for = vouched_ahead.get(target.hash)
+    if hash_is_vouched_for is None:
+        hash_is_vouched_for = _vouches(context, target, at=at)
     return replace(
         seen,
         target=target,
@@ -345,10 +368,18 @@ def _idle(context: Context) -> QuerySet[Query]:
     return waiting.filter(~Exists(under_way)).annotate(turn=turn).order_by("turn", "pk")
 
 
-def _read(context: Context, wanted: Sequence[Fact], *, at: BlockIdentifier | None = None) -> RegistryView:
+def _read(context: Context, wanted: Sequence[Fact], *, at: Literal["latest"] | None = None) -> RegistryView:
     """What the registry holds about these facts, by default at the newest confirmed block."""
+    ahead = context.ahead.confirmed if at is None else context.ahead.latest
+    if ahead is not None and all(fact in ahead.facts for fact in wanted):
+        return replace(ahead, facts={fact: ahead.facts[fact] for fact in wanted})
     when = context.heads.confirmed.number if at is None else at
     return facts.read(context.destination_rpc, context.registry.contract, context.block.number, wanted, at=when)
+
+
+def _vouches(context: Context, header: Header, *, at: BlockIdentifier) -> bool:
+    asked = [(header.number, header.hash)]
+    return deployments.vouches(context.destination_rpc, context.registry, asked, at=at)[0]
 
 
 def _has_root(context: Context, view: RegistryView) -> bool:

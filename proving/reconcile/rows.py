@@ -32,7 +32,7 @@ from proving.reconcile.decide import (
 from queries import leases, progress, submission
 from queries.chunks import chunks
 from queries.leases import LeaseLost
-from queries.models import BatchStatus, Block, Query, StepKind
+from queries.models import HEADER_COLUMNS, BatchStatus, Block, Query, StepKind
 
 logger = logging.getLogger(__name__)
 
@@ -201,17 +201,14 @@ def _note_checked(contexts: Collection[Context]) -> None:
 
 
 def _take_header(block: Block, change: TakeHeader) -> None:
-    header, new_hash = change.header, hex_data(change.header.hash)
     if block.hash:
         AccountProof.objects.filter(block=block).delete()
         affected = block.queries.exclude(batch__status=BatchStatus.REJECTED).values_list("pk", flat=True)
-        reason = f"The source chain was reorganised: block {block.number} was {block.hash} and is now {new_hash}."
+        now = hex_data(change.header.hash)
+        reason = f"The source chain was reorganised: block {block.number} was {block.hash} and is now {now}."
         progress.reopen(list(affected), StepKind.INITIAL_STATE, reason=reason)
-    block.hash = new_hash
-    block.header_rlp = header.encode()
-    block.state_root = hex_data(header.state_root)
-    block.timestamp = header.timestamp
-    block.save(update_fields=["hash", "header_rlp", "state_root", "timestamp"])
+    block.take(change.header)
+    block.save(update_fields=HEADER_COLUMNS)
 
 
 def _store_proofs(block: Block, change: StoreProofs) -> None:

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from eth_abi.abi import decode
+from eth_abi.abi import decode, encode
 from eth_utils.abi import collapse_if_tuple, function_abi_to_4byte_selector
 from eth_utils.address import to_checksum_address
 from web3 import Web3
@@ -36,7 +37,6 @@ class Registry:
 
     def __init__(self, address: str) -> None:
         self.address = to_checksum_address(address)
-        self._contract = _CODEC.eth.contract(address=self.address, abi=load_artifact("FactsRegistry").abi)
 
     def state_root(self, block_number: int) -> Call:
         """A call that answers 32 bytes: zero where the block's header is not accumulated."""
@@ -82,13 +82,12 @@ class Registry:
         return packed.encode(block, state_root, accounts, header_fields=header_fields, history_window=history_window)
 
     def _call(self, function: str, *arguments: Any) -> Call:
-        return _call(self._contract, function, *arguments)
+        return self.address, _calldata("FactsRegistry", function, *arguments)
 
 
 def call(contract: str, address: str, function: str, *arguments: Any) -> Call:
     """A call of the contract `contract` (by its name here) at an address."""
-    abi = load_artifact(contract).abi
-    return _call(_CODEC.eth.contract(address=to_checksum_address(address), abi=abi), function, *arguments)
+    return to_checksum_address(address), _calldata(contract, function, *arguments)
 
 
 def in_one_call(address: str, calls: Sequence[Call]) -> Call:
@@ -96,8 +95,17 @@ def in_one_call(address: str, calls: Sequence[Call]) -> Call:
     return calls[0] if len(calls) == 1 else call("Multicall", address, "run", calls)
 
 
-def _call(contract: Any, function: str, *arguments: Any) -> Call:
-    return contract.address, bytes.fromhex(contract.encode_abi(function, args=arguments).removeprefix("0x"))
+def _calldata(contract: str, function: str, *arguments: Any) -> bytes:
+    # web3's contract objects take milliseconds to make, and there is one for each look at each block.
+    selector, types = _selector_and_types(contract, function)
+    return selector + encode(types, arguments)
+
+
+@cache
+def _selector_and_types(contract: str, function: str) -> tuple[bytes, list[str]]:
+    abi = load_artifact(contract).abi
+    (found,) = (one for one in abi if one["type"] == "function" and one["name"] == function)
+    return function_abi_to_4byte_selector(found), [collapse_if_tuple(argument) for argument in found["inputs"]]
 
 
 def creation_code(name: str, *arguments: Any) -> bytes:

@@ -462,11 +462,13 @@ def test_what_can_not_be_fetched(what, then, actions):
 
 def test_when_to_reconcile_again():
     rest = Rest(True, "Under way.", None, final=10, poll_seconds=0.5, block_seconds=12)
-    assert decide.rest(rest) == Requeue("Under way.", 0.5)
+    assert decide.rest(rest) == Requeue("Under way.", 8)
+    assert decide.rest(replace(rest, under_way="")) == Requeue("", 0.5)
     done = replace(rest, is_open=False)
     assert decide.rest(done) == Settled()
     assert decide.rest(replace(done, checked_number=10)) == Settled()
     assert decide.rest(replace(done, checked_number=11)) == Requeue("", 24)
+    assert decide.rest(replace(done, checked_number=30)) == Requeue("", 60)
 
 
 # --- Who can spend money ----------------------------------------------------------------------------------------------
