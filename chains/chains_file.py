@@ -155,6 +155,21 @@ def _confirmations(written: object) -> object:
     return written
 
 
+def _signer_tables(written: object) -> object:
+    if not isinstance(written, list | tuple):
+        raise ValueError("must be written as [[chains.signers]]")
+    return tuple(written)
+
+
+def _different_keys(signers: "tuple[Signer, ...]") -> "tuple[Signer, ...]":
+    if not signers:
+        raise ValueError("at least one is needed")
+    # Whether two ways lead to one key is only known when keys are read.
+    if any(one in signers[:place] for place, one in enumerate(signers)):
+        raise ValueError("a key is listed twice")
+    return signers
+
+
 def _environment_reference(written: str) -> str:
     if not _VARIABLE.fullmatch(written):
         raise ValueError('must be "${NAME}", so that the key itself is not in this file (it is not shown)')
@@ -180,6 +195,7 @@ Amount = Annotated[Decimal, BeforeValidator(_amount), Field(ge=0)]
 Reference = Annotated[str, AfterValidator(_environment_reference)]
 Confirmations = Annotated[int | Literal["finalized"], BeforeValidator(_confirmations)]
 NodeQuorum = Annotated[int | None, BeforeValidator(_node_quorum)]
+SignerTables = Annotated[tuple["Signer", ...], BeforeValidator(_signer_tables), AfterValidator(_different_keys)]
 Text = Annotated[str, Field(min_length=1, max_length=100)]
 ChainId = Annotated[int, Field(ge=1, lt=2**256)]
 
@@ -268,10 +284,18 @@ class Chain(_Model):
     minimum_signer_balance: Amount = Decimal("0.01")
     """In whole units of the native currency."""
     daily_limit: Amount | None = None
-    """In whole units: the most that the signer spends in any 24 hours, for all users together."""
+    """In whole units: the most that the signers spend together in any 24 hours, for all users."""
     daily_limit_per_user: Amount | None = None
     """In whole units: the most of it that one user's batches cause."""
     signer: Signer | None = None
+    """The only one. It is this or `signers`."""
+    signers: SignerTables | None = None
+
+    @model_validator(mode="after")
+    def _names_signers_once(self) -> Self:
+        if self.signer is not None and self.signers is not None:
+            raise ValueError("must have [chains.signer] or [[chains.signers]], not both")
+        return self
 
     @model_validator(mode="before")
     @classmethod
@@ -287,6 +311,20 @@ class Chain(_Model):
         return f"{self.name} ({self.id})"
 
     @property
+    def all_signers(self) -> tuple[Signer, ...]:
+        """In the file's order; none where the chain is no destination."""
+        return self.signers or (() if self.signer is None else (self.signer,))
+
+    def accounts(self) -> tuple[LocalAccount, ...]:
+        """Those of its signers, in the file's order. Raises `SignerError`, also where two of them are the same."""
+        accounts = tuple(signer.account() for signer in self.all_signers)
+        addresses = [account.address for account in accounts]
+        for place, address in enumerate(addresses):
+            if address in addresses[:place]:
+                raise SignerError(f"Two signers of {self.label} have the same key, that of {address}.")
+        return accounts
+
+    @property
     def hosts(self) -> tuple[str, ...]:
         """The RPC URLs' hosts, for messages: the rest of a URL often is a secret."""
         return tuple(_host(url) for url in self.rpc_urls)
@@ -298,7 +336,7 @@ class Chain(_Model):
 
     @property
     def max_fee_per_gas(self) -> int:
-        """In wei: the most that the signer pays for a unit of gas."""
+        """In wei: the most that a signer pays for a unit of gas."""
         return int(Decimal(str(self.max_fee_per_gas_gwei)) * 10**9)
 
     @property
@@ -510,7 +548,7 @@ def _contradictions(
     faults += [
         f"{place}.signer: chain {chain.id} is a destination, so it needs a signer"
         for place, chain in chains.items()
-        if chain.id in destinations and chain.signer is None
+        if chain.id in destinations and not chain.all_signers
     ]
     return faults
 

@@ -138,4 +138,5 @@ def _counted(transactions: int) -> str:
 def _notices(chain_id: int, registries: Iterable[FactsRegistry]) -> tuple[str, ...]:
     signers = Signer.objects.filter(chain_id=chain_id).exclude(notice="")
     of_signers = signers.order_by("pk").values_list("notice", flat=True)
-    return (*of_signers, *(row.notice for row in registries if row.notice))
+    # Some are about all of them.
+    return (*dict.fromkeys(of_signers), *(row.notice for row in registries if row.notice))

@@ -71,7 +71,7 @@ def witnesses() -> list[Witness]:
 
 
 def examine(chain: Chain, rpc: RpcClient) -> tuple[Header | None, list[Problem]]:
-    """The newest block, None where no node tells it, and what is wrong with the chain's nodes, clock and signer."""
+    """The newest block, None where no node tells it, and what is wrong with the chain's nodes, clock and signers."""
     try:
         head = rpc.head()
     except ChainError as error:
@@ -79,7 +79,7 @@ def examine(chain: Chain, rpc: RpcClient) -> tuple[Header | None, list[Problem]]
     problems = [*_apart_from_clock(chain, head)]
     if chain in get_chains().destinations():
         try:
-            problems += _of_signer(chain, rpc)
+            problems += _of_signers(chain, rpc)
         except ChainError as error:
             problems.append(_unavailable(chain, error))
     return head, problems
@@ -122,18 +122,22 @@ def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
     yield Problem("clock", f"The newest block of {chain.label} {sentence}")
 
 
-def _of_signer(chain: Chain, rpc: RpcClient) -> Iterator[Problem]:
+def _of_signers(chain: Chain, rpc: RpcClient) -> Iterator[Problem]:
     """Raises `ChainError`."""
-    assert chain.signer is not None, "chains.chains_file refuses destinations without a signer"
-    try:
-        address = chain.signer.account().address
-    except SignerError:
-        yield Problem("signer_unreadable", f"The key of the signer of {chain.label} can't be read.")
-        return
-    balance = rpc.balance(address)
-    if balance < chain.minimum_signer_balance_wei:
-        yield Problem(
-            "signer_unfunded",
-            f"The signer {address} on {chain.label} holds {balance / 10**18:.6f} {chain.native_currency}, less than "
-            f"the {chain.minimum_signer_balance} at which it stops. Fund it.",
-        )
+    addresses: list[str] = []
+    for number, signer in enumerate(chain.all_signers, 1):
+        try:
+            addresses.append(signer.account().address)
+        except SignerError:
+            which = "the signer" if len(chain.all_signers) == 1 else f"signer {number}"
+            yield Problem("signer_unreadable", f"The key of {which} of {chain.label} can't be read.")
+    for address in sorted({one for one in addresses if addresses.count(one) > 1}):
+        yield Problem("signer_unreadable", f"Two signers of {chain.label} have the same key, that of {address}.")
+    for address in dict.fromkeys(addresses):
+        balance = rpc.balance(address)
+        if balance < chain.minimum_signer_balance_wei:
+            yield Problem(
+                "signer_unfunded",
+                f"The signer {address} on {chain.label} holds {balance / 10**18:.6f} {chain.native_currency}, less "
+                f"than the {chain.minimum_signer_balance} at which it stops. Fund it.",
+            )

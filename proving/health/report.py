@@ -61,11 +61,11 @@ def signers() -> Iterator[Problem]:
     waiting = Batch.objects.filter(status__in=OPEN_STATUSES, destination_chain_id=OuterRef("chain_id"))
     # What is stopped is told by itself.
     stopped = SigningStop.objects.filter(chain_id=OuterRef("chain_id"))
-    notices = dict(
-        Signer.objects.filter(Exists(waiting), ~Exists(stopped)).order_by("pk").values_list("chain_id", "notice")
-    )
+    told = Signer.objects.filter(Exists(waiting), ~Exists(stopped)).exclude(notice="").order_by("pk")
+    notices = list(told.values_list("chain_id", "notice"))
     for chain in get_chains().destinations():
-        if notice := notices.get(chain.id):  # Of the newest, where the key was exchanged.
+        # Some are about all signers of the chain.
+        for notice in dict.fromkeys(notice for chain_id, notice in notices if chain_id == chain.id):
             yield Problem("signer_waits", notice)
 
 

@@ -200,6 +200,6 @@ def extending(connection: OpenConnection, seen: int) -> QuerySet[Transaction]:
 
     `seen` is the destination's newest block that was observed: what is in a later one would be paid again.
     """
-    signer = signing.sender(get_chains().chain(connection.config.destination_id))
+    senders = signing.senders(get_chains().chain(connection.config.destination_id))
     unseen = Q(state=TransactionState.PENDING) | Q(block_number__gt=seen)
-    return Transaction.objects.filter(unseen, extends=connection.registry.row_id, signer__address=signer)
+    return Transaction.objects.filter(unseen, extends=connection.registry.row_id, signer__address__in=senders)

@@ -219,16 +219,18 @@ class _Checkpoint:
 
 
 def _checkpoints(connection: OpenConnection, target: int) -> Iterator[_Checkpoint]:
-    """The nearest blocks above that the registry trusts, as of the pending block: rows only tell which to ask for."""
+    """The nearest blocks above that the registry trusts, as of the newest block: rows only tell which to ask for.
+
+    What is pending may fail, or be mined after what builds on it, where two signers send.
+    """
     rows = checkpoints.rows(connection).filter(number__gt=target).order_by("number")
     found = checkpoints.headers(connection, rows[:_CHECKPOINTS])
     if not found:
         return
     contract = connection.registry.contract
-    roots = connection.destination_rpc.eth_calls([contract.state_root(header.number) for header in found], "pending")
-    known = deployments.vouches(
-        connection.destination_rpc, connection.registry, [(header.number, header.hash) for header in found]
-    )
+    roots = connection.destination_rpc.eth_calls([contract.state_root(header.number) for header in found], "latest")
+    asked = [(header.number, header.hash) for header in found]
+    known = deployments.vouches(connection.destination_rpc, connection.registry, asked, at="latest")
     for header, root, has_hash in zip(found, roots, known, strict=True):
         point = _Checkpoint(header.number, root == header.state_root, has_hash)
         if point.has_root or point.has_hash:

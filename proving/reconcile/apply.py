@@ -28,7 +28,7 @@ from proving.reconcile.decide import (
 )
 from proving.registry import packing
 from proving.registry.contract import in_one_call, revert_reason
-from proving.transactions import pending_limits, sending, signing
+from proving.transactions import pending_limits, sending
 from proving.transactions.intents import Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay, Unsent
 from queries.models import Query
 
@@ -172,7 +172,7 @@ def _submit(
     chain = context.destination_chain
     # As often as there are batches that can't pay, and simulations take long.
     context.lease.extend()
-    most = pending_limits.left(context.block, signing.sender(chain))
+    most = pending_limits.left(chain, context.block)
     if not most:
         return _no_room(context)
     order = Order(intents[:most], and_store, context.block, multicall)

@@ -66,7 +66,9 @@ def change(
     if len(by_signer) < int.from_bytes(needed):
         raise ChangeRefused(f"Signatures of {int.from_bytes(needed)} attesters are needed; here are {len(by_signer)}.")
     joined = b"".join(by_signer[signer] for signer in sorted(by_signer))
-    _send(destination, Intent(*call(_CONTRACT, contract, "changeAttesters", ordered, threshold, joined)), seconds)
+    to, data = call(_CONTRACT, contract, "changeAttesters", ordered, threshold, joined)
+    # As what they sign: what another signer sends meanwhile may be mined before it, or after.
+    _send(destination, Intent(to, data, extends=connection.registry.row_id), seconds)
     return ordered
 
 
@@ -87,9 +89,9 @@ def _send(destination: int, intent: Intent, seconds: float) -> None:
 
 
 def _submit(chain: Chain, intent: Intent) -> Transaction | None:
-    """None where the signer is in use, which a running worker does for moments only."""
+    """None while something is under way that extends the registry's trust."""
     try:
-        outcome = sending.submit_all(chain, Order([intent]))
+        outcome = sending.submit_all(chain, Order([intent], by_first=True))
     except Reverted as reverted:
         raise ChangeRefused(f"The contract refuses the change: {revert_reason(reverted.data)}.") from None
     match outcome:

@@ -60,10 +60,10 @@ def _forget_another_chain(chain: Chain) -> bool:
 
     Returns whether it was started anew.
     """
-    sender = signing.sender(chain)
-    sent = Transaction.objects.filter(signer__chain_id=chain.id, signer__address=sender)
-    mined = sent.filter(state=TransactionState.FINAL).order_by("-nonce").values_list("nonce", flat=True).first()
-    if mined is None or get_rpc(chain.id).nonce(sender, "latest") > mined:
+    sent = Transaction.objects.filter(signer__chain_id=chain.id)
+    mined = sent.filter(state=TransactionState.FINAL, signer__address__in=signing.senders(chain)).order_by("-nonce")
+    newest = mined.values_list("signer__address", "nonce").first()
+    if newest is None or get_rpc(chain.id).nonce(newest[0], "latest") > newest[1]:
         return False
     logger.warning("chain %d was started anew: forgetting %d transactions", chain.id, sent.count())
     sent.delete()
@@ -106,7 +106,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
     created: list[FactsRegistry] = []
 
     def store(first_nonce: int) -> None:
-        sender = signing.sender(chain)
+        sender = signing.senders(chain)[0]
         if replaced:
             _retire(replaced)
         created.append(
@@ -133,7 +133,7 @@ def _create_registry(chain: Chain, row: FactsRegistry) -> None:
     code = creation_code("FactsRegistry", row.source_chain_id, row.block_hash_source, row.history_window)
 
     def store(nonce: int) -> None:
-        row.address = contract_address(signing.sender(chain), nonce)
+        row.address = contract_address(signing.senders(chain)[0], nonce)
         if not FactsRegistry.objects.filter(pk=row.pk, address="").update(address=row.address):
             raise DeploymentError("Another process deploys this registry at the same time; run it again.")
 
@@ -170,9 +170,9 @@ def _finish(chain: Chain, row: FactsRegistry, seconds: float) -> None:
 
 
 def _send(chain: Chain, intents: Sequence[Intent], and_store: Callable[[int], None]) -> None:
-    """As `submit_all`, once the signer is free: a running worker holds it for moments only."""
+    """As `submit_all`, by the first signer, whose nonces tell the addresses; again while others send the same."""
     for _ in range(100):
-        match sending.submit_all(chain, Order(intents, and_store)):
+        match sending.submit_all(chain, Order(intents, and_store, by_first=True)):
             case Sent():
                 return
             case NoRoom() | UnderWay():

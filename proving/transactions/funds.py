@@ -87,26 +87,36 @@ def affordable(costs: Sequence[Costs], market: MarketFees, funds: Funds) -> Affo
     return Affordable(count, price)
 
 
-def why_too_little(chain: Chain, signer: Signer, first: Costs, market: MarketFees, funds: Funds) -> str:
-    """A sentence for the operator where not even the first transaction may be sent; else empty."""
+@dataclass(frozen=True)
+class Lack:
+    """Why not even the first transaction may be sent, a sentence for the operator."""
+
+    sentence: str
+    is_signers: bool  # another signer may have what this one lacks
+
+
+def why_too_little(chain: Chain, signer: Signer, first: Costs, market: MarketFees, funds: Funds) -> Lack | None:
+    """None where the first transaction may be sent."""
     who = f"The signer {signer.address} on chain {chain.id} holds {chain.amount(funds.balance)}"
     if funds.balance < chain.minimum_signer_balance_wei:
-        return f"{who}, less than the {chain.minimum_signer_balance} at which it stops. Its operator must fund it."
+        least = f"{who}, less than the {chain.minimum_signer_balance} at which it stops. Its operator must fund it."
+        return Lack(least, is_signers=True)
     if market.base_and_tip > funds.cap:
-        return f"Gas on chain {chain.id} costs more than the cap of {chain.max_fee_per_gas_gwei} gwei."
+        dear = f"Gas on chain {chain.id} costs more than the cap of {chain.max_fee_per_gas_gwei} gwei."
+        return Lack(dear, is_signers=False)
     can_pay = affordable([first], market, funds)
     if can_pay.count:
-        return ""
+        return None
     needed = first.at(can_pay.price)
     if funds.free < needed:
-        return (
-            f"{who}, less than the {chain.amount(funds.balance - funds.free + needed)} that it may have to pay. Its "
-            "operator must fund it."
-        )
-    return (
+        promised_too = chain.amount(funds.balance - funds.free + needed)
+        poor = f"{who}, less than the {promised_too} that it may have to pay. Its operator must fund it."
+        return Lack(poor, is_signers=True)
+    used_up = (
         f"The operator's limit of {chain.daily_limit} {chain.native_currency} in 24 hours on chain {chain.id} leaves "
         f"{chain.amount(max(0, funds.left_today or 0))}, and {chain.amount(first.at(market.base_and_tip))} are needed."
     )
+    return Lack(used_up, is_signers=False)
 
 
 def show(signer: Signer, notice: str) -> None:

@@ -29,10 +29,10 @@ class Intent:
     continued: Collection[int] = ()
     """Of the queries, those of which more is proven by the next one."""
 
-    def is_under_way(self, signer: Signer) -> bool:
+    def is_under_way(self, signers: Collection[Signer]) -> bool:
         """Whether a stored one does the same. One at a time extends a registry, because each builds on the last."""
-        # What another key has left behind may never be mined.
-        extending = signer.transactions.filter(extends=self.extends, state=TransactionState.PENDING)
+        # What a key has left behind that is none of these any more may never be mined.
+        extending = Transaction.objects.filter(extends=self.extends, state=TransactionState.PENDING, signer__in=signers)
         if self.extends is not None and extending.exists():
             return True
         proving = Transaction.objects.filter(
@@ -54,13 +54,14 @@ class Order:
 
     `and_store(first_nonce)` runs in the database transaction that stores them. `block` is the one in whose turn it is
     sent, whose user may have only so much pending. By a `multicall`, the address of that contract, it may share a
-    transaction with others of the same.
+    transaction with others of the same. `by_first` leaves it to the first signer of the file.
     """
 
     intents: Sequence[Intent]
     and_store: Callable[[int], None] | None = None
     block: Block | None = None
     multicall: str = ""
+    by_first: bool = False
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,11 @@ from proving.models import (
 )
 from proving.spending import limits, promised, shares
 from proving.spending.limits import Rest
+from proving.transactions import signers
 from proving.transactions.fees import OfferedFees, market_fees
 from proving.transactions.intents import Refused
 from proving.transactions.purpose import is_wanted, show
-from proving.transactions.signing import broadcast, sender, sign
+from proving.transactions.signing import broadcast, senders, sign
 from proving.transactions.stop_switch import why_stopped
 from queries.leases import Lease
 from queries.models import OPEN_STATUSES, Batch, Block, Query
@@ -46,7 +47,7 @@ def push(chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction, *,
     if why_stopped(chain.id):
         return
     if not _holds_key(chain, lease.row):
-        pass  # The key of the configuration was exchanged: the stored bytes are all there is.
+        pass  # The configuration names its key no more: the stored bytes are all there is.
     elif not newest.is_cancellation and not is_wanted(tx):
         newest = _replace(chain, rpc, lease, tx, newest, cancel=True)
     elif may_raise and _is_past(newest.created_at, _patience(chain)):
@@ -102,7 +103,7 @@ def _is_past(moment: datetime, pause: timedelta) -> bool:
 
 
 def _holds_key(chain: Chain, signer: Signer) -> bool:
-    return sender(chain) == signer.address
+    return signer.address in senders(chain)
 
 
 def _patience(chain: Chain) -> timedelta:
@@ -137,8 +138,8 @@ def _replace(
     rest = {} if cancel else _rest_beside(chain, tx)
     required = OfferedFees(_raised(newest.max_fee_per_gas), _raised(newest.max_priority_fee_per_gas))
     priority = max(market.max_priority_fee_per_gas, required.max_priority_fee_per_gas)
-    with lease.writing():
-        # Inside, because others send from the signer meanwhile, within the same limits.
+    # Inside, because others send meanwhile, within the same limits.
+    with signers.locked(chain), lease.writing():
         if cancel_with is None:
             limit = min(market_limit, _most_for_replacement(chain, tx, rest))
         else:

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from chains import rollups, together
 from chains.chains_file import Chain
-from chains.rpc import RpcClient
+from chains.rpc import BlockIdentifier, RpcClient
 from chains.together import Raised
 from config.configured_chains import get_rpc
 from proving import heads
@@ -26,11 +26,12 @@ from proving.registry.contract import in_one_call
 from proving.spending import limits, shares
 from proving.spending.estimates import Workload
 from proving.spending.limits import Rest
-from proving.transactions import funds, pending_limits
+from proving.transactions import funds, pending_limits, signers
 from proving.transactions.fees import MarketFees, market_fees, most_for_gas
-from proving.transactions.funds import Balance, Costs
+from proving.transactions.funds import Balance, Costs, Funds
 from proving.transactions.intents import MAX_GAS, Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay, Unsent
-from proving.transactions.signing import broadcast, sender, sign
+from proving.transactions.signers import Beside
+from proving.transactions.signing import broadcast, sign
 from proving.transactions.stop_switch import why_stopped
 from queries import clock, progress
 from queries.models import Batch
@@ -39,6 +40,9 @@ from queries.models import Batch
 _GAS_MARGIN = 1.15
 # What several blocks share at the most: the fewer it concerns that one of them reverts, and blocks have room for it.
 _SHARED_GAS, _SHARED_BYTES = 6_000_000, 80_000
+# Where it is simulated. What another signer has pending may be mined after it: then it finds what is there now.
+_PENDING: Sequence[BlockIdentifier] = ("pending",)
+_BOTH: Sequence[BlockIdentifier] = ("pending", "latest")
 
 
 @dataclass(frozen=True)
@@ -61,12 +65,17 @@ def _submit_all(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent
     if stopped := why_stopped(chain.id):
         return [Refused(stopped)] * len(orders)
     rpc = get_rpc(chain.id)
-    signer, _ = Signer.objects.get_or_create(chain_id=chain.id, address=sender(chain))
-    simulated, market, balance, pending_nonce = together.together(
-        lambda: together.run([partial(_simulate, rpc, signer.address, order) for order in orders]),
+    rows = signers.rows(chain)
+    # What one signer sends is mined in its order, so that only others can be in the way.
+    beside = [signers.beside(order) if len(rows) > 1 else Beside() for order in orders]
+    simulations = [
+        partial(_simulate, rpc, rows[0].address, order, _BOTH if one.is_pending else _PENDING)
+        for order, one in zip(orders, beside, strict=True)
+    ]
+    simulated, market, accounts = together.together(
+        lambda: together.run(simulations),
         lambda: market_fees(rpc),
-        lambda: funds.balance(rpc, signer),
-        lambda: rpc.nonce(signer.address, "pending"),
+        lambda: together.each([partial(_ask, rpc, row) for row in rows]),
     )
     outcomes: dict[int, Sent | Unsent | Raised] = {}
     ready: dict[int, _Ready] = {}
@@ -75,12 +84,28 @@ def _submit_all(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent
             outcomes[place] = found
         else:
             # Counting takes long, and no other writer should wait for it.
-            ready[place] = _Ready(order, found, _rest_beside(chain, order.intents))
-    sending = _Sending(chain, signer, market, balance, pending_nonce)
-    with transaction.atomic():
+            ready[place] = _Ready(order, found, _rest_beside(chain, order.intents), beside[place].senders)
+    with signers.locked(chain) as now:
+        sending = _Sending(chain, [replace(one, signer=now.pop(one.signer.pk)) for one in accounts], market)
         outcomes |= sending.store(ready)
+        for left_behind in now.values():
+            funds.show(left_behind, "")
     together.each([partial(broadcast, rpc, version) for version in sending.versions])
     return [outcomes[place] for place in range(len(orders))]
+
+
+@dataclass(frozen=True)
+class _Account:
+    """A signer, and what the node says of it."""
+
+    signer: Signer
+    balance: Balance
+    pending_nonce: int
+
+
+def _ask(rpc: RpcClient, signer: Signer) -> _Account:
+    balance, nonce = together.together(lambda: funds.balance(rpc, signer), lambda: rpc.nonce(signer.address, "pending"))
+    return _Account(signer, balance, nonce)
 
 
 @dataclass(frozen=True)
@@ -90,6 +115,8 @@ class _Ready:
     order: Order
     simulated: Sequence[_Simulated]
     rest: Rest
+    follows: frozenset[str] = frozenset()
+    """Addresses of signers, of whom one should send it: it may rest on what they have sent before."""
 
     @property
     def may_share(self) -> bool:
@@ -109,91 +136,137 @@ def _rest_beside(chain: Chain, intents: Sequence[Intent]) -> Rest:
     )
 
 
-def _simulate(rpc: RpcClient, sender: str, order: Order) -> list[_Simulated] | Refused:
-    found = together.each([partial(_simulate_one, rpc, sender, intent) for intent in order.intents])
+def _simulate(rpc: RpcClient, sender: str, order: Order, at: Sequence[BlockIdentifier]) -> list[_Simulated] | Refused:
+    found = together.each([partial(_simulate_one, rpc, sender, intent, at) for intent in order.intents])
     refused = next((one for one in found if isinstance(one, Refused)), None)
     return refused or [one for one in found if isinstance(one, _Simulated)]
 
 
-def _simulate_one(rpc: RpcClient, sender: str, intent: Intent) -> _Simulated | Refused:
-    estimate = rpc.estimate_gas(sender, intent.to or None, intent.data)
+def _simulate_one(rpc: RpcClient, sender: str, intent: Intent, at: Sequence[BlockIdentifier]) -> _Simulated | Refused:
+    estimates = [partial(rpc.estimate_gas, sender, intent.to or None, intent.data, block) for block in at]
+    estimate = max(together.each(estimates))
     if estimate > MAX_GAS:
         return Refused(f"A transaction would need {estimate} gas, and none may have more than {MAX_GAS} (EIP-7825).")
     gas_limit = min(MAX_GAS, int(estimate * _GAS_MARGIN))
     return _Simulated(intent, Costs(gas_limit, rollups.data_cost(rpc, len(intent.data), gas_limit).wei))
 
 
+class _Poor(NotPaid):
+    """It is the signer that lacks the money; another one may have it."""
+
+
 class _Sending:
     """Signs and stores orders, inside the caller's database transaction. `versions` are to be broadcast after it."""
 
-    def __init__(
-        self,
-        chain: Chain,
-        signer: Signer,
-        market: MarketFees,
-        balance: Balance,
-        pending_nonce: int,  # the node's word
-    ) -> None:
+    def __init__(self, chain: Chain, accounts: Sequence[_Account], market: MarketFees) -> None:
         self._chain = chain
-        self._signer = signer
+        self._accounts = {one.signer.address: one for one in accounts}
         self._market = market
-        self._balance = balance
-        self._pending_nonce = pending_nonce
-        self._notice = ""
+        self._notices: dict[str, str] = {}
         self.versions: list[SignedTransaction] = []
 
+    @property
+    def _signers(self) -> list[Signer]:
+        return [one.signer for one in self._accounts.values()]
+
     def store(self, ready: Mapping[int, _Ready]) -> dict[int, Sent | Unsent]:
-        """What becomes of each. Whoever else sends from the signer waits until the database transaction ends."""
-        self._signer = Signer.objects.select_for_update().get(pk=self._signer.pk)
+        """What becomes of each. Whoever else sends on the chain waits until the database transaction ends."""
         outcomes: dict[int, Sent | Unsent] = {}
         for parcel in _parcels(ready):
             outcomes |= self._store_parcel(parcel)
-        funds.show(self._signer, self._notice)
-        if self.versions:
-            # Killed before the broadcast, whoever comes next does it.
-            due_at = timezone.now() + timedelta(seconds=heads.seconds_to_next(self._chain, get_rpc(self._chain.id)))
-            self._signer.due_at = min(self._signer.due_at or due_at, due_at)
-            self._signer.save(update_fields=["due_at"])
+        if ready:
+            self._show_notices(min((one.simulated[0].costs for one in ready.values()), key=attrgetter("gas_limit")))
+        # Killed before the broadcast, whoever comes next does it.
+        due_at = timezone.now() + timedelta(seconds=heads.seconds_to_next(self._chain, get_rpc(self._chain.id)))
+        for signer in {version.transaction.signer for version in self.versions}:
+            signer.due_at = min(signer.due_at or due_at, due_at)
+            signer.save(update_fields=["due_at"])
         return outcomes
 
+    def _show_notices(self, least: Costs) -> None:
+        pending = signers.pending(self._chain)
+        free = signers.free(self._chain, pending)
+        for address, account in self._accounts.items():
+            if address not in free:
+                notice = signers.why_left_out(account.signer, pending[address])
+            elif address in self._notices:
+                notice = self._notices[address]
+            else:
+                notice = self._lack_of(account, least, self._market)
+            funds.show(account.signer, notice)
+
     def _store_parcel(self, parcel: Mapping[int, _Ready]) -> dict[int, Sent | Unsent]:
+        """By the signer who is to send next; what it has no money or no room for, by the one after it."""
+        pending = signers.pending(self._chain)
+        first = next(iter(parcel.values()))
+        free = signers.free(self._chain, pending)
+        choice = signers.ranked(self._chain, pending, first.follows)
+        if first.order.by_first:
+            choice = free = [next(iter(pending))]
+        outcomes: dict[int, Sent | Unsent] = {}
+        left = dict(parcel)
+        for address in choice:
+            if address not in free:
+                # It takes what only it can pay for, and not what finds room later.
+                left = {place: one for place, one in left.items() if not isinstance(outcomes[place], NoRoom)}
+            if not left:
+                break
+            for place, outcome in self._store_by(self._accounts[address], left).items():
+                # Where one has the money, there will be room.
+                if not (isinstance(outcome, _Poor) and isinstance(outcomes.get(place), NoRoom)):
+                    outcomes[place] = outcome
+            left = {place: one for place, one in left.items() if isinstance(outcomes[place], NoRoom | _Poor)}
+        return outcomes
+
+    def _store_by(self, account: _Account, parcel: Mapping[int, _Ready]) -> dict[int, Sent | Unsent]:
         """In one transaction, if each can pay what is offered. Who can't would hold up the others, and goes alone."""
-        going = {place: one for place, one in parcel.items() if not isinstance(self._room(one), Unsent)}
-        outcomes = {place: self._store(one) for place, one in parcel.items() if place not in going or len(going) == 1}
+        going = {place: one for place, one in parcel.items() if not isinstance(self._room(account, one), Unsent)}
+        alone = {place: one for place, one in parcel.items() if place not in going or len(going) == 1}
+        outcomes = {place: self._store(account, one) for place, one in alone.items()}
         if len(going) < 2:
             return outcomes
         least = self._market.offer.max_fee_per_gas
-        shared = self._store(_shared(list(going.values())), replace(self._market, least=least))
+        shared = self._store(account, _shared(list(going.values())), replace(self._market, least=least))
         if not isinstance(shared, NotPaid):
             return outcomes | dict.fromkeys(going, shared)
         poor = {place: one for place, one in going.items() if one.is_for(shared.batches)} or going
         rich = {place: one for place, one in going.items() if place not in poor}
-        outcomes |= self._store_parcel(rich)
-        return outcomes | {place: self._store(one) for place, one in poor.items()}
+        outcomes |= self._store_by(account, rich)
+        return outcomes | {place: self._store(account, one) for place, one in poor.items()}
 
-    def _room(self, one: _Ready) -> int | NoRoom | UnderWay:
-        """How many of its transactions may be stored now."""
-        if any(simulated.intent.is_under_way(self._signer) for simulated in one.simulated):
+    def _room(self, account: _Account, one: _Ready) -> int | NoRoom | UnderWay:
+        """How many of its transactions the signer may send now."""
+        if any(simulated.intent.is_under_way(self._signers) for simulated in one.simulated):
             return UnderWay()
         if one.order.block is None:
             return len(one.simulated)
-        return pending_limits.left(one.order.block, self._signer.address) or NoRoom()
+        room = pending_limits.left_by_signer(self._chain, one.order.block, signers.pending(self._chain))
+        return room[account.signer.address] or NoRoom()
 
-    def _store(self, one: _Ready, market: MarketFees | None = None) -> Sent | Unsent:
-        most = self._room(one)
+    def _lack_of(self, account: _Account, first: Costs, market: MarketFees) -> str:
+        lack = funds.why_too_little(self._chain, account.signer, first, market, self._funds_of(account))
+        return lack.sentence if lack else ""
+
+    def _funds_of(self, account: _Account) -> Funds:
+        return funds.of(self._chain, account.signer, account.balance)
+
+    def _store(self, account: _Account, one: _Ready, market: MarketFees | None = None) -> Sent | Unsent:
+        most = self._room(account, one)
         if isinstance(most, Unsent):
             return most
-        has = funds.of(self._chain, self._signer, self._balance)
+        has = self._funds_of(account)
         costs = [each.costs for each in one.simulated[:most]]
         market = market or self._market
-        self._notice = funds.why_too_little(self._chain, self._signer, costs[0], market, has)
-        if self._notice:
+        lack = funds.why_too_little(self._chain, account.signer, costs[0], market, has)
+        self._notices[account.signer.address] = lack.sentence if lack else ""
+        if lack:
             # What the others ask for may be cheaper.
-            return NotPaid(self._notice, shares.largest(one.simulated[0].intent.queries))
+            not_paid = _Poor if lack.is_signers else NotPaid
+            return not_paid(lack.sentence, shares.largest(one.simulated[0].intent.queries))
         can_pay = funds.affordable(costs, market, has)
         fees = replace(market, offer=market.offer.at_most(can_pay.price))
         with transaction.atomic():
-            stored = self._store_signed(one.simulated[: can_pay.count], fees, one.rest)
+            stored = self._store_signed(account, one.simulated[: can_pay.count], fees, one.rest)
             if isinstance(stored, Unsent):
                 # What can be paid for is only known of stored ones; none of them may remain without a signature.
                 transaction.set_rollback(True)
@@ -204,11 +277,11 @@ class _Sending:
         return Sent([version.transaction for version in stored])
 
     def _store_signed(
-        self, simulated: Sequence[_Simulated], fees: MarketFees, rest: Rest
+        self, account: _Account, simulated: Sequence[_Simulated], fees: MarketFees, rest: Rest
     ) -> list[SignedTransaction] | Unsent:
         """Store and sign those that their batches can pay for. Where it is `Unsent`, the caller must roll back."""
-        first = next_nonce(self._signer, self._pending_nonce)
-        stored = [_store(self._signer, first + place, one) for place, one in enumerate(simulated)]
+        first = next_nonce(account.signer, account.pending_nonce)
+        stored = [_store(account.signer, first + place, one) for place, one in enumerate(simulated)]
         signed: list[SignedTransaction] = []
         # Reading what each query takes is what takes long here.
         weights = {tx: shares.weights_of(tx) for tx in stored}
@@ -233,14 +306,14 @@ class _Sending:
 def _parcels(ready: Mapping[int, _Ready]) -> Iterator[dict[int, _Ready]]:
     """What may share a transaction, in the order of the first of each."""
     parcels: list[dict[int, _Ready]] = []
-    open_ones: dict[str, dict[int, _Ready]] = {}
+    open_ones: dict[tuple[str, frozenset[str]], dict[int, _Ready]] = {}
     for place, one in ready.items():
-        multicall = one.order.multicall
-        parcel = open_ones.get(multicall) if one.may_share else None
+        alike = (one.order.multicall, one.follows)
+        parcel = open_ones.get(alike) if one.may_share else None
         if parcel is None or not _fits(one, parcel.values()):
             parcels.append(parcel := {})
             if one.may_share:
-                open_ones[multicall] = parcel
+                open_ones[alike] = parcel
         parcel[place] = one
     return iter(parcels)
 

@@ -17,9 +17,9 @@ from proving.transactions.stop_switch import why_stopped
 logger = logging.getLogger(__name__)
 
 
-def sender(chain: Chain) -> str:
-    """The address of the account that sends on this chain now."""
-    return _account(chain).address
+def senders(chain: Chain) -> tuple[str, ...]:
+    """Addresses of the accounts that send on this chain now, in the file's order. Raises `SignerError`."""
+    return tuple(account.address for account in chain.accounts())
 
 
 def sign(
@@ -30,8 +30,7 @@ def sign(
     `Refused` where the operator has stopped it. Inside the caller's database transaction.
     """
     is_cancellation = cancel_with is not None
-    account = _account(chain)
-    assert account.address == tx.signer.address, "the nonce is another account's"
+    account = _account(chain, tx.signer.address)
     if stopped := why_stopped(chain.id):
         return Refused(stopped)
     fields: dict[str, Any] = {
@@ -85,6 +84,7 @@ def broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
         Transaction.objects.filter(pk=version.transaction_id).update(last_error=problem)
 
 
-def _account(chain: Chain) -> LocalAccount:
-    assert chain.signer is not None, "chains.chains_file refuses destinations without a signer"
-    return chain.signer.account()
+def _account(chain: Chain, address: str) -> LocalAccount:
+    account = next((one for one in chain.accounts() if one.address == address), None)
+    assert account is not None, "the nonce is another account's"
+    return account

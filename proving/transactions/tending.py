@@ -244,6 +244,8 @@ def _note_vanished(lease: Lease[Signer], tx: Transaction) -> None:
         tx.state, tx.hash, tx.block_hash, tx.block_number = TransactionState.PENDING, "", "", None
         tx.succeeded, tx.gas_used, tx.gas_price = None, 0, 0
         tx.data_fee = tx.expected_data_fee
+        # It waits from now on.
+        tx.spent_at = clock.believable()
         _save(tx)
         # Nodes forget what was in a block that they have left: it is broadcast anew at once.
         tx.versions.update(broadcast_at=None)

@@ -8,7 +8,7 @@ from typing import Any, Self
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError
 
-from chains.chains_file import Chain, Chains, ChainsError, SignerError
+from chains.chains_file import Chain, Chains, ChainsError, Signer, SignerError
 from chains.probe import Abilities, probe
 from chains.rpc import ChainError, NodeUnavailable, RpcClient
 from config.configured_chains import get_chains
@@ -41,13 +41,14 @@ class Command(BaseCommand):
             raise CommandError("\n".join(f"{code}: {sentence}" for code, sentence in problems))
 
     def _check(self, chain: Chain, chains: Chains) -> list[Problem]:
-        """Tell of a chain's nodes and signer; returns what is wrong with them."""
+        """Tell of a chain's nodes and signers; returns what is wrong with them."""
         must_prove = chain.id in {connection.source_id for connection in chains.connections}
         can_be_used = self._check_nodes(chain, must_prove=must_prove)
         rpc = RpcClient(chain)
         head, problems = chain_checks.examine(chain, rpc)
         if chain in chains.destinations():
-            self.stdout.write(f"  {_signer(chain, rpc)}")
+            for signer in chain.all_signers:
+                self.stdout.write(f"  {_said_of(signer, chain, rpc)}")
         if head and not can_be_used:
             problems.append(Problem("no_proofs", f"No node of {chain.label} can be used: none serves proofs."))
         return problems
@@ -127,11 +128,10 @@ def _cells(abilities: Abilities) -> tuple[str, ...]:
     )
 
 
-def _signer(chain: Chain, rpc: RpcClient) -> str:
+def _said_of(signer: Signer, chain: Chain, rpc: RpcClient) -> str:
     """The signer's address and what it holds, in a sentence; or why that can't be told."""
-    assert chain.signer is not None, "chains.chains_file refuses destinations without a signer"
     try:
-        address = chain.signer.account().address
+        address = signer.account().address
         balance = rpc.balance(address)
     except (SignerError, ChainError) as error:
         return str(error)

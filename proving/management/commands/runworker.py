@@ -20,8 +20,7 @@ class Command(BaseCommand):
     def handle(self, *, threads: int, **_: Any) -> None:
         try:
             for chain in get_chains().destinations():
-                assert chain.signer is not None, "chains.chains_file refuses destinations without a signer"
-                chain.signer.account()
+                chain.accounts()
         except (ChainsError, SignerError) as error:
             raise CommandError(str(error)) from None
         worker = Worker(threads=threads)

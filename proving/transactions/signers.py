@@ -1,0 +1,124 @@
+"""The signers of a destination: what of each is pending, and which of them sends what comes next.
+
+Each has nonces of its own, which are mined in their order. So what waits behind one that isn't mined waits with one
+signer alone.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import Q
+
+from chains.chains_file import Chain
+from proving.models import LIVE_STATES, Signer, Transaction, TransactionState
+from proving.transactions import signing
+from proving.transactions.intents import Order
+from queries import clock
+
+
+@dataclass
+class Pending:
+    """What one signer has sent that isn't mined."""
+
+    gas: dict[int, int] = field(default_factory=dict)
+    """Gas limits by the ids of its transactions, in the order of their nonces."""
+    since: datetime | None = None
+    """When the lowest of its nonces was signed, or left the chain; None where nothing is pending."""
+
+    def is_stuck(self, chain: Chain) -> bool:
+        """Whether its lowest nonce has waited so long that others may have to wait as long behind it."""
+        # A moment that lies ahead is that of a clock that was ahead.
+        return self.since is not None and abs(clock.believable() - self.since) > _patience(chain)
+
+
+def _patience(chain: Chain) -> timedelta:
+    """Some blocks, and time for its fees to be raised."""
+    return timedelta(seconds=max(60, 10 * chain.block_seconds))
+
+
+def rows(chain: Chain) -> list[Signer]:
+    """Those of the file, in its order. Raises `chains.chains_file.SignerError`."""
+    addresses = signing.senders(chain)
+    found = {row.address: row for row in Signer.objects.filter(chain_id=chain.id, address__in=addresses)}
+    for address in addresses:
+        if address not in found:
+            found[address], _ = Signer.objects.get_or_create(chain_id=chain.id, address=address)
+    return [found[address] for address in addresses]
+
+
+@contextmanager
+def locked(chain: Chain) -> Iterator[dict[int, Signer]]:
+    """A database transaction in which nobody else sends on this chain. Gives the rows as they are now, by pk.
+
+    All of them, those too that the file names no more, and always in one order: so who holds one waits for none.
+    """
+    with transaction.atomic():
+        locking = Signer.objects.filter(chain_id=chain.id).order_by("pk").select_for_update()
+        yield {row.pk: row for row in locking}
+
+
+def pending(chain: Chain) -> dict[str, Pending]:
+    """By address, in the file's order."""
+    found = {address: Pending() for address in signing.senders(chain)}
+    waiting = Transaction.objects.filter(
+        signer__chain_id=chain.id, signer__address__in=found, state=TransactionState.PENDING
+    )
+    columns = waiting.order_by("nonce").values_list("signer__address", "pk", "gas_limit", "spent_at")
+    for address, pk, gas, since in columns:
+        found[address].gas[pk] = gas
+        found[address].since = found[address].since or since
+    return found
+
+
+def free(chain: Chain, pending: Mapping[str, Pending]) -> list[str]:
+    """Addresses of those that aren't stuck; of all, where all are."""
+    return [address for address, one in pending.items() if not one.is_stuck(chain)] or list(pending)
+
+
+def ranked(chain: Chain, pending: Mapping[str, Pending], follows: Collection[str] = ()) -> list[str]:
+    """Addresses, that of the signer first that should send next: one that isn't stuck, and has the least pending.
+
+    Before that counts whom it `follows`: nonces of one signer are mined in order, those of two in any order.
+    """
+    not_stuck = free(chain, pending)
+
+    def rank(address: str) -> tuple[bool, bool, int, int]:
+        gas = pending[address].gas
+        return (address not in not_stuck, address not in follows, len(gas), sum(gas.values()))
+
+    return sorted(pending, key=rank)
+
+
+def why_left_out(signer: Signer, pending: Pending) -> str:
+    """A sentence for the operator about one that is stuck while others are not."""
+    lowest = Transaction.objects.defer("data").get(pk=next(iter(pending.gas)))
+    return (
+        f"The signer {signer.address} on chain {signer.chain_id} sends nothing more until its transaction "
+        f"{lowest.latest_hash} is mined, which has waited for long. What comes meanwhile is sent by others."
+    )
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What is under way beside an order, about its block or for the registry's trust.
+
+    The order may rest on it: on a header that a reorganisation can take back, or on storage that is written by then,
+    which costs less.
+    """
+
+    senders: frozenset[str] = frozenset()
+    is_pending: bool = False  # some of it is not mined
+
+
+def beside(order: Order) -> Beside:
+    about = Q(extends__in=[intent.extends for intent in order.intents if intent.extends is not None])
+    if order.block is not None:
+        about |= Q(queries__block=order.block)
+    live = Transaction.objects.filter(about, state__in=LIVE_STATES)
+    sent = set(live.order_by().values_list("signer__address", "state").distinct())
+    return Beside(
+        frozenset(address for address, _ in sent), any(state == TransactionState.PENDING for _, state in sent)
+    )
