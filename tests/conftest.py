@@ -92,3 +92,11 @@ def service(chain: DevChain, db, settings, tmp_path) -> DevChain:
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     deploy(31337, 31337)
     return chain
+
+
+@pytest.fixture
+def two_signers(chain: DevChain, db, settings, tmp_path) -> DevChain:
+    """The same with two signers."""
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, signers=2)
+    deploy(31337, 31337)
+    return chain

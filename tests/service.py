@@ -18,11 +18,20 @@ from queries.models import Batch, BatchStatus, Block
 
 ALICE, BOB, CHARLIE, SIGNER = (address for address, _ in ACCOUNTS)
 SIGNER_KEY = ACCOUNTS[3][1]
+# The next account of the same mnemonic.
+SECOND_SIGNER = "0x15d34AAf54267DB7D7c367839AAf71A00a2C6A65"
+SECOND_SIGNER_KEY = "0x47e179ec197488593b187f80a00eb0da91f1b9d0b13f8733639f19c30a34926a"
+SIGNERS = {SIGNER: SIGNER_KEY, SECOND_SIGNER: SECOND_SIGNER_KEY}
 
 
-def chains_toml(folder: Path, *urls: str, chain_id: int = 31337, chain: str = "", connection: str = "") -> Path:
+def chains_toml(
+    folder: Path, *urls: str, chain_id: int = 31337, chain: str = "", connection: str = "", signers: int = 1
+) -> Path:
     """A chains file for one development chain connected to itself; `chain` and `connection` add lines to its tables."""
     (folder / "signer.key").write_text(SIGNER_KEY)
+    (folder / "second.key").write_text(SECOND_SIGNER_KEY)
+    files = ("signer.key", "second.key")
+    several = "\n".join(f'[[chains.signers]]\nkey_file = "{file}"' for file in files[:signers])
     path = folder / "chains.toml"
     path.write_text(f"""
 [[chains]]
@@ -32,8 +41,7 @@ rpc_urls = {json.dumps(urls)}
 block_seconds = 1
 {chain if "confirmations" in chain else "confirmations = 1" + chr(10) + chain}
 {"" if "test_network" in chain else "test_network = true"}
-[chains.signer]
-key_file = "signer.key"
+{several if signers > 1 else "[chains.signer]" + chr(10) + 'key_file = "signer.key"'}
 
 [[connections]]
 source = {chain_id}

@@ -7,7 +7,7 @@ from eth_utils.crypto import keccak
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry
 from queries.properties import AccountField
-from tests.service import SIGNER
+from tests.service import SIGNERS
 
 HEADER_ACCUMULATED = "0x" + keccak(text="HeaderAccumulated(uint256,bytes32)").hex()
 ACCOUNT_PROVEN = "0x" + keccak(text="AccountProven(address,uint256,uint8)").hex()
@@ -31,7 +31,8 @@ def events(chain: DevChain, topic: str) -> list[dict[str, Any]]:
 
 
 def signer_nonce(chain: DevChain, block: str = "latest") -> int:
-    return int(chain.rpc("eth_getTransactionCount", SIGNER, block), 16)
+    """Of the signers together, where there are several: how much they have sent."""
+    return sum(int(chain.rpc("eth_getTransactionCount", address, block), 16) for address in SIGNERS)
 
 
 def balance_at(chain: DevChain, address: str, block: int) -> int:

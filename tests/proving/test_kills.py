@@ -103,6 +103,37 @@ def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killer, aft
     assert list(nonces) == list(range(len(nonces)))
 
 
+def test_what_two_signers_send_is_sent_once_wherever_the_worker_is_killed(two_signers, killer):
+    key = a_key()
+    for exchange in itertools.count(1):
+        two_signers.mine(5)
+        work()
+        work()
+        nonce = signer_nonce(two_signers)
+        head = two_signers.head()
+        body = request(ALICE, block=head)
+        (account,) = body["data"]["31337"].values()
+        body["data"]["31337"][f"block:{head - 1}"] = account
+        batch = submit(key, body)
+        # By turns before the node acts, and after it acted.
+        killer.arm(exchange, after=exchange % 2 == 0)
+        killed = until_killed_or_done(batch)
+        killer.disarm()
+        assert work_until_done(batch).status == BatchStatus.DONE
+        work()
+        sent = signer_nonce(two_signers)
+        assert sent == signer_nonce(two_signers, "pending") == nonce + 2, f"killed at exchange {exchange}"
+        if not killed:
+            break
+    assert exchange > 20
+    assert len(events(two_signers, ACCOUNT_PROVEN)) == 2 * exchange
+    for signer in Signer.objects.all():
+        nonces = list(signer.transactions.order_by("nonce").values_list("nonce", flat=True))
+        assert nonces == list(range(len(nonces)))
+        assert len(nonces) > 10
+    assert not Transaction.objects.filter(succeeded=False).exists()
+
+
 def test_a_path_is_sent_once_wherever_the_worker_is_killed(chain, db, settings, tmp_path, killer):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 10")
     deploy(31337, 31337)

@@ -1,0 +1,393 @@
+"""Several signers of a destination: who sends what, and that none is in another's way."""
+
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.db import connections
+from django.utils import timezone
+
+from accounts.models import ApiKey
+from config.configured_chains import forget_chains, get_chains
+from devnet.devchain import DevChain
+from proving.acceptance import accept
+from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction, TransactionState
+from proving.registry.deploying import deploy
+from proving.transactions import pending_limits, sending
+from proving.transactions.intents import Intent, Order, Sent, UnderWay
+from queries.models import Batch, BatchStatus, Block
+from tests.proving.chain_state import signer_nonce
+from tests.service import (
+    ALICE,
+    BOB,
+    CHARLIE,
+    SECOND_SIGNER,
+    SIGNER,
+    a_key,
+    chains_toml,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
+
+GWEI = 10**9
+ETHER = 10**18
+WINDOW = 10
+NOBODY = "0x" + "77" * 20
+
+
+@pytest.fixture
+def key(db) -> ApiKey:
+    return a_key()
+
+
+@pytest.fixture
+def mempool(two_signers: DevChain) -> DevChain:
+    """A chain that mines only when told to, with blocks to be asked for."""
+    two_signers.mine(20)
+    work()
+    two_signers.rpc("evm_setAutomine", False)
+    return two_signers
+
+
+def configure(settings, folder: Path, node: DevChain, *, signers: int = 2, **tables: str) -> None:
+    settings.CHAINS_FILE = chains_toml(folder, node.url, signers=signers, **tables)  # type: ignore[arg-type]
+    forget_chains()
+
+
+def senders() -> list[str]:
+    """Of what was sent for batches, in the order in which it was stored."""
+    return list(Transaction.objects.exclude(to="").order_by("pk").values_list("signer__address", flat=True))
+
+
+def of_slot(block: int, slot: int, address: str = ALICE) -> dict[str, object]:
+    body = request(address, block=block)
+    body["data"]["31337"][f"block:{block}"]["accounts"] = {address: {"props": [], "slots": [hex(slot)]}}
+    return body
+
+
+def get_stuck(signer: str = SIGNER) -> None:
+    """What it has pending has waited for long."""
+    Transaction.objects.filter(signer__address=signer, state=TransactionState.PENDING).update(
+        spent_at=timezone.now() - timedelta(minutes=5)
+    )
+
+
+def send_each(key: ApiKey, chain: DevChain, *backs: int) -> list[Batch]:
+    """Batches of these blocks before the head, each sent by itself."""
+    batches = []
+    for back in backs:
+        batches.append(submit(key, request(ALICE, block=chain.head() - back)))
+        work()
+    return batches
+
+
+# --- Who sends --------------------------------------------------------------------------------------------------------
+
+
+def test_the_signer_with_the_least_pending_sends(mempool, key):
+    send_each(key, mempool, 1, 2, 3)
+    assert senders() == [SIGNER, SECOND_SIGNER, SIGNER]
+    mempool.mine()
+    work()
+    send_each(key, mempool, 5, 6)
+    assert senders()[3:] == [SIGNER, SECOND_SIGNER]
+
+
+def test_of_as_many_the_one_with_less_gas_sends(mempool, key):
+    send_each(key, mempool, 1, 2)
+    Transaction.objects.filter(signer__address=SIGNER, state=TransactionState.PENDING).update(gas_limit=10**6)
+    send_each(key, mempool, 3)
+    assert senders()[2:] == [SECOND_SIGNER]
+
+
+def test_what_shares_a_transaction_goes_to_one_and_the_rest_to_the_other(mempool, key):
+    chain = get_chains().chain(31337)
+    calls = [sending.submit_all(chain, Order([Intent(ALICE, b"")])) for _ in range(4)]
+    sent = [one.transactions[0].signer.address for one in calls if isinstance(one, Sent)]
+    assert sent == [SIGNER, SECOND_SIGNER] * 2
+    several = sending.submit_all(chain, Order([Intent(ALICE, b"")] * 3))
+    assert isinstance(several, Sent)
+    assert {tx.signer.address for tx in several.transactions} == {SIGNER}
+    assert [tx.nonce for tx in several.transactions] == [5, 6, 7]
+
+
+def test_contracts_are_created_by_the_first_one(mempool, key):
+    assert set(Transaction.objects.filter(to="").values_list("signer__address", flat=True)) == {SIGNER}
+    send_each(key, mempool, 1)
+    mempool.rpc("evm_setAutomine", True)
+    mempool.mine()
+    FactsRegistry.objects.all().delete()
+    deploy(31337, 31337)
+    assert set(Transaction.objects.filter(to="").values_list("signer__address", flat=True)) == {SIGNER}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_threads_that_send_at_once_use_each_nonce_once(chain, settings, tmp_path):
+    configure(settings, tmp_path, chain)
+    configured = get_chains().chain(31337)
+
+    def send() -> None:
+        for _ in range(8):
+            assert isinstance(sending.submit_all(configured, Order([Intent(ALICE, b"")])), Sent)
+        connections.close_all()
+
+    threads = [threading.Thread(target=send) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    for signer in Signer.objects.all():
+        nonces = list(signer.transactions.order_by("nonce").values_list("nonce", flat=True))
+        assert nonces == list(range(12))
+    assert signer_nonce(chain) == 24
+
+
+# --- One that can't ---------------------------------------------------------------------------------------------------
+
+
+def test_a_nonce_that_is_stuck_holds_up_nobody(mempool, key):
+    (first,) = send_each(key, mempool, 1)
+    # It offers too little from now on.
+    mempool.rpc("anvil_setNextBlockBaseFeePerGas", hex(50 * GWEI))
+    mempool.mine()
+    get_stuck()
+    others = send_each(key, mempool, 3, 4, 5)
+    assert senders() == [SIGNER, *[SECOND_SIGNER] * 3]
+    for batch in others:
+        assert work_until_done(batch, mempool).status == BatchStatus.DONE
+    stuck = Transaction.objects.get(signer__address=SIGNER, state=TransactionState.PENDING)
+    notice = Signer.objects.get(address=SIGNER).notice
+    assert notice.startswith(f"The signer {SIGNER} on chain 31337 sends nothing more until its transaction ")
+    assert stuck.latest_hash in notice
+    assert Signer.objects.get(address=SECOND_SIGNER).notice == ""
+    # Its fees are raised as ever, and then it sends again.
+    for _ in range(40):
+        SignedTransaction.objects.update(created_at=timezone.now() - timedelta(hours=1))
+        work()
+        mempool.mine()
+    assert work_until_done(first, mempool).status == BatchStatus.DONE
+    send_each(key, mempool, 40)
+    assert senders()[-1] == SIGNER
+    assert Signer.objects.get(address=SIGNER).notice == ""
+
+
+def test_where_all_are_stuck_they_send_as_one_does(mempool, key):
+    send_each(key, mempool, 1, 2)
+    get_stuck(SIGNER)
+    get_stuck(SECOND_SIGNER)
+    send_each(key, mempool, 3, 4)
+    assert senders()[2:] == [SIGNER, SECOND_SIGNER]
+    assert not Signer.objects.exclude(notice="").exists()
+
+
+def test_one_without_money_is_told_and_holds_up_nobody(mempool, key):
+    mempool.rpc("anvil_setBalance", SIGNER, hex(10**15))
+    mempool.mine()
+    batches = send_each(key, mempool, 2, 3)
+    assert senders() == [SECOND_SIGNER] * 2
+    notice = Signer.objects.get(address=SIGNER).notice
+    assert notice.startswith(f"The signer {SIGNER} on chain 31337 holds 0.001000 ETH, less than the 0.01 at which")
+    assert Signer.objects.get(address=SECOND_SIGNER).notice == ""
+    mempool.rpc("anvil_setBalance", SIGNER, hex(ETHER))
+    for batch in batches:
+        assert work_until_done(batch, mempool).status == BatchStatus.DONE
+    send_each(key, mempool, 8)
+    assert senders()[2:] == [SIGNER]
+    assert Signer.objects.get(address=SIGNER).notice == ""
+
+
+def test_where_none_has_money_it_is_waited_for_and_both_are_told(mempool, key):
+    for address in (SIGNER, SECOND_SIGNER):
+        mempool.rpc("anvil_setBalance", address, hex(10**15))
+    mempool.mine()
+    (batch,) = send_each(key, mempool, 2)
+    assert senders() == []
+    assert "Its operator must fund it." in waiting()[0]
+    assert all(row.address in row.notice for row in Signer.objects.all())
+    mempool.rpc("anvil_setBalance", SECOND_SIGNER, hex(ETHER))
+    assert work_until_done(batch, mempool).status == BatchStatus.DONE
+    assert senders() == [SECOND_SIGNER]
+
+
+def test_what_all_lack_is_told_of_all_and_no_more_when_one_sends(mempool, key, settings, tmp_path):
+    configure(settings, tmp_path, mempool, chain="max_fee_per_gas_gwei = 0.001")
+    (batch,) = send_each(key, mempool, 1)
+    said = "Gas on chain 31337 costs more than the cap of 0.001 gwei."
+    assert [row.notice for row in Signer.objects.all()] == [said] * 2
+    configure(settings, tmp_path, mempool)
+    assert work_until_done(batch, mempool).status == BatchStatus.DONE
+    assert not Signer.objects.exclude(notice="").exists()
+
+
+def test_what_one_sent_that_is_named_no_more_is_followed_and_not_replaced(mempool, key, settings, tmp_path):
+    send_each(key, mempool, 1, 2)
+    Signer.objects.filter(address=SECOND_SIGNER).update(notice="It holds nothing.")
+    configure(settings, tmp_path, mempool, signers=1)
+    SignedTransaction.objects.update(created_at=timezone.now() - timedelta(hours=1))
+    work()
+    kept, left_behind = Transaction.objects.exclude(to="").order_by("pk")
+    assert (kept.versions.count(), left_behind.versions.count()) == (2, 1)
+    send_each(key, mempool, 3)
+    assert senders()[2:] == [SIGNER]
+    assert not Signer.objects.exclude(notice="").exists()
+    mempool.mine()
+    work()
+    left_behind.refresh_from_db()
+    assert (left_behind.state, left_behind.succeeded) == (TransactionState.CONFIRMED, True)
+
+
+# --- What holds for all of them ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("count", "most"), [(1, 4), (2, 8)])
+def test_room_grows_with_the_signers_and_one_user_leaves_half_of_it(
+    mempool, settings, tmp_path, key, monkeypatch, count, most
+):
+    configure(settings, tmp_path, mempool, signers=count)
+    monkeypatch.setattr(pending_limits, "_TRANSACTIONS", 8)
+    send_each(key, mempool, *range(1, 12))
+    assert len(senders()) == most
+    send_each(a_key(BOB), mempool, 12)
+    assert len(senders()) == most + 1
+
+
+def test_what_is_stuck_with_one_takes_no_room_of_the_other(mempool, key, monkeypatch):
+    monkeypatch.setattr(pending_limits, "_TRANSACTIONS", 2)
+    send_each(key, mempool, 1)
+    get_stuck()
+    send_each(key, mempool, 2, 3)
+    assert senders() == [SIGNER, SECOND_SIGNER]
+
+
+def test_the_daily_limit_is_that_of_all_together(mempool, settings, tmp_path):
+    settings.ALLOWED_ADDRESSES = ["*"]
+    costly = "test_network = false\nminimum_signer_balance = '0'\nmax_fee_per_gas_gwei = 100"
+    mempool.rpc("anvil_setNextBlockBaseFeePerGas", hex(10 * GWEI))
+    mempool.mine()
+    configure(settings, tmp_path, mempool, chain=costly)
+    Transaction.objects.all().delete()
+    for number, address in enumerate((ALICE, BOB), 2):
+        accept(submit(a_key(address), request(ALICE, block=mempool.head() - number, fee=ETHER)).pk)
+    configure(settings, tmp_path, mempool, chain=f"{costly}\ndaily_limit = '0.0035'")
+    for _ in range(4):
+        work()
+    (tx,) = Transaction.objects.all()
+    assert tx.cost <= 35 * ETHER // 10_000
+    assert any("The operator's limit of 0.0035 ETH in 24 hours" in sentence for sentence in waiting())
+
+
+def test_one_at_a_time_extends_a_registry(chain, key, settings, tmp_path):
+    configure(settings, tmp_path, chain, connection=f"window = {WINDOW}")
+    deploy(31337, 31337)
+    chain.mine(60)
+    chain.rpc("evm_setAutomine", False)
+    near, far = chain.head() - 2 * WINDOW - 5, chain.head() - 4 * WINDOW - 5
+    first = submit(key, request(ALICE, block=near))
+    work()
+    second = submit(a_key(BOB), request(BOB, block=far))
+    for _ in range(3):
+        work()
+    (path,) = Transaction.objects.exclude(extends=None)
+    assert path.signer.address == SIGNER
+    more = Intent(ALICE, b"", extends=path.extends_id)
+    assert sending.submit_all(get_chains().chain(31337), Order([more])) == UnderWay()
+    for batch in (first, second):
+        assert work_until_done(batch, chain, rounds=30).status == BatchStatus.DONE
+    assert not Transaction.objects.filter(succeeded=False).exists()
+
+
+# --- What rests on something else -------------------------------------------------------------------------------------
+
+
+def test_what_rests_on_a_header_that_may_leave_the_chain_goes_the_same_way(chain, key, settings, tmp_path):
+    configure(settings, tmp_path, chain, chain="confirmations = 4")
+    chain.rpc("evm_setIntervalMining", 1)
+    deploy(31337, 31337)
+    chain.rpc("evm_setIntervalMining", 0)
+    chain.rpc("evm_setAutomine", False)
+    block = chain.head()
+    (first,) = send_each(key, chain, 0)
+    chain.mine()
+    send_each(key, chain, 2)
+    assert senders() == [SIGNER, SIGNER]
+    # The second one has nothing pending, and the header is known, but not confirmed.
+    other = a_key(BOB)
+    second = submit(other, request(BOB, block=block))
+    third = submit(other, request(BOB, block=block - 3))
+    work()
+    work()
+    at_block = Transaction.objects.filter(queries__batch__in=[second.pk, third.pk]).order_by("pk")
+    sent = {tx.queries.get().batch_id: tx.signer.address for tx in at_block}
+    assert sent == {second.pk: SIGNER, third.pk: SECOND_SIGNER}
+    # All of it is taken back, and mined in the same order again.
+    chain.mine()
+    work()
+    chain.rpc("anvil_reorg", 2, [])
+    for batch in (first, second, third):
+        assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
+    assert not Transaction.objects.filter(succeeded=False).exists()
+
+
+def test_gas_does_for_what_is_mined_before_that_of_another_signer(mempool, key):
+    """Two slots that hold nothing share a word, which whoever comes first pays for."""
+    block = mempool.head() - 1
+    known = work_until_done(submit(key, request(ALICE, block=block)), mempool)
+    assert known.status == BatchStatus.DONE
+    mempool.mine()
+    work()
+    submit(key, of_slot(block, 1))
+    work()
+    get_stuck()
+    batch = submit(a_key(BOB), of_slot(block, 2))
+    work()
+    assert senders()[1:] == [SIGNER, SECOND_SIGNER]
+    stuck = Transaction.objects.exclude(to="").order_by("pk")[1]
+    mempool.rpc("anvil_dropTransaction", stuck.latest_hash)
+    mempool.mine()
+    work()
+    tx = Transaction.objects.get(queries__batch=batch)
+    assert tx.succeeded is True
+
+
+def test_no_path_begins_at_a_header_that_is_not_mined(chain, key, settings, tmp_path):
+    configure(settings, tmp_path, chain, connection=f"window = {WINDOW}")
+    deploy(31337, 31337)
+    chain.mine(60)
+    far = submit(key, request(ALICE, block=chain.head() - 3 * WINDOW - 5))
+    assert work_until_done(far, chain, rounds=30).status == BatchStatus.DONE
+    # Its hash is known since, and its root isn't.
+    stop = Block.objects.filter(is_checkpoint=True).order_by("number")[1].number
+    chain.rpc("evm_setAutomine", False)
+    header = submit(a_key(BOB), request(BOB, block=stop))
+    work()
+    (accumulating,) = Transaction.objects.filter(queries__batch=header)
+    assert accumulating.extends is None
+    beyond = submit(a_key(CHARLIE), request(NOBODY, block=stop - WINDOW + 2))
+    work()
+    (further,) = Transaction.objects.filter(queries__batch=beyond)
+    assert further.signer_id != accumulating.signer_id
+    chain.rpc("anvil_dropTransaction", accumulating.latest_hash)
+    chain.mine()
+    work()
+    further.refresh_from_db()
+    assert further.succeeded is True
+
+
+def test_a_reorganisation_takes_back_what_both_have_sent_and_it_is_mined_again(mempool, key):
+    batches = send_each(key, mempool, 8, 9)
+    for batch in batches:
+        assert work_until_done(batch, mempool).status == BatchStatus.DONE
+    sent = {tx.hash for tx in Transaction.objects.exclude(to="")}
+    assert set(senders()) == {SIGNER, SECOND_SIGNER}
+    mempool.rpc("anvil_reorg", 3, [])
+    work()
+    assert Transaction.objects.filter(state=TransactionState.PENDING).count() == 2
+    # They wait from now on: neither is stuck.
+    assert not Signer.objects.exclude(notice="").exists()
+    for batch in batches:
+        assert work_until_done(batch, mempool).status == BatchStatus.DONE
+    assert {tx.hash for tx in Transaction.objects.exclude(to="")} == sent
