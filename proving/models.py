@@ -95,7 +95,10 @@ class SlotProof(models.Model):
 
 
 class Signer(Leased):
-    """An account that sends transactions on one destination. Its lease serialises its nonces."""
+    """An account that sends transactions on one destination. It is leased to be tended.
+
+    Who sends, or replaces, locks the rows of all signers of the destination (`proving.transactions.signers`).
+    """
 
     chain_id = models.PositiveBigIntegerField()
     address = models.CharField(max_length=42)  # EIP-55

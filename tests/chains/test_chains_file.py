@@ -287,6 +287,29 @@ def test_a_signer_is_given_in_one_way(load, fields):
     assert fault.startswith("chains[0].signer: must have keystore_file and password_file, or")
 
 
+BOTH = '[[chains.signers]]\nkey = "${SIGNER_KEY}"\n[[chains.signers]]\nkey_file = "second"'
+
+
+def test_a_chain_may_have_several_signers(load, tmp_path):
+    (tmp_path / "second").write_text(ACCOUNTS[1][1])
+    (chain,) = load(ONE.replace('[chains.signer]\nkey = "${SIGNER_KEY}"', BOTH), {"SIGNER_KEY": KEY}).chains
+    assert [account.address for account in chain.accounts()] == [ADDRESS, ACCOUNTS[1][0]]
+    assert KEY.removeprefix("0x") not in f"{chain!r} {chain}"
+
+
+def test_one_signer_is_the_only_one(load):
+    (chain,) = load(ONE, {"SIGNER_KEY": KEY}).chains
+    assert [account.address for account in chain.accounts()] == [ADDRESS]
+
+
+def test_a_key_that_two_ways_lead_to_is_refused_when_it_is_read(load, tmp_path):
+    (tmp_path / "second").write_text(KEY)
+    (chain,) = load(ONE.replace('[chains.signer]\nkey = "${SIGNER_KEY}"', BOTH), {"SIGNER_KEY": KEY}).chains
+    with pytest.raises(SignerError) as caught:
+        chain.accounts()
+    assert str(caught.value) == (f"Two signers of Development chain (31337) have the same key, that of {ADDRESS}.")
+
+
 # --- Connections ------------------------------------------------------------------------------------------------------
 
 
@@ -493,6 +516,23 @@ def test_a_fault_of_a_connection_is_named_with_its_place(load, fields, fault):
         ("[[connections]]", "[[bridges]]", "bridges: is not known here"),
         ("[[connections]]", "[connections]", "connections: must be written as [[connections]]"),
         ("[chains.signer]", "[[chains.signer]]", "chains[0].signer: must be a table"),
+        ("[chains.signer]", "[chains.signers]", "chains[0].signers: must be written as [[chains.signers]]"),
+        ('[chains.signer]\nkey = "${SIGNER_KEY}"', "signers = []", "chains[0].signers: at least one is needed"),
+        (
+            "[chains.signer]",
+            '[[chains.signers]]\nkey = "${OTHER}"\n[chains.signer]',
+            "chains[0]: must have [chains.signer] or [[chains.signers]], not both",
+        ),
+        (
+            "[chains.signer]",
+            '[[chains.signers]]\nkey = "${SIGNER_KEY}"\n[[chains.signers]]',
+            "chains[0].signers: a key is listed twice",
+        ),
+        (
+            "[chains.signer]",
+            '[[chains.signers]]\nkey = "${OTHER}"\n[[chains.signers]]\ncolour = 1',
+            "chains[0].signers[1].colour",
+        ),
     ],
 )
 def test_a_fault_is_named_with_its_place(load, old, new, fault):

@@ -229,6 +229,12 @@ def test_it_shows_the_notice_of_the_destination_s_signer_and_of_no_other():
     assert "Another chain" not in html
 
 
+def test_it_shows_once_what_all_signers_say():
+    for address in (ALICE, BOB):
+        Signer.objects.create(chain_id=31337, address=address, notice="Gas costs more than the cap.")
+    assert page(a_batch()).count("Gas costs more than the cap.") == 1
+
+
 def test_a_chain_that_is_no_longer_configured_is_shown_by_its_id(settings, tmp_path):
     batch = a_batch()
     (tmp_path / "other").mkdir()

@@ -170,11 +170,12 @@ def test_what_keeps_a_signer_from_sending_is_told_while_something_waits():
     assert codes() == [], "nothing is to be sent, so nobody looks whether it is still so"
 
 
-def test_what_kept_a_replaced_signer_from_sending_is_not_told():
+def test_what_several_signers_lack_is_told_of_each_and_once_where_it_is_the_same():
     a_batch()
-    Signer.objects.create(chain_id=31337, address="0x" + "11" * 20, notice="It holds nothing.")
-    Signer.objects.create(chain_id=31337, address=SIGNER)
-    assert codes() == []
+    common = "Gas costs more than the cap."
+    for number, notice in enumerate(["The first holds nothing.", "", common, common]):
+        Signer.objects.create(chain_id=31337, address=f"0x{number:040x}", notice=notice)
+    assert problems() == [("signer_waits", "The first holds nothing."), ("signer_waits", common)]
 
 
 # --- Registries -------------------------------------------------------------------------------------------------------

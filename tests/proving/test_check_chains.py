@@ -17,7 +17,7 @@ from proving.models import ChainWatch, WorkerHeartbeat
 from proving.registry.deploying import deploy
 from tests.chains.lying_node import ask, error, lying_node
 from tests.explorer.batches import beat
-from tests.service import SIGNER, chains_toml
+from tests.service import SIGNER, SIGNERS, chains_toml
 
 pytestmark = pytest.mark.django_db
 
@@ -116,6 +116,13 @@ def test_a_node_that_refuses_everything_is_told_with_its_words(configure, devcha
 def test_a_signer_below_its_minimum_is_told(configure, devchain):
     configure(devchain.url, chain='minimum_signer_balance = "10001"')
     assert check("signer_unfunded", "no_registry")[-1].endswith("ETH; it stops below 10001 ETH.")
+
+
+def test_each_signer_is_told(configure, devchain):
+    configure(devchain.url, signers=2)
+    told = check("no_registry")[-2:]
+    for line, address in zip(told, SIGNERS, strict=True):
+        assert line.startswith(f"  The signer {address} holds ")
 
 
 def test_a_signer_without_key_is_told(configure, devchain):

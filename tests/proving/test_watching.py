@@ -20,7 +20,7 @@ from tests.attacks.skewed import skewed_now
 from tests.explorer.batches import DEAD_NODE, SOURCE, connect_source
 from tests.proving.proxy import Proxy
 from tests.proving.test_worker import a_worker, until
-from tests.service import ALICE, SIGNER, a_key, chains_toml, request, submit
+from tests.service import ALICE, SIGNER, SIGNERS, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -75,6 +75,27 @@ def test_a_signer_whose_key_is_gone_is_seen_without_its_path(service, settings):
     assert ChainWatch.objects.get().problems == [
         ["signer_unreadable", "The key of the signer of Development chain (31337) can't be read."]
     ]
+
+
+def test_what_is_wrong_with_each_of_several_signers_is_seen(two_signers, settings):
+    for address in SIGNERS:
+        two_signers.rpc("anvil_setBalance", address, hex(10**15))
+    observe()
+    problems = ChainWatch.objects.get().problems
+    assert [code for code, _ in problems] == ["signer_unfunded"] * 2
+    assert [address for address in SIGNERS if any(address in sentence for _, sentence in problems)] == list(SIGNERS)
+    two_signers.rpc("anvil_setBalance", SIGNER, hex(10**18))
+    folder = settings.CHAINS_FILE.parent
+    (folder / "second.key").unlink()
+    forget_chains()
+    observe()
+    said = "The key of signer 2 of Development chain (31337) can't be read."
+    assert ChainWatch.objects.get().problems == [["signer_unreadable", said]]
+    (folder / "second.key").write_text(SIGNERS[SIGNER])
+    forget_chains()
+    observe()
+    said = f"Two signers of Development chain (31337) have the same key, that of {SIGNER}."
+    assert ChainWatch.objects.get().problems == [["signer_unreadable", said]]
 
 
 def test_a_chain_whose_nodes_are_down_is_seen_beside_one_that_is_up(service, tmp_path):
