@@ -16,6 +16,7 @@ from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
 from proving.registry.deploying import deploy
 from proving.transactions import pending_limits, sending
 from proving.transactions.intents import Intent, Order, Sent, UnderWay
+from proving.transactions.signers import pending
 from queries.models import Batch, BatchStatus, Block
 from tests.proving.chain_state import signer_nonce
 from tests.service import (
@@ -365,24 +366,23 @@ def test_no_path_begins_at_a_header_that_is_not_mined(chain, key, settings, tmp_
     configure(settings, tmp_path, chain, connection=f"window = {WINDOW}")
     deploy(31337, 31337)
     chain.mine(60)
-    far = submit(key, request(ALICE, block=chain.head() - 3 * WINDOW - 5))
-    assert work_until_done(far, chain, rounds=30).status == BatchStatus.DONE
-    # Its hash is known since, and its root isn't.
-    stop = Block.objects.filter(is_checkpoint=True).order_by("number")[1].number
     chain.rpc("evm_setAutomine", False)
-    header = submit(a_key(BOB), request(BOB, block=stop))
+    block = chain.head() - 5
+    submit(key, request(ALICE, block=block))
     work()
-    (accumulating,) = Transaction.objects.filter(queries__batch=header)
-    assert accumulating.extends is None
-    beyond = submit(a_key(CHARLIE), request(NOBODY, block=stop - WINDOW + 1))
+    # As after a reorganisation that took the header back.
+    Block.objects.filter(number=block).update(is_checkpoint=True)
+    beyond = submit(a_key(BOB), request(NOBODY, block=block - WINDOW))
     work()
-    (further,) = Transaction.objects.filter(queries__batch=beyond)
-    assert further.signer_id != accumulating.signer_id
+    accumulating, path = Transaction.objects.exclude(to="").order_by("pk")
+    assert path.extends is not None
+    assert path.signer_id != accumulating.signer_id
     chain.rpc("anvil_dropTransaction", accumulating.latest_hash)
     chain.mine()
     work()
-    further.refresh_from_db()
-    assert further.succeeded is True
+    path.refresh_from_db()
+    assert path.succeeded is True
+    assert work_until_done(beyond, chain, rounds=20).status == BatchStatus.DONE
 
 
 def test_a_reorganisation_takes_back_what_both_have_sent_and_it_is_mined_again(mempool, key):
@@ -391,11 +391,11 @@ def test_a_reorganisation_takes_back_what_both_have_sent_and_it_is_mined_again(m
         assert work_until_done(batch, mempool).status == BatchStatus.DONE
     sent = {tx.hash for tx in Transaction.objects.exclude(to="")}
     assert set(senders()) == {SIGNER, SECOND_SIGNER}
+    Transaction.objects.update(spent_at=timezone.now() - timedelta(hours=1))
     mempool.rpc("anvil_reorg", 3, [])
     work()
+    assert not any(one.is_stuck(get_chains().chain(31337)) for one in pending(get_chains().chain(31337)).values())
     assert Transaction.objects.filter(state=TransactionState.PENDING).count() == 2
-    # They wait from now on: neither is stuck.
-    assert not Signer.objects.exclude(notice="").exists()
     for batch in batches:
         assert work_until_done(batch, mempool).status == BatchStatus.DONE
     assert {tx.hash for tx in Transaction.objects.exclude(to="")} == sent
