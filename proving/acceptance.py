@@ -21,7 +21,7 @@ from chains import rollups, together
 from chains.chains_file import Chain
 from chains.header import Header
 from chains.rpc import Fees, NodeUnavailable, ProofRequest, RpcRefused
-from chains.together import Raised
+from chains.together import Outcome, Raised
 from config.configured_chains import get_chains, get_rpc
 from proving import connections, facts, heads, timestamps
 from proving.connections import OpenConnection
@@ -82,25 +82,23 @@ def accept(batch_id: object) -> None:
             if isinstance(decision, _Postponed):
                 waits.append(decision)
                 continue
-            with lease.writing() as fresh:
-                goes_on = _record(fresh, source, decision)
+            goes_on = together.share_work("decided", _Decided(lease, source, decision), _record_all)
             if not goes_on:
-                return lease.release(None)
-        Batch.objects.filter(pk=batch.pk, lease_token=lease.token).update(
-            waiting_for=" ".join(dict.fromkeys(wait.sentence for wait in waits))
-        )
+                return lease.give_back(None)
         failing = bool(waits) and all(wait.until is None for wait in waits)
         pause = timezone.now() + leases.backoff(batch.attempts)
         due_at = min((wait.until or pause for wait in waits), default=None)
-        lease.release(due_at, attempts=batch.attempts + 1 if failing else 0)
+        lease.give_back(
+            due_at,
+            attempts=batch.attempts + 1 if failing else 0,
+            waiting_for=" ".join(dict.fromkeys(wait.sentence for wait in waits)),
+        )
     except leases.LeaseLost:
         return None
     except Exception:
         pause = timezone.now() + leases.backoff(batch.attempts)
-        Batch.objects.filter(pk=batch.pk, lease_token=lease.token).update(
-            waiting_for="An error of this service, which has been logged."
-        )
-        lease.release(pause, attempts=batch.attempts + 1)
+        sentence = "An error of this service, which has been logged."
+        lease.release(pause, attempts=batch.attempts + 1, waiting_for=sentence)
         raise
 
 
@@ -110,8 +108,20 @@ def undecided(batch_id: str) -> list[int]:
     return list(waiting.order_by("source_chain_id").values_list("source_chain_id", flat=True).distinct())
 
 
-def _record(batch: Batch, source: int, decision: _Refusal | _Acceptance) -> bool:
+@dataclass(frozen=True)
+class _Decided:
+    lease: Lease[Batch]
+    source: int
+    decision: _Refusal | _Acceptance
+
+
+def _record_all(several: Sequence[_Decided]) -> Sequence[Outcome[bool]]:
+    return leases.write_together(several, attrgetter("lease"), lambda going: [_record(one) for one in going])
+
+
+def _record(decided: _Decided) -> bool:
     """Write the decision, in the caller's database transaction; whether the batch goes on."""
+    batch, source, decision = decided.lease.row, decided.source, decided.decision
     if isinstance(decision, _Acceptance):
         # One at a time for each user: two batches can't be promised the same rest.
         User.objects.select_for_update().get(pk=batch.user_id)
