@@ -211,6 +211,10 @@ class Observation:
     poll_seconds: float
     source_poll_seconds: float
 
+    now: datetime
+    gather_seconds: float
+    gathers_until: datetime | None  # as it is stored
+
     awaiting_header: Sequence[OpenQuery]
     """Those at BLOCKHASH_AVAILABLE and HEADER_ACCUMULATED."""
     asked: Mapping[int, OpenQuery]
@@ -310,6 +314,9 @@ def registry(context: Context) -> Observation:
         destination=block.destination_chain_id,
         poll_seconds=context.poll_seconds,
         source_poll_seconds=poll_seconds(context.source_rpc.chain),
+        now=timezone.now(),
+        gather_seconds=context.destination_chain.gather_seconds,
+        gathers_until=block.gathers_until,
         awaiting_header=together.share_work("awaiting header", block, _awaiting_header),
         asked={query.pk: _open_query(query) for query in looked_at},
         view=view,

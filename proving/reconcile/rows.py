@@ -21,6 +21,7 @@ from proving.reconcile.decide import (
     Complete,
     MoveToBlock,
     NoteChecked,
+    NoteGathering,
     NoteRefused,
     Reject,
     Reopen,
@@ -159,6 +160,9 @@ def _change(context: Context, change: Change) -> None:
             context.block.save(update_fields=["refused_since"])
         case NoteChecked():
             _note_checked([context])
+        case NoteGathering():
+            context.block.gathers_until = change.until
+            context.block.save(update_fields=["gathers_until"])
         case ShowPath():
             _show_path(context.block, change)
 
