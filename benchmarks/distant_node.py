@@ -12,11 +12,14 @@ from aiohttp import web
 
 
 class DistantNode:
-    """Forwards JSON-RPC to `url`, `seconds` later. `exchanges` are the methods of each exchange, in order."""
+    """Forwards JSON-RPC to `url`, with a round trip of `seconds`.
+
+    `exchanges` are the methods of each exchange, in order.
+    """
 
     def __init__(self, url: str, seconds: float = 0) -> None:
         self._target = url
-        self._seconds = seconds
+        self.seconds = seconds
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="distant node", daemon=True)
         self.exchanges: list[list[str]] = []
@@ -60,10 +63,10 @@ class DistantNode:
         content = await request.read()
         body = json.loads(content)
         self.exchanges.append([one["method"] for one in (body if isinstance(body, list) else [body])])
-        await asyncio.sleep(self._seconds / 2)
+        await asyncio.sleep(self.seconds / 2)
         async with self._session.post(
             self._target, data=content, headers={"Content-Type": "application/json"}
         ) as response:
             answer = await response.read()
-        await asyncio.sleep(self._seconds / 2)
+        await asyncio.sleep(self.seconds / 2)
         return web.Response(body=answer, status=response.status, content_type="application/json")

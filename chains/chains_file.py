@@ -278,6 +278,8 @@ class Chain(_Model):
     test_network: bool = False
     block_seconds: Annotated[float, Field(gt=0)] = 12
     """About how often a block comes."""
+    gather_seconds: Annotated[float, Field(ge=0, le=600)] = 0
+    """How long what is little waits for others to share its transaction with."""
     history_window: Annotated[int, Field(ge=1, lt=2**63)] = history.WINDOW
     """Slots that the chain's history contract has (EIP-2935): 8,191 on Ethereum, 393,168 on Arbitrum."""
     max_fee_per_gas_gwei: Annotated[float, Field(gt=0)] = 200

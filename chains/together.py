@@ -188,3 +188,8 @@ def share_work(key: Hashable, item: Item, handle: Callable[[Sequence[Item]], Seq
     if _here.side is None:
         return _result(handle([item])[0])
     return _result(_here.side.share(key, item, handle, is_exchange=False))
+
+
+def ask_once(key: Hashable, ask: Callable[[], Result]) -> Result:
+    """The answer to a question that several tasks may have at the same moment: one of them asks."""
+    return share_work(key, ask, lambda asking: [asking[0]()] * len(asking))

@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import cast
 
 from django.conf import settings
+from django.db.models import Count, Max, Q
 from django.utils import timezone
 
 from accounts.models import User
@@ -21,7 +22,7 @@ from chains import rollups, together
 from chains.chains_file import Chain
 from chains.header import Header
 from chains.rpc import Fees, NodeUnavailable, ProofRequest, RpcRefused
-from chains.together import Raised
+from chains.together import Outcome, Raised
 from config.configured_chains import get_chains, get_rpc
 from proving import connections, facts, heads, timestamps
 from proving.connections import OpenConnection
@@ -65,8 +66,8 @@ class _Refusal:
 class _Acceptance:
     estimated_gas: int
     estimated_wei: int
-    headers: Sequence[Header] = ()
-    """Of blocks, as they were read: whoever works on a block first can ask for more at once."""
+    blocks: Sequence[Block] = ()
+    """With their headers as they were read: whoever works on a block first can ask for more at once."""
 
 
 def accept(batch_id: object) -> None:
@@ -82,25 +83,23 @@ def accept(batch_id: object) -> None:
             if isinstance(decision, _Postponed):
                 waits.append(decision)
                 continue
-            with lease.writing() as fresh:
-                goes_on = _record(fresh, source, decision)
+            goes_on = together.share_work("decided", _Decided(lease, source, decision), _record_all)
             if not goes_on:
-                return lease.release(None)
-        Batch.objects.filter(pk=batch.pk, lease_token=lease.token).update(
-            waiting_for=" ".join(dict.fromkeys(wait.sentence for wait in waits))
-        )
+                return lease.give_back(None)
         failing = bool(waits) and all(wait.until is None for wait in waits)
         pause = timezone.now() + leases.backoff(batch.attempts)
         due_at = min((wait.until or pause for wait in waits), default=None)
-        lease.release(due_at, attempts=batch.attempts + 1 if failing else 0)
+        lease.give_back(
+            due_at,
+            attempts=batch.attempts + 1 if failing else 0,
+            waiting_for=" ".join(dict.fromkeys(wait.sentence for wait in waits)),
+        )
     except leases.LeaseLost:
         return None
     except Exception:
         pause = timezone.now() + leases.backoff(batch.attempts)
-        Batch.objects.filter(pk=batch.pk, lease_token=lease.token).update(
-            waiting_for="An error of this service, which has been logged."
-        )
-        lease.release(pause, attempts=batch.attempts + 1)
+        sentence = "An error of this service, which has been logged."
+        lease.release(pause, attempts=batch.attempts + 1, waiting_for=sentence)
         raise
 
 
@@ -110,8 +109,20 @@ def undecided(batch_id: str) -> list[int]:
     return list(waiting.order_by("source_chain_id").values_list("source_chain_id", flat=True).distinct())
 
 
-def _record(batch: Batch, source: int, decision: _Refusal | _Acceptance) -> bool:
+@dataclass(frozen=True)
+class _Decided:
+    lease: Lease[Batch]
+    source: int
+    decision: _Refusal | _Acceptance
+
+
+def _record_all(several: Sequence[_Decided]) -> Sequence[Outcome[bool]]:
+    return leases.write_together(several, attrgetter("lease"), lambda going: [_record(one) for one in going])
+
+
+def _record(decided: _Decided) -> bool:
     """Write the decision, in the caller's database transaction; whether the batch goes on."""
+    batch, source, decision = decided.lease.row, decided.source, decided.decision
     if isinstance(decision, _Acceptance):
         # One at a time for each user: two batches can't be promised the same rest.
         User.objects.select_for_update().get(pk=batch.user_id)
@@ -120,21 +131,16 @@ def _record(batch: Batch, source: int, decision: _Refusal | _Acceptance) -> bool
         progress.reject([batch.pk], code=decision.code, reason=decision.reason, retryable=decision.retryable)
         return False
     progress.admit(batch, source, estimated_gas=decision.estimated_gas, estimated_wei=decision.estimated_wei)
-    _store_headers(batch, source, decision.headers)
+    _store_headers(decision.blocks)
     turns.line_up(batch.user_id, batch.queries.filter(source_chain_id=source))
     return True
 
 
-def _store_headers(batch: Batch, source: int, headers: Iterable[Header]) -> None:
+def _store_headers(blocks: Sequence[Block]) -> None:
     """Of blocks that have none yet. Where a block has one, nothing but its own reconcile may replace it."""
-    by_number = {header.number: header for header in headers}
-    connection = Block.objects.filter(destination_chain_id=batch.destination_chain_id, source_chain_id=source, hash="")
-    for numbers in chunks(sorted(by_number), _PER_READ):
-        blocks = list(connection.filter(number__in=numbers).only("number"))
-        for block in blocks:
-            block.take(by_number[block.number])
-        if blocks:
-            connection.bulk_update(blocks, HEADER_COLUMNS, batch_size=_HEADERS_PER_STATEMENT)
+    if blocks:
+        without = Block.objects.filter(hash="")
+        without.bulk_update(blocks, HEADER_COLUMNS, batch_size=_HEADERS_PER_STATEMENT)
 
 
 def _decide(lease: Lease[Batch], source: int) -> _Postponed | _Refusal | _Acceptance:
@@ -143,10 +149,10 @@ def _decide(lease: Lease[Batch], source: int) -> _Postponed | _Refusal | _Accept
         return exhausted  # Before any node is asked.
     try:
         connection = connections.open_connection(batch.destination_chain_id, source)
+        named = _named(batch, source)
         # What a time selects is only known when its block is found. All else is asked side by side.
-        is_timed = batch.queries.filter(source_chain_id=source, block=None).exists()
-        obstacle = _check_heights(lease, connection) if is_timed else None
-        return obstacle or _decide_about_blocks(lease, connection)
+        obstacle = _check_heights(lease, connection, named) if named.latest_unfound is not None else None
+        return obstacle or _decide_about_blocks(lease, connection, named)
     except deployments.Unusable as why:
         return _Postponed(str(why), timezone.now() + timedelta(seconds=10))
     except (NodeUnavailable, RpcRefused) as error:
@@ -154,11 +160,32 @@ def _decide(lease: Lease[Batch], source: int) -> _Postponed | _Refusal | _Accept
         return _Postponed(str(error), None)
 
 
-def _decide_about_blocks(lease: Lease[Batch], connection: OpenConnection) -> _Postponed | _Refusal | _Acceptance:
+@dataclass(frozen=True)
+class _Named:
+    """What a batch's queries about one source chain name."""
+
+    highest: int | None  # of the blocks that are named by their numbers, or found
+    latest_unfound: int | None  # of the times whose blocks are not found yet, unix seconds
+    headers: int  # how many ask for a header
+
+
+def _named(batch: Batch, source: int) -> _Named:
+    return _Named(
+        **batch.queries.filter(source_chain_id=source).aggregate(
+            highest=Max("block__number"),
+            latest_unfound=Max("timestamp", filter=Q(block=None)),
+            headers=Count("pk", filter=Q(address="")),
+        )
+    )
+
+
+def _decide_about_blocks(
+    lease: Lease[Batch], connection: OpenConnection, named: _Named
+) -> _Postponed | _Refusal | _Acceptance:
     destination = get_chains().chain(lease.row.destination_chain_id)
     asked = (
-        lambda: _check_heights(lease, connection),
-        lambda: _check_header_properties(lease, connection) or _check_proofs(lease, connection),
+        lambda: _check_heights(lease, connection, named),
+        lambda: (named.headers and _check_header_properties(lease, connection)) or _check_proofs(lease, connection),
         lambda: _count(lease, connection),
         connection.destination_rpc.fees,
         # Whoever works on its blocks needs them next.
@@ -174,21 +201,21 @@ def _decide_about_blocks(lease: Lease[Batch], connection: OpenConnection) -> _Po
     return _check_cost(lease.row, cast("_Counted", counted), cast("Fees", fees))
 
 
-def _check_heights(lease: Lease[Batch], connection: OpenConnection) -> _Postponed | _Refusal | None:
+def _check_heights(lease: Lease[Batch], connection: OpenConnection, named: _Named) -> _Postponed | _Refusal | None:
     """Whether what is named exists by now: the highest of the blocks, and a block after the last of the times."""
     source = connection.source_rpc.chain
     head = heads.recent(source, connection.source_rpc).latest
-    obstacle = _check_numbers(lease.row, source, head) or _check_times(lease, source, head)
+    obstacle = _check_numbers(named.highest, source, head) or _check_times(named.latest_unfound, source, head)
     if isinstance(obstacle, _Postponed):
         # It may have come since that was read.
         head = heads.read(source, connection.source_rpc).latest
-        obstacle = _check_numbers(lease.row, source, head) or _check_times(lease, source, head)
-    return obstacle or _find_blocks(lease, connection, head)
+        obstacle = _check_numbers(named.highest, source, head) or _check_times(named.latest_unfound, source, head)
+    if obstacle or named.latest_unfound is None:
+        return obstacle
+    return _find_blocks(lease, connection, head)
 
 
-def _check_numbers(batch: Batch, source: Chain, head: Header) -> _Postponed | _Refusal | None:
-    named = batch.queries.filter(source_chain_id=source.id).order_by("-block__number").exclude(block=None)
-    highest = named.values_list("block__number", flat=True).first()
+def _check_numbers(highest: int | None, source: Chain, head: Header) -> _Postponed | _Refusal | None:
     ahead = 0 if highest is None else highest - head.number
     if ahead > settings.MAX_BLOCKS_AHEAD:
         return _Refusal(
@@ -205,8 +232,7 @@ def _check_numbers(batch: Batch, source: Chain, head: Header) -> _Postponed | _R
     return None
 
 
-def _check_times(lease: Lease[Batch], source: Chain, head: Header) -> _Postponed | _Refusal | None:
-    latest = next(iter(_unfound_times(lease.row, source)), None)
+def _check_times(latest: int | None, source: Chain, head: Header) -> _Postponed | _Refusal | None:
     ahead = -1 if latest is None else latest - head.timestamp
     if ahead > settings.MAX_BLOCKS_AHEAD * source.block_seconds:
         return _Refusal(
@@ -222,16 +248,13 @@ def _check_times(lease: Lease[Batch], source: Chain, head: Header) -> _Postponed
     return None
 
 
-def _unfound_times(batch: Batch, source: Chain) -> list[int]:
-    """The times whose blocks are not found yet, in unix seconds, the latest first."""
-    unfound = batch.queries.filter(source_chain_id=source.id, block=None).order_by("-timestamp")
-    return [time for time in unfound.values_list("timestamp", flat=True).distinct() if time is not None]
-
-
 def _find_blocks(lease: Lease[Batch], connection: OpenConnection, head: Header) -> _Refusal | None:
     """Give the queries that name a time their block."""
     batch, source = lease.row, connection.source_rpc.chain
-    for time in _unfound_times(batch, source):
+    unfound = batch.queries.filter(source_chain_id=source.id, block=None)
+    times = list(unfound.order_by("-timestamp").values_list("timestamp", flat=True).distinct())
+    for time in times:
+        assert time is not None, "a query without a block names a time"
         number = timestamps.block_at(connection.source_rpc, time, head, extend_lease=lease.extend)
         if number is None:
             return _Refusal(
@@ -241,7 +264,6 @@ def _find_blocks(lease: Lease[Batch], connection: OpenConnection, head: Header) 
             )
         with lease.writing():
             blocks = submission.find_blocks(batch.destination_chain_id, {(source.id, number)})
-            unfound = batch.queries.filter(source_chain_id=source.id, block=None)
             unfound.filter(timestamp=time).update(block_id=blocks[source.id, number])
     return None
 
@@ -283,10 +305,11 @@ def _check_proofs(lease: Lease[Batch], connection: OpenConnection) -> _Refusal |
 
 @dataclass(frozen=True)
 class _Counted:
-    """What the registry does not hold yet, and the headers of its blocks as the source chain has them."""
+    """What the registry does not hold yet."""
 
     work: estimates.Workload
-    headers: Sequence[Header]
+    blocks: Sequence[Block]
+    """Those that had no header before, with theirs as the source chain has it."""
 
 
 @dataclass(frozen=True)
@@ -348,7 +371,10 @@ def _count(lease: Lease[Batch], connection: OpenConnection) -> _Counted | _Refus
     work = estimates.Workload(path_gas=path_gas)
     for one in [*unknown, *missing]:
         work.add(one.facts, header=one.needs_header)
-    return _Counted(work, [headers[one.block.number] for one in asked if one.block.number in headers])
+    fresh = [one.block for one in asked if not one.block.hash and one.block.number in headers]
+    for block in fresh:
+        block.take(headers[block.number])
+    return _Counted(work, fresh)
 
 
 def _look_up(
@@ -413,10 +439,13 @@ def _check_cost(batch: Batch, counted: _Counted, fees: Fees) -> _Refusal | _Acce
     gas = work.gas + data.gas
     # Room for two blocks that raise the base fee: it is signed only where the fee suffices for the next one.
     cost = gas * (fees.base_fee * 5 // 4 + fees.priority_fee) + data.wei
+    acceptance = _Acceptance(gas, cost, counted.blocks)
+    if destination.test_network:
+        return acceptance
     # Gas may have been dearer than it was estimated at when the first of its source chains was admitted.
     before = max(batch.estimated_wei or 0, promised.caused_by(batch))
     total_gas, total = gas + (batch.estimated_gas or 0), cost + before
-    if total > batch.fee and not destination.test_network:
+    if total > batch.fee:
         path = f", {work.path_gas} of it for the path to blocks that are old" if work.path_gas else ""
         beside = f" and {data.wei} wei for its data" if data.wei else ""
         return _Refusal(
@@ -425,7 +454,7 @@ def _check_cost(batch: Batch, counted: _Counted, fees: Fees) -> _Refusal | _Acce
             f"above the present one, which is more than its fee of {batch.fee} wei.",
             retryable=True,
         )
-    return _Acceptance(gas, cost, counted.headers)
+    return acceptance
 
 
 def _check_limits(batch: Batch, acceptance: _Acceptance) -> _Refusal | None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from chains import history
+from chains import history, together
 from chains.chains_file import Connection
 from chains.rpc import RpcClient
 from config.configured_chains import get_chains, get_rpc
@@ -27,4 +27,5 @@ def open_connection(destination: int, source: int) -> OpenConnection:
     config = get_chains().connection(source, destination)
     if config is None:
         raise Unusable(f"The connection from chain {source} to chain {destination} is not configured any more.")
-    return OpenConnection(config, deployments.find(destination, source), get_rpc(source), get_rpc(destination))
+    registry = together.ask_once(("registry", destination, source), lambda: deployments.find(destination, source))
+    return OpenConnection(config, registry, get_rpc(source), get_rpc(destination))

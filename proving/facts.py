@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from eth_utils.crypto import keccak
 
+from chains import together
 from chains.header import SHARED_FIELDS, Header
 from chains.packed import HASHED_HEADER_FIELDS
 from chains.rpc import BlockIdentifier, InvalidReply, Reverted, RpcClient
@@ -92,6 +93,11 @@ def proven(asked: Mapping[Block, Iterable[Fact]]) -> dict[int, dict[Fact, bytes]
             if word is not None:
                 here[fact] = word
     return words
+
+
+def _proven_together(asked: Sequence[tuple[Block, Iterable[Fact]]]) -> list[dict[Fact, bytes]]:
+    found = proven(dict(asked))
+    return [found[block.pk] for block, _ in asked]
 
 
 def account_words(proof: AccountProof) -> dict[AccountField, bytes]:
@@ -215,7 +221,7 @@ def compare(block: Block, queries: Sequence[Query], view: RegistryView) -> Compa
     for chunk in chunks(queries, _CHUNK):
         wanted = {query.pk: of(query) for query in chunk}
         asked_here = [fact for asked in wanted.values() for fact in asked]
-        here = proven({block: asked_here})[block.pk] if view.facts else {}
+        here = together.share_work("proven", (block, asked_here), _proven_together) if view.facts else {}
         for pk, asked in wanted.items():
             for fact in asked:
                 word = view.facts.get(fact)

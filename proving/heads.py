@@ -78,7 +78,7 @@ def recent(chain: Chain, rpc: RpcClient) -> Heads:
     with known.lock:
         if known.heads is not None and time.monotonic() - known.seen_at < poll_seconds(chain):
             return known.heads
-    return read(chain, rpc)
+    return together.ask_once(("heads", rpc), lambda: read(chain, rpc))
 
 
 def poll_seconds(chain: Chain) -> float:

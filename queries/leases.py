@@ -11,8 +11,9 @@ show.
 Written by hand, because task queues need a broker of their own, and here rows are the queue.
 """
 
+import logging
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,13 +21,18 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from django.conf import settings
-from django.db import models, transaction
+from django.db import OperationalError, models, transaction
 from django.db.models import DateTimeField, F, Q
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Least, Now
 
 from chains import together
-from chains.together import Raised
+from chains.together import Outcome, Raised
+
+logger = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 # Nothing is postponed for longer. A row with a later time was written while the clock was ahead.
 LONGEST = timedelta(hours=1)
@@ -71,6 +77,11 @@ class Lease(Generic[LeasedRow]):
         """Keep the row while long work goes on. Raises `LeaseLost`."""
         together.share_work(("extend", type(self.row)), self, _extend_all)
 
+    def give_back(self, due_at: datetime | Combinable | None, *, attempts: int = 0, **also: object) -> None:
+        """As `release`, in one database transaction with what the tasks beside give back."""
+        release = partial(self.release, due_at, attempts=attempts, **also)
+        together.share_work(("give back", type(self.row)), release, _run_all)
+
     def release(self, due_at: datetime | Combinable | None, *, attempts: int = 0, **also: object) -> None:
         """Give the row back, with these columns `also`. A lost lease is no error here: another worker has the row."""
         failing_since = Coalesce(F("failing_since"), Now()) if attempts else None
@@ -104,6 +115,36 @@ def writing_all(leases: "Sequence[Lease[LeasedRow]]") -> Iterator[list[Lease[Lea
         for lease, row in zip(leases, before, strict=True):
             lease.row = row
         raise
+
+
+def write_together(
+    items: "Sequence[Item]",
+    lease_of: "Callable[[Item], Lease[Any]]",
+    write: "Callable[[Sequence[Item]], Sequence[Result]]",
+) -> "list[Outcome[Result]]":
+    """Write what each of these tasks has decided, in one database transaction, and return what `write` returns of each.
+
+    Those whose leases are lost raise `LeaseLost`. Where something fails, each is written by itself: the fault of one
+    must not be the others' for ever.
+    """
+    try:
+        with writing_all([lease_of(item) for item in items]) as held:
+            going = [item for item in items if lease_of(item) in held]
+            results = iter(write(going))
+    except OperationalError:
+        # The database's trouble, not that of one of them.
+        raise
+    except Exception as error:  # noqa: BLE001 (whose it is gets it)
+        if len(items) == 1:
+            return [Raised(error)]
+        logger.warning("writing %d tasks by themselves: together they failed with %s", len(items), error)
+        return [write_together([item], lease_of, write)[0] for item in items]
+    return [next(results) if lease_of(item) in held else Raised(LeaseLost()) for item in items]
+
+
+def _run_all(writes: "Sequence[Callable[[], None]]") -> Sequence[None]:
+    with transaction.atomic():
+        return [write() for write in writes]
 
 
 def _extend_all(leases: "Sequence[Lease[LeasedRow]]") -> "Sequence[Raised | None]":

@@ -176,6 +176,7 @@ class Block(Leased):
     turn_of = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, null=True, db_index=False, related_name="+")
     queue_at = models.DateTimeField(default=timezone.now)
     refused_since = models.DateTimeField(null=True)  # since when no node has served proofs of it
+    gathers_until = models.DateTimeField(null=True)  # when others have had their time to share its transaction
 
     # The registry trusts its state root or its hash, so the path to other blocks may start here. This is a hint for
     # planning: it is checked on the chain before anything relies on it.

@@ -31,7 +31,7 @@ def admit(batch: Batch, source: int, *, estimated_gas: int, estimated_wei: int) 
 
     `estimated_gas` is in units of gas, and `estimated_wei` is what that costs at the present gas price. Calls add up.
     """
-    with transaction.atomic():
+    with transaction.atomic(savepoint=False):
         fresh = Batch.objects.select_for_update().get(pk=batch.pk)
         if fresh.status not in OPEN_STATUSES:
             return
@@ -179,6 +179,8 @@ def _settle_batches(batches: Sequence[str]) -> None:
         status=BatchStatus.IN_PROGRESS
     )
     done = Batch.objects.filter(~Exists(open_queries), pk__in=batches, status=BatchStatus.IN_PROGRESS)
-    for pk in done.values_list("pk", flat=True):
-        Batch.objects.filter(pk=pk).update(status=BatchStatus.DONE, finished_at=timezone.now())
+    finished = list(done.values_list("pk", flat=True))
+    if finished:
+        Batch.objects.filter(pk__in=finished).update(status=BatchStatus.DONE, finished_at=timezone.now())
+    for pk in finished:
         logger.info("batch %s done", pk)

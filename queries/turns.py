@@ -62,16 +62,17 @@ def line_up(user: int, queries: "QuerySet[Query]") -> None:
     """Make the blocks of a user's admitted queries due, and give them places. Inside the caller's transaction."""
     now = timezone.now()
     blocks = Block.objects.filter(pk__in=queries.values("block"))
+    wanted = set(blocks.values_list("pk", flat=True))
     for_others = blocks.filter(due_at__isnull=False).exclude(turn_of=None).exclude(turn_of=user)
-    mine = _due(user) + blocks.count()
+    mine = _due(user) + len(wanted)
     nearer = [other for other in for_others.values_list("turn_of", flat=True).distinct() if _due(other) <= mine]
     # Others' places stay as they are: nobody moves them back by asking for the same.
-    kept = list(for_others.filter(turn_of__in=nearer).values_list("pk", flat=True))
+    kept = list(for_others.filter(turn_of__in=nearer).values_list("pk", flat=True)) if nearer else []
     for chunk in chunks(kept, _PER_STATEMENT):
         Block.objects.filter(pk__in=chunk).update(due_at=now)
     # Ever more share a place: a statement for each block of ten thousand would hold the database's lock for seconds.
     place, together = 0, 1
-    pks = sorted({*blocks.values_list("pk", flat=True)}.difference(kept))
+    pks = sorted(wanted.difference(kept))
     while place < len(pks):
         chunk = pks[place : place + together]
         Block.objects.filter(pk__in=chunk).update(turn_of=user, due_at=now, queue_at=now + place * _PLACE)

@@ -113,7 +113,8 @@ def _fetch(context: Context) -> End | None:
         if first and (first.proofs or first.faults):
             # More had to be fetched.
             context.ahead.forget_newest()
-    return _act(context, decide.unfetched(observe.unfetched(context, faults)))
+    unfetched = observe.unfetched(context, faults)
+    return None if unfetched is None else _act(context, decide.unfetched(unfetched))
 
 
 def _prove(context: Context) -> End | None:

@@ -32,6 +32,8 @@ from queries.rejection_codes import RejectionCode
 # How long nodes may refuse to serve a proof before that is taken for final: they may be syncing, or lack the newest
 # state for a moment.
 _PROOF_PATIENCE = timedelta(minutes=10)
+# What is more than so many facts fills a transaction, or nearly: it has nothing to gain from others.
+_MOST_THAT_GATHERS = 50
 # After so many polls a block whose transaction is under way is reconciled though nobody has woken it.
 _TENDED_POLLS = 16
 
@@ -104,6 +106,13 @@ class NoteChecked:
 
 
 @dataclass(frozen=True)
+class NoteGathering:
+    """Remember until when it waits for others to share its transaction with."""
+
+    until: datetime
+
+
+@dataclass(frozen=True)
 class ShowPath:
     """Show how much is left of the path to the block, in hops or headers. Without a unit it has arrived."""
 
@@ -162,7 +171,18 @@ class ExtendPath:
     others: Sequence[int]
 
 
-Change = Complete | Reopen | MoveToBlock | Reject | TakeHeader | StoreProofs | NoteRefused | NoteChecked | ShowPath
+Change = (
+    Complete
+    | Reopen
+    | MoveToBlock
+    | Reject
+    | TakeHeader
+    | StoreProofs
+    | NoteRefused
+    | NoteChecked
+    | NoteGathering
+    | ShowPath
+)
 """Of rows."""
 Sending = Prove | ProveTime | PreparePath | ExtendPath
 Action = Change | GiveTurn | Sending
@@ -340,8 +360,28 @@ def _ready(seen: Observation, known: Sequence[Action], *, needs_path: bool) -> D
             return Decision(Continue(), [*known, prove])
         return Decision(FindPath(seen.target, seen.needing), [*known, prove])
     arrived = [ShowPath(0)] if seen.path_left else []
-    sending = _sending(seen)
+    gathering = _gathering(seen)
+    sending = _sending(seen) if gathering is None else gathering
     return Decision(sending.then, [*arrived, *known, *sending.actions])
+
+
+def _gathering(seen: Observation) -> Decision | None:
+    """Wait for others to share a transaction with, if the operator wants that; all of them until the same moment."""
+    is_alone = seen.failures or len(seen.missing_now) > _MOST_THAT_GATHERS
+    if not seen.gather_seconds or is_alone or any(isinstance(fact, TimeFact) for fact in seen.missing_now):
+        return None
+    longest = timedelta(seconds=seen.gather_seconds)
+    until = seen.gathers_until
+    # Another one is that of an earlier transaction, or of a clock that was set since.
+    is_begun = until is not None and abs(until - seen.now) <= longest
+    if until is None or not is_begun:
+        left = seen.gather_seconds - seen.now.timestamp() % seen.gather_seconds
+        until = seen.now + timedelta(seconds=left)
+    if until <= seen.now:
+        return None
+    sentence = f"Waiting for other blocks to share a transaction with, for up to {seen.gather_seconds:g} s."
+    wait = Requeue(sentence, (until - seen.now).total_seconds())
+    return Decision(wait, [] if is_begun else [NoteGathering(until)])
 
 
 def _held_back(seen: Observation, *, needs_path: bool) -> Requeue | Fail | None:

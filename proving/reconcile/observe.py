@@ -4,7 +4,7 @@ It changes nothing about the block, and only extends its lease. What is costly t
 matters: values say when they were not looked up.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -25,13 +25,14 @@ from proving.models import LIVE_STATES, Transaction, TransactionState, proves_fa
 from proving.paths import building, planning, rotation, wanted
 from proving.paths.planning import Plan, TooFar
 from proving.paths.rotation import Rotation
+from proving.reconcile import sent
 from proving.reconcile.context import Context
 from proving.reconcile.proofs import ProofRefused
 from proving.registry import deployments
 from proving.sources import NotYet, Preparation
 from queries import clock
 from queries.chunks import chunks
-from queries.models import BatchStatus, Block, Query, StepKind
+from queries.models import BatchStatus, Block, Query, StepKind, open_queries
 
 # Queries that one reconcile observes: bounds its memory and its length.
 _QUERIES_PER_LOOK = 1000
@@ -134,12 +135,20 @@ class AskedOfHeader:
 
 def asked_of_header(context: Context) -> AskedOfHeader:
     header = _own_header(context.block)
-    asking = _in_initial_state(context).filter(address="")
+    asking = together.share_work("asked of header", context.block, _asking_for_header)
     lacking = {query.pk: facts.lacking(header, query.header_fields) for query in asking}
     chain_id = context.source_rpc.chain.id
     return AskedOfHeader(
         {pk: facts.why_lacking(chain_id, header, fields) if fields else "" for pk, fields in lacking.items()}
     )
+
+
+def _asking_for_header(blocks: Sequence[Block]) -> list[list[Query]]:
+    found: dict[int, list[Query]] = {block.pk: [] for block in blocks}
+    for query in open_queries(blocks).filter(step=StepKind.INITIAL_STATE, address="").order_by("pk"):
+        assert query.block_id is not None, "it is one of these"
+        found[query.block_id].append(query)
+    return [found[block.pk] for block in blocks]
 
 
 @dataclass(frozen=True)
@@ -155,7 +164,10 @@ class Unfetched:
     waiting: Sequence[int]  # ids of queries
 
 
-def unfetched(context: Context, faults: Sequence[Exception]) -> Unfetched:
+def unfetched(context: Context, faults: Sequence[Exception]) -> Unfetched | None:
+    """None where all was fetched, now and before."""
+    if not faults and context.block.refused_since is None:
+        return None
     return Unfetched(
         source=context.source_rpc.chain.id,
         number=context.block.number,
@@ -198,6 +210,10 @@ class Observation:
     destination: int
     poll_seconds: float
     source_poll_seconds: float
+
+    now: datetime
+    gather_seconds: float
+    gathers_until: datetime | None  # as it is stored
 
     awaiting_header: Sequence[OpenQuery]
     """Those at BLOCKHASH_AVAILABLE and HEADER_ACCUMULATED."""
@@ -260,7 +276,8 @@ def ask_ahead(context: Context) -> None:
     Facts are asked for where the registry should know the state root by now: of thousands each is a question.
     """
     block, ahead = context.block, context.ahead
-    idle = list(_idle(context)[:_QUERIES_PER_LOOK]) if _accumulated_by(context) else []
+    is_accumulated = sent.accumulated_by(block, context.registry)
+    idle = list(_idle(context)[:_QUERIES_PER_LOOK]) if is_accumulated else []
     if idle:
         ahead.confirmed = _read(context, [fact for query in idle for fact in facts.of(query)])
     elif block.header_rlp is not None:
@@ -278,10 +295,6 @@ def registry(context: Context) -> Observation:
     Raises `NodeUnavailable`, `RpcRefused`.
     """
     block = context.block
-    # Of thousands most are past these steps, and each one that is named costs each look.
-    awaiting_header = context.block.open_queries().filter(
-        step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED]
-    )
     looked_at = list(_idle(context)[:_QUERIES_PER_LOOK])
     view = _read(context, [])
     root_is_confirmed = _has_root(context, view)
@@ -301,19 +314,30 @@ def registry(context: Context) -> Observation:
         destination=block.destination_chain_id,
         poll_seconds=context.poll_seconds,
         source_poll_seconds=poll_seconds(context.source_rpc.chain),
-        awaiting_header=[
-            _open_query(query) for query in awaiting_header.only("address", "timestamp", "step").order_by("pk")
-        ],
+        now=timezone.now(),
+        gather_seconds=context.destination_chain.gather_seconds,
+        gathers_until=block.gathers_until,
+        awaiting_header=together.share_work("awaiting header", block, _awaiting_header),
         asked={query.pk: _open_query(query) for query in looked_at},
         view=view,
         root_is_confirmed=root_is_confirmed,
         root_is_known=root_is_confirmed,
-        accumulated_by=_accumulated_by(context) if root_is_confirmed else "",
+        accumulated_by=sent.accumulated_by(block, context.registry) if root_is_confirmed else "",
         missing=found.missing,
         contradiction=found.contradiction,
-        proven_by=dict(_proven_by(context, held)),
+        proven_by=sent.proven_by(held, context.registry),
     )
     return _with_what_is_missing(context, seen) if seen.missing and not seen.contradiction else seen
+
+
+def _awaiting_header(blocks: Sequence[Block]) -> list[list[OpenQuery]]:
+    # Of thousands most are past these steps, and each one that is named costs each look.
+    awaiting = open_queries(blocks).filter(step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED])
+    found: dict[int, list[OpenQuery]] = {block.pk: [] for block in blocks}
+    for query in awaiting.only("block", "address", "timestamp", "step").order_by("pk"):
+        assert query.block_id is not None, "it is one of these"
+        found[query.block_id].append(_open_query(query))
+    return [found[block.pk] for block in blocks]
 
 
 def _open_query(query: Query) -> OpenQuery:
@@ -323,13 +347,12 @@ def _open_query(query: Query) -> OpenQuery:
 
 def _with_what_is_missing(context: Context, seen: Observation) -> Observation:
     asking = sorted({pk for pks in seen.missing.values() for pk in pks})
-    accumulating = Transaction.objects.filter(accumulates=context.block, state__in=LIVE_STATES)
     seen = replace(
         seen,
-        sent_for=_facts_under_way(context),
-        failures=_failures(asking),
+        sent_for=sent.facts_under_way(context.block),
+        failures=sent.failures(asking),
         root_is_known=seen.root_is_confirmed or _has_root(context, _read(context, [], at="latest")),
-        is_accumulating=accumulating.exists(),
+        is_accumulating=sent.is_accumulating(context.block),
     )
     if not seen.needing:
         return seen
@@ -337,7 +360,9 @@ def _with_what_is_missing(context: Context, seen: Observation) -> Observation:
     target = context.source_rpc.header(context.block.number + 1) if is_timed else _own_header(context.block)
     if target is None:
         return seen
-    is_extending = building.extending(context.connection, context.heads.latest.number).exists()
+    row = context.registry.row_id
+    extending = building.extending(context.connection, context.heads.latest.number)
+    is_extending = together.ask_once(("is extending", row), extending.exists)
     # A pending one may still fail, or be cancelled, and what was sent behind it would fail with it.
     at: BlockIdentifier = "latest" if is_extending else "pending"
     vouched_ahead = context.ahead.vouched if at == "pending" else {}
@@ -349,7 +374,9 @@ def _with_what_is_missing(context: Context, seen: Observation) -> Observation:
         target=target,
         hash_is_vouched_for=hash_is_vouched_for,
         is_extending=is_extending,
-        pause_after_failures=building.pause_after_failures(context.connection),
+        pause_after_failures=together.ask_once(
+            ("pause", row), lambda: building.pause_after_failures(context.connection)
+        ),
     )
 
 
@@ -385,34 +412,6 @@ def _vouches(context: Context, header: Header, *, at: BlockIdentifier) -> bool:
 def _has_root(context: Context, view: RegistryView) -> bool:
     """Whether the registry holds the block's state root."""
     return hex_data(view.state_root) == context.block.state_root
-
-
-def _accumulated_by(context: Context) -> str:
-    accumulating = Transaction.objects.filter(
-        accumulates=context.block, to__in=context.registry.addresses, succeeded=True
-    ).order_by("pk")
-    return accumulating.values_list("hash", flat=True).first() or ""
-
-
-def _proven_by(context: Context, queries: Collection[int]) -> Iterator[tuple[int, str]]:
-    """(query id, hash) of the mined transactions that proved the queries to this registry."""
-    sent_here = Transaction.queries.through.objects.filter(transaction__to__in=context.registry.addresses)
-    for chunk in chunks(sorted(queries), _PER_STATEMENT):
-        proving = proves_facts("query__block", "transaction")
-        mined = sent_here.filter(proving, query__in=chunk, transaction__succeeded=True).order_by("pk")
-        yield from mined.values_list("query", "transaction__hash")
-
-
-def _facts_under_way(context: Context) -> set[Fact]:
-    """What transactions that are under way may prove already, for other queries."""
-    live = Transaction.objects.filter(proves_facts("queries__block"), queries=OuterRef("pk"), state__in=LIVE_STATES)
-    sent_for = Query.objects.filter(Exists(live), block=context.block)
-    return {fact for query in sent_for.iterator(chunk_size=_QUERIES_PER_LOOK) for fact in facts.of(query)}
-
-
-def _failures(queries: Sequence[int]) -> int:
-    reverted = Transaction.objects.filter(queries__in=queries[:_PER_STATEMENT], succeeded=False)
-    return reverted.distinct().count()
 
 
 @dataclass(frozen=True)
@@ -469,13 +468,19 @@ class Rest:
 
 
 def is_open(context: Context) -> bool:
-    return context.block.open_queries().exists()
+    return together.share_work("is open", context.block, _are_open)
+
+
+def _are_open(blocks: Sequence[Block]) -> list[bool]:
+    found = set(open_queries(blocks).order_by().values_list("block", flat=True).distinct())
+    return [block.pk in found for block in blocks]
 
 
 def rest(context: Context) -> Rest:
+    still_open = is_open(context)
     return Rest(
-        is_open=is_open(context),
-        under_way=_under_way(context.block),
+        is_open=still_open,
+        under_way=_under_way(context.block) if still_open else "",
         checked_number=context.block.checked_number,
         final=context.heads.final,
         poll_seconds=context.poll_seconds,
@@ -485,8 +490,7 @@ def rest(context: Context) -> Rest:
 
 def _under_way(block: Block) -> str:
     """A sentence about the transaction that the open queries wait for, whichever of them it was sent for."""
-    live = Transaction.objects.filter(queries__block=block, state__in=LIVE_STATES)
-    tx = live.defer("data").order_by("-pk").prefetch_related("versions").first()
+    tx = sent.newest_under_way(block)
     if tx is None:
         return ""
     tx_hash = tx.latest_hash

@@ -7,13 +7,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from chains import together
 from chains.encoding import hex_data
 from chains.rpc import AccountProof as FetchedProof
 from chains.rpc import InvalidReply, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from chains.trie import InvalidProof, OtherAccountForm, verify_account, verify_slot
 from proving.models import AccountProof, SlotProof
 from queries.chunks import chunks
-from queries.models import Block, Query, StepKind
+from queries.models import Block, Query, StepKind, open_queries
 
 # What is fetched and stored in one go: bounds memory, and what a kill makes us fetch again.
 _ACCOUNTS_PER_FETCH = 100
@@ -46,9 +47,8 @@ def fetch(block: Block, source: RpcClient) -> Iterator[Fetched]:
 
     One account that no node proves holds up no other. Raises `NodeUnavailable`.
     """
-    waiting = block.open_queries().filter(step=StepKind.INITIAL_STATE).exclude(address="")
     by_address: dict[str, list[Query]] = defaultdict(list)
-    for query in waiting.only("pk", "address", "slots"):
+    for query in together.share_work("waiting", block, _waiting):
         by_address[query.address].append(query)
     for addresses in chunks(sorted(by_address), _ACCOUNTS_PER_FETCH):
         wanted = _not_stored(block, {address: by_address[address] for address in addresses})
@@ -59,6 +59,16 @@ def fetch(block: Block, source: RpcClient) -> Iterator[Fetched]:
             yield Fetched(proofs, list(faults.values()))
         complete = [query.pk for address in addresses if address not in failed for query in by_address[address]]
         yield Fetched((), complete=complete)
+
+
+def _waiting(blocks: Sequence[Block]) -> list[list[Query]]:
+    """Of each block: its open queries whose proofs are waited for."""
+    by_block: dict[int, list[Query]] = {block.pk: [] for block in blocks}
+    waiting = open_queries(blocks).filter(step=StepKind.INITIAL_STATE).exclude(address="")
+    for query in waiting.only("pk", "block", "address", "slots"):
+        assert query.block_id is not None, "it is one of these"
+        by_block[query.block_id].append(query)
+    return [by_block[block.pk] for block in blocks]
 
 
 @dataclass(frozen=True)
@@ -72,9 +82,12 @@ class _Wanted:
 
 def _not_stored(block: Block, queries: Mapping[str, Sequence[Query]]) -> list[_Wanted]:
     """What the queries of each address ask for, without what was stored before."""
-    accounts = set(AccountProof.objects.filter(block=block, address__in=queries).values_list("address", flat=True))
-    rows = SlotProof.objects.filter(account__block=block, account__address__in=queries)
-    slots = set(rows.values_list("account__address", "slot"))
+    stored = AccountProof.objects.filter(block=block, address__in=queries)
+    accounts = dict(stored.values_list("address", "pk"))
+    slots: set[tuple[str, str]] = set()
+    if accounts:
+        rows = SlotProof.objects.filter(account__in=accounts.values())
+        slots = set(rows.values_list("account__address", "slot"))
     return [
         _Wanted(
             address,

@@ -4,12 +4,11 @@ Of many blocks most changes are alike, and a database transaction takes long to 
 """
 
 import itertools
-import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
-from django.db import OperationalError
 from django.utils import timezone
 
 from chains import together
@@ -22,6 +21,7 @@ from proving.reconcile.decide import (
     Complete,
     MoveToBlock,
     NoteChecked,
+    NoteGathering,
     NoteRefused,
     Reject,
     Reopen,
@@ -31,10 +31,7 @@ from proving.reconcile.decide import (
 )
 from queries import leases, progress, submission
 from queries.chunks import chunks
-from queries.leases import LeaseLost
 from queries.models import HEADER_COLUMNS, BatchStatus, Block, Query, StepKind
-
-logger = logging.getLogger(__name__)
 
 # Queries whose rows are written in one database transaction: other writers get their turn in between.
 _QUERIES_PER_WRITE = 500
@@ -90,7 +87,8 @@ def _write_all(several: Sequence[_Changes]) -> Sequence[Raised | None]:
     several_of = {place: one for place, one in enumerate(_without_what_is_done(several)) if one.changes}
     outcomes: dict[int, Raised | None] = dict.fromkeys(range(len(several)))
     for parcel in _parcels(several_of):
-        outcomes |= _write_parcel(parcel)
+        written = leases.write_together(list(parcel.values()), attrgetter("context.lease"), _write)
+        outcomes |= zip(parcel, written, strict=True)
     return [outcomes[place] for place in range(len(several))]
 
 
@@ -106,21 +104,6 @@ def _parcels(several: Mapping[int, _Changes]) -> Iterator[dict[int, _Changes]]:
         size += more
     if parcel:
         yield parcel
-
-
-def _write_parcel(parcel: Mapping[int, _Changes]) -> dict[int, Raised | None]:
-    try:
-        written = _write_together(list(parcel.values()))
-    except OperationalError:
-        # The database's trouble, not that of one block.
-        raise
-    except Exception as error:  # noqa: BLE001 (whose it is gets it)
-        if len(parcel) == 1:
-            return dict.fromkeys(parcel, Raised(error))
-        # That of one block must not be the others' for ever.
-        logger.warning("writing %d blocks by themselves: together they failed with %s", len(parcel), error)
-        return {place: _write_parcel({place: one})[place] for place, one in parcel.items()}
-    return {place: None if one in written else Raised(LeaseLost()) for place, one in parcel.items()}
 
 
 def _without_what_is_done(several: Sequence[_Changes]) -> list[_Changes]:
@@ -146,20 +129,18 @@ def _without_what_is_done(several: Sequence[_Changes]) -> list[_Changes]:
     return left
 
 
-def _write_together(several: Sequence[_Changes]) -> list[_Changes]:
-    """In one database transaction. Returns those whose leases are not lost."""
-    with leases.writing_all([one.context.lease for one in several]) as held:
-        going = [one for one in several if one.context.lease in held]
-        for turn in itertools.zip_longest(*(one.changes for one in going)):
-            completing: dict[tuple[StepKind, str], list[tuple[Context, Complete]]] = defaultdict(list)
-            for one, change in zip(going, turn, strict=True):
-                if isinstance(change, Complete):
-                    completing[change.step, change.transaction_hash].append((one.context, change))
-                elif change is not None:
-                    _change(one.context, change)
-            for (step, transaction_hash), asked in completing.items():
-                _complete(step, transaction_hash, asked)
-    return going
+def _write(several: Sequence[_Changes]) -> Sequence[None]:
+    """Inside the caller's database transaction."""
+    for turn in itertools.zip_longest(*(one.changes for one in several)):
+        completing: dict[tuple[StepKind, str], list[tuple[Context, Complete]]] = defaultdict(list)
+        for one, change in zip(several, turn, strict=True):
+            if isinstance(change, Complete):
+                completing[change.step, change.transaction_hash].append((one.context, change))
+            elif change is not None:
+                _change(one.context, change)
+        for (step, transaction_hash), asked in completing.items():
+            _complete(step, transaction_hash, asked)
+    return [None] * len(several)
 
 
 def _change(context: Context, change: Change) -> None:
@@ -179,6 +160,9 @@ def _change(context: Context, change: Change) -> None:
             context.block.save(update_fields=["refused_since"])
         case NoteChecked():
             _note_checked([context])
+        case NoteGathering():
+            context.block.gathers_until = change.until
+            context.block.save(update_fields=["gathers_until"])
         case ShowPath():
             _show_path(context.block, change)
 

@@ -3,6 +3,7 @@
 What is pending counts as the most that it can cost.
 """
 
+from collections import defaultdict
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -31,12 +32,13 @@ def to_user(user_id: int, destinations: list[int]) -> Promise:
     batches = Batch.objects.filter(user=user_id, destination_chain_id__in=destinations)
     shares = Share.objects.filter(recent("transaction__"), batch__in=batches)
     gas, wei = shares.aggregate(total=Sum("gas"))["total"] or 0, sum_wei(shares)
-    for batch in (
-        batches.filter(status__in=OPEN_STATUSES).exclude(estimated_gas=None).only("estimated_gas", "estimated_wei")
-    ):
-        caused = Share.objects.filter(batch=batch)
-        gas += max(0, (batch.estimated_gas or 0) - (caused.aggregate(total=Sum("gas"))["total"] or 0))
-        wei += max(0, (batch.estimated_wei or 0) - sum_wei(caused))
+    estimates = batches.filter(status__in=OPEN_STATUSES).exclude(estimated_gas=None)
+    caused: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for batch, *of_share in Share.objects.filter(batch__in=estimates).values_list("batch", "gas", "wei"):
+        caused[batch].append((of_share[0], of_share[1]))
+    for batch, estimated_gas, estimated_wei in estimates.values_list("pk", "estimated_gas", "estimated_wei"):
+        gas += max(0, (estimated_gas or 0) - sum(of_share[0] for of_share in caused[batch]))
+        wei += max(0, (estimated_wei or 0) - sum(of_share[1] for of_share in caused[batch]))
     return Promise(gas, wei)
 
 

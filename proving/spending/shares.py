@@ -1,17 +1,19 @@
 """Who pays which part: each batch's share of what the transactions cost that are for it."""
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from django.db.models import Exists, OuterRef
 
 from proving.models import Share, SignedTransaction, Transaction, TransactionState
 from proving.spending import estimates
 from proving.spending.estimates import RIDER_GAS
+from queries.chunks import chunks
 from queries.models import Batch, Query
 
 # Of a transaction whose cost its batches show as spent.
 _SPENT_STATES = (TransactionState.CONFIRMED, TransactionState.FINAL)
+_PER_STATEMENT = 500
 
 
 def divide(tx: Transaction, weights: Counter[str] | None = None) -> None:
@@ -21,27 +23,45 @@ def divide(tx: Transaction, weights: Counter[str] | None = None) -> None:
     whenever the transaction's versions or state have changed.
     """
     weights, gas, wei = weights_of(tx) if weights is None else weights, tx.gas, tx.cost
-    for batch, weight in weights.items():
-        portion = gas * weight // weights.total()
-        part = {"gas": portion, "wei": wei * portion // gas if gas else 0}
-        Share.objects.update_or_create(
-            transaction=tx, batch_id=batch, defaults=part, create_defaults=part | {"weight": weight}
+    portions = {batch: gas * weight // weights.total() for batch, weight in weights.items()}
+    shares = [
+        Share(
+            transaction=tx, batch_id=batch, gas=portion, wei=wei * portion // gas if gas else 0, weight=weights[batch]
         )
-    for pk in sorted(weights):
-        _show_spent(Batch.objects.only("fee").get(pk=pk))
+        for batch, portion in portions.items()
+    ]
+    # Weights stay as they were first.
+    Share.objects.bulk_create(
+        shares, update_conflicts=True, unique_fields=["transaction", "batch"], update_fields=["gas", "wei"]
+    )
+    for chunk in chunks(sorted(weights), _PER_STATEMENT):
+        _show_spent(chunk)
 
 
-def _show_spent(batch: Batch) -> None:
+def _show_spent(batches: Sequence[str]) -> None:
     """What a cancellation takes above a batch's fee is the operator's: it frees the nonce for all that wait."""
     version = SignedTransaction.objects.filter(
         transaction=OuterRef("transaction"), hash=OuterRef("transaction__hash"), is_cancellation=True
     )
-    shares = Share.objects.filter(batch=batch, transaction__state__in=_SPENT_STATES)
-    rows = list(shares.annotate(is_cancelled=Exists(version)).values_list("gas", "wei", "is_cancelled"))
-    wei = sum(wei for _, wei, _ in rows)
-    cancelled = sum(wei for _, wei, is_cancelled in rows if is_cancelled)
-    above = max(0, min(cancelled, wei - batch.fee))
-    Batch.objects.filter(pk=batch.pk).update(gas_used=sum(gas for gas, _, _ in rows), spent=wei - above)
+    shares = Share.objects.filter(batch__in=batches, transaction__state__in=_SPENT_STATES)
+    gas: Counter[str] = Counter()
+    wei: Counter[str] = Counter()
+    cancelled: Counter[str] = Counter()
+    for batch, *part, is_cancelled in shares.annotate(is_cancelled=Exists(version)).values_list(
+        "batch", "gas", "wei", "is_cancelled"
+    ):
+        gas[batch] += part[0]
+        wei[batch] += part[1]
+        cancelled[batch] += part[1] if is_cancelled else 0
+    changed: list[Batch] = []
+    for row in Batch.objects.filter(pk__in=batches).only("fee", "gas_used", "spent"):
+        above = max(0, min(cancelled[row.pk], wei[row.pk] - row.fee))
+        spent = gas[row.pk], wei[row.pk] - above
+        if (row.gas_used, row.spent) != spent:
+            row.gas_used, row.spent = spent
+            changed.append(row)
+    if changed:
+        Batch.objects.bulk_update(changed, ["gas_used", "spent"])
 
 
 def weights_of(tx: Transaction) -> Counter[str]:

@@ -115,6 +115,7 @@ class Migration(migrations.Migration):
                 ("timestamp", models.PositiveBigIntegerField(null=True)),
                 ("queue_at", models.DateTimeField(default=django.utils.timezone.now)),
                 ("refused_since", models.DateTimeField(null=True)),
+                ("gathers_until", models.DateTimeField(null=True)),
                 ("is_checkpoint", models.BooleanField(default=False)),
                 (
                     "path_unit",

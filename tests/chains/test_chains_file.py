@@ -488,6 +488,8 @@ def test_a_fault_of_a_connection_is_named_with_its_place(load, fields, fault):
         ("[chains.signer]", "test_network = 1\n[chains.signer]", "chains[0].test_network"),
         ("[chains.signer]", "block_seconds = 0\n[chains.signer]", "chains[0].block_seconds"),
         ("[chains.signer]", "block_seconds = nan\n[chains.signer]", "chains[0].block_seconds"),
+        ("[chains.signer]", "gather_seconds = -1\n[chains.signer]", "chains[0].gather_seconds"),
+        ("[chains.signer]", "gather_seconds = 601\n[chains.signer]", "chains[0].gather_seconds"),
         ("[chains.signer]", "max_fee_per_gas_gwei = inf\n[chains.signer]", "chains[0].max_fee_per_gas_gwei"),
         (
             "[chains.signer]",

@@ -12,7 +12,7 @@ from tests import headers
 from tests.chains.lying_node import error, is_chain_id, lying_node, result
 
 NOT_FOUND = -32601
-HEAD = 120
+HEAD = 420
 
 
 class Node:
@@ -101,8 +101,8 @@ def test_it_can_be_asked_for_in_all_ways(client_of):
 def test_many_are_asked_for_in_batches(client_of):
     node = Node(headers.AURA)
     with lying_node(node) as url:
-        found = client_of(url).headers(range(100))
-    assert [header.number for header in found if header] == list(range(100))
+        found = client_of(url).headers(range(400))
+    assert [header.number for header in found if header] == list(range(400))
     assert node.exchanges == 4
 
 

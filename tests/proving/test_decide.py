@@ -28,6 +28,7 @@ from proving.reconcile.decide import (
     GiveTurn,
     MoveToBlock,
     NoteChecked,
+    NoteGathering,
     NoteRefused,
     PreparePath,
     Prove,
@@ -79,6 +80,7 @@ OWN, NEXT = header(7, timestamp=1000), header(8)
 FOR_PATH = Requeue(EXTENDING, 0.5, for_path=True)
 PLAN = Plan(origin=100, target=7, hops=(50, 7))
 
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NOTHING_IN_REGISTRY = Observation(
     number=7,
     hash=HASH,
@@ -89,6 +91,9 @@ NOTHING_IN_REGISTRY = Observation(
     destination=2,
     poll_seconds=0.5,
     source_poll_seconds=3,
+    now=NOW,
+    gather_seconds=0,
+    gathers_until=None,
     awaiting_header=[ACCOUNT_QUERY],
     asked={1: ACCOUNT_QUERY},
     view=RegistryView(bytes(32), {}),
@@ -430,7 +435,6 @@ def test_what_was_fetched_is_stored():
     assert decision == Decision(Continue(), [StoreProofs(proofs), Complete([1], INITIAL)])
 
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
 REFUSED = Unfetched(1, 7, "Pruned.", is_refused=True, refused_since=None, now=NOW, waiting=[4])
 
 
@@ -469,6 +473,42 @@ def test_when_to_reconcile_again():
     assert decide.rest(replace(done, checked_number=10)) == Settled()
     assert decide.rest(replace(done, checked_number=11)) == Requeue("", 24)
     assert decide.rest(replace(done, checked_number=30)) == Requeue("", 60)
+
+
+GATHERING = replace(NOTHING_IN_REGISTRY, now=datetime(2026, 1, 1, 0, 0, 7, tzinfo=UTC), gather_seconds=5)
+TICK = datetime(2026, 1, 1, 0, 0, 10, tzinfo=UTC)
+MANY: Missing = {AccountFact(f"0x{number}", AccountField.BALANCE): [1] for number in range(51)}
+
+
+@pytest.mark.parametrize(
+    ("what", "waits", "noted"),
+    [
+        pytest.param(GATHERING, 3, TICK, id="it begins, until a moment that is all blocks'"),
+        pytest.param(replace(GATHERING, gathers_until=TICK), 3, None, id="it has begun"),
+        pytest.param(replace(GATHERING, now=TICK, gathers_until=TICK), None, None, id="it is over"),
+        pytest.param(
+            replace(GATHERING, now=TICK + timedelta(seconds=4), gathers_until=TICK), None, None, id="the worker is late"
+        ),
+        pytest.param(
+            replace(GATHERING, now=TICK + timedelta(seconds=6), gathers_until=TICK),
+            4,
+            TICK + timedelta(seconds=10),
+            id="that was for an earlier transaction",
+        ),
+        pytest.param(replace(GATHERING, gathers_until=TICK + timedelta(days=1)), 3, TICK, id="the clock was set back"),
+        pytest.param(replace(GATHERING, gather_seconds=0), None, None, id="nobody wants that"),
+        pytest.param(replace(GATHERING, failures=1, attempts=1), None, None, id="it goes alone, because one reverted"),
+        pytest.param(replace(GATHERING, missing=MANY), None, None, id="it fills a transaction"),
+    ],
+)
+def test_what_is_little_waits_for_others(what, waits, noted):
+    decision = decide.prove(what)
+    sent = [action for action in decision.actions if isinstance(action, Prove)]
+    assert bool(sent) == (waits is None)
+    assert [action.until for action in decision.actions if isinstance(action, NoteGathering)] == [noted] * bool(noted)
+    if waits is not None:
+        sentence = "Waiting for other blocks to share a transaction with, for up to 5 s."
+        assert decision.then == Requeue(sentence, waits)
 
 
 # --- Who can spend money ----------------------------------------------------------------------------------------------

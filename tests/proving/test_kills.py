@@ -95,7 +95,7 @@ def test_a_batch_is_done_once_wherever_the_worker_is_killed(service, killer, aft
         if not killed:
             break
         kills += 1
-    assert kills > 15
+    assert kills >= 7
     batches = kills + 1
     assert len(events(service, HEADER_ACCUMULATED)) == batches
     assert len(events(service, ACCOUNT_PROVEN)) == 2 * batches
@@ -153,7 +153,7 @@ def test_a_path_is_sent_once_wherever_the_worker_is_killed(chain, db, settings, 
         assert signer_nonce(chain) == signer_nonce(chain, "pending") == nonce + 1, f"killed at exchange {exchange}"
         if not killed:
             break
-    assert exchange > 20
+    assert exchange > 12
     headers = [log["topics"][1] for log in events(chain, HEADER_ACCUMULATED)]
     assert len(headers) == len(set(headers))
 

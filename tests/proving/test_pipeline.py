@@ -15,7 +15,7 @@ from config.configured_chains import forget_chains, get_chains
 from proving import connections, heads
 from proving.acceptance import accept
 from proving.models import AccountProof, Transaction
-from proving.reconcile import apply
+from proving.reconcile import apply, rows
 from proving.reconcile.block import reconcile
 from proving.reconcile.context import Context
 from proving.reconcile.decide import Reject
@@ -112,7 +112,7 @@ def test_batches_on_one_block_share_one_transaction(service, key):
 
 @pytest.mark.parametrize("is_header_known", [False, True], ids=["with the header", "below a known root"])
 def test_a_second_look_at_a_block_takes_no_more_statements_for_many_queries(service, key, monkeypatch, is_header_known):
-    monkeypatch.setattr(apply, "_QUERIES_PER_WRITE", 1)
+    monkeypatch.setattr(rows, "_QUERIES_PER_WRITE", 1)
     blocks = {service.head() - 1: [ALICE], service.head(): [ALICE, BOB, CHARLIE, NOBODY]}
     if is_header_known:
         for number in blocks:

@@ -1,0 +1,310 @@
+"""What several blocks send at the same moment goes in one transaction, and none of them pays for, or waits on, another.
+
+Tasks of a worker run side by side in one thread, as here: what they ask, write and send they share.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from benchmarks.distant_node import DistantNode
+from chains import together
+from chains.together import Raised
+from config.configured_chains import forget_chains
+from devnet.devchain import DevChain
+from proving import heads
+from proving.models import Share, Signer, Transaction
+from proving.registry import packing
+from proving.registry.deploying import deploy
+from proving.worker.due import due
+from queries.models import Batch, BatchStatus, Block, Step, StepKind
+from queries.properties import AccountField
+from tests.proving.chain_state import (
+    ACCOUNT_PROVEN,
+    HEADER_ACCUMULATED,
+    balance_at,
+    events,
+    field_on_chain,
+    registry,
+    signer_nonce,
+)
+from tests.proving.test_kills import Killed, Killer
+from tests.proving.test_spending import ETHER, costly, fresh, key, price_of, set_price
+from tests.service import ALICE, BOB, a_key, chains_toml, expire_leases, request, submit, waiting
+
+__all__ = ["costly", "key"]  # fixtures
+
+recent = heads.recent
+
+
+def work_side_by_side(kind: str) -> None:
+    """A worker does at once all that is or will be due of one kind."""
+    rows = {"batch": Batch.objects.all(), "block": Block.objects.all(), "signer": Signer.objects.all()}[kind]
+    rows.filter(due_at__gt=timezone.now()).update(due_at=timezone.now())
+    tasks = [task for task in due() if task.kind == kind]
+    for outcome in together.run(tasks, may_wait=lambda: True):
+        if isinstance(outcome, Raised):
+            raise outcome.error
+
+
+def work_once() -> None:
+    for kind in ("signer", "batch", "block"):
+        work_side_by_side(kind)
+
+
+def until_done(batches: Sequence[Batch], rounds: int = 8) -> None:
+    for _ in range(rounds):
+        work_once()
+        if all(fresh(batch).status in {BatchStatus.DONE, BatchStatus.REJECTED} for batch in batches):
+            return
+    raise AssertionError(f"{[batch.status for batch in batches]}: {waiting()}")
+
+
+def at_blocks(user_key, numbers: Sequence[int], *accounts: str, **more) -> list[Batch]:
+    return [submit(user_key, request(*(accounts or [ALICE]), block=number, **more)) for number in numbers]
+
+
+@pytest.fixture
+def blocks(service) -> list[int]:
+    service.mine(20)
+    return list(range(service.head() - 8, service.head()))
+
+
+def test_blocks_that_are_ready_together_share_one_transaction(service, blocks):
+    users = [a_key(), a_key(BOB)]
+    batches = [batch for number, user in zip(blocks, itertools.cycle(users)) for batch in at_blocks(user, [number])]
+    nonce = signer_nonce(service)
+    until_done(batches)
+    assert signer_nonce(service) == nonce + 1
+    tx = Transaction.objects.get(queries__batch=batches[0])
+    assert set(tx.accumulates.values_list("number", flat=True)) == set(blocks)
+    for number, batch in zip(blocks, batches, strict=True):
+        assert field_on_chain(service, ALICE, number, AccountField.BALANCE) == balance_at(service, ALICE, number)
+        shown = Step.objects.filter(query__batch=batch, kind=StepKind.HEADER_ACCUMULATED)
+        assert list(shown.values_list("transaction_hash", flat=True)) == [tx.hash]
+    assert len(events(service, HEADER_ACCUMULATED)) == len(blocks)
+
+
+def test_each_pays_for_what_it_adds(service, blocks):
+    """Sixty accounts at one block, and one at each of two others."""
+    user = a_key()
+    many = submit(user, request(*(f"0x{number:040x}" for number in range(60)), block=blocks[0]))
+    few = at_blocks(user, blocks[1:3])
+    until_done([many, *few])
+    tx = Transaction.objects.get(queries__batch=few[0])
+    assert list(tx.shares.values_list("batch", flat=True).order_by("pk"))
+    shares = {share.batch_id: share for share in Share.objects.filter(transaction=tx)}
+    assert set(shares) == {many.pk, *(batch.pk for batch in few)}
+    assert shares[few[0].pk].gas == pytest.approx(shares[few[1].pk].gas, abs=1)
+    assert shares[many.pk].gas > 10 * shares[few[0].pk].gas
+    assert tx.gas_used - 3 <= sum(share.gas for share in shares.values()) <= tx.gas_used
+
+
+def test_sharing_saves_most_of_what_a_transaction_takes(service, blocks):
+    user = a_key()
+    until_done(at_blocks(user, blocks[:1]))
+    alone = Transaction.objects.latest("pk").gas_used
+    until_done(at_blocks(user, blocks[1:5]))
+    together_ = Transaction.objects.latest("pk").gas_used
+    assert alone - together_ / 4 > 10_000
+
+
+def test_what_is_large_goes_by_itself(service, blocks):
+    user = a_key()
+    accounts = [f"0x{number:040x}" for number in range(250)]
+    large = [submit(user, request(*accounts, block=number)) for number in blocks[:2]]
+    nonce = signer_nonce(service)
+    until_done(large)
+    assert signer_nonce(service) >= nonce + 2
+    assert not Transaction.objects.filter(queries__batch=large[0]).filter(queries__batch=large[1]).exists()
+
+
+def test_one_that_the_registry_refuses_keeps_no_other_from_being_proven(service, blocks, monkeypatch):
+    """Its proof was spoilt after it was verified, which only the registry's simulation tells."""
+    batches = at_blocks(a_key(), blocks[:3])
+    work_side_by_side("batch")
+    spoilt = Block.objects.get(number=blocks[1])
+    packed = packing.intents
+
+    def spoil(block, *arguments, **named):
+        for intent in packed(block, *arguments, **named):
+            if block.pk == spoilt.pk:
+                yield replace(intent, data=intent.data[:-1] + bytes([intent.data[-1] ^ 1]))
+            else:
+                yield intent
+
+    monkeypatch.setattr(packing, "intents", spoil)
+    for _ in range(4):
+        work_once()
+    assert [fresh(batch).status for batch in batches] == [BatchStatus.DONE, BatchStatus.IN_PROGRESS, BatchStatus.DONE]
+    assert "The registry does not accept the proof" in Block.objects.get(pk=spoilt.pk).waiting_for
+    assert Transaction.objects.filter(queries__batch=batches[0]).count() == 1
+
+
+def test_who_cannot_pay_the_price_is_left_out_and_not_waited_for(costly, key):
+    costly.mine(10)
+    set_price(costly, 1)
+    numbers = range(costly.head() - 4, costly.head())
+    rich = at_blocks(key, numbers[:3], fee=ETHER)
+    poor = at_blocks(key, numbers[3:], fee=ETHER)[0]
+    work_side_by_side("batch")
+    # It could pay what the next block asks for, but not twice as much for blocks to come, as is offered.
+    Batch.objects.filter(pk=poor.pk).update(fee=int(150_000 * 1.2 * price_of(costly)))
+    work_side_by_side("block")
+    of_poor = Transaction.objects.filter(queries__batch=poor)
+    of_rich = Transaction.objects.get(queries__batch=rich[0])
+    assert of_rich.queries.count() == 3
+    assert of_poor.exclude(pk=of_rich.pk).count() == of_poor.count() == 1
+    costly.mine()
+    work_once()
+    costly.mine()
+    work_once()
+    assert {fresh(batch).status for batch in rich} == {BatchStatus.DONE}
+
+
+def test_after_one_that_reverted_each_goes_alone(service, blocks):
+    """A shared transaction can revert for one of its blocks: then none is proven, and that one must not stop all."""
+    batches = at_blocks(a_key(), blocks[:3])
+    service.rpc("evm_setAutomine", False)
+    work_side_by_side("batch")
+    work_side_by_side("block")
+    # Between its simulation and its block nothing is what it was.
+    address = registry().address
+    code = service.rpc("eth_getCode", address, "latest")
+    service.rpc("anvil_setCode", address, "0xfe")
+    service.mine()
+    service.rpc("anvil_setCode", address, code)
+    service.rpc("evm_setAutomine", True)
+    work_side_by_side("signer")
+    assert Transaction.objects.get(queries__batch=batches[0]).succeeded is False
+    nonce = signer_nonce(service)
+    work_side_by_side("block")
+    assert signer_nonce(service) == nonce, "trying again more slowly"
+    work_side_by_side("block")
+    assert signer_nonce(service) == nonce + 3
+    assert all(tx.accumulates.count() == 1 for tx in Transaction.objects.order_by("-pk")[:3])
+
+
+@pytest.fixture
+def killer(monkeypatch) -> Killer:
+    return Killer(monkeypatch)
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before the node acts", "after it acted"])
+def test_what_is_shared_is_done_once_wherever_the_worker_is_killed(service, killer, after):
+    user = a_key()
+    done = 0
+    for exchange in itertools.count(1):
+        service.mine(10)
+        work_once()
+        work_once()
+        numbers = range(service.head() - 4, service.head() - 1)
+        nonce = signer_nonce(service)
+        batches = at_blocks(user, numbers, ALICE, BOB)
+        killer.arm(exchange, after=after)
+        try:
+            until_done(batches)
+            killed = False
+        except Killed:
+            killed = True
+            expire_leases()
+        killer.disarm()
+        until_done(batches)
+        work_once()
+        assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1, f"killed at exchange {exchange}"
+        done += len(batches)
+        if not killed:
+            break
+    assert exchange > 7
+    assert len(events(service, HEADER_ACCUMULATED)) == done
+    assert len(events(service, ACCOUNT_PROVEN)) == 2 * done
+
+
+def test_a_reorg_that_takes_a_shared_transaction_back_takes_it_back_for_all(service, blocks):
+    snapshot = service.rpc("evm_snapshot")
+    batches = at_blocks(a_key(), blocks[:4])
+    until_done(batches)
+    before = service.head()
+    service.rpc("evm_revert", snapshot)
+    service.mine(before - service.head() + 2)
+    work_once()
+    assert {fresh(batch).status for batch in batches} == {BatchStatus.IN_PROGRESS}
+    until_done(batches)
+    for number in blocks[:4]:
+        assert field_on_chain(service, ALICE, number, AccountField.BALANCE) == balance_at(service, ALICE, number)
+
+
+def test_those_that_wait_for_each_other_share_although_they_came_one_after_another(service, blocks, settings):
+    text = settings.CHAINS_FILE.read_text()
+    settings.CHAINS_FILE.write_text(text.replace("[chains.signer]", "gather_seconds = 600\n[chains.signer]", 1))
+    forget_chains()
+    user = a_key()
+    nonce = signer_nonce(service)
+    batches = []
+    for number in blocks[:3]:
+        batches += at_blocks(user, [number])
+        work_once()
+        assert fresh(batches[-1]).status == BatchStatus.IN_PROGRESS
+    assert waiting() == ["Waiting for other blocks to share a transaction with, for up to 600 s."] * 3
+    assert signer_nonce(service, "pending") == nonce
+    until = set(Block.objects.filter(number__in=blocks[:3]).values_list("gathers_until", flat=True))
+    assert len(until) == 1
+    Block.objects.update(gathers_until=timezone.now())
+    until_done(batches)
+    assert signer_nonce(service) == nonce + 1
+
+
+# --- How little is asked ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def counted(chain: DevChain, db, settings, tmp_path, monkeypatch):
+    """The service behind a node that counts exchanges."""
+    # Heads are read once in so many seconds, which no test waits for.
+    monkeypatch.setattr(heads, "recent", recent)
+    monkeypatch.setattr(heads, "poll_seconds", lambda _: 1e6)
+    with DistantNode(chain.url) as node:
+        settings.CHAINS_FILE = chains_toml(tmp_path, node.url)
+        deploy(31337, 31337)
+        # The first batch of a process asks once for what later ones know, as for the registry's code.
+        rounds_until_done(at_blocks(a_key(BOB), [chain.head()]))
+        chain.mine(100)
+        heads._known.clear()
+        work_once()
+        heads._known.clear()
+        yield chain, node
+
+
+def rounds_until_done(batches: Sequence[Batch]) -> None:
+    for kind in ("batch", "block", "signer", "block"):
+        work_side_by_side(kind)
+    assert {fresh(batch).status for batch in batches} == {BatchStatus.DONE}
+
+
+@pytest.mark.parametrize(("accounts", "most"), [(1, 7), (100, 7)])
+def test_a_batch_takes_few_exchanges_with_its_node(counted, accounts, most):
+    chain, node = counted
+    batch = submit(a_key(), request(*(f"0x{number:040x}" for number in range(accounts)), block=chain.head()))
+    node.forget()
+    rounds_until_done([batch])
+    # What is asked before the transaction is out, one after another; then a poll, and what the registry holds.
+    assert [place for place, sent in enumerate(node.exchanges) if "eth_sendRawTransaction" in sent] == [4]
+    assert len(node.exchanges) <= most
+
+
+def test_many_batches_take_few_exchanges_transactions_and_statements(counted):
+    chain, node = counted
+    count = 64
+    batches = at_blocks(a_key(), range(chain.head() - count, chain.head()))
+    sent = Transaction.objects.count()
+    node.forget()
+    with CaptureQueriesContext(connection) as statements:
+        rounds_until_done(batches)
+    assert len(node.exchanges) <= 8
+    assert Transaction.objects.count() - sent <= 2
+    assert len(statements) <= 37 * count
