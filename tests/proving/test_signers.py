@@ -2,6 +2,7 @@
 
 import threading
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from django.db import connections
 from django.utils import timezone
 
 from accounts.models import ApiKey
+from chains import together
 from config.configured_chains import forget_chains, get_chains
 from devnet.devchain import DevChain
 from proving.acceptance import accept
@@ -96,7 +98,7 @@ def test_the_signer_with_the_least_pending_sends(mempool, key):
     assert sorted(senders()[2:]) == sorted([SIGNER, SECOND_SIGNER])
     mempool.mine()
     work()
-    send_each(key, mempool, 5, 6)
+    send_each(key, mempool, 7, 8)
     assert senders()[4:] == [SIGNER, SECOND_SIGNER]
 
 
@@ -107,15 +109,14 @@ def test_of_as_many_the_one_with_less_gas_sends(mempool, key):
     assert senders()[2:] == [SECOND_SIGNER]
 
 
-def test_what_shares_a_transaction_goes_to_one_and_the_rest_to_the_other(mempool, key):
+def test_orders_of_one_moment_are_divided_and_each_goes_to_one_signer(mempool):
     chain = get_chains().chain(31337)
-    calls = [sending.submit_all(chain, Order([Intent(ALICE, b"")])) for _ in range(4)]
-    sent = [one.transactions[0].signer.address for one in calls if isinstance(one, Sent)]
-    assert sent == [SIGNER, SECOND_SIGNER] * 2
+    order = partial(sending.submit_all, chain, Order([Intent(ALICE, b"")]))
+    sent = together.each([order] * 4)
+    assert [one.transactions[0].signer.address for one in sent if isinstance(one, Sent)] == [SIGNER, SECOND_SIGNER] * 2
     several = sending.submit_all(chain, Order([Intent(ALICE, b"")] * 3))
     assert isinstance(several, Sent)
-    assert {tx.signer.address for tx in several.transactions} == {SIGNER}
-    assert [tx.nonce for tx in several.transactions] == [5, 6, 7]
+    assert [(tx.signer.address, tx.nonce) for tx in several.transactions] == [(SIGNER, nonce) for nonce in (5, 6, 7)]
 
 
 def test_contracts_are_created_by_the_first_one(mempool, key):
