@@ -311,6 +311,7 @@ def test_many_batches_take_few_exchanges_transactions_and_statements(counted):
     node.forget()
     with CaptureQueriesContext(connection) as statements:
         rounds_until_done(chain, batches)
-    assert len(node.exchanges) <= 8
+    # One more where the two transactions are in two blocks.
+    assert len(node.exchanges) <= 9
     assert Transaction.objects.count() - sent <= 2
     assert len(statements) <= 37 * count
