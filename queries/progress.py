@@ -14,7 +14,7 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, QuerySet
 from django.utils import timezone
 
-from queries import clock
+from queries import bulk_insert, clock
 from queries.chunks import chunks
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Step, StepKind, StepStatus
 from queries.rejection_codes import RejectionCode
@@ -83,7 +83,8 @@ def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str 
                 Query.objects.filter(pk__in=ids, address="").update(step=None)
                 ids = list(Query.objects.filter(pk__in=ids).exclude(address="").values_list("pk", flat=True))
             if following:
-                Step.objects.bulk_create([Step(query_id=pk, kind=following, started_at=now) for pk in ids])
+                begun = Step(kind=following, started_at=now)
+                bulk_insert.insert(begun, ("query_id",), [(pk,) for pk in ids])
             Query.objects.filter(pk__in=ids).update(step=following)
             _settle_batches(batches)
 

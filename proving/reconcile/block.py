@@ -30,6 +30,8 @@ from queries.models import Block
 logger = logging.getLogger(__name__)
 
 _UNUSABLE_SECONDS = 10
+# Of thousands the first ones are sent while the next ones are fetched.
+_QUERIES_PER_FETCH = 1000
 
 
 def reconcile(block_id: object) -> None:
@@ -66,11 +68,16 @@ def _reconcile(lease: Lease[Block]) -> End:
     if end := _take_back(context):
         return end
     if observe.is_open(context):
-        unfetched = _fetch(context)
-        if isinstance(unfetched, Requeue):
-            return unfetched
+        fetched = _fetch(context)
+        if isinstance(fetched, Requeue):
+            return fetched
         # What can't be fetched holds up none of the rest.
-        if end := _prove(context) or unfetched:
+        end = _prove(context)
+        if isinstance(fetched, _Partly) and not isinstance(end, Fail):
+            return Requeue(end.sentence if isinstance(end, Requeue) else "", 0)
+        if isinstance(fetched, Fail):
+            end = end or fetched
+        if end:
             return end
     return decide.rest(observe.rest(context))
 
@@ -86,7 +93,11 @@ def _take_back(context: Context) -> End | None:
     return _act(context, decision)
 
 
-def _fetch(context: Context) -> End | None:
+class _Partly:
+    """There is more to be fetched; what is fetched can be proven meanwhile."""
+
+
+def _fetch(context: Context) -> End | _Partly | None:
     """Complete INITIAL_STATE of what can be fetched from the source chain. Fails, at its end, for the rest."""
     before = context.block.hash
     parts = proofs.fetch(context.block, context.source_rpc) if before else None
@@ -104,11 +115,15 @@ def _fetch(context: Context) -> End | None:
         first = next(parts, None)
     _act(context, decide.asked_of_header(observe.asked_of_header(context)))
     faults: list[Exception] = []
+    complete = 0
     while first:
         _act(context, decide.fetched(first))
         # Also where nothing of it could be had, and nothing was written.
         context.lease.extend()
         faults += first.faults
+        complete += len(first.complete)
+        if complete >= _QUERIES_PER_FETCH:
+            return _Partly()
         first = next(parts, None)
         if first and (first.proofs or first.faults):
             # More had to be fetched.
