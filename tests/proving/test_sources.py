@@ -418,7 +418,10 @@ def test_a_change_that_waits_in_the_mempool_is_not_taken_for_one_that_reverts(ch
     SignedTransaction.objects.update(created_at=timezone.now() - timedelta(minutes=5))
     for signer in Signer.objects.all():
         tend(signer.pk)
-    assert SignedTransaction.objects.filter(transaction=Transaction.objects.latest("pk")).count() > 1
+    waiting_one = Transaction.objects.latest("pk")
+    assert waiting_one.versions.count() > 1
+    # What they sign meanwhile waits for it: another signer could send that first.
+    assert waiting_one.extends == registry(THERE)
     assert not SignedTransaction.objects.filter(is_cancellation=True).exists()
 
 
