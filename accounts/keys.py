@@ -10,14 +10,16 @@ import hmac
 import secrets
 import string
 import unicodedata
+from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from accounts import key_use
+from accounts import key_use, statements
 from accounts.allowed_addresses import may_sign_in
 from accounts.models import ApiKey, User
 from config.error_answers import Refused
@@ -93,17 +95,34 @@ def reveal(key: ApiKey) -> str | None:
 
 
 def authenticate(raw: str) -> ApiKey | None:
-    """The key (with its user) that `raw` is. None if it is unknown, revoked, expired or no longer allowed."""
+    """The key that `raw` is. None if it is unknown, revoked, expired or no longer allowed."""
+    found = authenticate_and_read(raw)
+    return found[0] if found else None
+
+
+def authenticate_and_read(
+    raw: str, columns: str = "", join: str = "", values: Sequence[object] = ()
+) -> tuple[ApiKey, tuple[Any, ...]] | None:
+    """As `authenticate`, and `columns` of a table that `join` adds, with its `values`, in the same statement.
+
+    `k` is the key and `u` its user. `columns` begins with a comma.
+    """
     digest = _digest(raw)
     del raw  # A debug page shows local variables, and the statements below can fail.
-    key = ApiKey.objects.select_related("user").filter(key_hash=digest, revoked_at=None).first()
-    if key is None or (key.expires_at and key.expires_at <= timezone.now()):
+    row = statements.first(
+        f"SELECT k.id, k.user_id, u.address{columns} FROM accounts_apikey k "  # noqa: S608 (written in this project)
+        f"JOIN accounts_user u ON u.id = k.user_id {join} "
+        "WHERE k.key_hash = %s AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > %s)",
+        (*values, digest, statements.stored(timezone.now())),
+    )
+    if row is None:
         return None
+    key_id, user_id, address, *others = row
     # The operator may have removed the address from the list in the meantime. Then its keys must not work.
-    if not may_sign_in(key.user.address):
+    if not may_sign_in(address):
         return None
-    key_use.note(key.pk)
-    return key
+    key_use.note(key_id)
+    return ApiKey.from_db(None, ("id", "user_id"), (key_id, user_id)), tuple(others)
 
 
 def revoke(key: ApiKey) -> bool:
