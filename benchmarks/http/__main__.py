@@ -16,7 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
@@ -31,7 +31,14 @@ _PEER = PROJECT / ".venv-peer" / "bin"
 _CONNECTIONS, _PROCESSES, _THREADS = 8, 2, 4
 _TICKS = os.sysconf("SC_CLK_TCK")
 _NO_LIMIT = str(10**9)
-_LIMITS = ("BATCHES_PER_MINUTE", "QUERIES_PER_MINUTE", "OPEN_BATCHES", "OPEN_QUERIES", "OPEN_BLOCKS", "STORED_MEGABYTES")
+_LIMITS = (
+    "BATCHES_PER_MINUTE",
+    "QUERIES_PER_MINUTE",
+    "OPEN_BATCHES",
+    "OPEN_QUERIES",
+    "OPEN_BLOCKS",
+    "STORED_MEGABYTES",
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +72,7 @@ class _Installation:
     def make(self) -> None:
         write_private(self.folder / KEY_FILE, ACCOUNTS[3][1])
         (self.folder / "chains.toml").write_text(CHAINS_TOML % "http://127.0.0.1:1")
-        command = [sys.executable, _HERE / "state.py"]
+        command = [sys.executable, str(_HERE / "state.py")]
         made = subprocess.run(command, cwd=self.project, env=self.env, check=True, stdout=subprocess.PIPE)
         (self.folder / "asked.json").write_bytes(made.stdout.splitlines()[-1])
 
@@ -107,7 +114,7 @@ class Server:
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             try:
-                with create_connection(self.port) as connection:
+                with _connect(self.port) as connection:
                     connection.request("GET", "/batch-query-status")
                     connection.getresponse().read()
             except OSError:
@@ -117,7 +124,7 @@ class Server:
         sys.exit(f"{self.name} did not come up: {self.log.read_text()[-2000:]}")
 
     def get(self, path: str) -> str:
-        with create_connection(self.port) as connection:
+        with _connect(self.port) as connection:
             connection.request("GET", path)
             return connection.getresponse().read().decode()
 
@@ -140,15 +147,8 @@ class Server:
         return 1000 * (self.cpu() - before) / int(done.stdout)
 
 
-class create_connection(HTTPConnection):  # noqa: N801
-    def __init__(self, port: int) -> None:
-        super().__init__("127.0.0.1", port, timeout=10)
-
-    def __enter__(self) -> "create_connection":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+def _connect(port: int) -> closing[HTTPConnection]:
+    return closing(HTTPConnection("127.0.0.1", port, timeout=10))
 
 
 def _with_children(pid: int) -> Iterator[int]:

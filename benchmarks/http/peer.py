@@ -111,7 +111,8 @@ _BITS = {"NONCE": 1, "BALANCE": 2, "STORAGE_ROOT": 4, "CODE_HASH": 8}
 
 
 async def _text(request: Request) -> bytes:
-    return await request.body()
+    text: bytes = await request.body()
+    return text
 
 
 @app.post("/submit-batch-query")

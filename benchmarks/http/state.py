@@ -37,7 +37,9 @@ def main() -> None:
     text = keys.reveal(key)
     assert text is not None
     assert Batch.objects.get(pk=proven.pk).status == "DONE"
-    print(json.dumps({"key": text, "open": waiting.pk, "done": proven.pk, "body": json.dumps(request(ALICE, block=12))}))
+    print(
+        json.dumps({"key": text, "open": waiting.pk, "done": proven.pk, "body": json.dumps(request(ALICE, block=12))})
+    )
 
 
 main()

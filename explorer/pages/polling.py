@@ -1,16 +1,12 @@
 """How often the page of a batch asks for news, and when it stops."""
 
-from datetime import timedelta
-
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from proving.models import WATCHED_STATES, Transaction
+from queries import polling
 from queries.models import OPEN_STATUSES, Batch, BatchStatus
 
-# Seconds between two requests of a page, by the age of an open batch.
-_POLL = ((timedelta(minutes=2), 2), (timedelta(minutes=10), 5))
-_OLD_SECONDS = 15
 # For a closed batch, while a reorg or a pending transaction can still change it.
 _NOT_FINAL_SECONDS = 10
 
@@ -18,8 +14,7 @@ _NOT_FINAL_SECONDS = 10
 def poll_seconds(batch: Batch) -> int | None:
     """None: nothing can change any more, so the page stops asking."""
     if batch.status in OPEN_STATUSES:
-        age = timezone.now() - batch.created_at
-        return next((seconds for younger, seconds in _POLL if age < younger), _OLD_SECONDS)
+        return polling.poll_seconds(timezone.now() - batch.created_at)
     return _NOT_FINAL_SECONDS if _can_change(batch) else None
 
 
