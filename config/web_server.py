@@ -217,6 +217,13 @@ class _Task(WSGITask):
         environ["PATH_INFO"] = self.request.path
         return environ
 
+    def set_close_on_finish(self) -> None:
+        # An answer that can have no body ends with its header (RFC 9112, section 6.3). waitress would close the
+        # connection after it all the same, and whoever polls would need another one each time.
+        client_closes = self.version == "1.0" or self.request.headers.get("CONNECTION", "").lower() == "close"
+        if self.has_body or client_closes:
+            super().set_close_on_finish()
+
     def write(self, data: bytes) -> None:
         # waitress would send the body of an answer to HEAD (RFC 9110, section 9.3.2).
         super().write(b"" if self.request.command == "HEAD" else data)

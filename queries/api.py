@@ -5,6 +5,7 @@ Errors have the form of `config.error_answers`, with `details` where a request h
 
 import hashlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
@@ -47,20 +48,27 @@ api = NinjaAPI(
 class _KeyAuth(APIKeyHeader):
     param_name = "api-key"
 
+    def __init__(self, read: Callable[[HttpRequest, str], ApiKey | status.Asked | None]) -> None:
+        """`read` finds what the view works with, by `keys.digest` of the key."""
+        super().__init__()
+        self._read = read
+
     def _get_key(self, request: HttpRequest) -> str | None:
         # `accounts.middleware` took the key out of the request, from the header or from the query string.
         presented = getattr(request, "presented_key", None)
         return presented.get_secret_value() if presented else None
 
     def authenticate(self, request: HttpRequest, key: str | None) -> ApiKey | status.Asked | None:
-        return keys.authenticate(key) if key else None
+        return self._read(request, keys.digest(key)) if key else None
 
 
-class _KeyAndStatus(_KeyAuth):
-    """Reads the status with the key, in one statement."""
+def _key(_: HttpRequest, key_hash: str) -> ApiKey | None:
+    found = keys.authenticate_and_read(key_hash)
+    return found[0] if found else None
 
-    def authenticate(self, request: HttpRequest, key: str | None) -> status.Asked | None:
-        return status.read(key, request.GET.get("batchQueryId", "")) if key else None
+
+def _key_and_status(request: HttpRequest, key_hash: str) -> status.Asked | None:
+    return status.read(key_hash, request.GET.get("batchQueryId", ""))
 
 
 class Submitted(Schema):
@@ -129,7 +137,7 @@ _EXAMPLE = {
 
 @api.post(
     "/submit-batch-query",
-    auth=_KeyAuth(),
+    auth=_KeyAuth(_key),
     response={
         200: Submitted,
         **dict.fromkeys((400, 401, 403, 411, 413, 415, 429, 503), Error),
@@ -161,7 +169,7 @@ def submit_batch_query(request: HttpRequest) -> dict[str, str]:
 
 @api.get(
     "/batch-query-status",
-    auth=_KeyAndStatus(),
+    auth=_KeyAuth(_key_and_status),
     response={200: Status, 400: Error, 401: Error, 404: Error, 503: Error},
     openapi_extra={"responses": {304: {"description": "As the answer that had the ETag of If-None-Match."}}},
 )

@@ -13,8 +13,9 @@ from queries.polling import poll_seconds
 # Whether the batch or a block of its open queries says what it waits for: only then it is read.
 _SAYS_WHAT_IT_WAITS_FOR = """
     b.waiting_for <> '' OR EXISTS (
-        SELECT 1 FROM queries_block k2 WHERE k2.due_at IS NOT NULL AND k2.waiting_for <> '' AND k2.id IN (
-            SELECT q.block_id FROM queries_query q WHERE q.batch_id = b.id AND q.step IS NOT NULL))"""
+        SELECT 1 FROM queries_block
+        WHERE queries_block.due_at IS NOT NULL AND queries_block.waiting_for <> '' AND queries_block.id IN (
+            SELECT block_id FROM queries_query WHERE batch_id = b.id AND step IS NOT NULL))"""
 _COLUMNS = f""", b.id, b.status, b.created_at, b.rejection_reason, b.rejection_code, b.rejection_retryable,
     b.status IN ({", ".join(f"'{status}'" for status in OPEN_STATUSES)}) AND ({_SAYS_WHAT_IT_WAITS_FOR})"""
 _JOIN = "LEFT JOIN queries_batch b ON b.id = %s AND b.user_id = k.user_id"
@@ -58,10 +59,10 @@ class Asked:
     """None: the user has no such batch."""
 
 
-def read(raw_key: str, batch_id: str) -> Asked | None:
-    """None if the key doesn't work."""
+def read(key_hash: str, batch_id: str) -> Asked | None:
+    """`key_hash` is `keys.digest` of the key. None if the key doesn't work."""
     # Some texts are none that a database can be asked for.
-    found = keys.authenticate_and_read(raw_key, _COLUMNS, _JOIN, (batch_id if batch_id.isalnum() else "",))
+    found = keys.authenticate_and_read(key_hash, _COLUMNS, _JOIN, (batch_id if batch_id.isalnum() else "",))
     if found is None:
         return None
     pk, status, created_at, reason, code, retryable, says = found[1]

@@ -130,8 +130,9 @@ NASTY: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("data", NASTY.values(), ids=NASTY)
 def test_before_anything_is_proven_the_file_grows_by_no_more_than_is_counted_and_by_half_at_least(
-    key, data, monkeypatch
+    key, data, monkeypatch, settings
 ):
+    settings.MAX_BATCHES_PER_MINUTE = 100
     monkeypatch.setattr(submission, "_proof_bytes", lambda *_: 0)
     bytes_used()
     before = file_size()

@@ -1,5 +1,7 @@
 """`GET /batch-query-status`, `GET /chain-connections`, and what surrounds them."""
 
+from datetime import timedelta
+
 import pytest
 from django.db import connection
 from django.test import Client
@@ -87,11 +89,40 @@ def test_a_key_is_needed(client: Client, batch):
 
 
 @pytest.mark.parametrize("accounts", [1, 50, 700])
-def test_its_sql_statements_do_not_grow_with_the_queries(key, status, accounts, django_assert_num_queries):
+def test_one_statement_reads_the_key_and_the_status(key, status, accounts, django_assert_num_queries):
     batch = submit(key, request(*(f"0x{number:040x}" for number in range(accounts)), block=1))
-    status(batch.pk)  # notes the use of the key, which it does once a minute
+    with django_assert_num_queries(1):
+        assert status(batch.pk).json() == {"queryStatus": "IN_PROGRESS"}
+
+
+def test_what_it_waits_for_takes_two_more_statements(batch, status, django_assert_num_queries):
+    Batch.objects.update(waiting_for="The node is down.")
     with django_assert_num_queries(3):
-        status(batch.pk)
+        assert status(batch.pk).json()["info"] == ["The node is down."]
+
+
+@pytest.mark.parametrize(("age", "seconds"), [(0, "2"), (121, "5"), (601, "15")])
+def test_it_says_when_to_ask_again_while_the_batch_is_open(batch, status, age, seconds):
+    Batch.objects.update(created_at=timezone.now() - timedelta(seconds=age))
+    assert status(batch.pk).headers["Retry-After"] == seconds
+    progress.reject([batch.pk], code=RejectionCode.BLOCK_TOO_OLD, reason="It is too old.", retryable=False)
+    assert "Retry-After" not in status(batch.pk).headers
+
+
+def test_who_has_the_answer_gets_304_until_it_changes(client: Client, key, batch, status):
+    etag = status(batch.pk).headers["ETag"]
+
+    def again(known: str):
+        return client.get(
+            "/batch-query-status", {"batchQueryId": batch.pk}, headers={**header(key), "if-none-match": known}
+        )
+
+    for known in (etag, f"W/{etag}", f'"other", {etag}'):
+        answer = again(known)
+        assert (answer.status_code, answer.content, answer.headers["Retry-After"]) == (304, b"", "2")
+    assert again('"other"').status_code == 200
+    Batch.objects.update(waiting_for="The node is down.")
+    assert again(etag).json()["info"] == ["The node is down."]
 
 
 def test_connections_are_those_of_the_configuration(client: Client):
