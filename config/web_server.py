@@ -226,7 +226,15 @@ class _Task(WSGITask):
 
     def write(self, data: bytes) -> None:
         # waitress would send the body of an answer to HEAD (RFC 9110, section 9.3.2).
-        super().write(b"" if self.request.command == "HEAD" else data)
+        if self.request.command == "HEAD":
+            data = b""
+        if self.wrote_header or not data or len(data) != self.content_length or not self.has_body:
+            super().write(data)
+            return
+        # Header and body at once: to send twice takes twice the time.
+        header: bytes = self.build_response_header()
+        self.wrote_header, self.content_bytes_written = True, len(data)
+        self.channel.write_soon(header + data)
 
 
 class _ErrorTask(ErrorTask):
@@ -738,8 +746,11 @@ class WebWorker(Worker):
         ]
 
     def _loop(self, servers: list[_Bounded], connections: dict[int, Any], goes_on: Callable[[], bool]) -> None:
+        next_sign = 0.0
         while goes_on():
-            self.notify()
+            if (now := time.monotonic()) >= next_sign:
+                self.notify()
+                next_sign = now + _TICK_SECONDS
             wasyncore.poll2(_TICK_SECONDS, connections)
             for server in servers:
                 server.tend()
