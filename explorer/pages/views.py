@@ -19,6 +19,7 @@ from explorer.pages import (
     batch_json,
     batch_list,
     batch_page,
+    changes,
     first_query,
     heavy_reads,
     read_from_chain,
@@ -93,45 +94,51 @@ def batch(request: HtmxRequest, internal_id: str) -> HttpResponse:
     """The page of one batch. `from` is the number of the first query to show; `account` hides queries about others."""
     account = request.GET.get("account", "").strip()
     wanted = Wanted(first=request.GET.get("from", ""), account=checksummed(account.lower()) or "")
-    page = batch_page.read(internal_id, wanted)
-    return _batch_page(request, page, internal_id, account=account)
+    return _batch_page(request, internal_id, wanted, account=account)
 
 
 @never_cache
 @require_safe
 def query(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
     """One query of a batch, with one page of its slots, beginning with the number `slots`."""
-    page = batch_page.read(internal_id, Wanted(only=number, slots=request.GET.get("slots", "")))
-    return _batch_page(request, page, internal_id)
+    return _batch_page(request, internal_id, Wanted(only=number, slots=request.GET.get("slots", "")))
 
 
 def _batch_page(
-    request: HtmxRequest,
-    page: BatchPage | None,
-    internal_id: str,
-    *,
-    account: str = "",
-    read: Reading | None = None,
+    request: HtmxRequest, internal_id: str, wanted: Wanted, *, account: str = "", read: Reading | None = None
 ) -> HttpResponse:
     """For htmx, only the part that changes, or 204 if htmx has the same `version`.
 
     Not 304, because htmx 2 would swap the empty body into the page.
     """
+    known = request.GET.get("version") if request.htmx else None
+    version = changes.version(internal_id, wanted)
+    if known is not None and known == version:
+        return _unchanged()
+    page = batch_page.read(internal_id, wanted)
     if page is None:
         return _unknown_batch(request, internal_id, as_json=wants_json(request))
-    if request.htmx and request.GET.get("version") == page.version:
-        response = HttpResponse(status=204)
-    elif request.htmx:
-        response = render(request, "explorer/_batch.html", {"batch": page, "account": account})
+    version = version or page.version
+    if known == version:
+        return _unchanged()
+    if request.htmx:
+        response = render(request, "explorer/_batch.html", {"batch": page, "version": version, "account": account})
     else:
         context = {
             "batch": page,
+            "version": version,
             "account": account,
             "reading": read,
             **_request(page),
             "base_url": settings.BASE_URL,
         }
         response = render(request, "explorer/batch.html", context)
+    patch_vary_headers(response, ["HX-Request"])
+    return response
+
+
+def _unchanged() -> HttpResponse:
+    response = HttpResponse(status=204)
     patch_vary_headers(response, ["HX-Request"])
     return response
 
@@ -222,8 +229,7 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
     if request.htmx:
         # htmx does not swap in answers with the status of an error.
         return render(request, "explorer/_reading.html", {"reading": read})
-    page = batch_page.read(internal_id, Wanted(only=number, slots=slots))
-    response = _batch_page(request, page, internal_id, read=read)
+    response = _batch_page(request, internal_id, Wanted(only=number, slots=slots), read=read)
     response.status_code = status
     if retry_after:
         response.headers["Retry-After"] = str(retry_after)
