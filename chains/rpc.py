@@ -170,6 +170,19 @@ class RpcClient:
         batched = [_header_request(number) for number in numbers]
         return self._each(batched, lambda index, result: _read_header(result, numbers[index]))
 
+    def known_header(self, number: int) -> Header:
+        """As `header`, of a block below the head, which every node has. Raises `InvalidReply` where one hasn't."""
+        return self._must_have(number, self.header(number))
+
+    def known_headers(self, numbers: Sequence[int]) -> list[Header]:
+        """As `known_header`, for several blocks, in order."""
+        return [self._must_have(*found) for found in zip(numbers, self.headers(numbers), strict=True)]
+
+    def _must_have(self, number: int, header: Header | None) -> Header:
+        if header is None:
+            raise InvalidReply(f"A node of chain {self.chain.id} doesn't have block {number}, below its own head.")
+        return header
+
     def header_by_hash(self, block_hash: bytes) -> Header | None:
         request = ("eth_getBlockByHash", [hex_data(block_hash), False])
         return self._nodes.one(request, lambda result: _read_header(result, block_hash))

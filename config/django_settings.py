@@ -1,6 +1,6 @@
 """What Django needs to know and no operator changes: the same in every installation.
 
-What operators set is in config/settings.py, which Django reads; it takes over all names of this module.
+What operators set is in config/settings/, which Django reads; it takes over all names of this module.
 """
 
 from pathlib import Path

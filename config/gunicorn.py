@@ -35,5 +35,6 @@ def on_starting(_server: object) -> None:
 
     require_settings()
     # Each process reads them itself, also when it is told to start anew.
-    for name in ("config.settings", "attesting.settings"):
-        sys.modules.pop(name, None)
+    for name in [*sys.modules]:
+        if name == "attesting.settings" or f"{name}.".startswith("config.settings."):
+            del sys.modules[name]

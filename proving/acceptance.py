@@ -17,17 +17,17 @@ from accounts.models import User
 from chains import rollups
 from chains.chains_file import Chain
 from chains.header import Header
-from chains.rpc import InvalidReply, NodeUnavailable, ProofRequest, RpcRefused
+from chains.rpc import NodeUnavailable, ProofRequest, RpcRefused
 from config.configured_chains import get_chains, get_rpc
 from proving import connections, facts, timestamps
 from proving.connections import OpenConnection
 from proving.facts import HeaderFact, TimeFact
 from proving.heads import poll_seconds
 from proving.paths import planning
+from proving.paths.planning import TooFar
 from proving.registry import deployments
-from proving.spending import estimates, limits
-from proving.worker import turns
-from queries import leases, progress, submission
+from proving.spending import estimates, promised
+from queries import leases, progress, submission, turns
 from queries.chunks import chunks
 from queries.leases import Lease
 from queries.models import OPEN_STATUSES, Batch, Block, Query
@@ -182,7 +182,7 @@ def _find_blocks(lease: Lease[Batch], source: int, head: Header) -> _Postponed |
             timezone.now() + timedelta(seconds=max(poll_seconds(chain), ahead)),
         )
     for time in times:
-        number = timestamps.block_at(get_rpc(source), time, head, keep=lease.extend)
+        number = timestamps.block_at(get_rpc(source), time, head, extend_lease=lease.extend)
         if number is None:
             return _Refusal(
                 RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK,
@@ -201,9 +201,7 @@ def _check_header_properties(lease: Lease[Batch], connection: OpenConnection) ->
     asking = lease.row.queries.filter(source_chain_id=source, address="").select_related("block").order_by("position")
     for chunk in chunks(list(asking), _PER_READ):
         numbers = [query.block.number for query in chunk if query.block is not None]
-        for query, number, header in zip(chunk, numbers, connection.source_rpc.headers(numbers), strict=True):
-            if header is None:
-                raise InvalidReply(f"A node of chain {source} doesn't have block {number}, below its own head.")
+        for query, header in zip(chunk, connection.source_rpc.known_headers(numbers), strict=True):
             if lacking := facts.lacking(header, query.header_fields):
                 return _Refusal(
                     RejectionCode.HEADER_PROPERTY_MISSING, facts.why_lacking(source, header, lacking), retryable=False
@@ -219,11 +217,7 @@ def _check_proofs(lease: Lease[Batch], connection: OpenConnection, head: Header)
     if oldest is None or oldest[0] > head.number - _KEPT_BY_ALL:
         return None
     number, address = oldest
-    header = connection.source_rpc.header(number)
-    if header is None:
-        raise InvalidReply(
-            f"A node of chain {connection.config.source_id} doesn't have block {number}, below its own head."
-        )
+    header = connection.source_rpc.known_header(number)
     (answer,) = connection.source_rpc.proofs([ProofRequest(number, header.hash, address)])
     lease.extend()
     if not isinstance(answer, RpcRefused) or answer.may_pass:
@@ -256,9 +250,7 @@ def _count(work: estimates.Workload, lease: Lease[Batch], connection: OpenConnec
                 wanting_hash.add(block.number + any(isinstance(fact, TimeFact) for fact in missing))
             work.add(missing, header=bool(missing and (not is_known or of_header)))
     try:
-        work.path_gas = planning.estimate(connection, wanting_hash, keep=lease.extend)
-    except planning.TooFar as too_far:
-        return _Refusal(RejectionCode.BLOCK_TOO_OLD, str(too_far), retryable=False)
+        path_gas = planning.estimate(connection, wanting_hash, extend_lease=lease.extend)
     except planning.StatesRefused as refused:
         chain = connection.config.source_id
         return _Refusal(
@@ -266,6 +258,9 @@ def _count(work: estimates.Workload, lease: Lease[Batch], connection: OpenConnec
             f"No node of chain {chain} serves the states that lead to so old a block. {refused}",
             True,
         )
+    if isinstance(path_gas, TooFar):
+        return _Refusal(RejectionCode.BLOCK_TOO_OLD, path_gas.sentence, retryable=False)
+    work.path_gas = path_gas
     return None
 
 
@@ -290,7 +285,7 @@ def _check_cost(batch: Batch, work: estimates.Workload) -> _Refusal | _Acceptanc
     # Room for two blocks that raise the base fee: it is signed only where the fee suffices for the next one.
     cost = gas * (fees.base_fee * 5 // 4 + fees.priority_fee) + data.wei
     # Gas may have been dearer than it was estimated at when the first of its source chains was admitted.
-    before = max(batch.estimated_wei or 0, limits.caused_by(batch))
+    before = max(batch.estimated_wei or 0, promised.caused_by(batch))
     total_gas, total = gas + (batch.estimated_gas or 0), cost + before
     if total > batch.fee and not destination.test_network:
         path = f", {work.path_gas} of it for the path to blocks that are old" if work.path_gas else ""
@@ -344,7 +339,7 @@ def _limits(batch: Batch, destination: Chain) -> Iterator[_DailyLimit]:
         yield _DailyLimit(
             "a user's batches may use",
             settings.DAILY_GAS_BUDGET,
-            limits.promised_to(batch.user_id, costly).gas,
+            promised.to_user(batch.user_id, costly).gas,
             attrgetter("estimated_gas"),
             "{} gas".format,
         )
@@ -352,7 +347,7 @@ def _limits(batch: Batch, destination: Chain) -> Iterator[_DailyLimit]:
         yield _DailyLimit(
             f"a user's batches may cost, on chain {destination.id},",
             most,
-            limits.promised_to(batch.user_id, [destination.id]).wei,
+            promised.to_user(batch.user_id, [destination.id]).wei,
             attrgetter("estimated_wei"),
             destination.amount,
         )

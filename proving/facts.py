@@ -47,6 +47,8 @@ Missing = Mapping[Fact, Collection[int]]
 
 # Rows named in one statement.
 _CHUNK = 500
+# Others may have asked for thousands of an account's slots, but each slot that is named is sought in each account.
+_NAMED_SLOTS = 5000
 
 
 def of(query: Query) -> list[Fact]:
@@ -62,29 +64,33 @@ def of(query: Query) -> list[Fact]:
 # --- As proven here ---------------------------------------------------------------------------------------------------
 
 
-def proven(block: Block, facts: Iterable[Fact]) -> dict[Fact, bytes]:
-    """The 32-byte word of each fact whose proof is stored here."""
-    wanted = list(dict.fromkeys(facts))
-    addresses = sorted({fact.address for fact in wanted if isinstance(fact, AccountFact)})
-    accounts: dict[str, dict[AccountField, bytes]] = {}
-    for chunk in chunks(addresses, _CHUNK):
-        proofs = AccountProof.objects.filter(block=block, address__in=chunk).defer("nodes")
-        accounts |= {proof.address: account_words(proof) for proof in proofs}
-    slots = _slots(block, [fact for fact in wanted if isinstance(fact, SlotFact)])
-    fields = header_words(Header.decode(bytes(block.header_rlp))) if block.header_rlp is not None else {}
-    words: dict[Fact, bytes] = {}
-    for fact in wanted:
-        match fact:
-            case AccountFact():
-                word = accounts.get(fact.address, {}).get(fact.field)
-            case SlotFact():
-                word = slots.get(fact)
-            case HeaderFact():
-                word = fields.get(fact.field)
-            case TimeFact():
-                word = block.number.to_bytes(32)
-        if word is not None:
-            words[fact] = word
+def proven(asked: Mapping[Block, Iterable[Fact]]) -> dict[int, dict[Fact, bytes]]:
+    """By the block's id: the 32-byte word of each of these facts of it whose proof is stored here.
+
+    The number of statements doesn't grow with that of blocks.
+    """
+    wanted = {block: list(dict.fromkeys(facts)) for block, facts in asked.items()}
+    accounts = _accounts(wanted)
+    slots = _slots(wanted, accounts)
+    words: dict[int, dict[Fact, bytes]] = {}
+    for block, facts in wanted.items():
+        of_accounts = {address: account_words(proof) for (pk, address), proof in accounts.items() if pk == block.pk}
+        of_header: dict[HeaderField, bytes] = {}
+        if block.header_rlp is not None and any(isinstance(fact, HeaderFact) for fact in facts):
+            of_header = header_words(Header.decode(bytes(block.header_rlp)))
+        here = words[block.pk] = {}
+        for fact in facts:
+            match fact:
+                case AccountFact():
+                    word = of_accounts.get(fact.address, {}).get(fact.field)
+                case SlotFact():
+                    word = slots.get((block.pk, fact))
+                case HeaderFact():
+                    word = of_header.get(fact.field)
+                case TimeFact():
+                    word = block.number.to_bytes(32)
+            if word is not None:
+                here[fact] = word
     return words
 
 
@@ -123,12 +129,37 @@ def why_lacking(chain_id: int, header: Header, fields: Iterable[HeaderField]) ->
     return f"The header of block {header.number} of chain {chain_id} has no {names}: {why}"
 
 
-def _slots(block: Block, facts: Sequence[SlotFact]) -> dict[SlotFact, bytes]:
-    found: dict[SlotFact, bytes] = {}
-    for chunk in chunks(sorted({fact.address for fact in facts}), _CHUNK):
-        rows = SlotProof.objects.filter(account__block=block, account__address__in=chunk)
-        for address, slot, value in rows.values_list("account__address", "slot", "value"):
-            found[SlotFact(address, slot)] = value.to_bytes(32)
+def _accounts(wanted: Mapping[Block, Iterable[Fact]]) -> dict[tuple[int, str], AccountProof]:
+    """By (block's id, address). Proofs of other pairs of these blocks and addresses do no harm."""
+    addresses = {
+        fact.address for facts in wanted.values() for fact in facts if isinstance(fact, AccountFact | SlotFact)
+    }
+    found: dict[tuple[int, str], AccountProof] = {}
+    for chunk in chunks(sorted(addresses), _CHUNK):
+        proofs = AccountProof.objects.filter(block__in=wanted, address__in=chunk).defer("nodes")
+        found |= {(proof.block_id, proof.address): proof for proof in proofs}
+    return found
+
+
+def _slots(
+    wanted: Mapping[Block, Iterable[Fact]], accounts: Mapping[tuple[int, str], AccountProof]
+) -> dict[tuple[int, SlotFact], bytes]:
+    """By (block's id, fact)."""
+    asked = {
+        (accounts[block.pk, fact.address].pk, fact.slot): (block.pk, fact)
+        for block, facts in wanted.items()
+        for fact in facts
+        if isinstance(fact, SlotFact) and (block.pk, fact.address) in accounts
+    }
+    names = {slot for _, slot in asked}
+    found: dict[tuple[int, SlotFact], bytes] = {}
+    for chunk in chunks(sorted({account for account, _ in asked}), _CHUNK):
+        rows = SlotProof.objects.filter(account__in=chunk)
+        if len(names) * len(chunk) <= _NAMED_SLOTS:
+            rows = rows.filter(slot__in=names)
+        for account, slot, value in rows.values_list("account", "slot", "value"):
+            if (account, slot) in asked:
+                found[asked[account, slot]] = value.to_bytes(32)
     return found
 
 
@@ -183,7 +214,8 @@ def compare(block: Block, queries: Sequence[Query], view: RegistryView) -> Compa
     missing: dict[Fact, list[int]] = defaultdict(list)
     for chunk in chunks(queries, _CHUNK):
         wanted = {query.pk: of(query) for query in chunk}
-        here = proven(block, [fact for asked in wanted.values() for fact in asked]) if view.facts else {}
+        asked_here = [fact for asked in wanted.values() for fact in asked]
+        here = proven({block: asked_here})[block.pk] if view.facts else {}
         for pk, asked in wanted.items():
             for fact in asked:
                 word = view.facts.get(fact)

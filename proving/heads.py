@@ -35,9 +35,7 @@ class Heads:
         depth = latest.number - final if chain.confirmations == "finalized" else chain.confirmations - 1
         # What is final can't need more confirmations.
         number = max(latest.number - depth, final, 0)
-        confirmed = latest if number == latest.number else rpc.header(number)
-        if confirmed is None:
-            raise InvalidReply(f"A node of chain {chain.id} doesn't have block {number}, below its own head.")
+        confirmed = latest if number == latest.number else rpc.known_header(number)
         heads = cls(latest, confirmed, final)
         heads.note(chain)
         return heads

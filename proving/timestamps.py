@@ -6,25 +6,25 @@ from chains.header import Header
 from chains.rpc import InvalidReply, RpcClient
 
 
-def block_at(rpc: RpcClient, timestamp: int, head: Header, *, keep: Callable[[], None]) -> int | None:
+def block_at(rpc: RpcClient, timestamp: int, head: Header, *, extend_lease: Callable[[], None]) -> int | None:
     """Number of the block N with time(N) <= timestamp < time(N+1), or None if the first block is later.
 
     `head` must be later than the timestamp. Times rise with numbers, and on most chains nearly evenly: guessing by the
     slope between what is known finds it in a few headers; every other guess halves what is left, for chains whose
-    blocks don't come evenly. `keep` is called between steps. Raises `NodeUnavailable`.
+    blocks don't come evenly. `extend_lease` is called between steps. Raises `NodeUnavailable`.
     """
     assert head.timestamp > timestamp
-    low, high = _header(rpc, 0), head
+    low, high = rpc.known_header(0), head
     if low.timestamp > timestamp:
         return None
     halve = False
     while high.number - low.number > 1:
-        keep()
+        extend_lease()
         middle = (low.number + high.number) // 2
         if not halve:
             share = (timestamp - low.timestamp) / (high.timestamp - low.timestamp)
             middle = low.number + round(share * (high.number - low.number))
-        guess = _header(rpc, min(max(middle, low.number + 1), high.number - 1))
+        guess = rpc.known_header(min(max(middle, low.number + 1), high.number - 1))
         if not low.timestamp <= guess.timestamp <= high.timestamp:
             raise InvalidReply(f"The times of blocks {low.number} to {high.number} do not rise.")
         # A guess that leaves nearly everything was a bad one.
@@ -32,10 +32,3 @@ def block_at(rpc: RpcClient, timestamp: int, head: Header, *, keep: Callable[[],
         low, high = (guess, high) if guess.timestamp <= timestamp else (low, guess)
         halve = (high.number - low.number) * 2 > before
     return low.number
-
-
-def _header(rpc: RpcClient, number: int) -> Header:
-    header = rpc.header(number)
-    if header is None:
-        raise InvalidReply(f"A node of chain {rpc.chain.id} doesn't have block {number}, below its own head.")
-    return header

@@ -165,7 +165,7 @@ class Block(Leased):
     state_root = models.CharField(max_length=66, blank=True)
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds
 
-    # The user in whose turns it is worked on (`proving.worker.turns`), and its place among that user's blocks. The
+    # The user in whose turns it is worked on (`queries.turns`), and its place among that user's blocks. The
     # blocks of a batch have places one after another, so that a large batch lets the user's other batches through.
     turn_of = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, null=True, db_index=False, related_name="+")
     queue_at = models.DateTimeField(default=timezone.now)
@@ -181,6 +181,7 @@ class Block(Leased):
     path_left = models.PositiveIntegerField(default=0)
 
     waiting_for = models.TextField(blank=True)  # a sentence
+    waits_for_path = models.BooleanField(default=False)  # its own, or another's that goes first
     checked_number = models.PositiveBigIntegerField(null=True)
     checked_hash = models.CharField(max_length=66, blank=True)
 

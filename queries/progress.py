@@ -1,8 +1,8 @@
 """Writes how far batches, queries and steps are. Nothing else does. `proving` calls it; pages and endpoints only read.
 
 Each function is one database transaction, or part of the caller's. It does nothing where there is nothing to do, and
-leaves the rows of batches, queries and steps consistent. Transactions run one after another (`config.settings` says how
-SQLite locks), so what one has read stays true until it ends.
+leaves the rows of batches, queries and steps consistent. Transactions run one after another
+(`config.settings.database` says how SQLite locks), so what one has read stays true until it ends.
 """
 
 import logging

@@ -1,8 +1,8 @@
 """Stores a valid request in one transaction. Once it is answered, nothing of it can be lost.
 
 The transaction also checks what a user may have open and keep stored. Transactions run one after another
-(`config.settings` says how SQLite locks), so no two submissions can take the same room. While one stores, no other can
-write. So everything possible is prepared before it begins, and each process stores one large batch at a time.
+(`config.settings.database` says how SQLite locks), so no two submissions can take the same room. While one stores, no
+other can write. So everything possible is prepared before it begins, and each process stores one large batch at a time.
 """
 
 import json

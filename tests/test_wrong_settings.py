@@ -55,3 +55,17 @@ def test_a_secret_that_can_not_be_kept_is_said_in_a_sentence(tmp_path):
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith(f"SECRET_KEY is not set, and can't be kept in {tmp_path}: ")
     assert done.stderr.count("\n") == 1
+
+
+def test_each_web_process_reads_the_settings_itself(tmp_path):
+    program = """
+import sys
+import config.gunicorn
+config.gunicorn.on_starting(None)
+print([name for name in sys.modules if name.startswith(("config.settings", "attesting.settings"))])
+"""
+    env = {"PATH": os.environ["PATH"], "STATE_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=PROJECT, env=env, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"

@@ -4,13 +4,17 @@ What is small isn't counted: it costs no more than any page, and counting is a w
 slots and headers take the interpreter a tenth of a second and more, in which nobody else is answered.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
+from functools import wraps
+from typing import ParamSpec
 
 from django.conf import settings
 from django.db import DatabaseError
+from django.http import HttpResponse
 
 from accounts import throttle
-from config.error_answers import Refused
+from config.error_answers import Refused, refused_answer
 from queries.models import Batch, Query
 
 _SMALL = 500  # accounts, slots and headers
@@ -19,19 +23,38 @@ _LARGEST_PER_MINUTE = 30
 # A batch's page in JSON counts the queries of the batch and shows some; that takes half as long as its whole request.
 _PAGE_SHARE = 2
 
+_P = ParamSpec("_P")
+
+
+class TooManyReads(Refused):
+    """The client must wait before it reads a large batch again: too_many_requests."""
+
+
+def answering_429(view: Callable[_P, HttpResponse]) -> Callable[_P, HttpResponse]:
+    """A view that counts what it reads, and that answers `TooManyReads`."""
+
+    @wraps(view)
+    def counted(*args: _P.args, **kwargs: _P.kwargs) -> HttpResponse:
+        try:
+            return view(*args, **kwargs)
+        except TooManyReads as refused:
+            return refused_answer(429, refused)
+
+    return counted
+
 
 def count_request(client_address: str, batch: Batch) -> None:
-    """Raises `Refused`: too_many_requests."""
+    """Raises `TooManyReads`."""
     _count(client_address, batch.size)
 
 
 def count_page(client_address: str, batch: Batch) -> None:
-    """Raises `Refused`: too_many_requests."""
+    """Raises `TooManyReads`."""
     _count(client_address, batch.size // _PAGE_SHARE)
 
 
 def count_bundle(client_address: str, query: Query) -> None:
-    """Raises `Refused`: too_many_requests."""
+    """Raises `TooManyReads`."""
     _count(client_address, len(query.slots))
 
 
@@ -43,7 +66,7 @@ def _count(client_address: str, size: int) -> None:
     with suppress(DatabaseError):
         # The largest may have been larger when the batch was stored.
         if seconds := throttle.take("heavy reads", client_address, most, min(size, most)):
-            raise Refused(
+            raise TooManyReads(
                 "too_many_requests",
                 f"In a minute you may read large batches with {most} accounts, slots and headers in all; this needs "
                 f"{size}. Wait as long as Retry-After says. What has at most {_SMALL} isn't counted.",

@@ -3,20 +3,19 @@
 The number of statements does not grow with the number of queries.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from chains.address_checksum import checksummed
 from chains.encoding import hex_data
-from chains.header import Header
 from chains.packed import HASHED_HEADER_FIELDS
 from explorer.pages.amounts import whole_units
 from explorer.pages.code_snippets import Snippet, is_number
 from explorer.pages.utc_times import utc
 from proving import facts
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
-from proving.models import AccountProof, SlotProof
-from queries.models import Query
+from queries.models import Block, Query
 from queries.properties import AccountField, HeaderField
 
 # How many slots of one account are on one page.
@@ -65,53 +64,14 @@ def shown_slots(query: Query, first_slot: int | None) -> Sequence[str]:
 
 def proven(queries: Sequence[Query], first_slot: int | None) -> dict[int, dict[Fact, bytes]]:
     """By the query's id: the 32-byte words of its shown facts, as far as their proofs are stored."""
-    accounts = _accounts(queries)
-    slots = _slots(queries, accounts, first_slot)
-    found: dict[int, dict[Fact, bytes]] = {}
+    asked = {query.pk: shown(query, first_slot) for query in queries}
+    by_block: dict[Block, list[Fact]] = defaultdict(list)
     for query in queries:
-        account = accounts.get((query.block_id, query.address))
-        block = query.block
-        header = (
-            facts.header_words(Header.decode(bytes(block.header_rlp)))
-            if query.header_fields and block and block.header_rlp
-            else {}
-        )
-        properties = facts.account_words(account) if account else {}
-        words = found[query.pk] = {}
-        for fact in shown(query, first_slot):
-            match fact:
-                case AccountFact():
-                    word = properties.get(fact.field)
-                case SlotFact():
-                    value = slots.get((account.pk, fact.slot)) if account else None
-                    word = None if value is None else value.to_bytes(32)
-                case HeaderFact():
-                    word = header.get(fact.field)
-                case TimeFact():
-                    word = block.number.to_bytes(32) if block else None
-            if word is not None:
-                words[fact] = word
-    return found
-
-
-def _accounts(queries: Sequence[Query]) -> dict[tuple[int | None, str], AccountProof]:
-    """By (block's primary key, address). Proofs of other pairs of these blocks and addresses do no harm."""
-    proofs = AccountProof.objects.defer("nodes").filter(
-        block__in={query.block_id for query in queries}, address__in={query.address for query in queries}
-    )
-    return {(proof.block_id, proof.address): proof for proof in proofs}
-
-
-def _slots(
-    queries: Sequence[Query], accounts: dict[tuple[int | None, str], AccountProof], first_slot: int | None
-) -> dict[tuple[int, str], int]:
-    """By (account proof's primary key, slot)."""
-    asking = [query for query in queries if query.slots]
-    proofs = [accounts[key].pk for query in asking if (key := (query.block_id, query.address)) in accounts]
-    rows = SlotProof.objects.filter(account__in=proofs)
-    if first_slot is not None:
-        rows = rows.filter(slot__in={slot for query in asking for slot in shown_slots(query, first_slot)})
-    return {(account, slot): value for account, slot, value in rows.values_list("account", "slot", "value")}
+        if query.block is not None:
+            by_block[query.block] += asked[query.pk]
+    words = facts.proven(by_block)
+    here = {query.pk: words.get(query.block_id, {}) if query.block_id else {} for query in queries}
+    return {pk: {fact: here[pk][fact] for fact in facts_shown if fact in here[pk]} for pk, facts_shown in asked.items()}
 
 
 # --- What words mean --------------------------------------------------------------------------------------------------

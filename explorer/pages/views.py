@@ -13,7 +13,7 @@ from accounts.client_address import client_address
 from accounts.models import User
 from chains.address_checksum import checksummed
 from config.configured_chains import get_chains
-from config.error_answers import Refused, error_answer, refused_answer, wants_json
+from config.error_answers import Refused, error_answer, wants_json
 from explorer.bundles import writing
 from explorer.pages import (
     batch_json,
@@ -157,15 +157,13 @@ def _request(page: BatchPage) -> dict[str, str]:
 
 @never_cache
 @require_safe
+@heavy_reads.answering_429
 def batch_as_json(request: HttpRequest, internal_id: str) -> HttpResponse:
     """The page's content for programs, with all details of each query. `following` is the next page's `from`."""
     found = batch_page.find(internal_id)
     if found is None:
         return _unknown_batch(request, internal_id, as_json=_is_program(request))
-    try:
-        heavy_reads.count_page(client_address(request), found)
-    except Refused as refused:
-        return refused_answer(429, refused)
+    heavy_reads.count_page(client_address(request), found)
     page = batch_page.read(internal_id, Wanted(first=request.GET.get("from", ""), always_whole=True))
     if page is None:
         return _unknown_batch(request, internal_id, as_json=_is_program(request))
@@ -174,30 +172,26 @@ def batch_as_json(request: HttpRequest, internal_id: str) -> HttpResponse:
 
 @never_cache
 @require_safe
+@heavy_reads.answering_429
 def request_json(request: HttpRequest, internal_id: str) -> HttpResponse:
     """What was submitted, without what only its sender may see."""
     found = batch_page.find(internal_id)
     if found is None:
         return _unknown_batch(request, internal_id, as_json=_is_program(request))
-    try:
-        heavy_reads.count_request(client_address(request), found)
-    except Refused as refused:
-        return refused_answer(429, refused)
+    heavy_reads.count_request(client_address(request), found)
     return _download(submitted_request.as_text(submitted_request.public_request(found)), f"batch-{found.pk}.json")
 
 
 @never_cache
 @require_safe
+@heavy_reads.answering_429
 def proof_bundle(request: HttpRequest, internal_id: str, number: int) -> HttpResponse:
     """The file that `manage.py verify_bundle` checks. It exists when the batch is DONE, like the facts themselves."""
     try:
         found, row = _query(internal_id, number)
     except Refused as refused:
         return _not_here(request, internal_id, refused, as_json=_is_program(request))
-    try:
-        heavy_reads.count_bundle(client_address(request), row)
-    except Refused as refused:
-        return refused_answer(429, refused)
+    heavy_reads.count_bundle(client_address(request), row)
     content = writing.build(found, row)
     if content is None:
         gone = Refused("no_proof", "The proof of this query is not kept here.")

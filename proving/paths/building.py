@@ -19,7 +19,7 @@ from proving.models import SignedTransaction, Transaction, TransactionState
 from proving.paths.planning import MAX_RIDERS, Plan
 from proving.registry import deployments, packing
 from proving.registry.contract import Call
-from proving.sources import Preparation
+from proving.sources import NotYet, Preparation, Start
 from proving.transactions import signing
 from queries import leases
 
@@ -52,12 +52,12 @@ class Leg:
         return at_start or any(header.number == self.plan.target for header in self.checkpoints)
 
 
-def begin(connection: OpenConnection, plan: Plan) -> Plan | Preparation:
+def begin(connection: OpenConnection, plan: Plan) -> Plan | Preparation | NotYet:
     """The plan with all that its block hash source needs to begin; or what must be sent before. Raises as `survey`."""
     if plan.start is None:
         return plan
     start = sources.of(connection.config).begin(connection, plan.start.number)
-    return start if isinstance(start, Preparation) else replace(plan, start=start)
+    return replace(plan, start=start) if isinstance(start, Start) else start
 
 
 def next_leg(connection: OpenConnection, plan: Plan, *, others: Collection[int] = ()) -> Leg:

@@ -12,6 +12,7 @@ interrupted continues where it was, and what others have sent shortens it.
 import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from chains import history
 from chains.header import Header
@@ -31,12 +32,15 @@ MAX_RIDERS = 50
 _HEADER_GAS = 60_000
 # How many of the blocks that the registry may trust it is asked about, the nearest first.
 _CHECKPOINTS = 20
-# How many blocks are read between two calls of `keep`.
+# How many blocks are read between two calls of `extend_lease`.
 _PER_READ = 200
 
 
-class TooFar(Exception):
-    """The path is longer than the configured limits: a sentence with its length and its gas."""
+@dataclass(frozen=True)
+class TooFar:
+    """The path is longer than the configured limits."""
+
+    sentence: str  # with its length and its gas
 
 
 class StatesRefused(RpcRefused):
@@ -81,51 +85,51 @@ def survey(
     connection: OpenConnection,
     target: int,
     *,
-    keep: Callable[[], None],
+    extend_lease: Callable[[], None],
     others: Collection[int] = (),
     trusted: Collection[int] = (),
-) -> Plan:
+) -> Plan | NotYet | TooFar:
     """The cheapest path to a block's hash within the limits: what it takes, without proofs.
 
-    `others` are blocks of the connection that wait too, `trusted` ones that will be trusted by then. `keep` is called
-    between steps that take long. Raises `TooFar`, `NotYet` when the path can't begin at this moment, `NodeUnavailable`,
+    `NotYet` where none can begin at this moment. `others` are blocks of the connection that wait too, `trusted` ones
+    that will be trusted by then. `extend_lease` is called between steps that take long. Raises `NodeUnavailable`,
     `RpcRefused`.
     """
-    keep()
+    extend_lease()
     points = list(_checkpoints(connection, target))
     roots = [*(point.number for point in points if point.has_root), *(one for one in trusted if one > target)]
     plans: list[Plan] = []
     refused: RpcRefused | None = None
     if roots:
         try:
-            plans += _through_history(connection, Plan(min(roots), target), keep)
+            through = _through_history(connection, Plan(min(roots), target), extend_lease)
+            plans += [through] if through is not None else []
         except RpcRefused as error:
             # No node serves so old a state any more; the source may vouch for a younger block.
             refused = error
     not_yet: NotYet | None = None
     if not plans or len(plans[0].hops) > 1:
-        try:
-            plans += _from_source(connection, target, others, keep)
-        except NotYet as sentence:
-            not_yet = sentence
+        from_source = _from_source(connection, target, others, extend_lease)
+        if isinstance(from_source, NotYet):
+            not_yet = from_source
+        else:
+            plans.append(from_source)
     hashes = [*(point.number for point in points if point.has_hash), *(one for one in trusted if one > target)]
     if hashes:
         plans.append(Plan(min(hashes), target, walk=min(hashes) - target))
-    if not plans and (why := refused or not_yet) is not None:
-        raise why
-    try:
-        return _cheapest_within_limits(connection, plans)
-    except TooFar:
-        # What is too far now may be near when the source vouches for more.
-        if not_yet is not None:
-            raise not_yet from None
-        raise
+    if not plans and refused is not None:
+        raise refused
+    if not plans and not_yet is not None:
+        return not_yet
+    cheapest = _cheapest_within_limits(connection, plans)
+    # What is too far now may be near when the source vouches for more.
+    return not_yet if not_yet is not None and isinstance(cheapest, TooFar) else cheapest
 
 
-def estimate(connection: OpenConnection, targets: Collection[int], *, keep: Callable[[], None]) -> int:
+def estimate(connection: OpenConnection, targets: Collection[int], *, extend_lease: Callable[[], None]) -> int | TooFar:
     """Gas of the paths to the hashes of all these blocks, on the high side.
 
-    What one path leads over shortens the next. `keep` is called between steps that take long. Raises `TooFar`,
+    What one path leads over shortens the next. `extend_lease` is called between steps that take long. Raises
     `NodeUnavailable`, `RpcRefused`.
     """
     gas = 0
@@ -136,10 +140,10 @@ def estimate(connection: OpenConnection, targets: Collection[int], *, keep: Call
     known: list[tuple[Header, bool]] = []
     for chunk in chunks(numbers, _PER_READ):
         found = [header for header in connection.source_rpc.headers(chunk) if header is not None]
-        keep()
+        extend_lease()
         asked = [(header.number, header.hash) for header in found]
         known += zip(found, deployments.vouches(connection.destination_rpc, connection.registry, asked), strict=True)
-        keep()
+        extend_lease()
     for header, vouched in known:
         passed = (
             at
@@ -151,9 +155,10 @@ def estimate(connection: OpenConnection, targets: Collection[int], *, keep: Call
             riding[at] += 1
             gas += RIDER_GAS
         elif not vouched:
-            try:
-                plan = survey(connection, header.number, keep=keep, others=numbers, trusted=trusted)
-            except NotYet:
+            plan = survey(connection, header.number, extend_lease=extend_lease, others=numbers, trusted=trusted)
+            if isinstance(plan, TooFar):
+                return plan
+            if isinstance(plan, NotYet):
                 # It will begin at the block itself, or near it.
                 plan = Plan(header.number, header.number, Start(header.number))
             gas += plan.gas + (sources.of(connection.config).gas(connection.config) if plan.start else 0)
@@ -165,42 +170,45 @@ def estimate(connection: OpenConnection, targets: Collection[int], *, keep: Call
 
 
 def _from_source(
-    connection: OpenConnection, target: int, others: Collection[int], keep: Callable[[], None]
-) -> Iterator[Plan]:
-    keep()
+    connection: OpenConnection, target: int, others: Collection[int], extend_lease: Callable[[], None]
+) -> Plan | NotYet:
+    extend_lease()
     source = sources.of(connection.config)
     start = source.reach(connection, target, others)
+    if isinstance(start, NotYet):
+        return start
     if start.number != target:
-        through = list(_through_history(connection, Plan(start.number, target, start), keep))
-        if through:
-            yield from through
-            return
+        through = _through_history(connection, Plan(start.number, target, start), extend_lease)
+        if through is not None:
+            return through
         # Without a history another start may be nearer.
         start = source.reach(connection, target, ())
-    yield Plan(start.number, target, start, walk=start.number - target)
+        if isinstance(start, NotYet):
+            return start
+    return Plan(start.number, target, start, walk=start.number - target)
 
 
-def _cheapest_within_limits(connection: OpenConnection, plans: Collection[Plan]) -> Plan:
+def _cheapest_within_limits(connection: OpenConnection, plans: Collection[Plan]) -> Plan | TooFar:
     refusals: list[TooFar] = []
-    for plan in sorted(plans, key=lambda plan: plan.gas):
-        try:
-            return _within_limits(connection, plan)
-        except TooFar as refusal:
-            refusals.append(refusal)
-    raise refusals[0]
+    for plan in sorted(plans, key=attrgetter("gas")):
+        too_far = _why_too_far(connection, plan)
+        if too_far is None:
+            return plan
+        refusals.append(too_far)
+    return refusals[0]
 
 
-def _within_limits(connection: OpenConnection, plan: Plan) -> Plan:
+def _why_too_far(connection: OpenConnection, plan: Plan) -> TooFar | None:
     for length, most, what in (
         (len(plan.hops), connection.config.max_hops, "hops"),
         (plan.walk, connection.config.max_headers_walked, "headers"),
     ):
         if length > most:
-            raise TooFar(
+            return TooFar(
                 f"Block {plan.target} of chain {connection.config.source_id} is {length} {what} before block "
                 f"{plan.origin}, about {plan.gas} gas; this service goes at most {most} {what}."
             )
-    return plan
+    return None
 
 
 @dataclass(frozen=True)
@@ -227,8 +235,8 @@ def _checkpoints(connection: OpenConnection, target: int) -> Iterator[_Checkpoin
             yield point
 
 
-def _through_history(connection: OpenConnection, plan: Plan, keep: Callable[[], None]) -> Iterator[Plan]:
-    """The plan with its hops, as far as there is a history; nothing where there is none at its origin."""
+def _through_history(connection: OpenConnection, plan: Plan, extend_lease: Callable[[], None]) -> Plan | None:
+    """The plan with its hops, as far as there is a history; None where there is none at its origin."""
     window = connection.config.window
     stops = [*range(plan.origin - window, plan.target, -window), plan.target]
     froms = [plan.origin, *stops[:-1]]
@@ -237,21 +245,20 @@ def _through_history(connection: OpenConnection, plan: Plan, keep: Callable[[], 
     values: list[int] = []
     for chunk in chunks(asked, _PER_READ):
         values += _hashes(connection, chunk)
-        keep()
+        extend_lease()
     kept = list(itertools.takewhile(bool, values))
     if len(kept) == len(asked):
-        yield replace(plan, hops=stops)
-        return
+        return replace(plan, hops=stops)
     # Here the history begins: the fork that introduced it lies between.
     last = froms[len(kept)]
-    oldest = _oldest_in_history(connection, last, stops[len(kept)], keep)
+    oldest = _oldest_in_history(connection, last, stops[len(kept)], extend_lease)
     if oldest < last:
         stops = [*stops[: len(kept)], oldest]
     elif kept:
         stops = stops[: len(kept)]
     else:
-        return
-    yield replace(plan, hops=stops, walk=stops[-1] - plan.target)
+        return None
+    return replace(plan, hops=stops, walk=stops[-1] - plan.target)
 
 
 def _hashes(connection: OpenConnection, wanted: Sequence[tuple[int, int]]) -> list[int]:
@@ -266,11 +273,11 @@ def _hashes(connection: OpenConnection, wanted: Sequence[tuple[int, int]]) -> li
         raise StatesRefused(refused.code, refused.message, refused.data) from None
 
 
-def _oldest_in_history(connection: OpenConnection, at: int, missing: int, keep: Callable[[], None]) -> int:
+def _oldest_in_history(connection: OpenConnection, at: int, missing: int, extend_lease: Callable[[], None]) -> int:
     """The oldest block after `missing` whose hash the state of block `at` knows; `at` if it knows none."""
     low, high = missing, at
     while high - low > 1:
-        keep()
+        extend_lease()
         middle = (low + high) // 2
         if any(_hashes(connection, [(at, middle)])):
             high = middle

@@ -8,9 +8,6 @@ from django.utils import timezone
 from proving.models import Transaction
 from queries.models import Block
 
-EXTENDING = "Waiting for the transaction by which the registry comes to trust further blocks."
-"""What blocks say that wait for a path, their own or another's. `_waiting` finds them by this very sentence."""
-
 # By registry: its newest path, and the users who were given a turn since. A killed process forgets it.
 _given: dict[int, tuple[int | None, frozenset[int | None]]] = {}
 
@@ -50,6 +47,6 @@ def _waiting(block: Block) -> QuerySet[Block]:
     return Block.objects.filter(
         destination_chain_id=block.destination_chain_id,
         source_chain_id=block.source_chain_id,
-        waiting_for=EXTENDING,
+        waits_for_path=True,
         due_at__isnull=False,
     ).exclude(turn_of=None)

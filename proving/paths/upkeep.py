@@ -6,13 +6,13 @@ money, and nothing else here does.
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from django.utils import timezone
 
 from chains.header import Header
-from chains.rpc import InvalidReply, NodeUnavailable, Reverted, RpcRefused
+from chains.rpc import NodeUnavailable, Reverted, RpcRefused
 from config.configured_chains import get_chains
 from proving import connections, sources
 from proving.connections import OpenConnection
@@ -20,12 +20,12 @@ from proving.heads import Heads, poll_seconds
 from proving.models import FactsRegistry
 from proving.paths import building, checkpoints, events, planning
 from proving.paths.building import Leg
-from proving.paths.planning import Plan
+from proving.paths.planning import Plan, TooFar
 from proving.registry import deployments
 from proving.registry.contract import in_one_call
 from proving.sources import NotYet, Preparation
 from proving.transactions import sending
-from proving.transactions.intents import CannotSend, Intent, SignerBusy, UnderWay
+from proving.transactions.intents import Intent, NotPaid, Refused, Sent, SignerBusy, UnderWay
 from queries import leases
 from queries.leases import Lease
 
@@ -35,8 +35,9 @@ logger = logging.getLogger(__name__)
 _NEWEST = 20
 # Windows that are made up for when nothing was kept for a while; beyond, it begins anew.
 _MADE_UP = 8
-# Seconds until it is due again when there is nothing to wait for, and when the registry can't be used.
-_PAUSE, _UNUSABLE_PAUSE = 600, 60
+# Seconds until it is due again when there is nothing to wait for, when nothing can be sent for now, and when the
+# registry can't be used.
+_PAUSE, _POSTPONED_PAUSE, _UNUSABLE_PAUSE = 600, 10, 60
 
 
 def wake(*, everyone: bool = False) -> None:
@@ -50,37 +51,43 @@ def look_after(registry_id: object) -> None:
     _under_lease(registry_id, _look_after)
 
 
-def keep(registry_id: int) -> None:
-    """Accumulate a header in the connection's newest window, if it has none.
+def keep(registry_id: int) -> bool:
+    """Accumulate a header in the connection's newest window, if it has none. Returns whether it has one.
 
     Does nothing while it rests after a failure, however often it is called.
     """
-    if leases.without_resting(FactsRegistry.objects.filter(pk=registry_id)).exists():
-        _under_lease(registry_id, _keep)
+    if not leases.without_resting(FactsRegistry.objects.filter(pk=registry_id)).exists():
+        return False
+    return _under_lease(registry_id, _keep)
 
 
-_Duty = Callable[[Lease[FactsRegistry], OpenConnection], tuple[str, float]]
-"""Answers what is waited for, a sentence or nothing, and when it is due again (seconds)."""
+@dataclass(frozen=True)
+class _Done:
+    """All that could be done now: what is waited for, a sentence or nothing, and when it is due again (seconds)."""
+
+    sentence: str
+    seconds: float
+    is_kept: bool = False  # the newest window has its header
 
 
-def _under_lease(registry_id: object, duty: _Duty) -> None:
-    """Do it and be due again. Does nothing while another worker does."""
+_Duty = Callable[[Lease[FactsRegistry], OpenConnection], _Done]
+
+
+def _under_lease(registry_id: object, duty: _Duty) -> bool:
+    """Do it and be due again. Does nothing while another worker does. Returns whether a header was seen to be kept."""
     lease = leases.claim(FactsRegistry.in_use.exclude(deployed_at=None), registry_id)
     if lease is None:
-        return
-    row, attempts = lease.row, 0
+        return False
+    row, attempts, is_kept = lease.row, 0, False
     try:
-        sentence, seconds = duty(lease, connections.open_connection(row.destination_chain_id, row.source_chain_id))
+        done = duty(lease, connections.open_connection(row.destination_chain_id, row.source_chain_id))
+        sentence, seconds, is_kept = done.sentence, done.seconds, done.is_kept
     except leases.LeaseLost:
-        return
+        return False
     except deployments.Unusable as why:
         sentence, seconds = str(why), _UNUSABLE_PAUSE
-    except (SignerBusy, UnderWay):
-        sentence, seconds = "Waiting for the signer.", 0.2
     except Reverted:
         sentence, seconds = "The destination does not accept the header at this moment.", 1
-    except (NotYet, CannotSend, planning.TooFar) as why:
-        sentence, seconds = str(why), 10
     except (NodeUnavailable, RpcRefused) as error:
         if not row.attempts:  # Once, until it goes on.
             logger.warning("the upkeep of %s waits: %s", row, error)
@@ -90,14 +97,10 @@ def _under_lease(registry_id: object, duty: _Duty) -> None:
         raise
     FactsRegistry.objects.filter(pk=row.pk, lease_token=lease.token).update(waiting_for=sentence)
     lease.release(timezone.now() + timedelta(seconds=seconds), attempts=attempts)
+    return is_kept
 
 
-def is_kept(row: FactsRegistry) -> bool:
-    """Whether the newest window has its header, or nothing can be done about it now."""
-    return row.waiting_for == ""
-
-
-def _look_after(lease: Lease[FactsRegistry], connection: OpenConnection) -> tuple[str, float]:
+def _look_after(lease: Lease[FactsRegistry], connection: OpenConnection) -> _Done:
     chain = get_chains().chain(connection.config.destination_id)
     heads = Heads.read(chain, connection.destination_rpc)
     try:
@@ -106,33 +109,48 @@ def _look_after(lease: Lease[FactsRegistry], connection: OpenConnection) -> tupl
         # Headers can be kept without the events, which only shorten paths.
         logger.warning("%s: nodes do not serve its events: %s", lease.row, refused)
         all_read = True
-    sentence, seconds = _keep(lease, connection) if connection.config.keep_headers else ("", _PAUSE)
-    return sentence, seconds if all_read else poll_seconds(chain)
+    done = _keep(lease, connection) if connection.config.keep_headers else _Done("", _PAUSE)
+    return done if all_read else replace(done, seconds=min(done.seconds, poll_seconds(chain)))
 
 
-def _keep(lease: Lease[FactsRegistry], connection: OpenConnection) -> tuple[str, float]:
+def _keep(lease: Lease[FactsRegistry], connection: OpenConnection) -> _Done:
     chain = get_chains().chain(connection.config.destination_id)
     poll = poll_seconds(chain)
     if building.extending(connection, connection.destination_rpc.head().number).exists():
-        return "Waiting for the transaction that extends the registry's trust.", poll
+        return _Done("Waiting for the transaction that extends the registry's trust.", poll)
     if pause := building.pause_after_failures(connection):
-        return "The last transaction for the registry's trust reverted; trying again more slowly.", pause
+        return _Done("The last transaction for the registry's trust reverted; trying again more slowly.", pause)
     newest = sources.of(connection.config).newest(connection)
+    if isinstance(newest, NotYet):
+        return _Done(newest.sentence, _POSTPONED_PAUSE)
     trusted = _newest_trusted(connection)
     window = connection.config.window
     # Early enough for the transaction to be mined while the window still reaches back.
     next_at = 0 if trusted is None else trusted + window - window // 8
     if newest < next_at:
-        return "", min(_PAUSE, max(poll, (next_at - newest) * connection.source_rpc.chain.block_seconds))
+        pause = min(_PAUSE, max(poll, (next_at - newest) * connection.source_rpc.chain.block_seconds))
+        return _Done("", pause, is_kept=True)
     target = newest
     if trusted is not None and newest <= trusted + _MADE_UP * window:
         target = min(newest, trusted + window)
     leg = _leg_to(lease, connection, target)
+    if isinstance(leg, NotYet | TooFar):
+        return _Done(leg.sentence, _POSTPONED_PAUSE)
+    return _send(connection, leg)
+
+
+def _send(connection: OpenConnection, leg: Leg | Preparation) -> _Done:
+    chain = get_chains().chain(connection.config.destination_id)
     to, data = in_one_call(connection.registry.multicall, leg.calls)
     passed = leg.checkpoints if isinstance(leg, Leg) else ()
     intent = Intent(to, data, extends=connection.registry.row_id)
-    sending.submit_all(chain, [intent], and_store=lambda _: checkpoints.note(connection, passed))
-    return "Waiting for the transaction that accumulates a header.", poll
+    match sending.submit_all(chain, [intent], and_store=lambda _: checkpoints.note(connection, passed)):
+        case Sent():
+            return _Done("Waiting for the transaction that accumulates a header.", poll_seconds(chain))
+        case SignerBusy() | UnderWay():
+            return _Done("Waiting for the signer.", 0.2)
+        case Refused(sentence) | NotPaid(sentence):
+            return _Done(sentence, _POSTPONED_PAUSE)
 
 
 def _newest_trusted(connection: OpenConnection) -> int | None:
@@ -145,19 +163,18 @@ def _newest_trusted(connection: OpenConnection) -> int | None:
     return next(trusted, None)
 
 
-def _leg_to(lease: Lease[FactsRegistry], connection: OpenConnection, target: int) -> Leg | Preparation:
+def _leg_to(
+    lease: Lease[FactsRegistry], connection: OpenConnection, target: int
+) -> Leg | Preparation | NotYet | TooFar:
     """What accumulates the header of a block, or leads there."""
-    header = connection.source_rpc.header(target)
-    if header is None:
-        raise InvalidReply(
-            f"A node of chain {connection.config.source_id} doesn't have block {target}, below its own head."
-        )
+    header = connection.source_rpc.known_header(target)
     if deployments.vouches(connection.destination_rpc, connection.registry, [(target, header.hash)])[0]:
         return _accumulate(connection, Leg(Plan(target, target), ()), header)
-    plan = building.begin(connection, planning.survey(connection, target, keep=lease.extend))
-    if isinstance(plan, Preparation):
-        return plan
-    leg = building.next_leg(connection, plan)
+    plan = planning.survey(connection, target, extend_lease=lease.extend)
+    begun = building.begin(connection, plan) if isinstance(plan, Plan) else plan
+    if not isinstance(begun, Plan):
+        return begun
+    leg = building.next_leg(connection, begun)
     return _accumulate(connection, leg, header) if leg.arrives else leg
 
 

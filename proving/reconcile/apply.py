@@ -5,7 +5,7 @@ Killed between two actions, the next reconcile decides anew from what there is t
 
 import itertools
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from django.utils import timezone
 
@@ -19,15 +19,15 @@ from proving.reconcile.context import Context
 from proving.reconcile.decide import (
     Action,
     Complete,
-    Extend,
+    ExtendPath,
     Fail,
     GiveTurn,
-    Move,
+    MoveToBlock,
     NoteChecked,
     NoteRefused,
+    PreparePath,
     Prove,
     ProveTime,
-    Record,
     Reject,
     Reopen,
     Requeue,
@@ -39,7 +39,7 @@ from proving.reconcile.decide import (
 from proving.registry import packing
 from proving.registry.contract import in_one_call, revert_reason
 from proving.transactions import pending_limits, sending, signing
-from proving.transactions.intents import CannotSend, Intent, SignerBusy, TooDear, UnderWay
+from proving.transactions.intents import Intent, NotPaid, Refused, Sent, SignerBusy, UnderWay
 from queries import progress, submission
 from queries.chunks import chunks
 from queries.models import BatchStatus, Block, Query, StepKind
@@ -61,9 +61,9 @@ def carry_out(context: Context, actions: Sequence[Action]) -> Requeue | Fail | N
 
 def _carry_out(context: Context, action: Action) -> Requeue | Fail | None:
     match action:
-        case Prove() | ProveTime() | Record() | Extend():
+        case Prove() | ProveTime() | PreparePath() | ExtendPath():
             return _send(context, action)
-        case Complete() | Reopen() | Move() | Reject():
+        case Complete() | Reopen() | MoveToBlock() | Reject():
             _change_queries(context, action)
         case GiveTurn():
             rotation.give(action.rotation, context.block)
@@ -75,14 +75,14 @@ def _carry_out(context: Context, action: Action) -> Requeue | Fail | None:
 # --- Rows -------------------------------------------------------------------------------------------------------------
 
 
-def _change_queries(context: Context, action: Complete | Reopen | Move | Reject) -> None:
+def _change_queries(context: Context, action: Complete | Reopen | MoveToBlock | Reject) -> None:
     match action:
         case Complete():
             _complete(context, action)
         case Reopen():
             _reopen(context, action)
-        case Move():
-            _move(context, action)
+        case MoveToBlock():
+            _move_to_block(context, action)
         case Reject():
             _reject(context, action)
 
@@ -160,7 +160,7 @@ def _reopen(context: Context, action: Reopen) -> None:
     context.lease.extend()
 
 
-def _move(context: Context, action: Move) -> None:
+def _move_to_block(context: Context, action: MoveToBlock) -> None:
     with context.lease.writing() as block:
         pair = (block.source_chain_id, action.number)
         found = submission.find_blocks(block.destination_chain_id, {pair})[pair]
@@ -169,8 +169,9 @@ def _move(context: Context, action: Move) -> None:
 
 
 def _reject(context: Context, action: Reject) -> None:
-    asking = Query.objects.filter(pk__in=action.queries)
-    batches = list(asking.order_by().values_list("batch", flat=True).distinct())
+    batches: set[str] = set()
+    for chunk in chunks(sorted(action.queries), _QUERIES_PER_WRITE):
+        batches.update(Query.objects.filter(pk__in=chunk).values_list("batch", flat=True))
     with context.lease.writing():
         progress.reject(batches, code=action.code, reason=action.reason, retryable=action.retryable)
 
@@ -190,15 +191,7 @@ def _show_path(context: Context, action: ShowPath) -> None:
 # --- Transactions -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _NotPaid:
-    """The fees of these batches, or the limits of their users, don't allow it at the present gas price."""
-
-    batches: frozenset[str]
-    requeue: Requeue
-
-
-_NotSent = Requeue | Fail | _NotPaid
+_NotSent = Requeue | Fail | NotPaid
 
 
 def _send(context: Context, action: Sending) -> Requeue | Fail | None:
@@ -208,15 +201,15 @@ def _send(context: Context, action: Sending) -> Requeue | Fail | None:
             why_not = _prove(context, action)
         case ProveTime():
             why_not = _prove_time(context, action)
-        case Record():
-            why_not = _record(context, action)
-        case Extend():
-            why_not = _extend(context, action)
-    if isinstance(why_not, _NotPaid):
+        case PreparePath():
+            why_not = _prepare_path(context, action)
+        case ExtendPath():
+            why_not = _extend_path(context, action)
+    if isinstance(why_not, NotPaid):
         if isinstance(action, Prove) and action.is_optional:
             return None
         otherwise = action.otherwise if isinstance(action, ProveTime) else None
-        return why_not.requeue if otherwise is None else _send(context, otherwise)
+        return _postponed(context, why_not.sentence) if otherwise is None else _send(context, otherwise)
     return why_not
 
 
@@ -228,7 +221,7 @@ def _prove(context: Context, action: Prove) -> _NotSent | None:
         # Of those that carry the header only one: the others wait for it.
         intents = list(itertools.islice(packed, 1 if header is not None else _TRANSACTIONS_PER_LOOK))
         why_not = _submit(context, intents)
-        if not isinstance(why_not, _NotPaid):
+        if not isinstance(why_not, NotPaid):
             return why_not
         action = replace(action, missing=_without(context, action.missing, why_not.batches))
         if not action.missing:
@@ -244,7 +237,7 @@ def _prove_time(context: Context, action: ProveTime) -> _NotSent | None:
     return _submit_for_who_can_pay(context, intent, action.queries)
 
 
-def _record(context: Context, action: Record) -> _NotSent | None:
+def _prepare_path(context: Context, action: PreparePath) -> _NotSent | None:
     to, data = in_one_call(context.registry.multicall, action.preparation.calls)
     intent = Intent(to, data, extends=context.registry.row_id)
     return _submit_for_who_can_pay(context, intent, action.queries)
@@ -254,7 +247,7 @@ def _submit_for_who_can_pay(context: Context, intent: Intent, queries: Collectio
     able = set(queries)
     while True:
         why_not = _submit(context, [replace(intent, queries=able)])
-        if not isinstance(why_not, _NotPaid):
+        if not isinstance(why_not, NotPaid):
             return why_not
         left = _able(able, why_not.batches)
         if not left or left == able:
@@ -262,12 +255,12 @@ def _submit_for_who_can_pay(context: Context, intent: Intent, queries: Collectio
         able = left
 
 
-def _extend(context: Context, action: Extend) -> _NotSent | None:
+def _extend_path(context: Context, action: ExtendPath) -> _NotSent | None:
     needing, others = action.needing, action.others
     while True:
         leg = building.next_leg(context.connection, action.plan, others=others)
         why_not = _send_leg(context, action, leg, needing)
-        if not isinstance(why_not, _NotPaid):
+        if not isinstance(why_not, NotPaid):
             return why_not
         able = _without(context, needing, why_not.batches)
         if not others and (not able or able == needing):
@@ -276,7 +269,7 @@ def _extend(context: Context, action: Extend) -> _NotSent | None:
         needing, others = able or needing, ()
 
 
-def _send_leg(context: Context, action: Extend, leg: Leg, needing: Missing) -> _NotSent | None:
+def _send_leg(context: Context, action: ExtendPath, leg: Leg, needing: Missing) -> _NotSent | None:
     """Send a part of a path, and behind it what can be proven at once because it ends at the block itself."""
     proof: Intent | None = None
     if leg.arrives and action.target.number == context.block.number:
@@ -309,18 +302,24 @@ def _submit(
     if not most:
         return Requeue("Waiting until transactions that were sent before are mined.", context.poll_seconds)
     try:
-        sent = sending.submit_all(chain, intents[:most], and_store=and_store)
-    except (SignerBusy, UnderWay):
-        return Requeue("Waiting for the signer.", min(0.2, context.poll_seconds))
-    except TooDear as dear:
-        return _NotPaid(dear.batches, Requeue(str(dear), max(10, chain.block_seconds)))
-    except CannotSend as notice:
-        return Requeue(str(notice), max(10, chain.block_seconds))
+        outcome = sending.submit_all(chain, intents[:most], and_store=and_store)
     except Reverted as reverted:
         return _why_reverted(context, reverted)
-    for tx in sent:
-        progress.note_transaction(list(tx.queries.values_list("pk", flat=True)), tx.latest_hash)
-    return None
+    match outcome:
+        case Sent(transactions):
+            for tx in transactions:
+                progress.note_transaction(list(tx.queries.values_list("pk", flat=True)), tx.latest_hash)
+            return None
+        case SignerBusy() | UnderWay():
+            return Requeue("Waiting for the signer.", min(0.2, context.poll_seconds))
+        case Refused(sentence):
+            return _postponed(context, sentence)
+        case NotPaid():
+            return outcome
+
+
+def _postponed(context: Context, sentence: str) -> Requeue:
+    return Requeue(sentence, max(10, context.destination_chain.block_seconds))
 
 
 def _why_reverted(context: Context, reverted: Reverted) -> Requeue | Fail:

@@ -20,8 +20,7 @@ from proving.reconcile.context import Context
 from proving.reconcile.decide import Decision, End, Fail, FindPath, FindTime, FindWhatIsGone, Requeue, Settled
 from proving.reconcile.observe import Observation
 from proving.registry.deployments import Unusable
-from proving.worker import turns
-from queries import leases, progress
+from queries import leases, progress, turns
 from queries.leases import Lease
 from queries.models import Block
 
@@ -46,7 +45,7 @@ def reconcile(block_id: object) -> None:
         raise
     match end:
         case Requeue():
-            _release(lease, end.sentence, end.seconds, attempts=0)
+            _release(lease, end.sentence, end.seconds, attempts=0, waits_for_path=end.for_path)
         case Fail():
             _fail(lease, end.sentence)
         case Settled():
@@ -134,7 +133,9 @@ def _fail(lease: Lease[Block], why: str) -> None:
     _release(lease, why, seconds, attempts=attempts + 1)
 
 
-def _release(lease: Lease[Block], sentence: str, seconds: float | None, *, attempts: int) -> None:
+def _release(
+    lease: Lease[Block], sentence: str, seconds: float | None, *, attempts: int, waits_for_path: bool = False
+) -> None:
     """Give the block back, due again after so many seconds; with None not at all, unless a new query came meanwhile."""
     try:
         with lease.writing() as block:
@@ -142,7 +143,10 @@ def _release(lease: Lease[Block], sentence: str, seconds: float | None, *, attem
                 seconds = 0
             due_at: datetime | None = None if seconds is None else timezone.now() + timedelta(seconds=seconds)
             Block.objects.filter(pk=block.pk).update(
-                waiting_for=sentence, queue_at=due_at or block.queue_at, turn_of=turns.whose(block)
+                waiting_for=sentence,
+                waits_for_path=waits_for_path,
+                queue_at=due_at or block.queue_at,
+                turn_of=turns.whose(block),
             )
             lease.release(due_at, attempts=attempts)
     except leases.LeaseLost:

@@ -11,8 +11,8 @@ from datetime import datetime, timedelta
 from chains.encoding import hex_data
 from chains.header import Header
 from proving.facts import HeaderFact, Missing, TimeFact
-from proving.paths.planning import Plan
-from proving.paths.rotation import EXTENDING, Rotation
+from proving.paths.planning import Plan, TooFar
+from proving.paths.rotation import Rotation
 from proving.reconcile.observe import (
     AskedOfHeader,
     BlockOfTime,
@@ -25,13 +25,16 @@ from proving.reconcile.observe import (
     Unfetched,
 )
 from proving.reconcile.proofs import Fetched, Proven
-from proving.sources import Preparation
+from proving.sources import NotYet, Preparation
 from queries.models import StepKind
 from queries.rejection_codes import RejectionCode
 
 # How long nodes may refuse to serve a proof before that is taken for final: they may be syncing, or lack the newest
 # state for a moment.
 _PROOF_PATIENCE = timedelta(minutes=10)
+
+EXTENDING = "Waiting for the transaction by which the registry comes to trust further blocks."
+"""What blocks say that wait for a path, their own or another's."""
 
 
 # --- Actions ----------------------------------------------------------------------------------------------------------
@@ -56,7 +59,7 @@ class Reopen:
 
 
 @dataclass(frozen=True)
-class Move:
+class MoveToBlock:
     """Give queries (ids) another block of the source chain, where they begin anew."""
 
     queries: Collection[int]
@@ -118,13 +121,13 @@ class Prove:
     """Send what proves the facts: below a trusted state root, or in one transaction with the header."""
 
     missing: Missing
-    is_trusted: bool  # the state root
+    root_is_known: bool  # the state root, to the registry
     is_optional: bool = False  # something else is to be done where nobody can pay for it
 
     @property
     def with_header(self) -> bool:
         """What only the header proves, or makes known. Who can't pay is left out, and with them the need for it."""
-        return not self.is_trusted or any(isinstance(fact, HeaderFact) for fact in self.missing)
+        return not self.root_is_known or any(isinstance(fact, HeaderFact) for fact in self.missing)
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,7 @@ class ProveTime:
 
 
 @dataclass(frozen=True)
-class Record:
+class PreparePath:
     """Send what a path needs before it can begin."""
 
     preparation: Preparation
@@ -147,7 +150,7 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Extend:
+class ExtendPath:
     """Send the next transaction of a path, and with it what needs it if it arrives."""
 
     plan: Plan
@@ -156,11 +159,11 @@ class Extend:
     others: Sequence[int]
 
 
-Sending = Prove | ProveTime | Record | Extend
+Sending = Prove | ProveTime | PreparePath | ExtendPath
 Action = (
     Complete
     | Reopen
-    | Move
+    | MoveToBlock
     | Reject
     | TakeHeader
     | StoreProofs
@@ -181,6 +184,7 @@ class Requeue:
 
     sentence: str
     seconds: float
+    for_path: bool = False  # it waits for one, its own or another's: whose turn it is is sought among these
 
 
 @dataclass(frozen=True)
@@ -254,8 +258,8 @@ def gone(seen: Checked, found: Gone) -> Decision:
     if found.contradiction:
         return Decision(Fail(found.contradiction))
     reason = f"Chain {seen.destination} was reorganised: block {seen.number} is another one now."
-    to_header = found.proven if not found.is_trusted else found.lacking_of_header
-    to_account = () if not found.is_trusted else found.lacking_of_accounts
+    to_header = found.proven if not found.root_is_confirmed else found.lacking_of_header
+    to_account = () if not found.root_is_confirmed else found.lacking_of_accounts
     reopened = [
         Reopen(to_header, StepKind.HEADER_ACCUMULATED, reason),
         Reopen(to_account, StepKind.ACCOUNT_ACCUMULATED, reason),
@@ -281,9 +285,11 @@ def asked_of_header(seen: AskedOfHeader) -> Decision:
 
     Later forks have added properties: an older block's header can't prove them. Nor can one of another layout.
     """
-    lacking = {pk: why for pk, why in seen.why_lacking.items() if why}
-    rejected = [Reject([pk], RejectionCode.HEADER_PROPERTY_MISSING, why) for pk, why in lacking.items()]
-    proven = [pk for pk in seen.why_lacking if pk not in lacking]
+    asking = defaultdict(list)
+    for pk, why in seen.why_lacking.items():
+        asking[why].append(pk)
+    proven = asking.pop("", [])
+    rejected = [Reject(pks, RejectionCode.HEADER_PROPERTY_MISSING, why) for why, pks in asking.items()]
     return Decision(Continue(), [*rejected, Complete(proven, StepKind.INITIAL_STATE)])
 
 
@@ -298,9 +304,7 @@ def unfetched(seen: Unfetched) -> Decision:
     actions: list[Action] = [] if since == seen.refused_since else [NoteRefused(since)]
     if since is not None and seen.now - since >= _PROOF_PATIENCE:
         reason = f"No node of chain {seen.source} serves usable proofs at block {seen.number}. {seen.fault}"
-        return Decision(
-            Continue(), [*actions, Reject(seen.waiting, RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True)]
-        )
+        return Decision(Continue(), [Reject(seen.waiting, RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True)])
     return Decision(Fail(seen.fault) if seen.fault else Continue(), actions)
 
 
@@ -309,7 +313,7 @@ def unfetched(seen: Unfetched) -> Decision:
 
 def prove(seen: Observation) -> Decision:
     """Complete what the registry holds as proven here, and send what it lacks."""
-    if not seen.is_trusted and seen.idle and any(seen.view.state_root):
+    if not seen.root_is_confirmed and seen.has_idle_queries and any(seen.view.state_root):
         return Decision(
             Requeue(
                 f"The registry holds another state root for block {seen.number} than the source chain has now; waiting "
@@ -323,8 +327,8 @@ def prove(seen: Observation) -> Decision:
     known = [*header_steps, *_fact_steps(seen)]
     if not seen.missing_now:
         return Decision(Continue(), known)
-    needs_path = bool(seen.needing) and not seen.is_vouched and seen.needing == seen.missing_now
-    if needs_path and not seen.is_trusted_now:
+    needs_path = not seen.hash_is_vouched_for and seen.needing == seen.missing_now
+    if needs_path and not seen.root_is_known:
         # What a path leads to isn't available yet; it is as soon as one is planned.
         known = [one for one in known if not isinstance(one, Complete) or one.step != StepKind.BLOCKHASH_AVAILABLE]
     if held_back := _held_back(seen, needs_path=needs_path):
@@ -336,9 +340,9 @@ def _ready(seen: Observation, known: Sequence[Action], *, needs_path: bool) -> D
     """What is sent now, where nothing holds it back; or a path is looked for."""
     if needs_path and seen.target is not None:
         return Decision(FindPath(seen.target, seen.needing), known)
-    if seen.needing and not seen.is_vouched:
+    if seen.needing and not seen.hash_is_vouched_for:
         rest = {fact: asking for fact, asking in seen.missing_now.items() if fact not in seen.needing}
-        prove = Prove(rest, is_trusted=True, is_optional=True)
+        prove = Prove(rest, root_is_known=True, is_optional=True)
         if seen.target is None or seen.is_extending or seen.pause_after_failures:
             return Decision(Continue(), [*known, prove])
         return Decision(FindPath(seen.target, seen.needing), [*known, prove])
@@ -352,27 +356,31 @@ def _held_back(seen: Observation, *, needs_path: bool) -> Requeue | Fail | None:
     if needs_path and seen.target is None:
         return Requeue(f"Waiting for the block after {seen.number}.", seen.source_poll_seconds)
     if needs_path and seen.is_extending:
-        return Requeue(EXTENDING, seen.poll_seconds)
+        return _wait_for_path(seen)
     if needs_path and seen.pause_after_failures:
         reverted = "The last transaction for the registry's trust reverted; trying again more slowly."
         return Requeue(reverted, seen.pause_after_failures)
     if seen.failures > seen.attempts:
         # They reverted although their simulations did not, and that costs gas each time.
         return Fail(f"{seen.failures} transactions for this block reverted; trying again more slowly.")
-    if seen.is_accumulating and not seen.is_trusted_now:
+    if seen.is_accumulating and not seen.root_is_known:
         return Requeue("Waiting for the transaction that accumulates the header.", seen.poll_seconds)
     return None
 
 
 def _header_steps(seen: Observation) -> list[Action]:
-    everyone = [query.id for query in seen.open]
-    actions: list[Action] = [Complete(everyone, StepKind.BLOCKHASH_AVAILABLE)]
-    if seen.is_trusted:
+    actions: list[Action] = [_hash_available(seen)]
+    if seen.root_is_confirmed:
         # What asks for facts of the header itself completes this step when those are read back.
-        plain = [query.id for query in seen.open if not query.is_of_header and query.timestamp is None]
+        plain = [query.id for query in seen.awaiting_header if not query.is_of_header and query.timestamp is None]
         accumulated = Complete(plain, StepKind.HEADER_ACCUMULATED, seen.accumulated_by)
         actions = [ShowPath(0), *actions, accumulated]
     return actions
+
+
+def _hash_available(seen: Observation) -> Complete:
+    at_step = [query.id for query in seen.awaiting_header if query.step == StepKind.BLOCKHASH_AVAILABLE]
+    return Complete(at_step, StepKind.BLOCKHASH_AVAILABLE)
 
 
 def _fact_steps(seen: Observation) -> Iterator[Action]:
@@ -385,7 +393,7 @@ def _fact_steps(seen: Observation) -> Iterator[Action]:
     for tx_hash, pks in held.items():
         yield Complete(pks, StepKind.HEADER_ACCUMULATED, tx_hash)
         yield Complete(pks, StepKind.ACCOUNT_ACCUMULATED, tx_hash)
-    if seen.is_trusted:
+    if seen.root_is_confirmed:
         # Accounts of a block that a time selected: once the time is proven, only they are still to come.
         untimed = {pk for fact, asking in seen.missing.items() if isinstance(fact, TimeFact) for pk in asking}
         timed = [pk for pk in lacking - untimed if not seen.asked[pk].is_of_header]
@@ -417,7 +425,7 @@ def _sending(seen: Observation) -> Decision:
 
 
 def _prove(seen: Observation, missing: Missing) -> Prove:
-    return Prove(missing, is_trusted=seen.is_trusted_now)
+    return Prove(missing, root_is_known=seen.root_is_known)
 
 
 def time(seen: Observation, asked: FindTime, found: BlockOfTime) -> Decision:
@@ -433,31 +441,40 @@ def time(seen: Observation, asked: FindTime, found: BlockOfTime) -> Decision:
             )
         )
     reason = f"The source chain was reorganised: the time {asked.timestamp} is now that of block {found.number}."
-    return Decision(Requeue(reason, 0), [Move(asked.queries, found.number, reason)])
+    return Decision(Requeue(reason, 0), [MoveToBlock(asked.queries, found.number, reason)])
 
 
 # --- The path to the block --------------------------------------------------------------------------------------------
 
 
-def path(seen: Observation, asked: FindPath, found: PathFound) -> Decision:
+def path(seen: Observation, asked: FindPath, found: PathFound | Preparation | NotYet | TooFar) -> Decision:
     """Send the next transaction of the path, if one can begin and it is the turn of the block's user."""
     asking = sorted({pk for pks in asked.needing.values() for pk in pks})
-    if found.too_far:
-        return Decision(Requeue(found.too_far, 0), [Reject(asking, RejectionCode.BLOCK_TOO_OLD, found.too_far)])
-    if found.not_yet:
-        return Decision(Requeue(found.not_yet, max(seen.poll_seconds, seen.source_poll_seconds)))
-    if found.preparation is not None:
-        recording = "Waiting for the transaction that records the block's hash."
-        return Decision(Requeue(recording, seen.poll_seconds), [Record(found.preparation, asking)])
-    assert found.plan is not None, "the only other thing that can be found"
+    match found:
+        case PathFound():
+            return _extend(seen, asked, found)
+        case Preparation():
+            recording = "Waiting for the transaction that records the block's hash."
+            return Decision(Requeue(recording, seen.poll_seconds), [PreparePath(found, asking)])
+        case NotYet():
+            return Decision(Requeue(found.sentence, max(seen.poll_seconds, seen.source_poll_seconds)))
+        case TooFar():
+            return Decision(Requeue(found.sentence, 0), [Reject(asking, RejectionCode.BLOCK_TOO_OLD, found.sentence)])
+
+
+def _extend(seen: Observation, asked: FindPath, found: PathFound) -> Decision:
     available: list[Action] = [
         ShowPath(found.plan.length, found.plan.unit),
-        Complete([query.id for query in seen.open], StepKind.BLOCKHASH_AVAILABLE),
+        _hash_available(seen),
     ]
     if found.rotation is not None and found.rotation.is_anothers:
-        return Decision(Requeue(EXTENDING, seen.poll_seconds), [*available, GiveTurn(found.rotation)])
-    extend = Extend(found.plan, asked.target, asked.needing, found.others)
-    return Decision(Requeue(EXTENDING, seen.poll_seconds), [*available, extend])
+        return Decision(_wait_for_path(seen), [*available, GiveTurn(found.rotation)])
+    extend = ExtendPath(found.plan, asked.target, asked.needing, found.others)
+    return Decision(_wait_for_path(seen), [*available, extend])
+
+
+def _wait_for_path(seen: Observation) -> Requeue:
+    return Requeue(EXTENDING, seen.poll_seconds, for_path=True)
 
 
 # --- At the end -------------------------------------------------------------------------------------------------------

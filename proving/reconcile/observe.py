@@ -21,7 +21,7 @@ from proving.facts import Fact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, Transaction, TransactionState, proves_facts
 from proving.paths import building, planning, rotation, wanted
-from proving.paths.planning import Plan
+from proving.paths.planning import Plan, TooFar
 from proving.paths.rotation import Rotation
 from proving.reconcile.context import Context
 from proving.reconcile.proofs import ProofRefused
@@ -71,7 +71,7 @@ def checked(context: Context) -> Checked | None:
 class Gone:
     """What was completed, as the registry has it now."""
 
-    is_trusted: bool  # the block's state root
+    root_is_confirmed: bool  # the registry trusts the block's state root
     proven: Sequence[int] = ()  # queries of which facts below the state root are proven, or to be
     lacking_of_header: Sequence[int] = ()
     lacking_of_accounts: Sequence[int] = ()
@@ -82,9 +82,9 @@ def gone(context: Context) -> Gone:
     seen = Query.objects.filter(block=context.block).exclude(
         batch__status__in=[BatchStatus.REJECTED, BatchStatus.RECEIVED]
     )
-    if not _is_trusted(context, _read(context, [])):
+    if not _has_root(context, _read(context, [])):
         proven = seen.filter(Q(step__isnull=True) | Q(step=StepKind.ACCOUNT_ACCUMULATED))
-        return Gone(is_trusted=False, proven=list(proven.values_list("pk", flat=True)))
+        return Gone(root_is_confirmed=False, proven=list(proven.values_list("pk", flat=True)))
     of_header: list[int] = []
     of_accounts: list[int] = []
     for chunk in chunks(list(seen.filter(step__isnull=True).order_by("pk")), _QUERIES_PER_LOOK):
@@ -92,12 +92,12 @@ def gone(context: Context) -> Gone:
         view = _read(context, [fact for query in chunk for fact in facts.of(query)])
         found = facts.compare(context.block, chunk, view)
         if found.contradiction:
-            return Gone(is_trusted=True, contradiction=found.contradiction)
+            return Gone(root_is_confirmed=True, contradiction=found.contradiction)
         lacking = {pk for asking in found.missing.values() for pk in asking}
         for query in chunk:
             if query.pk in lacking:
                 (of_accounts if query.address else of_header).append(query.pk)
-    return Gone(is_trusted=True, lacking_of_header=of_header, lacking_of_accounts=of_accounts)
+    return Gone(root_is_confirmed=True, lacking_of_header=of_header, lacking_of_accounts=of_accounts)
 
 
 # --- What the source chain proves -------------------------------------------------------------------------------------
@@ -175,6 +175,7 @@ class OpenQuery:
     id: int
     is_of_header: bool  # it asks for no account
     timestamp: int | None  # by which it names its block, unix seconds
+    step: StepKind
 
 
 @dataclass(frozen=True)
@@ -194,14 +195,15 @@ class Observation:
     poll_seconds: float
     source_poll_seconds: float
 
-    open: Sequence[OpenQuery]
+    awaiting_header: Sequence[OpenQuery]
+    """Those at BLOCKHASH_AVAILABLE and HEADER_ACCUMULATED."""
     asked: Mapping[int, OpenQuery]
     """By id: those that are observed, whose proofs are stored and for which nothing is under way."""
 
     view: RegistryView
     """What the registry holds at the newest confirmed block. Facts below an unknown root are not looked up."""
-    is_trusted: bool
-    """Whether its state root is the block's."""
+    root_is_confirmed: bool
+    """Whether the state root there is the block's."""
     accumulated_by: str = ""
     """Hash of the transaction of ours that brought the header, if one did."""
     missing: Missing = field(default_factory=dict)
@@ -215,22 +217,23 @@ class Observation:
     """What transactions that are under way may prove."""
     failures: int = 0
     """Transactions for what is missing that reverted."""
-    is_trusted_now: bool = False
-    """As of the newest block, or confirmed."""
+    root_is_known: bool = False
+    """Whether it is at the newest block, or at the confirmed one."""
     is_accumulating: bool = False
     """A transaction that brings the header is under way."""
 
     # Looked up where something is missing that needs the header.
     target: Header | None = None
     """The header whose hash must be vouched for: the block's own, or the next one, which alone says when it ended."""
-    is_vouched: bool = False
+    hash_is_vouched_for: bool = False
+    """Whether the registry can take that header now."""
     is_extending: bool = False
     """A transaction that extends the registry's trust is under way."""
     pause_after_failures: float = 0
     """Seconds until the next of those may be sent."""
 
     @property
-    def idle(self) -> bool:
+    def has_idle_queries(self) -> bool:
         """Whether something is open for which nothing is under way."""
         return bool(self.asked)
 
@@ -242,7 +245,7 @@ class Observation:
     @cached_property
     def needing(self) -> Missing:
         """Of these what can't be proven without the block's header."""
-        if not self.is_trusted_now:
+        if not self.root_is_known:
             return self.missing_now
         return {fact: asking for fact, asking in self.missing_now.items() if isinstance(fact, HeaderFact | TimeFact)}
 
@@ -253,14 +256,16 @@ def registry(context: Context) -> Observation:
     Raises `NodeUnavailable`, `RpcRefused`.
     """
     block = context.block
-    named = context.block.open_queries().order_by("pk").values_list("pk", "address", "timestamp")
-    open_queries = [OpenQuery(pk, not address, timestamp) for pk, address, timestamp in named]
+    # Of thousands most are past these steps, and each one that is named costs each look.
+    awaiting_header = context.block.open_queries().filter(
+        step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED]
+    )
     looked_at = list(_idle(context)[:_QUERIES_PER_LOOK])
     view = _read(context, [])
-    is_trusted = _is_trusted(context, view)
-    if is_trusted and looked_at:
+    root_is_confirmed = _has_root(context, view)
+    if root_is_confirmed and looked_at:
         view = _read(context, [fact for query in looked_at for fact in facts.of(query)])
-        is_trusted = _is_trusted(context, view)
+        root_is_confirmed = _has_root(context, view)
     found = facts.compare(context.block, looked_at, view)
     lacking = {pk for asking in found.missing.values() for pk in asking}
     held = [query.pk for query in looked_at if query.pk not in lacking]
@@ -274,17 +279,24 @@ def registry(context: Context) -> Observation:
         destination=block.destination_chain_id,
         poll_seconds=context.poll_seconds,
         source_poll_seconds=poll_seconds(context.source_rpc.chain),
-        open=open_queries,
-        asked={query.pk: OpenQuery(query.pk, not query.address, query.timestamp) for query in looked_at},
+        awaiting_header=[
+            _open_query(query) for query in awaiting_header.only("address", "timestamp", "step").order_by("pk")
+        ],
+        asked={query.pk: _open_query(query) for query in looked_at},
         view=view,
-        is_trusted=is_trusted,
-        is_trusted_now=is_trusted,
-        accumulated_by=_accumulated_by(context) if is_trusted else "",
+        root_is_confirmed=root_is_confirmed,
+        root_is_known=root_is_confirmed,
+        accumulated_by=_accumulated_by(context) if root_is_confirmed else "",
         missing=found.missing,
         contradiction=found.contradiction,
         proven_by=dict(_proven_by(context, held)),
     )
     return _with_what_is_missing(context, seen) if seen.missing and not seen.contradiction else seen
+
+
+def _open_query(query: Query) -> OpenQuery:
+    assert query.step is not None, "it is open"
+    return OpenQuery(query.pk, not query.address, query.timestamp, StepKind(query.step))
 
 
 def _with_what_is_missing(context: Context, seen: Observation) -> Observation:
@@ -294,7 +306,7 @@ def _with_what_is_missing(context: Context, seen: Observation) -> Observation:
         seen,
         sent_for=_facts_under_way(context),
         failures=_failures(asking),
-        is_trusted_now=seen.is_trusted or _is_trusted(context, _read(context, [], at="latest")),
+        root_is_known=seen.root_is_confirmed or _has_root(context, _read(context, [], at="latest")),
         is_accumulating=accumulating.exists(),
     )
     if not seen.needing:
@@ -306,13 +318,13 @@ def _with_what_is_missing(context: Context, seen: Observation) -> Observation:
     is_extending = building.extending(context.connection, context.heads.latest.number).exists()
     # A pending one may still fail, or be cancelled, and what was sent behind it would fail with it.
     at: BlockIdentifier = "latest" if is_extending else "pending"
-    (is_vouched,) = deployments.vouches(
+    (hash_is_vouched_for,) = deployments.vouches(
         context.destination_rpc, context.registry, [(target.number, target.hash)], at=at
     )
     return replace(
         seen,
         target=target,
-        is_vouched=is_vouched,
+        hash_is_vouched_for=hash_is_vouched_for,
         is_extending=is_extending,
         pause_after_failures=building.pause_after_failures(context.connection),
     )
@@ -339,7 +351,8 @@ def _read(context: Context, wanted: Sequence[Fact], *, at: BlockIdentifier | Non
     return facts.read(context.destination_rpc, context.registry.contract, context.block.number, wanted, at=when)
 
 
-def _is_trusted(context: Context, view: RegistryView) -> bool:
+def _has_root(context: Context, view: RegistryView) -> bool:
+    """Whether the registry holds the block's state root."""
     return hex_data(view.state_root) == context.block.state_root
 
 
@@ -381,7 +394,7 @@ def block_of_time(context: Context, timestamp: int) -> BlockOfTime:
     head = context.source_rpc.head()
     if head.timestamp <= timestamp:
         return BlockOfTime(has_later=False)
-    number = timestamps.block_at(context.source_rpc, timestamp, head, keep=context.lease.extend)
+    number = timestamps.block_at(context.source_rpc, timestamp, head, extend_lease=context.lease.extend)
     return BlockOfTime(has_later=True, number=number)
 
 
@@ -390,31 +403,23 @@ def block_of_time(context: Context, timestamp: int) -> BlockOfTime:
 
 @dataclass(frozen=True)
 class PathFound:
-    """A plan that can begin; or what must be sent before, or a sentence why not, or that it is too long."""
+    """A plan that can begin."""
 
-    plan: Plan | None = None
-    preparation: Preparation | None = None
-    not_yet: str = ""
-    too_far: str = ""
+    plan: Plan
     others: Sequence[int] = ()
     """Blocks of the connection whose hashes are wanted too."""
     rotation: Rotation | None = None
     """Whose path comes next, where there is one to be sent."""
 
 
-def path(context: Context, target: Header) -> PathFound:
+def path(context: Context, target: Header) -> PathFound | Preparation | NotYet | TooFar:
     """Plan a path to a header's hash. Raises `NodeUnavailable`, `RpcRefused`."""
     others = wanted.by_others(context.block)
-    try:
-        plan = planning.survey(context.connection, target.number, keep=context.lease.extend, others=others)
-        begun = building.begin(context.connection, plan)
-    except NotYet as sentence:
-        return PathFound(not_yet=str(sentence))
-    except planning.TooFar as sentence:
-        return PathFound(too_far=str(sentence))
-    if isinstance(begun, Preparation):
-        return PathFound(preparation=begun)
-    return PathFound(plan=begun, others=others, rotation=rotation.of_paths(context.registry.row_id, context.block))
+    plan = planning.survey(context.connection, target.number, extend_lease=context.lease.extend, others=others)
+    begun = building.begin(context.connection, plan) if isinstance(plan, Plan) else plan
+    if not isinstance(begun, Plan):
+        return begun
+    return PathFound(begun, others, rotation.of_paths(context.registry.row_id, context.block))
 
 
 # --- At the end -------------------------------------------------------------------------------------------------------

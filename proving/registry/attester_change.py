@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from eth_abi.abi import decode
 
 from chains.attestation import Domain, attester_set_message, ordered_attesters, recover
+from chains.chains_file import Chain
 from chains.rpc import Reverted
 from config.configured_chains import get_chains
 from proving import connections
@@ -12,7 +13,7 @@ from proving.models import LIVE_STATES, Transaction
 from proving.registry import deployments
 from proving.registry.contract import call, revert_reason
 from proving.transactions import sending, tending
-from proving.transactions.intents import Intent, SignerBusy
+from proving.transactions.intents import Intent, NotPaid, Refused, Sent, SignerBusy, UnderWay
 
 _CONTRACT = "AttestedBlockHashSource"
 
@@ -32,7 +33,7 @@ def change(
 ) -> list[str]:
     """The attesters from now on, in the contract's order, once the change is confirmed.
 
-    Raises `ChangeRefused`, `CannotSend`, `chains.rpc.ChainError`.
+    Raises `ChangeRefused`, `chains.rpc.ChainError`.
     """
     try:
         connection = connections.open_connection(destination, source)
@@ -74,12 +75,8 @@ def _send(destination: int, intent: Intent, seconds: float) -> None:
     chain = get_chains().chain(destination)
     sent: Transaction | None = None
     for _ in tending.tend_for(chain, seconds):
-        try:
-            if sent is None:
-                (sent,) = sending.submit_all(chain, [intent])
-        except Reverted as reverted:
-            raise ChangeRefused(f"The contract refuses the change: {revert_reason(reverted.data)}.") from None
-        except SignerBusy:
+        sent = sent or _submit(chain, intent)
+        if sent is None:
             continue
         sent.refresh_from_db()
         if sent.state not in LIVE_STATES:
@@ -87,3 +84,19 @@ def _send(destination: int, intent: Intent, seconds: float) -> None:
                 raise ChangeRefused(f"The transaction {sent.latest_hash} failed.")
             return
     raise ChangeRefused(f"The change was not confirmed within {seconds:.0f} s; its transaction is stored and goes on.")
+
+
+def _submit(chain: Chain, intent: Intent) -> Transaction | None:
+    """None where the signer is in use, which a running worker does for moments only."""
+    try:
+        outcome = sending.submit_all(chain, [intent])
+    except Reverted as reverted:
+        raise ChangeRefused(f"The contract refuses the change: {revert_reason(reverted.data)}.") from None
+    match outcome:
+        case Sent(transactions):
+            (tx,) = transactions
+            return tx
+        case SignerBusy() | UnderWay():
+            return None
+        case Refused(sentence) | NotPaid(sentence):
+            raise ChangeRefused(sentence)

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
@@ -18,7 +18,7 @@ from proving.models import LIVE_STATES, AccountProof, FactsRegistry, Transaction
 from proving.registry import deployments
 from proving.registry.contract import creation_code, revert_reason
 from proving.transactions import sending, signing, tending
-from proving.transactions.intents import Intent, SignerBusy
+from proving.transactions.intents import Intent, NotPaid, Refused, Sent, SignerBusy, UnderWay
 from queries import progress
 from queries.models import OPEN_STATUSES, Block, Query, StepKind
 
@@ -124,7 +124,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
         Intent("", creation_code(source.contract, *source.arguments(connection))),
         Intent("", creation_code("Multicall")),
     ]
-    _until_free(lambda: sending.submit_all(chain, intents, and_store=store))
+    _send(chain, intents, store)
     return created[0]
 
 
@@ -138,7 +138,7 @@ def _create_registry(chain: Chain, row: FactsRegistry) -> None:
             raise DeploymentError("Another process deploys this registry at the same time; run it again.")
 
     try:
-        _until_free(lambda: sending.submit_all(chain, [Intent("", code)], and_store=store))
+        _send(chain, [Intent("", code)], store)
     except Reverted as reverted:
         reason = revert_reason(reverted.data)
         if reason.name:
@@ -169,15 +169,16 @@ def _finish(chain: Chain, row: FactsRegistry, seconds: float) -> None:
     )
 
 
-def _until_free(send: Callable[[], object]) -> None:
-    """A running worker holds the signer for moments only."""
+def _send(chain: Chain, intents: Sequence[Intent], and_store: Callable[[int], None]) -> None:
+    """As `submit_all`, once the signer is free: a running worker holds it for moments only."""
     for _ in range(100):
-        try:
-            send()
-        except SignerBusy:
-            time.sleep(0.2)
-        else:
-            return
+        match sending.submit_all(chain, intents, and_store=and_store):
+            case Sent():
+                return
+            case SignerBusy() | UnderWay():
+                time.sleep(0.2)
+            case Refused(sentence) | NotPaid(sentence):
+                raise DeploymentError(sentence)
     raise DeploymentError("The signer is in use all the time; is a worker stuck?")
 
 

@@ -40,26 +40,26 @@ class Attested:
     def gas(self, connection: Connection) -> int:
         return 90_000 + 15_000 * (connection.threshold or 0)
 
-    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start:
+    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
         final = self._final(connection)
         if final is None:
             return Start(target)
         if target > final:
-            raise NotYet(
+            return NotYet(
                 f"Block {target} of chain {connection.config.source_id} is not final yet, which attesters wait for; "
                 f"the newest final block is {final}."
             )
         highest = min(final, target + connection.config.window)
         return Start(max((number for number in others if target < number <= highest), default=target))
 
-    def begin(self, connection: OpenConnection, start: int) -> Start:
+    def begin(self, connection: OpenConnection, start: int) -> Start | NotYet:
         header = connection.source_rpc.header(start)
         if header is None:
-            raise NotYet(f"Block {start} of chain {connection.config.source_id} is not there.")
+            return NotYet(f"Block {start} of chain {connection.config.source_id} is not there.")
         attesters, threshold = self._members(connection)
         known = [attester for attester in connection.config.attesters if attester.address in attesters]
         if len(known) < threshold:
-            raise NotYet(
+            return NotYet(
                 f"The contract wants {threshold} attesters to agree, and chains.toml names {len(known)} of those that "
                 f"it believes ({', '.join(sorted(attesters)) or 'none'}). The operator must add the others."
             )
@@ -74,7 +74,7 @@ class Attested:
         )
         if len(agreeing) < threshold:
             have = "has" if len(agreeing) == 1 else "have"
-            raise NotYet(
+            return NotYet(
                 f"Waiting for attesters to vouch for block {start} of chain {connection.config.source_id}: "
                 f"{len(agreeing)} of {threshold} required attesters {have} signed. "
                 f"{_what_others_say(header.hash, answers)}".strip()
@@ -84,10 +84,10 @@ class Attested:
         attest = call(self.contract, connection.registry.block_hash_source, "attest", start, header.hash, signatures)
         return Start(start, (attest,))
 
-    def newest(self, connection: OpenConnection) -> int:
+    def newest(self, connection: OpenConnection) -> int | NotYet:
         final = self._final(connection)
         if final is None:
-            raise NotYet(f"Nodes of chain {connection.config.source_id} do not tell which block is final.")
+            return NotYet(f"Nodes of chain {connection.config.source_id} do not tell which block is final.")
         return final
 
     def _final(self, connection: OpenConnection) -> int | None:

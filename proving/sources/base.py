@@ -24,8 +24,11 @@ class Preparation:
     calls: tuple[Call, ...]
 
 
-class NotYet(Exception):
-    """The block hash source can't vouch for what is needed at this moment: a sentence."""
+@dataclass(frozen=True)
+class NotYet:
+    """The block hash source can't vouch for what is needed at this moment."""
+
+    sentence: str  # what is waited for
 
 
 class BlockHashSource(Protocol):
@@ -46,14 +49,14 @@ class BlockHashSource(Protocol):
     def gas(self, connection: Connection) -> int:
         """What it takes to have one block vouched for, on the high side."""
 
-    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start:
+    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
         """Where a path to the block `target` could start: at it, or above. Its calls are `begin`'s to tell.
 
-        `others` are blocks of the same connection that wait too. Raises `NotYet`, `NodeUnavailable`.
+        `others` are blocks of the same connection that wait too. Raises `NodeUnavailable`, `RpcRefused`.
         """
 
-    def begin(self, connection: OpenConnection, start: int) -> Start | Preparation:
+    def begin(self, connection: OpenConnection, start: int) -> Start | Preparation | NotYet:
         """The block `start`, which `reach` named, with the calls that make it vouched for. Raises as `reach`."""
 
-    def newest(self, connection: OpenConnection) -> int:
+    def newest(self, connection: OpenConnection) -> int | NotYet:
         """Number of the newest block that a path could start from now. Raises as `reach`."""

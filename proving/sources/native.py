@@ -27,7 +27,7 @@ class Native:
     def gas(self, connection: Connection) -> int:
         return 0
 
-    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start:
+    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
         head = connection.source_rpc.head().number
         window = _window(connection.config)
         # One that is just in the window may have left it when the transaction is mined.
@@ -37,7 +37,7 @@ class Native:
             address, data = call(self.contract, connection.registry.block_hash_source, "blockHash", start)
             if any(connection.destination_rpc.eth_call(address, data, "pending")):
                 return Start(start)
-        raise NotYet(
+        return NotYet(
             f"Chain {connection.config.destination_id} does not vouch for block {starts[0]} yet; "
             "waiting for its next block."
         )

@@ -32,28 +32,32 @@ class OpStack:
     def gas(self, connection: Connection) -> int:
         return 100_000
 
-    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start:
+    def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
         recorded = self._recorded(connection)
         if recorded >= target:
             return Start(recorded)
         present = self.newest(connection)
+        if isinstance(present, NotYet):
+            return present
         if present < target:
-            raise NotYet(
+            return NotYet(
                 f"Chain {connection.config.destination_id} knows chain {connection.config.source_id} only up to block "
                 f"{present} yet; waiting for block {target}."
             )
         return Start(present)
 
-    def begin(self, connection: OpenConnection, start: int) -> Start | Preparation:
+    def begin(self, connection: OpenConnection, start: int) -> Start | Preparation | NotYet:
         # The present block may be another one when a transaction is mined: it is recorded first, then built upon.
         if self._recorded(connection) == start:
             return Start(start)
         return Preparation((call(self.contract, connection.registry.block_hash_source, "record"),))
 
-    def newest(self, connection: OpenConnection) -> int:
+    def newest(self, connection: OpenConnection) -> int | NotYet:
         answer = connection.destination_rpc.eth_call(L1_BLOCK, _NUMBER_SELECTOR)
         if not answer:
-            raise NotYet(f"Chain {connection.config.destination_id} has no L1Block predeploy: is it an OP Stack chain?")
+            return NotYet(
+                f"Chain {connection.config.destination_id} has no L1Block predeploy: is it an OP Stack chain?"
+            )
         return int.from_bytes(answer)
 
     def _recorded(self, connection: OpenConnection) -> int:

@@ -7,7 +7,7 @@ from operator import attrgetter
 from chains.chains_file import Chain
 from chains.rpc import Fees, RpcClient
 from proving.spending.limits import Limit
-from proving.transactions.intents import TooDear
+from proving.transactions.intents import NotPaid
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,11 @@ class OfferedFees:
         return OfferedFees(min(self.max_fee_per_gas, limit), min(self.max_priority_fee_per_gas, limit))
 
 
-def most_for_gas(chain: Chain, bounds: Collection[Limit], fees: "MarketFees") -> int:
-    """In wei for a unit: by the chain's cap and the limits. Raises `TooDear` where that is too little to be mined."""
+def most_for_gas(chain: Chain, bounds: Collection[Limit], fees: "MarketFees") -> int | NotPaid:
+    """In wei for a unit: by the chain's cap and the limits. `NotPaid` where that is too little to be mined."""
     if too_low := [limit for limit in bounds if limit.price < fees.least]:
         batches = frozenset[str]().union(*(limit.batches for limit in too_low))
-        raise TooDear(min(too_low, key=attrgetter("price")).sentence(chain, fees.least), batches)
+        return NotPaid(min(too_low, key=attrgetter("price")).sentence(chain, fees.least), batches)
     return min([chain.max_fee_per_gas, *(limit.price for limit in bounds)])
 
 

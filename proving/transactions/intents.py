@@ -1,34 +1,10 @@
-"""What is to be sent, and why it can't be."""
+"""What is to be sent, and what becomes of it."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from proving.models import LIVE_STATES, Signer, Transaction, TransactionState, proves_facts
 from queries.models import Block, Query
-
-
-class SignerBusy(Exception):
-    """Another worker sends from this signer at this moment; it takes well under a second."""
-
-
-class UnderWay(Exception):
-    """A transaction that does the same was stored meanwhile."""
-
-
-class CannotSend(Exception):
-    """Nothing can be sent for now, such as at a low balance; the message is a sentence."""
-
-
-class Stopped(CannotSend):
-    """The operator has stopped the chain's signers."""
-
-
-class TooDear(CannotSend):
-    """At the present gas price the fees of these batches, or the limits of their users, don't suffice to their ends."""
-
-    def __init__(self, sentence: str, batches: frozenset[str]) -> None:
-        super().__init__(sentence)
-        self.batches = batches
 
 
 @dataclass(frozen=True)
@@ -66,3 +42,41 @@ class Intent:
             return self.queries
         here = Query.objects.filter(pk__in=self.queries, block=self.accumulates)
         return list(here.values_list("pk", flat=True))
+
+
+@dataclass(frozen=True)
+class Sent:
+    """All of the intents, or the first ones where money doesn't suffice for the rest, in their order."""
+
+    transactions: Sequence[Transaction]
+
+
+@dataclass(frozen=True)
+class SignerBusy:
+    """Another worker sends from this signer at this moment; it takes well under a second."""
+
+
+@dataclass(frozen=True)
+class UnderWay:
+    """A transaction that does the same was stored meanwhile."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Nothing of it can be sent for now, whoever pays: the operator has stopped the signers, or no block has room."""
+
+    sentence: str
+
+
+@dataclass(frozen=True)
+class NotPaid:
+    """At the present gas price the operator's money, the fees of these batches or the limits of their users don't
+    suffice to their ends. What others ask for may be cheaper.
+    """
+
+    sentence: str
+    batches: frozenset[str]
+
+
+Unsent = SignerBusy | UnderWay | Refused | NotPaid
+"""Nothing is stored of it."""

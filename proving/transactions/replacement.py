@@ -17,9 +17,9 @@ from proving.models import (
     Transaction,
     TransactionState,
 )
-from proving.spending import limits
+from proving.spending import limits, promised, shares
 from proving.transactions.fees import OfferedFees, market_fees
-from proving.transactions.intents import Stopped
+from proving.transactions.intents import Refused
 from proving.transactions.purpose import is_wanted, show
 from proving.transactions.signing import broadcast, sender, sign
 from proving.transactions.stop_switch import why_stopped
@@ -141,13 +141,12 @@ def _replace(
     if highest < max(required.max_fee_per_gas, required.max_priority_fee_per_gas):
         return newest
     with lease.writing():
-        try:
-            version = sign(chain, tx, OfferedFees(highest, min(priority, highest)), cancel_with=cancel_with)
-        except Stopped:
+        version = sign(chain, tx, OfferedFees(highest, min(priority, highest)), cancel_with=cancel_with)
+        if isinstance(version, Refused):
             return newest
         # What is raised is what was found dearer; a cancellation carries none of it.
         Transaction.objects.filter(pk=tx.pk).update(data_fee=tx.data_fee, expected_data_fee=tx.expected_data_fee)
-        limits.share(Transaction.objects.defer("data").get(pk=tx.pk))
+        shares.divide(Transaction.objects.defer("data").get(pk=tx.pk))
         show(tx, version.hash)
     if cancel and not newest.is_cancellation:
         logger.info("%s is no longer wanted: cancelled", newest.hash)
@@ -170,7 +169,7 @@ def _most_for_cancellation(chain: Chain, tx: Transaction, gas: int) -> int:
     most = _raised(chain.max_fee_per_gas)
     if chain.daily_limit_wei is None:
         return most
-    others = limits.promised_on(chain.id) - tx.cost
+    others = promised.on_chain(chain.id) - tx.cost
     return min(most, max(0, chain.daily_limit_wei - others - tx.data_fee) // gas)
 
 
@@ -184,9 +183,9 @@ def _most_for_replacement(chain: Chain, tx: Transaction) -> int:
     """In wei for a unit of gas. What was spent since the transaction was stored leaves less for it."""
     queries = list(tx.queries.values_list("pk", flat=True))
     rest = limits.rest_of(chain, queries, with_paths=tx.extends_id is not None)
-    (bounds,) = limits.for_each(chain, [tx], rest)
+    (bounds,) = limits.for_each(chain, {tx: shares.weights_of(tx)}, rest)
     prices = [limit.price for limit in bounds]
     if chain.daily_limit_wei is not None:
-        others = limits.promised_on(chain.id) - tx.cost
+        others = promised.on_chain(chain.id) - tx.cost
         prices.append(max(0, chain.daily_limit_wei - others - tx.data_fee) // tx.gas_limit)
     return min(prices, default=chain.max_fee_per_gas)

@@ -11,7 +11,7 @@ from chains.encoding import hex_data
 from chains.rpc import InsufficientFunds, NodeUnavailable, NonceTooLow, ReplacementUnderpriced, RpcClient, RpcRefused
 from proving.models import SignedTransaction, Transaction
 from proving.transactions.fees import OfferedFees
-from proving.transactions.intents import Stopped
+from proving.transactions.intents import Refused
 from proving.transactions.stop_switch import why_stopped
 
 logger = logging.getLogger(__name__)
@@ -22,16 +22,18 @@ def sender(chain: Chain) -> str:
     return _account(chain).address
 
 
-def sign(chain: Chain, tx: Transaction, fees: OfferedFees, *, cancel_with: int | None = None) -> SignedTransaction:
+def sign(
+    chain: Chain, tx: Transaction, fees: OfferedFees, *, cancel_with: int | None = None
+) -> SignedTransaction | Refused:
     """Sign and store one version; with `cancel_with`, a gas limit, one that does nothing but use up the nonce.
 
-    Inside the caller's database transaction. Raises `Stopped`.
+    `Refused` where the operator has stopped it. Inside the caller's database transaction.
     """
     is_cancellation = cancel_with is not None
     account = _account(chain)
     assert account.address == tx.signer.address, "the nonce is another account's"
     if stopped := why_stopped(chain.id):
-        raise Stopped(stopped)
+        return Refused(stopped)
     fields: dict[str, Any] = {
         "type": 2,
         "chainId": chain.id,

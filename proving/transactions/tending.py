@@ -24,7 +24,7 @@ from proving.models import (
     Transaction,
     TransactionState,
 )
-from proving.spending import limits
+from proving.spending import shares
 from proving.transactions.purpose import show
 from proving.transactions.replacement import push
 from queries import clock, leases
@@ -193,7 +193,7 @@ def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: 
         tx.last_error = "" if receipt.status == 1 else "The transaction was mined, but it reverted."
         _save(tx)
         show(tx, tx_hash)
-        limits.share(tx)
+        shares.divide(tx)
         if state not in LIVE_STATES:
             _wake_blocks(tx)
 
@@ -226,7 +226,7 @@ def _note_vanished(lease: Lease[Signer], tx: Transaction) -> None:
         # Nodes forget what was in a block that they have left: it is broadcast anew at once.
         tx.versions.update(broadcast_at=None)
         _wake_blocks(tx)
-        limits.share(tx)
+        shares.divide(tx)
 
 
 def _displace(lease: Lease[Signer], tx: Transaction) -> None:
@@ -239,7 +239,7 @@ def _displace(lease: Lease[Signer], tx: Transaction) -> None:
         tx.state, tx.spent_at = TransactionState.DISPLACED, clock.believable()
         tx.last_error = "Its nonce was used by another transaction."
         _save(tx)
-        limits.share(tx)
+        shares.divide(tx)
         _wake_blocks(tx)
 
 

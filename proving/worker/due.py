@@ -20,10 +20,10 @@ from proving.models import FactsRegistry, Signer
 from proving.paths import upkeep
 from proving.reconcile.block import reconcile
 from proving.transactions import tending
-from proving.worker.turns import Turns, round_robin
 from queries import leases, progress
 from queries.models import OPEN_STATUSES, Batch, Block
 from queries.rejection_codes import RejectionCode
+from queries.turns import Turns, round_robin
 
 logger = logging.getLogger(__name__)
 

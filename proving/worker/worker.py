@@ -23,8 +23,8 @@ from proving.health import chain_checks
 from proving.models import WorkerHeartbeat
 from proving.paths import upkeep
 from proving.worker.due import Poll, Queue, Task, due, recover, reject_overdue
-from proving.worker.turns import Turns
 from queries.clock import Clock
+from queries.turns import Turns
 
 logger = logging.getLogger(__name__)
 

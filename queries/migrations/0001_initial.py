@@ -123,6 +123,7 @@ class Migration(migrations.Migration):
                 ("path_length", models.PositiveIntegerField(default=0)),
                 ("path_left", models.PositiveIntegerField(default=0)),
                 ("waiting_for", models.TextField(blank=True)),
+                ("waits_for_path", models.BooleanField(default=False)),
                 ("checked_number", models.PositiveBigIntegerField(null=True)),
                 ("checked_hash", models.CharField(blank=True, max_length=66)),
                 (

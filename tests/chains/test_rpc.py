@@ -109,6 +109,18 @@ def test_it_reads_many_headers_at_once(devchain, client_of):
     assert client.headers([]) == []
 
 
+def test_a_node_that_lacks_a_block_below_the_head_is_not_believed(devchain, client_of):
+    client = client_of(devchain.url)
+    head = client.head()
+    assert client.known_header(head.number) == head
+    assert client.known_headers([head.number, 0]) == [head, client.header(0)]
+    lacking = f"chain 31337 doesn't have block {head.number + 1}, below its own head"
+    with pytest.raises(InvalidReply, match=lacking):
+        client.known_header(head.number + 1)
+    with pytest.raises(InvalidReply, match=lacking):
+        client.known_headers([head.number, head.number + 1])
+
+
 def test_it_reads_storage_at_a_block(devchain, client_of):
     client = client_of(devchain.url)
     before = client.head()

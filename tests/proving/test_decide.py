@@ -11,30 +11,33 @@ import pytest
 from chains.header import Header
 from devnet.devchain import PROJECT
 from proving.facts import AccountFact, HeaderFact, Missing, RegistryView, TimeFact
-from proving.paths.planning import Plan
-from proving.paths.rotation import EXTENDING, Rotation
+from proving.models import AccountProof
+from proving.paths.planning import Plan, TooFar
+from proving.paths.rotation import Rotation
 from proving.reconcile import decide
 from proving.reconcile.decide import (
+    EXTENDING,
     Complete,
     Continue,
     Decision,
-    Extend,
+    ExtendPath,
     Fail,
     FindPath,
     FindTime,
     FindWhatIsGone,
     GiveTurn,
-    Move,
+    MoveToBlock,
     NoteChecked,
     NoteRefused,
+    PreparePath,
     Prove,
     ProveTime,
-    Record,
     Reject,
     Reopen,
     Requeue,
     Settled,
     ShowPath,
+    StoreProofs,
     TakeHeader,
 )
 from proving.reconcile.observe import (
@@ -49,7 +52,8 @@ from proving.reconcile.observe import (
     SourceBlock,
     Unfetched,
 )
-from proving.sources import Preparation
+from proving.reconcile.proofs import Fetched, Proven
+from proving.sources import NotYet, Preparation
 from queries.models import PathUnit, StepKind
 from queries.properties import AccountField, HeaderField
 from queries.rejection_codes import RejectionCode
@@ -58,12 +62,12 @@ ROOT, HASH = b"\1" * 32, b"\2" * 32
 ALICE = "0x" + "a1" * 20
 BALANCE, NONCE = AccountFact(ALICE, AccountField.BALANCE), AccountFact(ALICE, AccountField.NONCE)
 OF_HEADER, OF_TIME = HeaderFact(HeaderField.GAS_USED), TimeFact(1005)
-ACCOUNT_QUERY, HEADER_QUERY, TIMED_QUERY = (
-    OpenQuery(1, False, None),
-    OpenQuery(2, True, None),
-    OpenQuery(3, False, 1005),
-)
 INITIAL, AVAILABLE, HEADER, ACCOUNT = StepKind
+ACCOUNT_QUERY, HEADER_QUERY, TIMED_QUERY = (
+    OpenQuery(1, False, None, AVAILABLE),
+    OpenQuery(2, True, None, AVAILABLE),
+    OpenQuery(3, False, 1005, AVAILABLE),
+)
 
 
 def header(number: int = 8, *, timestamp: int = 1010, parent: bytes = HASH) -> Header:
@@ -72,6 +76,7 @@ def header(number: int = 8, *, timestamp: int = 1010, parent: bytes = HASH) -> H
 
 
 OWN, NEXT = header(7, timestamp=1000), header(8)
+FOR_PATH = Requeue(EXTENDING, 0.5, for_path=True)
 PLAN = Plan(origin=100, target=7, hops=(50, 7))
 
 NOTHING_IN_REGISTRY = Observation(
@@ -84,24 +89,24 @@ NOTHING_IN_REGISTRY = Observation(
     destination=2,
     poll_seconds=0.5,
     source_poll_seconds=3,
-    open=[ACCOUNT_QUERY],
+    awaiting_header=[ACCOUNT_QUERY],
     asked={1: ACCOUNT_QUERY},
     view=RegistryView(bytes(32), {}),
-    is_trusted=False,
+    root_is_confirmed=False,
     missing={BALANCE: [1]},
     target=OWN,
-    is_vouched=True,
+    hash_is_vouched_for=True,
 )
 TRUSTED = replace(
     NOTHING_IN_REGISTRY,
     view=RegistryView(ROOT, {BALANCE: None}),
-    is_trusted=True,
-    is_trusted_now=True,
+    root_is_confirmed=True,
+    root_is_known=True,
     accumulated_by="0xacc",
     target=None,
-    is_vouched=False,
+    hash_is_vouched_for=False,
 )
-UNVOUCHED = replace(NOTHING_IN_REGISTRY, is_vouched=False)
+UNVOUCHED = replace(NOTHING_IN_REGISTRY, hash_is_vouched_for=False)
 
 
 def seen(base: Observation, **changes: Any) -> Observation:
@@ -135,7 +140,7 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             seen(NOTHING_IN_REGISTRY, sent_for={BALANCE}), Continue(), [BLOCK_HASH], id="nothing is paid twice"
         ),
         pytest.param(
-            seen(NOTHING_IN_REGISTRY, open=[HEADER_QUERY], asked={}, missing={}),
+            seen(NOTHING_IN_REGISTRY, awaiting_header=[HEADER_QUERY], asked={}, missing={}),
             Continue(),
             [BLOCK_HASH],
             id="all sent",
@@ -147,7 +152,7 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             id="one header is enough",
         ),
         pytest.param(
-            seen(NOTHING_IN_REGISTRY, is_accumulating=True, is_trusted_now=True),
+            seen(NOTHING_IN_REGISTRY, is_accumulating=True, root_is_known=True),
             Continue(),
             [BLOCK_HASH, "Prove"],
             id="the header is mined",
@@ -171,8 +176,20 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             [],
             id="another root",
         ),
+        pytest.param(
+            seen(NOTHING_IN_REGISTRY, view=RegistryView(ROOT, {}), asked={}, missing={}),
+            Continue(),
+            [BLOCK_HASH],
+            id="another root, but all is under way",
+        ),
         pytest.param(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), [], id="a path is needed"),
-        pytest.param(seen(UNVOUCHED, is_extending=True), Requeue(EXTENDING, 0.5), [], id="one path at a time"),
+        pytest.param(
+            seen(UNVOUCHED, asked={2: HEADER_QUERY}),
+            FindPath(OWN, {BALANCE: [1]}),
+            [HEADER_DONE, ACCOUNT_DONE],
+            id="only the hash is not available yet",
+        ),
+        pytest.param(seen(UNVOUCHED, is_extending=True), FOR_PATH, [], id="one path at a time"),
         pytest.param(
             seen(UNVOUCHED, pause_after_failures=20),
             Requeue("The last transaction for the registry's trust reverted; trying again more slowly.", 20),
@@ -186,7 +203,7 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             id="when the block ended is not known yet",
         ),
         pytest.param(
-            seen(UNVOUCHED, is_trusted_now=True), Continue(), [BLOCK_HASH, "Prove"], id="trusted, not confirmed yet"
+            seen(UNVOUCHED, root_is_known=True), Continue(), [BLOCK_HASH, "Prove"], id="trusted, not confirmed yet"
         ),
         pytest.param(
             TRUSTED, Continue(), ["ShowPath", BLOCK_HASH, HEADER_DONE, HEADER_DONE, "Prove"], id="below a trusted root"
@@ -204,7 +221,7 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             id="another value",
         ),
         pytest.param(
-            seen(TRUSTED, open=[HEADER_QUERY], asked={2: HEADER_QUERY}, missing={OF_HEADER: [2]}),
+            seen(TRUSTED, awaiting_header=[HEADER_QUERY], asked={2: HEADER_QUERY}, missing={OF_HEADER: [2]}),
             FindPath(OWN, {OF_HEADER: [2]}),
             ["ShowPath", BLOCK_HASH],
             id="the header's own facts need its hash",
@@ -214,6 +231,12 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             FindPath(OWN, {OF_HEADER: [2]}),
             ["ShowPath", BLOCK_HASH, HEADER_DONE, HEADER_DONE, "Prove"],
             id="what needs no hash goes first",
+        ),
+        pytest.param(
+            seen(TRUSTED, missing={BALANCE: [1], OF_TIME: [3]}, target=None),
+            Continue(),
+            ["ShowPath", BLOCK_HASH, HEADER_DONE, HEADER_DONE, "Prove"],
+            id="what needs no hash does not wait for the next block",
         ),
         pytest.param(
             seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3], BALANCE: [3]}, target=NEXT),
@@ -228,6 +251,18 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
             id="the time is another block's now",
         ),
         pytest.param(
+            seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3]}, timestamp=1006, target=NEXT),
+            FindTime(1005, [3]),
+            [BLOCK_HASH],
+            id="the time is an earlier block's now",
+        ),
+        pytest.param(
+            seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3]}, timestamp=1005, target=NEXT),
+            Continue(),
+            [BLOCK_HASH, "ProveTime"],
+            id="the time is the block's very own",
+        ),
+        pytest.param(
             seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3]}, target=header(parent=ROOT)),
             Requeue("The source chain is being reorganised.", 3),
             [BLOCK_HASH],
@@ -236,7 +271,7 @@ BLOCK_HASH, HEADER_DONE, ACCOUNT_DONE = (f"Complete {kind}" for kind in (AVAILAB
     ],
 )
 def test_what_the_registry_lacks(what, then, actions):
-    if isinstance(then, FindPath) and what.is_trusted:
+    if isinstance(then, FindPath) and what.root_is_confirmed:
         what = replace(what, target=OWN)
     decision = decide.prove(what)
     assert decision.then == then
@@ -247,32 +282,40 @@ def test_what_is_sent():
     def sent(what: Observation) -> list[Any]:
         return [action for action in decide.prove(what).actions if isinstance(action, Prove | ProveTime)]
 
-    assert sent(NOTHING_IN_REGISTRY) == [Prove({BALANCE: [1]}, is_trusted=False)]
-    assert sent(TRUSTED) == [Prove({BALANCE: [1]}, is_trusted=True)]
+    assert sent(NOTHING_IN_REGISTRY) == [Prove({BALANCE: [1]}, root_is_known=False)]
+    assert sent(TRUSTED) == [Prove({BALANCE: [1]}, root_is_known=True)]
     both: Missing = {BALANCE: [1], OF_HEADER: [2]}
     unvouched = seen(TRUSTED, missing=both, target=OWN)
-    assert sent(unvouched) == [Prove({BALANCE: [1]}, is_trusted=True, is_optional=True)]
+    assert sent(unvouched) == [Prove({BALANCE: [1]}, root_is_known=True, is_optional=True)]
     assert sent(seen(unvouched, is_extending=True)) == sent(unvouched)
     assert decide.prove(seen(unvouched, is_extending=True)).then == Continue()
     assert decide.prove(seen(unvouched, pause_after_failures=9)).then == Continue()
     (prove,) = sent(NOTHING_IN_REGISTRY)
     assert prove.with_header
-    (prove,) = sent(seen(unvouched, is_vouched=True))
-    assert prove == Prove(both, is_trusted=True)
+    (prove,) = sent(seen(unvouched, hash_is_vouched_for=True))
+    assert prove == Prove(both, root_is_known=True)
     # Whoever asks for the header is left out if they can't pay, and with them the header.
     assert prove.with_header
     assert not replace(prove, missing={BALANCE: [1]}).with_header
     assert sent(seen(TRUSTED, missing={BALANCE: [1], NONCE: [1]}, sent_for=[NONCE])) == [
-        Prove({BALANCE: [1]}, is_trusted=True)
+        Prove({BALANCE: [1]}, root_is_known=True)
     ]
     timed = seen(NOTHING_IN_REGISTRY, asked={}, missing={OF_TIME: [3], BALANCE: [3]}, target=NEXT)
     assert sent(timed) == [ProveTime(1005, NEXT, [3])]
+    with_another = seen(timed, missing={OF_TIME: [3], BALANCE: [3, 1]})
+    otherwise = Prove({BALANCE: [1]}, root_is_known=False)
+    assert sent(with_another) == [ProveTime(1005, NEXT, [3], otherwise=otherwise)]
+
+
+def test_a_path_that_has_arrived_has_nothing_left():
+    for what in (TRUSTED, seen(NOTHING_IN_REGISTRY, path_left=2)):
+        assert decide.prove(what).actions[0] == ShowPath(0)
 
 
 def test_steps_name_the_transactions_that_completed_them():
     open_queries = [ACCOUNT_QUERY, HEADER_QUERY, TIMED_QUERY]
     asked = {query.id: query for query in open_queries}
-    what = seen(TRUSTED, open=open_queries, asked=asked, missing={BALANCE: [3]}, proven_by={2: "0xheader"})
+    what = seen(TRUSTED, awaiting_header=open_queries, asked=asked, missing={BALANCE: [3]}, proven_by={2: "0xheader"})
     completed = [action for action in decide.prove(what).actions if isinstance(action, Complete)]
     assert completed == [
         Complete([1, 2, 3], AVAILABLE),
@@ -283,6 +326,8 @@ def test_steps_name_the_transactions_that_completed_them():
         Complete([2], ACCOUNT, "0xheader"),
         Complete([3], HEADER, "0xacc"),  # its time is proven, its account isn't
     ]
+    further = replace(what, awaiting_header=[replace(query, step=HEADER) for query in open_queries])
+    assert list(decide.prove(further).actions)[1:3] == [Complete([], AVAILABLE), Complete([1], HEADER, "0xacc")]
     untimed = seen(what, missing={BALANCE: [3], OF_TIME: [3]}, target=NEXT)
     assert Complete([3], HEADER, "0xacc") not in decide.prove(untimed).actions
 
@@ -290,21 +335,21 @@ def test_steps_name_the_transactions_that_completed_them():
 @pytest.mark.parametrize(
     ("found", "then", "actions"),
     [
-        (PathFound(not_yet="Not yet."), Requeue("Not yet.", 3), []),
+        (NotYet("Not yet."), Requeue("Not yet.", 3), []),
         (
-            PathFound(too_far="Too far."),
+            TooFar("Too far."),
             Requeue("Too far.", 0),
             [Reject([1, 2], RejectionCode.BLOCK_TOO_OLD, "Too far.")],
         ),
         (
-            PathFound(preparation=Preparation(())),
+            Preparation(()),
             Requeue("Waiting for the transaction that records the block's hash.", 0.5),
-            [Record(Preparation(()), [1, 2])],
+            [PreparePath(Preparation(()), [1, 2])],
         ),
         (
-            PathFound(plan=PLAN, others=[9]),
-            Requeue(EXTENDING, 0.5),
-            [ShowPath(2, PathUnit.HOPS), Complete([1], AVAILABLE), Extend(PLAN, OWN, {BALANCE: [2, 1]}, [9])],
+            PathFound(PLAN, others=[9]),
+            FOR_PATH,
+            [ShowPath(2, PathUnit.HOPS), Complete([1], AVAILABLE), ExtendPath(PLAN, OWN, {BALANCE: [2, 1]}, [9])],
         ),
     ],
 )
@@ -316,10 +361,12 @@ def test_a_path(found, then, actions):
 
 def test_a_path_waits_for_another_users_turn():
     rotation = Rotation(1, None, frozenset(), 5, is_anothers=True)
-    decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(plan=PLAN, rotation=rotation))
-    assert decision.then == Requeue(EXTENDING, 0.5)
-    assert GiveTurn(rotation) in decision.actions
-    assert not any(isinstance(action, Extend) for action in decision.actions)
+    decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(PLAN, rotation=rotation))
+    assert decision.then == FOR_PATH
+    assert decision.actions == [ShowPath(2, PathUnit.HOPS), Complete([1], AVAILABLE), GiveTurn(rotation)]
+    own = replace(rotation, is_anothers=False)
+    decision = decide.path(UNVOUCHED, FindPath(OWN, {BALANCE: [1]}), PathFound(PLAN, rotation=own))
+    assert decision.actions[-1] == ExtendPath(PLAN, OWN, {BALANCE: [1]}, ())
 
 
 def test_a_time_that_a_reorg_has_moved():
@@ -332,7 +379,7 @@ def test_a_time_that_a_reorg_has_moved():
         assert isinstance(decided(BlockOfTime(has_later=True, number=number)).then, Fail)
     reason = "The source chain was reorganised: the time 1005 is now that of block 6."
     moved = decided(BlockOfTime(has_later=True, number=6))
-    assert moved == Decision(Requeue(reason, 0), [Move([3], 6, reason)])
+    assert moved == Decision(Requeue(reason, 0), [MoveToBlock([3], 6, reason)])
 
 
 CHECKED = Checked(2, 50, HASH, header(50), False, 0.5)
@@ -346,15 +393,19 @@ def test_a_destination_that_was_reorganised():
     assert decide.checked(replace(CHECKED, header=there, is_behind=True)) == Decision(behind)
     assert decide.checked(CHECKED) == Decision(FindWhatIsGone())
     reason = "Chain 2 was reorganised: block 50 is another one now."
-    untrusted = Gone(is_trusted=False, proven=[1, 2])
-    assert decide.gone(CHECKED, untrusted).actions[0] == Reopen([1, 2], HEADER, reason)
-    lacking = Gone(is_trusted=True, proven=[7], lacking_of_header=[1], lacking_of_accounts=[2])
+    untrusted = Gone(root_is_confirmed=False, proven=[1, 2], lacking_of_accounts=[2])
+    assert decide.gone(CHECKED, untrusted).actions == [
+        Reopen([1, 2], HEADER, reason),
+        Reopen((), ACCOUNT, reason),
+        NoteChecked(),
+    ]
+    lacking = Gone(root_is_confirmed=True, proven=[7], lacking_of_header=[1], lacking_of_accounts=[2])
     assert decide.gone(CHECKED, lacking).actions == [
         Reopen([1], HEADER, reason),
         Reopen([2], ACCOUNT, reason),
         NoteChecked(),
     ]
-    assert decide.gone(CHECKED, Gone(is_trusted=True, contradiction="It lies.")) == Decision(Fail("It lies."))
+    assert decide.gone(CHECKED, Gone(root_is_confirmed=True, contradiction="It lies.")) == Decision(Fail("It lies."))
 
 
 def test_the_header_of_the_source_chain():
@@ -364,11 +415,19 @@ def test_the_header_of_the_source_chain():
     assert decide.source_block(replace(block, stored_hash="0x" + "99" * 32)).actions == [TakeHeader(OWN)]
     missing = Requeue("Block 7 of chain 1 is not there; waiting.", 3)
     assert decide.source_block(replace(block, header=None)) == Decision(missing)
-    decision = decide.asked_of_header(AskedOfHeader({1: "", 2: "It lacks it."}))
+    decision = decide.asked_of_header(AskedOfHeader({1: "", 2: "It lacks it.", 3: "And this.", 4: "It lacks it."}))
     assert decision.actions == [
-        Reject([2], RejectionCode.HEADER_PROPERTY_MISSING, "It lacks it."),
+        Reject([2, 4], RejectionCode.HEADER_PROPERTY_MISSING, "It lacks it."),
+        Reject([3], RejectionCode.HEADER_PROPERTY_MISSING, "And this."),
         Complete([1], INITIAL),
     ]
+    assert decide.asked_of_header(AskedOfHeader({})).actions == [Complete([], INITIAL)]
+
+
+def test_what_was_fetched_is_stored():
+    proofs = [Proven(AccountProof(address=ALICE), ())]
+    decision = decide.fetched(Fetched(proofs, complete=[1]))
+    assert decision == Decision(Continue(), [StoreProofs(proofs), Complete([1], INITIAL)])
 
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

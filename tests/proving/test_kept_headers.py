@@ -12,10 +12,12 @@ from chains.encoding import hex_data
 from chains.rpc import RpcClient, RpcRefused
 from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import DevChain
-from proving.models import FactsRegistry, Transaction
+from proving.models import FactsRegistry, Signer, Transaction
 from proving.paths import upkeep
 from proving.registry.deploying import deploy
+from proving.transactions import stop_switch
 from proving.worker.due import due
+from queries import leases
 from queries.models import BatchStatus, Block
 from tests.proving.chain_state import HEADER_ACCUMULATED, events, registry
 from tests.proving.test_worker import a_worker, until
@@ -126,11 +128,43 @@ def test_headers_are_kept_although_nodes_bound_what_they_serve_of_events(kept, m
     assert (FactsRegistry.objects.get().events_read_to or 0) > (90 if most else 0)
 
 
+def test_while_nothing_can_be_sent_it_waits_and_says_why(kept):
+    stop_switch.stop(31337)
+    heartbeat()
+    row = FactsRegistry.objects.get()
+    assert (row.waiting_for, row.attempts) == ("The operator has stopped sending on chain 31337.", 0)
+    assert not accumulated(kept)
+    stop_switch.resume(31337)
+    heartbeat()
+    assert accumulated(kept)
+
+
+def test_while_the_signer_is_in_use_it_waits(kept):
+    lease = leases.claim(Signer.objects.all(), Signer.objects.get().pk)
+    assert lease is not None
+    FactsRegistry.objects.update(due_at=timezone.now())
+    upkeep.look_after(FactsRegistry.objects.get().pk)
+    assert FactsRegistry.objects.get().waiting_for == "Waiting for the signer."
+    lease.release(None)
+    heartbeat()
+    assert accumulated(kept)
+
+
 def test_the_command_keeps_one_and_says_so(service, capsys):
     call_command("keep_headers")
     assert capsys.readouterr().out.endswith("kept.\n")
     assert len(accumulated(service)) == 1
     call_command("keep_headers", "31337", "31337")
+    assert len(accumulated(service)) == 1
+
+
+def test_the_command_does_not_take_it_for_kept_where_nobody_has_looked(service):
+    lease = leases.claim(FactsRegistry.objects.all(), registry().pk)
+    assert lease is not None
+    with pytest.raises(CommandError, match="A worker has it"):
+        call_command("keep_headers", "--timeout=0")
+    lease.release(None)
+    call_command("keep_headers")
     assert len(accumulated(service)) == 1
 
 

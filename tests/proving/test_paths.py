@@ -17,7 +17,8 @@ from devnet.devchain import ACCOUNTS, DevChain
 from proving import connections
 from proving.acceptance import accept
 from proving.models import Signer, Transaction, TransactionState
-from proving.paths import building
+from proving.paths import building, rotation
+from proving.reconcile import decide
 from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
 from proving.spending.estimates import RIDER_GAS
@@ -565,3 +566,19 @@ def test_what_a_path_waits_for_is_said(old, key):
     submit(key, request(CHARLIE, block=old.head() - 3 * WINDOW))
     work()
     assert waiting() == ["Waiting for the transaction by which the registry comes to trust further blocks."]
+
+
+def test_whose_turn_it_is_does_not_hang_on_what_blocks_say(old, key, monkeypatch):
+    monkeypatch.setattr(decide, "EXTENDING", "Said otherwise.")
+    old.rpc("evm_setAutomine", False)
+    bob = a_key(BOB)
+    for asking, back in ((key, 35), (bob, 45)):
+        batch = submit(asking, request(CHARLIE, block=old.head() - back))
+        accept(batch.pk)
+        reconcile(Block.objects.get(queries__batch=batch).pk)
+    sent_first = Block.objects.get(turn_of=key.user_id)
+    assert waiting() == ["Said otherwise."] * 2
+    assert rotation.of_paths(registry().pk, sent_first).first == bob.user_id
+    old.rpc("evm_setAutomine", True)
+    work()
+    assert not Block.objects.filter(due_at=None, waits_for_path=True).exists()

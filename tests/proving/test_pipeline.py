@@ -1,19 +1,31 @@
 """The four steps, on a real chain that mines a block for each transaction."""
 
+import sqlite3
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from chains.rpc import RpcClient, RpcRefused
-from config.configured_chains import forget_chains
+from config.configured_chains import forget_chains, get_chains
+from proving import connections
+from proving.acceptance import accept
+from proving.heads import Heads
 from proving.models import AccountProof, Transaction
+from proving.reconcile import apply
+from proving.reconcile.block import reconcile
+from proving.reconcile.context import Context
+from proving.reconcile.decide import Reject
 from proving.worker.due import due
+from queries import leases
 from queries.clock import Clock
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
 from queries.properties import AccountField
+from queries.rejection_codes import RejectionCode
 from tests.proving.chain_state import (
     ACCOUNT_PROVEN,
     HEADER_ACCUMULATED,
@@ -23,7 +35,7 @@ from tests.proving.chain_state import (
     registry,
     signer_nonce,
 )
-from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, waiting, work, work_until_done
+from tests.service import ALICE, BOB, CHARLIE, SIGNER, a_key, request, submit, waiting, work, work_until_done
 
 NOBODY = "0x000000000000000000000000000000000000dEaD"
 ALL = ["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"]
@@ -97,6 +109,46 @@ def test_batches_on_one_block_share_one_transaction(service, key):
     assert signer_nonce(service) == before + 1
     assert len(events(service, HEADER_ACCUMULATED)) == 1
     assert field_on_chain(service, ALICE, block, AccountField.CODE_HASH) == EMPTY_CODE_HASH
+
+
+@pytest.mark.parametrize("is_header_known", [False, True], ids=["with the header", "below a known root"])
+def test_a_second_look_at_a_block_takes_no_more_statements_for_many_queries(service, key, monkeypatch, is_header_known):
+    monkeypatch.setattr(apply, "_QUERIES_PER_WRITE", 1)
+    blocks = {service.head() - 1: [ALICE], service.head(): [ALICE, BOB, CHARLIE, NOBODY]}
+    if is_header_known:
+        for number in blocks:
+            work_until_done(submit(key, request(SIGNER, block=number)))
+    service.rpc("evm_setAutomine", False)
+    taken = []
+    for number, accounts in blocks.items():
+        batch = submit(key, request(*accounts, block=number))
+        accept(batch.pk)
+        block = Block.objects.get(number=number)
+        reconcile(block.pk)
+        assert Transaction.objects.filter(queries__batch=batch).distinct().count() == 1
+        with CaptureQueriesContext(connection) as statements:
+            reconcile(block.pk)
+        taken.append(len(statements))
+    assert taken[0] == taken[1]
+
+
+def test_thousands_of_queries_are_rejected_whatever_one_statement_may_name(service, key):
+    batch = submit(key, request(ALICE, block=service.head()))
+    accept(batch.pk)
+    block = Block.objects.get()
+    lease = leases.claim(Block.objects.all(), block.pk)
+    assert lease is not None
+    to_itself = connections.open_connection(31337, 31337)
+    destination = get_chains().chain(31337)
+    context = Context(lease, to_itself, destination, Heads.read(destination, to_itself.destination_rpc))
+    before = connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 999)
+    try:
+        queries = range(batch.queries.get().pk + 1500)
+        apply.carry_out(context, [Reject(queries, RejectionCode.PROOF_UNAVAILABLE, "Pruned.")])
+    finally:
+        connection.connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, before)
+    batch.refresh_from_db()
+    assert (batch.status, batch.rejection_reason) == (BatchStatus.REJECTED, "Pruned.")
 
 
 def test_the_gas_of_a_transaction_is_shared_among_its_batches(service, key):

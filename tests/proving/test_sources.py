@@ -24,6 +24,8 @@ from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
 from proving.registry.attester_change import ChangeRefused
 from proving.registry.attester_change import change as change_attesters
 from proving.registry.deploying import deploy
+from proving.transactions import sending, stop_switch
+from proving.transactions.intents import SignerBusy
 from proving.transactions.tending import tend
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from queries.properties import AccountField
@@ -382,6 +384,25 @@ def test_a_change_that_the_contract_would_refuse_is_not_sent(chain, db, there, s
     addresses = [Account.from_key(key).address for key in KEYS]
     with pytest.raises((CommandError, ValueError), match=fault):
         change(contract, addresses, **({"signed_by": KEYS[:2]} | changed))
+
+
+def test_a_change_is_not_sent_while_sending_is_stopped(chain, db, there, settings, tmp_path):
+    connect(settings, tmp_path, chain, there.url, attesters=list(map(nobody, KEYS)))
+    before = Transaction.objects.count()
+    stop_switch.stop(HERE)
+    with pytest.raises(CommandError, match="The operator has stopped sending"):
+        change(registry(THERE).block_hash_source, [Account.from_key(KEYS[2]).address], signed_by=KEYS[:2])
+    assert Transaction.objects.count() == before
+
+
+def test_a_change_waits_for_a_signer_that_is_in_use(chain, db, there, settings, tmp_path, monkeypatch, capsys):
+    connect(settings, tmp_path, chain, there.url, attesters=list(map(nobody, KEYS)))
+    submit_all = sending.submit_all
+    answers = iter([SignerBusy()])
+    monkeypatch.setattr(sending, "submit_all", lambda *given: next(answers, None) or submit_all(*given))
+    others = [Account.from_key(KEYS[2]).address]
+    change(registry(THERE).block_hash_source, others, signed_by=KEYS[:2])
+    assert others[0] in capsys.readouterr().out
 
 
 def test_a_change_that_waits_in_the_mempool_is_not_taken_for_one_that_reverts(chain, db, there, settings, tmp_path):

@@ -24,7 +24,7 @@ from proving.facts import AccountFact, SlotFact
 from proving.models import FactsRegistry, Share, SignedTransaction, Signer, Transaction, TransactionState
 from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
-from proving.spending import limits
+from proving.spending import limits, promised, shares
 from proving.spending.estimates import HOP_GAS, RIDER_GAS, WALKED_HEADER_GAS, Workload, gas_of, unproven
 from proving.transactions import sending, stop_switch, tending
 from queries import progress
@@ -121,7 +121,7 @@ def test_what_a_rejected_batch_has_in_the_mempool_counts(costly, key, settings):
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     tx = pending(batch)
     rejected_late(batch)
-    assert limits.promised_to(key.user_id, [31337]).gas == tx.gas_limit
+    assert promised.to_user(key.user_id, [31337]).gas == tx.gas_limit
     again = submit(key, request(BOB, block=costly.head(), fee=ETHER))
     work()
     assert fresh(again).rejection_code == "budget_exceeded"
@@ -138,7 +138,7 @@ def test_what_a_rejected_batch_has_in_a_block_counts_before_it_is_confirmed(cost
     rejected_late(batch)
     tx.refresh_from_db()
     assert tx.state == TransactionState.MINED
-    promise = limits.promised_to(key.user_id, [31337])
+    promise = promised.to_user(key.user_id, [31337])
     assert (promise.gas, promise.wei) == (tx.gas_used, tx.gas_used * tx.gas_price)
     again = submit(key, request(BOB, block=costly.head(), fee=ETHER))
     work()
@@ -149,10 +149,10 @@ def test_an_open_batch_counts_as_its_estimate_until_it_has_caused_more(costly, k
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     tx = pending(batch)
     assert tx.gas_limit < (fresh(batch).estimated_gas or 0)
-    promise = limits.promised_to(key.user_id, [31337])
+    promise = promised.to_user(key.user_id, [31337])
     assert (promise.gas, promise.wei) == (batch.estimated_gas, max(batch.estimated_wei or 0, tx.cost))
     Batch.objects.update(estimated_gas=1, estimated_wei=1)
-    promise = limits.promised_to(key.user_id, [31337])
+    promise = promised.to_user(key.user_id, [31337])
     assert (promise.gas, promise.wei) == (tx.gas_limit, tx.cost)
 
 
@@ -161,14 +161,14 @@ def test_what_is_pending_counts_however_old_it_is(costly, key):
     tx = pending(batch)
     rejected_late(batch)
     Transaction.objects.update(spent_at=timezone.now() - timedelta(days=2))
-    assert limits.promised_to(key.user_id, [31337]).wei == tx.cost == limits.promised_on(31337)
+    assert promised.to_user(key.user_id, [31337]).wei == tx.cost == promised.on_chain(31337)
     # The day begins when it is mined.
     costly.mine()
     work()
     tx.refresh_from_db()
-    assert limits.promised_to(key.user_id, [31337]).wei == tx.cost == limits.promised_on(31337)
+    assert promised.to_user(key.user_id, [31337]).wei == tx.cost == promised.on_chain(31337)
     Transaction.objects.update(spent_at=timezone.now() - timedelta(days=2))
-    assert limits.promised_to(key.user_id, [31337]).wei == 0 == limits.promised_on(31337)
+    assert promised.to_user(key.user_id, [31337]).wei == 0 == promised.on_chain(31337)
 
 
 def test_a_clock_that_jumps_gives_no_budget_anew(costly, key, monkeypatch):
@@ -179,12 +179,12 @@ def test_a_clock_that_jumps_gives_no_budget_anew(costly, key, monkeypatch):
     costly.mine()
     work()
     rejected_late(batch)
-    counted = limits.promised_to(key.user_id, [31337])
+    counted = promised.to_user(key.user_id, [31337])
     assert counted.gas > 0
     now = timezone.now
     for hours in (25, -50):
         monkeypatch.setattr(timezone, "now", lambda hours=hours: now() + timedelta(hours=hours))
-        assert limits.promised_to(key.user_id, [31337]) == counted
+        assert promised.to_user(key.user_id, [31337]) == counted
     # What is stored by a clock that is behind is no older than it is.
     other = submit(key, request(BOB, block=costly.head() - 1, fee=ETHER))
     late = pending(other)
@@ -341,7 +341,7 @@ def test_the_data_of_what_is_still_to_do_is_reserved_for_too(costly, key):
     tx.data_fee = 1000 * tx.gas_limit
     Batch.objects.update(estimated_gas=10**8)
     rest = {batch.pk: Workload(accounts=9)}
-    ((by_fee, *_),) = limits.for_each(get_chains().chain(31337), [tx], rest)
+    ((by_fee, *_),) = limits.for_each(get_chains().chain(31337), {tx: shares.weights_of(tx)}, rest)
     assert by_fee.gas == tx.gas_limit + rest[batch.pk].gas
     assert by_fee.left == ETHER - 1000 * by_fee.gas
 
@@ -391,7 +391,7 @@ def test_of_a_path_what_its_transaction_does_not_take_is_reserved_for(costly, ke
     tx = pending(batch)
     Batch.objects.update(estimated_gas=10**8)
     rest = {batch.pk: Workload(path_gas=4 * HOP_GAS)}
-    ((by_fee, *_),) = limits.for_each(get_chains().chain(31337), [tx], rest)
+    ((by_fee, *_),) = limits.for_each(get_chains().chain(31337), {tx: shares.weights_of(tx)}, rest)
     assert by_fee.gas == rest[batch.pk].gas > tx.gas_limit
 
 
@@ -581,7 +581,7 @@ def test_of_a_path_riders_pay_a_bounded_part_and_never_more_than_an_equal_one(co
             signer=signer, nonce=nonce, data=b"", gas_limit=gas_limit, leads_to=Block.objects.get(number=head)
         )
         path.queries.set(Query.objects.filter(batch__in=[far, *near]))
-        return limits.weights_of(path)
+        return shares.weights_of(path)
 
     half = RIDER_GAS // 2
     assert weights(0, 10**6) == {far.pk: 10**6 - RIDER_GAS, near[0].pk: half, near[1].pk: half}
@@ -708,7 +708,7 @@ def test_what_a_user_has_spent_in_another_currency_is_no_matter(costly, key, set
         signer=signer, nonce=0, data=b"", gas_limit=1, state=TransactionState.FINAL, gas_used=1, gas_price=ETHER
     )
     Share.objects.create(transaction=mined, batch=elsewhere, gas=1, wei=ETHER, weight=1)
-    assert (limits.promised_on(31337), limits.promised_on(5)) == (0, ETHER)
+    assert (promised.on_chain(31337), promised.on_chain(5)) == (0, ETHER)
     pending(batch)
 
 
@@ -759,14 +759,14 @@ def test_a_stop_takes_effect_before_the_next_signature(costly, key):
 
 
 def test_a_stop_between_the_check_and_the_signature_is_seen(costly, key, monkeypatch):
-    affordable = sending._affordable_fees
+    offer = sending._offer
 
     def stopped_just_now(*arguments):
-        fees = affordable(*arguments)
+        offered = offer(*arguments)
         stop_switch.stop(31337)
-        return fees
+        return offered
 
-    monkeypatch.setattr(sending, "_affordable_fees", stopped_just_now)
+    monkeypatch.setattr(sending, "_offer", stopped_just_now)
     submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     for _ in range(3):
         work()

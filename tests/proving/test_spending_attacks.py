@@ -10,10 +10,9 @@ from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import DevChain
 from proving.acceptance import accept
 from proving.models import FactsRegistry, Share, SignedTransaction, Transaction, TransactionState
-from proving.paths.rotation import EXTENDING
 from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
-from proving.spending import limits
+from proving.spending import promised
 from proving.transactions import sending, signing, stop_switch
 from queries.clock import Clock
 from queries.models import Batch, BatchStatus, Block, ServiceClock
@@ -166,7 +165,7 @@ def test_who_cannot_pay_has_one_turn_with_paths_however_many_blocks_wait(costly,
         Batch.objects.filter(pk=poor.pk).update(fee=1)
     # As while somebody's path is under way.
     later = timezone.now() + timedelta(minutes=10)
-    Block.objects.filter(number__lte=low).update(due_at=later, waiting_for=EXTENDING)
+    Block.objects.filter(number__lte=low).update(due_at=later, waits_for_path=True)
     rich = submit(a_key(BOB, "another"), request(BOB, block=low + 7, fee=ETHER))
     accept(rich.pk)
     block = Block.objects.get(number=low + 7)
@@ -335,6 +334,6 @@ def test_what_a_clock_far_ahead_has_signed_counts_for_a_day_and_no_longer(costly
         patch.setattr(timezone, "now", lambda: now() + timedelta(days=365))
         pending(batch)
     Transaction.objects.update(state=TransactionState.FINAL, gas_used=1, gas_price=1)
-    assert limits.promised_on(31337) == 1
+    assert promised.on_chain(31337) == 1
     ServiceClock.objects.update(at=now() + timedelta(days=2))
-    assert limits.promised_on(31337) == 0
+    assert promised.on_chain(31337) == 0

@@ -19,9 +19,9 @@ from proving.facts import AccountFact, SlotFact
 from proving.models import FactsRegistry, Share, Signer, Transaction, TransactionState
 from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
-from proving.spending import limits
+from proving.spending import promised, shares
 from proving.spending.estimates import RIDER_GAS, Workload
-from proving.transactions.intents import TooDear
+from proving.transactions.intents import NotPaid
 from proving.transactions.tending import tend
 from queries import progress, submission
 from queries.models import Batch, BatchStatus, Block
@@ -240,11 +240,11 @@ def test_a_batch_that_is_rejected_while_it_cannot_pay_is_left_alone(costly, key,
     accept(batch.pk)
     asked = []
 
-    def too_dear(*_: Any, **__: Any) -> None:
+    def too_dear(*_: Any, **__: Any) -> NotPaid:
         asked.append(1)
         assert len(asked) < 3
         rejected_late(batch)
-        raise TooDear("Too dear.", frozenset({batch.pk}))
+        return NotPaid("Too dear.", frozenset({batch.pk}))
 
     monkeypatch.setattr("proving.transactions.sending.submit_all", too_dear)
     reconcile(Block.objects.get(queries__batch=batch).pk)
@@ -281,7 +281,7 @@ def test_a_cancellation_is_within_the_daily_limit(costly, key, settings):
         work()
         mine_at(costly, 150)
     assert tx.newest.is_cancellation
-    assert limits.promised_on(31337) <= most
+    assert promised.on_chain(31337) <= most
     set_price(costly, 1)
     for _ in range(4):
         age()
@@ -289,7 +289,7 @@ def test_a_cancellation_is_within_the_daily_limit(costly, key, settings):
         mine_at(costly, 1)
     tx.refresh_from_db()
     assert tx.state != TransactionState.PENDING
-    assert limits.promised_on(31337) <= most
+    assert promised.on_chain(31337) <= most
 
 
 def test_a_replacement_burns_no_fee_on_a_part_of_a_query(costly, key, settings):
@@ -361,7 +361,7 @@ def test_who_rides_along_pays_no_path_when_a_reorg_moves_the_other_to_another_bl
     assert query.block is not None
     pair = (31337, query.block.number + 1)
     progress.move([query.pk], submission.find_blocks(31337, {pair})[pair], reason="The chain was reorganised.")
-    limits.share(path)
+    shares.divide(path)
     assert Share.objects.get(batch=near).wei <= before
 
 
@@ -464,7 +464,7 @@ def test_a_receipt_that_no_block_can_have_is_not_believed(costly, key, settings,
         work()
         work()
         rejected_late(batch)
-        promise = limits.promised_to(key.user_id, [31337])
+        promise = promised.to_user(key.user_id, [31337])
     assert least < promise.gas <= tx.gas_limit
     assert 0 < promise.wei <= most
 
@@ -505,7 +505,7 @@ def test_a_data_fee_that_nobody_can_have_paid_stops_no_signer(op_stack, key, set
             work()
     signer = Signer.objects.get()
     assert signer.failing_since is None
-    assert limits.promised_on(31337) <= batch.fee
+    assert promised.on_chain(31337) <= batch.fee
 
 
 def test_what_was_said_to_be_displaced_counts_when_it_is_mined_after_all(costly, key, settings):
@@ -529,7 +529,7 @@ def test_what_was_said_to_be_displaced_counts_when_it_is_mined_after_all(costly,
         costly.mine()
     paid = before - int(costly.rpc("eth_getBalance", SIGNER, "latest"), 16)
     assert paid
-    assert limits.promised_to(key.user_id, [31337]).wei == limits.promised_on(31337) == paid
+    assert promised.to_user(key.user_id, [31337]).wei == promised.on_chain(31337) == paid
 
 
 # --- Data fees --------------------------------------------------------------------------------------------------------

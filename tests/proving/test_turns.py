@@ -18,11 +18,11 @@ from proving.models import Signer, Transaction
 from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
 from proving.transactions import pending_limits, tending
-from proving.worker import turns, worker
+from proving.worker import worker
 from proving.worker.due import Poll, Task, due
-from proving.worker.turns import Turns, round_robin
-from queries import submission
+from queries import submission, turns
 from queries.models import Batch, BatchStatus, Block
+from queries.turns import Turns
 from tests.explorer.batches import SOURCE, connect_source, of_two_sources
 from tests.service import ALICE, BOB, CHARLIE, a_key, chains_toml, request, submit, work, work_until_done
 
@@ -67,19 +67,6 @@ def taken_up(count: int) -> list[int | None]:
 
 
 # --- In which order ---------------------------------------------------------------------------------------------------
-
-
-def test_queues_take_turns_and_none_is_asked_before_its_turn():
-    def two(name: str) -> Iterator[str]:
-        for number in (1, 2):
-            asked.append(name)
-            yield f"{name}{number}"
-
-    asked: list[str] = []
-    order = round_robin([two("a"), iter(()), two("b")])
-    assert list(itertools.islice(order, 2)) == ["a1", "b1"]
-    assert asked == ["a", "b"]
-    assert list(order) == ["a2", "b2"]
 
 
 def test_a_newcomers_block_is_due_beside_the_first_of_many(heavy, newcomer):
@@ -521,22 +508,6 @@ def test_users_take_turns_with_paths_too(short_windows):
     assert Block.objects.filter(number=third, due_at__lt=timezone.now()).exists()
     reconcile(blocks[third])
     assert [path.leads_to_id for path in paths.all()] == [blocks[first], blocks[third]]
-
-
-# --- What is remembered -----------------------------------------------------------------------------------------------
-
-
-def test_who_had_no_turn_yet_comes_first_and_the_others_in_their_order(monkeypatch):
-    had = Turns()
-    had.note("a")
-    had.note("b")
-    assert sorted("bac", key=had.last) == ["c", "a", "b"]
-    had.note("a")
-    assert sorted("bac", key=had.last) == ["c", "b", "a"]
-    monkeypatch.setattr(turns, "_REMEMBERED", 2)
-    for name in "defg":
-        had.note(name)
-    assert len(had._last) <= 3
 
 
 def test_a_block_that_somebody_else_made_due_has_a_turn(service, heavy):

@@ -187,8 +187,8 @@ def test_it_finds_the_latest_block_that_is_not_after_a_time(service, uneven):
     for time in {moment for block in uneven for moment in (block - 1, block, block + 1)}:
         if uneven[0] <= time < head.timestamp:
             latest = max(number for number, block in enumerate(uneven) if block <= time)
-            assert timestamps.block_at(rpc, time, head, keep=lambda: None) == latest
-    assert timestamps.block_at(rpc, uneven[0] - 1, head, keep=lambda: None) is None
+            assert timestamps.block_at(rpc, time, head, extend_lease=lambda: None) == latest
+    assert timestamps.block_at(rpc, uneven[0] - 1, head, extend_lease=lambda: None) is None
 
 
 def test_it_finds_a_block_with_few_requests(service, monkeypatch):
@@ -204,7 +204,7 @@ def test_it_finds_a_block_with_few_requests(service, monkeypatch):
         return honest(client, block)
 
     monkeypatch.setattr(RpcClient, "header", count)
-    assert timestamps.block_at(rpc, head.timestamp - 12 * 700 + 5, head, keep=lambda: None) == head.number - 700
+    assert timestamps.block_at(rpc, head.timestamp - 12 * 700 + 5, head, extend_lease=lambda: None) == head.number - 700
     assert asked <= 8
 
 
@@ -262,7 +262,7 @@ def test_a_reorg_that_moves_a_time_moves_its_queries_and_holds_up_nobody(service
     service.rpc("evm_setAutomine", True)
     for batch in (plain, timed):
         assert work_until_done(batch, service, rounds=30).status == BatchStatus.DONE
-    found = timestamps.block_at(get_rpc(31337), time, get_rpc(31337).head(), keep=lambda: None)
+    found = timestamps.block_at(get_rpc(31337), time, get_rpc(31337).head(), extend_lease=lambda: None)
     assert block_at(service, time) == found
     assert timed.queries.values_list("block__number", flat=True).get() == found
 

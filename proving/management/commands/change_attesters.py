@@ -8,7 +8,6 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from chains.chains_file import SignerError
 from chains.rpc import ChainError
 from proving.registry.attester_change import ChangeRefused, change
-from proving.transactions.intents import CannotSend
 
 
 class Command(BaseCommand):
@@ -39,7 +38,7 @@ class Command(BaseCommand):
     ) -> None:
         try:
             ordered = change(destination, source, attesters, threshold, signature)
-        except (ChangeRefused, CannotSend, ChainError, SignerError) as error:
+        except (ChangeRefused, ChainError, SignerError) as error:
             raise CommandError(str(error)) from None
         self.stdout.write(f"From now on {threshold} of these attesters must agree; write so in chains.toml:")
         for address in ordered:

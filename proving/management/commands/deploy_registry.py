@@ -7,7 +7,6 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from chains.chains_file import SignerError
 from chains.rpc import ChainError
 from proving.registry.deploying import DeploymentError, deploy
-from proving.transactions.intents import CannotSend
 
 
 class Command(BaseCommand):
@@ -21,6 +20,6 @@ class Command(BaseCommand):
     def handle(self, *, destination: int, source: int, replace: bool, **_: Any) -> None:
         try:
             registry = deploy(destination, source, replace=replace)
-        except (DeploymentError, ChainError, SignerError, CannotSend) as error:
+        except (DeploymentError, ChainError, SignerError) as error:
             raise CommandError(str(error)) from None
         self.stdout.write(f"The facts registry for chain {source} on chain {destination} is at {registry.address}")

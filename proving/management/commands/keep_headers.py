@@ -41,12 +41,12 @@ class Command(BaseCommand):
         if self._is_kept(row) or any(self._is_kept(row) for _ in tending.tend_for(chain, seconds)):
             self.stdout.write(f"{row}: kept.")
         else:
-            raise CommandError(f"{row}: {row.waiting_for}")
+            raise CommandError(f"{row}: {row.waiting_for or 'A worker has it.'}")
 
     def _is_kept(self, row: FactsRegistry) -> bool:
         """After another try to keep one."""
-        upkeep.keep(row.pk)
+        is_kept = upkeep.keep(row.pk)
         row.refresh_from_db()
         if row.refused:
             raise CommandError(row.refused_with_remedy)
-        return upkeep.is_kept(row)
+        return is_kept

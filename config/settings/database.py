@@ -1,0 +1,32 @@
+"""The database, and how it locks."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from config.environment import env_int, env_str
+from config.settings.state_and_secrets import STATE_DIR
+
+DATABASES = {
+    "default": {
+        "ENGINE": "django.db.backends.sqlite3",
+        "NAME": env_str("SQLITE_FILE", str(STATE_DIR / "db.sqlite3")),
+        # Each thread keeps its connection; `config.database_connections` says until when.
+        "CONN_MAX_AGE": None,
+        # How SQLite locks, which the whole service relies on. One lock covers the whole database, and one process holds
+        # it at a time; there are no locks of rows, so `select_for_update` does nothing here: it is for databases that
+        # have them. Each transaction takes the lock at its beginning (BEGIN IMMEDIATE) and keeps it until its end:
+        # transactions run one after another, and what one reads stays true until it ends. Without IMMEDIATE, a
+        # transaction that reads first and writes later would fail at once where another has written. A statement
+        # outside a transaction takes the lock for itself. WAL lets readers go on meanwhile, each with the database as
+        # it was when its reading began. FULL: what was answered or broadcast survives a power cut.
+        "OPTIONS": {
+            # How long to wait for the lock, in seconds. The web server sets less: clients are told to try again.
+            "timeout": env_int("SQLITE_TIMEOUT_SECONDS", 20, minimum=1),
+            "transaction_mode": "IMMEDIATE",
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
+        },
+        # A file in tests as well: a worker in a process of its own must see the same database.
+        "TEST": {"NAME": Path(tempfile.gettempdir()) / f"batch-query-service-test-{os.getpid()}.sqlite3"},
+    }
+}

@@ -1,0 +1,28 @@
+"""What is logged, and whether errors show their insides."""
+
+from config.environment import LOG_LEVELS, env_bool, env_choice
+
+# Django's debug pages. Never where others can reach them.
+DEBUG = env_bool("DEBUG", default=False)
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "filters": {
+        "redact": {"()": "config.logs.RedactKeys"},
+        "refusals": {"()": "config.logs.NoTracebackOfRefusals"},
+    },
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {
+        "console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["refusals", "redact"]},
+    },
+    "root": {"handlers": ["console"], "level": env_choice("LOG_LEVEL", "INFO", LOG_LEVELS)},
+    "loggers": {
+        # By default Django mails admins and has a handler of its own. Here, all logs go to one place.
+        "django": {"handlers": [], "propagate": True},
+        "django.server": {"handlers": [], "propagate": True},
+        # At DEBUG these log URLs of nodes, which may hold a provider's key.
+        "urllib3": {"level": "INFO"},
+        "web3": {"level": "INFO"},
+    },
+}

@@ -1,0 +1,63 @@
+"""What counts against the limits: what was spent in the last 24 hours, and what may still be.
+
+What is pending counts as the most that it can cost.
+"""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.db.models import Q, QuerySet, Sum
+from django.utils import timezone
+
+from proving.models import Share, Transaction, TransactionState
+from queries import clock
+from queries.models import OPEN_STATUSES, Batch
+
+_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What is spent, or may still be."""
+
+    gas: int
+    wei: int
+
+
+def to_user(user_id: int, destinations: list[int]) -> Promise:
+    """On these destinations: what the user's batches have caused in the last 24 hours, whatever became of them, and
+    what the open ones are still expected to cause.
+    """
+    batches = Batch.objects.filter(user=user_id, destination_chain_id__in=destinations)
+    shares = Share.objects.filter(recent("transaction__"), batch__in=batches)
+    gas, wei = shares.aggregate(total=Sum("gas"))["total"] or 0, sum_wei(shares)
+    for batch in (
+        batches.filter(status__in=OPEN_STATUSES).exclude(estimated_gas=None).only("estimated_gas", "estimated_wei")
+    ):
+        caused = Share.objects.filter(batch=batch)
+        gas += max(0, (batch.estimated_gas or 0) - (caused.aggregate(total=Sum("gas"))["total"] or 0))
+        wei += max(0, (batch.estimated_wei or 0) - sum_wei(caused))
+    return Promise(gas, wei)
+
+
+def on_chain(chain_id: int) -> int:
+    """In wei: what the chain's signers have spent in the last 24 hours, and may still spend by what is pending."""
+    sent = Transaction.objects.filter(recent(), signer__chain_id=chain_id)
+    return sum(tx.cost for tx in sent.defer("data").prefetch_related("versions"))
+
+
+def recent(prefix: str = "") -> Q:
+    """What is spent in the last 24 hours, or pending; `prefix` leads to the transaction, and ends in `__`."""
+    since = (clock.last_read() or timezone.now()) - _DAY
+    return Q(**{f"{prefix}spent_at__gt": since}) | Q(**{f"{prefix}state": TransactionState.PENDING})
+
+
+def sum_wei(shares: QuerySet[Share]) -> int:
+    """What these shares come to, in wei."""
+    # Databases don't add up 256 bits.
+    return sum(shares.values_list("wei", flat=True))
+
+
+def caused_by(batch: Batch) -> int:
+    """In wei: what a batch has spent, and what its pending transactions can cost."""
+    return sum_wei(Share.objects.filter(batch=batch))

@@ -1,0 +1,100 @@
+"""Whether the operator's money suffices: the signer's balance, the cap on gas prices and the chain's daily limit."""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from chains.chains_file import Chain
+from chains.rpc import RpcClient
+from proving.models import Signer, TransactionState
+from proving.spending import promised
+from proving.transactions.fees import MarketFees
+from proving.transactions.replacement import RISE_PERCENT
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Funds:
+    """What there is to spend, in wei."""
+
+    cap: int
+    """On a unit of gas, with room for one replacement under the chain's own."""
+    balance: int
+    free: int
+    """Of the balance: what pending transactions can't cost."""
+    left_today: int | None
+    """Of the chain's daily limit; None where there is none."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """The gas limit of a transaction, and what it costs beside gas on rollups in wei."""
+
+    gas_limit: int
+    data_fee: int
+
+    def at(self, price: int) -> int:
+        """In wei, at so much for a unit of gas."""
+        return self.gas_limit * price + self.data_fee
+
+
+@dataclass(frozen=True)
+class Affordable:
+    """How many transactions can be paid for, the first ones, and the most for a unit of their gas, in wei."""
+
+    count: int
+    price: int
+
+
+def read(chain: Chain, rpc: RpcClient, signer: Signer) -> Funds:
+    """Under the signer's lease, so that what the daily limit leaves can't change meanwhile."""
+    balance = rpc.balance(signer.address)
+    pending = signer.transactions.filter(state=TransactionState.PENDING).defer("data").prefetch_related("versions")
+    left = None if chain.daily_limit_wei is None else chain.daily_limit_wei - promised.on_chain(chain.id)
+    cap = chain.max_fee_per_gas * 100 // RISE_PERCENT
+    return Funds(cap, balance, balance - sum(tx.cost for tx in pending), left)
+
+
+def affordable(costs: Sequence[Costs], market: MarketFees, funds: Funds) -> Affordable:
+    """Of transactions in their order. None but the first lowers the price to what the daily limit leaves."""
+    count, price = 0, min(market.offer.max_fee_per_gas, funds.cap)
+    gas, data_fees = 0, 0
+    for one in costs:
+        gas, data_fees = gas + one.gas_limit, data_fees + one.data_fee
+        by_limit = price if funds.left_today is None else max(0, funds.left_today - data_fees) // gas
+        is_less = by_limit < (price if count else market.base_and_tip)
+        if is_less or funds.free < gas * min(price, by_limit) + data_fees:
+            break
+        count, price = count + 1, min(price, by_limit)
+    return Affordable(count, price)
+
+
+def why_too_little(chain: Chain, signer: Signer, first: Costs, market: MarketFees, funds: Funds) -> str:
+    """A sentence for the operator where not even the first transaction may be sent; else empty."""
+    who = f"The signer {signer.address} on chain {chain.id} holds {chain.amount(funds.balance)}"
+    if funds.balance < chain.minimum_signer_balance_wei:
+        return f"{who}, less than the {chain.minimum_signer_balance} at which it stops. Its operator must fund it."
+    if market.base_and_tip > funds.cap:
+        return f"Gas on chain {chain.id} costs more than the cap of {chain.max_fee_per_gas_gwei} gwei."
+    can_pay = affordable([first], market, funds)
+    if can_pay.count:
+        return ""
+    needed = first.at(can_pay.price)
+    if funds.free < needed:
+        return (
+            f"{who}, less than the {chain.amount(funds.balance - funds.free + needed)} that it may have to pay. Its "
+            "operator must fund it."
+        )
+    return (
+        f"The operator's limit of {chain.daily_limit} {chain.native_currency} in 24 hours on chain {chain.id} leaves "
+        f"{chain.amount(max(0, funds.left_today or 0))}, and {chain.amount(first.at(market.base_and_tip))} are needed."
+    )
+
+
+def show(signer: Signer, notice: str) -> None:
+    """Tell the operator what is lacking, on pages and in the log; or, with an empty one, that nothing is any more."""
+    if notice == signer.notice:
+        return
+    logger.warning("%s", notice or f"the signer {signer.address} on chain {signer.chain_id} sends again")
+    Signer.objects.filter(pk=signer.pk).update(notice=notice)
