@@ -1,31 +1,75 @@
-"""Statements written by hand, for what each request asks: Django takes longer to make such a statement than it runs."""
+"""Statements written by hand, for what each request asks: Django takes longer to make such a statement than it runs.
 
-from collections.abc import Sequence
+They are written for any database that Django knows. Where databases differ, the difference is here.
+"""
+
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from django.db import connection
 
+Values = Sequence[Any] | Mapping[str, Any]
+Row = tuple[Any, ...]
 
-def first(sql: str, values: Sequence[Any]) -> tuple[Any, ...] | None:
-    """The first row. A time in it is text, as SQLite has it."""
+
+def first(sql: str, values: Values) -> Row | None:
+    """The first row. Its times and booleans are for `read` and `read_boolean`."""
     with connection.cursor() as cursor:
-        row: tuple[Any, ...] | None = cursor.execute(sql, values).fetchone()
+        cursor.execute(sql, values)
+        row: Row | None = cursor.fetchone()
         return row
 
 
-def run(sql: str, values: Sequence[Any]) -> int:
+def every(sql: str, values: Values) -> list[Row]:
+    """All rows, as `first`."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        return list(cursor.fetchall())
+
+
+def run(sql: str, values: Values) -> int:
     """How many rows it wrote."""
     with connection.cursor() as cursor:
         cursor.execute(sql, values)
         return int(cursor.rowcount)
 
 
-def stored(at: datetime) -> str:
-    """A time as the database has it, which orders times as text."""
-    return str(connection.ops.adapt_datetimefield_value(at))
+def lock(table: str, row_id: int) -> None:
+    """Keep the row from other transactions until this one ends.
+
+    It is a statement of its own: where rows are locked, only a later one reads what others have written until then.
+    """
+    # SQLite has no locks of rows and needs none: `config.settings.database` says why.
+    if connection.features.has_select_for_update:
+        first(f"SELECT id FROM {table} WHERE id = %s FOR UPDATE", (row_id,))  # noqa: S608 (a name of this project)
 
 
-def read(at: str | None) -> datetime | None:
-    """A time of a row."""
-    return None if at is None else datetime.fromisoformat(f"{at}+00:00")
+def stored(at: datetime) -> Any:
+    """A time as the database is given it."""
+    return connection.ops.adapt_datetimefield_value(at)
+
+
+def read(at: str | datetime | None) -> datetime | None:
+    """A time of a row. SQLite has it as text, in UTC."""
+    return datetime.fromisoformat(f"{at}+00:00") if isinstance(at, str) else at
+
+
+def read_boolean(value: int | bool | None) -> bool:  # noqa: FBT001 (it is the value)
+    """A truth of a row, of which SQLite makes 0 or 1. Unknown is false."""
+    return bool(value)
+
+
+def json_of(columns: str) -> str:
+    """SQL of one text with all these columns, whatever their types."""
+    if connection.vendor == "postgresql":
+        return f"CAST(json_build_array({columns}) AS text)"
+    return f"json_array({columns})"
+
+
+def json_of_rows(column: str) -> str:
+    """SQL that makes one text of a column of all rows."""
+    if connection.vendor == "postgresql":
+        # It returns rows in any order, and the text must not change by that.
+        return f"string_agg({column}, ',' ORDER BY {column})"
+    return f"json_group_array({column})"

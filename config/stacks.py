@@ -1,12 +1,14 @@
 """The middleware that only pages need.
 
 A request to the API has no session, no form, no page and no static file, and each middleware that looks for one takes
-its time. So `pages_only` lets requests to `settings.API_PATHS` pass it by.
+its time. So `pages_only` lets requests to `settings.API_PATHS` pass it by. What the API answers has the same headers.
 """
 
 from typing import Any, cast
 
+from csp.constants import HEADER
 from csp.middleware import CSPMiddleware
+from csp.utils import build_policy
 from django.conf import settings
 from django.contrib.auth.middleware import AuthenticationMiddleware
 from django.contrib.messages.middleware import MessageMiddleware
@@ -28,8 +30,22 @@ def pages_only(middleware: type[Any]) -> type[Any]:
     return cast(type[Any], type(middleware.__name__, (middleware,), {"__call__": answer}))
 
 
+class ContentSecurityPolicy(CSPMiddleware):
+    """For the API, whose answers all have the same policy, it is made once."""
+
+    def __init__(self, get_response: Any) -> None:
+        super().__init__(get_response)
+        self._of_api = build_policy()
+
+    def __call__(self, request: HttpRequest) -> Any:
+        if request.path not in settings.API_PATHS:
+            return super().__call__(request)
+        response = self.get_response(request)
+        response.headers[HEADER] = self._of_api
+        return response
+
+
 WhiteNoise = pages_only(WhiteNoiseMiddleware)
-ContentSecurityPolicy = pages_only(CSPMiddleware)
 Session = pages_only(SessionMiddleware)
 Csrf = pages_only(CsrfViewMiddleware)
 Authentication = pages_only(AuthenticationMiddleware)

@@ -10,6 +10,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
 from django.http.request import UnreadablePostError
 from ninja import NinjaAPI, Schema
@@ -158,6 +159,8 @@ def submit_batch_query(request: HttpRequest) -> dict[str, str]:
         body = _body(request)
         parsed = batch_request.parse(body, get_chains(), max_queries=settings.MAX_QUERIES_PER_BATCH)
         batch = submission.store(parsed, body, key)
+    except DatabaseError:
+        raise  # To count it would wait for the same lock once more.
     except Exception as error:
         # What is stored was counted with it, in one transaction.
         submission_rate.count_request(key.user_id)

@@ -69,4 +69,8 @@ def read(key_hash: str, batch_id: str) -> Asked | None:
     created = statements.read(created_at)
     if created is None:
         return Asked(None)
-    return Asked(BatchStatusRow(pk, status, created, reason, code, bool(retryable), bool(says)))
+    return Asked(
+        BatchStatusRow(
+            pk, status, created, reason, code, statements.read_boolean(retryable), statements.read_boolean(says)
+        )
+    )

@@ -1,8 +1,8 @@
 """Stores a valid request in one transaction. Once it is answered, nothing of it can be lost.
 
-The transaction also checks what a user may have open and keep stored. Transactions run one after another
-(`config.settings.database` says how SQLite locks), so no two submissions can take the same room. While one stores, no
-other can write. So everything possible is prepared before it begins, and each process stores one large batch at a time.
+The transaction also checks what a user may have open and keep stored, while it holds the user's row: no two submissions
+can take the same room. SQLite runs whole transactions one after another (`config.settings.database` says how). While
+one stores, no other can write. So everything possible is prepared before it begins, and each process stores one large batch at a time.
 """
 
 import json
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from itertools import groupby
 
 from django.conf import settings
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from accounts import statements
@@ -70,9 +70,9 @@ def store(request: BatchRequest, body: bytes, key: ApiKey) -> Batch:
     places = [None if part.selector.number is None else (part.source, part.selector.number) for part in parts]
     queries = _query_values(parts)
     with _turn(batch.size), transaction.atomic():
-        # Transactions run one after another: two at once cannot both take what is left.
         submission_rate.count_request(key.user_id)
         submission_rate.count_queries(key.user_id, batch.size)
+        statements.lock("accounts_user", key.user_id)
         _check_room(batch)
         statements.run(
             "UPDATE accounts_user SET stored_bytes = stored_bytes + %s WHERE id = %s", (batch.stored_bytes, key.user_id)
@@ -160,8 +160,9 @@ _OPEN = ", ".join(f"'{status}'" for status in OPEN_STATUSES)
 def _check_room(batch: Batch) -> None:
     """Checks that the user may have one more batch of this size. Raises `TooMuch`."""
     row = statements.first(
-        f"SELECT u.stored_bytes, COUNT(b.id), COALESCE(SUM(b.size), 0), COALESCE(SUM(b.block_count), 0) "  # noqa: S608
-        f"FROM accounts_user u LEFT JOIN queries_batch b ON b.user_id = u.id AND b.status IN ({_OPEN}) WHERE u.id = %s",
+        "SELECT u.stored_bytes, COUNT(b.id), COALESCE(SUM(b.size), 0), COALESCE(SUM(b.block_count), 0) "  # noqa: S608
+        f"FROM accounts_user u LEFT JOIN queries_batch b ON b.user_id = u.id AND b.status IN ({_OPEN}) "
+        "WHERE u.id = %s GROUP BY u.id",
         (batch.user_id,),
     )
     assert row is not None
@@ -202,11 +203,10 @@ def find_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tup
                 [(number,) for number in chunk],
                 ignore_conflicts=True,
             )
-            with connection.cursor() as cursor:
-                cursor.execute(
-                    "SELECT number, id FROM queries_block WHERE destination_chain_id = %s AND source_chain_id = %s "  # noqa: S608
-                    f"AND number IN ({', '.join(['%s'] * len(chunk))})",
-                    (destination, source, *chunk),
-                )
-                ids.update({(source, number): pk for number, pk in cursor.fetchall()})
+            rows = statements.every(
+                "SELECT number, id FROM queries_block WHERE destination_chain_id = %s AND source_chain_id = %s "  # noqa: S608
+                f"AND number IN ({', '.join(['%s'] * len(chunk))})",
+                (destination, source, *chunk),
+            )
+            ids.update({(source, number): pk for number, pk in rows})
     return ids

@@ -6,8 +6,9 @@ a page that says the same. What only time changes is no part of it, as in `explo
 
 import hashlib
 from datetime import datetime
+from functools import cache
+from typing import Any
 
-from django.db import connection
 from django.utils import timezone
 
 from accounts import statements
@@ -15,13 +16,14 @@ from chains.chains_file import Chains
 from config.configured_chains import get_chains
 from explorer.pages.query_paging import PAGE_SIZE, Wanted, first_of_page
 from proving.models import WATCHED_STATES
-from proving.worker.worker import SILENCE
+from proving.worker import worker
 from queries import polling
 from queries.models import OPEN_STATUSES
 
 # Beyond the last query, the page shows that one.
-_SHOWN = """batch_id = %(batch)s AND position <= %(last)s AND position >= MIN(%(first)s, (
-    SELECT MAX(position) FROM queries_query WHERE batch_id = %(batch)s))"""
+_SHOWN = """batch_id = %(batch)s AND position <= %(last)s AND position >= (
+    SELECT CASE WHEN MAX(position) < %(first)s THEN MAX(position) ELSE %(first)s END
+    FROM queries_query WHERE batch_id = %(batch)s)"""
 _SHOWN_QUERIES = f"SELECT id FROM queries_query WHERE {_SHOWN}"
 _SHOWN_BLOCKS = f"SELECT block_id FROM queries_query WHERE {_SHOWN}"
 _DESTINATION = "(SELECT destination_chain_id FROM queries_batch WHERE id = %(batch)s)"
@@ -43,43 +45,77 @@ _MOST_QUERIES = 10**9
 # While nothing fails, when a row is due next is not shown.
 _NEXT_TRY = "CASE WHEN failing_since IS NOT NULL THEN due_at END"
 
+# Columns, and where they come from.
 _PARTS = (
-    f"""SELECT json_array(status, waiting_for, accepted_at, finished_at, deadline_at, went_back_at, went_back_because,
-        estimated_gas, estimated_wei, gas_used, spent, rejection_code, rejection_reason, rejection_retryable,
-        failing_since, {_NEXT_TRY}, EXISTS (
+    (
+        f"""status, waiting_for, accepted_at, finished_at, deadline_at, went_back_at, went_back_because, estimated_gas,
+        estimated_wei, gas_used, spent, rejection_code, rejection_reason, rejection_retryable, failing_since,
+        {_NEXT_TRY}, EXISTS (
             SELECT 1 FROM queries_query q JOIN queries_block k ON k.id = q.block_id
-            WHERE q.batch_id = %(batch)s AND k.due_at IS NOT NULL))
-        FROM queries_batch WHERE id = %(batch)s""",
-    """SELECT json_array(step, address = '', COUNT(*)) FROM queries_query WHERE batch_id = %(batch)s
-        GROUP BY step, address = ''""",
-    f"SELECT json_array(id, step, block_id, is_admitted) FROM queries_query WHERE {_SHOWN}",
-    f"""SELECT json_array(id, number, hash, path_unit, path_length, path_left, failing_since, {_NEXT_TRY})
-        FROM queries_block WHERE id IN ({_SHOWN_BLOCKS})""",
-    f"""SELECT json_array(query_id, kind, status, started_at, completed_at, transaction_hash, attempts, last_error,
-        went_back_at, went_back_because) FROM queries_step WHERE query_id IN ({_SHOWN_QUERIES})""",
-    f"""SELECT json_array(waiting_for, source_chain_id, MIN(failing_since), MIN({_NEXT_TRY})) FROM queries_block
-        WHERE due_at IS NOT NULL AND waiting_for <> '' AND id IN (
+            WHERE q.batch_id = %(batch)s AND k.due_at IS NOT NULL)""",
+        "queries_batch WHERE id = %(batch)s",
+    ),
+    (
+        "step, address = '', COUNT(*)",
+        "queries_query WHERE batch_id = %(batch)s GROUP BY step, address = ''",
+    ),
+    ("id, step, block_id, is_admitted", f"queries_query WHERE {_SHOWN}"),
+    (
+        f"id, number, hash, path_unit, path_length, path_left, failing_since, {_NEXT_TRY}",
+        f"queries_block WHERE id IN ({_SHOWN_BLOCKS})",
+    ),
+    (
+        """query_id, kind, status, started_at, completed_at, transaction_hash, attempts, last_error, went_back_at,
+        went_back_because""",
+        f"queries_step WHERE query_id IN ({_SHOWN_QUERIES})",
+    ),
+    (
+        f"waiting_for, source_chain_id, MIN(failing_since), MIN({_NEXT_TRY})",
+        """queries_block WHERE due_at IS NOT NULL AND waiting_for <> '' AND id IN (
             SELECT block_id FROM queries_query WHERE batch_id = %(batch)s AND step IS NOT NULL)
         GROUP BY waiting_for, source_chain_id""",
-    f"""SELECT json_array(id, address, block_hash_source, notice, deployed_at, code_hash, refused, replaced_at,
-        replaced_because) FROM proving_factsregistry WHERE destination_chain_id = {_DESTINATION}""",
-    f"SELECT json_array(id, notice) FROM proving_signer WHERE notice <> '' AND chain_id = {_DESTINATION}",
-    f"""SELECT json_array(t.id, t.state, t.hash, t.block_number, t.succeeded, t.gas_used, (
-            SELECT MAX(v.id) FROM proving_signedtransaction v WHERE v.transaction_id = t.id))
-        FROM proving_transaction t WHERE t.id IN ({_SHOWN_TRANSACTIONS} UNION {_WATCHED_TRANSACTIONS})""",
+    ),
+    (
+        """id, address, block_hash_source, notice, deployed_at, code_hash, refused, replaced_at, replaced_because""",
+        f"proving_factsregistry WHERE destination_chain_id = {_DESTINATION}",
+    ),
+    ("id, notice", f"proving_signer WHERE notice <> '' AND chain_id = {_DESTINATION}"),
+    (
+        """t.id, t.state, t.hash, t.block_number, t.succeeded, t.gas_used, (
+            SELECT MAX(v.id) FROM proving_signedtransaction v WHERE v.transaction_id = t.id)""",
+        f"proving_transaction t WHERE t.id IN ({_SHOWN_TRANSACTIONS} UNION {_WATCHED_TRANSACTIONS})",
+    ),
     # By it, pages count confirmations.
-    f"""SELECT json_array(number, final) FROM proving_chainhead
-        WHERE chain_id = {_DESTINATION} AND EXISTS ({_WATCHED_TRANSACTIONS})""",
-    f"SELECT json_array('accounts', COUNT(*)) FROM proving_accountproof WHERE block_id IN ({_SHOWN_BLOCKS})",
-    f"""SELECT json_array('slots', COUNT(*)) FROM proving_slotproof WHERE account_id IN (
-        SELECT id FROM proving_accountproof WHERE block_id IN ({_SHOWN_BLOCKS}))""",
-    """SELECT json_array('worker', EXISTS (SELECT 1 FROM proving_workerheartbeat
-        WHERE beat_at > STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'now', %(silence)s)
-        AND beat_at < STRFTIME('%%Y-%%m-%%d %%H:%%M:%%f', 'now', %(ahead)s)))""",
+    (
+        "number, final",
+        f"proving_chainhead WHERE chain_id = {_DESTINATION} AND EXISTS ({_WATCHED_TRANSACTIONS})",
+    ),
+    ("COUNT(*), MAX(id)", f"proving_accountproof WHERE block_id IN ({_SHOWN_BLOCKS})"),
+    (
+        "COUNT(*), MAX(id)",
+        f"""proving_slotproof WHERE account_id IN (
+            SELECT id FROM proving_accountproof WHERE block_id IN ({_SHOWN_BLOCKS}))""",
+    ),
 )
-SQL = f"""SELECT (SELECT created_at FROM queries_batch WHERE id = %(batch)s), (
-    SELECT status FROM queries_batch WHERE id = %(batch)s), (
-    SELECT json_group_array(part) FROM (SELECT NULL AS part WHERE 0 UNION ALL {" UNION ALL ".join(_PARTS)}))"""
+
+
+@cache
+def statement() -> tuple[str, dict[str, Any]]:
+    """The statement, and the values in it that are always the same."""
+    running, values = worker.running().order_by().values("pk").query.sql_with_params()
+    always = {f"running_{at}": value for at, value in enumerate(values)}
+    for name in always:
+        running = running.replace("%s", f"%({name})s", 1)
+    # The number of the part keeps rows of one apart from those of another.
+    parts = " UNION ALL ".join(
+        f"SELECT {statements.json_of(f'{at}, {columns}')} AS part FROM {rest}"
+        for at, (columns, rest) in enumerate(_PARTS)
+    )
+    return (
+        f"SELECT created_at, status, EXISTS ({running}), "
+        f"(SELECT {statements.json_of_rows('part')} FROM ({parts}) parts) FROM queries_batch WHERE id = %(batch)s",
+        always,
+    )
 
 
 def version(internal_id: str, wanted: Wanted) -> str | None:
@@ -91,25 +127,19 @@ def version(internal_id: str, wanted: Wanted) -> str | None:
         return None
     first = wanted.only if wanted.only is not None else first_of_page(wanted.first, _MOST_QUERIES)
     last = first if wanted.only is not None else first + PAGE_SIZE - 1
-    silence = SILENCE.total_seconds()
-    values = {
-        "batch": internal_id,
-        "first": first - 1,
-        "last": last - 1,
-        "silence": f"-{silence} seconds",
-        "ahead": f"+{silence} seconds",
-    }
-    with connection.cursor() as cursor:
-        created_at, status, rows = cursor.execute(SQL, values).fetchone()
-    created = statements.read(created_at)
-    if created is None:
+    sql, always = statement()
+    row = statements.first(sql, always | {"batch": internal_id, "first": first - 1, "last": last - 1})
+    if row is None:
         return None
-    text = f"{_poll_seconds(status, created)} {_configuration()} {rows}"
+    created_at, status, has_worker, rows = row
+    seconds = _poll_seconds(status, statements.read(created_at))
+    text = f"{seconds} {statements.read_boolean(has_worker)} {_configuration()} {rows}"
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def _poll_seconds(status: str, created_at: datetime) -> int | None:
-    return polling.poll_seconds(timezone.now() - created_at) if status in OPEN_STATUSES else None
+def _poll_seconds(status: str, created_at: datetime | None) -> int | None:
+    """While open; a closed one polls slowly or not at all, by what the statement reads."""
+    return polling.poll_seconds(timezone.now() - created_at) if created_at and status in OPEN_STATUSES else None
 
 
 _known: tuple[Chains, str] | None = None

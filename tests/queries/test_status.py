@@ -1,5 +1,6 @@
 """`GET /batch-query-status`, `GET /chain-connections`, and what surrounds them."""
 
+import json
 from datetime import timedelta
 
 import pytest
@@ -8,6 +9,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from accounts import keys
+from accounts.models import ApiKey
 from queries import progress
 from queries.models import Batch, Block, Query, StepKind
 from queries.rejection_codes import RejectionCode
@@ -123,6 +126,29 @@ def test_who_has_the_answer_gets_304_until_it_changes(client: Client, key, batch
     assert again('"other"').status_code == 200
     Batch.objects.update(waiting_for="The node is down.")
     assert again(etag).json()["info"] == ["The node is down."]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        keys.revoke,
+        lambda key: ApiKey.objects.filter(pk=key.pk).update(expires_at=timezone.now()),
+        lambda key: keys.rotate(key, "next", timedelta()),
+        lambda key: ApiKey.objects.filter(pk=key.pk).delete(),
+    ],
+    ids=["revoked", "expired", "rotated", "deleted"],
+)
+def test_a_key_that_has_ended_works_no_more_at_once_whatever_the_client_has(client: Client, key, batch, end):
+    headers = header(key)
+    query = {"batchQueryId": batch.pk}
+    etag = client.get("/batch-query-status", query, headers=headers).headers["ETag"]
+    end(key)
+    for asked in (headers, headers | {"if-none-match": etag}):
+        answer = client.get("/batch-query-status", query, headers=asked)
+        assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
+        assert "ETag" not in answer.headers
+    body = json.dumps(request(ALICE, block=1))
+    assert client.post("/submit-batch-query", body, content_type="application/json", headers=headers).status_code == 401
 
 
 def test_connections_are_those_of_the_configuration(client: Client):
