@@ -4,7 +4,7 @@ They are written for any database that Django knows. Where databases differ, the
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db import connection
@@ -51,8 +51,10 @@ def stored(at: datetime) -> Any:
 
 
 def read(at: str | datetime | None) -> datetime | None:
-    """A time of a row. SQLite has it as text, in UTC."""
-    return datetime.fromisoformat(f"{at}+00:00") if isinstance(at, str) else at
+    """A time of a row. From SQLite it comes without a zone, in UTC; where it was computed, as text."""
+    if isinstance(at, str):
+        at = datetime.fromisoformat(at)
+    return at.replace(tzinfo=UTC) if at and at.tzinfo is None else at
 
 
 def read_boolean(value: int | bool | None) -> bool:  # noqa: FBT001 (it is the value)

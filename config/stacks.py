@@ -13,7 +13,7 @@ from django.conf import settings
 from django.contrib.auth.middleware import AuthenticationMiddleware
 from django.contrib.messages.middleware import MessageMiddleware
 from django.contrib.sessions.middleware import SessionMiddleware
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.middleware.csrf import CsrfViewMiddleware
 from django_htmx.middleware import HtmxMiddleware
 from whitenoise.middleware import WhiteNoiseMiddleware
@@ -40,7 +40,7 @@ class ContentSecurityPolicy(CSPMiddleware):
     def __call__(self, request: HttpRequest) -> Any:
         if request.path not in settings.API_PATHS:
             return super().__call__(request)
-        response = self.get_response(request)
+        response = cast(HttpResponse, self.get_response(request))
         response.headers[HEADER] = self._of_api
         return response
 

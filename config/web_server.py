@@ -205,6 +205,8 @@ class _UnwelcomeRequest(_Request):
 
 
 class _Task(WSGITask):
+    wrote_header: bool
+
     def service(self) -> None:
         began = time.monotonic()
         try:
@@ -235,7 +237,8 @@ class _Task(WSGITask):
             return
         # Header and body at once: to send twice takes twice the time.
         header: bytes = self.build_response_header()
-        self.wrote_header, self.content_bytes_written = True, len(data)
+        self.wrote_header = True
+        self.content_bytes_written = len(data)
         self.channel.write_soon(header + data)
 
 

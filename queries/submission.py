@@ -1,8 +1,9 @@
 """Stores a valid request in one transaction. Once it is answered, nothing of it can be lost.
 
-The transaction also checks what a user may have open and keep stored, while it holds the user's row: no two submissions
-can take the same room. SQLite runs whole transactions one after another (`config.settings.database` says how). While
-one stores, no other can write. So everything possible is prepared before it begins, and each process stores one large batch at a time.
+The transaction also checks what a user may have open and keep stored, while it holds the user's row: so no two
+submissions can take the same room. SQLite runs whole transactions one after another (`config.settings.database` says
+how). While one stores, no other can write. So everything possible is prepared before it begins, and each process stores
+one large batch at a time.
 """
 
 import json

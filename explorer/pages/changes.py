@@ -34,7 +34,7 @@ _OF_BATCH = """EXISTS (
 _WATCHED_TRANSACTIONS = f"""SELECT t.id FROM proving_transaction t JOIN proving_signer s ON s.id = t.signer_id
     WHERE s.chain_id = {_DESTINATION} AND t.state IN {_WATCHED} AND {_OF_BATCH}"""
 # Of shown steps, of their queries, and of the paths to their blocks.
-_SHOWN_TRANSACTIONS = f"""SELECT l.transaction_id FROM proving_transaction_queries l WHERE l.query_id IN ({_SHOWN_QUERIES})
+_SHOWN_TRANSACTIONS = f"""SELECT transaction_id FROM proving_transaction_queries WHERE query_id IN ({_SHOWN_QUERIES})
     UNION SELECT v.transaction_id FROM queries_step s JOIN proving_signedtransaction v ON v.hash = s.transaction_hash
     WHERE s.query_id IN ({_SHOWN_QUERIES}) AND s.transaction_hash <> ''
     UNION SELECT l.transaction_id FROM queries_query q JOIN proving_transaction_queries l ON l.query_id = q.id
@@ -111,11 +111,8 @@ def statement() -> tuple[str, dict[str, Any]]:
         f"SELECT {statements.json_of(f'{at}, {columns}')} AS part FROM {rest}"
         for at, (columns, rest) in enumerate(_PARTS)
     )
-    return (
-        f"SELECT created_at, status, EXISTS ({running}), "
-        f"(SELECT {statements.json_of_rows('part')} FROM ({parts}) parts) FROM queries_batch WHERE id = %(batch)s",
-        always,
-    )
+    rows = f"SELECT {statements.json_of_rows('part')} FROM ({parts}) parts"
+    return f"SELECT created_at, status, EXISTS ({running}), ({rows}) FROM queries_batch WHERE id = %(batch)s", always
 
 
 def version(internal_id: str, wanted: Wanted) -> str | None:

@@ -19,7 +19,9 @@ HAND_WRITTEN = (
 )
 
 
-@pytest.mark.parametrize("at", ["2026-01-02 03:04:05.678901", AT, AT.astimezone(timezone(timedelta(hours=5)))])
+@pytest.mark.parametrize(
+    "at", ["2026-01-02 03:04:05.678901", AT.replace(tzinfo=None), AT, AT.astimezone(timezone(timedelta(hours=5)))]
+)
 def test_a_time_is_read_from_text_and_from_what_other_databases_return(at):
     assert statements.read(at) == AT
 
@@ -59,7 +61,8 @@ def test_a_row_is_locked_where_rows_can_be(monkeypatch):
     said: list[str] = []
 
     def note(execute, sql, values, many, context):
-        said.append(sql)
+        if not sql.startswith("BEGIN"):
+            said.append(sql)
         return execute(sql.removesuffix(" FOR UPDATE"), values, many, context)
 
     with connection.execute_wrapper(note), transaction.atomic():
@@ -74,7 +77,7 @@ def test_a_row_is_locked_where_rows_can_be(monkeypatch):
 def test_what_only_one_database_knows_is_in_one_place(path):
     text = Path(PROJECT / path).read_text()
     own = re.findall(
-        r"(?i)\b(?:json_\w+\(|strftime|datetime\('|group_concat|pragma|rowid|instr\(|ifnull|isoformat)", text
+        r"(?i)\b(?:json_(?:group_)?array|strftime|datetime\('|group_concat|pragma|rowid|instr\(|ifnull|isoformat)", text
     )
     assert bool(own) == (path == "accounts/statements.py")
     assert ("connection.vendor" in text) == (path == "accounts/statements.py")

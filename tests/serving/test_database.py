@@ -1,6 +1,5 @@
 """The connections to the database that the web server's threads keep."""
 
-import os
 import sqlite3
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -32,9 +31,14 @@ def server(tmp_path) -> Iterator[WebServer]:
         yield server
 
 
+def a_key(server: WebServer) -> str:
+    made: str = server.installation.manage("shell", "--no-imports", "-c", MAKE_A_KEY)
+    return made.splitlines()[-1]
+
+
 @pytest.fixture
 def key(server) -> str:
-    return server.installation.manage("shell", "--no-imports", "-c", MAKE_A_KEY).split()[-1]
+    return a_key(server)
 
 
 def database(server: WebServer) -> Path:
@@ -48,7 +52,7 @@ def opened(server: WebServer) -> list[str]:
     for pid in pids:
         for each in Path(f"/proc/{pid}/fd").iterdir():
             try:
-                found.append(os.readlink(each))
+                found.append(str(each.readlink()))
             except FileNotFoundError:  # closed meanwhile
                 continue
     return [path for path in found if path.removesuffix(" (deleted)") == str(database(server))]
@@ -94,7 +98,7 @@ def test_a_key_that_another_process_revokes_works_no_more(server, key):
 
 def test_a_database_that_was_locked_is_written_to_again_by_all_threads(tmp_path):
     with serving(tmp_path, threads=THREADS, SQLITE_TIMEOUT_SECONDS="1") as server:
-        key = server.installation.manage("shell", "--no-imports", "-c", MAKE_A_KEY).split()[-1]
+        key = a_key(server)
         batch = submit(server, key).json()["internalId"]
         with closing(sqlite3.connect(database(server), isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
