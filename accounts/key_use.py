@@ -100,19 +100,19 @@ def _add(key_id: int, hour: datetime, count: int) -> None:
 def _set_timer() -> None:
     global _timer
     if _timer is None:
-        _timer = threading.Timer(FLUSH_SECONDS, _flush_and_close)
+        _timer = threading.Timer(FLUSH_SECONDS, _on_timer)
         _timer.daemon = True  # The process does not wait for it at its end; it flushes instead.
         _timer.start()
 
 
-def _flush_and_close() -> None:
+def _on_timer() -> None:
     global _timer
     with _lock:
         _timer = None
     try:
         flush()
     finally:
-        connection.close()  # The connection belongs to this thread, or the process, which ends here.
+        connection.close()  # The connection belongs to this thread, which ends here.
 
 
-atexit.register(_flush_and_close)
+atexit.register(flush)

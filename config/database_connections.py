@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from django.core.signals import got_request_exception, request_started
-from django.db import DatabaseError, connection, connections
+from django.db import DatabaseError, connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
@@ -22,11 +22,6 @@ def watch() -> None:
     connection_created.connect(_note_file)
     request_started.connect(_close_if_replaced)
     got_request_exception.connect(_close_after_error)
-
-
-def close() -> None:
-    """Close the connections of this thread, before it ends: SQLite then empties its log into the database's file."""
-    connections.close_all()
 
 
 def _note_file(connection: BaseDatabaseWrapper, **_: Any) -> None:

@@ -48,7 +48,7 @@ from waitress.server import BaseWSGIServer, TcpWSGIServer, UnixWSGIServer
 from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 from waitress.utilities import Error
 
-from config import client_networks, database_connections, node_waits
+from config import client_networks, node_waits
 from config.error_answers import error_body
 
 HEADER_SECONDS = 10
@@ -76,8 +76,6 @@ MOST_KEPT = 256 * 1024 * 1024
 MOST_KEPT_FOR_CLIENT = 64 * 1024 * 1024
 # The longest time between two looks at the deadlines, and between two signs of life to the supervisor.
 _TICK_SECONDS = 1
-# How long idle threads may take to end.
-_THREADS_END_SECONDS = 1.0
 
 # In characters. The service's own are shorter; the log writes control characters with four.
 _MOST_LOGGED_OF_PATH = 200
@@ -697,43 +695,13 @@ def _most_connections() -> int:
     return settings.MAX_CONNECTIONS
 
 
-class _Threads(ThreadedTaskDispatcher):
-    """Threads that close their connections to the database when they end."""
-
-    def __init__(self, count: int) -> None:
-        super().__init__()
-        self._started: list[threading.Thread] = []
-        self.queue = Turns(max(1, count - 1))
-        self.set_thread_count(count)
-
-    def start_new_thread(self, target: Callable[[int], None], thread_no: int) -> None:
-        def run() -> None:
-            try:
-                target(thread_no)
-            finally:
-                database_connections.close()
-
-        # A request that never ends must not keep the process.
-        thread = threading.Thread(target=run, name=f"waitress-{thread_no}", daemon=True)
-        self._started.append(thread)
-        thread.start()
-
-    def end(self) -> None:
-        """Wait for them, if they are idle."""
-        end = time.monotonic() + _THREADS_END_SECONDS
-        self.shutdown(cancel_pending=True, timeout=_THREADS_END_SECONDS)
-        for thread in self._started:
-            thread.join(max(0.0, end - time.monotonic()))
-
-
 class WebWorker(Worker):
     """Serves gunicorn's sockets until it is told to stop or gunicorn is gone, and then finishes what has begun."""
 
     def run(self) -> None:
         node_waits.share(self.cfg.threads)
         connections: dict[int, Any] = {}
-        threads = _Threads(self.cfg.threads)
-        servers = self._servers(connections, threads)
+        servers = self._servers(connections)
         self._loop(servers, connections, lambda: self.alive and self.ppid == os.getppid())
         for server in servers:
             server.stop_listening()
@@ -745,9 +713,11 @@ class WebWorker(Worker):
             return any(server.active_channels for server in servers) and time.monotonic() < end
 
         self._loop(servers, connections, is_needed)
-        threads.end()
 
-    def _servers(self, connections: dict[int, Any], dispatcher: _Threads) -> list[_Bounded]:
+    def _servers(self, connections: dict[int, Any]) -> list[_Bounded]:
+        dispatcher = ThreadedTaskDispatcher()
+        dispatcher.queue = Turns(max(1, self.cfg.threads - 1))
+        dispatcher.set_thread_count(self.cfg.threads)
         adjustments = Adjustments(
             ident=None,
             recv_bytes=64 * 1024,

@@ -206,6 +206,22 @@ def test_the_last_room_can_not_be_taken_twice_at_once(key, settings):
     assert refused == ["too_many_open_batches"] * 5
 
 
+def test_where_rows_are_locked_what_is_open_is_counted_after_the_lock(key, monkeypatch):
+    """A statement that waits for a lock reads what was there before it waited, on some databases."""
+    monkeypatch.setattr(connection.features, "has_select_for_update", True)
+    said: list[str] = []
+
+    def note(execute, sql, values, many, context):
+        said.append(sql)
+        return execute(sql.removesuffix(" FOR UPDATE"), values, many, context)
+
+    with connection.execute_wrapper(note):
+        submit(key, request(ALICE, block=1))
+    locks = next(at for at, sql in enumerate(said) if sql.endswith("accounts_user WHERE id = %s FOR UPDATE"))
+    counts = next(at for at, sql in enumerate(said) if "COUNT(b.id)" in sql)
+    assert said.index("BEGIN IMMEDIATE") < locks < counts
+
+
 # --- Large batches ----------------------------------------------------------------------------------------------------
 
 

@@ -74,7 +74,7 @@ def statuses(server: WebServer, key: str, batch: str, times: int = 40) -> set[in
         return set(pool.map(ask, range(times)))
 
 
-def test_each_thread_keeps_one_and_closes_it_when_the_server_ends(server, key):
+def test_each_thread_keeps_one_and_the_log_is_emptied_when_the_server_ends(server, key):
     batch = submit(server, key).json()["internalId"]
     for _ in range(3):
         assert statuses(server, key, batch) == {200}
