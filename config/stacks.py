@@ -1,13 +1,13 @@
-"""The middleware that only pages need.
+"""The middleware that only pages need, or that can be had for less.
 
 A request to the API has no session, no form, no page and no static file, and each middleware that looks for one takes
 its time. So `pages_only` lets requests to `settings.API_PATHS` pass it by. What the API answers has the same headers.
 """
 
+from collections.abc import Callable
 from typing import Any, cast
 
 from csp.constants import HEADER
-from csp.middleware import CSPMiddleware
 from csp.utils import build_policy
 from django.conf import settings
 from django.contrib.auth.middleware import AuthenticationMiddleware
@@ -30,18 +30,17 @@ def pages_only(middleware: type[Any]) -> type[Any]:
     return cast(type[Any], type(middleware.__name__, (middleware,), {"__call__": answer}))
 
 
-class ContentSecurityPolicy(CSPMiddleware):
-    """For the API, whose answers all have the same policy, it is made once."""
+class ContentSecurityPolicy:
+    """As csp's middleware, which makes the policy anew for each answer. Here all have the same, without nonce."""
 
-    def __init__(self, get_response: Any) -> None:
-        super().__init__(get_response)
-        self._of_api = build_policy()
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response, self._policy = get_response, build_policy()
 
-    def __call__(self, request: HttpRequest) -> Any:
-        if request.path not in settings.API_PATHS:
-            return super().__call__(request)
-        response = cast(HttpResponse, self.get_response(request))
-        response.headers[HEADER] = self._of_api
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        response = self.get_response(request)
+        # Django's own pages about errors have styles inside.
+        if not (settings.DEBUG and response.status_code in {404, 500}):
+            response.headers[HEADER] = self._policy
         return response
 
 

@@ -91,6 +91,13 @@ def test_every_answer_is_that_of_the_whole_stack(settings, path):
         assert headers["X-Frame-Options"] == "DENY"
 
 
+@pytest.mark.parametrize(("debug", "status", "has_it"), [(False, 404, True), (True, 404, False), (True, 200, True)])
+def test_only_django_s_own_pages_about_errors_have_no_policy(settings, debug, status, has_it):
+    settings.DEBUG = debug
+    answer = Client().get("/unknown" if status == 404 else "/theme")
+    assert ("Content-Security-Policy" in answer.headers) == has_it
+
+
 def test_what_the_api_answers_to_a_key_is_that_of_the_whole_stack(settings):
     key = a_key()
     batch = submit(key, request(ALICE.address, block=1))
@@ -125,7 +132,7 @@ def test_no_page_passes_its_middleware_by(monkeypatch, path):
     client.force_login(User.objects.for_address(ALICE.address))
     client.get(path)
     (asked,) = seen_by
-    for name in ("session", "user", "_messages", "htmx", "csp_nonce"):
+    for name in ("session", "user", "_messages", "htmx"):
         assert hasattr(asked, name), name
     # Whoever may set the colours needs no token.
     assert hasattr(asked, "csrf_processing_done") == (path != "/theme")

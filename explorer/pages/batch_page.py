@@ -104,13 +104,13 @@ def read(internal_id: str, wanted: Wanted | None = None) -> BatchPage | None:
     batch = find(internal_id)
     if batch is None:
         return None
-    source_chains = sorted(batch.queries.order_by().values_list("source_chain_id", flat=True).distinct())
-    registries = trusted_sources.registries(batch.destination_chain_id, source_chains)
+    counts = batch_progress.count(batch)
+    registries = trusted_sources.registries(batch.destination_chain_id, counts.source_chains)
     held_by = trusted_sources.holding(batch, registries)
     destination = chain_name(batch.destination_chain_id)
     seconds = poll_seconds(batch)
     can_change = seconds is not None
-    progress = batch_progress.read(batch, destination, source_chains, held_by.values(), can_change=can_change)
+    progress = batch_progress.read(batch, destination, counts, held_by.values(), can_change=can_change)
     if wanted.only is not None and not 1 <= wanted.only <= progress.queries:
         return None
     return BatchPage(
@@ -118,7 +118,7 @@ def read(internal_id: str, wanted: Wanted | None = None) -> BatchPage | None:
         costs=Costs(batch.fee, batch.estimated_gas, batch.estimated_wei, batch.gas_used, batch.spent),
         progress=progress,
         rejection=_rejection(batch),
-        sources=tuple(trusted_sources.trusted_sources(batch, source_chains, registries, held_by)),
+        sources=tuple(trusted_sources.trusted_sources(batch, counts.source_chains, registries, held_by)),
         queries=query_paging.read(batch, wanted, progress.queries, destination, held_by),
         poll_seconds=seconds,
     )

@@ -102,7 +102,7 @@ _PARTS = (
 @cache
 def statement() -> tuple[str, dict[str, Any]]:
     """The statement, and the values in it that are always the same."""
-    running, values = worker.running().order_by().values("pk").query.sql_with_params()
+    running, values = worker.is_running_sql()
     always = {f"running_{at}": value for at, value in enumerate(values)}
     for name in always:
         running = running.replace("%s", f"%({name})s", 1)
@@ -112,7 +112,7 @@ def statement() -> tuple[str, dict[str, Any]]:
         for at, (columns, rest) in enumerate(_PARTS)
     )
     rows = f"SELECT {statements.json_of_rows('part')} FROM ({parts}) parts"
-    return f"SELECT created_at, status, EXISTS ({running}), ({rows}) FROM queries_batch WHERE id = %(batch)s", always
+    return f"SELECT created_at, status, {running}, ({rows}) FROM queries_batch WHERE id = %(batch)s", always
 
 
 def version(internal_id: str, wanted: Wanted) -> str | None:

@@ -16,7 +16,7 @@ from explorer.pages.shown_facts import SLOTS_PAGE, Value
 from explorer.pages.shown_transactions import ShownTransaction
 from explorer.pages.utc_times import utc
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
-from proving.models import ChainHead, FactsRegistry
+from proving.models import FactsRegistry
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Step, StepKind, StepStatus
 
 STEP_MEANINGS = {
@@ -196,7 +196,7 @@ def cards(
         addresses = {source: row.address for source, row in held_by.items()}
     hashes = {step.transaction_hash for query in queries for step in query.steps.all() if step.transaction_hash}
     is_open = batch.status in OPEN_STATUSES
-    head = ChainHead.objects.filter(pk=destination.id).first()
+    head = shown_transactions.head(destination.id)
     sent = shown_transactions.by_hash(hashes, destination, head)
     to_blocks = paths_to_blocks.to_blocks(
         [query.block for query in queries if query.block], destination, head, goes_on=is_open

@@ -9,6 +9,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.middleware import HtmxDetails
 
+from accounts import statements
 from accounts.client_address import client_address
 from accounts.models import User
 from chains.address_checksum import checksummed
@@ -147,7 +148,10 @@ def _request(page: BatchPage) -> dict[str, str]:
     """The submitted JSON and a command that submits it again, unless they are too long to read."""
     if page.queries.total > _MOST_SHOWN_QUERIES:
         return {}
-    found = Batch.objects.only("request").get(pk=page.header.id)
+    row = statements.first("SELECT id, request FROM queries_batch WHERE id = %s", (page.header.id,))
+    if row is None:  # deleted meanwhile
+        return {}
+    found = Batch.from_db(None, ("id", "request"), row)
     # A query may name thousands of slots.
     if len(found.request) > _MOST_SHOWN_CHARACTERS:
         return {}
