@@ -170,11 +170,25 @@ def submit_batch_query(request: HttpRequest) -> dict[str, str]:
     return {"internalId": batch.pk}
 
 
+_STATUS_HEADERS = {
+    "ETag": {"description": "For If-None-Match.", "schema": {"type": "string"}},
+    "Retry-After": {
+        "description": "In seconds; while the status is IN_PROGRESS.",
+        "schema": {"type": "integer", "minimum": 1},
+    },
+}
+
+
 @api.get(
     "/batch-query-status",
     auth=_KeyAuth(_key_and_status),
     response={200: Status, 400: Error, 401: Error, 404: Error, 503: Error},
-    openapi_extra={"responses": {304: {"description": "As the answer that had the ETag of If-None-Match."}}},
+    openapi_extra={
+        "responses": {
+            200: {"headers": _STATUS_HEADERS},
+            304: {"description": "As the answer that had the ETag of If-None-Match.", "headers": _STATUS_HEADERS},
+        }
+    },
 )
 def batch_query_status(request: HttpRequest, batchQueryId: str) -> HttpResponse:
     """How far one of your batch queries is. RECEIVED and ACCEPTED are reported as IN_PROGRESS.

@@ -166,6 +166,13 @@ def test_programs_in_browsers_may_call_the_api_from_anywhere_and_nothing_else(cl
     assert "Access-Control-Allow-Origin" not in client.get("/sign-in", headers=asked).headers
 
 
+def test_the_docs_tell_how_to_poll(client: Client):
+    document = client.get("/api/openapi.json").json()
+    answers = document["paths"]["/batch-query-status"]["get"]["responses"]
+    assert answers["200"]["headers"].keys() == answers["304"]["headers"].keys() == {"ETag", "Retry-After"}
+    assert "content" in answers["200"]
+
+
 def test_the_docs_build_no_url_with_a_key(client: Client):
     document = client.get("/api/openapi.json").json()
     schemes = document["components"]["securitySchemes"].values()
