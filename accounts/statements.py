@@ -5,12 +5,15 @@ They are written for any database that Django knows. Where databases differ, the
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
 from django.db import connection
+from django.db.models import Model
 
 Values = Sequence[Any] | Mapping[str, Any]
 Row = tuple[Any, ...]
+M = TypeVar("M", bound=Model)
 
 
 def first(sql: str, values: Values) -> Row | None:
@@ -26,6 +29,32 @@ def every(sql: str, values: Values) -> list[Row]:
     with connection.cursor() as cursor:
         cursor.execute(sql, values)
         return list(cursor.fetchall())
+
+
+def objects(model: type[M], rest: str, values: Values, without: tuple[str, ...] = ()) -> list[M]:
+    """The rows of a model's table that `rest` leaves, which begins with WHERE. Fields `without` are deferred."""
+    columns, names, converters = _columns(model, without)
+    found = []
+    for row in every(f"SELECT {columns} FROM {model._meta.db_table} {rest}", values):  # noqa: S608 (names of this project)
+        converted = list(row)
+        for at, convert, column in converters:
+            converted[at] = convert(converted[at], column, connection)
+        found.append(model.from_db(connection.alias, names, converted))
+    return found
+
+
+@cache
+def _columns(model: type[Model], without: tuple[str, ...]) -> tuple[str, list[str], list[tuple[int, Any, Any]]]:
+    """SQL, the names that the model has for them, and what makes its values of the database's, by place."""
+    fields = [field for field in model._meta.concrete_fields if field.attname not in without]
+    columns = [field.get_col(model._meta.db_table) for field in fields]
+    converters = [
+        (at, convert, column)
+        for at, column in enumerate(columns)
+        for convert in (*connection.ops.get_db_converters(column), *column.get_db_converters(connection))
+    ]
+    names = ", ".join(connection.ops.quote_name(str(field.column)) for field in fields)
+    return names, [field.attname for field in fields], converters
 
 
 def run(sql: str, values: Values) -> int:

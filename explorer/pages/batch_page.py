@@ -8,6 +8,7 @@ import hashlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from accounts import statements
 from explorer.pages import batch_progress, query_paging, rejection_advice, trusted_sources
 from explorer.pages.batch_progress import Progress
 from explorer.pages.chain_names import ChainName, chain_name
@@ -129,7 +130,8 @@ def find(internal_id: str) -> Batch | None:
     # An identifier consists of letters and digits. Some other texts are none that a database can be asked for.
     if not internal_id.isalnum():
         return None
-    return Batch.objects.defer("request").filter(pk=internal_id).first()
+    found = statements.objects(Batch, "WHERE id = %s", (internal_id,), without=("request",))
+    return found[0] if found else None
 
 
 def _header(batch: Batch, destination: ChainName, *, can_change: bool) -> Header:

@@ -9,8 +9,11 @@ from django.db import connection, transaction
 
 from accounts import statements
 from accounts.models import ThrottleCount, User
+from config.configured_chains import get_chains
 from devnet.devchain import PROJECT
+from queries.models import Batch
 from tests.accounts.wallets import ALICE
+from tests.service import a_key, chains_toml, request, submit
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 HAND_WRITTEN = (
@@ -53,6 +56,23 @@ def test_what_is_stored_is_read_again():
     assert row.began_at == AT
     ((began_at,),) = statements.every("SELECT began_at FROM accounts_throttlecount WHERE used < %s", (1,))
     assert statements.read(began_at) == AT
+
+
+@pytest.mark.django_db
+def test_an_object_is_what_django_would_read(settings, tmp_path):
+    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
+    get_chains.cache_clear()
+    key = a_key()
+    batch = submit(key, request(ALICE.address, block=1, fee=2**255))
+    batch.refresh_from_db()
+    found = statements.objects(Batch, "WHERE id = %s", (batch.pk,), without=("request",))
+    (read,) = found
+    assert read.get_deferred_fields() == {"request"}
+    for field in Batch._meta.concrete_fields:
+        assert getattr(read, field.attname) == getattr(batch, field.attname), field
+    read.status = "DONE"
+    read.save(update_fields=["status"])
+    assert Batch.objects.get().status == "DONE"
 
 
 @pytest.mark.django_db(transaction=True)
