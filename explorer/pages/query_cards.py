@@ -180,12 +180,13 @@ def rows(queries: Iterable[Query]) -> Iterable[QueryRow]:
 def cards(
     batch: Batch,
     queries: Sequence[Query],
+    steps: Mapping[int, Sequence[Step]],
     destination: ChainName,
     held_by: Mapping[int, FactsRegistry],
     *,
     first_slot: int | None,
 ) -> Iterable[ShownQuery]:
-    """`queries` come with their blocks and steps. `first_slot` begins the page of slots; None shows all.
+    """`queries` come with their blocks; `steps` are theirs, by id. `first_slot` begins the page of slots; None: all.
 
     `held_by` are the registries that hold the facts, by source chain (`trusted_sources.holding`).
     """
@@ -194,7 +195,7 @@ def cards(
     if batch.status == BatchStatus.DONE:
         words = shown_facts.proven(queries, first_slot)
         addresses = {source: row.address for source, row in held_by.items()}
-    hashes = {step.transaction_hash for query in queries for step in query.steps.all() if step.transaction_hash}
+    hashes = {step.transaction_hash for each in steps.values() for step in each if step.transaction_hash}
     is_open = batch.status in OPEN_STATUSES
     head = shown_transactions.head(destination.id)
     sent = shown_transactions.by_hash(hashes, destination, head)
@@ -219,13 +220,15 @@ def cards(
             slot_count=len(query.slots),
             first_slot=first_slot or 1,
             path=to_blocks.get(query.block.pk) if query.block else None,
-            steps=tuple(_steps(query, batch, sent)),
+            steps=tuple(_steps(query, steps[query.pk], batch, sent)),
             values=tuple(_values(query, words.get(query.pk, {}), source, registry)) if registry else (),
         )
 
 
-def _steps(query: Query, batch: Batch, sent: Mapping[str, ShownTransaction]) -> Iterable[ShownStep]:
-    steps: dict[str, Step] = {step.kind: step for step in query.steps.all()}
+def _steps(
+    query: Query, begun: Iterable[Step], batch: Batch, sent: Mapping[str, ShownTransaction]
+) -> Iterable[ShownStep]:
+    steps: dict[str, Step] = {step.kind: step for step in begun}
     block = query.block
     # While no query is admitted, the batch itself says why.
     held_up = not query.is_admitted and batch.status in {BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS}

@@ -640,7 +640,7 @@ def test_it_polls_the_slots_that_it_shows():
     assert f'hx-get="{path(batch)}/1?slots=51&amp;version=' in html
 
 
-STATEMENTS = {"received": 11, "accepted": 11, "in progress": 12, "done": 11}
+STATEMENTS = {"received": 12, "accepted": 12, "in progress": 13, "done": 12}
 
 
 @pytest.mark.parametrize("state", STATEMENTS)
