@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from accounts import keys, statements
 from queries.models import OPEN_STATUSES, Batch, BatchStatus
-from queries.polling import poll_seconds
+from queries.poll_interval import poll_seconds
 
 # Whether the batch or a block of its open queries says what it waits for: only then it is read.
 _SAYS_WHAT_IT_WAITS_FOR = """

@@ -17,7 +17,7 @@ from config.configured_chains import get_chains
 from explorer.pages.query_paging import PAGE_SIZE, Wanted, first_of_page
 from proving.models import WATCHED_STATES
 from proving.worker import worker
-from queries import polling
+from queries import poll_interval
 from queries.models import OPEN_STATUSES
 
 # Beyond the last query, the page shows that one.
@@ -136,7 +136,7 @@ def version(internal_id: str, wanted: Wanted) -> str | None:
 
 def _poll_seconds(status: str, created_at: datetime | None) -> int | None:
     """While open; a closed one polls slowly or not at all, by what the statement reads."""
-    return polling.poll_seconds(timezone.now() - created_at) if created_at and status in OPEN_STATUSES else None
+    return poll_interval.poll_seconds(timezone.now() - created_at) if created_at and status in OPEN_STATUSES else None
 
 
 _known: tuple[Chains, str] | None = None

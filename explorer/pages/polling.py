@@ -6,7 +6,7 @@ from django.utils import timezone
 
 from accounts import statements
 from proving.models import WATCHED_STATES
-from queries import polling
+from queries import poll_interval
 from queries.models import OPEN_STATUSES, Batch, BatchStatus
 
 # For a closed batch, while a reorg or a pending transaction can still change it.
@@ -16,7 +16,7 @@ _NOT_FINAL_SECONDS = 10
 def poll_seconds(batch: Batch) -> int | None:
     """None: nothing can change any more, so the page stops asking."""
     if batch.status in OPEN_STATUSES:
-        return polling.poll_seconds(timezone.now() - batch.created_at)
+        return poll_interval.poll_seconds(timezone.now() - batch.created_at)
     return _NOT_FINAL_SECONDS if _can_change(batch) else None
 
 
