@@ -41,7 +41,8 @@ MIDDLEWARE = [
     "corsheaders.middleware.CorsMiddleware",
     "config.stacks.Session",
     "django.middleware.common.CommonMiddleware",
-    "config.stacks.Csrf",
+    # As it is: Django's check of the settings looks for it.
+    "django.middleware.csrf.CsrfViewMiddleware",
     "config.stacks.Authentication",
     "config.stacks.Message",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",

@@ -1,6 +1,6 @@
 """The middleware that only pages need, or that can be had for less.
 
-A request to the API has no session, no form, no page and no static file, and each middleware that looks for one takes
+A request to the API has no session, no page and no static file, and each middleware that looks for one takes
 its time. So `pages_only` lets requests to `settings.API_PATHS` pass it by. What the API answers has the same headers.
 """
 
@@ -14,7 +14,6 @@ from django.contrib.auth.middleware import AuthenticationMiddleware
 from django.contrib.messages.middleware import MessageMiddleware
 from django.contrib.sessions.middleware import SessionMiddleware
 from django.http import HttpRequest, HttpResponse
-from django.middleware.csrf import CsrfViewMiddleware
 from django_htmx.middleware import HtmxMiddleware
 from whitenoise.middleware import WhiteNoiseMiddleware
 
@@ -46,7 +45,6 @@ class ContentSecurityPolicy:
 
 WhiteNoise = pages_only(WhiteNoiseMiddleware)
 Session = pages_only(SessionMiddleware)
-Csrf = pages_only(CsrfViewMiddleware)
 Authentication = pages_only(AuthenticationMiddleware)
 Message = pages_only(MessageMiddleware)
 Htmx = pages_only(HtmxMiddleware)

@@ -24,7 +24,6 @@ WHOLE = {
     "config.stacks.WhiteNoise": "whitenoise.middleware.WhiteNoiseMiddleware",
     "config.stacks.ContentSecurityPolicy": "csp.middleware.CSPMiddleware",
     "config.stacks.Session": "django.contrib.sessions.middleware.SessionMiddleware",
-    "config.stacks.Csrf": "django.middleware.csrf.CsrfViewMiddleware",
     "config.stacks.Authentication": "django.contrib.auth.middleware.AuthenticationMiddleware",
     "config.stacks.Message": "django.contrib.messages.middleware.MessageMiddleware",
     "config.stacks.Htmx": "django_htmx.middleware.HtmxMiddleware",
