@@ -20,6 +20,8 @@ DATABASES = {
     "default": {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": env_str("SQLITE_FILE", str(STATE_DIR / "db.sqlite3")),
+        # Each thread keeps its connection; `config.database_connections` says until when.
+        "CONN_MAX_AGE": None,
         # How SQLite locks, which the whole service relies on. One lock covers the whole database, and one process holds
         # it at a time; there are no locks of rows, so `select_for_update` does nothing here: it is for databases that
         # have them. Each transaction takes the lock at its beginning (BEGIN IMMEDIATE) and keeps it until its end:
