@@ -24,7 +24,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 4
 
-.PHONY: help demo demo-cross-chain test test-fast chromium attack fuzz mutants prove slither bench old-blocks bench-gas lint format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain test test-fast chromium attack fuzz mutants prove slither bench bench-http old-blocks bench-gas lint format run docs contracts lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -55,6 +55,9 @@ chromium: ## Install the system's Chromium for the browser tests, if it is missi
 
 bench: .venv/ready node_modules/ready ## Measure times, SQL statements, blocks and gas of the service
 	$(BIN)/python -m pytest benchmarks -q -p no:cacheprovider
+
+bench-http: .venv/ready .venv-peer/ready ## Measure the processor time of requests beside a peer in FastAPI (BEFORE=folder SECONDS=5)
+	@$(BIN)/python -m benchmarks.http $(if $(BEFORE),--before '$(BEFORE)') $(if $(SECONDS),--seconds $(SECONDS))
 
 old-blocks: .venv/ready node_modules/ready ## Prove a block 20,000 blocks back (minutes, gigabytes)
 	$(BIN)/python -m pytest benchmarks/old_blocks.py -q -p no:cacheprovider
@@ -112,9 +115,10 @@ lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=
 	$(LOCK) $(ARGS) --group verify -o requirements-verify.txt
 	$(LOCK) $(ARGS) --group attack -o requirements-attack.txt
 	$(LOCK) $(ARGS) --group docs -o requirements-docs.txt
+	$(LOCK) $(ARGS) --group peer -o requirements-peer.txt
 
 clean: ## Remove what the commands above have made
-	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs node_modules build .demo .demo-cross-chain .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-peer node_modules build .demo .demo-cross-chain .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # --- Set-up -----------------------------------------------------------------------------------------------------------
 
@@ -142,6 +146,10 @@ clean: ## Remove what the commands above have made
 
 .venv-attack/ready: requirements-attack.txt .venv/ready
 	@$(INSTALL) .venv-attack $<
+	@touch $@
+
+.venv-peer/ready: requirements-peer.txt .venv/ready
+	@$(INSTALL) .venv-peer $<
 	@touch $@
 
 .venv-docs/ready: requirements-docs.txt

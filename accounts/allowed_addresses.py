@@ -1,5 +1,7 @@
 """Which addresses may sign in."""
 
+from functools import lru_cache
+
 from django.conf import settings
 
 from chains.address_checksum import checksummed
@@ -19,9 +21,15 @@ def may_sign_in(address: str) -> bool:
     allowed = settings.ALLOWED_ADDRESSES
     if not allowed:
         return all(chain.test_network for chain in get_chains().destinations())
-    return ANYONE in allowed or address in map(checksummed, allowed)
+    return ANYONE in allowed or address in _checksummed(tuple(allowed))
 
 
 def is_operator(address: str) -> bool:
     """Whether an EIP-55 address belongs to an operator of this service."""
-    return address in map(checksummed, settings.OPERATOR_ADDRESSES)
+    return address in _checksummed(tuple(settings.OPERATOR_ADDRESSES))
+
+
+@lru_cache(maxsize=8)
+def _checksummed(addresses: tuple[str, ...]) -> frozenset[str | None]:
+    """Kept, because each request asks, and a checksum is a hash."""
+    return frozenset(map(checksummed, addresses))

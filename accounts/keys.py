@@ -10,14 +10,16 @@ import hmac
 import secrets
 import string
 import unicodedata
+from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from accounts import key_use
+from accounts import key_use, statements
 from accounts.allowed_addresses import may_sign_in
 from accounts.models import ApiKey, User
 from config.error_answers import Refused
@@ -89,21 +91,38 @@ def free_name(user: User, like: str) -> str:
 def reveal(key: ApiKey) -> str | None:
     """The key itself, or None if it was derived from another secret than the current one."""
     derived = _derive(bytes(key.salt))
-    return derived if hmac.compare_digest(_digest(derived), key.key_hash) else None
+    return derived if hmac.compare_digest(digest(derived), key.key_hash) else None
 
 
 def authenticate(raw: str) -> ApiKey | None:
-    """The key (with its user) that `raw` is. None if it is unknown, revoked, expired or no longer allowed."""
-    digest = _digest(raw)
-    del raw  # A debug page shows local variables, and the statements below can fail.
-    key = ApiKey.objects.select_related("user").filter(key_hash=digest, revoked_at=None).first()
-    if key is None or (key.expires_at and key.expires_at <= timezone.now()):
+    """The key that `raw` is. None if it is unknown, revoked, expired or no longer allowed."""
+    key_hash = digest(raw)
+    del raw  # A debug page shows local variables, and the statement below can fail.
+    found = authenticate_and_read(key_hash)
+    return found[0] if found else None
+
+
+def authenticate_and_read(
+    key_hash: str, columns: str = "", join: str = "", values: Sequence[object] = ()
+) -> tuple[ApiKey, tuple[Any, ...]] | None:
+    """As `authenticate`, and `columns` of a table that `join` adds, with its `values`, in the same statement.
+
+    `key_hash` is the `digest` of what was presented. `k` is the key and `u` its user. `columns` begins with a comma.
+    """
+    row = statements.first(
+        f"SELECT k.id, k.user_id, u.address{columns} FROM accounts_apikey k "  # noqa: S608 (written in this project)
+        f"JOIN accounts_user u ON u.id = k.user_id {join} "
+        "WHERE k.key_hash = %s AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > %s)",
+        (*values, key_hash, statements.stored(timezone.now())),
+    )
+    if row is None:
         return None
+    key_id, user_id, address, *others = row
     # The operator may have removed the address from the list in the meantime. Then its keys must not work.
-    if not may_sign_in(key.user.address):
+    if not may_sign_in(address):
         return None
-    key_use.note(key.pk)
-    return key
+    key_use.note(key_id)
+    return ApiKey.from_db(None, ("id", "user_id"), (key_id, user_id)), tuple(others)
 
 
 def revoke(key: ApiKey) -> bool:
@@ -133,7 +152,7 @@ def _new_fields() -> dict[str, bytes | str]:
     derived = _derive(salt)
     return {
         "salt": salt,
-        "key_hash": _digest(derived),
+        "key_hash": digest(derived),
         "prefix": derived[:_SHOWN],
         "last_four": derived[-4:],
     }
@@ -148,6 +167,7 @@ def _derive(salt: bytes) -> str:
     return PREFIX + "".join(digits)
 
 
-def _digest(raw: str) -> str:
+def digest(raw: str) -> str:
+    """SHA-256 in hex, by which a key is found."""
     # A client may send any string, even lone surrogates.
     return hashlib.sha256(raw.encode("utf-8", "surrogatepass")).hexdigest()

@@ -5,11 +5,12 @@ so any number of requests at once, in any number of processes, get no more than 
 """
 
 import math
-from datetime import timedelta
+from datetime import datetime, timedelta
 
-from django.db.models import Case, F, Q, QuerySet, Value, When
+from django.db.models import Q
 from django.utils import timezone
 
+from accounts import statements
 from accounts.models import ThrottleCount
 
 PERIOD = timedelta(minutes=1)
@@ -29,7 +30,7 @@ def take(what: str, who: object, most: int, amount: int = 1) -> int:
         return seconds
     if not _count(what, who, most, amount):
         now = timezone.now()
-        if _count_of(what, who).exists():
+        if ThrottleCount.objects.filter(pk=_key(what, who)).exists():
             return max(1, seconds_to_wait(what, who, most, amount))  # Other requests took the rest meanwhile.
         ThrottleCount.objects.filter(Q(began_at__lt=now - _KEPT) | Q(began_at__gt=now + _KEPT)).delete()
         ThrottleCount.objects.bulk_create(
@@ -40,35 +41,40 @@ def take(what: str, who: object, most: int, amount: int = 1) -> int:
     return 0
 
 
+# A minute that begins far in the future is over too: the clock was set back, and nobody waits for it. The values are
+# those of `_over`.
+_IS_OVER = "(began_at <= %s OR began_at > %s)"
+_TABLE = "accounts_throttlecount"
+
+
 def seconds_to_wait(what: str, who: object, most: int, amount: int = 1) -> int:
     """How long until there is room for `amount`; 0 if there is. Counts nothing."""
     now = timezone.now()
-    found = _count_of(what, who).exclude(_is_over()).filter(used__gt=most - amount).first()
-    return max(1, math.ceil((found.began_at + PERIOD - now).total_seconds())) if found else 0
+    found = statements.first(
+        f"SELECT began_at FROM {_TABLE} WHERE what_and_who = %s AND NOT {_IS_OVER} AND used > %s",  # noqa: S608
+        (_key(what, who), *_over(now), most - amount),
+    )
+    began_at = statements.read(found[0]) if found else None
+    return max(1, math.ceil((began_at + PERIOD - now).total_seconds())) if began_at else 0
 
 
 def _count(what: str, who: object, most: int, amount: int) -> bool:
     """Whether there was room. The database evaluates condition and change as one."""
-    is_over = _is_over()
+    now = timezone.now()
+    over = _over(now)
     return bool(
-        _count_of(what, who)
-        .filter(is_over | Q(used__lte=most - amount))
-        .update(
-            used=Case(When(is_over, then=Value(amount)), default=F("used") + amount),
-            began_at=Case(When(is_over, then=Value(timezone.now())), default=F("began_at")),
+        statements.run(
+            f"UPDATE {_TABLE} SET used = CASE WHEN {_IS_OVER} THEN %s ELSE used + %s END, "  # noqa: S608
+            f"began_at = CASE WHEN {_IS_OVER} THEN %s ELSE began_at END "
+            f"WHERE what_and_who = %s AND ({_IS_OVER} OR used <= %s)",
+            (*over, amount, amount, *over, statements.stored(now), _key(what, who), *over, most - amount),
         )
     )
 
 
-def _count_of(what: str, who: object) -> QuerySet[ThrottleCount]:
-    return ThrottleCount.objects.filter(pk=_key(what, who))
+def _over(now: datetime) -> tuple[str, str]:
+    return statements.stored(now - PERIOD), statements.stored(now + PERIOD)
 
 
 def _key(what: str, who: object) -> str:
     return f"{what}:{who}"
-
-
-def _is_over() -> Q:
-    """A minute that begins far in the future is over too: the clock was set back, and nobody waits for it."""
-    now = timezone.now()
-    return Q(began_at__lte=now - PERIOD) | Q(began_at__gt=now + PERIOD)

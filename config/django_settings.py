@@ -36,16 +36,17 @@ MIDDLEWARE = [
     "accounts.middleware.ApiKeyMiddleware",
     "queries.api_errors.JsonErrorsMiddleware",
     "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
-    "csp.middleware.CSPMiddleware",
+    "config.stacks.WhiteNoise",
+    "config.stacks.ContentSecurityPolicy",
     "corsheaders.middleware.CorsMiddleware",
-    "django.contrib.sessions.middleware.SessionMiddleware",
+    "config.stacks.Session",
     "django.middleware.common.CommonMiddleware",
+    # As it is: Django's check of the settings looks for it.
     "django.middleware.csrf.CsrfViewMiddleware",
-    "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "django.contrib.messages.middleware.MessageMiddleware",
+    "config.stacks.Authentication",
+    "config.stacks.Message",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "django_htmx.middleware.HtmxMiddleware",
+    "config.stacks.Htmx",
 ]
 
 ROOT_URLCONF = "config.urls"
@@ -109,7 +110,8 @@ CORS_URLS_REGEX = f"^({'|'.join(API_PATHS)})$"
 CORS_ALLOW_ALL_ORIGINS = True
 CORS_ALLOW_CREDENTIALS = False
 CORS_ALLOW_METHODS = ("GET", "POST", "OPTIONS")
-CORS_ALLOW_HEADERS = ("accept", "api-key", "content-type")
+CORS_ALLOW_HEADERS = ("accept", "api-key", "content-type", "if-none-match")
+CORS_EXPOSE_HEADERS = ("etag", "retry-after")
 
 # --- Pages ------------------------------------------------------------------------------------------------------------
 

@@ -10,12 +10,13 @@ _KEY = re.compile(r"(bqs_)[0-9A-Za-z_-]{8,}")
 
 def redact(text: str) -> str:
     """The text with `[redacted]` in place of each key, and of each value that is named as a key."""
-    return redact_keys(_NAMED.sub(r"\1[redacted]", text))
+    # Most lines have no such word, and to look for it takes far less time than the expression.
+    return redact_keys(_NAMED.sub(r"\1[redacted]", text) if "key" in text.lower() else text)
 
 
 def redact_keys(text: str) -> str:
     """The text with `[redacted]` in place of whatever has the form of a key, for texts that are shown or stored."""
-    return _KEY.sub(r"\1[redacted]", text)
+    return _KEY.sub(r"\1[redacted]", text) if "bqs_" in text else text
 
 
 # A path may hold encoded line ends and terminal commands. Decoded in a log, they would forge lines.
@@ -33,7 +34,7 @@ class RedactKeys(logging.Filter):
         text = redact(record.getMessage())
         if record.name.startswith("django.") and len(text) > _MOST_OF_DJANGO:
             text = f"{text[:_MOST_OF_DJANGO]}..."
-        record.msg = text.translate(_CONTROLS)
+        record.msg = text if text.isprintable() else text.translate(_CONTROLS)
         record.args = None
         if record.exc_info and not record.exc_text:
             record.exc_text = logging.Formatter().formatException(record.exc_info)

@@ -4,7 +4,10 @@ import os
 
 from django.core.wsgi import get_wsgi_application
 
+from config import database_connections
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 os.environ.setdefault("SQLITE_TIMEOUT_SECONDS", "5")
 
 application = get_wsgi_application()
+database_connections.watch()

@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import IO
 
 # Kills a process group and removes a folder as soon as its own standard input ends, which it does when the parent is
@@ -27,11 +28,18 @@ class GuardedProcess:
         stdout: int | IO[bytes] = subprocess.DEVNULL,
         folder: str = "",
         stop_seconds: float = 5,
+        cwd: Path | None = None,
     ) -> None:
         self._folder, self._stop_seconds = folder, stop_seconds
         self._is_stopped = False
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT, env=dict(env), process_group=0
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.STDOUT,
+            env=dict(env),
+            process_group=0,
+            cwd=cwd,
         )
         self._guard = subprocess.Popen(
             ["/bin/sh", "-c", _GUARD, "guard", str(self._process.pid), folder],

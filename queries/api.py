@@ -3,10 +3,14 @@
 Errors have the form of `config.error_answers`, with `details` where a request has faults.
 """
 
+import hashlib
+import json
+from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
+from django.db import DatabaseError
 from django.http import HttpRequest, HttpResponse
 from django.http.request import UnreadablePostError
 from ninja import NinjaAPI, Schema
@@ -18,9 +22,8 @@ from accounts import keys
 from accounts.models import ApiKey
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, refused_answer
-from queries import batch_request, submission, submission_rate
+from queries import batch_request, status, submission, submission_rate
 from queries.api_errors import ApiError
-from queries.models import OPEN_STATUSES, Batch, BatchStatus
 
 # Every other code is 429.
 _REFUSED_STATUS = {"busy": 503, "storage_quota_exceeded": 403}
@@ -46,13 +49,27 @@ api = NinjaAPI(
 class _KeyAuth(APIKeyHeader):
     param_name = "api-key"
 
+    def __init__(self, read: Callable[[HttpRequest, str], ApiKey | status.Asked | None]) -> None:
+        """`read` finds what the view works with, by `keys.digest` of the key."""
+        super().__init__()
+        self._read = read
+
     def _get_key(self, request: HttpRequest) -> str | None:
         # `accounts.middleware` took the key out of the request, from the header or from the query string.
         presented = getattr(request, "presented_key", None)
         return presented.get_secret_value() if presented else None
 
-    def authenticate(self, request: HttpRequest, key: str | None) -> ApiKey | None:
-        return keys.authenticate(key) if key else None
+    def authenticate(self, request: HttpRequest, key: str | None) -> ApiKey | status.Asked | None:
+        return self._read(request, keys.digest(key)) if key else None
+
+
+def _key(_: HttpRequest, key_hash: str) -> ApiKey | None:
+    found = keys.authenticate_and_read(key_hash)
+    return found[0] if found else None
+
+
+def _key_and_status(request: HttpRequest, key_hash: str) -> status.Asked | None:
+    return status.read(key_hash, request.GET.get("batchQueryId", ""))
 
 
 class Submitted(Schema):
@@ -121,7 +138,7 @@ _EXAMPLE = {
 
 @api.post(
     "/submit-batch-query",
-    auth=_KeyAuth(),
+    auth=_KeyAuth(_key),
     response={
         200: Submitted,
         **dict.fromkeys((400, 401, 403, 411, 413, 415, 429, 503), Error),
@@ -137,38 +154,63 @@ _EXAMPLE = {
 def submit_batch_query(request: HttpRequest) -> dict[str, str]:
     """Submit a batch query. The answer comes as soon as it is stored; proving happens in the background."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    submission_rate.count_request(key.user_id)
-    body = _body(request)
+    submission_rate.check(key.user_id)
     try:
+        body = _body(request)
         parsed = batch_request.parse(body, get_chains(), max_queries=settings.MAX_QUERIES_PER_BATCH)
-    except batch_request.InvalidRequest as invalid:
-        raise ApiError(400, invalid.code, invalid.sentence, faults=invalid.faults) from None
-    return {"internalId": submission.store(parsed, body, key).pk}
+        batch = submission.store(parsed, body, key)
+    except DatabaseError:
+        raise  # To count it would wait for the same lock once more.
+    except Exception as error:
+        # What is stored was counted with it, in one transaction.
+        submission_rate.count_request(key.user_id)
+        if isinstance(error, batch_request.InvalidRequest):
+            raise ApiError(400, error.code, error.sentence, faults=error.faults) from None
+        raise
+    return {"internalId": batch.pk}
+
+
+_STATUS_HEADERS = {
+    "ETag": {"description": "For If-None-Match.", "schema": {"type": "string"}},
+    "Retry-After": {
+        "description": "In seconds; while the status is IN_PROGRESS.",
+        "schema": {"type": "integer", "minimum": 1},
+    },
+}
 
 
 @api.get(
     "/batch-query-status",
-    auth=_KeyAuth(),
+    auth=_KeyAuth(_key_and_status),
     response={200: Status, 400: Error, 401: Error, 404: Error, 503: Error},
-    exclude_none=True,
+    openapi_extra={
+        "responses": {
+            200: {"headers": _STATUS_HEADERS},
+            304: {"description": "As the answer that had the ETag of If-None-Match.", "headers": _STATUS_HEADERS},
+        }
+    },
 )
-def batch_query_status(request: HttpRequest, batchQueryId: str) -> dict[str, Any]:
-    """How far one of your batch queries is. RECEIVED and ACCEPTED are reported as IN_PROGRESS."""
-    key: ApiKey = request.auth  # type: ignore[attr-defined]
-    # Some other texts are none that a database can be asked for.
-    batch = batchQueryId.isalnum() and Batch.objects.filter(pk=batchQueryId, user=key.user_id).defer("request").first()
+def batch_query_status(request: HttpRequest, batchQueryId: str) -> HttpResponse:
+    """How far one of your batch queries is. RECEIVED and ACCEPTED are reported as IN_PROGRESS.
+
+    While it is, the header Retry-After says after how many seconds to ask again. If-None-Match with the ETag of the
+    last answer gets 304 without a body where nothing has changed.
+    """
+    batch: status.BatchStatusRow | None = request.auth.batch  # type: ignore[attr-defined]
     if not batch:
         raise ApiError(404, "not_found", "No query found")
-    if batch.status in OPEN_STATUSES:
-        return {"queryStatus": BatchStatus.IN_PROGRESS, "info": [str(wait) for wait in batch.waits()] or None}
-    if batch.status == BatchStatus.REJECTED:
-        return {
-            "queryStatus": batch.status,
-            "error": batch.rejection_reason,
-            "code": batch.rejection_code,
-            "retryable": batch.rejection_retryable,
-        }
-    return {"queryStatus": batch.status}
+    # Written as it is: to validate our own answer would take longer than to read it.
+    body = json.dumps(batch.body()).encode()
+    etag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
+    # A list may have it, and a proxy may have marked it as weak.
+    if etag in request.headers.get("If-None-Match", ""):
+        response = HttpResponse(status=304)
+    else:
+        response = HttpResponse(body, content_type="application/json; charset=utf-8")
+    response.headers["ETag"] = etag
+    if seconds := batch.poll_seconds():
+        response.headers["Retry-After"] = str(seconds)
+    return response
 
 
 @api.get("/chain-connections", response=Connections)

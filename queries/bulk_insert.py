@@ -1,9 +1,11 @@
 """Inserts thousands of similar rows in a short transaction."""
 
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 from django.db import connection
-from django.db.models import Model
+from django.db.models import AutoField, Field, Model
 
 from queries.chunks import chunks
 
@@ -23,15 +25,38 @@ def insert(
 
     The database assigns the keys. `bulk_create` prepares each value of each row, and takes ten times as long.
     """
-    meta = template._meta
-    alike = [field for field in meta.local_concrete_fields if not field.primary_key and field.column not in columns]
-    values = [field.get_db_prep_save(field.pre_save(template, add=True), connection) for field in alike]
-    quote = connection.ops.quote_name
-    names = ", ".join(quote(name) for name in (*columns, *(str(field.column) for field in alike)))
+    table, alike, values = _alike(template, columns)
+    names = ", ".join((*columns, *alike))
     places = f"({', '.join(['%s'] * (len(columns) + len(alike)))})"
-    table, unless = quote(meta.db_table), " ON CONFLICT DO NOTHING" if ignore_conflicts else ""
+    unless = " ON CONFLICT DO NOTHING" if ignore_conflicts else ""
     with connection.cursor() as cursor:
         for chunk in chunks(rows, _ROWS_PER_STATEMENT):
             # Names are the models' own.
             sql = f"INSERT INTO {table} ({names}) VALUES {', '.join([places] * len(chunk))}{unless}"  # noqa: S608
             cursor.execute(sql, [value for row in chunk for value in (*row, *values)])
+
+
+def insert_for_each(template: Model, column: str, found: str, parameters: Sequence[int | str]) -> None:
+    """Insert a row like `template` for each row that the statement `found`, whose first words are FROM, finds.
+
+    `column` becomes the id of what was found.
+    """
+    table, alike, values = _alike(template, (column,))
+    names, places = ", ".join((column, *alike)), ", ".join(("id", *["%s"] * len(alike)))
+    with connection.cursor() as cursor:
+        cursor.execute(f"INSERT INTO {table} ({names}) SELECT {places} {found}", (*values, *parameters))
+
+
+def _alike(template: Model, others: Sequence[str]) -> tuple[str, list[str], list[Any]]:
+    """The table, and its columns besides `others` with the values of `template` as the database stores them."""
+    quote = connection.ops.quote_name
+    fields = _fields(type(template), tuple(others))
+    values = [field.get_db_prep_save(field.pre_save(template, add=True), connection) for field in fields]
+    return quote(template._meta.db_table), [quote(str(field.column)) for field in fields], values
+
+
+@cache
+def _fields(model: type[Model], others: tuple[str, ...]) -> "list[Field[Any, Any]]":
+    fields = model._meta.local_concrete_fields
+    is_assigned = isinstance(model._meta.pk, AutoField)
+    return [field for field in fields if field.column not in others and not (field.primary_key and is_assigned)]

@@ -18,6 +18,7 @@ from django.db.models import Max
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from accounts import statements
 from queries.models import OPEN_STATUSES, Batch, ServiceClock
 
 # A smaller step is not a jump. Deadlines are hours away.
@@ -91,7 +92,8 @@ class Clock:
 
 def last_read() -> datetime | None:
     """The last reading of a worker's clock; a few seconds ago while a worker runs."""
-    return ServiceClock.objects.values_list("at", flat=True).first()
+    found = statements.first("SELECT at FROM queries_serviceclock ORDER BY id LIMIT 1", ())
+    return statements.read(found[0]) if found else None
 
 
 def believable() -> datetime:

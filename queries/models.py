@@ -4,19 +4,19 @@
 something happened in this service.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Min
 from django.utils import timezone
 from ulid import ULID
 
+from accounts import statements
 from accounts.models import ApiKey
 from chains.encoding import hex_data
 from chains.header import Header
@@ -122,27 +122,28 @@ class Batch(Leased):
 
     def waits(self, limit: int = 10) -> list[Wait]:
         """What the batch and the blocks of its open queries wait for, each sentence once."""
-        here = Query.objects.filter(batch=self.pk, step__isnull=False)
         # From the batch to its blocks: others may have any number of due ones.
-        blocks = Block.objects.filter(pk__in=here.values("block"), due_at__isnull=False)
-        sentences = blocks.exclude(waiting_for="").order_by("waiting_for", "source_chain_id")
-        rows = sentences.values("waiting_for", "source_chain_id").annotate(
-            since=Min("failing_since"), next=Min("due_at")
+        rows = statements.every(
+            "SELECT waiting_for, source_chain_id, MIN(failing_since), MIN(due_at) FROM queries_block "
+            "WHERE due_at IS NOT NULL AND waiting_for <> '' AND id IN ("
+            "SELECT block_id FROM queries_query WHERE batch_id = %s AND step IS NOT NULL) "
+            "GROUP BY waiting_for, source_chain_id ORDER BY waiting_for, source_chain_id LIMIT %s",
+            (self.pk, limit),
         )
-        found = [_wait(sentence, list(alike)) for sentence, alike in groupby(rows[:limit], itemgetter("waiting_for"))]
+        found = [_wait(sentence, list(alike)) for sentence, alike in groupby(rows, itemgetter(0))]
         if self.waiting_for:
             found.insert(0, Wait(self.waiting_for, self.failing_since, self.due_at if self.failing_since else None))
         return list({wait.sentence: wait for wait in found}.values())
 
 
-def _wait(sentence: str, rows: Sequence[Mapping[str, Any]]) -> Wait:
+def _wait(sentence: str, rows: Sequence[statements.Row]) -> Wait:
     """`rows` has, for each source chain, the failures of the blocks that wait with this sentence."""
-    failing = [row for row in rows if row["since"]]
+    failing = [row for row in rows if row[2]]
     return Wait(
         sentence,
-        failing_since=min((row["since"] for row in failing), default=None),
-        next_try_at=min((row["next"] for row in failing), default=None),
-        source_chain_ids=tuple(row["source_chain_id"] for row in rows),
+        failing_since=statements.read(min((row[2] for row in failing), default=None)),
+        next_try_at=statements.read(min((row[3] for row in failing), default=None)),
+        source_chain_ids=tuple(row[1] for row in rows),
     )
 
 

@@ -1,8 +1,9 @@
 """Stores a valid request in one transaction. Once it is answered, nothing of it can be lost.
 
-The transaction also checks what a user may have open and keep stored. Transactions run one after another
-(`config.settings.database` says how SQLite locks), so no two submissions can take the same room. While one stores, no
-other can write. So everything possible is prepared before it begins, and each process stores one large batch at a time.
+The transaction also checks what a user may have open and keep stored, while it holds the user's row: so no two
+submissions can take the same room. SQLite runs whole transactions one after another (`config.settings.database` says
+how). While one stores, no other can write. So everything possible is prepared before it begins, and each process stores
+one large batch at a time.
 """
 
 import json
@@ -13,10 +14,10 @@ from itertools import groupby
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, F, Sum
 from django.utils import timezone
 
-from accounts.models import ApiKey, User
+from accounts import statements
+from accounts.models import ApiKey
 from config.error_answers import Refused
 from queries import bulk_insert, submission_rate
 from queries.batch_request import BatchRequest, Part
@@ -63,29 +64,33 @@ class TooMuch(Refused):
 def store(request: BatchRequest, body: bytes, key: ApiKey) -> Batch:
     """Create the batch with its queries, each in its first step, due at once.
 
-    Raises `TooMuch`, `Busy`, and `Refused`: too_many_requests.
+    It counts in `submission_rate` with them. Raises `TooMuch`, `Busy`, and `Refused`: too_many_requests.
     """
     parts = list(request.parts())
     batch = _new_batch(request, body, key, parts)
     places = [None if part.selector.number is None else (part.source, part.selector.number) for part in parts]
     queries = _query_values(parts)
     with _turn(batch.size), transaction.atomic():
-        # Two at once cannot both take what is left.
-        user = User.objects.select_for_update(no_key=True).get(pk=key.user_id)
-        submission_rate.count_queries(user.pk, batch.size)
-        _check_room(user, batch)
-        User.objects.filter(pk=user.pk).update(stored_bytes=F("stored_bytes") + batch.stored_bytes)
-        batch.save(force_insert=True)
+        submission_rate.count_request(key.user_id)
+        submission_rate.count_queries(key.user_id, batch.size)
+        statements.lock("accounts_user", key.user_id)
+        _check_room(batch)
+        statements.run(
+            "UPDATE accounts_user SET stored_bytes = stored_bytes + %s WHERE id = %s", (batch.stored_bytes, key.user_id)
+        )
+        bulk_insert.insert(batch, (), [()])
+        batch._state.adding = False  # noqa: SLF001 (as `save` would have left it)
         blocks = find_blocks(request.destinationChainId, {place for place in places if place})
         bulk_insert.insert(
             Query(batch=batch),
             ("block_id", *_QUERY_COLUMNS),
             [(place and blocks[place], *query) for place, query in zip(places, queries, strict=True)],
         )
-        bulk_insert.insert(
+        bulk_insert.insert_for_each(
             Step(kind=StepKind.INITIAL_STATE, started_at=batch.created_at),
-            ("query_id",),
-            list(Query.objects.filter(batch=batch).values_list("pk")),
+            "query_id",
+            "FROM queries_query WHERE batch_id = %s",
+            (batch.pk,),
         )
     return batch
 
@@ -150,11 +155,20 @@ def _turn(size: int) -> Iterator[None]:
         _large_turn.release()
 
 
-def _check_room(user: User, batch: Batch) -> None:
+_OPEN = ", ".join(f"'{status}'" for status in OPEN_STATUSES)
+
+
+def _check_room(batch: Batch) -> None:
     """Checks that the user may have one more batch of this size. Raises `TooMuch`."""
-    open_now = Batch.objects.filter(user=user, status__in=OPEN_STATUSES).aggregate(
-        batches=Count("pk"), queries=Sum("size", default=0), blocks=Sum("block_count", default=0)
+    row = statements.first(
+        "SELECT u.stored_bytes, COUNT(b.id), COALESCE(SUM(b.size), 0), COALESCE(SUM(b.block_count), 0) "  # noqa: S608
+        f"FROM accounts_user u LEFT JOIN queries_batch b ON b.user_id = u.id AND b.status IN ({_OPEN}) "
+        "WHERE u.id = %s GROUP BY u.id",
+        (batch.user_id,),
     )
+    assert row is not None
+    stored_bytes: int = row[0]
+    open_now: dict[str, int] = dict(zip(("batches", "queries", "blocks"), row[1:], strict=True))
     for what, more, most, named in (
         ("batches", 1, settings.MAX_OPEN_BATCHES, "batches"),
         ("queries", batch.size, settings.MAX_OPEN_QUERIES, "accounts, slots and headers"),
@@ -169,10 +183,10 @@ def _check_room(user: User, batch: Batch) -> None:
                 retry_after=_RETRY_SECONDS,
             )
     most = settings.MAX_STORED_MEGABYTES
-    if user.stored_bytes + batch.stored_bytes > most * 1_000_000:
+    if stored_bytes + batch.stored_bytes > most * 1_000_000:
         raise TooMuch(
             "storage_quota_exceeded",
-            f"Your batches take about {user.stored_bytes / 1e6:.1f} MB, and this one would add "
+            f"Your batches take about {stored_bytes / 1e6:.1f} MB, and this one would add "
             f"{batch.stored_bytes / 1e6:.1f} MB. A user may keep {most} MB. Ask the operator of this service for more.",
         )
 
@@ -190,6 +204,10 @@ def find_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tup
                 [(number,) for number in chunk],
                 ignore_conflicts=True,
             )
-            found = Block.objects.filter(destination_chain_id=destination, source_chain_id=source, number__in=chunk)
-            ids.update({(source, number): pk for number, pk in found.values_list("number", "pk")})
+            rows = statements.every(
+                "SELECT number, id FROM queries_block WHERE destination_chain_id = %s AND source_chain_id = %s "  # noqa: S608
+                f"AND number IN ({', '.join(['%s'] * len(chunk))})",
+                (destination, source, *chunk),
+            )
+            ids.update({(source, number): pk for number, pk in rows})
     return ids

@@ -12,11 +12,16 @@ from config.error_answers import Refused
 REQUESTS, QUERIES = "submissions", "submitted queries"
 
 
+def check(user_id: int) -> None:
+    """Raises `Refused`: too_many_requests where the user has to wait anyway. Only reads."""
+    # A request holds at least one query, so there is nothing to do once the queries are used up.
+    limits = ((QUERIES, settings.MAX_QUERIES_PER_MINUTE), (REQUESTS, settings.MAX_BATCHES_PER_MINUTE))
+    _refuse_for(next(filter(None, (throttle.seconds_to_wait(what, user_id, most) for what, most in limits)), 0))
+
+
 def count_request(user_id: int) -> None:
     """Count one request of the user. Raises `Refused`: too_many_requests."""
-    # A request holds at least one query, so there is nothing to read once the queries are used up.
-    seconds = throttle.seconds_to_wait(QUERIES, user_id, settings.MAX_QUERIES_PER_MINUTE)
-    _refuse_for(seconds or throttle.take(REQUESTS, user_id, settings.MAX_BATCHES_PER_MINUTE))
+    _refuse_for(throttle.take(REQUESTS, user_id, settings.MAX_BATCHES_PER_MINUTE))
 
 
 def count_queries(user_id: int, queries: int) -> None:

@@ -8,6 +8,7 @@ import hashlib
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from accounts import statements
 from explorer.pages import batch_progress, query_paging, rejection_advice, trusted_sources
 from explorer.pages.batch_progress import Progress
 from explorer.pages.chain_names import ChainName, chain_name
@@ -104,13 +105,13 @@ def read(internal_id: str, wanted: Wanted | None = None) -> BatchPage | None:
     batch = find(internal_id)
     if batch is None:
         return None
-    source_chains = sorted(batch.queries.order_by().values_list("source_chain_id", flat=True).distinct())
-    registries = trusted_sources.registries(batch.destination_chain_id, source_chains)
+    counts = batch_progress.count(batch)
+    registries = trusted_sources.registries(batch.destination_chain_id, counts.source_chains)
     held_by = trusted_sources.holding(batch, registries)
     destination = chain_name(batch.destination_chain_id)
     seconds = poll_seconds(batch)
     can_change = seconds is not None
-    progress = batch_progress.read(batch, destination, source_chains, held_by.values(), can_change=can_change)
+    progress = batch_progress.read(batch, destination, counts, held_by.values(), can_change=can_change)
     if wanted.only is not None and not 1 <= wanted.only <= progress.queries:
         return None
     return BatchPage(
@@ -118,7 +119,7 @@ def read(internal_id: str, wanted: Wanted | None = None) -> BatchPage | None:
         costs=Costs(batch.fee, batch.estimated_gas, batch.estimated_wei, batch.gas_used, batch.spent),
         progress=progress,
         rejection=_rejection(batch),
-        sources=tuple(trusted_sources.trusted_sources(batch, source_chains, registries, held_by)),
+        sources=tuple(trusted_sources.trusted_sources(batch, counts.source_chains, registries, held_by)),
         queries=query_paging.read(batch, wanted, progress.queries, destination, held_by),
         poll_seconds=seconds,
     )
@@ -129,7 +130,8 @@ def find(internal_id: str) -> Batch | None:
     # An identifier consists of letters and digits. Some other texts are none that a database can be asked for.
     if not internal_id.isalnum():
         return None
-    return Batch.objects.defer("request").filter(pk=internal_id).first()
+    found = statements.objects(Batch, "WHERE id = %s", (internal_id,), without=("request",))
+    return found[0] if found else None
 
 
 def _header(batch: Batch, destination: ChainName, *, can_change: bool) -> Header:

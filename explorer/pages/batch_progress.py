@@ -1,21 +1,32 @@
 """How far a batch is, as its page shows it: completed steps, what it waits for, what is wrong, what went back."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate
 
-from django.db.models import Count
-
+from accounts import statements
+from explorer.pages import shown_transactions
 from explorer.pages.chain_names import ChainName, chain_name
-from explorer.pages.polling import transactions_of
+from explorer.pages.polling import transactions
 from explorer.pages.query_cards import HEADER_STEPS, STEP_MEANINGS
-from proving.models import LIVE_STATES, ChainHead, FactsRegistry, Signer, TransactionState
+from proving.models import LIVE_STATES, FactsRegistry, TransactionState
 from proving.worker import worker
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, StepKind, Wait
 
 AtStep = Mapping[str | None, int]
 """How many queries have which open step. None: all their steps are completed."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """The queries of a batch, counted."""
+
+    source_chains: Sequence[int]
+    at_step: AtStep
+    headers_at_step: AtStep
+    """Of those that are about a header."""
 
 
 @dataclass(frozen=True)
@@ -61,21 +72,35 @@ class Progress:
         return sum(count.total for count in self.step_counts)
 
 
+def count(batch: Batch) -> Counts:
+    chains: set[int] = set()
+    at_step, headers_at_step = Counter[str | None](), Counter[str | None]()
+    for chain, step, is_header, queries in statements.every(
+        "SELECT source_chain_id, step, address = '', COUNT(*) FROM queries_query WHERE batch_id = %s "
+        "GROUP BY source_chain_id, step, address = ''",
+        (batch.pk,),
+    ):
+        chains.add(chain)
+        at_step[step] += queries
+        if statements.read_boolean(is_header):
+            headers_at_step[step] += queries
+    return Counts(sorted(chains), at_step, headers_at_step)
+
+
 def read(
     batch: Batch,
     destination: ChainName,
-    source_chains: Iterable[int],
+    counts: Counts,
     registries: Iterable[FactsRegistry],
     *,
     can_change: bool,
 ) -> Progress:
     """`registries` hold the batch's facts. A page that can't change any more has no notices: it would keep them."""
-    at_step = dict(batch.queries.order_by().values_list("step").annotate(count=Count("pk")))
-    headers_at_step = dict(batch.queries.filter(address="").order_by().values_list("step").annotate(count=Count("pk")))
+    at_step, headers_at_step = counts.at_step, counts.headers_at_step
     waits = _waits(batch, destination, at_step) if batch.status in OPEN_STATUSES else ()
     return Progress(
         step_counts=tuple(_step_counts(at_step, headers_at_step)),
-        waits=tuple(_shown_waits(waits, several=len(list(source_chains)) > 1)),
+        waits=tuple(_shown_waits(waits, several=len(counts.source_chains) > 1)),
         no_worker=can_change and not worker.is_running(),
         notices=_notices(destination.id, registries) if can_change else (),
         went_back_at=batch.went_back_at,
@@ -120,12 +145,11 @@ def _next(batch: Batch, destination: ChainName, at_step: AtStep) -> str:
     where = f"{destination.name} ({destination.id})"
     if at_step.get(StepKind.INITIAL_STATE):
         return "Waiting for a node of the source chain to send block headers and proofs."
-    live = transactions_of(batch).filter(state__in=LIVE_STATES)
-    counts = dict(live.order_by().values_list("state").annotate(count=Count("pk")))
+    counts = transactions(batch, LIVE_STATES)
     if pending := counts.get(TransactionState.PENDING):
         return f"Waiting for a block of {where} that includes {_counted(pending)}."
-    head = ChainHead.objects.filter(pk=destination.id).first()
     if mined := counts.get(TransactionState.MINED):
+        head = shown_transactions.head(destination.id)
         at = f" The newest block is {head.number}, the newest final one {head.final}." if head else ""
         return f"Waiting for confirmations of {_counted(mined)} on {where}.{at}"
     return f"Waiting for a worker to check what {where} already knows, and to send transactions for the rest."
@@ -136,7 +160,9 @@ def _counted(transactions: int) -> str:
 
 
 def _notices(chain_id: int, registries: Iterable[FactsRegistry]) -> tuple[str, ...]:
-    signers = Signer.objects.filter(chain_id=chain_id).exclude(notice="")
-    of_signers = signers.order_by("pk").values_list("notice", flat=True)
+    of_signers = statements.every(
+        "SELECT notice FROM proving_signer WHERE chain_id = %s AND notice <> '' ORDER BY id", (chain_id,)
+    )
     # Some are about all of them.
-    return (*dict.fromkeys(of_signers), *(row.notice for row in registries if row.notice))
+    once = dict.fromkeys(notice for (notice,) in of_signers)
+    return (*once, *(row.notice for row in registries if row.notice))

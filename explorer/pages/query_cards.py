@@ -16,7 +16,7 @@ from explorer.pages.shown_facts import SLOTS_PAGE, Value
 from explorer.pages.shown_transactions import ShownTransaction
 from explorer.pages.utc_times import utc
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
-from proving.models import ChainHead, FactsRegistry
+from proving.models import FactsRegistry
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Step, StepKind, StepStatus
 
 STEP_MEANINGS = {
@@ -180,12 +180,13 @@ def rows(queries: Iterable[Query]) -> Iterable[QueryRow]:
 def cards(
     batch: Batch,
     queries: Sequence[Query],
+    steps: Mapping[int, Sequence[Step]],
     destination: ChainName,
     held_by: Mapping[int, FactsRegistry],
     *,
     first_slot: int | None,
 ) -> Iterable[ShownQuery]:
-    """`queries` come with their blocks and steps. `first_slot` begins the page of slots; None shows all.
+    """`queries` come with their blocks; `steps` are theirs, by id. `first_slot` begins the page of slots; None: all.
 
     `held_by` are the registries that hold the facts, by source chain (`trusted_sources.holding`).
     """
@@ -194,9 +195,9 @@ def cards(
     if batch.status == BatchStatus.DONE:
         words = shown_facts.proven(queries, first_slot)
         addresses = {source: row.address for source, row in held_by.items()}
-    hashes = {step.transaction_hash for query in queries for step in query.steps.all() if step.transaction_hash}
+    hashes = {step.transaction_hash for each in steps.values() for step in each if step.transaction_hash}
     is_open = batch.status in OPEN_STATUSES
-    head = ChainHead.objects.filter(pk=destination.id).first()
+    head = shown_transactions.head(destination.id)
     sent = shown_transactions.by_hash(hashes, destination, head)
     to_blocks = paths_to_blocks.to_blocks(
         [query.block for query in queries if query.block], destination, head, goes_on=is_open
@@ -219,13 +220,15 @@ def cards(
             slot_count=len(query.slots),
             first_slot=first_slot or 1,
             path=to_blocks.get(query.block.pk) if query.block else None,
-            steps=tuple(_steps(query, batch, sent)),
+            steps=tuple(_steps(query, steps[query.pk], batch, sent)),
             values=tuple(_values(query, words.get(query.pk, {}), source, registry)) if registry else (),
         )
 
 
-def _steps(query: Query, batch: Batch, sent: Mapping[str, ShownTransaction]) -> Iterable[ShownStep]:
-    steps: dict[str, Step] = {step.kind: step for step in query.steps.all()}
+def _steps(
+    query: Query, begun: Iterable[Step], batch: Batch, sent: Mapping[str, ShownTransaction]
+) -> Iterable[ShownStep]:
+    steps: dict[str, Step] = {step.kind: step for step in begun}
     block = query.block
     # While no query is admitted, the batch itself says why.
     held_up = not query.is_admitted and batch.status in {BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS}

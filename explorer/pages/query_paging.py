@@ -1,16 +1,16 @@
 """Which of a batch's queries a page shows, as cards or as lines of a table, and where the pages beside it begin."""
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from django.db.models import QuerySet
-
+from accounts import statements
+from accounts.statements import M
 from explorer.pages import query_cards
 from explorer.pages.chain_names import ChainName
 from explorer.pages.query_cards import QueryRow, ShownQuery
 from proving.models import FactsRegistry
-from queries.models import Batch, Query
+from queries.models import Batch, Block, Query, Step
 
 # A batch of at most so many queries shows each as a card, a larger one a table.
 MAX_CARDS = 10
@@ -62,9 +62,9 @@ def read(
     """`held_by` are the registries that hold the batch's facts, by source chain."""
     place = _place(batch, wanted, total)
     whole = wanted.always_whole or wanted.only is not None or total <= MAX_CARDS
-    shown = place.shown.prefetch_related("steps") if whole else place.shown.defer("block__header_rlp")
-    queries = list(shown)
-    cards = query_cards.cards(batch, queries, destination, held_by, first_slot=_first_slot(wanted, queries))
+    queries = _queries(batch, place, without=() if whole else ("header_rlp",))
+    steps = _steps(queries) if whole else {}
+    cards = query_cards.cards(batch, queries, steps, destination, held_by, first_slot=_first_slot(wanted, queries))
     return QueryPage(
         total=total,
         account=wanted.account,
@@ -77,6 +77,33 @@ def read(
         cards=tuple(cards) if whole else (),
         rows=() if whole else tuple(query_cards.rows(queries)),
     )
+
+
+def _queries(batch: Batch, place: "_Place", without: tuple[str, ...]) -> list[Query]:
+    """With their blocks, which come `without` these fields."""
+    values = (batch.pk, *place.values)
+    queries = statements.objects(Query, f"WHERE batch_id = %s AND {place.condition} ORDER BY position", values)
+    ids = {query.block_id for query in queries if query.block_id is not None}
+    blocks = {block.pk: block for block in _having(Block, "id", ids, without)}
+    for query in queries:
+        if query.block_id is not None:
+            query.block = blocks[query.block_id]
+    return queries
+
+
+def _steps(queries: Iterable[Query]) -> dict[int, list[Step]]:
+    """By the id of the query."""
+    found: dict[int, list[Step]] = {query.pk: [] for query in queries}
+    for step in _having(Step, "query_id", found):
+        found[step.query_id].append(step)
+    return found
+
+
+def _having(model: type[M], column: str, ids: Collection[int], without: tuple[str, ...] = ()) -> list[M]:
+    if not ids:
+        return []
+    places = ", ".join(["%s"] * len(ids))
+    return statements.objects(model, f"WHERE {column} IN ({places})", tuple(ids), without)
 
 
 def first_of_page(first: str, total: int) -> int:
@@ -97,7 +124,8 @@ def _first_slot(wanted: Wanted, queries: list[Query]) -> int | None:
 class _Place:
     """Some queries in the batch, and where the pages beside them begin."""
 
-    shown: QuerySet[Query]
+    condition: str  # in SQL, with its `values`
+    values: tuple[int, ...]
     previous: int | None
     following: int | None
     matching: int
@@ -105,27 +133,33 @@ class _Place:
 
 
 def _place(batch: Batch, wanted: Wanted, total: int) -> _Place:
-    queries = batch.queries.order_by("position").select_related("block")
     if wanted.account:
-        return _place_among(queries, wanted, total)
+        return _place_among(batch, wanted, total)
     if (only := wanted.only) is not None:
         previous, following = (only - 1 if only > 1 else None), (only + 1 if only < total else None)
-        return _Place(queries.filter(position=only - 1), previous, following, total)
+        return _Place("position = %s", (only - 1,), previous, following, total)
     start = first_of_page(wanted.first, total)
     return _Place(
-        queries.filter(position__gte=start - 1, position__lt=start - 1 + PAGE_SIZE),
+        "position >= %s AND position < %s",
+        (start - 1, start - 1 + PAGE_SIZE),
         previous=max(1, start - PAGE_SIZE) if start > 1 else None,
         following=start + PAGE_SIZE if start + PAGE_SIZE <= total else None,
         matching=total,
     )
 
 
-def _place_among(queries: QuerySet[Query], wanted: Wanted, total: int) -> _Place:
+def _place_among(batch: Batch, wanted: Wanted, total: int) -> _Place:
     """Among the queries about one account."""
-    positions = list(queries.filter(address=wanted.account).values_list("position", flat=True))
+    rows = statements.every(
+        "SELECT position FROM queries_query WHERE batch_id = %s AND address = %s ORDER BY position",
+        (batch.pk, wanted.account),
+    )
+    positions = [position for (position,) in rows]
     at = max(0, min(bisect_left(positions, first_of_page(wanted.first, total) - 1), len(positions) - 1))
+    shown = tuple(positions[at : at + PAGE_SIZE])
     return _Place(
-        queries.filter(position__in=positions[at : at + PAGE_SIZE]),
+        f"position IN ({', '.join(['%s'] * len(shown))})" if shown else "1 = 0",
+        shown,
         previous=positions[max(0, at - PAGE_SIZE)] + 1 if at else None,
         following=positions[at + PAGE_SIZE] + 1 if at + PAGE_SIZE < len(positions) else None,
         matching=len(positions),

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from accounts import statements
 from config.configured_chains import get_chains
 from explorer.pages.chain_names import ChainName
 from proving.models import ChainHead, SignedTransaction, Transaction, TransactionState
@@ -16,8 +17,16 @@ class ShownTransaction:
     gas_used: int | None  # of the whole transaction, once it is mined
 
 
+def head(chain_id: int) -> ChainHead | None:
+    """Its newest block and the newest final one."""
+    row = statements.first("SELECT chain_id, number, final FROM proving_chainhead WHERE chain_id = %s", (chain_id,))
+    return ChainHead.from_db(None, ("chain_id", "number", "final"), row) if row else None
+
+
 def by_hash(hashes: set[str], destination: ChainName, head: ChainHead | None) -> Mapping[str, ShownTransaction]:
     """In one statement. A hash that is not known here is shown without details."""
+    if not hashes:
+        return {}
     versions = SignedTransaction.objects.filter(hash__in=hashes).select_related("transaction")
     sent = {version.hash: version.transaction for version in versions.defer("raw", "transaction__data")}
     return {tx_hash: shown(tx_hash, sent.get(tx_hash), destination, head) for tx_hash in hashes}

@@ -9,6 +9,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.middleware import HtmxDetails
 
+from accounts import statements
 from accounts.client_address import client_address
 from accounts.models import User
 from chains.address_checksum import checksummed
@@ -19,6 +20,7 @@ from explorer.pages import (
     batch_json,
     batch_list,
     batch_page,
+    changes,
     first_query,
     heavy_reads,
     read_from_chain,
@@ -93,39 +95,39 @@ def batch(request: HtmxRequest, internal_id: str) -> HttpResponse:
     """The page of one batch. `from` is the number of the first query to show; `account` hides queries about others."""
     account = request.GET.get("account", "").strip()
     wanted = Wanted(first=request.GET.get("from", ""), account=checksummed(account.lower()) or "")
-    page = batch_page.read(internal_id, wanted)
-    return _batch_page(request, page, internal_id, account=account)
+    return _batch_page(request, internal_id, wanted, account=account)
 
 
 @never_cache
 @require_safe
 def query(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
     """One query of a batch, with one page of its slots, beginning with the number `slots`."""
-    page = batch_page.read(internal_id, Wanted(only=number, slots=request.GET.get("slots", "")))
-    return _batch_page(request, page, internal_id)
+    return _batch_page(request, internal_id, Wanted(only=number, slots=request.GET.get("slots", "")))
 
 
 def _batch_page(
-    request: HtmxRequest,
-    page: BatchPage | None,
-    internal_id: str,
-    *,
-    account: str = "",
-    read: Reading | None = None,
+    request: HtmxRequest, internal_id: str, wanted: Wanted, *, account: str = "", read: Reading | None = None
 ) -> HttpResponse:
     """For htmx, only the part that changes, or 204 if htmx has the same `version`.
 
     Not 304, because htmx 2 would swap the empty body into the page.
     """
+    known = request.GET.get("version") if request.htmx else None
+    version = changes.version(internal_id, wanted)
+    if known is not None and known == version:
+        return _unchanged()
+    page = batch_page.read(internal_id, wanted)
     if page is None:
         return _unknown_batch(request, internal_id, as_json=wants_json(request))
-    if request.htmx and request.GET.get("version") == page.version:
-        response = HttpResponse(status=204)
-    elif request.htmx:
-        response = render(request, "explorer/_batch.html", {"batch": page, "account": account})
+    version = version or page.version
+    if known == version:
+        return _unchanged()
+    if request.htmx:
+        response = render(request, "explorer/_batch.html", {"batch": page, "version": version, "account": account})
     else:
         context = {
             "batch": page,
+            "version": version,
             "account": account,
             "reading": read,
             **_request(page),
@@ -136,11 +138,20 @@ def _batch_page(
     return response
 
 
+def _unchanged() -> HttpResponse:
+    response = HttpResponse(status=204)
+    patch_vary_headers(response, ["HX-Request"])
+    return response
+
+
 def _request(page: BatchPage) -> dict[str, str]:
     """The submitted JSON and a command that submits it again, unless they are too long to read."""
     if page.queries.total > _MOST_SHOWN_QUERIES:
         return {}
-    found = Batch.objects.only("request").get(pk=page.header.id)
+    row = statements.first("SELECT id, request FROM queries_batch WHERE id = %s", (page.header.id,))
+    if row is None:  # deleted meanwhile
+        return {}
+    found = Batch.from_db(None, ("id", "request"), row)
     # A query may name thousands of slots.
     if len(found.request) > _MOST_SHOWN_CHARACTERS:
         return {}
@@ -216,8 +227,7 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
     if request.htmx:
         # htmx does not swap in answers with the status of an error.
         return render(request, "explorer/_reading.html", {"reading": read})
-    page = batch_page.read(internal_id, Wanted(only=number, slots=slots))
-    response = _batch_page(request, page, internal_id, read=read)
+    response = _batch_page(request, internal_id, Wanted(only=number, slots=slots), read=read)
     response.status_code = status
     if retry_after:
         response.headers["Retry-After"] = str(retry_after)

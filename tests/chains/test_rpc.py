@@ -235,7 +235,7 @@ def test_it_sends_transactions_and_reads_their_receipts(client_of):
 def test_a_node_that_suggests_no_priority_fee_is_asked_for_the_fee_history(devchain, client_of):
     history = {"oldestBlock": "0x1", "baseFeePerGas": [], "reward": [["0x9"], ["0x2"], ["0x5"]]}
 
-    def answer(body):
+    def answer(body: Any) -> Any:
         if isinstance(body, list):
             return [answer(one) for one in body]
         if body["method"] == "eth_maxPriorityFeePerGas":

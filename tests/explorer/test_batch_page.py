@@ -43,6 +43,7 @@ from tests.explorer.batches import (
     path,
     queries_of,
     send,
+    settle,
     word,
 )
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, work_until_done
@@ -643,6 +644,25 @@ def test_it_polls_the_slots_that_it_shows():
     batch = asking(block_12={"accounts": {ALICE: {"slots": [hex(slot) for slot in range(60)]}}})
     html = Client().get(f"{path(batch)}/1", {"slots": "51"}).text
     assert f'hx-get="{path(batch)}/1?slots=51&amp;version=' in html
+
+
+STATEMENTS = {"received": 12, "accepted": 12, "in progress": 13, "done": 12}
+
+
+@pytest.mark.parametrize("state", STATEMENTS)
+def test_a_page_takes_so_many_statements(state, django_assert_max_num_queries):
+    batch = a_batch()
+    beat()
+    if state != "received":
+        accept(batch)
+    if state == "in progress":
+        complete(batch, StepKind.INITIAL_STATE)
+    if state == "done":
+        fetch_proofs(batch)
+        complete(batch, *StepKind)
+        settle(batch)
+    with django_assert_max_num_queries(STATEMENTS[state]):
+        assert page(batch)
 
 
 def test_thousands_of_slots_cost_a_page_no_more_than_fifty():

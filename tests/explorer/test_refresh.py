@@ -9,11 +9,14 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from proving.models import Signer, Transaction, TransactionState
+from explorer.pages import changes
+from explorer.pages.query_paging import Wanted
+from proving.models import FactsRegistry, Signer, Transaction, TransactionState
 from queries import progress
 from queries.models import Batch, Block, Step, StepKind
 from queries.rejection_codes import RejectionCode
 from tests.explorer.batches import (
+    TRANSACTION,
     a_batch,
     accept,
     beat,
@@ -22,6 +25,7 @@ from tests.explorer.batches import (
     many_accounts,
     page,
     path,
+    plan_path,
     polled,
     queries_of,
     settle,
@@ -93,8 +97,16 @@ def test_an_unchanged_page_gets_204_without_a_body_and_a_changed_one_the_fragmen
         lambda batch: progress.reject([batch.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="X.", retryable=False),
         lambda _: beat(),
         lambda _: Signer.objects.create(chain_id=31337, address=SIGNER, notice="It must be funded."),
+        lambda _: Block.objects.update(path_unit="hops", path_length=7, path_left=3),
+        lambda _: Block.objects.update(waiting_for="The node is down.", due_at=timezone.now()),
+        lambda _: Step.objects.update(went_back_because="The chain was reorganised.", went_back_at=timezone.now()),
+        lambda _: Batch.objects.update(created_at=timezone.now() - timedelta(minutes=3)),
+        lambda _: FactsRegistry.objects.create(destination_chain_id=31337, source_chain_id=31337),
     ],
-    ids=["failure", "transaction", "waiting", "cost", "rejection", "worker", "notice"],
+    ids=[
+        *("failure", "transaction", "waiting", "cost", "rejection", "worker", "notice"),
+        *("path", "block", "reorg", "pace", "registry"),
+    ],
 )
 def test_whatever_the_page_shows_is_a_change(change):
     batch = a_batch()
@@ -102,6 +114,52 @@ def test_whatever_the_page_shows_is_a_change(change):
     assert poll(url).status_code == 204
     change(batch)
     assert poll(url).status_code == 200
+
+
+def test_one_statement_finds_that_nothing_is_new(django_assert_num_queries):
+    batch = a_batch(*many_accounts(60))
+    accept(batch)
+    beat()
+    url = next_poll(page(batch))
+    with django_assert_num_queries(1):
+        assert poll(url).status_code == 204
+
+
+def test_it_looks_at_every_table_that_the_page_is_read_from():
+    """A page that reads another table would else stay as it is when that table changes."""
+    read = set[str]()
+    for make in (a_batch, waiting_for_transactions, done):
+        batch = make()
+        with CaptureQueriesContext(connection) as statements:
+            page(batch)
+        for statement in statements:
+            read |= set(re.findall(r'(?:FROM|JOIN) "?(\w+)', statement["sql"]))
+    assert len(read) > 8
+    assert read - {"queries_batch"} <= set(re.findall(r'(?:FROM|JOIN) "?(\w+)', changes.statement()[0]))
+
+
+def waiting_for_transactions() -> Batch:
+    batch = a_batch(block=13)
+    accept(batch)
+    plan_path(batch, 10, left=5)
+    complete(batch, StepKind.INITIAL_STATE, transaction_hash=TRANSACTION)
+    return batch
+
+
+def done() -> Batch:
+    batch = a_batch(block=14)
+    finish(batch)
+    return batch
+
+
+def test_beyond_the_last_query_it_looks_at_the_last():
+    batch = a_batch(*many_accounts(60))
+    url = next_poll(page(batch, **{"from": 1000}))
+    changes_of_the_last = batch.queries.get(position=59).steps
+    assert changes.version(batch.pk, Wanted(first="1000")) == re.search(r"version=(\w+)", url)[1]  # type: ignore[index]
+    before = changes.version(batch.pk, Wanted(first="1000"))
+    changes_of_the_last.update(last_error="The node is down.")
+    assert changes.version(batch.pk, Wanted(first="1000")) != before
 
 
 def test_a_reload_of_the_polled_address_gets_the_whole_page():

@@ -130,8 +130,9 @@ NASTY: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("data", NASTY.values(), ids=NASTY)
 def test_before_anything_is_proven_the_file_grows_by_no_more_than_is_counted_and_by_half_at_least(
-    key, data, monkeypatch
+    key, data, monkeypatch, settings
 ):
+    settings.MAX_BATCHES_PER_MINUTE = 100
     monkeypatch.setattr(submission, "_proof_bytes", lambda *_: 0)
     bytes_used()
     before = file_size()
@@ -203,6 +204,23 @@ def test_the_last_room_can_not_be_taken_twice_at_once(key, settings):
         thread.join()
     assert Batch.objects.count() == 3
     assert refused == ["too_many_open_batches"] * 5
+
+
+def test_where_rows_are_locked_what_is_open_is_counted_after_the_lock(key, monkeypatch):
+    """A statement that waits for a lock reads what was there before it waited, on some databases."""
+    monkeypatch.setattr(connection.features, "has_select_for_update", True)
+    said: list[str] = []
+
+    def note(execute, sql, values, many, context):
+        if connection.in_atomic_block:
+            said.append(sql)
+        return execute(sql.removesuffix(" FOR UPDATE"), values, many, context)
+
+    with connection.execute_wrapper(note):
+        submit(key, request(ALICE, block=1))
+    locks = next(at for at, sql in enumerate(said) if sql.endswith("accounts_user WHERE id = %s FOR UPDATE"))
+    counts = next(at for at, sql in enumerate(said) if "COUNT(b.id)" in sql)
+    assert locks < counts
 
 
 # --- Large batches ----------------------------------------------------------------------------------------------------

@@ -1,11 +1,16 @@
 """`GET /batch-query-status`, `GET /chain-connections`, and what surrounds them."""
 
+import json
+from datetime import timedelta
+
 import pytest
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from accounts import keys
+from accounts.models import ApiKey
 from queries import progress
 from queries.models import Batch, Block, Query, StepKind
 from queries.rejection_codes import RejectionCode
@@ -87,11 +92,62 @@ def test_a_key_is_needed(client: Client, batch):
 
 
 @pytest.mark.parametrize("accounts", [1, 50, 700])
-def test_its_sql_statements_do_not_grow_with_the_queries(key, status, accounts, django_assert_num_queries):
+def test_one_statement_reads_the_key_and_the_status(key, status, accounts, django_assert_num_queries):
     batch = submit(key, request(*(f"0x{number:040x}" for number in range(accounts)), block=1))
-    status(batch.pk)  # notes the use of the key, which it does once a minute
+    with django_assert_num_queries(1):
+        assert status(batch.pk).json() == {"queryStatus": "IN_PROGRESS"}
+
+
+def test_what_it_waits_for_takes_two_more_statements(batch, status, django_assert_num_queries):
+    Batch.objects.update(waiting_for="The node is down.")
     with django_assert_num_queries(3):
-        status(batch.pk)
+        assert status(batch.pk).json()["info"] == ["The node is down."]
+
+
+@pytest.mark.parametrize(("age", "seconds"), [(0, "2"), (121, "5"), (601, "15")])
+def test_it_says_when_to_ask_again_while_the_batch_is_open(batch, status, age, seconds):
+    Batch.objects.update(created_at=timezone.now() - timedelta(seconds=age))
+    assert status(batch.pk).headers["Retry-After"] == seconds
+    progress.reject([batch.pk], code=RejectionCode.BLOCK_TOO_OLD, reason="It is too old.", retryable=False)
+    assert "Retry-After" not in status(batch.pk).headers
+
+
+def test_who_has_the_answer_gets_304_until_it_changes(client: Client, key, batch, status):
+    etag = status(batch.pk).headers["ETag"]
+
+    def again(known: str):
+        return client.get(
+            "/batch-query-status", {"batchQueryId": batch.pk}, headers={**header(key), "if-none-match": known}
+        )
+
+    for known in (etag, f"W/{etag}", f'"other", {etag}'):
+        answer = again(known)
+        assert (answer.status_code, answer.content, answer.headers["Retry-After"]) == (304, b"", "2")
+    assert again('"other"').status_code == 200
+    Batch.objects.update(waiting_for="The node is down.")
+    assert again(etag).json()["info"] == ["The node is down."]
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        keys.revoke,
+        lambda key: ApiKey.objects.filter(pk=key.pk).update(expires_at=timezone.now()),
+        lambda key: keys.rotate(key, "next", timedelta()),
+    ],
+    ids=["revoked", "expired", "rotated"],
+)
+def test_a_key_that_has_ended_works_no_more_at_once_whatever_the_client_has(client: Client, key, batch, end):
+    headers = header(key)
+    query = {"batchQueryId": batch.pk}
+    etag = client.get("/batch-query-status", query, headers=headers).headers["ETag"]
+    end(key)
+    for asked in (headers, headers | {"if-none-match": etag}):
+        answer = client.get("/batch-query-status", query, headers=asked)
+        assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
+        assert "ETag" not in answer.headers
+    body = json.dumps(request(ALICE, block=1))
+    assert client.post("/submit-batch-query", body, content_type="application/json", headers=headers).status_code == 401
 
 
 def test_connections_are_those_of_the_configuration(client: Client):
@@ -108,6 +164,13 @@ def test_programs_in_browsers_may_call_the_api_from_anywhere_and_nothing_else(cl
     assert "api-key" in allowed.headers["Access-Control-Allow-Headers"]
     assert "Access-Control-Allow-Credentials" not in allowed.headers
     assert "Access-Control-Allow-Origin" not in client.get("/sign-in", headers=asked).headers
+
+
+def test_the_docs_tell_how_to_poll(client: Client):
+    document = client.get("/api/openapi.json").json()
+    answers = document["paths"]["/batch-query-status"]["get"]["responses"]
+    assert answers["200"]["headers"].keys() == answers["304"]["headers"].keys() == {"ETag", "Retry-After"}
+    assert "content" in answers["200"]
 
 
 def test_the_docs_build_no_url_with_a_key(client: Client):

@@ -123,6 +123,24 @@ def test_a_fee_of_256_bits_is_kept_to_the_wei(post):
     assert Batch.objects.get().fee == 2**256 - 1
 
 
+# Of these, two begin and end the one transaction; a second one would sync the disk again.
+STATEMENTS_OF_A_SUBMISSION = 17
+
+
+def test_a_submission_of_one_account_takes_so_many_statements_and_one_transaction(
+    post, django_assert_max_num_queries, transactional_db
+):
+    post(request(ALICE, block=1))  # It makes the rows of the throttle.
+    with django_assert_max_num_queries(STATEMENTS_OF_A_SUBMISSION) as statements:
+        assert post(request(ALICE, block=1)).status_code == 200
+    assert [sql["sql"] for sql in statements if sql["sql"].startswith(("BEGIN", "COMMIT", "SAVEPOINT"))] == [
+        "BEGIN IMMEDIATE",
+        "COMMIT",
+    ]
+    before_it_begins = [sql["sql"] for sql in statements][:4]
+    assert all(sql.startswith("SELECT") for sql in before_it_begins)
+
+
 def test_a_thousand_accounts_are_stored_in_a_bounded_number_of_statements(post, django_assert_max_num_queries):
     body = request(*(f"0x{number:040x}" for number in range(1000)), block=1)
     with django_assert_max_num_queries(60):

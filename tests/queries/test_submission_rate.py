@@ -125,7 +125,7 @@ def test_the_next_minute_begins_with_what_it_counts_first(key, settings):
     settings.MAX_QUERIES_PER_MINUTE = 8
     submission_rate.count_queries(key.user_id, 8)
     assert not is_counted(submission_rate.count_queries, key.user_id, 1)
-    assert not is_counted(submission_rate.count_request, key.user_id)
+    assert not is_counted(submission_rate.check, key.user_id)
     pass_time(seconds=60)
     submission_rate.count_queries(key.user_id, 7)
     assert used("submitted queries") == [7]

@@ -1,0 +1,106 @@
+"""Statements written by hand, for what each request asks: Django takes longer to make such a statement than it runs.
+
+They are written for any database that Django knows. Where databases differ, the difference is here.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any, TypeVar
+
+from django.db import connection
+from django.db.models import Model
+
+Values = Sequence[Any] | Mapping[str, Any]
+Row = tuple[Any, ...]
+M = TypeVar("M", bound=Model)
+
+
+def first(sql: str, values: Values) -> Row | None:
+    """The first row. Its times and booleans are for `read` and `read_boolean`."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        row: Row | None = cursor.fetchone()
+        return row
+
+
+def every(sql: str, values: Values) -> list[Row]:
+    """All rows, as `first`."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        return list(cursor.fetchall())
+
+
+def objects(model: type[M], rest: str, values: Values, without: tuple[str, ...] = ()) -> list[M]:
+    """The rows of a model's table that `rest` leaves, which begins with WHERE. Fields `without` are deferred."""
+    columns, names, converters = _columns(model, without)
+    found = []
+    for row in every(f"SELECT {columns} FROM {model._meta.db_table} {rest}", values):  # noqa: S608 (names of this project)
+        converted = list(row)
+        for at, convert, column in converters:
+            converted[at] = convert(converted[at], column, connection)
+        found.append(model.from_db(connection.alias, names, converted))
+    return found
+
+
+@cache
+def _columns(model: type[Model], without: tuple[str, ...]) -> tuple[str, list[str], list[tuple[int, Any, Any]]]:
+    """SQL, the names that the model has for them, and what makes its values of the database's, by place."""
+    fields = [field for field in model._meta.concrete_fields if field.attname not in without]
+    columns = [field.get_col(model._meta.db_table) for field in fields]
+    converters = [
+        (at, convert, column)
+        for at, column in enumerate(columns)
+        for convert in (*connection.ops.get_db_converters(column), *column.get_db_converters(connection))
+    ]
+    names = ", ".join(connection.ops.quote_name(str(field.column)) for field in fields)
+    return names, [field.attname for field in fields], converters
+
+
+def run(sql: str, values: Values) -> int:
+    """How many rows it wrote."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        return int(cursor.rowcount)
+
+
+def lock(table: str, row_id: int) -> None:
+    """Keep the row from other transactions until this one ends.
+
+    It is a statement of its own: where rows are locked, only a later one reads what others have written until then.
+    """
+    # SQLite has no locks of rows and needs none: `config.settings.database` says why.
+    if connection.features.has_select_for_update:
+        first(f"SELECT id FROM {table} WHERE id = %s FOR UPDATE", (row_id,))  # noqa: S608 (a name of this project)
+
+
+def stored(at: datetime) -> Any:
+    """A time as the database is given it."""
+    return connection.ops.adapt_datetimefield_value(at)
+
+
+def read(at: str | datetime | None) -> datetime | None:
+    """A time of a row. From SQLite it comes without a zone, in UTC; where it was computed, as text."""
+    if isinstance(at, str):
+        at = datetime.fromisoformat(at)
+    return at.replace(tzinfo=UTC) if at and at.tzinfo is None else at
+
+
+def read_boolean(value: int | bool | None) -> bool:  # noqa: FBT001 (it is the value)
+    """A truth of a row, of which SQLite makes 0 or 1. Unknown is false."""
+    return bool(value)
+
+
+def json_of(columns: str) -> str:
+    """SQL of one text with all these columns, whatever their types."""
+    if connection.vendor == "postgresql":
+        return f"CAST(json_build_array({columns}) AS text)"
+    return f"json_array({columns})"
+
+
+def json_of_rows(column: str) -> str:
+    """SQL that makes one text of a column of all rows."""
+    if connection.vendor == "postgresql":
+        # It returns rows in any order, and the text must not change by that.
+        return f"string_agg({column}, ',' ORDER BY {column})"
+    return f"json_group_array({column})"
