@@ -271,6 +271,7 @@ def counted(chain: DevChain, db, settings, tmp_path, monkeypatch):
     monkeypatch.setattr(heads, "poll_seconds", lambda _: 1e6)
     with DistantNode(chain.url) as node:
         settings.CHAINS_FILE = chains_toml(tmp_path, node.url)
+        settings.MAX_BATCHES_PER_MINUTE = 1000
         deploy(31337, 31337)
         # The first batch of a process asks once for what later ones know, as for the registry's code.
         rounds_until_done(chain, at_blocks(a_key(BOB), [chain.head()]))
