@@ -172,7 +172,7 @@ def _submit(
     chain = context.destination_chain
     # As often as there are batches that can't pay, and simulations take long.
     context.lease.extend()
-    most = pending_limits.left(chain, context.block)
+    most = pending_limits.most(chain, context.block)
     if not most:
         return _no_room(context)
     order = Order(intents[:most], and_store, context.block, multicall)

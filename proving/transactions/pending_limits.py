@@ -6,12 +6,13 @@ for Shared-Memory Packet Switches", 1998): one alone takes half of the room, the
 destination has room of its own.
 """
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from chains.chains_file import Chain
 from proving.models import Transaction, TransactionState
 from proving.transactions import signers
-from proving.transactions.intents import MAX_GAS
 from proving.transactions.signers import Pending
 from queries.models import Block
 
@@ -19,18 +20,34 @@ from queries.models import Block
 _TRANSACTIONS, _GAS = 64, 120_000_000
 
 
-def left(chain: Chain, block: Block) -> int:
-    """How many more transactions one of the chain's signers may send for the user in whose turns the block is.
+@dataclass(frozen=True)
+class Room:
+    """How much more one signer may send for one user."""
 
-    However much gas each has. Whoever has none under way may always send one.
+    transactions: int
+    gas: int
+    has_none: bool
+    """Whether the user has nothing under way: then one may always be sent."""
+
+    def fits(self, gas_limits: Sequence[int]) -> int:
+        """How many of these transactions, the first ones. What isn't used up yet is enough for one more."""
+        before = itertools.accumulate(gas_limits, initial=0)
+        count = sum(1 for _, used in zip(gas_limits, before, strict=False) if used < self.gas)
+        return max(min(self.transactions, count), 1 if self.has_none and gas_limits else 0)
+
+
+def most(chain: Chain, block: Block) -> int:
+    """How many more transactions one of the chain's signers may send at most for the user in whose turns the block is.
+
+    As far as that can be told before it is known how much gas they take.
     """
     pending = signers.pending(chain)
-    room = left_by_signer(chain, block, pending)
-    return max(room[address] for address in signers.free(chain, pending))
+    rooms = left_by_signer(chain, block, pending)
+    return max(rooms[address].fits([0] * _TRANSACTIONS) for address in signers.free(chain, pending))
 
 
-def left_by_signer(chain: Chain, block: Block, pending: Mapping[str, Pending]) -> dict[str, int]:
-    """The same for each signer, by address."""
+def left_by_signer(chain: Chain, block: Block, pending: Mapping[str, Pending]) -> dict[str, Room]:
+    """By a signer's address: the room for that user."""
     own = Transaction.objects.filter(
         signer__chain_id=chain.id,
         signer__address__in=pending,
@@ -38,12 +55,9 @@ def left_by_signer(chain: Chain, block: Block, pending: Mapping[str, Pending]) -
         queries__block__turn_of=block.turn_of_id,
     )
     of_user = set(own.values_list("pk", flat=True))
-    return {address: max(_room(one.gas, of_user), 0 if of_user else 1) for address, one in pending.items()}
+    return {address: _room(one.gas, of_user) for address, one in pending.items()}
 
 
-def _room(gas: Mapping[int, int], of_user: set[int]) -> int:
+def _room(gas: Mapping[int, int], of_user: set[int]) -> Room:
     own = [gas[pk] for pk in gas if pk in of_user]
-    more = _TRANSACTIONS - len(gas) - len(own)
-    more_gas = _GAS - sum(gas.values()) - sum(own)
-    # Rounded up: what isn't used up yet is enough for one more.
-    return min(more, -(-more_gas // MAX_GAS))
+    return Room(_TRANSACTIONS - len(gas) - len(own), _GAS - sum(gas.values()) - sum(own), not of_user)

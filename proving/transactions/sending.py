@@ -240,8 +240,8 @@ class _Sending:
             return UnderWay()
         if one.order.block is None:
             return len(one.simulated)
-        room = pending_limits.left_by_signer(self._chain, one.order.block, signers.pending(self._chain))
-        return room[account.signer.address] or NoRoom()
+        rooms = pending_limits.left_by_signer(self._chain, one.order.block, signers.pending(self._chain))
+        return rooms[account.signer.address].fits([each.costs.gas_limit for each in one.simulated]) or NoRoom()
 
     def _lack_of(self, account: _Account, first: Costs, market: MarketFees) -> str:
         lack = funds.why_too_little(self._chain, account.signer, first, market, self._funds_of(account))
