@@ -51,6 +51,7 @@ _known: WeakKeyDictionary[RpcClient, _Known] = WeakKeyDictionary()
 
 def read(chain: Chain, rpc: RpcClient) -> Heads:
     """Ask the chain, and note what it says for the pages. Raises `NodeUnavailable`."""
+    began = time.monotonic()
     latest, finalized = together.together(rpc.head, lambda: _finalized(rpc))
     final = finalized.number if finalized else max(0, latest.number - _FINAL_DEPTH)
     if final > latest.number:
@@ -68,7 +69,9 @@ def read(chain: Chain, rpc: RpcClient) -> Heads:
     heads = Heads(latest, confirmed, final)
     _note(chain, heads)
     with known.lock:
-        known.heads, known.seen_at = heads, time.monotonic()
+        # A slow answer is older than one that was asked for later.
+        if known.heads is None or began >= known.seen_at:
+            known.heads, known.seen_at = heads, began
     return heads
 
 

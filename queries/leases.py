@@ -64,6 +64,8 @@ class LeaseLost(Exception):
 class Lease(Generic[LeasedRow]):
     row: LeasedRow
     token: str
+    was_due_at: datetime | None = None
+    """When it was due as it was claimed. At another time: somebody has made it due since."""
 
     @contextmanager
     def writing(self) -> Iterator[LeasedRow]:
@@ -170,7 +172,7 @@ def _claim_all(rows: "models.QuerySet[LeasedRow]", pks: Sequence[object]) -> "Se
         return [None] * len(pks)
     claimed = {row.pk: row for row in rows.model._default_manager.filter(pk__in=pks, lease_token=token)}
     # Who asks for the same row twice has it once.
-    return [Lease(claimed.pop(pk), token) if pk in claimed else None for pk in pks]
+    return [Lease(claimed[pk], token, claimed.pop(pk).due_at) if pk in claimed else None for pk in pks]
 
 
 def due(rows: "models.QuerySet[LeasedRow]", limit: int, *, order: str = "due_at") -> list[object]:

@@ -200,6 +200,9 @@ def _give_back(given: _GivenBack, users: Sequence[int]) -> None:
     block = given.lease.row
     seconds = 0 if given.seconds is None and users else given.seconds
     due_at = None if seconds is None else timezone.now() + timedelta(seconds=seconds)
+    if block.due_at is not None and block.due_at != given.lease.was_due_at:
+        # A query came, or something became of a transaction.
+        due_at = block.due_at if due_at is None else min(due_at, block.due_at)
     given.lease.release(
         due_at,
         attempts=given.attempts,

@@ -107,9 +107,9 @@ class NoteChecked:
 
 @dataclass(frozen=True)
 class NoteGathering:
-    """Remember until when it waits for others to share its transaction with."""
+    """Remember until when it waits for others to share its transaction with; or that it has waited."""
 
-    until: datetime
+    until: datetime | None
 
 
 @dataclass(frozen=True)
@@ -355,33 +355,33 @@ def _ready(seen: Observation, known: Sequence[Action], *, needs_path: bool) -> D
         return Decision(FindPath(seen.target, seen.needing), known)
     if seen.needing and not seen.hash_is_vouched_for:
         rest = {fact: asking for fact, asking in seen.missing_now.items() if fact not in seen.needing}
-        prove = Prove(rest, root_is_known=True, is_optional=True, is_alone=bool(seen.failures))
+        prove = Prove(rest, root_is_known=True, is_optional=True, is_alone=_is_alone(seen))
         if seen.target is None or seen.is_extending or seen.pause_after_failures:
             return Decision(Continue(), [*known, prove])
         return Decision(FindPath(seen.target, seen.needing), [*known, prove])
     arrived = [ShowPath(0)] if seen.path_left else []
-    gathering = _gathering(seen)
-    sending = _sending(seen) if gathering is None else gathering
-    return Decision(sending.then, [*arrived, *known, *sending.actions])
+    if gathering := _gathering(seen):
+        return Decision(gathering.then, [*arrived, *known, *gathering.actions])
+    sending = _sending(seen)
+    # What comes later gathers anew.
+    gathered = [] if seen.gathers_until is None else [NoteGathering(None)]
+    return Decision(sending.then, [*arrived, *known, *gathered, *sending.actions])
 
 
 def _gathering(seen: Observation) -> Decision | None:
     """Wait for others to share a transaction with, if the operator wants that; all of them until the same moment."""
-    is_alone = seen.failures or len(seen.missing_now) > _MOST_THAT_GATHERS
+    is_alone = _is_alone(seen) or len(seen.missing_now) > _MOST_THAT_GATHERS
     if not seen.gather_seconds or is_alone or any(isinstance(fact, TimeFact) for fact in seen.missing_now):
         return None
-    longest = timedelta(seconds=seen.gather_seconds)
     until = seen.gathers_until
-    # Another one is that of an earlier transaction, or of a clock that was set since.
-    is_begun = until is not None and abs(until - seen.now) <= longest
-    if until is None or not is_begun:
-        left = seen.gather_seconds - seen.now.timestamp() % seen.gather_seconds
-        until = seen.now + timedelta(seconds=left)
-    if until <= seen.now:
+    if until is not None and until <= seen.now:
         return None
+    left = seen.gather_seconds - seen.now.timestamp() % seen.gather_seconds
+    moment = seen.now + timedelta(seconds=left)
+    # A later one is that of a clock that was ahead.
+    is_begun = until is not None and until <= moment
     sentence = f"Waiting for other blocks to share a transaction with, for up to {seen.gather_seconds:g} s."
-    wait = Requeue(sentence, (until - seen.now).total_seconds())
-    return Decision(wait, [] if is_begun else [NoteGathering(until)])
+    return Decision(Requeue(sentence, left), [] if is_begun else [NoteGathering(moment)])
 
 
 def _held_back(seen: Observation, *, needs_path: bool) -> Requeue | Fail | None:
@@ -458,7 +458,12 @@ def _sending(seen: Observation) -> Decision:
 
 
 def _prove(seen: Observation, missing: Missing) -> Prove:
-    return Prove(missing, root_is_known=seen.root_is_known, is_alone=bool(seen.failures))
+    return Prove(missing, root_is_known=seen.root_is_known, is_alone=_is_alone(seen))
+
+
+def _is_alone(seen: Observation) -> bool:
+    """Whether it may well revert: whatever shared its transaction would revert with it, at others' expense."""
+    return bool(seen.failures) or not seen.is_vouched_for_long
 
 
 def time(seen: Observation, asked: FindTime, found: BlockOfTime) -> Decision:

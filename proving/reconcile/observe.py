@@ -18,7 +18,7 @@ from chains import together
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.rpc import BlockIdentifier
-from proving import facts, heads, timestamps
+from proving import facts, heads, sources, timestamps
 from proving.facts import Fact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.heads import poll_seconds
 from proving.models import LIVE_STATES, Transaction, TransactionState, proves_facts
@@ -247,6 +247,8 @@ class Observation:
     """The header whose hash must be vouched for: the block's own, or the next one, which alone says when it ended."""
     hash_is_vouched_for: bool = False
     """Whether the registry can take that header now."""
+    is_vouched_for_long: bool = True
+    """Whether that holds for some blocks, too: otherwise it may revert, and what shares its transaction with it."""
     is_extending: bool = False
     """A transaction that extends the registry's trust is under way."""
     pause_after_failures: float = 0
@@ -373,6 +375,9 @@ def _with_what_is_missing(context: Context, seen: Observation) -> Observation:
         seen,
         target=target,
         hash_is_vouched_for=hash_is_vouched_for,
+        is_vouched_for_long=sources.of(context.connection.config).vouches_for_long(
+            context.connection.config, target.number, context.heads.latest.number
+        ),
         is_extending=is_extending,
         pause_after_failures=together.ask_once(
             ("pause", row), lambda: building.pause_after_failures(context.connection)

@@ -60,7 +60,7 @@ def _parts(context: Context, changes: Sequence[Change]) -> Iterator[list[Change]
     size = 0
     for change in changes:
         for piece in _pieces(context, change):
-            more = len(piece.queries) if isinstance(piece, Complete | Reopen) else 0
+            more = _size(piece)
             if part and size + more > _QUERIES_PER_WRITE:
                 yield part
                 part, size = [], 0
@@ -68,6 +68,16 @@ def _parts(context: Context, changes: Sequence[Change]) -> Iterator[list[Change]
             size += more
     if part:
         yield part
+
+
+def _size(change: Change) -> int:
+    match change:
+        case Complete() | Reopen():
+            return len(change.queries)
+        case StoreProofs():
+            return sum(1 + len(proof.slots) for proof in change.proofs)
+        case _:
+            return 0
 
 
 def _pieces(context: Context, change: Change) -> Iterator[Change]:
@@ -96,7 +106,7 @@ def _parcels(several: Mapping[int, _Changes]) -> Iterator[dict[int, _Changes]]:
     parcel: dict[int, _Changes] = {}
     size = 0
     for place, one in several.items():
-        more = sum(len(change.queries) for change in one.changes if isinstance(change, Complete | Reopen))
+        more = sum(map(_size, one.changes))
         if parcel and size + more > _QUERIES_PER_WRITE:
             yield parcel
             parcel, size = {}, 0
@@ -185,10 +195,10 @@ def _note_checked(contexts: Collection[Context]) -> None:
 
 
 def _take_header(block: Block, change: TakeHeader) -> None:
-    if block.hash:
+    now = hex_data(change.header.hash)
+    if block.hash not in {"", now}:
         AccountProof.objects.filter(block=block).delete()
         affected = block.queries.exclude(batch__status=BatchStatus.REJECTED).values_list("pk", flat=True)
-        now = hex_data(change.header.hash)
         reason = f"The source chain was reorganised: block {block.number} was {block.hash} and is now {now}."
         progress.reopen(list(affected), StepKind.INITIAL_STATE, reason=reason)
     block.take(change.header)

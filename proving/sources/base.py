@@ -58,5 +58,8 @@ class BlockHashSource(Protocol):
     def begin(self, connection: OpenConnection, start: int) -> Start | Preparation | NotYet:
         """The block `start`, which `reach` named, with the calls that make it vouched for. Raises as `reach`."""
 
+    def vouches_for_long(self, connection: Connection, number: int, head: int) -> bool:
+        """Whether what it vouches for now, at the destination's block `head`, it still will for some blocks."""
+
     def newest(self, connection: OpenConnection) -> int | NotYet:
         """Number of the newest block that a path could start from now. Raises as `reach`."""

@@ -29,10 +29,8 @@ class Native:
 
     def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
         head = connection.source_rpc.head().number
-        window = _window(connection.config)
-        # One that is just in the window may have left it when the transaction is mined.
-        oldest = [head + 1 - size + min(size // 8, 64) for size in (window, min(window, _BLOCKHASH_WINDOW))]
-        starts = sorted({max(target, number, 0) for number in oldest})
+        # One that is just in a window may have left it when the transaction is mined.
+        starts = sorted({max(target, safe, 0) for _, safe in _edges(connection.config, head)})
         for start in starts:
             address, data = call(self.contract, connection.registry.block_hash_source, "blockHash", start)
             if any(connection.destination_rpc.eth_call(address, data, "pending")):
@@ -45,9 +43,19 @@ class Native:
     def begin(self, connection: OpenConnection, start: int) -> Start:
         return Start(start)
 
+    def vouches_for_long(self, connection: Connection, number: int, head: int) -> bool:
+        return all(not oldest <= number < safe for oldest, safe in _edges(connection, head))
+
     def newest(self, connection: OpenConnection) -> int:
         # Not the head itself, which is the likeliest to be replaced.
         return max(0, connection.source_rpc.head().number - min(8, connection.config.window // 8))
+
+
+def _edges(connection: Connection, head: int) -> list[tuple[int, int]]:
+    """Of each window that the chain may have: its oldest block, and the oldest that stays in it for some blocks."""
+    window = _window(connection)
+    sizes = (window, min(window, _BLOCKHASH_WINDOW))
+    return [(head + 1 - size, head + 1 - size + min(size // 8, 64)) for size in sizes]
 
 
 def _window(connection: Connection) -> int:

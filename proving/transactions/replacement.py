@@ -1,6 +1,7 @@
 """Gets a transaction mined that isn't: broadcast again, replaced with higher fees, or cancelled."""
 
 import logging
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 from django.db.models import Exists, OuterRef
@@ -18,7 +19,7 @@ from proving.models import (
     TransactionState,
 )
 from proving.spending import limits, promised, shares
-from proving.spending.limits import Rest
+from proving.spending.limits import Limit, Rest
 from proving.transactions import signers
 from proving.transactions.fees import OfferedFees, market_fees
 from proving.transactions.intents import Refused
@@ -60,18 +61,26 @@ def push(chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction, *,
 
 
 def _is_stuck(chain: Chain, rpc: RpcClient, signer: Signer, tx: Transaction, newest: SignedTransaction) -> bool:
-    """Whether its batches' money allows no replacement that would be mined now, while others wait for it."""
+    """Whether its batches' money allows no replacement that would be mined now, while others wait for it.
+
+    Others may be batches of its own that could pay, and share it with one that can't.
+    """
     fees = market_fees(rpc)
-    return (
-        newest.max_fee_per_gas < fees.base_and_tip <= chain.max_fee_per_gas
-        and _most_for_replacement(chain, tx, _rest_beside(chain, tx))
-        < max(fees.base_and_tip, _raised(newest.max_fee_per_gas))
-        and _holds_up_others(signer, tx)
-    )
+    if not newest.max_fee_per_gas < fees.base_and_tip <= chain.max_fee_per_gas:
+        return False
+    needed = max(fees.base_and_tip, _raised(newest.max_fee_per_gas))
+    bounds = _limits(chain, tx, _rest_beside(chain, tx))
+    if _left_today(chain, tx) < needed:
+        return _holds_up_others(signer, tx)
+    too_low = [limit.batches for limit in bounds if limit.price < needed]
+    return bool(too_low) and _holds_up_others(signer, tx, poor=frozenset[str]().union(*too_low))
 
 
-def _holds_up_others(signer: Signer, tx: Transaction) -> bool:
-    """Whether nonces are behind it; or others wait for the header that it brings, or for the registry's trust."""
+def _holds_up_others(signer: Signer, tx: Transaction, poor: Collection[str] | None = None) -> bool:
+    """Whether nonces are behind it; or others wait for the header that it brings, or for the registry's trust.
+
+    Its own batches count as others too if only those of `poor` can't pay.
+    """
     if signer.transactions.filter(state=TransactionState.PENDING, nonce__gt=tx.nonce).exists():
         return True
     blocks = Block.objects.filter(queries__transactions=tx)
@@ -85,7 +94,7 @@ def _holds_up_others(signer: Signer, tx: Transaction) -> bool:
                 )
             )
         )
-    paying = Batch.objects.filter(queries__transactions=tx)
+    paying = Batch.objects.filter(queries__transactions=tx) if poor is None else poor
     waiting = Query.objects.filter(
         block__in=blocks, is_admitted=True, step__isnull=False, batch__status__in=OPEN_STATUSES
     )
@@ -192,9 +201,17 @@ def _rest_beside(chain: Chain, tx: Transaction) -> Rest:
 
 def _most_for_replacement(chain: Chain, tx: Transaction, rest: Rest) -> int:
     """In wei for a unit of gas. What was spent since the transaction was stored leaves less for it."""
+    return min([_left_today(chain, tx), *(limit.price for limit in _limits(chain, tx, rest))])
+
+
+def _limits(chain: Chain, tx: Transaction, rest: Rest) -> list[Limit]:
     (bounds,) = limits.for_each(chain, {tx: shares.weights_of(tx)}, rest)
-    prices = [limit.price for limit in bounds]
-    if chain.daily_limit_wei is not None:
-        others = promised.on_chain(chain.id) - tx.cost
-        prices.append(max(0, chain.daily_limit_wei - others - tx.data_fee) // tx.gas_limit)
-    return min(prices, default=chain.max_fee_per_gas)
+    return bounds
+
+
+def _left_today(chain: Chain, tx: Transaction) -> int:
+    """In wei for a unit of gas: what the chain's cap and its daily limit leave."""
+    if chain.daily_limit_wei is None:
+        return chain.max_fee_per_gas
+    others = promised.on_chain(chain.id) - tx.cost
+    return min(chain.max_fee_per_gas, max(0, chain.daily_limit_wei - others - tx.data_fee) // tx.gas_limit)

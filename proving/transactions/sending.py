@@ -5,6 +5,7 @@ it. What tasks that run side by side send at the same time is simulated and broa
 in one transaction.
 """
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -12,12 +13,12 @@ from functools import partial
 from operator import attrgetter
 from typing import cast
 
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.utils import timezone
 
 from chains import rollups, together
 from chains.chains_file import Chain
-from chains.rpc import BlockIdentifier, RpcClient
+from chains.rpc import BlockIdentifier, ChainError, RpcClient
 from chains.together import Raised
 from config.configured_chains import get_rpc
 from proving import heads
@@ -28,13 +29,15 @@ from proving.spending.estimates import Workload
 from proving.spending.limits import Rest
 from proving.transactions import funds, pending_limits, signers
 from proving.transactions.fees import MarketFees, market_fees, most_for_gas
-from proving.transactions.funds import Balance, Costs, Funds
+from proving.transactions.funds import Balance, Costs, Funds, Lack
 from proving.transactions.intents import MAX_GAS, Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay, Unsent
 from proving.transactions.signers import Beside
 from proving.transactions.signing import broadcast, sign
 from proving.transactions.stop_switch import why_stopped
 from queries import clock, progress
 from queries.models import Batch
+
+logger = logging.getLogger(__name__)
 
 # Of the estimate, for what changes between estimating and mining (another's transaction that goes first).
 _GAS_MARGIN = 1.15
@@ -57,8 +60,22 @@ def submit_all(chain: Chain, order: Order) -> Sent | Unsent:
     Raises `chains.rpc.Reverted` when a simulation reverts, `NodeUnavailable`, `RpcRefused`. After a return, or a kill
     at any later moment, `tending` takes care of the transactions.
     """
-    outcome = together.share_work(("send", chain.id), order, partial(_submit_all, chain))
+    outcome = together.share_work(("send", chain.id), order, partial(_submit_each, chain))
     return cast("Sent | Unsent", outcome)
+
+
+def _submit_each(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent | Raised]:
+    """As `_submit_all`; but where that fails, by themselves: the fault of one must not be the others'."""
+    try:
+        return _submit_all(chain, orders)
+    except (ChainError, OperationalError):
+        raise
+    except Exception as error:
+        if len(orders) == 1:
+            raise
+        logger.warning("sending %d orders by themselves: together they failed with %s", len(orders), error)
+        outcomes = together.run([partial(_submit_all, chain, [order]) for order in orders])
+        return [outcome if isinstance(outcome, Raised) else outcome[0] for outcome in outcomes]
 
 
 def _submit_all(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent | Raised]:
@@ -151,7 +168,11 @@ def _simulate_one(rpc: RpcClient, sender: str, intent: Intent, at: Sequence[Bloc
     return _Simulated(intent, Costs(gas_limit, rollups.data_cost(rpc, len(intent.data), gas_limit).wei))
 
 
-class _Poor(NotPaid):
+class _Short(NotPaid):
+    """What the operator lets be spent doesn't suffice, or what the signer has."""
+
+
+class _Poor(_Short):
     """It is the signer that lacks the money; another one may have it."""
 
 
@@ -229,10 +250,30 @@ class _Sending:
         shared = self._store(account, _shared(list(going.values())), replace(self._market, least=least))
         if not isinstance(shared, NotPaid):
             return outcomes | dict.fromkeys(going, shared)
+        if isinstance(shared, _Short):
+            return outcomes | self._store_parts(account, going)
         poor = {place: one for place, one in going.items() if one.is_for(shared.batches)} or going
         rich = {place: one for place, one in going.items() if place not in poor}
         outcomes |= self._store_by(account, rich)
         return outcomes | {place: self._store(account, one) for place, one in poor.items()}
+
+    def _store_parts(self, account: _Account, parcel: Mapping[int, _Ready]) -> dict[int, Sent | Unsent]:
+        """As much as the money suffices for, which is too little for all."""
+        cheapest = min((one.simulated[0].costs for one in parcel.values()), key=attrgetter("gas_limit"))
+        lack = funds.why_too_little(self._chain, account.signer, cheapest, self._market, self._funds_of(account))
+        if lack:
+            # Asked of each it would be the same, and take long: nobody else writes meanwhile.
+            return {place: self._short(lack, one) for place, one in parcel.items()}
+        places = list(parcel)
+        outcomes: dict[int, Sent | Unsent] = {}
+        for half in (places[: len(places) // 2], places[len(places) // 2 :]):
+            outcomes |= self._store_by(account, {place: parcel[place] for place in half})
+        return outcomes
+
+    def _short(self, lack: Lack, one: _Ready) -> _Short:
+        # What the others ask for may be cheaper.
+        kind = _Poor if lack.is_signers else _Short
+        return kind(lack.sentence, shares.largest(one.simulated[0].intent.queries))
 
     def _room(self, account: _Account, one: _Ready) -> int | NoRoom | UnderWay:
         """How many of its transactions the signer may send now."""
@@ -258,11 +299,10 @@ class _Sending:
         costs = [each.costs for each in one.simulated[:most]]
         market = market or self._market
         lack = funds.why_too_little(self._chain, account.signer, costs[0], market, has)
-        self._notices[account.signer.address] = lack.sentence if lack else ""
         if lack:
-            # What the others ask for may be cheaper.
-            not_paid = _Poor if lack.is_signers else NotPaid
-            return not_paid(lack.sentence, shares.largest(one.simulated[0].intent.queries))
+            self._notices[account.signer.address] = lack.sentence
+            return self._short(lack, one)
+        self._notices.setdefault(account.signer.address, "")
         can_pay = funds.affordable(costs, market, has)
         fees = replace(market, offer=market.offer.at_most(can_pay.price))
         with transaction.atomic():

@@ -18,10 +18,12 @@ from chains.together import Raised
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving import heads
-from proving.models import Share, Signer, Transaction
+from proving.models import FactsRegistry, Share, Signer, Transaction
+from proving.reconcile.block import _release
 from proving.registry import packing
 from proving.registry.deploying import deploy
 from proving.worker.due import due
+from queries import leases
 from queries.models import Batch, BatchStatus, Block, Step, StepKind
 from queries.properties import AccountField
 from tests.proving.chain_state import (
@@ -35,8 +37,10 @@ from tests.proving.chain_state import (
 )
 from tests.proving.test_kills import Killed, Killer
 from tests.proving.test_spending import ETHER, costly, fresh, key, price_of, set_price
+from tests.proving.test_spending_attacks import mine_at
+from tests.proving.test_transactions import age
 from tests.proving.test_worker import until
-from tests.service import ALICE, BOB, a_key, chains_toml, expire_leases, request, submit, waiting
+from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, expire_leases, request, submit, waiting
 
 __all__ = ["costly", "key"]  # fixtures
 
@@ -166,6 +170,77 @@ def test_who_cannot_pay_the_price_is_left_out_and_not_waited_for(costly, key):
     costly.mine()
     work_once()
     assert {fresh(batch).status for batch in rich} == {BatchStatus.DONE}
+
+
+def test_who_cannot_pay_a_higher_price_later_does_not_keep_the_others_at_the_lower_one(costly, key):
+    costly.mine(10)
+    set_price(costly, 1)
+    numbers = range(costly.head() - 4, costly.head())
+    rich = at_blocks(key, numbers[:3], fee=ETHER)
+    poor = at_blocks(a_key(BOB), numbers[3:], fee=ETHER)[0]
+    work_side_by_side("batch")
+    Batch.objects.filter(pk=poor.pk).update(fee=302_000 * 4 * 10**9)
+    work_side_by_side("block")
+    shared = Transaction.objects.get(queries__batch=poor)
+    assert shared.queries.count() == 4
+    for _ in range(6):
+        set_price(costly, 20)
+        age()
+        mine_at(costly, 20)
+        work_once()
+    assert {fresh(batch).status for batch in rich} == {BatchStatus.DONE}
+    assert shared.newest.is_cancellation
+
+
+def test_what_may_leave_the_window_of_hashes_takes_no_other_with_it(service, settings):
+    """Whoever asks for the oldest block that is vouched for could else make others pay for what reverts."""
+    text = settings.CHAINS_FILE.read_text()
+    settings.CHAINS_FILE.write_text(
+        text.replace('block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 40')
+    )
+    forget_chains()
+    FactsRegistry.objects.all().delete()
+    deploy(31337, 31337)
+    service.mine(60)
+    head = service.head()
+    sent = Transaction.objects.count()
+    [edge] = at_blocks(a_key(BOB), [head - 38])
+    others = at_blocks(a_key(), range(head - 6, head - 2))
+    until_done([edge, *others])
+    assert Transaction.objects.count() == sent + 2
+    assert Transaction.objects.get(queries__batch=edge).queries.count() == 1
+
+
+def test_a_signer_without_money_is_not_asked_for_each(service, blocks):
+    """All that is stored waits for this database transaction meanwhile."""
+    service.rpc("anvil_setBalance", SIGNER, hex(10**15))
+    user = a_key()
+    taken = []
+    for count in (2, 8):
+        batches = at_blocks(user, blocks[:count])
+        work_side_by_side("batch")
+        with CaptureQueriesContext(connection) as statements:
+            work_side_by_side("block")
+        taken.append(len(statements))
+        assert not Transaction.objects.filter(queries__batch__in=batches).exists()
+    assert taken[1] < 4 * taken[0]
+    assert "Its operator must fund it." in Signer.objects.get().notice
+
+
+def test_what_comes_while_a_block_is_reconciled_is_not_put_off(service, blocks):
+    """Another's query is admitted while the block's transaction is sent: it must not wait until that is mined."""
+    service.rpc("evm_setAutomine", False)
+    first = at_blocks(a_key(), blocks[:1])[0]
+    work_side_by_side("batch")
+    block = Block.objects.get(number=blocks[0])
+    lease = leases.claim(Block.objects.all(), block.pk)
+    assert lease is not None
+    now = timezone.now()
+    Block.objects.filter(pk=block.pk).update(due_at=now)
+    _release(lease, "", 60, attempts=0)
+    block.refresh_from_db()
+    assert block.due_at == now
+    assert fresh(first).status == BatchStatus.ACCEPTED
 
 
 def test_after_one_that_reverted_each_goes_alone(service, blocks):
