@@ -223,7 +223,7 @@ def test_a_signer_without_money_is_not_asked_for_each(service, blocks):
             work_side_by_side("block")
         taken.append(len(statements))
         assert not Transaction.objects.filter(queries__batch__in=batches).exists()
-    assert taken[1] < 4 * taken[0]
+    assert (taken[1] - taken[0]) / 6 < 35
     assert "Its operator must fund it." in Signer.objects.get().notice
 
 
