@@ -66,6 +66,8 @@ class Case:
     before: Sequence[bytes] = ()
     heads: int = 1
     peers: str = ""
+    others: Sequence[tuple[int, bytes]] = ()
+    """Further blocks that are vouched for: number and hash."""
 
 
 class Lab:
@@ -124,7 +126,8 @@ class Lab:
 
     @staticmethod
     def _registry(chain: DevChain, source: str, case: Case) -> Deployed:
-        chain.rpc("anvil_setStorageAt", HISTORY, f"0x{case.number % WINDOW:064x}", hex_data(case.block_hash))
+        for number, block_hash in ((case.number, case.block_hash), *case.others):
+            chain.rpc("anvil_setStorageAt", HISTORY, f"0x{number % WINDOW:064x}", hex_data(block_hash))
         return Deployed(chain, "FactsRegistry", chain.chain_id, source, WINDOW)
 
     @staticmethod
@@ -200,11 +203,11 @@ def recorded_cases() -> Iterator[Case]:
 # --- Generated cases --------------------------------------------------------------------------------------------------
 
 
-def header_of(state_root: bytes) -> bytes:
+def header_of(state_root: bytes, number: int = _BLOCK) -> bytes:
     """A header of mainnet's size, with other hashes."""
     chance = random.Random(_SEED)
     word = chance.randbytes
-    fields: list[bytes | int] = [word(32), word(32), word(20), state_root, word(32), word(32), word(256), 0, _BLOCK]
+    fields: list[bytes | int] = [word(32), word(32), word(20), state_root, word(32), word(32), word(256), 0, number]
     fields += [30_000_000, 15_000_000, 1_686_500_000, word(20), word(32), bytes(8), 20_000_000_000, word(32)]
     return tries.encode(fields)
 
@@ -217,6 +220,7 @@ def generated(
     slot_levels: Sequence[int] = (16, 2),
     contract: bool = False,
     peers: str = "",
+    number: int = _BLOCK,
 ) -> Case:
     """A transaction that proves the balances of so many accounts, mainnet-shaped; and of the first some slots."""
     chance = random.Random(_SEED)
@@ -238,12 +242,27 @@ def generated(
         AccountToProve(address, _BALANCE, proofs[keccak(address)], wanted if place == 0 else {})
         for place, address in enumerate(addresses)
     ]
-    header = header_of(state_root)
-    return Case(name, _BLOCK, keccak(header), packed.encode(header, state_root, accounts), heads=count, peers=peers)
+    header = header_of(state_root, number)
+    return Case(name, number, keccak(header), packed.encode(header, state_root, accounts), heads=count, peers=peers)
+
+
+def blocks_together(count: int) -> Case:
+    """So many blocks, the balance of one account at each, in one transaction."""
+    newest, *others = (generated("", 1, number=_BLOCK - place) for place in range(count))
+    return Case(
+        f"{count} blocks with one generated account, each",
+        newest.number,
+        newest.block_hash,
+        [case.calldata for case in (newest, *others) if isinstance(case.calldata, bytes)],
+        heads=count,
+        others=[(case.number, case.block_hash) for case in others],
+    )
 
 
 def generated_cases() -> Iterator[Case]:
     yield generated("one generated account", 1)
+    yield blocks_together(4)
+    yield blocks_together(16)
     yield generated("16 mainnet-shaped accounts, each", 16, peers="- / 190,000")
     yield generated("32 mainnet-shaped accounts, each", 32, peers="- / 190,000")
     yield generated("contract account", 1, contract=True)
