@@ -30,8 +30,11 @@ from chains.node_errors import (
 from chains.together import Outcome, Raised
 from chains.untrusted_text import secrets_of
 
-# Requests of one exchange at the most. Nodes take a hundred at least; of one that takes fewer, fewer are asked for.
+# Requests of one exchange at the most, by their weight (`_weight`). Nodes take a hundred at least; of one that takes
+# fewer, or is too slow for so many, fewer are asked for.
 BATCH_SIZE = 200
+# Slots that weigh as much in it as an account.
+_SLOTS_PER_REQUEST = 20
 # The size of one reply, whatever was asked for.
 MAX_REPLY_BYTES = 16 * 1024 * 1024
 # The values in it. Three bytes of JSON may take 200 in memory, so a limit of bytes alone is not enough.
@@ -61,6 +64,13 @@ _READ_STATUSES = {HTTPStatus.OK, HTTPStatus.BAD_REQUEST}
 MAX_REST_SECONDS = 60
 # For so long after a failure, the only node is not asked again.
 FAIL_FAST_SECONDS = 3
+# After so many time-outs' time tasks that share exchanges wait no longer, and nothing is asked a node again that hung:
+# a task's lease expires while it waits.
+_PATIENCE = 2
+# A node that has not answered a batch in time is asked for so many times fewer: each attempt may take as long.
+_SLOWER = 4
+# Good exchanges at the most before a node is asked for more again.
+_MOST_UNTIL_MORE = 256
 # Stands for "needs no block's state".
 _NO_STATE = 0
 
@@ -93,6 +103,8 @@ class _Question:
     batched: Sequence[Request]
     read: Callable[[int, Any], Any]
     blocks: Sequence[int] | None
+    least: int
+    """So many of the first requests are asked, however long that takes."""
 
 
 @dataclass(eq=False)
@@ -101,10 +113,17 @@ class _Node:
     host: str
     chain_checked: bool = False
     failures: int = 0
+    answers: bool = True
+    """Whether it answered when it last failed."""
     failed_at: float = 0
     rests_until: float = 0
     problem: NodeUnavailable | None = None
-    batch_size: int = BATCH_SIZE
+    batch_size: float = BATCH_SIZE
+    until_more: int = 1
+    """Good exchanges of this size after which it may be larger again."""
+    good: int = 0
+    has_grown: bool = False
+    """Whether that was the last change of its size."""
     lacks: dict[str, int] = field(default_factory=dict)
     """For each method, the newest block whose state it refused and another node served: what is pruned stays pruned.
     Or _NO_STATE, if it refused a further request that the method's results take."""
@@ -116,11 +135,53 @@ class _Node:
     def may_refuse(self, method: str, block: int) -> bool:
         return block <= self.lacks.get(method, -1)
 
+    def shrink(self, size: float) -> None:
+        """After a batch that failed: ask for no more than this weight."""
+        if self.has_grown:
+            self.until_more = min(2 * self.until_more, _MOST_UNTIL_MORE)
+        self.batch_size = min(self.batch_size, max(1, size))
+        self.good, self.has_grown = 0, False
+
+    def grow(self) -> None:
+        """After a batch of its size that went well: ask for more, at once or after some more of these."""
+        self.good += 1
+        if self.good >= self.until_more and self.batch_size < BATCH_SIZE:
+            self.batch_size = min(2 * self.batch_size, BATCH_SIZE)
+            self.good, self.has_grown = 0, True
+
+
+@dataclass
+class _Said:
+    """What the nodes said to the requests, by their places."""
+
+    answers: dict[int, Any] = field(default_factory=dict)
+    refusals: dict[int, dict[_Node, RpcRefused]] = field(default_factory=lambda: defaultdict(dict))
+    faults: dict[int, list[NodeUnavailable]] = field(default_factory=lambda: defaultdict(list))
+    """What was wrong with the answer to one request."""
+    problems: dict[_Node, NodeUnavailable] = field(default_factory=dict)
+    """What is wrong with a node, which is asked for nothing more."""
+
+    def note(self, node: _Node, index: int, answer: Any | RpcRefused | NodeUnavailable) -> None:
+        if isinstance(answer, NodeUnavailable):
+            self.faults[index].append(answer)
+        elif isinstance(answer, RpcRefused) and not isinstance(answer, FINAL):
+            self.refusals[index][node] = answer
+        else:
+            self.answers[index] = answer
+
 
 class _BatchTooLong(Exception):
     """One JSON-RPC error for a whole batch: the node takes no batches, or none of this length. Or the reply is longer
     than it may be, which that to fewer requests may not be.
     """
+
+
+class _ReplyTooLong(InvalidReply):
+    """The reply is longer than it may be."""
+
+
+class _TimedOut(NodeUnavailable):
+    """The node did not answer in time."""
 
 
 class NodePool:
@@ -160,77 +221,75 @@ class NodePool:
         if not batched:
             return []
         # What tasks that run side by side ask at the same time goes out as one.
-        return together.share_exchange(self, _Question(batched, read, blocks), self._answer_all)
+        return together.share_exchange(self, _Question(batched, read, blocks, len(batched)), self._answer_all)
 
     def _answer_all(self, questions: Sequence[_Question]) -> list[Outcome[list[Any]]]:
-        if len(questions) == 1:
-            return [self._answer(questions[0])]
-        merged = _Merged(questions)
-        answers = self._answer(merged.question)
-        # Where one may be why there is no usable answer, each is asked by itself: it must not be the others' loss.
-        # Nodes that don't answer rest by then, which costs no more time.
-        divided = [None] * len(questions) if isinstance(answers, Raised) else merged.divided(answers)
+        merged = _Merged(questions) if len(questions) > 1 else None
+        try:
+            answers = self._ask_nodes(merged.question if merged else questions[0])
+        except ChainError as error:
+            return [Raised(error)] * len(questions)
+        return merged.divided(answers) if merged else [_whole(answers)]
+
+    def _ask_nodes(self, question: _Question) -> list[Any | RpcRefused | NodeUnavailable]:
+        """The answer to each request, or why no node gave one."""
+        batched, blocks = question.batched, question.blocks
+        said = _Said()
+        self._fail_fast()
+        ends = self._clock() + _PATIENCE * self._timeout
+        for node, turn in self._turns(batched, blocks):
+            asked = {index: batched[index] for index in turn if index not in said.answers}
+            if asked and node not in said.problems:
+                self._ask_node(node, asked, question, ends, said)
+        refused = {index: next(iter(by.values())) for index, by in said.refusals.items() if index not in said.answers}
+        for index, refusal in refused.items():
+            refusal.may_pass = bool(said.problems) or index in said.faults
+        if blocks:
+            stateful = [i for i in said.refusals if i in said.answers and blocks[i] != _NO_STATE]
+            self._ask_last((node, batched[i][0], blocks[i]) for i in stateful for node in said.refusals[i])
+        outcome = said.answers | refused
         return [
-            self._answer(question) if answer is None else answer
-            for question, answer in zip(questions, divided, strict=True)
+            outcome[index] if index in outcome else self._why([*said.problems.values(), *said.faults[index]])
+            for index in range(len(batched))
         ]
 
-    def _answer(self, question: _Question) -> Outcome[list[Any]]:
+    def _ask_node(
+        self, node: _Node, asked: Mapping[int, Request], question: _Question, ends: float, said: _Said
+    ) -> None:
+        """Ask one node, and note what it said; if anything was wrong, it rests."""
+        fault: NodeUnavailable | None = None
         try:
-            return self._ask_nodes(question.batched, question.read, question.blocks)
-        except ChainError as error:
-            return Raised(error)
-
-    def _ask_nodes(
-        self, batched: Sequence[Request], read: Callable[[int, Any], Any], blocks: Sequence[int] | None
-    ) -> list[Any | RpcRefused]:
-        answers: dict[int, Any] = {}
-        refusals: dict[int, dict[_Node, RpcRefused]] = defaultdict(dict)
-        problems: dict[_Node, NodeUnavailable] = {}
-        self._fail_fast()
-        for node, turn in self._turns(batched, blocks):
-            asked = {index: batched[index] for index in turn if index not in answers}
-            if not asked or node in problems:
-                continue
-            try:
-                self._check_chain(node)
-                for index, answer in self._answers(node, asked, read, problems):
-                    if isinstance(answer, RpcRefused) and not isinstance(answer, FINAL):
-                        refusals[index][node] = answer
-                    else:
-                        answers[index] = answer
-            except NodeUnavailable as error:
-                self._rest(node, error)
-                problems[node] = error
+            self._check_chain(node)
+            for index, answer in self._answers(node, asked, question, ends, said.problems):
+                said.note(node, index, answer)
+                if isinstance(answer, NodeUnavailable):
+                    fault = answer
+        except NodeUnavailable as error:
+            self._rest(node, error)
+            said.problems[node] = error
+        else:
+            if fault:
+                self._rest(node, fault, answers=True)
             else:
                 self._recovered(node)
-        refused = {index: next(iter(said.values())) for index, said in refusals.items() if index not in answers}
-        if len(answers) + len(refused) < len(batched):
-            raise self._why(list(problems.values()))
-        for refusal in refused.values():
-            refusal.may_pass = bool(problems)
-        if blocks:
-            stateful = [i for i in refusals if i in answers and blocks[i] != _NO_STATE]
-            self._ask_last((node, batched[i][0], blocks[i]) for i in stateful for node in refusals[i])
-        outcome = answers | refused
-        return [outcome[index] for index in range(len(batched))]
 
     def _answers(
         self,
         node: _Node,
         batched: Mapping[int, Request],
-        read: Callable[[int, Any], Answer | Further[Answer]],
+        question: _Question,
+        ends: float,
         problems: dict[_Node, NodeUnavailable],
-    ) -> Iterator[tuple[int, Answer | RpcRefused]]:
+    ) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
         """What one node makes of the requests, and of those that its results take besides. Refusing one of these is
         noted in `problems`; the node does not rest for it, but is asked last for the like.
         """
-        asked, further = batched, dict[int, Further[Answer]]()
+        asked, further = batched, dict[int, Further[Any]]()
         while asked:
-            following: dict[int, Further[Answer]] = {}
-            for index, result in self._ask(node, asked):
+            following: dict[int, Further[Any]] = {}
+            for index, result in self._ask(node, asked, question.least, ends):
                 before = further.get(index)
-                reader = before.read if before else partial(read, index)
+                reader = before.read if before else partial(question.read, index)
                 answer = _read(node, asked[index][0], reader, result)
                 if isinstance(answer, Further):
                     following[index] = answer
@@ -242,28 +301,78 @@ class NodePool:
                     yield index, answer
             asked, further = {index: one.request for index, one in following.items()}, following
 
-    def _ask(self, node: _Node, batched: Mapping[int, Request]) -> Iterator[tuple[int, Any | RpcRefused]]:
-        """The results of all requests from one node, in bounded batches."""
+    def _ask(
+        self, node: _Node, batched: Mapping[int, Request], least: int, ends: float
+    ) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
+        """The results of all requests from one node, in bounded batches; or what is wrong with one of them.
+
+        When it `ends` only the first of them, in the number of `least`, are still asked for. Raises `NodeUnavailable`
+        where the node gives no answer at all, or none any more.
+        """
         waiting = list(batched)
+        fault: NodeUnavailable | None = None
+        has_shrunk = False
         while waiting:
-            chunk = waiting[: node.batch_size]
+            chunk = _first(waiting, batched, node.batch_size)
+            size = sum(_weight(batched[index]) for index in chunk)
+            waiting = waiting[len(chunk) :]
             try:
                 results = self._exchange(node, [batched[index] for index in chunk])
             except _BatchTooLong:
-                node.batch_size = max(1, len(chunk) // 2)
+                self._shrink(node, size / 2)
+                has_shrunk = True
+                waiting = chunk + waiting
                 continue
+            except NodeUnavailable as error:
+                if len(chunk) > 1:
+                    self._shrink(node, size / _SLOWER)
+                    has_shrunk = True
+                    if not isinstance(error, _TimedOut) or self._clock() >= ends:
+                        raise
+                    # Whatever it is that takes so long, the others come first.
+                    waiting += chunk
+                    continue
+                # It may be this request's fault, unless the next one fares no better.
+                if fault or len(batched) == 1:
+                    raise
+                fault = error
+                results = [error]
+            else:
+                fault = None
+                if waiting and not has_shrunk:
+                    self._grow(node)
             yield from zip(chunk, results, strict=True)
-            waiting = waiting[len(chunk) :]
+            if self._clock() >= ends:
+                late = [index for index in waiting if index >= least]
+                yield from ((index, NodeUnavailable(f"{node.host} answers too slowly")) for index in late)
+                waiting = [index for index in waiting if index < least]
 
-    def _exchange(self, node: _Node, batched: Sequence[Request]) -> list[Any | RpcRefused]:
-        """One HTTP request: one JSON-RPC object for one request, a JSON-RPC batch for several."""
+    def _shrink(self, node: _Node, size: float) -> None:
+        with self._lock:
+            node.shrink(size)
+
+    def _grow(self, node: _Node) -> None:
+        with self._lock:
+            node.grow()
+
+    def _exchange(self, node: _Node, batched: Sequence[Request]) -> list[Any | RpcRefused | NodeUnavailable]:
+        """One HTTP request: one JSON-RPC object for one request, a JSON-RPC batch for several.
+
+        Gives for each request its result, or what is wrong with the reply to it alone. Raises `NodeUnavailable` for
+        what is wrong with all, and `_BatchTooLong` where fewer requests may fare better.
+        """
         ids = [next(self._ids) for _ in batched]
         bodies = [
             {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
             for number, (method, params) in zip(ids, batched, strict=True)
         ]
         max_bytes = min(MAX_REPLY_BYTES, sum(_most_bytes(request) for request in batched))
-        reply = self._post(node, bodies if len(bodies) > 1 else bodies[0], max_bytes)
+        try:
+            reply = self._post(node, bodies if len(bodies) > 1 else bodies[0], max_bytes)
+        except _ReplyTooLong as too_long:
+            if len(batched) > 1:
+                raise _BatchTooLong from None
+            return [InvalidReply(str(too_long))]
         if isinstance(reply, dict) and isinstance(reply.get("error"), dict):
             # The only reply that may lack an id: the node did not look into what it was sent.
             refusal = read_refusal(node.host, batched[0][0], reply["error"], node.secrets)
@@ -277,13 +386,14 @@ class NodePool:
             if type(number) is not int or number not in ids or number in by_id:
                 raise InvalidReply(f"{node.host} sent a reply that belongs to no request")
             by_id[number] = one
-        if len(by_id) < len(ids):
-            raise InvalidReply(f"{node.host} left requests without a reply")
-        return [_result(node, method, by_id[number]) for number, (method, _) in zip(ids, batched, strict=True)]
+        results = [_result(node, method, by_id.get(number)) for number, (method, _) in zip(ids, batched, strict=True)]
+        limits = [one for one in results if isinstance(one, NodeUnavailable) and not isinstance(one, InvalidReply)]
+        if len(limits) == len(results):
+            raise limits[0]
+        return results
 
     def _post(self, node: _Node, body: Any, max_bytes: int) -> Any:
-        """Raises `_BatchTooLong` where fewer requests may get an answer that is short enough."""
-        too_long = ""
+        """Raises `NodeUnavailable`, `_TimedOut`, `_ReplyTooLong`."""
         try:
             answer = bounded_http.post(
                 Post(
@@ -296,18 +406,15 @@ class NodePool:
                 )
             )
         except bounded_http.TooLong as error:
-            too_long = str(error)
+            raise _ReplyTooLong(f"{node.host} {error}") from None
+        except bounded_http.TimedOut as error:
+            raise _TimedOut(f"{node.host} {error}") from None
         except bounded_http.Failed as failed:
             raise NodeUnavailable(f"{node.host} {failed}") from None
-        else:
-            if answer.status not in _READ_STATUSES:
-                raise NodeUnavailable(f"{node.host} answered with HTTP status {answer.status}")
-            if sum(map(answer.content.count, (b",", b"[", b"{"))) > MAX_REPLY_VALUES:
-                too_long = f"sent more than {MAX_REPLY_VALUES} values"
-        if too_long and isinstance(body, list):
-            raise _BatchTooLong
-        if too_long:
-            raise InvalidReply(f"{node.host} {too_long}")
+        if answer.status not in _READ_STATUSES:
+            raise NodeUnavailable(f"{node.host} answered with HTTP status {answer.status}")
+        if sum(map(answer.content.count, (b",", b"[", b"{"))) > MAX_REPLY_VALUES:
+            raise _ReplyTooLong(f"{node.host} sent more than {MAX_REPLY_VALUES} values")
         try:
             return json.loads(answer.content)
         except (ValueError, RecursionError):
@@ -318,6 +425,8 @@ class NodePool:
         if node.chain_checked:
             return
         (answer,) = self._exchange(node, [("eth_chainId", [])])
+        if isinstance(answer, NodeUnavailable):
+            raise answer
         try:
             chain_id = read_quantity(answer)
         except ValueError:
@@ -327,13 +436,16 @@ class NodePool:
         node.chain_checked = True
 
     def _fail_fast(self) -> None:
-        """Raises `NodeUnavailable` without asking, if every node has just failed: a hung one costs a whole time-out."""
+        """Raises `NodeUnavailable` without asking, if every node has just failed: a hung one costs a whole time-out.
+
+        A node that answered, if only with nonsense, has not: what is wrong with an answer may be the question's fault.
+        """
         now = self._clock()
         with self._lock:
             problems = [
                 node.problem
                 for node in self._nodes
-                if node.problem and now < min(node.rests_until, node.failed_at + FAIL_FAST_SECONDS)
+                if node.problem and not node.answers and now < min(node.rests_until, node.failed_at + FAIL_FAST_SECONDS)
             ]
         if len(problems) == len(self._nodes):
             raise self._why(problems)
@@ -362,9 +474,11 @@ class NodePool:
             for node, method, block in lacking:
                 node.lacks[method] = max(block, node.lacks.get(method, block))
 
-    def _rest(self, node: _Node, problem: NodeUnavailable) -> None:
+    def _rest(self, node: _Node, problem: NodeUnavailable, *, answers: bool = False) -> None:
+        """Ask other nodes first for a while."""
         with self._lock:
             node.problem = problem
+            node.answers = answers
             node.failed_at = self._clock()
             seconds = min(2**node.failures, MAX_REST_SECONDS)
             node.failures = min(node.failures + 1, 10)
@@ -408,34 +522,52 @@ class _Merged:
                 asked.append((place, len(self._readers[place])))
                 self._readers[place].append(partial(question.read, index))
             self._asked.append(asked)
-        self.question = _Question(batched, lambda place, result: _read_for_each(self._readers[place], result), blocks)
+        # However long it takes, one question is answered.
+        least = 1 + max(place for place, _ in self._asked[0])
+        self.question = _Question(
+            batched, lambda place, result: _read_for_each(self._readers[place], result), blocks, least
+        )
 
-    def divided(self, answers: Sequence[Any | RpcRefused]) -> Iterator[list[Any | RpcRefused] | None]:
-        """For each question what it would have been answered by itself; None where a result can't be read."""
-        for asked in self._asked:
-            mine = [(answers[place], turn) for place, turn in asked]
-            read = [answer if isinstance(answer, RpcRefused) else answer[turn] for answer, turn in mine]
-            yield None if any(answer is _UNREADABLE for answer in read) else read
+    def divided(self, answers: Sequence[Any | RpcRefused | NodeUnavailable]) -> list[Outcome[list[Any | RpcRefused]]]:
+        """For each question what it would have been answered by itself, or why there is no answer."""
+        return [_whole([_of_turn(answers[place], turn) for place, turn in asked]) for asked in self._asked]
 
 
-_UNREADABLE = object()
+def _of_turn(answer: Any, turn: int) -> Any:
+    return answer if isinstance(answer, RpcRefused | NodeUnavailable) else answer[turn]
+
+
+def _whole(answers: list[Any]) -> Outcome[list[Any]]:
+    """The answers, or why one of them is lacking."""
+    lacking = next((answer for answer in answers if isinstance(answer, NodeUnavailable)), None)
+    return Raised(lacking) if lacking else answers
 
 
 def _read_for_each(readers: Sequence[Reader[Any]], result: Any) -> list[Any] | Further[list[Any]]:
-    answers = [_read_or_not(read, result) for read in readers]
-    further = [answer for answer in answers if isinstance(answer, Further)]
-    if not further:
+    answers = [read(result) for read in readers]
+    further = next((answer for answer in answers if isinstance(answer, Further)), None)
+    if further is None:
         return answers
-    # Whoever has the same request reads its result in the same way.
-    first = further[0]
-    return Further(first.request, partial(_read_for_each, [one.read for one in further]), first.lacking)
+    # Those that need more have the same request, and so need the same.
+    reads = [one.read if isinstance(one, Further) else partial(_known, one) for one in answers]
+    return Further(further.request, partial(_read_for_each, reads), further.lacking)
 
 
-def _read_or_not(read: Reader[Any], result: Any) -> Any:
-    try:
-        return read(result)
-    except ValueError:
-        return _UNREADABLE
+def _known(answer: Any, _: Any) -> Any:
+    return answer
+
+
+def _weight(request: Request) -> float:
+    """How much of `BATCH_SIZE` it takes."""
+    method, params = request
+    return 1 + len(params[1]) / _SLOTS_PER_REQUEST if method == "eth_getProof" else 1
+
+
+def _first(waiting: Sequence[int], batched: Mapping[int, Request], size: float) -> list[int]:
+    """The first of those that wait: one at least, and otherwise not more than this weight."""
+    weights = itertools.accumulate(_weight(batched[index]) for index in waiting)
+    count = sum(1 for _ in itertools.takewhile(lambda weight: weight <= size, weights))
+    return list(waiting[: max(1, count)])
 
 
 def _most_bytes(request: Request) -> int:
@@ -446,19 +578,27 @@ def _most_bytes(request: Request) -> int:
     return _REPLY_BYTES.get(method, _USUAL_BYTES)
 
 
-def _read(node: _Node, method: str, read: Reader[Answer], result: Any) -> Answer | Further[Answer] | RpcRefused:
-    if isinstance(result, RpcRefused):
+def _read(
+    node: _Node, method: str, read: Reader[Answer], result: Any
+) -> Answer | Further[Answer] | RpcRefused | NodeUnavailable:
+    if isinstance(result, RpcRefused | NodeUnavailable):
         return result
     try:
         return read(result)
     except ValueError as error:
-        raise InvalidReply(f"{node.host} answered {method} with {error}") from None
+        return InvalidReply(f"{node.host} answered {method} with {error}")
 
 
-def _result(node: _Node, method: str, reply: dict[str, Any]) -> Any | RpcRefused:
+def _result(node: _Node, method: str, reply: dict[str, Any] | None) -> Any | RpcRefused | NodeUnavailable:
+    """The result in a reply, a refusal, or what is wrong with it."""
+    if reply is None:
+        return InvalidReply(f"{node.host} left requests without a reply")
     error = reply.get("error")
     if isinstance(error, dict):
-        return read_refusal(node.host, method, error, node.secrets)
+        try:
+            return read_refusal(node.host, method, error, node.secrets)
+        except NodeUnavailable as limited:
+            return limited
     if error is not None or "result" not in reply:
-        raise InvalidReply(f"{node.host} answered {method} with neither a result nor an error")
+        return InvalidReply(f"{node.host} answered {method} with neither a result nor an error")
     return reply["result"]

@@ -11,8 +11,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
-from django.db.models import Count, QuerySet
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Count, Func, IntegerField, QuerySet, Sum
+from django.db.models.sql.compiler import SQLCompiler
 
 from config.configured_chains import get_chains
 from proving import acceptance
@@ -30,8 +33,8 @@ logger = logging.getLogger(__name__)
 _PER_POLL = 100
 # Accepting a batch of more asks the chains for seconds.
 _MANY_BLOCKS = 100
-# Proofs of more take a good part of a second to verify and pack.
-_MANY_QUERIES = 100
+# Proofs of more, accounts and slots, take a good part of a second to verify and pack.
+_MANY_PROOFS = 100
 
 
 # Tasks that stand in line together: the user whose they are, their kind, and their lane.
@@ -48,11 +51,16 @@ class Task:
     do: Callable[[object], None] = field(compare=False)
     user: int | None = field(default=None, compare=False)  # whose turn it takes; None: nobody's, it is for all
     is_long: bool = field(default=False, compare=False)  # it may take many seconds
-    is_large: bool = field(default=False, compare=False)  # it computes much, while what is beside it would wait
+    size: int = field(default=1, compare=False)  # accounts, slots and headers that it asks nodes for, at the most
     sources: frozenset[int] = field(default=frozenset(), compare=False)  # of a batch: of what isn't admitted yet
 
     def __call__(self) -> None:
         self.do(self.key)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it computes much, while what is beside it would wait."""
+        return self.size > _MANY_PROOFS
 
     @property
     def chains(self) -> frozenset[int]:
@@ -148,19 +156,31 @@ def _for_users(poll: Poll) -> Iterator[tuple[Queue, Iterator[Task]]]:
 def _batches(of_all: "QuerySet[Batch]", lane: tuple[int, ...], user: int | None) -> Iterator[Task]:
     rows = of_all.filter(user=user)
     keys = leases.due(rows, _PER_POLL)
-    long = set(rows.filter(pk__in=keys, block_count__gt=_MANY_BLOCKS).values_list("pk", flat=True))
+    sizes = dict(rows.filter(pk__in=keys).values_list("pk", "block_count"))
     for key in keys:
         assert isinstance(key, str)
         sources = frozenset(acceptance.undecided(key))
-        yield Task("batch", key, lane, acceptance.accept, user, is_long=key in long, sources=sources)
+        # One that was done meanwhile is nothing to do.
+        size = sizes.get(key, 1)
+        yield Task("batch", key, lane, acceptance.accept, user, is_long=size > _MANY_BLOCKS, size=size, sources=sources)
+
+
+class _Length(Func):
+    """Of a JSON array."""
+
+    function = "json_array_length"
+    output_field = IntegerField()
+
+    def as_postgresql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper, **more: Any) -> tuple[str, Any]:
+        return self.as_sql(compiler, connection, function="jsonb_array_length", **more)
 
 
 def _blocks(of_all: "QuerySet[Block]", lane: tuple[int, ...], user: int | None) -> Iterator[Task]:
     keys = [key for key in leases.due(of_all.filter(turn_of=user), _PER_POLL, order="queue_at") if isinstance(key, int)]
     asked = Query.objects.filter(block__in=keys, step__isnull=False).order_by().values("block")
-    large = set(asked.annotate(count=Count("pk")).filter(count__gt=_MANY_QUERIES).values_list("block", flat=True))
+    sizes = dict(asked.annotate(size=Count("pk") + Sum(_Length("slots"))).values_list("block", "size"))
     for key in keys:
-        yield Task("block", key, lane, reconcile, user, is_large=key in large)
+        yield Task("block", key, lane, reconcile, user, size=sizes.get(key, 1))
 
 
 def recover() -> None:

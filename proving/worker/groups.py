@@ -13,6 +13,8 @@ from proving.worker.due import Queue, Task
 
 # Tasks of a group. More save little, and the first ones would wait for the last.
 _MOST_TOGETHER = 64
+# What they ask nodes for in all. While they wait for an exchange, none extends its lease.
+_MOST_SIZE = 300
 
 
 @dataclass(eq=False)
@@ -29,7 +31,17 @@ class Group:
     def may_grow(self) -> bool:
         """Whether others may join."""
         first = self.tasks[0]
-        return self.running is None and not (first.is_long or first.is_large) and len(self.tasks) < _MOST_TOGETHER
+        return (
+            self.running is None
+            and not (first.is_long or first.is_large)
+            and len(self.tasks) < _MOST_TOGETHER
+            and self.size < _MOST_SIZE
+        )
+
+    @property
+    def size(self) -> int:
+        """What its tasks ask nodes for in all."""
+        return sum(task.size for task in self.tasks)
 
     @property
     def chains(self) -> frozenset[int]:
@@ -45,6 +57,7 @@ class Group:
         return (
             self.may_grow
             and not (task.is_long or task.is_large)
+            and self.size + task.size <= _MOST_SIZE
             and (task.kind, task.lane, task.sources) == (first.kind, first.lane, first.sources)
         )
 

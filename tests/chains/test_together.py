@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from chains import together
+from chains.node_pool import Further
 from chains.rpc import NodeUnavailable, ProofRequest, RpcClient
 from chains.together import Raised
 from devnet.devchain import ACCOUNTS, DevChain
@@ -109,8 +110,16 @@ def test_a_result_that_makes_no_sense_is_the_loss_of_who_asked_for_it(node):
     assert nonce == 0
     assert isinstance(balance, Raised)
     assert isinstance(balance.error, NodeUnavailable)
-    # Asked again by itself, where the node is known for it and rests.
-    assert counted.exchanges == [["eth_getBalance", "eth_getTransactionCount"], ["eth_getBalance"]]
+    assert counted.exchanges == [["eth_getBalance", "eth_getTransactionCount"]]
+
+
+def test_one_may_need_more_than_another_who_has_the_same_request(node):
+    counted, rpc = node
+    request = ("eth_getBalance", [ALICE, "0x1"])
+    further = Further(("eth_chainId", []), lambda result: ("more", result), "")
+    ask_all = [lambda: rpc.balance(ALICE, 1), lambda: rpc._nodes.one(request, lambda _: further)]
+    assert together.each([*ask_all, *reversed(ask_all)]) == [10**22, ("more", "0x7a69"), ("more", "0x7a69"), 10**22]
+    assert counted.exchanges == [["eth_getBalance"], ["eth_chainId"]]
 
 
 def test_a_dead_node_is_asked_a_second_time_at_most(node):

@@ -348,6 +348,48 @@ def test_accepting_a_batch_of_many_blocks_takes_long(heavy, newcomer):
     assert {task.user: task.is_long for task in due() if task.user} == {heavy.user_id: True, newcomer.user_id: False}
 
 
+def sized(key: int, size: int) -> Task:
+    return Task("block", key, (31337, 31337), print, 1, size=size)
+
+
+def groups_of(idle: Groups, *sizes: int) -> list[list[int]]:
+    for key, size in enumerate(sizes):
+        idle.take(sized(key, size))
+    return [[task.size for task in group.tasks] for group in idle.all]
+
+
+def test_a_group_asks_only_for_so_much_in_all(service, idle):
+    """What its tasks ask for is one exchange, during which they can't keep their leases."""
+    assert groups_of(idle, 100, 100, 99, 2, 1) == [[100, 100, 99, 1], [2]]
+    assert not idle.all[0].may_grow
+    assert idle.all[1].may_grow
+
+
+def test_as_many_small_tasks_as_may_be_are_one_group(service, idle):
+    assert groups_of(idle, *[1] * 64, 1) == [[1] * 64, [1]]
+
+
+def test_what_is_large_is_a_group_by_itself(service, idle):
+    assert groups_of(idle, 1, 101, 1) == [[1, 1], [101]]
+
+
+def test_a_block_is_as_large_as_its_accounts_and_slots(heavy):
+    body = request(ALICE, BOB, block=10)
+    submit(heavy, body)
+    accounts = next(iter(body["data"]["31337"].values()))["accounts"]
+    accounts[ALICE] = {"props": [], "slots": [hex(slot) for slot in range(120)]}
+    submit(heavy, body)
+    submit(heavy, request(ALICE, CHARLIE, block=11))
+    accept_all()
+    tasks = [task for task in due() if task.kind == "block"]
+    assert sorted((task.size, task.is_large) for task in tasks) == [(2, False), (124, True)]
+
+
+def test_a_batch_is_as_large_as_its_blocks_are_many(heavy):
+    submit(heavy, of_blocks(range(1, 31)))
+    assert [task.size for task in due() if task.kind == "batch"] == [30]
+
+
 def test_a_worker_takes_up_users_by_turns(heavy, newcomer, monkeypatch):
     """One thread, and work that stays due."""
     submit(heavy, of_blocks(range(10, 30)))

@@ -1,0 +1,281 @@
+"""Batches that tasks share: none pays for the size of the whole, nor for what is wrong with another's part."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
+
+import pytest
+
+from chains import node_pool, together
+from chains.node_pool import BATCH_SIZE, FAIL_FAST_SECONDS
+from chains.rpc import NodeUnavailable, ProofRequest, RpcClient
+from chains.together import Outcome, Raised
+from tests.chains.lying_node import Raw, error, is_chain_id, lying_node, result
+
+TIMEOUT = 0.3
+
+
+class Echoing:
+    """Answers with the first parameter, as long as nothing else is set; records what it was asked but for chain ids."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.hangs: Callable[[list[Any]], bool] = lambda _: False
+        """Whether it leaves these requests without an answer."""
+        self.refuses: Callable[[list[Any]], bool] = lambda _: False
+        """Whether it takes no batch such as this."""
+        self.spoils: dict[Any, Callable[[Any], Any]] = {}
+        """What it answers instead, by the first parameter; None where it leaves the reply out."""
+        self.down = False
+        self.now = 0.0
+        self.seconds_each = 0.0
+        """How long an exchange takes by the client's clock."""
+        self.over = threading.Event()
+
+    def __call__(self, body: Any) -> Any:
+        if is_chain_id(body):
+            return result(body, "0x7a69")
+        asked = body if isinstance(body, list) else [body]
+        self.sizes.append(len(asked))
+        self.now += self.seconds_each
+        if self.hangs(asked):
+            self.over.wait(20)
+        if self.down:
+            return Raw(status=503)
+        if len(asked) > 1 and self.refuses(asked):
+            return {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "batch too large"}}
+        answers = [answer for answer in map(self._answer, asked) if answer]
+        return answers if isinstance(body, list) or not answers else answers[0]
+
+    def _answer(self, one: Any) -> Any:
+        value = one["params"][0]
+        spoil = self.spoils.get(value)
+        return spoil(one) if spoil else result(one, value)
+
+
+@pytest.fixture
+def nodes(client_of) -> Iterator[Callable[..., RpcClient]]:
+    """Starts nodes, and gives a client of them, whose clock is that of the first."""
+    with ExitStack() as running:
+
+        def start(*some: Echoing) -> RpcClient:
+            urls = [running.enter_context(lying_node(one)) for one in some]
+            for one in some:
+                running.callback(one.over.set)
+            rpc: RpcClient = client_of(*urls, timeout_seconds=TIMEOUT, clock=lambda: some[0].now)
+            return rpc
+
+        yield start
+
+
+def ask(rpc: RpcClient, values: range | list[int]) -> list[Outcome[Any]]:
+    """Tasks that ask for one value each."""
+    return together.run([partial(rpc.call, "echo", value) for value in values])
+
+
+def failed(outcomes: list[Outcome[Any]]) -> dict[int, str]:
+    """Which did, and why."""
+    return {n: str(one.error) for n, one in enumerate(outcomes) if isinstance(one, Raised)}
+
+
+# --- Slow nodes -------------------------------------------------------------------------------------------------------
+
+
+def test_a_node_too_slow_for_all_at_once_is_asked_for_fewer(nodes):
+    node = Echoing()
+    node.hangs = lambda asked: len(asked) > 16
+    assert ask(nodes(node), range(64)) == list(range(64))
+    assert node.sizes == [64, 16, 16, 16, 16]
+
+
+def test_it_is_asked_for_more_again(nodes):
+    node = Echoing()
+    rpc = nodes(node)
+    node.hangs = lambda asked: len(asked) > 16
+    ask(rpc, range(64))
+    node.hangs = lambda _: False
+    node.sizes.clear()
+    assert ask(rpc, range(64)) == list(range(64))
+    assert node.sizes == [16, 32, 16]
+    ask(rpc, range(64))
+    assert node.sizes[3:] == [64]
+
+
+def test_a_node_that_never_takes_more_is_tried_ever_more_seldom(nodes):
+    node = Echoing()
+    node.refuses = lambda asked: len(asked) > 16
+    rpc = nodes(node)
+    for _ in range(20):
+        assert ask(rpc, range(64)) == list(range(64))
+    assert len([size for size in node.sizes if size > 16]) < 10
+    assert node.sizes[-4:] == [16, 16, 16, 16]
+
+
+def test_a_node_that_hangs_is_waited_for_twice(nodes):
+    node = Echoing()
+    node.hangs, node.seconds_each = lambda _: True, TIMEOUT
+    rpc = nodes(node)
+    assert len(failed(ask(rpc, range(64)))) == 64
+    assert node.sizes == [64, 16]
+    assert len(failed(ask(rpc, range(64)))) == 64
+    assert node.sizes == [64, 16], "it has just failed"
+
+
+def test_a_batch_that_fails_otherwise_is_smaller_the_next_time(nodes):
+    """As where a proxy before a slow node gives up."""
+    node = Echoing()
+    rpc = nodes(node)
+    node.down = True
+    assert len(failed(ask(rpc, range(64)))) == 64
+    node.down, node.now = False, FAIL_FAST_SECONDS + 1.0
+    assert ask(rpc, range(64)) == list(range(64))
+    assert node.sizes == [64, 16, 32, 16]
+
+
+def test_one_request_that_hangs_is_the_loss_of_who_asked_it(nodes):
+    node = Echoing()
+    node.hangs = lambda asked: any(one["params"][0] == 3 for one in asked)
+    outcomes = ask(nodes(node), range(64))
+    assert list(failed(outcomes)) == [3]
+    assert "did not answer" in failed(outcomes)[3]
+
+
+def test_a_node_that_answers_nothing_by_itself_either_is_left(nodes):
+    node = Echoing()
+    node.refuses = lambda _: True
+    rpc = nodes(node)
+    assert ask(rpc, range(4)) == list(range(4))
+    node.sizes.clear()
+    node.down = True
+    assert len(failed(ask(rpc, range(64)))) == 64
+    assert node.sizes == [1, 1]
+
+
+def test_what_takes_too_long_is_left_but_for_the_first(nodes):
+    """The tasks' leases would expire meanwhile. One goes on in any case."""
+    node = Echoing()
+    node.refuses, node.seconds_each = lambda asked: len(asked) > 5, TIMEOUT
+    rpc = nodes(node)
+    tasks = [partial(rpc.batch, [("echo", [10 * task + part]) for part in range(3)]) for task in range(10)]
+    outcomes = together.run(tasks)
+    assert outcomes[0] == [0, 1, 2]
+    assert list(failed(outcomes)) == list(range(1, 10))
+    assert "too slowly" in failed(outcomes)[1]
+    # They are not refused unasked.
+    outcomes = together.run(tasks)
+    assert list(failed(outcomes)) == list(range(2, 10))
+
+
+def test_one_task_may_take_as_long_as_it_takes(nodes):
+    node = Echoing()
+    node.refuses, node.seconds_each = lambda asked: len(asked) > 5, TIMEOUT
+    assert nodes(node).batch([("echo", [n]) for n in range(30)]) == list(range(30))
+
+
+def test_the_next_node_is_asked_for_what_the_first_is_too_slow_for(nodes):
+    slow, quick = Echoing(), Echoing()
+    slow.refuses, slow.seconds_each = lambda asked: len(asked) > 5, TIMEOUT
+    assert ask(nodes(slow, quick), range(30)) == list(range(30))
+    assert quick.sizes == [27]
+
+
+# --- Poisonous answers ------------------------------------------------------------------------------------------------
+
+POISON: dict[str, Callable[[Any], Any]] = {
+    "neither": lambda one: {"jsonrpc": "2.0", "id": one["id"]},
+    "no error": lambda one: {"jsonrpc": "2.0", "id": one["id"], "error": "no"},
+    "missing": lambda _: None,
+    "limit": lambda one: error(one, -32005, "query returned more than 10000 results"),
+    "words": lambda one: error(one, -32000, "exceeded its compute units"),
+    "long": lambda one: result(one, "x" * 2000),
+}
+
+
+@pytest.fixture(params=POISON)
+def poisonous(request, monkeypatch) -> Echoing:
+    monkeypatch.setattr(node_pool, "MAX_REPLY_BYTES", 1900)
+    node = Echoing()
+    node.spoils[3] = POISON[request.param]
+    return node
+
+
+def test_one_bad_answer_is_the_loss_of_who_asked_for_it(nodes, poisonous):
+    rpc = nodes(poisonous)
+    assert list(failed(ask(rpc, range(16)))) == [3]
+    # Nor do the others meet a node that has just failed.
+    assert ask(rpc, [4, 5]) == [4, 5]
+
+
+def test_the_next_node_is_asked_for_it(nodes, poisonous):
+    other = Echoing()
+    assert ask(nodes(poisonous, other), range(16)) == list(range(16))
+    assert other.sizes == [1]
+
+
+def test_a_node_that_gave_one_bad_answer_rests(nodes, poisonous):
+    other = Echoing()
+    rpc = nodes(poisonous, other)
+    ask(rpc, range(16))
+    poisonous.sizes.clear()
+    ask(rpc, range(16))
+    assert poisonous.sizes == []
+
+
+def test_a_node_without_one_of_the_replies_is_asked_for_no_more(nodes):
+    node, other = Echoing(), Echoing()
+    node.spoils[3] = lambda _: result({"id": 10**9}, 3)
+    assert ask(nodes(node, other), range(4)) == list(range(4))
+    assert other.sizes == [4], "a reply that belongs to no request tells nothing of the others"
+
+
+def test_a_node_that_limits_all_of_a_batch_is_asked_once(nodes):
+    limited, other = Echoing(), Echoing()
+    limited.spoils = dict.fromkeys(range(64), POISON["limit"])
+    rpc = nodes(limited, other)
+    assert ask(rpc, range(64)) == list(range(64))
+    assert (limited.sizes, other.sizes) == ([64], [64])
+
+
+def test_the_only_node_that_limits_all_of_a_batch_is_left_alone(nodes):
+    limited = Echoing()
+    limited.spoils = dict.fromkeys(range(64), POISON["limit"])
+    rpc = nodes(limited)
+    for _ in range(2):
+        assert len(failed(ask(rpc, range(64)))) == 64
+    assert limited.sizes == [64]
+
+
+def test_nonsense_alone_keeps_no_other_from_being_answered(nodes):
+    node = Echoing()
+    node.spoils[3] = POISON["neither"]
+    rpc = nodes(node)
+    with pytest.raises(NodeUnavailable, match="neither a result nor an error"):
+        rpc.call("echo", 3)
+    assert rpc.call("echo", 4) == 4
+
+
+# --- Long replies and heavy requests ----------------------------------------------------------------------------------
+
+
+def test_a_long_reply_to_all_does_not_make_batches_small_for_ever(nodes, monkeypatch):
+    monkeypatch.setattr(node_pool, "MAX_REPLY_BYTES", 10_000)
+    node = Echoing()
+    node.spoils = {n: lambda one: result(one, "x" * 1000) for n in range(16)}
+    rpc = nodes(node)
+    assert failed(ask(rpc, range(16))) == {}
+    assert node.sizes == [16, 8, 8]
+    node.spoils.clear()
+    for _ in range(2):
+        ask(rpc, range(16))
+    assert node.sizes[3:] == [8, 8, 16]
+
+
+def test_proofs_of_many_slots_are_asked_for_in_smaller_batches(nodes):
+    node = Echoing()
+    rpc = nodes(node)
+    address, slots = "0x" + "11" * 20, list(range(60))
+    wanted = [ProofRequest(n, n.to_bytes(32, "big"), address, slots) for n in range(64)]
+    together.run([partial(rpc.proofs, [one]) for one in wanted])
+    assert node.sizes[0] == BATCH_SIZE // 4, "each counts as one, and one more for twenty slots"
