@@ -3,17 +3,19 @@
 They are written for any database that Django knows. Where databases differ, the difference is here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, TypeVar
 
 from django.db import connection
 from django.db.models import Model
+from django.db.models.functions import Now
 
 Values = Sequence[Any] | Mapping[str, Any]
 Row = tuple[Any, ...]
 M = TypeVar("M", bound=Model)
+Made = TypeVar("Made")
 
 
 def first(sql: str, values: Values) -> Row | None:
@@ -72,6 +74,25 @@ def lock(table: str, row_id: int) -> None:
     # SQLite has no locks of rows and needs none: `config.settings.database` says why.
     if connection.features.has_select_for_update:
         first(f"SELECT id FROM {table} WHERE id = %s FOR UPDATE", (row_id,))  # noqa: S608 (a name of this project)
+
+
+def of_now(make: Callable[[], Made]) -> Callable[[], Made]:
+    """Keep what `make` has made, a statement that asks the database's clock, as long as that is asked in the same way.
+
+    Tests and attacks put clocks by changing the way.
+    """
+    kept: dict[str, Made] = {}
+
+    def made() -> Made:
+        now = Now()
+        in_sql: Callable[..., tuple[str, Any]] = getattr(now, f"as_{connection.vendor}", now.as_sql)
+        way, _ = in_sql(None, connection)
+        if way not in kept:
+            kept.clear()
+            kept[way] = make()
+        return kept[way]
+
+    return made
 
 
 def stored(at: datetime) -> Any:

@@ -6,7 +6,6 @@ a page that says the same. What only time changes is no part of it, as in `explo
 
 import hashlib
 from datetime import datetime
-from functools import cache
 from typing import Any
 
 from django.utils import timezone
@@ -99,7 +98,7 @@ _PARTS = (
 )
 
 
-@cache
+@statements.of_now
 def statement() -> tuple[str, dict[str, Any]]:
     """The statement, and the values in it that are always the same."""
     running, values = worker.is_running_sql()

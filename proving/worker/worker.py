@@ -13,7 +13,6 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Any
 
 from django.db import Error as DatabaseError
@@ -55,7 +54,7 @@ def running() -> QuerySet[WorkerHeartbeat]:
     return WorkerHeartbeat.objects.filter(beat_at__gt=Now() - SILENCE, beat_at__lt=Now() + SILENCE)
 
 
-@cache
+@statements.of_now
 def is_running_sql() -> tuple[str, tuple[Any, ...]]:
     """The expression that is true if one runs, and its values: each page asks."""
     sql, values = running().values("pk").query.sql_with_params()

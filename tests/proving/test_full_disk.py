@@ -57,7 +57,8 @@ def assert_steps_agree() -> None:
         assert steps == (expected | {query.step: StepStatus.IN_PROGRESS} if query.step else expected)
 
 
-def test_a_batch_is_done_once_from_whichever_write_on_the_disk_is_full(service):
+def test_a_batch_is_done_once_from_whichever_write_on_the_disk_is_full(service, settings):
+    settings.MAX_BATCHES_PER_MINUTE = 10_000
     key = a_key()
     for writes in itertools.count(0):
         service.mine(5)
