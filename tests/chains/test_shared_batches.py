@@ -10,7 +10,7 @@ import pytest
 
 from chains import node_pool, together
 from chains.node_pool import BATCH_SIZE, FAIL_FAST_SECONDS
-from chains.rpc import NodeUnavailable, ProofRequest, RpcClient
+from chains.rpc import NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from chains.together import Outcome, Raised
 from tests.chains.lying_node import Raw, error, is_chain_id, lying_node, result
 
@@ -279,3 +279,44 @@ def test_proofs_of_many_slots_are_asked_for_in_smaller_batches(nodes):
     wanted = [ProofRequest(n, n.to_bytes(32, "big"), address, slots) for n in range(64)]
     together.run([partial(rpc.proofs, [one]) for one in wanted])
     assert node.sizes[0] == BATCH_SIZE // 4, "each counts as one, and one more for twenty slots"
+
+
+def test_those_beside_one_that_hangs_are_asked_last(nodes):
+    """When there may be no time left."""
+    node = Echoing()
+
+    def hangs(asked: list[Any]) -> bool:
+        is_hung = any(one["params"][0] == 0 for one in asked)
+        node.now += TIMEOUT * is_hung
+        return is_hung
+
+    node.hangs = hangs
+    rpc = nodes(node)
+    rpc._nodes._nodes[0].batch_size = 4
+    assert list(failed(ask(rpc, range(8)))) == [0, 1, 2, 3]
+
+
+def test_all_of_the_first_task_is_asked_for_however_long_it_takes(nodes):
+    node = Echoing()
+    node.refuses, node.seconds_each = lambda asked: len(asked) > 1, TIMEOUT
+    rpc = nodes(node)
+    tasks = [partial(rpc.batch, [("echo", [10 * task + part]) for part in range(3)]) for task in range(3)]
+    outcomes = together.run(tasks)
+    assert outcomes[0] == [0, 1, 2]
+    assert list(failed(outcomes)) == [1, 2]
+
+
+def test_two_that_fail_by_themselves_with_a_good_one_between_are_two(nodes, poisonous):
+    poisonous.refuses = lambda asked: len(asked) > 1
+    poisonous.spoils[5] = poisonous.spoils[3]
+    assert list(failed(ask(nodes(poisonous), range(8)))) == [3, 5]
+
+
+def test_what_another_node_might_have_answered_is_worth_asking_again(nodes):
+    refusing, nonsense = Echoing(), Echoing()
+    refusing.spoils[3] = lambda one: error(one, -32000, "not here")
+    nonsense.spoils[3] = POISON["neither"]
+    rpc = nodes(refusing, nonsense)
+    with pytest.raises(RpcRefused) as caught:
+        rpc.call("echo", 3)
+    assert caught.value.may_pass
