@@ -260,6 +260,7 @@ def test_a_chain_that_could_not_be_read_is_said(
     expect(page.locator("#reading-1 .problem")).to_have_text(sentence)
     context.set_offline(False)
     page.unroute_all()
+    page.evaluate("htmx.config.timeout = 15000")
     page.get_by_role("button", name="Read it from the chain now").click()
     expect(page.locator("#reading-1")).to_contain_text("The chain could not be read.")
 
