@@ -33,7 +33,7 @@ from proving.paths.planning import TooFar
 from proving.registry import deployments
 from proving.spending import estimates, promised
 from queries import leases, progress, submission, turns
-from queries.chunks import chunks
+from queries.chunks import by_size, chunks
 from queries.leases import Lease
 from queries.models import HEADER_COLUMNS, OPEN_STATUSES, Batch, Block, Query
 from queries.rejection_codes import RejectionCode
@@ -410,12 +410,7 @@ def _without_held(lease: Lease[Batch], connection: OpenConnection, asked: Sequen
     """Without the facts that the registry holds already."""
     pieces = [(one, part) for one in asked for part in chunks(one.facts, _PER_READ)]
     missing: dict[int, list[Fact]] = defaultdict(list)
-    while pieces:
-        parcel: list[tuple[_Asked, Sequence[Fact]]] = []
-        size = 0
-        while pieces and (not parcel or size + len(pieces[0][1]) <= _PER_READ):
-            parcel.append(pieces.pop(0))
-            size += len(parcel[-1][1])
+    for parcel in by_size(pieces, lambda piece: len(piece[1]), _PER_READ):
         views = together.each(
             partial(
                 facts.read,

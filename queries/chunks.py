@@ -1,6 +1,6 @@
 """Splits long lists, because databases limit the parameters of a statement, and because long locks hold others up."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -10,3 +10,18 @@ def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
     """Consecutive pieces of at most `size` items; no piece for an empty sequence."""
     for start in range(0, len(items), size):
         yield items[start : start + size]
+
+
+def by_size(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
+    """The items in order, in lists of at most so much together. One that is larger begins a list."""
+    several: list[T] = []
+    used = 0
+    for item in items:
+        more = size(item)
+        if several and used + more > most:
+            yield several
+            several, used = [], 0
+        several.append(item)
+        used += more
+    if several:
+        yield several

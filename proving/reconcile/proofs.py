@@ -13,7 +13,7 @@ from chains.rpc import AccountProof as FetchedProof
 from chains.rpc import InvalidReply, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from chains.trie import InvalidProof, OtherAccountForm, verify_account, verify_slot
 from proving.models import AccountProof, SlotProof
-from queries.chunks import chunks
+from queries.chunks import by_size, chunks
 from queries.models import Block, Query, StepKind, open_queries
 
 # What is fetched and stored in one go: bounds memory, and what a kill makes us fetch again.
@@ -100,19 +100,13 @@ def _not_stored(block: Block, queries: Mapping[str, Sequence[Query]]) -> list[_W
 
 def _pieces(wanted: Iterable[_Wanted]) -> Iterator[list[_Wanted]]:
     """What is wanted, in bounded requests: an account of thousands of slots is asked for several times."""
-    piece: list[_Wanted] = []
-    size = 0
-    for one in wanted:
-        for slots in list(chunks(list(dict.fromkeys(one.slots)), _SLOTS_PER_FETCH)) or [[]]:
-            if not one.account and not slots:
-                continue
-            if piece and size + len(slots) > _SLOTS_PER_FETCH:
-                yield piece
-                piece, size = [], 0
-            piece.append(_Wanted(one.address, one.account, slots))
-            size += len(slots)
-    if piece:
-        yield piece
+    asked = (
+        _Wanted(one.address, one.account, slots)
+        for one in wanted
+        for slots in list(chunks(list(dict.fromkeys(one.slots)), _SLOTS_PER_FETCH)) or [[]]
+        if one.account or slots
+    )
+    return by_size(asked, lambda one: len(one.slots), _SLOTS_PER_FETCH)
 
 
 def _verified_proofs(

@@ -5,7 +5,7 @@ Of many blocks most changes are alike, and a database transaction takes long to 
 
 import itertools
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -30,7 +30,7 @@ from proving.reconcile.decide import (
     TakeHeader,
 )
 from queries import leases, progress, submission
-from queries.chunks import chunks
+from queries.chunks import by_size, chunks
 from queries.models import HEADER_COLUMNS, BatchStatus, Block, Query, StepKind
 
 # Queries whose rows are written in one database transaction: other writers get their turn in between.
@@ -56,18 +56,8 @@ def write(context: Context, changes: Sequence[Change]) -> None:
 
 def _parts(context: Context, changes: Sequence[Change]) -> Iterator[list[Change]]:
     """What changes anything, in parts of so many queries at the most."""
-    part: list[Change] = []
-    size = 0
-    for change in changes:
-        for piece in _pieces(context, change):
-            more = _size(piece)
-            if part and size + more > _QUERIES_PER_WRITE:
-                yield part
-                part, size = [], 0
-            part.append(piece)
-            size += more
-    if part:
-        yield part
+    pieces = (piece for change in changes for piece in _pieces(context, change))
+    return by_size(pieces, _size, _QUERIES_PER_WRITE)
 
 
 def _size(change: Change) -> int:
@@ -96,24 +86,11 @@ def _pieces(context: Context, change: Change) -> Iterator[Change]:
 def _write_all(several: Sequence[_Changes]) -> Sequence[Raised | None]:
     several_of = {place: one for place, one in enumerate(_without_what_is_done(several)) if one.changes}
     outcomes: dict[int, Raised | None] = dict.fromkeys(range(len(several)))
-    for parcel in _parcels(several_of):
+    parcels = by_size(several_of.items(), lambda item: sum(map(_size, item[1].changes)), _QUERIES_PER_WRITE)
+    for parcel in map(dict, parcels):
         written = leases.write_together(list(parcel.values()), attrgetter("context.lease"), _write)
         outcomes |= zip(parcel, written, strict=True)
     return [outcomes[place] for place in range(len(several))]
-
-
-def _parcels(several: Mapping[int, _Changes]) -> Iterator[dict[int, _Changes]]:
-    parcel: dict[int, _Changes] = {}
-    size = 0
-    for place, one in several.items():
-        more = sum(map(_size, one.changes))
-        if parcel and size + more > _QUERIES_PER_WRITE:
-            yield parcel
-            parcel, size = {}, 0
-        parcel[place] = one
-        size += more
-    if parcel:
-        yield parcel
 
 
 def _without_what_is_done(several: Sequence[_Changes]) -> list[_Changes]:
