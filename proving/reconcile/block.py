@@ -8,7 +8,7 @@ nothing special: what held no longer does.
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
@@ -74,7 +74,7 @@ def _reconcile(lease: Lease[Block]) -> End:
         # What can't be fetched holds up none of the rest.
         end = _prove(context)
         if isinstance(fetched, _Partly) and not isinstance(end, Fail):
-            return Requeue(end.sentence if isinstance(end, Requeue) else "", 0)
+            return replace(end, seconds=0) if isinstance(end, Requeue) else Requeue("", 0)
         if isinstance(fetched, Fail):
             end = end or fetched
         if end:
