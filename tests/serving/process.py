@@ -100,9 +100,9 @@ def connect(port: int, source: str = "127.0.0.1") -> socket.socket:
 
 def read_answer(connection: socket.socket, method: str = "GET") -> Answer:
     """The next one. Raises `OSError` where there is none (http.client's errors of a broken connection are)."""
-    response = HTTPResponse(connection, method=method)
-    response.begin()
-    return Answer(response.status, response.headers, response.read())
+    with HTTPResponse(connection, method=method) as response:
+        response.begin()
+        return Answer(response.status, response.headers, response.read())
 
 
 def ask(port: int, request: bytes, *, source: str = "127.0.0.1", method: str = "GET") -> Answer:
