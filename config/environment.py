@@ -72,11 +72,16 @@ def env_list(name: str, default: str = "") -> list[str]:
 
 
 def env_secret(name: str, generated: Path) -> str:
-    """The secret in `NAME`, else in the file that `NAME_FILE` names, else in `generated`, made at the first start.
+    """As `env_hidden`, else the secret in `generated`, made at the first start.
 
     A generated secret is in a file of its own with mode 0600. So an installation works before anything is configured,
     and never shares a secret with another one.
     """
+    return env_hidden(name) or _generated_secret(name, generated)
+
+
+def env_hidden(name: str) -> str:
+    """What is in `NAME`, else in the file that `NAME_FILE` names; empty where neither is set."""
     if value := os.environ.get(name):
         return value
     if path := os.environ.get(f"{name}_FILE"):
@@ -87,7 +92,7 @@ def env_secret(name: str, generated: Path) -> str:
         if not value:
             raise ImproperlyConfigured(f"{name}_FILE names an empty file.")
         return value
-    return _generated_secret(name, generated)
+    return ""
 
 
 def _generated_secret(name: str, path: Path) -> str:

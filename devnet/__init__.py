@@ -1,1 +1,4 @@
-"""Development chains, and child processes that end with their parent: for the demo, tests, benchmarks and attacks."""
+"""Development chains, databases, brokers, and child processes that end with their parent.
+
+They are for the demos, tests, benchmarks and attacks.
+"""

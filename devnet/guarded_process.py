@@ -17,7 +17,8 @@ _GUARD = 'cat >/dev/null; kill -s KILL -- "-$1"; [ -z "$2" ] || rm -rf -- "$2"'
 class GuardedProcess:
     """A running command in a process group of its own: Ctrl-C at the terminal reaches us, and we end it in order.
 
-    `folder` is removed with it. Raises `OSError` when the command can't be started.
+    `folder` is removed with it. `polite` is the signal that ends it in order. `user` runs it, where we are root.
+    Raises `OSError` when the command can't be started.
     """
 
     def __init__(
@@ -29,8 +30,10 @@ class GuardedProcess:
         folder: str = "",
         stop_seconds: float = 5,
         cwd: Path | None = None,
+        polite: signal.Signals = signal.SIGTERM,
+        user: str | None = None,
     ) -> None:
-        self._folder, self._stop_seconds = folder, stop_seconds
+        self._folder, self._stop_seconds, self._polite = folder, stop_seconds, polite
         self._is_stopped = False
         self._process = subprocess.Popen(
             command,
@@ -40,6 +43,7 @@ class GuardedProcess:
             env=dict(env),
             process_group=0,
             cwd=cwd,
+            user=user,
         )
         self._guard = subprocess.Popen(
             ["/bin/sh", "-c", _GUARD, "guard", str(self._process.pid), folder],
@@ -72,7 +76,7 @@ class GuardedProcess:
 
     def stop(self) -> None:
         """End the whole group, politely first. Harmless when it has ended already."""
-        self._end(signal.SIGTERM, signal.SIGKILL)
+        self._end(self._polite, signal.SIGKILL)
 
     def _end(self, *endings: signal.Signals) -> None:
         if self._is_stopped:

@@ -4,8 +4,12 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from config.environment import env_int, env_str
+import dj_database_url
+from django.core.exceptions import ImproperlyConfigured
+
+from config.environment import env_hidden, env_int, env_str
 from config.settings.state_and_secrets import STATE_DIR
 
 
@@ -16,8 +20,8 @@ def _folder_of_tests() -> Path:
     return memory if has_room else Path(tempfile.gettempdir())
 
 
-DATABASES = {
-    "default": {
+def _sqlite() -> dict[str, Any]:
+    return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": env_str("SQLITE_FILE", str(STATE_DIR / "db.sqlite3")),
         # Each thread keeps its connection; `config.database_connections` says until when.
@@ -38,4 +42,21 @@ DATABASES = {
         # A file in tests as well: a worker in a process of its own must see the same database.
         "TEST": {"NAME": _folder_of_tests() / f"batch-query-service-test-{os.getpid()}.sqlite3"},
     }
-}
+
+
+def _postgresql(url: str) -> dict[str, Any]:
+    # Its message would quote the URL, which holds a password.
+    try:
+        parsed: dict[str, Any] = {**dj_database_url.parse(url)}
+    except Exception:  # noqa: BLE001 (whatever it can't read)
+        parsed = {}
+    if parsed.get("ENGINE") != "django.db.backends.postgresql" or not parsed["NAME"]:
+        raise ImproperlyConfigured("DATABASE_URL must be postgresql://user:password@host:port/database.")
+    # Each process has its pool. A thread takes a connection from it when it first asks, and gives it back at the end of
+    # its request or its group of tasks.
+    pool = {"min_size": 0, "max_size": env_int("DATABASE_POOL_SIZE", 16, minimum=2), "timeout": 20}
+    return parsed | {"CONN_MAX_AGE": 0, "OPTIONS": {"connect_timeout": 10, **parsed.get("OPTIONS", {}), "pool": pool}}
+
+
+_URL = env_hidden("DATABASE_URL")
+DATABASES = {"default": _postgresql(_URL) if _URL else _sqlite()}

