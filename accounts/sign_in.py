@@ -10,14 +10,15 @@ from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from hashlib import sha256
+from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
-import siwe  # type: ignore[import-untyped]
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
+from django.utils.functional import SimpleLazyObject
 from web3.exceptions import Web3Exception
 from web3.providers import BaseProvider
 from web3.types import RPCEndpoint, RPCError, RPCResponse
@@ -32,6 +33,10 @@ from chains.rpc import ChainError, Reverted, RpcClient, RpcRefused
 from config import node_waits
 from config.configured_chains import get_chains
 from config.error_answers import Refused
+
+# Its grammars take half a second to import. The web server does so before its first request; no command waits for them.
+siwe: Any = SimpleLazyObject(lambda: import_module("siwe"))
+_SiweMessage = Any
 
 STATEMENT = "Sign in to Batch Query Service. This costs nothing and sends no transaction."
 
@@ -190,7 +195,7 @@ def _consume_nonce(message: str) -> SignInNonce:
 # --- Verification -----------------------------------------------------------------------------------------------------
 
 
-def _parse(message: str) -> siwe.SiweMessage:
+def _parse(message: str) -> _SiweMessage:
     try:
         parsed = siwe.SiweMessage.from_message(message)
     except (ValueError, RecursionError):
@@ -201,7 +206,7 @@ def _parse(message: str) -> siwe.SiweMessage:
     return parsed
 
 
-def _verifier(parsed: siwe.SiweMessage, signature: str, nonce: str, chain: Chain) -> Callable[..., None]:
+def _verifier(parsed: _SiweMessage, signature: str, nonce: str, chain: Chain) -> Callable[..., None]:
     """A function that checks the message and its signature; with a `provider`, also that of a contract wallet."""
     base = urlsplit(settings.BASE_URL)
     return partial(

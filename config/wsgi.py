@@ -2,6 +2,7 @@
 
 import os
 
+import siwe  # type: ignore[import-untyped]  # noqa: F401 (accounts.sign_in would import it within a request)
 from django.core.wsgi import get_wsgi_application
 
 from config import database_connections
