@@ -102,6 +102,11 @@ def log_of(tmp_path: Path) -> str:
     return "".join(path.read_text() for path in sorted(tmp_path.glob("worker*.log")))
 
 
+def last_log(tmp_path: Path) -> str:
+    """Of the worker that was started last."""
+    return max(tmp_path.glob("worker*.log"), key=lambda path: int(path.stem.removeprefix("worker"))).read_text()
+
+
 def test_a_worker_does_what_is_submitted_and_says_that_it_runs(service, start_worker):
     assert not worker.is_running()
     start_worker()
@@ -114,10 +119,11 @@ def test_killed_again_and_again_it_ends_done_once(service, start_worker, tmp_pat
     nonce = signer_nonce(service)
     batch = submit(a_key(), request(ALICE, BOB, block=service.head()))
     lives = 0
-    # Each life is a little longer than the last: it is killed while starting, fetching, sending, confirming.
+    # Each life is a little longer than the last: it is killed while fetching, sending, confirming.
     while not is_done(batch):
         process = start_worker()
-        time.sleep(0.6 + 0.12 * lives)
+        until(lambda: "starts" in last_log(tmp_path), "the start")
+        time.sleep(0.12 * lives)
         process.send_signal(signal.SIGKILL)
         process.wait()
         lives += 1
@@ -154,7 +160,8 @@ def test_a_walk_killed_again_and_again_goes_on_and_pays_for_no_header_twice(with
     lives = 0
     while not is_done(batch):
         process = start_worker()
-        time.sleep(1.5 + 0.25 * lives)
+        until(lambda: "starts" in last_log(tmp_path), "the start")
+        time.sleep(0.25 * lives)
         process.send_signal(signal.SIGKILL)
         process.wait()
         lives += 1
