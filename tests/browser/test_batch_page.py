@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -60,7 +61,20 @@ def patience() -> None:
 @pytest.fixture
 def service(site: str, settings: Any, tmp_path: Path) -> Iterator[DevChain]:
     """A chain with two blocks a second, which the server knows."""
-    with DevChain(block_seconds=0.5) as chain:
+    with known_chain(settings, tmp_path) as chain:
+        yield chain
+
+
+@pytest.fixture
+def service_with_late_finality(site: str, settings: Any, tmp_path: Path) -> Iterator[DevChain]:
+    """The same, on which no block is final within half a minute."""
+    with known_chain(settings, tmp_path, slots_in_an_epoch=32) as chain:
+        yield chain
+
+
+@contextmanager
+def known_chain(settings: Any, tmp_path: Path, slots_in_an_epoch: int = 1) -> Iterator[DevChain]:
+    with DevChain(block_seconds=0.5, slots_in_an_epoch=slots_in_an_epoch) as chain:
         chain.mine(5)
         settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
         configured.forget_chains()
@@ -142,7 +156,8 @@ def test_slots_headers_and_times_reach_done_and_are_read_from_the_chain(service:
         expect(page.locator(f"#reading-{number}")).to_contain_text("the registry answers as proven.")
 
 
-def test_a_reorg_is_seen_as_what_it_is(service: DevChain, page: Page):
+def test_a_reorg_is_seen_as_what_it_is(service_with_late_finality: DevChain, page: Page):
+    service = service_with_late_finality
     batch = submit(a_key(), request(BOB, block=service.head()))
     page.goto(path(batch))
     status = page.locator(".headline .status")
