@@ -36,11 +36,12 @@ demo-cross-chain: .venv/ready-for-demo node_modules/ready ## Prove balances on t
 	@$(BIN)/python -m demo.cross_chain $(if $(ONCE),--once) $(if $(DOWN),--down $(DOWN)) $(if $(PORT),--port $(PORT)) \
 		$(if $(RPC_PORT),--rpc-port $(RPC_PORT))
 
-# Tests mostly wait for nodes and clocks. The tests of a file share what is slow to make. Where Chromium can't be had,
-# the browser tests fail, each with a sentence that says so; the others must not wait for it.
+# Tests mostly wait for nodes and clocks. The tests of a file share what is slow to make, and tests/conftest.py says
+# which files come first. Where Chromium can't be had, the browser tests fail, each with a sentence that says so; the
+# others must not wait for it.
 test: lint ## Run all checks and tests; installs Chromium if it is missing and that may be (TEST_PROCESSES=3)
 	@$(MAKE) --no-print-directory chromium || echo "Going on without; the browser tests will fail."
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 test-fast: .venv/ready node_modules/ready ## Run the tests that start no chain, browser or other process
 	$(BIN)/python -m pytest --fast -n $(TEST_PROCESSES) --dist loadfile -q -r fE $(ARGS)

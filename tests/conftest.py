@@ -26,6 +26,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 SLOW = {"browser", "contracts", "test_nasty_bodies.py", "test_no_key_anywhere.py"}
 
 
+# What takes longest goes first: otherwise one process would still have such a file when the others are done.
+LONGEST = [
+    *("proving/test_full_disk.py", "docs/test_examples.py", "proving/test_worker.py", "serving/test_bounds.py"),
+    *("demo/test_cross_chain.py", "contracts/test_fuzzing_campaigns.py", "proving/test_kills.py"),
+    *("proving/test_spending_edges.py", "contracts/test_forgeries.py", "proving/test_spending.py"),
+    *("browser/test_batch_page.py", "proving/test_sources.py", "attesting/test_process.py"),
+    *("serving/test_database.py", "proving/test_turns.py", "contracts/test_real_proofs.py"),
+]
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    ranks = {name: rank for rank, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: ranks.get("/".join(item.path.parts[-2:]), len(ranks)))
+
+
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     return True if collection_path.name in SLOW and config.getoption("fast") else None
 
