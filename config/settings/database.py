@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import dj_database_url
-from psycopg import IsolationLevel
 from django.core.exceptions import ImproperlyConfigured
+from psycopg import IsolationLevel
 
 from config.environment import env_hidden, env_int, env_str
 from config.settings.state_and_secrets import STATE_DIR
