@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.db import Error as DatabaseError
+from django.db import IntegrityError, connection, transaction
 from django.db.models import F, Q, Sum
 from django.utils import timezone
 
