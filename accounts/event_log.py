@@ -28,7 +28,7 @@ class EventPage:
 def record(request: HttpRequest, user: User, kind: EventKind, key: ApiKey | None = None, detail: str = "") -> None:
     """Adds an event, and deletes all events older than `KEPT_DAYS`."""
     now = timezone.now()
-    row_locks.free(AccountEvent.objects.filter(at__lt=now - timedelta(days=KEPT_DAYS))).delete()
+    row_locks.delete_free(AccountEvent.objects.filter(at__lt=now - timedelta(days=KEPT_DAYS)))
     AccountEvent.objects.create(
         user=user,
         at=now,

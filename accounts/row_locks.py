@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from django.db import OperationalError, connection
+from django.db import OperationalError, connection, transaction
 from django.db.models import Model, QuerySet
 
 logger = logging.getLogger(__name__)
@@ -32,19 +32,29 @@ def lock(rows: QuerySet[_M]) -> None:
         list(_locking(rows))
 
 
-def in_order(rows: "QuerySet[_M]") -> "QuerySet[_M]":
-    """The same rows, to be updated or deleted by one statement that locks them in order."""
+def update(rows: QuerySet[_M], **values: object) -> int:
+    """Update these rows by one statement, which locks them in order. How many there were."""
     if not connection.features.has_select_for_update:
-        return rows
-    return rows.model._default_manager.filter(pk__in=_locking(rows))
+        return rows.update(**values)
+    with transaction.atomic(savepoint=False):
+        return rows.model._default_manager.filter(pk__in=_locking(rows)).update(**values)
 
 
-def free(rows: "QuerySet[_M]") -> "QuerySet[_M]":
-    """As `in_order`, without the rows that others have locked: for what others may do as well, or what can wait."""
+def update_free(rows: QuerySet[_M], **values: object) -> int:
+    """As `update`, without the rows that others have locked: for what others may do as well, or what can wait."""
     if not connection.features.has_select_for_update:
-        return rows
-    # Named twice: rows may have become others between the beginning of the statement and the lock.
-    return rows.filter(pk__in=_locking(rows, skip_locked=True))
+        return rows.update(**values)
+    with transaction.atomic(savepoint=False):
+        return _free(rows).update(**values)
+
+
+def delete_free(rows: QuerySet[_M]) -> None:
+    """Delete those of the rows that nobody else has locked."""
+    if not connection.features.has_select_for_update:
+        rows.delete()
+        return
+    with transaction.atomic(savepoint=False):
+        _free(rows).delete()
 
 
 def retried(write: Callable[[], _Result]) -> _Result:
@@ -61,6 +71,11 @@ def retried(write: Callable[[], _Result]) -> _Result:
                 raise
             logger.warning("a database transaction is done again: %s", error)
     return write()
+
+
+def _free(rows: "QuerySet[_M]") -> "QuerySet[_M]":
+    # Named twice: rows may have become others between the beginning of the statement and the lock.
+    return rows.filter(pk__in=_locking(rows, skip_locked=True))
 
 
 def _locking(rows: QuerySet[_M], *, skip_locked: bool = False) -> "QuerySet[_M, object]":

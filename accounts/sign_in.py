@@ -158,7 +158,7 @@ def _store(issued: SignInNonce) -> None:
     now = issued.created_at
     with transaction.atomic():
         useless = SignInNonce.objects.filter(Q(expires_at__lte=now) | Q(created_at__gt=now + _CLOCK_SKEW))
-        row_locks.free(useless).delete()
+        row_locks.delete_free(useless)
         issued.save()
 
 

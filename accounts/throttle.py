@@ -35,7 +35,7 @@ def take(what: str, who: object, most: int, amount: int = 1) -> int:
             return max(1, seconds_to_wait(what, who, most, amount))  # Other requests took the rest meanwhile.
         old = ThrottleCount.objects.filter(Q(began_at__lt=now - _KEPT) | Q(began_at__gt=now + _KEPT))
         # Those that are locked are being used again.
-        row_locks.free(old).delete()
+        row_locks.delete_free(old)
         ThrottleCount.objects.bulk_create(
             [ThrottleCount(what_and_who=_key(what, who), began_at=now)], ignore_conflicts=True
         )

@@ -167,7 +167,7 @@ def _run_all(writes: "Sequence[tuple[Any, Callable[[], None]]]") -> Sequence[Non
 def _extend_all(leases: "Sequence[Lease[LeasedRow]]") -> "Sequence[Raised | None]":
     rows = type(leases[0].row)._default_manager
     held = rows.filter(pk__in=[lease.row.pk for lease in leases], lease_token__in={lease.token for lease in leases})
-    if row_locks.in_order(held).update(leased_until=_expiry()) == len(leases):
+    if row_locks.update(held, leased_until=_expiry()) == len(leases):
         return [None] * len(leases)
     tokens = dict(held.values_list("pk", "lease_token"))
     return [None if tokens.get(lease.row.pk) == lease.token else Raised(LeaseLost()) for lease in leases]
@@ -184,7 +184,7 @@ def _claim_all(rows: "models.QuerySet[LeasedRow]", pks: Sequence[object]) -> "Se
     token = secrets.token_hex(16)
     free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), pk__in=pks)
     # What somebody writes just now is claimed at the next poll.
-    if not row_locks.free(free).update(lease_token=token, leased_until=_expiry()):
+    if not row_locks.update_free(free, lease_token=token, leased_until=_expiry()):
         return [None] * len(pks)
     claimed = {row.pk: row for row in rows.model._default_manager.filter(pk__in=pks, lease_token=token)}
     # Who asks for the same row twice has it once.
@@ -219,7 +219,7 @@ def recover(rows: "models.QuerySet[LeasedRow]") -> None:
         put_off = rows.filter(**{f"{column}__gt": latest})
         # An update takes the write lock even if it changes nothing.
         if put_off.exists():
-            row_locks.free(put_off).update(**{column: now})
+            row_locks.update_free(put_off, **{column: now})
 
 
 def _expiry() -> Combinable:

@@ -51,7 +51,8 @@ def reject(batches: Collection[str], *, code: RejectionCode, reason: str, retrya
     for chunk in chunks(sorted(batches), _CHUNK):
         still_open = list(Batch.objects.filter(pk__in=chunk, status__in=OPEN_STATUSES).values_list("pk", flat=True))
         open_now = Batch.objects.filter(pk__in=still_open, status__in=OPEN_STATUSES)
-        rejected = row_locks.in_order(open_now).update(
+        rejected = row_locks.update(
+            open_now,
             status=BatchStatus.REJECTED,
             finished_at=timezone.now(),
             rejection_code=code,
@@ -96,14 +97,15 @@ def note_transaction(
 ) -> None:
     """Note which transaction will complete the queries' open step; with `instead_of`, only in place of one of these.
 
-    No transaction completes INITIAL_STATE. Inside the caller's database transaction.
+    No transaction completes INITIAL_STATE.
     """
-    lock_batches(queries)
-    for chunk in chunks(sorted(queries), _CHUNK):
-        steps = _open_steps(chunk).exclude(kind=StepKind.INITIAL_STATE)
-        if instead_of is not None:
-            steps = steps.filter(transaction_hash__in=instead_of)
-        steps.update(transaction_hash=transaction_hash)
+    with transaction.atomic(savepoint=False):
+        lock_batches(queries)
+        for chunk in chunks(sorted(queries), _CHUNK):
+            steps = _open_steps(chunk).exclude(kind=StepKind.INITIAL_STATE)
+            if instead_of is not None:
+                steps = steps.filter(transaction_hash__in=instead_of)
+            steps.update(transaction_hash=transaction_hash)
 
 
 def note_failure(queries: Collection[int], reason: str) -> None:

@@ -90,7 +90,7 @@ def _locked_tables() -> Iterator[None]:
 def _reopen(options: dict[str, Any], given: str) -> None:
     """Other connections, with these options."""
     connection.close()
-    connection.close_pool()
+    connection.close_pool()  # type: ignore[attr-defined]  # what is special of PostgreSQL
     options["options"] = given
 
 

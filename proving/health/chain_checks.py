@@ -37,7 +37,7 @@ def wake(*, everyone: bool = False) -> None:
     known = ChainWatch.objects.filter(pk__in=ids)
     if everyone or known.count() < len(ids):
         ChainWatch.objects.bulk_create([ChainWatch(chain_id=pk) for pk in sorted(ids)], ignore_conflicts=True)
-        row_locks.in_order(known if everyone else known.filter(due_at=None)).update(due_at=Now())
+        row_locks.update(known if everyone else known.filter(due_at=None), due_at=Now())
     leases.recover(known)
 
 

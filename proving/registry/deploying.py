@@ -86,8 +86,8 @@ def _retire(row: FactsRegistry) -> None:
     row.save(update_fields=["replaced_at", "replaced_because", "due_at"])
     blocks = Block.objects.filter(destination_chain_id=row.destination_chain_id, source_chain_id=row.source_chain_id)
     # What a worker finds out about one of them at this moment is about the old registry: it loses its lease.
-    row_locks.in_order(blocks).update(
-        lease_token="", leased_until=None, is_checkpoint=False, checked_number=None, checked_hash=""
+    row_locks.update(
+        blocks, lease_token="", leased_until=None, is_checkpoint=False, checked_number=None, checked_hash=""
     )
     admitted = Query.objects.filter(block__in=blocks, is_admitted=True, batch__status__in=OPEN_STATUSES)
     begun = admitted.exclude(step__in=[StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE])

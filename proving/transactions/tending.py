@@ -285,5 +285,5 @@ def _wake_blocks(tx: Transaction) -> None:
     """Before its batches are written, and then these are locked at once: in the order of `accounts.row_locks`."""
     asked = Query.objects.filter(transactions=tx)
     blocks = Block.objects.filter(pk__in=asked.values("block"))
-    row_locks.in_order(blocks).update(due_at=timezone.now())
+    row_locks.update(blocks, due_at=timezone.now())
     progress.lock_batches(asked.values_list("pk", flat=True))

@@ -134,7 +134,7 @@ class Worker:
             )
             # Of the dead, and those that say they are of the future.
             day = timedelta(days=1)
-            row_locks.free(WorkerHeartbeat.objects.exclude(beat_at__range=(Now() - day, Now() + SILENCE))).delete()
+            row_locks.delete_free(WorkerHeartbeat.objects.exclude(beat_at__range=(Now() - day, Now() + SILENCE)))
 
     def _take_up_what_is_due(self) -> None:
         self._in_hand.forget_done()
