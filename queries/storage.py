@@ -36,7 +36,7 @@ _FULL = "The disk of this service is full, so nothing can be stored."
 _FAILS = "The disk of this service fails or is full, so nothing can be stored."
 _LOCKED = "The database of this service is locked for longer than usual."
 _READ_ONLY = "The database of this service can't be written to."
-_BUSY = "The database of this service has no connection free."
+_BUSY = "The database of this service can't be reached, or takes no more connections."
 _AWAY = "The database of this service is not available."
 
 _OF_SQLITE = {

@@ -64,10 +64,15 @@ def _postgresql(url: str) -> dict[str, Any]:
         "options": f"-c lock_timeout={seconds}s -c idle_in_transaction_session_timeout=60s",
         # Each process has its pool. A thread takes a connection from it when it first asks, and gives it back at the
         # end of its request or its group of tasks.
-        "pool": {"min_size": 0, "max_size": env_int("DATABASE_POOL_SIZE", 16, minimum=2), "timeout": seconds},
+        "pool": {
+            "min_size": 0,
+            "max_size": env_int("DATABASE_POOL_SIZE", 16, minimum=2),
+            "timeout": seconds,
+            # By default it tries for minutes, ever more seldom, and nobody else may meanwhile.
+            "reconnect_timeout": 1,
+        },
     }
-    # One that the server has ended, as when it was restarted, is found out and replaced when it is taken.
-    return parsed | {"CONN_MAX_AGE": 0, "CONN_HEALTH_CHECKS": True, "OPTIONS": options | parsed.get("OPTIONS", {})}
+    return parsed | {"ENGINE": "config.postgresql", "CONN_MAX_AGE": 0, "OPTIONS": options | parsed.get("OPTIONS", {})}
 
 
 _URL = env_hidden("DATABASE_URL")

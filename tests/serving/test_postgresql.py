@@ -17,7 +17,7 @@ from devnet.servers import Postgres
 from tests.service import ALICE, request
 
 SECONDS = 90
-AWAY = "The database of this service is not available. Try again later."
+AWAY = "The database of this service can't be reached, or takes no more connections. Try again later."
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +34,14 @@ def server() -> Iterator[Postgres]:
 
 @pytest.fixture(scope="module")
 def start(chain, tmp_path_factory) -> Iterator[Callable[..., Service]]:
-    """Starts installations, in a folder each unless one is given. The web processes' pools are small."""
+    """Starts installations, in a folder each unless one is given."""
     with ExitStack() as running:
 
         def start(folder: Path | None = None, **environment: str) -> Service:
             with socket.create_server(("127.0.0.1", 0)) as listener:
                 port: int = listener.getsockname()[1]
             folder = folder or tmp_path_factory.mktemp("installation") / "state"
-            pool = {"DATABASE_POOL_SIZE": "6", "DATABASE_TIMEOUT_SECONDS": "2"}
+            pool = {"DATABASE_POOL_SIZE": "6", "DATABASE_TIMEOUT_SECONDS": "2", "LEASE_SECONDS": "5"}
             service = Service(running, folder, CHAINS_TOML % chain.url, ACCOUNTS[3][1], port, **pool, **environment)
             service.deploy_registry(CHAIN_ID, CHAIN_ID)
             service.serve()
@@ -139,7 +139,7 @@ def test_a_database_that_takes_no_more_connections_is_said_to_be_away(service, s
         end_others(admin)
         while (more := connected(server)) is not None:
             opened.enter_context(more)
-        assert {answer.status_code for answer in ask(service, key, chain)} == {503}
+        assert refused(service, key, chain) == {(503, "10", "storage_unavailable", AWAY)}
     service.start_worker()
     prove(service, key, chain)
 
