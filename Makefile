@@ -24,7 +24,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 4
 
-.PHONY: help demo demo-cross-chain test test-fast chromium attack fuzz mutants prove slither bench bench-http old-blocks bench-gas lint format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain test test-postgres test-fast chromium attack fuzz mutants prove slither bench bench-http old-blocks bench-gas lint format run docs contracts lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -42,6 +42,13 @@ demo-cross-chain: .venv/ready-for-demo node_modules/ready ## Prove balances on t
 test: lint ## Run all checks and tests; installs Chromium if it is missing and that may be (TEST_PROCESSES=3)
 	@$(MAKE) --no-print-directory chromium || echo "Going on without; the browser tests will fail."
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# The folders and files whose tests use a database.
+DATABASE_TESTS := tests/accounts tests/attesting tests/explorer tests/proving tests/queries tests/serving \
+	tests/test_database_connections.py tests/test_unavailable.py tests/test_no_key_anywhere.py tests/test_stacks.py
+
+test-postgres: .venv/ready node_modules/ready ## Run the tests that touch the database on PostgreSQL, which it starts
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --database postgresql $(or $(ARGS),$(DATABASE_TESTS))
 
 test-fast: .venv/ready node_modules/ready ## Run the tests that start no chain, browser or other process
 	$(BIN)/python -m pytest --fast -n $(TEST_PROCESSES) --dist loadfile -q -r fE $(ARGS)

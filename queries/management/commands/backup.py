@@ -23,6 +23,10 @@ class Command(BaseCommand):
         parser.add_argument("file", type=Path, help="the file to make; no file is ever replaced")
 
     def handle(self, *, file: Path, **_: Any) -> None:
+        if connection.vendor != "sqlite":
+            raise CommandError(
+                "The database is PostgreSQL's, which has pg_dump for that: docs/operating/backups.md has the command."
+            )
         database = Path(str(connection.settings_dict["NAME"]))
         if not database.is_file():
             raise CommandError(

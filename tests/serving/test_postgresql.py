@@ -1,0 +1,189 @@
+"""The service on PostgreSQL, as operators run it: web server and worker, beside a server that may go away."""
+
+import socket
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import psycopg
+import pytest
+import requests
+
+from demo import client
+from demo.installation import CHAIN_ID, CHAINS_TOML, Service
+from devnet.devchain import ACCOUNTS, DevChain
+from devnet.servers import Postgres
+from tests.service import ALICE, request
+
+SECONDS = 90
+AWAY = "The database of this service can't be reached, or takes no more connections. Try again later."
+
+
+@pytest.fixture(scope="module")
+def chain() -> Iterator[DevChain]:
+    with DevChain(chain_id=CHAIN_ID, block_seconds=1) as chain:
+        yield chain
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    with Postgres(durable=True, settings=["max_connections=30"]) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def start(chain, tmp_path_factory) -> Iterator[Callable[..., Service]]:
+    """Starts installations, in a folder each unless one is given."""
+    with ExitStack() as running:
+
+        def start(folder: Path | None = None, **environment: str) -> Service:
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                port: int = listener.getsockname()[1]
+            folder = folder or tmp_path_factory.mktemp("installation") / "state"
+            pool = {"DATABASE_POOL_SIZE": "6", "DATABASE_TIMEOUT_SECONDS": "2", "LEASE_SECONDS": "5"}
+            service = Service(running, folder, CHAINS_TOML % chain.url, ACCOUNTS[3][1], port, **pool, **environment)
+            service.deploy_registry(CHAIN_ID, CHAIN_ID)
+            service.serve()
+            return service
+
+        yield start
+
+
+@pytest.fixture(scope="module")
+def service(start, server) -> Service:
+    started: Service = start(DATABASE_URL=server.url())
+    return started
+
+
+@pytest.fixture(scope="module")
+def key(service) -> str:
+    return key_of(service)
+
+
+def key_of(service: Service) -> str:
+    return client.take_api_key(service.base_url, *ACCOUNTS[0], CHAIN_ID)
+
+
+def prove(service: Service, key: str, chain: DevChain) -> str:
+    """A batch that is DONE; its id."""
+    pk = client.submit(service.base_url, key, request(ALICE, block=chain.head()))
+    client.follow(service.base_url, key, pk, lambda _: None, SECONDS)
+    return pk
+
+
+def ask(service: Service, key: str, chain: DevChain) -> list[requests.Response]:
+    url, headers = service.base_url, {"api-key": key}
+    body = request(ALICE, block=chain.head())
+    return [
+        requests.post(f"{url}/submit-batch-query", headers=headers, json=body, timeout=60),
+        requests.get(f"{url}/batch-query-status", {"batchQueryId": "x"}, headers=headers, timeout=60),
+    ]
+
+
+def refused(service: Service, key: str, chain: DevChain) -> set[tuple[int, str, str, str]]:
+    return {
+        (answer.status_code, answer.headers["Retry-After"], answer.json()["code"], answer.json()["error"])
+        for answer in ask(service, key, chain)
+    }
+
+
+@pytest.mark.parametrize("end", [Postgres.stop, Postgres.kill])
+def test_web_server_and_worker_go_on_when_the_database_is_there_again(service, server, chain, key, end):
+    prove(service, key, chain)
+    end(server)
+    try:
+        # Whatever each thread had of it.
+        for _ in range(3):
+            assert refused(service, key, chain) == {(503, "10", "storage_unavailable", AWAY)}
+        assert requests.get(f"{service.base_url}/healthz", timeout=60).status_code == 503
+    finally:
+        server.start()
+    submitted, _ = ask(service, key, chain)
+    assert submitted.status_code == 200, submitted.text
+    prove(service, key, chain)
+    service.require_running()
+
+
+def test_a_database_that_was_restarted_unseen_fails_no_request(service, server, chain, key):
+    prove(service, key, chain)
+    server.stop()
+    server.start()
+    assert [answer.status_code for _ in range(5) for answer in ask(service, key, chain)] == [200, 404] * 5
+
+
+def test_where_the_database_may_only_be_read_nothing_is_stored_and_the_rest_is_answered(service, server, chain, key):
+    pk = prove(service, key, chain)
+    with psycopg.connect(server.url(), autocommit=True) as admin:
+        admin.execute("ALTER DATABASE postgres SET default_transaction_read_only = on")
+        end_others(admin)
+        try:
+            submitted, _ = ask(service, key, chain)
+            assert (submitted.status_code, submitted.json()["code"]) == (503, "storage_unavailable")
+            assert submitted.json()["error"].startswith("The database of this service can't be written to.")
+            assert submitted.headers["Retry-After"] == "10"
+            asked = {"batchQueryId": pk}
+            status = requests.get(f"{service.base_url}/batch-query-status", asked, headers={"api-key": key}, timeout=60)
+            assert status.json() == {"queryStatus": "DONE"}
+        finally:
+            admin.execute("SET default_transaction_read_only = off")
+            admin.execute("ALTER DATABASE postgres RESET default_transaction_read_only")
+            end_others(admin)
+    prove(service, key, chain)
+
+
+def test_a_database_that_takes_no_more_connections_is_said_to_be_away(service, server, chain, key):
+    with ExitStack() as opened, psycopg.connect(server.url(), autocommit=True) as admin:
+        service.process("worker").stop()
+        # Those of the web server are ended first, so that the others take all.
+        end_others(admin)
+        while (more := connected(server)) is not None:
+            opened.enter_context(more)
+        assert refused(service, key, chain) == {(503, "10", "storage_unavailable", AWAY)}
+    service.start_worker()
+    prove(service, key, chain)
+
+
+def connected(server: Postgres) -> "psycopg.Connection[tuple[object, ...]] | None":
+    try:
+        return psycopg.connect(server.url())
+    except psycopg.OperationalError:
+        return None
+
+
+def end_others(admin: "psycopg.Connection[tuple[object, ...]]") -> None:
+    admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+
+
+def test_an_installation_that_is_moved_from_sqlite_goes_on(start, server, chain):
+    before = start()
+    key = key_of(before)
+    done = [prove(before, key, chain) for _ in range(2)]
+    registry = before.deploy_registry(CHAIN_ID, CHAIN_ID)
+    before.stop()
+    file = before.folder / "db.sqlite3"
+    let_time_pass(file)
+    with psycopg.connect(server.url(), autocommit=True) as admin:
+        admin.execute("CREATE DATABASE moved")
+    before._env["DATABASE_URL"] = server.url("moved")
+    before.manage("migrate", "--no-input", "-v", "0")
+    said = before.manage("move_database", str(file))
+    assert "hold the same in PostgreSQL" in said
+    assert "DIFFERS" not in said
+    file.unlink()
+    moved = start(before.folder, DATABASE_URL=server.url("moved"))
+    assert moved.deploy_registry(CHAIN_ID, CHAIN_ID) == registry
+    for pk in done:
+        asked = {"batchQueryId": pk}
+        status = requests.get(f"{moved.base_url}/batch-query-status", asked, headers={"api-key": key}, timeout=60)
+        assert status.json() == {"queryStatus": "DONE"}
+    prove(moved, key, chain)
+    moved.stop()
+    assert not file.exists()
+
+
+def let_time_pass(file: Path) -> None:
+    """Since the last write."""
+    with closing(sqlite3.connect(file)) as database, database:
+        database.execute("UPDATE queries_storagecheck SET at = datetime(at, '-1 minute')")
+        database.execute("UPDATE queries_batch SET created_at = datetime(created_at, '-1 minute')")
