@@ -47,6 +47,9 @@ class Machines:
 
     def begin(self) -> None:
         """As a new user, at blocks that nobody has asked for."""
+        with psycopg.connect(self.postgres.url()) as connection:
+            # Of those that earlier tests have killed.
+            connection.execute("DELETE FROM proving_workerheartbeat")
         account = Account.create()
         self.until(self.answers, "the web server")
         key = account.key.to_0x_hex()
@@ -57,7 +60,7 @@ class Machines:
             self.sent(),
         )
         self._submitted: list[str] = []
-        self._blocks: set[int] = set()
+        self.blocks: set[int] = set()
 
     def answers(self) -> bool:
         try:
@@ -74,7 +77,7 @@ class Machines:
         slowest = 0.0
         for number in range(count):
             self._block += number % per_block == 0
-            self._blocks.add(self._block)
+            self.blocks.add(self._block)
             accounts = {f"0x{next(self._accounts):040x}": {"props": ["BALANCE"], "slots": []}}
             data = {str(CHAIN_ID): {f"block:{self._block}": {"accounts": accounts}}}
             body = {"destinationChainId": str(CHAIN_ID), "fee": "0", "data": data}
@@ -91,7 +94,7 @@ class Machines:
 
     def assert_nothing_was_done_twice(self) -> None:
         """Each header and each account proven once, and no transaction that proved nothing."""
-        assert self._found(HEADER_ACCUMULATED) - self._headers == len(self._blocks)
+        assert self._found(HEADER_ACCUMULATED) - self._headers == len(self.blocks)
         assert self._found(ACCOUNT_PROVEN) - self._proofs == len(self._submitted)
         named = set[str]()
         for internal_id in self._submitted:
