@@ -37,8 +37,10 @@ _ACCOUNT_PROVEN = "0x" + keccak(text="AccountProven(address,uint256,uint8)").hex
 class Cluster(Service):
     """Two web servers, and workers by Celery. One database and one broker are all that they share."""
 
-    def __init__(self, running: ExitStack, folder: Path, chain: DevChain, port: int, **variables: str) -> None:
-        super().__init__(running, folder, CHAINS_TOML % chain.url, balances.SIGNER_KEY, port, **variables)
+    def __init__(
+        self, running: ExitStack, folder: Path, chains_toml: str, key: str, port: int, **variables: str
+    ) -> None:
+        super().__init__(running, folder, chains_toml, key, port, **variables)
         self._second_port = free_port()
         self.base_urls = (self.base_url, f"http://127.0.0.1:{self._second_port}")
 
@@ -68,7 +70,8 @@ def run(running: ExitStack, options: argparse.Namespace) -> tuple[bool, Sequence
 
     print("Deploying the facts registry ...", flush=True)
     variables = {"DATABASE_URL": postgres.url(), "BROKER_URL": redis.url(), "LEASE_SECONDS": str(LEASE_SECONDS)}
-    cluster = Cluster(running, options.state, chain, options.port, **variables)
+    toml = CHAINS_TOML % chain.url
+    cluster = Cluster(running, options.state, toml, balances.SIGNER_KEY, options.port, **variables)
     registry = cluster.deploy_registry(CHAIN_ID, CHAIN_ID)
     sent_before = _sent(chain)
     blocks = _blocks_with_transfers(chain, options.batches)

@@ -14,7 +14,7 @@ from eth_account import Account
 
 from demo import balances, client
 from demo.cluster import Cluster
-from demo.installation import CHAIN_ID, free_port
+from demo.installation import CHAIN_ID, CHAINS_TOML, free_port
 from devnet.devchain import DevChain
 from devnet.servers import Postgres, Redis
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED
@@ -34,7 +34,8 @@ class Machines:
         self.cluster = Cluster(
             running,
             folder.mktemp("cluster"),
-            self.chain,
+            CHAINS_TOML % self.chain.url,
+            balances.SIGNER_KEY,
             free_port(),
             DATABASE_URL=self.postgres.url(),
             BROKER_URL=self.redis.url(),
