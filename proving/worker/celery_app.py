@@ -12,6 +12,7 @@ from typing import Any
 
 import django
 from celery import Celery, bootsteps, signals
+from celery.concurrency.thread import TaskPool
 from celery.worker import state
 from django.apps import apps
 from kombu import Connection, Producer, Queue
@@ -105,6 +106,8 @@ class Sweep(bootsteps.StartStopStep):
     def __init__(self, parent: Any, **_: object) -> None:
         if not settings.BROKER_URL:
             raise SystemExit("BROKER_URL is not set. Without a broker, run the worker by manage.py runworker.")
+        if not issubclass(parent.pool_cls, TaskPool):
+            raise SystemExit("The worker's tasks are threads of one process: leave out --pool, or name threads.")
         try:
             for chain in get_chains().destinations():
                 chain.accounts()

@@ -43,7 +43,8 @@ _POLL_SECONDS = 0.2
 _BEAT_SECONDS = 5
 # How often it is asked while a broker says what is due.
 _SWEEP_SECONDS = 5
-# When to look again for what could not be taken up, or is left, unless whoever has the rest in hand looks before.
+# When somebody is to look again for what could not be taken up, and for what is left behind a group. By then the group
+# has leased its rows.
 _AGAIN_SECONDS, _REST_SECONDS = 1.0, 0.1
 # How long one poll may take, also when much is due that can't be taken up: the worker beats between two polls.
 _MOST_POLL_SECONDS = 1.0
@@ -147,9 +148,9 @@ class Worker:
             self._doorbell.ring(route, seconds)
             return
         with self._taking:
-            group = self._take_up_one(route)
-        # Others find it in hand, or leased, and take up the rest.
-        self._doorbell.ring(route, _REST_SECONDS if group else _AGAIN_SECONDS)
+            group, is_more_due = self._take_up_one(route)
+        if is_more_due:
+            self._doorbell.ring(route, _REST_SECONDS if group else _AGAIN_SECONDS)
         if group:
             assert group.running is not None
             try:
@@ -212,20 +213,25 @@ class Worker:
             self._note_asked(poll)
             self._in_hand.begin(self._start)
 
-    def _take_up_one(self, route: Route) -> Group | None:
-        """One group of what is due on the route; None where nothing is, or threads are left to others."""
+    def _take_up_one(self, route: Route) -> tuple[Group | None, bool]:
+        """One group of what is due on the route, and whether more is. None where threads are left to others."""
         self._in_hand.forget_done()
+        self._in_hand.begin(self._start)  # what a poll has left that the database has ended
         poll = self._poll([route])
-        group: Group | None = None
+        group, is_more_due = None, False
         for task in due(self._turns, poll):
             if (group is None or group.may_join(task)) and self._take(task):
                 group = self._in_hand.all[-1]
+            else:
+                is_more_due = True
             if poll.is_over() or (group and not group.may_grow):
+                is_more_due = True
                 break
         self._note_asked(poll)
-        if group:
-            group.running = Future()
-        return group
+        if group is None:
+            return None, True
+        group.running = Future()
+        return group, is_more_due
 
     def _poll(self, routes: Collection[Route] | None) -> Poll:
         return Poll(self._in_hand.has_room, time.monotonic() + _MOST_POLL_SECONDS, routes)

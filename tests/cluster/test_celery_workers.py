@@ -115,7 +115,10 @@ def test_asked_to_stop_it_finishes_what_it_has_in_hand(machines):
     machines.assert_nothing_was_done_twice()
 
 
-def test_it_stops_while_the_broker_is_away(machines):
+@pytest.mark.parametrize("is_away_from_the_start", [True, False])
+def test_it_stops_while_the_broker_is_away(machines, is_away_from_the_start):
+    if is_away_from_the_start:
+        machines.redis.kill()
     start(machines, "worker-1")
     machines.until(lambda: "no_worker" not in machines.health()["codes"], "the first beat")
     machines.redis.kill()
@@ -150,6 +153,12 @@ def test_a_queue_that_is_not_there_is_refused(machines):
     ended = celery("-Q", "blocks.31337.1", **machines.cluster.environment)
     assert ended.returncode != 0
     assert "blocks.31337.1" in ended.stdout + ended.stderr
+
+
+def test_another_pool_is_refused(machines):
+    ended = celery("--pool", "prefork", **machines.cluster.environment)
+    assert ended.returncode != 0
+    assert "The worker's tasks are threads of one process: leave out --pool, or name threads." in ended.stderr
 
 
 def test_without_a_broker_it_says_what_to_run_instead(machines):
