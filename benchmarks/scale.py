@@ -28,6 +28,7 @@ from devnet.servers import Postgres, Redis
 ENGINES = ("runworker-sqlite", "runworker-postgresql", "celery-postgresql")
 _LIMITS = {"MAX_BATCHES_PER_MINUTE": "1000000", "MAX_QUERIES_PER_MINUTE": "10000000", "MAX_OPEN_BATCHES": "100000"}
 _IDLE_SECONDS = 10
+_START_SECONDS = 180
 # PostgreSQL reports its counts about every second.
 _COUNTS_SECONDS = 2
 
@@ -71,7 +72,11 @@ class Measured:
         self.workers = [f"worker-{number}" for number in range(1, workers + 1)]
         for name in self.workers:
             self.service.start_worker(name)
-        self.service.wait_until(self.service.is_healthy)
+        deadline = time.monotonic() + _START_SECONDS
+        while not self.service.is_healthy():
+            self.service.require_running()
+            assert time.monotonic() < deadline, "it does not start"
+            time.sleep(0.2)
         account = Account.create()
         self.api_key = client.take_api_key(self.service.base_url, account.address, account.key.to_0x_hex(), CHAIN_ID)
 

@@ -156,7 +156,7 @@ def test_a_queue_that_is_not_there_is_refused(machines):
 
 
 def test_another_pool_is_refused(machines):
-    ended = celery("--pool", "prefork", **machines.cluster.environment)
+    ended = celery("--pool", "solo", **machines.cluster.environment)
     assert ended.returncode != 0
     assert "The worker's tasks are threads of one process: leave out --pool, or name threads." in ended.stderr
 
