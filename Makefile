@@ -24,7 +24,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 4
 
-.PHONY: help demo demo-cross-chain test test-postgres test-fast chromium attack fuzz mutants prove slither bench bench-http old-blocks bench-gas lint format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain demo-cluster test test-postgres test-fast chromium attack chaos fuzz mutants prove slither bench bench-http bench-scale old-blocks bench-gas lint format run docs contracts lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -35,6 +35,9 @@ demo: .venv/ready-for-demo node_modules/ready ## Prove a balance on a developmen
 demo-cross-chain: .venv/ready-for-demo node_modules/ready ## Prove balances on two development chains by attesters (ONCE=1, DOWN=2)
 	@$(BIN)/python -m demo.cross_chain $(if $(ONCE),--once) $(if $(DOWN),--down $(DOWN)) $(if $(PORT),--port $(PORT)) \
 		$(if $(RPC_PORT),--rpc-port $(RPC_PORT))
+
+demo-cluster: .venv/ready-for-demo node_modules/ready ## Prove 200 values with PostgreSQL, Redis and 3 Celery workers, one killed (ONCE=1)
+	@$(BIN)/python -m demo.cluster $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
 
 # Tests mostly wait for nodes and clocks. The tests of a file share what is slow to make, and tests/conftest.py says
 # which files come first. Where Chromium can't be had, the browser tests fail, each with a sentence that says so; the
@@ -67,6 +70,9 @@ bench: .venv/ready node_modules/ready ## Measure times, SQL statements, blocks a
 bench-http: .venv/ready .venv-peer/ready ## Measure the processor time of requests beside a peer in FastAPI (BEFORE=folder SECONDS=5)
 	@$(BIN)/python -m benchmarks.http $(if $(BEFORE),--before '$(BEFORE)') $(if $(SECONDS),--seconds $(SECONDS))
 
+bench-scale: .venv/ready node_modules/ready ## Measure batches a second by number of workers, databases and a broker (BATCHES=200 WORKERS=1,2,4)
+	@$(BIN)/python -m benchmarks.scale $(if $(BATCHES),--batches $(BATCHES)) $(if $(WORKERS),--workers $(WORKERS))
+
 old-blocks: .venv/ready node_modules/ready ## Prove a block 20,000 blocks back (minutes, gigabytes)
 	$(BIN)/python -m pytest benchmarks/old_blocks.py -q -p no:cacheprovider
 
@@ -75,6 +81,9 @@ bench-gas: .venv/ready node_modules/ready ## Measure the gas of proving (JSON=pa
 
 attack: .venv/ready .venv-attack/ready node_modules/ready ## Attack a running service: clients, nodes, disks, clocks (ONLY=name SEED=1)
 	@$(BIN)/python -m tests.attacks $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED))
+
+chaos: .venv/ready node_modules/ready ## Kill workers, database, broker and node at random, on each engine (ONLY=name ENGINE=name SEED=1)
+	@$(BIN)/python -m tests.chaos $(if $(ONLY),--only '$(ONLY)') $(if $(ENGINE),--engine '$(ENGINE)') $(if $(SEED),--seed $(SEED))
 
 # What is set on the command line goes through, as it is.
 fuzz: .venv/ready node_modules/ready ## Look for what the registry takes and isn't so (STEPS=10000000 SEED=1 JOBS=2 ...)
@@ -126,7 +135,7 @@ lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=
 	$(LOCK) $(ARGS) --group peer -o requirements-peer.txt
 
 clean: ## Remove what the commands above have made
-	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-peer node_modules build .demo .demo-cross-chain .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-peer node_modules build .demo .demo-cross-chain .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # --- Set-up -----------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ database (`config.settings.database` says how), so no RPC call belongs inside.
 The database's clock decides what is due and which leases have expired: all workers share it, whatever their own clocks
 show.
 
-Written by hand, because task queues need a broker of their own, and here rows are the queue.
+Written by hand, because rows are the queue, with a broker as well: what it says is only where to look.
 """
 
 import logging

@@ -33,6 +33,26 @@ def test_no_key_is_left_in_a_line(text):
     assert "redacted" in redact(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "redacted"),
+    [
+        ("Error 111 connecting to redis://:hunter2@h:6379/0.", "Error 111 connecting to redis://:[redacted]@h:6379/0."),
+        ("amqps://bqs:hunter%2F2@h//vhost refused", "amqps://bqs:[redacted]@h//vhost refused"),
+        (
+            "['postgresql://u:hunter2@h/db', 'redis://:hunter2@h']",
+            "['postgresql://u:[redacted]@h/db', 'redis://:[redacted]@h']",
+        ),
+    ],
+)
+def test_no_password_of_a_url_is_left_in_a_line(text, redacted):
+    assert redact(text) == redacted
+
+
+@pytest.mark.parametrize("text", ["GET http://h:8000/a@b", "from http://[::1]:80/ to a:b@c", "https://h/?a=b:c@d"])
+def test_what_is_no_password_stays(text):
+    assert redact(text) == text
+
+
 def test_the_rest_of_a_line_stays():
     assert redact(f"GET /?apiKey={KEY}&batchQueryId=1 200") == "GET /?apiKey=[redacted]&batchQueryId=1 200"
 

@@ -14,6 +14,7 @@ COMMANDS = {
     "worker": ["manage.py", "runworker"],
     "web": [*GUNICORN, "config.wsgi"],
     "attester": ["manage.py", "run_attester"],
+    "celery": ["-m", "celery", "-A", "proving.worker.celery_app", "worker"],
 }
 
 
@@ -46,6 +47,16 @@ def test_a_wrong_setting_is_said_in_a_sentence(tmp_path, command, variables, sen
     *before, last = done.stderr.splitlines()
     assert last == sentence
     assert all(" INFO gunicorn.error: " in line for line in before)
+
+
+@pytest.mark.parametrize(
+    "url", ["secret", "https://:secret@broker", "redis://:sec/ret@broker", "amqp://", "redis://h:0"]
+)
+def test_a_broker_that_can_not_be_used_is_said_without_its_password(tmp_path, url):
+    done = start("worker", tmp_path, BROKER_URL=url)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("BROKER_URL must be redis://")
+    assert "sec" not in done.stderr.replace("password", "")
 
 
 def test_a_secret_that_can_not_be_kept_is_said_in_a_sentence(tmp_path):

@@ -22,8 +22,8 @@ def _free_port() -> int:
         return port
 
 
-def run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=90, check=False)
+def run(command: list[str], seconds: float = 90) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=seconds, check=False)
 
 
 def variables(folder: Path) -> dict[str, str]:

@@ -1,0 +1,102 @@
+"""`make demo-cluster` as a new user runs it, with fewer batches."""
+
+import os
+import re
+import signal
+import subprocess
+from collections import Counter
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from demo import client, cluster
+from demo.installation import STOP_SECONDS
+from devnet.devchain import PROJECT
+from tests.demo.commands import demo, processes_with, run
+
+BATCHES = 16
+SECONDS = 240
+
+
+@pytest.fixture
+def command(tmp_path) -> list[str]:
+    return [*demo("demo.cluster", tmp_path / "demo"), "--once", "--batches", str(BATCHES)]
+
+
+def test_with_a_worker_killed_every_value_is_right_and_nothing_is_paid_twice(command, tmp_path):
+    done = run(command, SECONDS)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"kill -9 of worker 2, with \d+ batches under way", done.stdout)
+    assert re.search(rf"batches +{BATCHES} DONE in", done.stdout)
+    assert f"{BATCHES} read, {BATCHES} equal to eth_getBalance" in done.stdout
+    assert f"{BATCHES} headers and {BATCHES} accounts, 0 of them proven twice" in done.stdout
+    sent, named = re.findall(r"(\d+) sent by the signer, (\d+) named", done.stdout)[0]
+    assert sent == named
+    assert "WRONG" not in done.stdout
+    assert not processes_with(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("changed", "wrong"),
+    [({}, ""), ({"word": 8}, "values"), ({"named": {"0xa"}}, "transactions"), ({"times": 2}, "proofs")],
+    ids=["all is right", "a value", "a transaction that proved nothing", "a proof"],
+)
+def test_it_says_what_is_wrong_and_fails(monkeypatch, capsys, changed, wrong):
+    found = {"word": 7, "named": {"0xa", "0xb"}, "times": 1} | changed
+    monkeypatch.setattr(client, "account_field", lambda *_: found["word"].to_bytes(32))
+    monkeypatch.setattr(client, "rpc", lambda *_: "0x7")
+    monkeypatch.setattr(client, "transactions", lambda *_: found["named"])
+    monkeypatch.setattr(cluster, "_events", lambda *topic: Counter({topic[-1]: found["times"]}))
+    batches = [cluster.Submitted("a key", "an id", 1)]
+    is_right = cluster._show(mock.Mock(), mock.Mock(), "0x", batches, sent=2, seconds=1)
+    assert is_right == (not wrong)
+    assert re.findall(r"^  (\w+) .*WRONG$", capsys.readouterr().out, re.MULTILINE) == [wrong] * bool(wrong)
+
+
+def test_what_is_not_done_in_time_is_said(monkeypatch):
+    monkeypatch.setattr(client, "status", lambda *_: "IN_PROGRESS")
+    of_two_servers = mock.Mock(base_urls=("http://one", "http://two"))
+    batches = [cluster.Submitted("a key", "an id", 1)]
+    with pytest.raises(client.ClientError, match=r"^Only 0 of 1 batches are DONE after 0\.1 s\.$"):
+        cluster._follow(of_two_servers, batches, 0, 0.1, until=1)
+
+
+def test_ctrl_c_ends_and_removes_everything(command, tmp_path):
+    process = subprocess.Popen(
+        command,
+        cwd=PROJECT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        process_group=0,
+    )
+    assert process.stdout is not None
+    while "Submitting" not in (line := process.stdout.readline()):
+        assert line
+    folders = servers(process.pid)
+    assert sorted(folder.name.split("-")[0] for folder in folders) == ["postgres", "redis"]
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does
+    # Each of its processes is given a while to end by itself, one after another, before it is killed.
+    rest, _ = process.communicate(timeout=8 * STOP_SECONDS)
+    assert process.returncode == 0, rest
+    assert "Traceback" not in rest
+    assert not processes_with(str(tmp_path))
+    assert not any(folder.exists() for folder in folders)
+
+
+def servers(parent: int) -> set[Path]:
+    """The folders in which PostgreSQL and Redis run that this process has started."""
+    folders = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                is_child = f"PPid:\t{parent}\n" in (entry / "status").read_text()
+                folder = (entry / "cwd").readlink()
+            except OSError:
+                continue
+            # PostgreSQL goes into the folder of its data.
+            folder = folder.parent if folder.name == "data" else folder
+            if is_child and folder.name.startswith(("postgres-", "redis-")):
+                folders.add(folder)
+    return folders

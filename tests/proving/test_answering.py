@@ -1,0 +1,163 @@
+"""What a worker does when a message names a route: one group of what is due there, and rings for what is left."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future
+from datetime import timedelta
+
+import pytest
+from django.db import connection, connections
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from proving.worker import groups, worker
+from proving.worker.doorbell import Doorbell
+from proving.worker.due import Task, due
+from proving.worker.groups import Group
+from proving.worker.routes import Route, every
+from proving.worker.worker import Worker
+from queries.models import Batch, Block
+from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
+
+pytestmark = pytest.mark.django_db
+
+BATCHES = Route("batch", (31337,))
+BLOCKS = Route("block", (31337, 31337))
+
+
+class Noting(Doorbell):
+    """Notes what it is asked to ring, and when."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rung: dict[Route, float] = {}
+
+    def ring(self, route: Route, seconds: float = 0) -> None:
+        self.rung[route] = seconds
+
+
+@pytest.fixture
+def bell() -> Noting:
+    return Noting()
+
+
+@pytest.fixture
+def answering(settings, tmp_path, monkeypatch, bell) -> Iterator[Worker]:
+    """A worker with a doorbell, which notes what it would do."""
+    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
+    monkeypatch.setattr(connections, "close_all", lambda: None)
+    monkeypatch.setattr(worker, "_do", lambda _: None)
+    answering = Worker(threads=4, doorbell=bell)
+    yield answering
+    answering._pool.shutdown()
+    answering._watcher.shutdown()
+
+
+@pytest.fixture
+def done(monkeypatch) -> list[list[object]]:
+    """The keys of each group that was done."""
+    groups_done: list[list[object]] = []
+    monkeypatch.setattr(worker, "_do", lambda tasks: groups_done.append([task.key for task in tasks]))
+    return groups_done
+
+
+def batches(count: int) -> list[Batch]:
+    key = a_key(BOB)
+    return [submit(key, request(ALICE, block=number + 1)) for number in range(count)]
+
+
+def test_where_nothing_is_due_it_takes_one_statement(answering, bell, done):
+    with CaptureQueriesContext(connection) as statements:
+        answering.answer(BATCHES)
+    assert len(statements) == 1
+    assert not done
+    assert not bell.rung
+
+
+def test_what_is_due_later_is_rung_then(answering, bell, done):
+    batches(1)
+    Batch.objects.update(due_at=timezone.now() + timedelta(seconds=20))
+    with CaptureQueriesContext(connection) as statements:
+        answering.answer(BATCHES)
+    assert len(statements) == 1
+    assert not done
+    assert 15 < bell.rung[BATCHES] <= 20
+
+
+def test_one_group_is_taken_up_and_the_rest_rung_for(answering, bell, done, monkeypatch):
+    monkeypatch.setattr(groups, "_MOST_TOGETHER", 3)
+    submitted = batches(5)
+    answering.answer(BATCHES)
+    assert [len(keys) for keys in done] == [3]
+    assert BATCHES in bell.rung
+    answering.answer(BATCHES)
+    assert len(done) == 2
+    assert {key for keys in done for key in keys} <= {batch.pk for batch in submitted}
+
+
+def test_where_all_was_taken_up_nobody_is_rung_for_the_rest(answering, bell, done, monkeypatch):
+    batches(2)
+    monkeypatch.setattr(answering, "_ring_for_what_follows", lambda _: None)
+    answering.answer(BATCHES)
+    assert [len(keys) for keys in done] == [2]
+    assert not bell.rung
+
+
+def test_what_its_work_has_made_due_is_rung(answering, bell, monkeypatch):
+    batches(1)
+
+    def admit(_: object) -> None:
+        Batch.objects.update(due_at=None)
+        Block.objects.update(due_at=timezone.now())
+
+    monkeypatch.setattr(worker, "_do", admit)
+    answering.answer(BATCHES)
+    assert bell.rung == {BLOCKS: 0}
+
+
+def test_a_chain_that_hangs_leaves_threads_to_others_also_where_messages_bring_the_work(
+    answering, bell, done, monkeypatch
+):
+    monkeypatch.setattr(groups, "_asked_by_all", frozenset)
+    batches(3)
+    hanging = [Task("block", number, (31337, 31337), lambda _: None, number) for number in range(2)]
+    answering._in_hand.all = [Group([task], running=Future()) for task in hanging]
+    answering.answer(BATCHES)
+    assert not done
+    assert bell.rung == {BATCHES: worker._AGAIN_SECONDS}
+
+
+def test_what_a_broken_poll_has_left_is_begun_by_whoever_comes_next(answering, done):
+    batches(1)
+    left, running = (Task("block", number, (31337, 31337), lambda _: None, number) for number in (1, 2))
+    answering._in_hand.all = [Group([left]), Group([running], running=Future())]
+    answering.answer(BATCHES)
+    assert len(answering._in_hand.running) == len(answering._in_hand.all)
+    answering._pool.shutdown()
+    assert sorted(len(keys) for keys in done) == [1, 1]
+
+
+def test_stopping_it_takes_up_nothing(answering, done):
+    batches(1)
+    answering.stop()
+    answering.answer(BATCHES)
+    assert not done
+
+
+def test_each_route_has_a_queue_of_its_own(answering):
+    assert [route.queue for route in every()] == [
+        "signers.31337",
+        "registries.31337.31337",
+        "batches.31337",
+        "blocks.31337.31337",
+    ]
+
+
+def test_a_worker_of_some_routes_is_asked_about_no_others(answering):
+    batches(1)
+    Block.objects.update(due_at=timezone.now(), turn_of=Batch.objects.get().user)
+    assert {task.kind for task in due()} == {"batch", "block"}
+    answering._routes = [BLOCKS]
+    with CaptureQueriesContext(connection) as statements:
+        answering._take_up_what_is_due()
+    assert {task.kind for task in answering._in_hand.tasks} == {"block"}
+    assert not any("queries_batch" in each["sql"] for each in statements if "queries_block" not in each["sql"])
