@@ -48,7 +48,7 @@ from waitress.server import BaseWSGIServer, TcpWSGIServer, UnixWSGIServer
 from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 from waitress.utilities import Error
 
-from config import client_networks, node_waits
+from config import client_networks, node_waits, process_metrics
 from config.error_answers import error_body
 
 HEADER_SECONDS = 10
@@ -255,6 +255,8 @@ class _ErrorTask(ErrorTask):
             super().service()
         finally:
             self.channel.has_been_answered()
+        # What the application answers, it counts.
+        process_metrics.REQUESTS.labels("none", self.request.error.code).inc()
         _log(self, self.request.asked_path(), began)
 
     def execute(self) -> None:

@@ -45,13 +45,13 @@ class Command(BaseCommand):
         must_prove = chain.id in {connection.source_id for connection in chains.connections}
         can_be_used = self._check_nodes(chain, must_prove=must_prove)
         rpc = RpcClient(chain)
-        head, problems = chain_checks.examine(chain, rpc)
+        seen = chain_checks.examine(chain, rpc)
         if chain in chains.destinations():
             for signer in chain.all_signers:
                 self.stdout.write(f"  {_said_of(signer, chain, rpc)}")
-        if head and not can_be_used:
-            problems.append(Problem("no_proofs", f"No node of {chain.label} can be used: none serves proofs."))
-        return problems
+        if seen.head and not can_be_used:
+            return [*seen.problems, Problem("no_proofs", f"No node of {chain.label} can be used: none serves proofs.")]
+        return seen.problems
 
     def _check_nodes(self, chain: Chain, *, must_prove: bool) -> bool:
         """Tell of each node, in a line; returns whether one of them can be used."""
