@@ -1,5 +1,6 @@
 """How gunicorn supervises the web server's processes. config/web_server.py is what they run."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,18 @@ if Path("/dev/shm").is_dir():  # noqa: S108 (memory, and gunicorn makes a privat
     worker_tmp_dir = "/dev/shm"  # noqa: S108 (same)
 # By default it lies in the home folder, where two installations would share it. Nothing here uses it.
 control_socket_disable = True
+# As config/settings/logs_and_debugging.py reads it, which refuses anything else.
+log_format = "json" if os.environ.get("LOG_FORMAT") == "json" else "line"
 logconfig_dict = {
     "version": 1,
     "disable_existing_loggers": False,
     "filters": {"redact": {"()": "config.logs.RedactKeys"}},
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "formatters": {
+        "line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
+        "json": {"()": "config.logs.JsonLines"},
+    },
     "handlers": {
-        "console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["redact"]},
+        "console": {"class": "logging.StreamHandler", "formatter": log_format, "filters": ["redact"]},
     },
     "loggers": {
         "gunicorn.error": {"handlers": ["console"], "level": "INFO", "propagate": False},

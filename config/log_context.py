@@ -17,8 +17,13 @@ def fields() -> Mapping[str, str | int]:
 @contextmanager
 def about(**more: str | int) -> Iterator[None]:
     """Log lines inside have these fields, beside those that they have already."""
-    token = _fields.set({**fields(), **more})
+    before = _fields.set({**fields(), **more})
     try:
         yield
     finally:
-        _fields.reset(token)
+        _fields.reset(before)
+
+
+def enter(only: Mapping[str, str | int]) -> None:
+    """From now on log lines have these fields, and no others."""
+    _fields.set(only)

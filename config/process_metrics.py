@@ -24,6 +24,9 @@ REQUEST_SECONDS = Histogram(
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
 )
 
+# By what a request is counted by: to find them by their labels takes longer than to count.
+_counters: dict[tuple[str | None, int], tuple[Counter, Histogram]] = {}
+
 _FOLDER = "PROMETHEUS_MULTIPROC_DIR"
 _PREFIX = "batch-query-service-metrics"
 
@@ -38,6 +41,17 @@ def exposition(collectors: Sequence[Collector] = ()) -> bytes:
     for collector in collectors:
         more.register(collector)
     return generate_latest(counted) + generate_latest(more)
+
+
+def count_request(route: str | None, status: int, seconds: float) -> None:
+    """Counted by its route, never by the path, which clients choose. Those of the admin are one; None: it has none."""
+    found = _counters.get((route, status))
+    if found is None:
+        name = "unmatched" if route is None else "admin" if route.startswith("admin/") else route or "/"
+        found = REQUESTS.labels(name, status), REQUEST_SECONDS.labels(name)
+        _counters[route, status] = found
+    found[0].inc()
+    found[1].observe(seconds)
 
 
 # --- The processes of a web server ------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Each request gets an id, which its answer and its log lines have, and is counted."""
 
+import os
 import re
-import secrets
 import time
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
 from config import log_context
-from config.process_metrics import REQUEST_SECONDS, REQUESTS
+from config.process_metrics import count_request
 
 HEADER = "X-Request-Id"
 ENVIRON = "batchquery.request_id"
@@ -26,26 +26,17 @@ class RequestMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
         began = time.monotonic()
-        request_id = _id_of_proxy(request) or secrets.token_hex(8)
+        request_id = (settings.REQUEST_ID_HEADER and _id_of_proxy(request)) or os.urandom(8).hex()
         request.META[ENVIRON] = request_id
-        with log_context.about(request=request_id):
-            response = self.get_response(request)
+        # Until the thread's next request: Django's line about an error is written after the last middleware.
+        log_context.enter({"request": request_id})
+        response = self.get_response(request)
         response.headers[HEADER] = request_id
-        route = _route(request)
-        REQUESTS.labels(route, response.status_code).inc()
-        REQUEST_SECONDS.labels(route).observe(time.monotonic() - began)
+        match = request.resolver_match
+        count_request(match.route if match else None, response.status_code, time.monotonic() - began)
         return response
 
 
 def _id_of_proxy(request: HttpRequest) -> str:
-    header = settings.REQUEST_ID_HEADER
-    told = request.headers.get(header, "") if header else ""
+    told = request.headers.get(settings.REQUEST_ID_HEADER, "")
     return told if _ID.fullmatch(told) else ""
-
-
-def _route(request: HttpRequest) -> str:
-    """The route and never the path, which clients choose: there are few of them. Those of the admin are one."""
-    match = request.resolver_match
-    if match is None:
-        return "unmatched"
-    return "admin" if match.route.startswith("admin/") else match.route or "/"

@@ -1,10 +1,13 @@
 """`/metrics` and the probes of the web server as operators run it: several processes, of which some die."""
 
+import json
 import os
+import re
 import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,6 +82,43 @@ def test_metrics_are_not_for_who_comes_through_a_proxy_without_the_token(of_two)
     through_proxy = "X-Forwarded-For: 192.0.2.1"
     assert get(of_two, "/metrics", through_proxy)[0] == 403
     assert get(of_two, "/metrics", through_proxy, "Authorization: Bearer the-token")[0] == 200
+
+
+def lines_of_log(server: WebServer) -> list[dict[str, Any]]:
+    """All of its log: gunicorn's own lines, those about access, and the application's."""
+    return [json.loads(line) for line in server.installation.log("web").read_text().splitlines()]
+
+
+def test_each_line_of_the_log_is_json_and_has_the_id_of_its_answer(of_two):
+    claimed = "X-Request-Id: chosen-by-the-client"
+    key = "bqs_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
+    request = f"GET /nowhere?apiKey={key} HTTP/1.1\r\nHost: 127.0.0.1\r\n{claimed}\r\nReferer: /?a={key}\r\n\r\n"
+    answer = ask(of_two.port, request.encode())
+    told = answer.headers["X-Request-Id"]
+    assert re.fullmatch(r"[0-9a-f]{16}", told)
+    of_two.log("GET /nowhere")
+    lines = lines_of_log(of_two)
+    assert key[4:] not in json.dumps(lines)
+    loggers = {line["logger"] for line in lines if line.get("request") == told}
+    assert loggers == {"gunicorn.access", "django.request"}
+    (access,) = [line for line in lines if line.get("request") == told and line["logger"] == "gunicorn.access"]
+    assert (access["method"], access["path"], access["status"]) == ("GET", "/nowhere", 404)
+    assert access["milliseconds"] >= 0
+    assert {"gunicorn.error"} < {line["logger"] for line in lines}
+
+
+def test_the_proxy_s_id_is_taken_where_it_is_named(tmp_path):
+    with serving(tmp_path, REQUEST_ID_HEADER="X-Request-Id") as server:
+
+        def told(claimed: str) -> str:
+            request = f"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Request-Id: {claimed}\r\n\r\n"
+            found: str = ask(server.port, request.encode()).headers["X-Request-Id"]
+            return found
+
+        assert told("of-the-proxy-0123") == "of-the-proxy-0123"
+        # What is none is not taken into logs.
+        for claimed in ("short", "x" * 65, 'a"quoted one'):
+            assert told(claimed) != claimed
 
 
 def test_the_probes_answer(of_two):
