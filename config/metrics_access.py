@@ -16,12 +16,15 @@ class _Headers(Protocol):
     def __contains__(self, name: str, /) -> bool: ...
 
 
-def may_read(peer: str, headers: _Headers) -> bool:
-    """`peer` is the address of the connection, as text; a Unix socket has none. `headers` ignore case."""
+def may_read(peer: str, headers: _Headers, *, behind_proxy: bool) -> bool:
+    """`peer` is the address of the connection, as text; a Unix socket has none. `headers` ignore case.
+
+    `behind_proxy`: whether this is what the settings say of a proxy about.
+    """
     token = settings.METRICS_TOKEN
     if token and compare_digest(headers.get("Authorization", "").encode(), f"Bearer {token}".encode()):
         return True
-    if name := settings.CLIENT_ADDRESS_HEADER:
+    if behind_proxy and (name := settings.CLIENT_ADDRESS_HEADER):
         # Of a list the last entry counts: the proxy wrote it.
         peer = headers.get(name, "").rpartition(",")[2] or peer
     elif any(header in headers for header in _OF_PROXIES):

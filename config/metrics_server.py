@@ -20,7 +20,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path != "/metrics":
             self.send_error(404)
-        elif not may_read(self.client_address[0], self.headers):
+        elif not may_read(self.client_address[0], self.headers, behind_proxy=False):
             self.send_error(403)
         else:
             body = process_metrics.exposition()

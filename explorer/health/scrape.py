@@ -21,6 +21,6 @@ def _of_service() -> ServiceMetrics:
 @never_cache
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
-    if not may_read(request.META.get("REMOTE_ADDR", ""), request.headers):
+    if not may_read(request.META.get("REMOTE_ADDR", ""), request.headers, behind_proxy=True):
         return error_answer(403, "forbidden", "The metrics are for the operator: see METRICS_ALLOWED_NETWORKS.")
     return HttpResponse(process_metrics.exposition([_of_service()]), content_type=process_metrics.CONTENT_TYPE)
