@@ -17,14 +17,32 @@ class NodeUnavailable(ChainError):
 
     reasons: tuple[str, ...] = ()
     """What is wrong with each node, beginning with its host."""
+    kind = "unreachable"
+    """What is counted of it: a word."""
 
 
 class WrongChain(NodeUnavailable):
     """The node belongs to another chain than the configuration says."""
 
+    kind = "wrong_chain"
+
 
 class InvalidReply(NodeUnavailable):
     """The node's reply is false or makes no sense."""
+
+    kind = "invalid_reply"
+
+
+class LimitsRequests(NodeUnavailable):
+    """The node wants fewer requests."""
+
+    kind = "limited"
+
+
+class BadStatus(NodeUnavailable):
+    """The node answered with another HTTP status than that of a reply."""
+
+    kind = "http_status"
 
 
 class RpcRefused(ChainError):
@@ -114,7 +132,7 @@ def read_refusal(host: str, method: str, error: Mapping[str, Any], secrets: Iter
     ):
         return Reverted(code, message, _revert_data(error.get("data")))
     if code in _RATE_LIMIT_CODES or _RATE_LIMIT.search(said):
-        raise NodeUnavailable(f"{host} limits our requests")
+        raise LimitsRequests(f"{host} limits our requests")
     if method in {"eth_sendRawTransaction", "eth_estimateGas"}:
         for kind, sentences in _TRANSACTION_REFUSALS:
             if sentences.search(said):

@@ -7,6 +7,7 @@ RPC URLs often hold a provider's key, so no error, `repr` or log line here shows
 import itertools
 import json
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +19,10 @@ from chains import bounded_http, together
 from chains.bounded_http import Post
 from chains.chains_file import Chain
 from chains.encoding import read_quantity
+from chains.exchange_metrics import NODE_EXCHANGE_SECONDS, NODE_EXCHANGES
 from chains.node_errors import (
     FINAL,
+    BadStatus,
     ChainError,
     InvalidReply,
     NodeUnavailable,
@@ -182,6 +185,8 @@ class _ReplyTooLong(InvalidReply):
 
 class _TimedOut(NodeUnavailable):
     """The node did not answer in time."""
+
+    kind = "timed_out"
 
 
 class NodePool:
@@ -356,6 +361,22 @@ class NodePool:
             node.grow()
 
     def _exchange(self, node: _Node, batched: Sequence[Request]) -> list[Any | RpcRefused | NodeUnavailable]:
+        """As `_exchange_once`, counted."""
+        chain, began = str(self._chain.id), time.monotonic()
+        outcome = "answered"
+        try:
+            return self._exchange_once(node, batched)
+        except _BatchTooLong:
+            outcome = "too_long"
+            raise
+        except NodeUnavailable as error:
+            outcome = error.kind
+            raise
+        finally:
+            NODE_EXCHANGES.labels(chain, node.host, outcome).inc()
+            NODE_EXCHANGE_SECONDS.labels(chain, node.host).observe(time.monotonic() - began)
+
+    def _exchange_once(self, node: _Node, batched: Sequence[Request]) -> list[Any | RpcRefused | NodeUnavailable]:
         """One HTTP request: one JSON-RPC object for one request, a JSON-RPC batch for several.
 
         Gives for each request its result, or what is wrong with the reply to it alone. Raises `NodeUnavailable` for
@@ -412,7 +433,7 @@ class NodePool:
         except bounded_http.Failed as failed:
             raise NodeUnavailable(f"{node.host} {failed}") from None
         if answer.status not in _READ_STATUSES:
-            raise NodeUnavailable(f"{node.host} answered with HTTP status {answer.status}")
+            raise BadStatus(f"{node.host} answered with HTTP status {answer.status}")
         if sum(map(answer.content.count, (b",", b"[", b"{"))) > MAX_REPLY_VALUES:
             raise _ReplyTooLong(f"{node.host} sent more than {MAX_REPLY_VALUES} values")
         try:

@@ -9,6 +9,7 @@ clock, so tests can count them.
 import threading
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar, cast, overload
@@ -103,7 +104,10 @@ class _Side:
                 at_end()
 
         for place, task in enumerate(tasks):
-            self._ready.append((greenlet(partial(run, place, task), self._loop), None))
+            begun = greenlet(partial(run, place, task), self._loop)
+            # A greenlet begins with an empty context otherwise, and then its log lines tell not what they are about.
+            begun.gr_context = copy_context()
+            self._ready.append((begun, None))
         return outcomes
 
     def _begin_work(self) -> None:

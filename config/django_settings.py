@@ -34,6 +34,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     # Must be first: it removes the API key from the request before anything could log it.
     "accounts.middleware.ApiKeyMiddleware",
+    "config.request_log.RequestMiddleware",
     "queries.api_errors.JsonErrorsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "config.stacks.WhiteNoise",
@@ -86,7 +87,7 @@ CSRF_FAILURE_VIEW = "accounts.sign_in_views.csrf_failure"
 # --- Security ---------------------------------------------------------------------------------------------------------
 
 # Monitors ask the service directly, without the TLS of a proxy before it.
-SECURE_REDIRECT_EXEMPT = [r"^healthz$"]
+SECURE_REDIRECT_EXEMPT = [r"^(healthz|livez|readyz|metrics)$"]
 # `no-referrer` would break the CSRF check of plain forms in Chromium, which then sends `Origin: null`.
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
@@ -111,7 +112,7 @@ CORS_ALLOW_ALL_ORIGINS = True
 CORS_ALLOW_CREDENTIALS = False
 CORS_ALLOW_METHODS = ("GET", "POST", "OPTIONS")
 CORS_ALLOW_HEADERS = ("accept", "api-key", "content-type", "if-none-match")
-CORS_EXPOSE_HEADERS = ("etag", "retry-after")
+CORS_EXPOSE_HEADERS = ("etag", "retry-after", "x-request-id")
 
 # --- Pages ------------------------------------------------------------------------------------------------------------
 

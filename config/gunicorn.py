@@ -1,7 +1,9 @@
 """How gunicorn supervises the web server's processes. config/web_server.py is what they run."""
 
+import os
 import sys
 from pathlib import Path
+from typing import Any
 
 worker_class = "config.web_server.WebWorker"
 timeout = 60
@@ -10,13 +12,18 @@ if Path("/dev/shm").is_dir():  # noqa: S108 (memory, and gunicorn makes a privat
     worker_tmp_dir = "/dev/shm"  # noqa: S108 (same)
 # By default it lies in the home folder, where two installations would share it. Nothing here uses it.
 control_socket_disable = True
+# As config/settings/logs_and_debugging.py reads it, which refuses anything else.
+log_format = "json" if os.environ.get("LOG_FORMAT") == "json" else "line"
 logconfig_dict = {
     "version": 1,
     "disable_existing_loggers": False,
     "filters": {"redact": {"()": "config.logs.RedactKeys"}},
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "formatters": {
+        "line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
+        "json": {"()": "config.logs.JsonLines"},
+    },
     "handlers": {
-        "console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["redact"]},
+        "console": {"class": "logging.StreamHandler", "formatter": log_format, "filters": ["redact"]},
     },
     "loggers": {
         "gunicorn.error": {"handlers": ["console"], "level": "INFO", "propagate": False},
@@ -29,12 +36,33 @@ logconfig_dict = {
 }
 
 
-def on_starting(_server: object) -> None:
+def on_starting(server: Any) -> None:
     """Say once what is wrong with a setting, before each process would."""
-    from config.environment import require_settings  # noqa: PLC0415 (the project can't be imported any earlier)
+    # The project can't be imported any earlier.
+    from config import process_metrics  # noqa: PLC0415
+    from config.environment import require_settings  # noqa: PLC0415
 
     require_settings()
+    server.metrics_folder = process_metrics.make_folder()
     # Each process reads them itself, also when it is told to start anew.
     for name in [*sys.modules]:
         if name == "attesting.settings" or f"{name}.".startswith("config.settings."):
             del sys.modules[name]
+
+
+def pre_fork(server: Any, worker: Any) -> None:
+    """Give each process the first free place: whoever follows a dead one goes on with its counts."""
+    taken = {other.place for other in server.WORKERS.values()}
+    worker.place = next(place for place in range(len(taken) + 1) if place not in taken)
+
+
+def post_fork(server: Any, worker: Any) -> None:
+    from config import process_metrics  # noqa: PLC0415 (as above)
+
+    process_metrics.count_in(server.metrics_folder, worker.place)
+
+
+def on_exit(server: Any) -> None:
+    from config import process_metrics  # noqa: PLC0415 (as above)
+
+    process_metrics.remove_folder(server.metrics_folder)

@@ -1,10 +1,17 @@
-"""Keeps API keys and passwords out of logs, and each record on one line."""
+"""Keeps API keys and passwords out of logs, and each record on one line: of text, or of JSON."""
 
 import logging
 import re
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from pythonjsonlogger.json import JsonFormatter
+
+from config import log_context
 
 # The query parameter and the header as they appear in URLs, in JSON and in printed headers.
-_NAMED = re.compile(r"(?i)(api[-_]?key[\"']?\s*[=:]\s*[\"']?)[^\s&\"',;)}\]]+")
+_NAMED = re.compile(r"(?i)(api[-_]?key[\"']?\s*[=:]\s*[\"']?)(?!\[redacted\])[^\s&\"',;)}\]]+")
 _KEY = re.compile(r"(bqs_)[0-9A-Za-z_-]{8,}")
 # Of a URL, such as a broker's or a database's, also where libraries quote it in their errors.
 _PASSWORD = re.compile(r"(://[^\s:/?#@]*:)[^\s/?#@]+@")
@@ -21,6 +28,43 @@ def redact(text: str) -> str:
 def redact_keys(text: str) -> str:
     """The text with `[redacted]` in place of whatever has the form of a key, for texts that are shown or stored."""
     return _KEY.sub(r"\1[redacted]", text) if "bqs_" in text else text
+
+
+_NAME_OF_KEY = re.compile(r"(?i)api[-_]?key|authorization|cookie")
+
+
+def redact_all(value: Any) -> Any:
+    """What JSON can hold of the value, with every text in it redacted, and whatever is named as a key."""
+    if isinstance(value, bool | int | float) or value is None:
+        return value
+    if isinstance(value, Mapping):
+        return {
+            redact(str(name)): "[redacted]" if _NAME_OF_KEY.search(str(name)) else redact_all(one)
+            for name, one in value.items()
+        }
+    if isinstance(value, list | tuple | set | frozenset):
+        return [redact_all(one) for one in value]
+    return redact(value.decode(errors="replace") if isinstance(value, bytes) else str(value))
+
+
+class JsonLines(JsonFormatter):
+    """One object for each record: `time`, `level`, `logger`, `message`, what `config.log_context` knows, and extras."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "{asctime}{levelname}{name}{message}",
+            style="{",
+            rename_fields={"asctime": "time", "levelname": "level", "name": "logger", "exc_info": "exception"},
+        )
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802 (logging's name)
+        return f"{super().formatTime(record, '%Y-%m-%dT%H:%M:%S')}.{record.msecs:03.0f}{time.strftime('%z')}"
+
+    def process_log_record(self, log_record: dict[str, Any]) -> dict[str, Any]:
+        # Django adds its object of that name, which has all of the request in it.
+        extras = {name: value for name, value in log_record.items() if name != "request" or isinstance(value, str)}
+        redacted: dict[str, Any] = redact_all({**extras, **log_context.fields()})
+        return redacted
 
 
 # A path may hold encoded line ends and terminal commands. Decoded in a log, they would forge lines.

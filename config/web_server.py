@@ -48,8 +48,9 @@ from waitress.server import BaseWSGIServer, TcpWSGIServer, UnixWSGIServer
 from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 from waitress.utilities import Error
 
-from config import client_networks, node_waits
+from config import client_networks, node_waits, process_metrics
 from config.error_answers import error_body
+from config.request_log import ENVIRON
 
 HEADER_SECONDS = 10
 # A request with a body, and reading an answer, may take as long as a header, plus what this rate (bytes/s) takes.
@@ -255,6 +256,8 @@ class _ErrorTask(ErrorTask):
             super().service()
         finally:
             self.channel.has_been_answered()
+        # What the application answers, it counts.
+        process_metrics.REQUESTS.labels("none", self.request.error.code).inc()
         _log(self, self.request.asked_path(), began)
 
     def execute(self) -> None:
@@ -283,7 +286,13 @@ def _log(task: _Task | _ErrorTask, path: str, began: float) -> None:
     milliseconds = (time.monotonic() - began) * 1000
     status, sent = task.status.partition(" ")[0], task.content_bytes_written
     shown = path if len(path) <= _MOST_LOGGED_OF_PATH else f"{path[:_MOST_LOGGED_OF_PATH]}..."
-    _access.info('%s "%s %s" %s %s %.0fms', task.channel.addr[0], method, shown, status, sent or "-", milliseconds)
+    fields = {"client": task.channel.addr[0], "method": method, "path": shown, "status": int(status)}
+    fields |= {"bytes": sent, "milliseconds": round(milliseconds), "request": (task.environ or {}).get(ENVIRON)}
+    _access.info(
+        '%s "%s %s" %s %s %.0fms',
+        *(task.channel.addr[0], method, shown, status, sent or "-", milliseconds),
+        extra={name: value for name, value in fields.items() if value is not None},
+    )
 
 
 def _whole(application: WSGIApplication) -> WSGIApplication:

@@ -1,6 +1,8 @@
 from django.urls import path
 
 from explorer.health.healthz import healthz
+from explorer.health.probes import livez, readyz
+from explorer.health.scrape import metrics
 from explorer.pages import views
 
 app_name = "explorer"
@@ -15,4 +17,7 @@ urlpatterns = [
     path("explorer/query/<internal_id>/<int:number>/bundle.json", views.proof_bundle, name="bundle"),
     path("explorer/query/<internal_id>/<int:number>/read", views.read_now, name="read"),
     path("healthz", healthz, name="health"),
+    path("livez", livez, name="live"),
+    path("readyz", readyz, name="ready"),
+    path("metrics", metrics, name="metrics"),
 ]

@@ -25,10 +25,11 @@ from chains.header import Header
 from chains.rpc import Fees, NodeUnavailable, ProofRequest, RpcRefused
 from chains.together import Outcome, Raised
 from config.configured_chains import get_chains, get_rpc
-from proving import connections, facts, heads, timestamps
+from proving import connections, facts, heads, looks, timestamps
 from proving.connections import OpenConnection
 from proving.facts import Fact, HeaderFact, TimeFact
 from proving.heads import poll_seconds
+from proving.looks import Look
 from proving.paths import planning
 from proving.paths.planning import TooFar
 from proving.registry import deployments
@@ -74,8 +75,12 @@ class _Acceptance:
 def accept(batch_id: object) -> None:
     """Decide about the queries of a batch that are not admitted yet, or say what the decision waits for."""
     lease = leases.claim(Batch.objects.filter(status__in=OPEN_STATUSES), batch_id)
-    if lease is None:
-        return None
+    if lease is not None:
+        with looks.look("batch", batch=lease.row.pk, chain=lease.row.destination_chain_id) as look:
+            _accept(lease, look)
+
+
+def _accept(lease: Lease[Batch], look: Look) -> None:
     batch = lease.row
     try:
         waits: list[_Postponed] = []
@@ -86,6 +91,7 @@ def accept(batch_id: object) -> None:
                 continue
             goes_on = together.share_work("decided", _Decided(lease, source, decision), _record_all)
             if not goes_on:
+                look.outcome = "done"
                 return lease.give_back(None)
         failing = bool(waits) and all(wait.until is None for wait in waits)
         pause = timezone.now() + leases.backoff(batch.attempts)
@@ -95,6 +101,7 @@ def accept(batch_id: object) -> None:
             attempts=batch.attempts + 1 if failing else 0,
             waiting_for=" ".join(dict.fromkeys(wait.sentence for wait in waits)),
         )
+        look.outcome = "fails" if failing else "waits" if waits else "done"
     except leases.LeaseLost:
         return None
     except Exception:

@@ -103,6 +103,11 @@ class Signer(Leased):
     chain_id = models.PositiveBigIntegerField()
     address = models.CharField(max_length=42)  # EIP-55
     notice = models.TextField(blank=True)  # a sentence for the operator, such as a low balance
+    # All of its transactions that are final, those that are no longer stored too.
+    final_count = models.PositiveBigIntegerField(default=0, db_default=0)
+    final_failures = models.PositiveBigIntegerField(default=0, db_default=0)  # of them
+    final_gas = models.PositiveBigIntegerField(default=0, db_default=0)
+    final_wei = Uint256Field(default=0, db_default=0)
 
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["chain_id", "address"], name="one_signer_per_account")]
@@ -277,6 +282,10 @@ class ChainWatch(Leased):
     looked_at = models.DateTimeField(null=True)
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds, of the newest block that was seen
     problems = models.JSONField(default=list)  # pairs of a code and a sentence, as `proving.health.problems.Problem`
+    number = models.PositiveBigIntegerField(null=True)  # of the newest block that was seen
+    # Of a destination: wei by the addresses of its signers, in decimal digits, and what counts against its daily limit.
+    balances = models.JSONField(default=dict, null=True)
+    spent_in_day = Uint256Field(null=True)  # type: ignore[misc]  # the field's types don't include None
 
     def __str__(self) -> str:
         return f"chain {self.chain_id}"

@@ -5,6 +5,7 @@ Errors have the form of `config.error_answers`, with `details` where a request h
 
 import hashlib
 import json
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,8 @@ from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, refused_answer
 from queries import batch_request, status, submission, submission_rate
 from queries.api_errors import ApiError
+
+logger = logging.getLogger(__name__)
 
 # Every other code is 429.
 _REFUSED_STATUS = {"busy": 503, "storage_quota_exceeded": 403}
@@ -167,6 +170,8 @@ def submit_batch_query(request: HttpRequest) -> dict[str, str]:
         if isinstance(error, batch_request.InvalidRequest):
             raise ApiError(400, error.code, error.sentence, faults=error.faults) from None
         raise
+    # Workers' lines have the batch and not the request.
+    logger.info("batch %s is stored", batch.pk, extra={"batch": batch.pk})
     return {"internalId": batch.pk}
 
 

@@ -111,6 +111,7 @@ class Batch(Leased):
     class Meta:
         indexes: ClassVar = [
             models.Index(fields=["status", "deadline_at"]),
+            models.Index(fields=["finished_at"]),  # what has ended lately is counted
             models.Index(fields=["user", "created_at"]),
             models.Index(fields=["user", "id"]),
             models.Index(fields=["user", "status"]),  # each submission counts the open batches

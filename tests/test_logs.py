@@ -1,10 +1,16 @@
 """What every log line goes through."""
 
+import io
+import json
 import logging
+from datetime import datetime
+from typing import Any
 
 import pytest
+from django.http import HttpRequest
 
-from config.logs import NoTracebackOfRefusals, RedactKeys, redact
+from config import log_context
+from config.logs import JsonLines, NoTracebackOfRefusals, RedactKeys, redact
 
 KEY = "bqs_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
 
@@ -78,3 +84,75 @@ def test_of_what_is_refused_there_is_no_traceback_and_of_defects_there_is(logger
     record = logging.LogRecord(logger, logging.ERROR, "", 0, "what", (), error)
     assert NoTracebackOfRefusals().filter(record)
     assert (record.exc_info == error) is kept
+
+
+# --- As JSON ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lines():
+    """What a logger has written, and the logger."""
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(JsonLines())
+    handler.addFilter(RedactKeys())
+    logger = logging.Logger("test")  # noqa: LOG001 (no other test sees it)
+    logger.addHandler(handler)
+
+    def read() -> list[dict[str, Any]]:
+        return [json.loads(line) for line in written.getvalue().splitlines()]
+
+    return logger, read
+
+
+def test_a_line_of_json_has_what_it_is_about(lines):
+    logger, read = lines
+    with log_context.about(request="r-1", batch="B"):
+        with log_context.about(chain=5):
+            logger.warning("a %s", "message", extra={"batches": ["B", "C"]})
+        logger.info("inner fields are gone")
+    logger.info("and all")
+    first, second, third = read()
+    assert datetime.fromisoformat(first.pop("time")).utcoffset() is not None
+    about = {"request": "r-1", "batch": "B", "chain": 5, "batches": ["B", "C"]}
+    assert first == {"level": "WARNING", "logger": "test", "message": "a message"} | about
+    assert (second["batch"], "chain" in second) == ("B", False)
+    assert third.keys() == {"time", "level", "logger", "message"}
+
+
+def test_no_key_is_left_in_any_field_of_json(lines):
+    logger, read = lines
+    with log_context.about(batch=KEY):
+        try:
+            int(f"{KEY}, api-key: a-key-of-another-form")
+        except ValueError:
+            extra = {
+                "headers": {"Api-Key": "a-key-of-another-form", "authorization": "Bearer a-key-of-another-form"},
+                "nested": [{"deep": (f"apiKey={KEY}", KEY.encode(), {KEY: 1})}],
+                "thing": type("Thing", (), {"__str__": lambda _: f"api_key={KEY}"})(),
+            }
+            logger.exception("GET /?apiKey=%s", KEY, extra=extra, stack_info=True)
+    (line,) = read()
+    text = json.dumps(line)
+    assert "0123456789abcdef" not in text
+    assert "another-form" not in text
+    assert line["message"] == "GET /?apiKey=[redacted]"
+    assert line["exception"].startswith("Traceback (most recent call last):")
+    assert "bqs_[redacted]" in line["exception"]
+
+
+def test_no_request_forges_a_line_of_json(lines):
+    logger, read = lines
+    logger.info('%s"}\n{"level": "CRITICAL"}', "x", extra={"path": '/"}\n{"level": "CRITICAL"}\x9b'})
+    (line,) = read()
+    assert line["level"] == "INFO"
+
+
+def test_django_s_request_does_not_hide_the_id(lines):
+    logger, read = lines
+    with log_context.about(request="r-1"):
+        logger.info("Not Found", extra={"request": HttpRequest(), "status_code": 404})
+    logger.info("Not Found", extra={"request": HttpRequest()})
+    first, second = read()
+    assert (first["request"], first["status_code"]) == ("r-1", 404)
+    assert "request" not in second

@@ -1,9 +1,15 @@
 """What is logged, and whether errors show their insides."""
 
-from config.environment import LOG_LEVELS, env_bool, env_choice
+from config.environment import LOG_LEVELS, env_bool, env_choice, env_hidden
 
 # Django's debug pages. Never where others can reach them.
 DEBUG = env_bool("DEBUG", default=False)
+
+# For people, or for what collects logs. config/gunicorn.py reads it too.
+LOG_FORMAT = env_choice("LOG_FORMAT", "line", ("line", "json"))
+
+# Where errors are reported to, beside the log; empty: nowhere.
+SENTRY_DSN = env_hidden("SENTRY_DSN")
 
 LOGGING = {
     "version": 1,
@@ -12,9 +18,12 @@ LOGGING = {
         "redact": {"()": "config.logs.RedactKeys"},
         "refusals": {"()": "config.logs.NoTracebackOfRefusals"},
     },
-    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "formatters": {
+        "line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"},
+        "json": {"()": "config.logs.JsonLines"},
+    },
     "handlers": {
-        "console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["refusals", "redact"]},
+        "console": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT, "filters": ["refusals", "redact"]},
     },
     "root": {"handlers": ["console"], "level": env_choice("LOG_LEVEL", "INFO", LOG_LEVELS)},
     "loggers": {

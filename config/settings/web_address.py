@@ -25,3 +25,5 @@ if env_bool("BEHIND_TLS_PROXY", default=False):
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
 # The header in which a reverse proxy in front of us puts the client's address, such as X-Real-IP. Empty: no proxy.
 CLIENT_ADDRESS_HEADER = env_str("CLIENT_ADDRESS_HEADER", "")
+# The header in which that proxy writes its id of the request, such as X-Request-Id. Empty: each request gets one here.
+REQUEST_ID_HEADER = env_str("REQUEST_ID_HEADER", "")

@@ -5,7 +5,8 @@ One worker at a time does so, every half a minute or less, with one or two cheap
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from django.db.models.functions import Now
@@ -17,6 +18,7 @@ from chains.rpc import ChainError, NodeUnavailable, RpcClient, WrongChain
 from config.configured_chains import get_chains, get_rpc
 from proving.health.problems import Problem
 from proving.models import ChainWatch
+from proving.spending import promised
 from queries import leases
 from queries.clock import Witness
 from queries.leases import Lease
@@ -71,30 +73,47 @@ def witnesses() -> list[Witness]:
     ]
 
 
-def examine(chain: Chain, rpc: RpcClient) -> tuple[Header | None, list[Problem]]:
-    """The newest block, None where no node tells it, and what is wrong with the chain's nodes, clock and signers."""
+@dataclass(frozen=True)
+class Examined:
+    """What was seen of a chain, and what is wrong with its nodes, clock and signers."""
+
+    head: Header | None = None
+    """The newest block; None where no node tells it."""
+    problems: list[Problem] = field(default_factory=list)
+    balances: Mapping[str, int] = field(default_factory=dict)
+    """In wei, by the addresses of the signers whose keys can be read."""
+
+
+def examine(chain: Chain, rpc: RpcClient) -> Examined:
     try:
         head = rpc.head()
     except ChainError as error:
-        return None, [_unavailable(chain, error)]
+        return Examined(problems=[_unavailable(chain, error)])
     problems = [*_apart_from_clock(chain, head)]
-    if chain in get_chains().destinations():
-        try:
-            problems += _of_signers(chain, rpc)
-        except ChainError as error:
-            problems.append(_unavailable(chain, error))
-    return head, problems
+    if chain not in get_chains().destinations():
+        return Examined(head, problems)
+    addresses: list[str] = []
+    problems += _of_keys(chain, addresses)
+    try:
+        balances = {address: rpc.balance(address) for address in dict.fromkeys(addresses)}
+    except ChainError as error:
+        return Examined(head, [*problems, _unavailable(chain, error)])
+    return Examined(head, [*problems, *_of_balances(chain, balances)], balances)
 
 
 def _observe(lease: Lease[ChainWatch]) -> None:
     chain = get_chains().chain(lease.row.chain_id)
-    head, problems = examine(chain, get_rpc(chain.id))
-    found: dict[str, object] = {"looked_at": Now(), "problems": problems}
-    if head:
-        found["timestamp"] = min(head.timestamp, _LATEST)
+    seen = examine(chain, get_rpc(chain.id))
+    found: dict[str, object] = {"looked_at": Now(), "problems": seen.problems}
+    if seen.head:
+        found |= {"timestamp": min(seen.head.timestamp, _LATEST), "number": seen.head.number}
+    if seen.balances:
+        found["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
+    if chain in get_chains().destinations():
+        found["spent_in_day"] = promised.on_chain(chain.id)
     # Also where the lease has run out, while nodes were slow: another worker's would take as long.
     ChainWatch.objects.filter(pk=chain.id).update(**found)
-    lease.release(Now() + (_PAUSE_IN_TROUBLE if problems else _PAUSE))
+    lease.release(Now() + (_PAUSE_IN_TROUBLE if seen.problems else _PAUSE))
 
 
 def _unavailable(chain: Chain, error: ChainError) -> Problem:
@@ -123,9 +142,8 @@ def _apart_from_clock(chain: Chain, head: Header) -> Iterator[Problem]:
     yield Problem("clock", f"The newest block of {chain.label} {sentence}")
 
 
-def _of_signers(chain: Chain, rpc: RpcClient) -> Iterator[Problem]:
-    """Raises `ChainError`."""
-    addresses: list[str] = []
+def _of_keys(chain: Chain, addresses: list[str]) -> Iterator[Problem]:
+    """What is wrong with the keys of the signers, whose addresses are added."""
     for number, signer in enumerate(chain.all_signers, 1):
         try:
             addresses.append(signer.account().address)
@@ -134,8 +152,10 @@ def _of_signers(chain: Chain, rpc: RpcClient) -> Iterator[Problem]:
             yield Problem("signer_unreadable", f"The key of {which} of {chain.label} can't be read.")
     for address in sorted({one for one in addresses if addresses.count(one) > 1}):
         yield Problem("signer_unreadable", f"Two signers of {chain.label} have the same key, that of {address}.")
-    for address in dict.fromkeys(addresses):
-        balance = rpc.balance(address)
+
+
+def _of_balances(chain: Chain, balances: Mapping[str, int]) -> Iterator[Problem]:
+    for address, balance in balances.items():
         if balance < chain.minimum_signer_balance_wei:
             yield Problem(
                 "signer_unfunded",

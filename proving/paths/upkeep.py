@@ -15,9 +15,10 @@ from accounts import row_locks
 from chains.header import Header
 from chains.rpc import NodeUnavailable, Reverted, RpcRefused
 from config.configured_chains import get_chains
-from proving import connections, heads, sources
+from proving import connections, heads, looks, sources
 from proving.connections import OpenConnection
 from proving.heads import poll_seconds
+from proving.looks import Look
 from proving.models import FactsRegistry
 from proving.paths import building, checkpoints, events, planning
 from proving.paths.building import Leg
@@ -79,6 +80,13 @@ def _under_lease(registry_id: object, duty: _Duty) -> bool:
     lease = leases.claim(FactsRegistry.in_use.exclude(deployed_at=None), registry_id)
     if lease is None:
         return False
+    row = lease.row
+    about = {"chain": row.destination_chain_id, "source": row.source_chain_id}
+    with looks.look("registry", **about) as look:
+        return _done_under(lease, duty, look)
+
+
+def _done_under(lease: Lease[FactsRegistry], duty: _Duty, look: Look) -> bool:
     row, attempts, is_kept = lease.row, 0, False
     try:
         done = duty(lease, connections.open_connection(row.destination_chain_id, row.source_chain_id))
@@ -98,6 +106,7 @@ def _under_lease(registry_id: object, duty: _Duty) -> bool:
         raise
     FactsRegistry.objects.filter(pk=row.pk, lease_token=lease.token).update(waiting_for=sentence)
     lease.release(timezone.now() + timedelta(seconds=seconds), attempts=attempts)
+    look.outcome = "fails" if attempts else "waits" if sentence else "done"
     return is_kept
 
 

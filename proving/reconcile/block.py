@@ -18,7 +18,7 @@ from accounts import row_locks
 from chains import together
 from chains.rpc import NodeUnavailable, RpcRefused
 from config.configured_chains import get_chains
-from proving import connections, heads
+from proving import connections, heads, looks
 from proving.reconcile import apply, decide, observe, proofs
 from proving.reconcile.context import Context
 from proving.reconcile.decide import Decision, End, Fail, FindPath, FindTime, FindWhatIsGone, Requeue, Settled
@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 _UNUSABLE_SECONDS = 10
 # Of thousands the first ones are sent while the next ones are fetched.
 _QUERIES_PER_FETCH = 1000
+# As `looks` counts them.
+_OUTCOMES: dict[type[End], str] = {Requeue: "waits", Fail: "fails", Settled: "done"}
 
 
 def reconcile(block_id: object) -> None:
@@ -40,22 +42,26 @@ def reconcile(block_id: object) -> None:
     lease = leases.claim(Block.objects.all(), block_id)
     if lease is None:
         return
-    try:
-        end = _reconcile(lease)
-    except leases.LeaseLost:
-        return
-    except (NodeUnavailable, RpcRefused) as error:
-        end = Fail(str(error))
-    except Exception:
-        _fail(lease, "An error of this service, which has been logged.")
-        raise
-    match end:
-        case Requeue():
-            _release(lease, end.sentence, end.seconds, attempts=0, waits_for_path=end.for_path)
-        case Fail():
-            _fail(lease, end.sentence)
-        case Settled():
-            _release(lease, "", None, attempts=0)
+    block = lease.row
+    source, destination = block.source_chain_id, block.destination_chain_id
+    with looks.look("block", block=block.number, source=source, chain=destination) as look:
+        try:
+            end = _reconcile(lease)
+        except leases.LeaseLost:
+            return
+        except (NodeUnavailable, RpcRefused) as error:
+            end = Fail(str(error))
+        except Exception:
+            _fail(lease, "An error of this service, which has been logged.")
+            raise
+        look.outcome = _OUTCOMES[type(end)]
+        match end:
+            case Requeue():
+                _release(lease, end.sentence, end.seconds, attempts=0, waits_for_path=end.for_path)
+            case Fail():
+                _fail(lease, end.sentence)
+            case Settled():
+                _release(lease, "", None, attempts=0)
 
 
 def _reconcile(lease: Lease[Block]) -> End:

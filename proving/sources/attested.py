@@ -13,6 +13,7 @@ from eth_utils.address import to_checksum_address
 
 from chains.attestation import Answer, Attestation, Domain, Refusal, ask
 from chains.chains_file import Connection
+from chains.exchange_metrics import ATTESTER_ANSWERS, answer_label
 from chains.rpc import InvalidReply, RpcRefused
 from proving.connections import OpenConnection
 from proving.models import FactsRegistry
@@ -65,6 +66,7 @@ class Attested:
             )
         domain = Domain(connection.config.destination_id, connection.registry.block_hash_source)
         answers = ask(known, domain, connection.config.source_id, start)
+        _count(connection.config, header.hash, answers)
         agreeing = [
             answer for answer in answers if isinstance(answer, Attestation) and answer.block_hash == header.hash
         ]
@@ -117,6 +119,16 @@ class Attested:
         rows = FactsRegistry.objects.filter(pk=connection.registry.row_id)
         if rows.exclude(notice=notice).update(notice=notice) and notice:
             logger.error("%s", notice)
+
+
+def _count(connection: Connection, block_hash: bytes, answers: Sequence[Answer]) -> None:
+    for answer in answers:
+        if isinstance(answer, Refusal):
+            what = answer_label(answer.code)
+        else:
+            what = "signed" if answer.block_hash == block_hash else "contradicts"
+        chains = str(connection.source_id), str(connection.destination_id)
+        ATTESTER_ANSWERS.labels(*chains, answer.attester, what).inc()
 
 
 def _contradictions(connection: OpenConnection, number: int, block_hash: bytes, answers: Sequence[Answer]) -> list[str]:

@@ -24,7 +24,7 @@ from chains.rpc import BlockIdentifier, ChainError, RpcClient
 from chains.together import Raised
 from config.configured_chains import get_rpc
 from proving import heads
-from proving.models import SignedTransaction, Signer, Transaction
+from proving.models import Share, SignedTransaction, Signer, Transaction
 from proving.registry.contract import in_one_call
 from proving.spending import limits, shares
 from proving.spending.estimates import Workload
@@ -116,8 +116,21 @@ def _submit_all(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent
     # What is done again has stored nothing before: no nonce is taken twice, and nothing was broadcast.
     sending, stored = row_locks.retried(store)
     outcomes |= stored
+    _log(chain, sending.versions)
     together.each([partial(broadcast, rpc, version) for version in sending.versions])
     return [outcomes[place] for place in range(len(orders))]
+
+
+def _log(chain: Chain, versions: Sequence[SignedTransaction]) -> None:
+    """Say which transaction is for which batches: what comes after is logged of the transaction alone."""
+    sent = {version.transaction_id: version.hash for version in versions}
+    batches: dict[int, list[str]] = {transaction: [] for transaction in sent}
+    for transaction_id, batch in Share.objects.filter(transaction__in=sent).values_list("transaction", "batch"):
+        batches[transaction_id].append(batch)
+    for transaction_id, tx_hash in sent.items():
+        whose = sorted(batches[transaction_id])
+        fields = {"transaction": tx_hash, "chain": chain.id, "batches": whose}
+        logger.info("%s is stored for %s", tx_hash, ", ".join(whose) or "the operator", extra=fields)
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from eth_account.signers.local import LocalAccount
 from chains.chains_file import Chain
 from chains.encoding import hex_data
 from chains.rpc import InsufficientFunds, NodeUnavailable, NonceTooLow, ReplacementUnderpriced, RpcClient, RpcRefused
+from config import log_context
 from proving.models import SignedTransaction, Transaction
 from proving.transactions.fees import OfferedFees
 from proving.transactions.intents import Refused
@@ -61,6 +62,11 @@ def sign(
 
 def broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
     """Hand the stored bytes to the node. What it says is noted, not raised: the chain decides, later."""
+    with log_context.about(transaction=version.hash, chain=rpc.chain.id):
+        _broadcast(rpc, version)
+
+
+def _broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
     problem = why_stopped(rpc.chain.id)
     if problem:
         return

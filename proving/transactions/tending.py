@@ -15,9 +15,12 @@ from chains.chains_file import Chain, UnknownChain
 from chains.encoding import hex_data
 from chains.header import Header
 from chains.rpc import InvalidReply, NodeUnavailable, Receipt, RpcClient, RpcRefused
+from config import log_context
 from config.configured_chains import get_chains, get_rpc
 from proving import heads as chain_heads
+from proving import looks
 from proving.heads import Heads, poll_seconds
+from proving.looks import Look
 from proving.models import (
     LIVE_STATES,
     WATCHED_STATES,
@@ -43,6 +46,11 @@ def tend(signer_id: int) -> None:
     lease = leases.claim(Signer.objects.all(), signer_id)
     if lease is None:
         return
+    with looks.look("signer", signer=lease.row.address, chain=lease.row.chain_id) as look:
+        _tend_leased(lease, look)
+
+
+def _tend_leased(lease: Lease[Signer], look: Look) -> None:
     signer = lease.row
     try:
         chain = get_chains().chain(signer.chain_id)
@@ -53,7 +61,9 @@ def tend(signer_id: int) -> None:
         # Its rows wait until the chain is configured again; submitting makes the signer due.
         logger.warning("%s Its transactions are left as they are.", error)
         lease.release(None)
+        look.outcome = "waits"
     except (NodeUnavailable, RpcRefused) as error:
+        look.outcome = "fails"
         if not signer.attempts:  # Once, until it goes on.
             logger.warning("transactions on chain %d wait: %s", signer.chain_id, error)
         lease.release(timezone.now() + leases.backoff(signer.attempts), attempts=signer.attempts + 1)
@@ -61,6 +71,7 @@ def tend(signer_id: int) -> None:
         lease.release(timezone.now() + leases.backoff(signer.attempts), attempts=signer.attempts + 1)
         raise
     else:
+        look.outcome = "done"
         _release(chain, lease)
 
 
@@ -109,26 +120,27 @@ def _tend(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> None:
     found.read_headers([heads.latest, heads.confirmed])
     lowest_open = True
     for tx in watched:
-        try:
-            receipt = found.canonical(tx)
-        except InvalidReply as unbelievable:
-            # What one receipt says keeps no other nonce from being looked after.
-            _note_unbelievable(tx, str(unbelievable))
-            continue
-        if receipt is not None:
-            _note_mined(rpc, lease, tx, receipt, heads)
-        elif tx.state == TransactionState.DISPLACED:
-            pass
-        elif tx.state != TransactionState.PENDING:
-            # Its block may be gone, or this node may just not have it yet: only another block there tells.
-            if found.has_left_its_block(tx):
-                _note_vanished(lease, tx)
-        elif tx.nonce < used:
-            if _is_displaced(rpc, address, tx, heads):
-                _displace(lease, tx)
-        else:
-            push(chain, rpc, lease, tx, may_raise=lowest_open)
-            lowest_open = False
+        with log_context.about(transaction=tx.latest_hash, nonce=tx.nonce):
+            try:
+                receipt = found.canonical(tx)
+            except InvalidReply as unbelievable:
+                # What one receipt says keeps no other nonce from being looked after.
+                _note_unbelievable(tx, str(unbelievable))
+                continue
+            if receipt is not None:
+                _note_mined(rpc, lease, tx, receipt, heads)
+            elif tx.state == TransactionState.DISPLACED:
+                pass
+            elif tx.state != TransactionState.PENDING:
+                # Its block may be gone, or this node may just not have it yet: only another block there tells.
+                if found.has_left_its_block(tx):
+                    _note_vanished(lease, tx)
+            elif tx.nonce < used:
+                if _is_displaced(rpc, address, tx, heads):
+                    _displace(lease, tx)
+            else:
+                push(chain, rpc, lease, tx, may_raise=lowest_open)
+                lowest_open = False
 
 
 def _is_displaced(rpc: RpcClient, address: str, tx: Transaction, heads: Heads) -> bool:
@@ -217,9 +229,20 @@ def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: 
         tx.succeeded = receipt.status == 1 and not is_cancellation
         tx.last_error = "" if receipt.status == 1 else "The transaction was mined, but it reverted."
         _save(tx)
+        if state == TransactionState.FINAL:
+            _count(lease.row, tx)
         show(tx, tx_hash)
         shares.divide(tx)
         shares.show_spent(tx)
+
+
+def _count(signer: Signer, tx: Transaction) -> None:
+    """Add a final one to what the signer has spent in all, in the transaction that holds the signer's row."""
+    signer.final_count += 1
+    signer.final_failures += not tx.succeeded
+    signer.final_gas += tx.gas_used
+    signer.final_wei += tx.cost
+    signer.save(update_fields=["final_count", "final_failures", "final_gas", "final_wei"])
 
 
 def _data_fee(rpc: RpcClient, signer: Signer, receipt: Receipt) -> int | None:

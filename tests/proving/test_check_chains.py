@@ -2,20 +2,28 @@
 
 import io
 import re
+import subprocess
+import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connection
 from django.utils import timezone
+from eth_account import Account
 
+from chains.chains_file import Attester
 from config.configured_chains import forget_chains
-from devnet.devchain import DevChain
+from devnet.devchain import PROJECT, DevChain
 from proving.health import chain_checks
 from proving.models import ChainWatch, WorkerHeartbeat
 from proving.registry.deploying import deploy
-from tests.chains.lying_node import ask, error, lying_node
+from tests.attesting import process
+from tests.chains.lying_node import Raw, ask, error, lying_node
 from tests.explorer.batches import beat
 from tests.service import SIGNER, SIGNERS, chains_toml
 
@@ -178,3 +186,164 @@ def test_a_wrong_chains_file_is_told(settings, tmp_path):
     settings.CHAINS_FILE = tmp_path / "chains.toml"
     with pytest.raises(CommandError, match=r"can't be used:\n- it can't be read"):
         call_command("check_chains")
+
+
+# --- Keystores and registries -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def with_keystore(configure, devchain) -> Path:
+    """The folder of a chains file that names a keystore, which is there."""
+    path: Path = configure(devchain.url)
+    folder = path.parent
+    made = [sys.executable, "manage.py", "make_keystore", str(folder / "keystore.json"), str(folder / "password")]
+    subprocess.run(made, cwd=PROJECT, check=True, capture_output=True)
+    named = 'keystore_file = "keystore.json"\npassword_file = "password"'
+    path.write_text(path.read_text().replace('key_file = "signer.key"', named))
+    return folder
+
+
+def test_a_signer_s_keystore_is_opened(with_keystore):
+    address = Account.from_key(
+        Account.decrypt((with_keystore / "keystore.json").read_text(), (with_keystore / "password").read_text())
+    ).address
+    # It is new, and holds nothing.
+    assert check("signer_unfunded", "no_registry")[-1].startswith(f"  The signer {address} holds 0.000000 ETH")
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lambda folder: (folder / "keystore.json").unlink(), "keystore.json can't be read"),
+        (lambda folder: (folder / "password").unlink(), "password can't be read"),
+        (lambda folder: (folder / "password").write_text("wrong"), "password"),
+        (lambda folder: (folder / "keystore.json").write_text("{}"), "keystore"),
+    ],
+    ids=["missing", "no password", "wrong password", "no keystore"],
+)
+def test_a_keystore_that_can_not_be_opened_is_told(with_keystore, harm: Callable[[Path], None], said):
+    harm(with_keystore)
+    assert said in check("signer_unreadable", "no_registry")[-1]
+
+
+def test_a_registry_of_other_code_is_told(configure):
+    with DevChain() as chain:
+        configure(chain.url)
+        deployed = deploy(31337, 31337)
+        chain.rpc("anvil_setCode", deployed.address, "0x5f195f5260205ff3")
+        chain.mine(200)
+        *_, registry = check("registry_refused")
+    assert "manage.py deploy_registry 31337 31337 --replace" in registry
+
+
+# --- Attesters --------------------------------------------------------------------------------------------------------
+
+THERE = 31338
+KEYS = [f"0x{number:064x}" for number in (1001, 1002, 1003)]
+
+
+@pytest.fixture(scope="module")
+def there() -> Iterator[DevChain]:
+    with DevChain(chain_id=THERE) as chain:
+        chain.mine(50)
+        yield chain
+
+
+@pytest.fixture(scope="module")
+def attesters(there: DevChain, tmp_path_factory) -> Iterator[list[Attester]]:
+    """Two, as their operators run them."""
+    with ExitStack() as stack:
+        found = []
+        for key in KEYS[:2]:
+            folder = tmp_path_factory.mktemp("attester")
+            process.chains_file(folder, there.url, key=key, chain_id=THERE)
+            found.append(stack.enter_context(process.running(folder)).attester)
+        yield found
+
+
+@pytest.fixture
+def attested(configure, devchain, there) -> Callable[..., None]:
+    """Connects the other chain by these attesters, so many of which must agree."""
+
+    def connect(*attesters: tuple[str, str], threshold: int = 2, node: str = there.url) -> None:
+        path = configure(devchain.url)
+        tables = ", ".join(f'{{address = "{address}", url = "{url}"}}' for address, url in attesters)
+        path.write_text(f"""{path.read_text()}
+[[chains]]
+id = {THERE}
+name = "Other chain"
+rpc_urls = ["{node}"]
+test_network = true
+
+[[connections]]
+source = {THERE}
+destination = 31337
+block_hash_source = "attested"
+attesters = [{tables}]
+threshold = {threshold}
+""")
+        forget_chains()
+
+    return connect
+
+
+def told(printed: list[str]) -> list[str]:
+    """What is said of attesters."""
+    first = next(place for place, line in enumerate(printed) if line.startswith("  Of the attesters"))
+    return [line.strip() for line in printed[first : first + 1 + sum("0x" in line[:8] for line in printed[first:])]]
+
+
+def test_each_attester_is_asked(attested, attesters):
+    first, second = attesters
+    silent = Account.from_key(KEYS[2]).address
+    attested((first.address, first.url), (second.address, second.url), (silent, f"{DEAD}/secret"))
+    # A third one may be silent where two must agree.
+    head, *lines = told(check("no_registry", "no_registry"))
+    assert re.fullmatch(r"Of the attesters of Other chain \(31338\), 2 sign block \d+, and 2 must:", head)
+    assert lines == [
+        f"{first.address}: {first.host} signs.",
+        f"{second.address}: {second.host} signs.",
+        f"{silent}: 127.0.0.1:1 can't be reached.",
+    ]
+
+
+def test_too_few_attesters_are_a_problem(attested, attesters):
+    first, second = attesters
+    silent = Account.from_key(KEYS[2]).address
+    attested((first.address, first.url), (second.address, second.url), (silent, f"{DEAD}/secret"), threshold=3)
+    check("too_few_attesters", "no_registry", "no_registry")
+
+
+def test_an_attester_with_another_key_is_told(attested, attesters):
+    first, second = attesters
+    attested((first.address, second.url), (second.address, second.url))
+    _, wrong, right = told(check("too_few_attesters", "no_registry", "no_registry"))
+    assert f"signs as {second.address}" in wrong or "for another block" in wrong
+    assert right.endswith("signs.")
+
+
+def test_an_attester_that_contradicts_our_nodes_is_told(attested, attesters, devchain):
+    """Its nodes are on another chain than ours: here, ours is, with the same id."""
+    first, second = attesters
+
+    with DevChain(chain_id=THERE) as fork:
+        fork.rpc("evm_setNextBlockTimestamp", hex(2_000_000_000))
+        fork.mine(50)
+        attested((first.address, first.url), (second.address, second.url), node=fork.url)
+        _, *lines = told(check("too_few_attesters", "no_registry", "no_registry"))
+    assert all("contradicts our nodes: it signs 0x" in line for line in lines), lines
+
+
+def test_an_attester_that_answers_nonsense_is_told(attested, attesters):
+    first, _ = attesters
+    with lying_node(lambda _: Raw(b"nonsense")) as url:
+        attested((first.address, first.url), (Account.from_key(KEYS[2]).address, f"{url}/secret-path"))
+        *_, wrong = told(check("too_few_attesters", "no_registry", "no_registry"))
+    assert wrong.endswith("answered with something that is not a JSON object.")
+
+
+def test_attesters_are_not_asked_while_the_source_s_nodes_are_down(attested, attesters):
+    first, second = attesters
+    attested((first.address, first.url), (second.address, second.url), node=DEAD)
+    printed = check("chain_unavailable", "no_registry", "no_registry")
+    assert any(line.startswith("  The attesters of Other chain (31338) are not asked:") for line in printed)

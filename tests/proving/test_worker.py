@@ -2,10 +2,12 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +23,7 @@ from proving.reconcile import observe
 from proving.registry.deploying import deploy
 from proving.worker import worker
 from queries.models import Batch, BatchStatus
+from tests.metrics import value
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, registry, signer_nonce
 from tests.proving.proxy import Proxy
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, waiting
@@ -49,10 +52,10 @@ def service(chain: DevChain, settings, tmp_path, transactional_db) -> DevChain:
 
 
 @pytest.fixture
-def start_worker(settings, tmp_path, transactional_db) -> Iterator[Callable[[], subprocess.Popen[bytes]]]:
+def start_worker(settings, tmp_path, transactional_db) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
     started: list[subprocess.Popen[bytes]] = []
 
-    def start() -> subprocess.Popen[bytes]:
+    def start(*options: str) -> subprocess.Popen[bytes]:
         env = {
             **os.environ,
             "STATE_DIR": str(tmp_path),
@@ -61,7 +64,7 @@ def start_worker(settings, tmp_path, transactional_db) -> Iterator[Callable[[], 
             "LEASE_SECONDS": "2",
         }
         log = (tmp_path / f"worker{len(started)}.log").open("wb")
-        command = [sys.executable, "manage.py", "runworker"]
+        command = [sys.executable, "manage.py", "runworker", *options]
         started.append(subprocess.Popen(command, cwd=PROJECT, env=env, stdout=log, stderr=log))
         log.close()
         return started[-1]
@@ -113,6 +116,19 @@ def test_a_worker_does_what_is_submitted_and_says_that_it_runs(service, start_wo
     until(worker.is_running, "the first heartbeat")
     batch = submit(a_key(), request(ALICE, block=service.head()))
     until(lambda: is_done(batch), "DONE")
+
+
+def test_a_worker_serves_metrics_where_it_is_told(service, start_worker):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    start_worker("--metrics-port", str(port))
+    batch = submit(a_key(), request(ALICE, block=service.head()))
+    until(lambda: is_done(batch), "DONE")
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
+        text = answer.read().decode()
+    assert value(text, "batchquery_look_seconds_count", kind="batch", outcome="done") == 1
+    assert value(text, "batchquery_look_seconds_count", kind="block")
+    assert value(text, "batchquery_look_seconds_count", outcome="defect") is None
 
 
 def test_killed_again_and_again_it_ends_done_once(service, start_worker, tmp_path):

@@ -80,6 +80,20 @@ def is_listening(port: int) -> bool:
 HOST = b"Host: batch-queries.example.org\r\n"
 
 
+def ask(port: int, request_: bytes) -> tuple[HTTPResponse, bytes]:
+    """The answer, with its body."""
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    with (
+        socket.create_connection(("127.0.0.1", port), 20) as plain,
+        trusting.wrap_socket(plain, server_hostname="batch-queries.example.org") as connection,
+    ):
+        connection.sendall(request_)
+        answer = HTTPResponse(connection)
+        answer.begin()
+        return answer, answer.read()
+
+
 @pytest.mark.parametrize(
     ("request_", "status", "code"),
     [
@@ -97,18 +111,15 @@ HOST = b"Host: batch-queries.example.org\r\n"
     ids=["request line", "header", "no host", "no request", "body", "no service"],
 )
 def test_what_nginx_refuses_is_json(nginx, request_, status, code):
-    trusting = ssl.create_default_context()
-    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
-    with (
-        socket.create_connection(("127.0.0.1", nginx), 20) as plain,
-        trusting.wrap_socket(plain, server_hostname="batch-queries.example.org") as connection,
-    ):
-        connection.sendall(request_)
-        answer = HTTPResponse(connection)
-        answer.begin()
-        body = answer.read()
+    answer, body = ask(nginx, request_)
     assert (answer.status, answer.headers["Content-Type"]) == (status, "application/json")
     assert answer.headers["Access-Control-Allow-Origin"] == "*"
     error = json.loads(body)
     assert error.keys() == {"error", "code"}
     assert error["code"] == code
+
+
+@pytest.mark.parametrize("path", [b"/metrics", b"//metrics", b"/x/../metrics", b"/%6detrics", b"/metrics?a"])
+def test_nobody_reads_the_metrics_through_nginx(nginx, path):
+    answer, _ = ask(nginx, b"GET %s HTTP/1.1\r\n%s\r\n" % (path, HOST))
+    assert answer.status == 404

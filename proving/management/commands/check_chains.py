@@ -8,11 +8,11 @@ from typing import Any, Self
 from django.core.management.base import BaseCommand, CommandError
 from django.db import Error as DatabaseError
 
-from chains.chains_file import Chain, Chains, ChainsError, Signer, SignerError
+from chains.chains_file import Chain, Chains, ChainsError, Connection, Signer, SignerError
 from chains.probe import Abilities, probe
 from chains.rpc import ChainError, NodeUnavailable, RpcClient
 from config.configured_chains import get_chains
-from proving.health import chain_checks, report
+from proving.health import attester_checks, chain_checks, report
 from proving.health.problems import Problem
 from proving.models import FactsRegistry
 from proving.registry import deployments
@@ -21,7 +21,7 @@ _COLUMNS = ("node", "head", "age", "finalized", "EIP-2935", "proofs")
 
 
 class Command(BaseCommand):
-    help = "Asks every node what it can do, looks at signers and registries, and ends with 1 where something is wrong."
+    help = "Asks every node and attester, looks at signers and registries, and ends with 1 where something is wrong."
 
     def handle(self, **_: Any) -> None:
         try:
@@ -36,6 +36,9 @@ class Command(BaseCommand):
             for registry in recorded:
                 if registry.row.destination_chain_id == chain.id:
                     self.stdout.write(f"  {registry.said}")
+            for connection in chains.connections:
+                if connection.destination_id == chain.id and connection.attesters:
+                    problems += self._check_attesters(connection)
         problems += _kept()
         if problems:
             raise CommandError("\n".join(f"{code}: {sentence}" for code, sentence in problems))
@@ -45,13 +48,19 @@ class Command(BaseCommand):
         must_prove = chain.id in {connection.source_id for connection in chains.connections}
         can_be_used = self._check_nodes(chain, must_prove=must_prove)
         rpc = RpcClient(chain)
-        head, problems = chain_checks.examine(chain, rpc)
+        seen = chain_checks.examine(chain, rpc)
         if chain in chains.destinations():
             for signer in chain.all_signers:
                 self.stdout.write(f"  {_said_of(signer, chain, rpc)}")
-        if head and not can_be_used:
-            problems.append(Problem("no_proofs", f"No node of {chain.label} can be used: none serves proofs."))
-        return problems
+        if seen.head and not can_be_used:
+            return [*seen.problems, Problem("no_proofs", f"No node of {chain.label} can be used: none serves proofs.")]
+        return seen.problems
+
+    def _check_attesters(self, connection: Connection) -> Sequence[Problem]:
+        asked = attester_checks.examine(connection)
+        for line in asked.said:
+            self.stdout.write(f"  {line}")
+        return asked.problems
 
     def _check_nodes(self, chain: Chain, *, must_prove: bool) -> bool:
         """Tell of each node, in a line; returns whether one of them can be used."""

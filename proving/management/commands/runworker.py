@@ -4,9 +4,11 @@ import signal
 from types import FrameType
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from chains.chains_file import ChainsError, SignerError
+from config import metrics_server
 from config.configured_chains import get_chains
 from proving.worker.worker import Worker
 
@@ -16,13 +18,21 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--threads", type=int, default=4, help="how many rows to work on at once (default: 4)")
+        parser.add_argument(
+            "--metrics-port",
+            type=int,
+            default=settings.METRICS_PORT,
+            help="where to serve /metrics (default: METRICS_PORT, else nowhere)",
+        )
 
-    def handle(self, *, threads: int, **_: Any) -> None:
+    def handle(self, *, threads: int, metrics_port: int, **_: Any) -> None:
         try:
             for chain in get_chains().destinations():
                 chain.accounts()
         except (ChainsError, SignerError) as error:
             raise CommandError(str(error)) from None
+        if metrics_port:
+            metrics_server.serve(metrics_port)
         worker = Worker(threads=threads)
 
         def stop(number: int, frame: FrameType | None) -> None:

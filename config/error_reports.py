@@ -1,0 +1,105 @@
+"""Reports of errors to Sentry, or to what speaks its protocol, where `settings.SENTRY_DSN` says so.
+
+A report has the traceback without the variables, the route, and what log lines say: nothing of a request's query,
+headers, cookies and body, nobody's address, and no URL beyond its host. Whatever text is left goes through the same
+redaction as the log. Reports are sent by a thread of their own, and dropped where they can't be.
+"""
+
+import os
+import re
+from typing import Any, cast
+
+from django.conf import settings
+
+from chains.untrusted_text import secrets_of
+from config import log_context
+from config.configured_chains import get_chains
+from config.logs import redact_all
+
+# How long a process waits at its end for reports that are under way.
+_SHUTDOWN_SECONDS = 2
+# Whatever is behind the host may be a provider's key; what is before it, a password.
+_URL = re.compile(r"(?i)\b([a-z][a-z0-9+.-]*://)(?:[^\s/@\"']*@)?([^\s/?#\"'<>]*)[^\s\"'<>]*")
+_MIN_SECRET_CHARS = 8
+
+
+def start() -> None:
+    # Commands without an installation have no such setting.
+    if not getattr(settings, "SENTRY_DSN", ""):
+        return
+    # It takes a good part of a second to load.
+    import sentry_sdk  # noqa: PLC0415
+    from sentry_sdk.integrations.atexit import AtexitIntegration  # noqa: PLC0415
+    from sentry_sdk.integrations.dedupe import DedupeIntegration  # noqa: PLC0415
+    from sentry_sdk.integrations.django import DjangoIntegration  # noqa: PLC0415
+    from sentry_sdk.integrations.excepthook import ExcepthookIntegration  # noqa: PLC0415
+    from sentry_sdk.integrations.logging import LoggingIntegration  # noqa: PLC0415
+    from sentry_sdk.integrations.threading import ThreadingIntegration  # noqa: PLC0415
+
+    sentry_sdk.init(
+        dsn=settings.SENTRY_DSN,
+        send_default_pii=False,
+        include_local_variables=False,
+        max_request_body_size="never",
+        # Those that are not named would note the URLs that HTTP clients ask.
+        default_integrations=False,
+        auto_enabling_integrations=False,
+        integrations=[
+            AtexitIntegration(callback=lambda _pending, _seconds: None),
+            DedupeIntegration(),
+            DjangoIntegration(transaction_style="url", middleware_spans=False, signals_spans=False),
+            ExcepthookIntegration(),
+            LoggingIntegration(),
+            ThreadingIntegration(propagate_scope=False),
+        ],
+        before_send=cast("Any", _redacted),
+        before_breadcrumb=cast("Any", _redacted_breadcrumb),
+        shutdown_timeout=_SHUTDOWN_SECONDS,
+        # Otherwise it would ask git for it.
+        release=os.environ.get("SENTRY_RELEASE", "batch-query-service"),
+    )
+
+
+def _redacted(event: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
+    """An event with what it may tell. It is made in the thread that failed, whose log context it gets."""
+    asked = event.pop("request", None) or {}
+    for name in ("user", "server_name", "modules", "extra"):
+        event.pop(name, None)
+    if "method" in asked:
+        event["request"] = {"method": asked["method"]}
+    event["tags"] = {**(event.get("tags") or {}), **{name: str(one) for name, one in log_context.fields().items()}}
+    found: dict[str, Any] = _without_secrets(redact_all(event), _secrets())
+    return found
+
+
+def _redacted_breadcrumb(crumb: dict[str, Any], _: dict[str, Any]) -> dict[str, Any] | None:
+    if crumb.get("category") in {"http", "httplib", "query"}:
+        return None
+    # Not what log lines carry besides their words.
+    told = {name: crumb[name] for name in ("category", "level", "message", "type") if name in crumb}
+    found: dict[str, Any] = _without_secrets(redact_all(told), _secrets())
+    return found | {"timestamp": crumb["timestamp"]}
+
+
+def _secrets() -> list[str]:
+    """The installation's own, longest first, which must not be in any text, wherever it comes from."""
+    named = [settings.SECRET_KEY, settings.API_KEY_SECRET, settings.METRICS_TOKEN, _password()]
+    if get_chains.cache_info().currsize:
+        named += [secret for chain in get_chains().chains for url in chain.rpc_urls for secret in secrets_of(url)]
+    return sorted((one for one in named if len(one) >= _MIN_SECRET_CHARS), key=len, reverse=True)
+
+
+def _password() -> str:
+    return str(settings.DATABASES["default"].get("PASSWORD") or "")
+
+
+def _without_secrets(value: Any, secrets: list[str]) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_secrets(one, secrets) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_without_secrets(one, secrets) for one in value]
+    if not isinstance(value, str):
+        return value
+    for secret in secrets:
+        value = value.replace(secret, "[redacted]")
+    return _URL.sub(r"\1\2/[redacted]", value) if "://" in value else value

@@ -1,0 +1,91 @@
+"""What processes count, and how it is read: in the text format of Prometheus.
+
+A process counts in its own memory. The processes of one web server count in files of a folder in memory instead, so
+that whichever of them is asked answers for all (`prometheus_client.multiprocess`); config/gunicorn.py makes it.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from prometheus_client import (
+    REGISTRY,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+    multiprocess,
+    values,
+)
+from prometheus_client.registry import Collector
+
+# Otherwise each counter has a second series, of when it began.
+disable_created_metrics()
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+REQUESTS = Counter("batchquery_requests_total", "Answered requests.", ("route", "status"))
+REQUEST_SECONDS = Histogram(
+    "batchquery_request_seconds",
+    "How long an answer took, from when a thread took up the request.",
+    ("route",),
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+)
+
+# By what a request is counted by: to find them by their labels takes longer than to count.
+_counters: dict[tuple[str | None, int], tuple[Counter, Histogram]] = {}
+
+_FOLDER = "PROMETHEUS_MULTIPROC_DIR"
+_PREFIX = "batch-query-service-metrics"
+
+
+def exposition(collectors: Sequence[Collector] = ()) -> bytes:
+    """What this process has counted, or all processes of its web server, and what the collectors tell."""
+    counted: CollectorRegistry = REGISTRY
+    if _FOLDER in os.environ:
+        counted = CollectorRegistry()
+        multiprocess.MultiProcessCollector(counted)  # type: ignore[no-untyped-call]  # the library's
+    more = CollectorRegistry()
+    for collector in collectors:
+        more.register(collector)
+    return generate_latest(counted) + generate_latest(more)
+
+
+def count_request(route: str | None, status: int, seconds: float) -> None:
+    """Counted by its route, never by the path, which clients choose. Those of the admin are one; None: it has none."""
+    found = _counters.get((route, status))
+    if found is None:
+        name = "unmatched" if route is None else "admin" if route.startswith("admin/") else route or "/"
+        found = REQUESTS.labels(name, status), REQUEST_SECONDS.labels(name)
+        _counters[route, status] = found
+    found[0].inc()
+    found[1].observe(seconds)
+
+
+# --- The processes of a web server ------------------------------------------------------------------------------------
+
+
+def make_folder() -> str:
+    """For the files of one supervisor's processes. Removes what supervisors left behind that were killed."""
+    memory = Path("/dev/shm")  # noqa: S108 (the folder in it is private)
+    where = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
+    for left in where.glob(f"{_PREFIX}.*"):
+        pid = left.name.split(".")[1]
+        if pid.isdigit() and left.stat().st_uid == os.getuid() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(left, ignore_errors=True)
+    return tempfile.mkdtemp(prefix=f"{_PREFIX}.{os.getpid()}.", dir=where)
+
+
+def remove_folder(folder: str) -> None:
+    with suppress(OSError):
+        shutil.rmtree(folder)
+
+
+def count_in(folder: str, place: int) -> None:
+    """From now on this process counts in files of its place. Who has the place after it goes on with its counts."""
+    os.environ[_FOLDER] = folder
+    values.ValueClass = values.MultiProcessValue(process_identifier=lambda: place)  # type: ignore[no-untyped-call]  # the library's

@@ -1,0 +1,45 @@
+"""What runs processes asks of each of them: whether it lives, and whether it may be sent requests."""
+
+import logging
+
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.http import HttpRequest, JsonResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from queries import storage
+
+logger = logging.getLogger(__name__)
+
+
+@never_cache
+@require_safe
+def livez(request: HttpRequest) -> JsonResponse:
+    """200: the process answers. It asks nothing else, since a new process would help against nothing else."""
+    return JsonResponse({"status": "ok"})
+
+
+@never_cache
+@require_safe
+def readyz(request: HttpRequest) -> JsonResponse:
+    """200 if the database answers, has this version's tables, and takes writes; else 503, and the sentence why not."""
+    try:
+        problem = "" if _is_migrated() else "The database lacks migrations of this version: run manage.py migrate."
+        problem = problem or storage.problem() or ""
+    except DatabaseError:
+        logger.exception("the database does not answer a readiness check")
+        problem = "The database does not answer."
+    return JsonResponse({"status": "unready" if problem else "ok", "problem": problem}, status=503 if problem else 200)
+
+
+_migrated = False
+
+
+def _is_migrated() -> bool:
+    """Once it is, it stays so for the life of a process."""
+    global _migrated
+    if not _migrated:
+        executor = MigrationExecutor(connection)
+        _migrated = not executor.migration_plan(executor.loader.graph.leaf_nodes())
+    return _migrated

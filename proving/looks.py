@@ -1,0 +1,37 @@
+"""A look at one row that was due: counted, timed, and named in the log lines that it writes."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from prometheus_client import Histogram
+
+from config import log_context
+
+LOOK_SECONDS = Histogram(
+    "batchquery_look_seconds",
+    "Looks of workers at due rows, by what came of them.",
+    ("kind", "outcome"),
+    buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+)
+
+
+@dataclass
+class Look:
+    outcome: str = "lost"
+    """`done`, `waits`, `fails`, `defect`, or `lost` where another worker has taken over the row."""
+
+
+@contextmanager
+def look(kind: str, **about: str | int) -> Iterator[Look]:
+    """Whoever looks sets the outcome. An exception is a `defect`: what may fail is caught before it comes here."""
+    this, began = Look(), time.monotonic()
+    try:
+        with log_context.about(**about):
+            yield this
+    except BaseException:
+        this.outcome = "defect"
+        raise
+    finally:
+        LOOK_SECONDS.labels(kind, this.outcome).observe(time.monotonic() - began)

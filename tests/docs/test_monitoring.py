@@ -1,0 +1,122 @@
+"""docs/operating/monitoring: alerts and dashboard ask for what the service tells, and alerts come when they must."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+import proving.worker.due  # noqa: F401 (what a worker counts, it loads)
+from config import process_metrics
+from devnet.devchain import PROJECT
+from proving.health.service_metrics import ServiceMetrics
+from tests.docs.promql import names
+from tests.service import chains_toml
+
+FOLDER = PROJECT / "docs/operating/monitoring"
+PROMTOOL = shutil.which("promtool")
+# Prometheus' own, and the labels that it adds.
+OF_PROMETHEUS, ADDED_LABELS = {"up"}, {"job", "instance", "le"}
+
+
+def alerts() -> Iterator[tuple[str, str]]:
+    """Each with its expression, which is on one line or folded."""
+    text = (FOLDER / "alerts.yml").read_text()
+    for rule in re.split(r"^      - alert: ", text, flags=re.MULTILINE)[1:]:
+        name = rule.split("\n", 1)[0]
+        found = re.search(r"^        expr: (?:>-\n((?:          .*\n)+)|(.*)\n)", rule, re.MULTILINE)
+        assert found, name
+        yield name, found[1] or found[2]
+
+
+def dashboard() -> Iterator[tuple[str, str]]:
+    panels = json.loads((FOLDER / "dashboard.json").read_text())["panels"]
+    for panel in panels:
+        for target in panel.get("targets", []):
+            yield panel["title"], target["expr"]
+
+
+EXPRESSIONS = [*alerts(), *dashboard()]
+
+
+@pytest.fixture
+def told(db, settings, tmp_path) -> set[str]:
+    """The names of all samples that /metrics of a web server or a worker may have."""
+    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
+    text = process_metrics.exposition([ServiceMetrics()]).decode()
+    found: set[str] = set()
+    for family in text_string_to_metric_families(text):
+        suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
+        found |= {family.name + suffix for suffix in suffixes}
+    return found
+
+
+def test_expressions_are_read_as_prometheus_reads_them():
+    asked = (
+        'sum by (le, a) (rate(x_total{b="c{", d=~"e|f"}[5m])) / on (g) group_left () max(y) > 1e3 unless z offset 5m'
+    )
+    assert names(asked) == ({"x_total", "y", "z"}, {"le", "a", "b", "d", "g"})
+
+
+def test_every_metric_of_alerts_and_dashboard_exists(told):
+    assert len(EXPRESSIONS) > 50
+    unknown = {(where, name) for where, text in EXPRESSIONS for name in names(text)[0] - told - OF_PROMETHEUS}
+    assert not unknown
+
+
+def test_every_label_of_alerts_and_dashboard_exists():
+    known = {"chain", "node", "outcome", "source", "destination", "attester", "answer", "kind", "route", "status"}
+    known |= {"code", "signer"}
+    assert not {(where, label) for where, text in EXPRESSIONS for label in names(text)[1] - known - ADDED_LABELS}
+
+
+def test_every_metric_of_the_service_is_explained(told):
+    page = (PROJECT / "docs/operating/watching.md").read_text()
+    ours = {re.sub(r"_(bucket|sum|count)$", "", name) for name in told if name.startswith("batchquery_")}
+    assert len(ours) > 25
+    assert not {name for name in ours if f"`{name}`" not in page}
+
+
+def test_every_alert_says_what_to_do():
+    rules = re.split(r"^      - alert: ", (FOLDER / "alerts.yml").read_text(), flags=re.MULTILINE)[1:]
+    assert [Counter(re.findall(r"^ +(severity|labels|summary|runbook):", rule, re.MULTILINE)) for rule in rules] == [
+        {"labels": 1, "summary": 1, "runbook": 1}
+    ] * len(rules)
+
+
+def run(*arguments: str) -> None:
+    if PROMTOOL is None:
+        pytest.skip("promtool is not installed (Debian's package prometheus has it)")
+    done = subprocess.run([PROMTOOL, *arguments], cwd=FOLDER, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_prometheus_takes_the_files():
+    run("check", "rules", "alerts.yml")
+    run("check", "config", "prometheus.yml")
+
+
+def test_the_alerts_come_when_they_must_and_not_before():
+    run("test", "rules", "alerts_test.yml")
+    tested = (FOLDER / "alerts_test.yml").read_text()
+    assert not [name for name, _ in alerts() if f'alertname="{name}"' not in tested]
+
+
+def test_prometheus_takes_the_dashboard_s_expressions(tmp_path):
+    rules = [{"record": f"panel:{place}", "expr": text} for place, (_, text) in enumerate(dashboard())]
+    (tmp_path / "rules.yml").write_text(json.dumps({"groups": [{"name": "dashboard", "rules": rules}]}))
+    run("check", "rules", str(tmp_path / "rules.yml"))
+
+
+@pytest.mark.django_db
+def test_prometheus_finds_nothing_wrong_with_the_names(settings, tmp_path):
+    if PROMTOOL is None:
+        pytest.skip("promtool is not installed (Debian's package prometheus has it)")
+    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
+    text = process_metrics.exposition([ServiceMetrics()])
+    done = subprocess.run([PROMTOOL, "check", "metrics"], input=text, capture_output=True, check=False)
+    assert b"batchquery" not in done.stdout + done.stderr, done.stderr.decode()

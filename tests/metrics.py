@@ -1,0 +1,18 @@
+"""Metrics as a scraper reads them."""
+
+from collections.abc import Iterator
+
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+
+def samples(text: str) -> Iterator[Sample]:
+    for family in text_string_to_metric_families(text):
+        yield from family.samples
+
+
+def value(text: str, name: str, **labels: object) -> float | None:
+    """The sum of all samples of this name that have these labels; None where there is none."""
+    wanted = {(label, str(one)) for label, one in labels.items()}
+    found = [one.value for one in samples(text) if one.name == name and wanted <= set(one.labels.items())]
+    return sum(found) if found else None

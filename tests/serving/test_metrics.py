@@ -1,0 +1,134 @@
+"""`/metrics` and the probes of the web server as operators run it: several processes, of which some die."""
+
+import json
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.metrics import value
+from tests.serving.process import WebServer, ask, serving
+
+WAIT_SECONDS = 20
+
+
+@pytest.fixture
+def of_two(tmp_path) -> Iterator[WebServer]:
+    """Two processes, each with a thread of its own."""
+    with serving(tmp_path, threads=2, WEB_CONCURRENCY="2", METRICS_TOKEN="the-token", LOG_FORMAT="json") as server:
+        until(lambda: len(server.pids()[1]) == 2)
+        yield server
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def get(server: WebServer, path: str, *headers: str) -> tuple[int, str]:
+    lines = [f"GET {path} HTTP/1.1", "Host: 127.0.0.1", "Connection: close", *headers]
+    answer = ask(server.port, "\r\n".join([*lines, "", ""]).encode())
+    return answer.status, answer.body.decode()
+
+
+def counted(server: WebServer, route: str) -> float:
+    return value(get(server, "/metrics")[1], "batchquery_requests_total", route=route) or 0
+
+
+def folders(supervisor: int) -> list[Path]:
+    return [each for each in Path("/dev/shm").glob(f"batch-query-service-metrics.{supervisor}.*") if each.is_dir()]
+
+
+@pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="there is no /dev/shm")
+def test_any_process_tells_of_all_and_no_count_is_lost_when_one_dies(of_two):
+    supervisor, processes = of_two.pids()
+    (folder,) = folders(supervisor)
+
+    # Each of the two answers some of so many: who accepts a connection is chance.
+    def has_counts_of_both() -> bool:
+        get(of_two, "/chain-connections")
+        return {path.name for path in folder.glob("counter_*.db")} == {"counter_0.db", "counter_1.db"}
+
+    until(has_counts_of_both)
+    before = counted(of_two, "chain-connections")
+    assert {counted(of_two, "chain-connections") for _ in range(10)} == {before}
+    for process in processes:
+        os.kill(process, signal.SIGKILL)
+    until(lambda: len(set(of_two.pids()[1]) - set(processes)) == 2)
+    until(of_two.answers)
+    assert counted(of_two, "chain-connections") == before
+    for _ in range(10):
+        get(of_two, "/chain-connections")
+    assert counted(of_two, "chain-connections") == before + 10
+    assert {path.name for path in folder.glob("counter_*.db")} == {"counter_0.db", "counter_1.db"}
+    assert value(get(of_two, "/metrics")[1], "batchquery_request_seconds_count", route="chain-connections")
+    of_two.installation.stop()
+    assert not folder.exists()
+
+
+def test_what_the_server_refuses_by_itself_is_counted(of_two):
+    assert ask(of_two.port, b"GET /" + b"x" * 5000 + b" HTTP/1.1\r\nHost: a\r\n\r\n").status == 414
+    assert value(get(of_two, "/metrics")[1], "batchquery_requests_total", route="none", status="414") == 1
+
+
+def test_metrics_are_not_for_who_comes_through_a_proxy_without_the_token(of_two):
+    through_proxy = "X-Forwarded-For: 192.0.2.1"
+    assert get(of_two, "/metrics", through_proxy)[0] == 403
+    assert get(of_two, "/metrics", through_proxy, "Authorization: Bearer the-token")[0] == 200
+
+
+def lines_of_log(server: WebServer) -> list[dict[str, Any]]:
+    """All of its log: gunicorn's own lines, those about access, and the application's."""
+    return [json.loads(line) for line in server.installation.log("web").read_text().splitlines()]
+
+
+def test_each_line_of_the_log_is_json_and_has_the_id_of_its_answer(of_two):
+    claimed = "X-Request-Id: chosen-by-the-client"
+    key = "bqs_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
+    request = f"GET /nowhere?apiKey={key} HTTP/1.1\r\nHost: 127.0.0.1\r\n{claimed}\r\nReferer: /?a={key}\r\n\r\n"
+    answer = ask(of_two.port, request.encode())
+    told = answer.headers["X-Request-Id"]
+    assert re.fullmatch(r"[0-9a-f]{16}", told)
+    of_two.log("GET /nowhere")
+    lines = lines_of_log(of_two)
+    assert key[4:] not in json.dumps(lines)
+    loggers = {line["logger"] for line in lines if line.get("request") == told}
+    assert loggers == {"gunicorn.access", "django.request"}
+    (access,) = [line for line in lines if line.get("request") == told and line["logger"] == "gunicorn.access"]
+    assert (access["method"], access["path"], access["status"]) == ("GET", "/nowhere", 404)
+    assert access["milliseconds"] >= 0
+    assert {"gunicorn.error"} < {line["logger"] for line in lines}
+
+
+def test_the_proxy_s_id_is_taken_where_it_is_named(tmp_path):
+    with serving(tmp_path, REQUEST_ID_HEADER="X-Request-Id") as server:
+
+        def told(claimed: str) -> str:
+            request = f"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Request-Id: {claimed}\r\n\r\n"
+            found: str = ask(server.port, request.encode()).headers["X-Request-Id"]
+            return found
+
+        assert told("of-the-proxy-0123") == "of-the-proxy-0123"
+        # What is none is not taken into logs.
+        for claimed in ("short", "x" * 65, 'a"quoted one'):
+            assert told(claimed) != claimed
+
+
+def test_the_probes_answer(of_two):
+    assert get(of_two, "/livez") == (200, '{"status": "ok"}')
+    assert get(of_two, "/readyz") == (200, '{"status": "ok", "problem": ""}')
+    # No worker runs.
+    assert get(of_two, "/healthz")[0] == 503
+
+
+def test_a_process_lives_and_is_not_ready_without_its_database(of_two):
+    (of_two.installation.folder / "db.sqlite3").rename(of_two.installation.folder / "away")
+    assert get(of_two, "/livez")[0] == 200
+    until(lambda: get(of_two, "/readyz")[0] == 503)
