@@ -28,6 +28,17 @@ class User(AbstractBaseUser):
     created_at = models.DateTimeField(default=timezone.now)
     last_sign_in = models.DateTimeField(null=True)
     stored_bytes = models.PositiveBigIntegerField(default=0)  # about what the user's batches take, for the quota
+    # Limits of the user's own, which an operator has set; null: the installation's (`accounts.user_limits`). They are
+    # named for the settings that they stand instead of.
+    daily_gas_budget = models.PositiveBigIntegerField(null=True, blank=True)
+    max_batches_per_minute = models.PositiveBigIntegerField(null=True, blank=True)
+    max_queries_per_minute = models.PositiveBigIntegerField(null=True, blank=True)
+    max_open_batches = models.PositiveBigIntegerField(null=True, blank=True)
+    max_open_queries = models.PositiveBigIntegerField(null=True, blank=True)
+    max_open_blocks = models.PositiveBigIntegerField(null=True, blank=True)
+    max_stored_megabytes = models.PositiveBigIntegerField(null=True, blank=True)
+    # By a destination's chain id, both in decimal digits: wei, instead of the chain's `daily_limit_per_user`.
+    daily_limits_wei = models.JSONField(null=True, blank=True)
     last_login = None
 
     USERNAME_FIELD = "address"
