@@ -103,6 +103,8 @@ class Signer(Leased):
     chain_id = models.PositiveBigIntegerField()
     address = models.CharField(max_length=42)  # EIP-55
     notice = models.TextField(blank=True)  # a sentence for the operator, such as a low balance
+    paused_at = models.DateTimeField(null=True)  # by the operator (`proving.transactions.pauses`)
+    paused_because = models.CharField(max_length=200, blank=True, default="", db_default="")  # for people
 
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["chain_id", "address"], name="one_signer_per_account")]
@@ -256,6 +258,23 @@ class SigningStop(models.Model):
 
     def __str__(self) -> str:
         return f"chain {self.chain_id} since {self.since:%Y-%m-%d %H:%M} UTC"
+
+
+class ConnectionPause(models.Model):
+    """The operator's pause of one connection: while there is one, nothing new is sent for it."""
+
+    source_chain_id = models.PositiveBigIntegerField()
+    destination_chain_id = models.PositiveBigIntegerField()
+    reason = models.CharField(max_length=200, blank=True)  # for people
+    since = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["destination_chain_id", "source_chain_id"], name="one_pause_per_connection")
+        ]
+
+    def __str__(self) -> str:
+        return f"chain {self.source_chain_id} to {self.destination_chain_id} since {self.since:%Y-%m-%d %H:%M} UTC"
 
 
 class ChainHead(models.Model):
