@@ -66,7 +66,7 @@ class AccountProof(models.Model):
 
     block = models.ForeignKey(Block, models.CASCADE, related_name="account_proofs")
     address = models.CharField(max_length=42)  # EIP-55
-    nodes = models.JSONField()  # trie nodes in hex, root first
+    nodes = models.JSONField()  # trie nodes in hex, root first; empty: they were pruned
     nonce = Uint256Field()
     balance = Uint256Field()  # wei
     storage_root = models.CharField(max_length=66)
@@ -84,7 +84,7 @@ class SlotProof(models.Model):
 
     account = models.ForeignKey(AccountProof, models.CASCADE, related_name="slot_proofs")
     slot = models.CharField(max_length=66)  # 0x and 64 hexadecimal digits
-    nodes = models.JSONField()  # storage trie nodes in hex, root first
+    nodes = models.JSONField()  # storage trie nodes in hex, root first; empty: they were pruned
     value = Uint256Field()
 
     class Meta:
@@ -166,6 +166,7 @@ class Transaction(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     spent_at = models.DateTimeField(default=timezone.now, db_index=True)  # when it was signed, or seen in a block
     last_error = models.TextField(blank=True)  # a sentence
+    pruned_at = models.DateTimeField(null=True)  # since when `data`, and `raw` of its versions, are empty
 
     # Of the version that was mined.
     hash = models.CharField(max_length=66, blank=True)
@@ -177,7 +178,10 @@ class Transaction(models.Model):
 
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["signer", "nonce"], name="one_transaction_per_nonce")]
-        indexes: ClassVar = [models.Index(fields=["signer", "state"])]
+        indexes: ClassVar = [
+            models.Index(fields=["signer", "state"]),
+            models.Index(fields=["spent_at"], condition=models.Q(pruned_at__isnull=True), name="with_calldata"),
+        ]
 
     def __str__(self) -> str:
         return f"nonce {self.nonce} of {self.signer_id}: {self.state}"

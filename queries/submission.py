@@ -36,6 +36,8 @@ _BYTES_PER_SLOT = 70
 # file grows by: 8,274 for an account of Mainnet, 4,198 for a slot of a tree of five levels, 8,294 for one of eight, as
 # the largest contracts have. Headers have up to 650. `pytest tests/queries/test_room.py -k proofs` compares.
 _BYTES_PER_PROOF, _BYTES_PER_HEADER = 8400, 900
+# Of a proof, what is free again when its nodes are pruned: the row with its value stays.
+PRUNED_BYTES_PER_PROOF = _BYTES_PER_PROOF - 400
 _PAGE_BYTES = 4096
 # When a user who has too much open should try again: batches take minutes.
 _RETRY_SECONDS = 60

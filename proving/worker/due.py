@@ -18,13 +18,13 @@ from django.db.models import Count, Func, IntegerField, QuerySet, Sum
 from django.db.models.sql.compiler import SQLCompiler
 
 from config.configured_chains import get_chains
-from proving import acceptance
+from proving import acceptance, pruning
 from proving.models import FactsRegistry, Signer
 from proving.paths import upkeep
 from proving.reconcile.block import reconcile
 from proving.transactions import tending
 from queries import leases, progress
-from queries.models import OPEN_STATUSES, Batch, Block, Query
+from queries.models import OPEN_STATUSES, Batch, Block, Pruning, Query
 from queries.rejection_codes import RejectionCode
 from queries.turns import Turns, round_robin
 
@@ -132,6 +132,7 @@ def _for_all() -> Iterator[Iterator[Task]]:
         rows = FactsRegistry.in_use.filter(source_chain_id=source, destination_chain_id=destination)
         registries = leases.due(rows, _PER_POLL)
         yield iter([Task("registry", key, (destination, source), upkeep.look_after) for key in registries])
+    yield iter([Task("pruning", key, (), pruning.prune_when_due) for key in leases.due(Pruning.objects.all(), 1)])
 
 
 def _for_users(poll: Poll) -> Iterator[tuple[Queue, Iterator[Task]]]:
@@ -185,7 +186,7 @@ def _blocks(of_all: "QuerySet[Block]", lane: tuple[int, ...], user: int | None) 
 
 def recover() -> None:
     """Find again what a clock that was ahead has put off."""
-    for rows in (Block.objects.all(), Batch.objects.all(), Signer.objects.all(), FactsRegistry.objects.all()):
+    for rows in (model.objects.all() for model in (Block, Batch, Signer, FactsRegistry, Pruning)):
         leases.recover(rows)
 
 

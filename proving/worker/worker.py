@@ -23,6 +23,7 @@ from django.db.models.functions import Now
 from accounts import statements
 from chains import together
 from chains.together import Raised
+from proving import pruning
 from proving.health import chain_checks
 from proving.models import WorkerHeartbeat
 from proving.paths import upkeep
@@ -119,6 +120,7 @@ class Worker:
                 # After a pause the chains tell whether the clock is right.
                 wait([self._watch], _BEAT_SECONDS)
         recover()
+        pruning.wake()
         upkeep.wake(everyone=is_first)
         reading = self._clock.read(chain_checks.witnesses())
         self._say_that_it_runs(reading.problem)
