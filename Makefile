@@ -24,7 +24,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 4
 
-.PHONY: help demo demo-cross-chain test test-fast chromium attack fuzz mutants prove slither bench bench-http old-blocks bench-gas lint format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain test test-fast chromium attack fuzz mutants prove slither bench bench-http bench-room old-blocks bench-gas lint format run docs contracts lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -58,6 +58,9 @@ bench: .venv/ready node_modules/ready ## Measure times, SQL statements, blocks a
 
 bench-http: .venv/ready .venv-peer/ready ## Measure the processor time of requests beside a peer in FastAPI (BEFORE=folder SECONDS=5)
 	@$(BIN)/python -m benchmarks.http $(if $(BEFORE),--before '$(BEFORE)') $(if $(SECONDS),--seconds $(SECONDS))
+
+bench-room: .venv/ready ## Measure the room of 10,000 queries, before and after pruning, on SQLite and PostgreSQL
+	@$(BIN)/python -m benchmarks.room_of_queries --postgresql
 
 old-blocks: .venv/ready node_modules/ready ## Prove a block 20,000 blocks back (minutes, gigabytes)
 	$(BIN)/python -m pytest benchmarks/old_blocks.py -q -p no:cacheprovider

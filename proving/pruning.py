@@ -11,7 +11,7 @@ shown, the values, stays.
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -24,6 +24,7 @@ from django.utils import timezone
 from accounts.models import AccountEvent, KeyUse, SignInNonce, ThrottleCount, User
 from proving.models import AccountProof, SignedTransaction, SlotProof, Transaction, TransactionState
 from queries import clock, leases
+from queries.chunks import chunks
 from queries.leases import Lease
 from queries.models import OPEN_STATUSES, Batch, Block, Pruning, Query, Step
 from queries.submission import PRUNED_BYTES_PER_PROOF
@@ -32,6 +33,8 @@ logger = logging.getLogger(__name__)
 
 # Rows that one chunk changes. Those of proofs and transactions are long.
 _ROWS, _PROOFS, _TRANSACTIONS, _BATCHES = 1000, 200, 20, 50
+# Blocks that one statement names.
+_BLOCKS = 500
 # How long a worker prunes at a time, and pauses between two times, in seconds; and when nothing is left.
 _TURN_SECONDS, _PAUSE_SECONDS, _REST = 1.0, 2.0, timedelta(hours=1)
 
@@ -143,14 +146,16 @@ def _empty_proofs() -> int:
     batch = marked.order_by("finished_at").values_list("pk", flat=True).first()
     if batch is None:
         return 0
-    of_batch = Query.objects.filter(batch=batch)
-    for model, block in ((SlotProof, "account__block"), (AccountProof, "block")):
-        full = model.objects.exclude(nodes=[]).filter(**{f"{block}__in": of_batch.values("block")})
-        # Blocks that another batch still has bundles of are left to that one.
-        needed = Query.objects.filter(block=OuterRef(block), batch__proofs_pruned_at=None)
-        rows = list(full.filter(~Exists(needed)).order_by("pk").values_list("pk", block)[:_PROOFS])
-        if rows and (emptied := _empty(model, rows)):
-            return emptied
+    blocks = Query.objects.filter(batch=batch).exclude(block=None).order_by("block").values_list("block", flat=True)
+    for some in chunks(list(blocks.distinct()), _BLOCKS):
+        # Those that another batch still has bundles of are left to that one.
+        free = sorted(set(some) - _needed(some))
+        for model, block in ((SlotProof, "account__block"), (AccountProof, "block")):
+            # In the order of an index.
+            full = model.objects.exclude(nodes=[]).filter(**{f"{block}__in": free})
+            rows = list(full.order_by("account" if model is SlotProof else "block").values_list("pk", block)[:_PROOFS])
+            if rows and (emptied := _empty(model, rows)):
+                return emptied
     Batch.objects.filter(pk=batch).update(proofs_gone_at=timezone.now())
     return 1
 
@@ -160,10 +165,14 @@ def _empty(model: type[AccountProof] | type[SlotProof], rows: list[tuple[int, in
     blocks = {block for _, block in rows}
     # A batch that comes now waits for these locks, and finds the proofs gone; one that came before is seen here.
     list(Block.objects.filter(pk__in=blocks).order_by("pk").select_for_update().values_list("pk", flat=True))
-    needed = set(
-        Query.objects.filter(block__in=blocks, batch__proofs_pruned_at=None).values_list("block", flat=True).distinct()
-    )
+    needed = _needed(blocks)
     return model.objects.filter(pk__in=[pk for pk, block in rows if block not in needed]).update(nodes=[])
+
+
+def _needed(blocks: Collection[int]) -> set[int]:
+    """Those of these blocks that a batch has bundles of."""
+    queries = Query.objects.filter(block__in=blocks, batch__proofs_pruned_at=None)
+    return {block for block in queries.order_by().values_list("block", flat=True).distinct() if block is not None}
 
 
 def _prune_steps(before: datetime) -> int:
@@ -175,7 +184,7 @@ def _prune_steps(before: datetime) -> int:
             _settled(before).filter(steps_pruned_at=None, steps_gone_at=None).values_list("pk", flat=True)[:_BATCHES]
         )
         return Batch.objects.filter(pk__in=chosen).update(steps_pruned_at=timezone.now())
-    if deleted := _delete(Step.objects.filter(query__batch=batch).order_by("pk")):
+    if deleted := _delete(Step.objects.filter(query__batch=batch)):
         return deleted
     return Batch.objects.filter(pk=batch).update(steps_gone_at=timezone.now())
 
