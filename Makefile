@@ -24,7 +24,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 4
 
-.PHONY: help demo demo-cross-chain demo-cluster test test-postgres test-fast chromium attack chaos fuzz mutants prove slither bench bench-http bench-scale old-blocks bench-gas lint format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain demo-cluster test test-postgres test-fast chromium attack chaos fuzz mutants prove slither bench bench-http bench-room bench-scale old-blocks bench-gas lint format run docs contracts lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -72,6 +72,8 @@ bench-http: .venv/ready .venv-peer/ready ## Measure the processor time of reques
 
 bench-scale: .venv/ready node_modules/ready ## Measure batches a second by number of workers, databases and a broker (BATCHES=200 WORKERS=1,2,4)
 	@$(BIN)/python -m benchmarks.scale $(if $(BATCHES),--batches $(BATCHES)) $(if $(WORKERS),--workers $(WORKERS))
+bench-room: .venv/ready ## Measure the room of 10,000 queries, before and after pruning, on SQLite and PostgreSQL
+	@$(BIN)/python -m benchmarks.room_of_queries --postgresql
 
 old-blocks: .venv/ready node_modules/ready ## Prove a block 20,000 blocks back (minutes, gigabytes)
 	$(BIN)/python -m pytest benchmarks/old_blocks.py -q -p no:cacheprovider

@@ -3,15 +3,14 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
+from django.conf import settings
 from django.http import HttpRequest
 from django.utils import timezone
 
-from accounts import row_locks
 from accounts.client_address import client_network
 from accounts.models import AccountEvent, ApiKey, EventKind, User
 from config.error_answers import Refused
 
-KEPT_DAYS = 90
 PAGE = 25
 # What a user may do to keys in a day: each is written down, and a key that ended stays.
 MAX_KEY_EVENTS_PER_DAY = 200
@@ -26,9 +25,7 @@ class EventPage:
 
 
 def record(request: HttpRequest, user: User, kind: EventKind, key: ApiKey | None = None, detail: str = "") -> None:
-    """Adds an event, and deletes all events older than `KEPT_DAYS`."""
     now = timezone.now()
-    row_locks.delete_free(AccountEvent.objects.filter(at__lt=now - timedelta(days=KEPT_DAYS)))
     AccountEvent.objects.create(
         user=user,
         at=now,
@@ -54,7 +51,10 @@ def check_pace(user: User) -> None:
 
 def read(user: User, before: int | None = None, size: int = PAGE) -> EventPage:
     """The events before the one with this id. New events do not move them to another page."""
-    events = user.events.filter(at__gte=timezone.now() - timedelta(days=KEPT_DAYS)).order_by("-id")
+    events = user.events.order_by("-id")
+    if (days := settings.KEEP_ACCOUNT_EVENTS_DAYS) is not None:
+        # Workers delete them some time after that.
+        events = events.filter(at__gte=timezone.now() - timedelta(days=days))
     if before is not None:
         events = events.filter(id__lt=before)
     found = list(events[: size + 1])

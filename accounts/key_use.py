@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import IntegrityError, connection, transaction
 from django.db.models import F, Q, Sum
@@ -90,8 +91,9 @@ def _add(key_id: int, hour: datetime, count: int) -> None:
     row = KeyUse.objects.filter(key=key_id, hour=hour)
     if row.update(requests=F("requests") + count):
         return
-    # Once an hour for each key, delete what no page shows any more.
-    KeyUse.objects.filter(key=key_id, hour__lte=hour - MONTH).delete()
+    if (days := settings.KEEP_KEY_USES_DAYS) is not None:
+        # Once an hour for each key; those of keys that are used no more are pruned by workers.
+        KeyUse.objects.filter(key=key_id, hour__lte=hour - timedelta(days=days)).delete()
     try:
         with transaction.atomic():
             KeyUse.objects.create(key_id=key_id, hour=hour, requests=count)

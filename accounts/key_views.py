@@ -97,7 +97,11 @@ def log(request: HttpRequest, user: User) -> HttpResponse:
     """What happened to the user's keys and sessions, newest first. `before` is where the previous page ended."""
     before = request.GET.get("before", "")
     page = event_log.read(user, int(before) if re.fullmatch(f"[0-9]{{1,{_MAX_ID_DIGITS}}}", before) else None)
-    return render(request, "accounts/log.html", {"page": page, "days": event_log.KEPT_DAYS, "continued": bool(before)})
+    return render(
+        request,
+        "accounts/log.html",
+        {"page": page, "days": settings.KEEP_ACCOUNT_EVENTS_DAYS, "continued": bool(before)},
+    )
 
 
 # --- Making and revoking ----------------------------------------------------------------------------------------------
@@ -185,7 +189,7 @@ def _dashboard_page(request: HttpRequest, user: User, *, status: int = 200, **co
         "shown_keys": shown,
         "max_keys": keys.MAX_KEYS,
         "log": event_log.read(user, size=_EVENTS_ON_DASHBOARD),
-        "days": event_log.KEPT_DAYS,
+        "days": settings.KEEP_ACCOUNT_EVENTS_DAYS,
         "base_url": settings.BASE_URL,
     }
     return render(request, "accounts/dashboard.html", context, status=status)

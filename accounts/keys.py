@@ -16,12 +16,12 @@ from typing import Any
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from accounts import key_use, row_locks, statements
 from accounts.allowed_addresses import may_sign_in
-from accounts.models import ApiKey, User
+from accounts.models import AccountEvent, ApiKey, EventKind, User
 from config.error_answers import Refused
 from config.logs import redact_keys
 
@@ -132,6 +132,27 @@ def revoke(key: ApiKey) -> bool:
     revoked = ApiKey.objects.filter(pk=key.pk, revoked_at=None).update(revoked_at=timezone.now())
     key.refresh_from_db(fields=["revoked_at"])
     return bool(revoked)
+
+
+def revoke_by_operator(whose: QuerySet[User]) -> int:
+    """Revokes all keys of these users, for good, and tells them in their log. Returns how many were live."""
+    with transaction.atomic():
+        live = ApiKey.objects.filter(revoked_at=None, user__in=whose)
+        revoked = list(live.order_by("pk").select_for_update(no_key=True))
+        now = timezone.now()
+        ApiKey.objects.filter(pk__in=[key.pk for key in revoked]).update(revoked_at=now)
+        AccountEvent.objects.bulk_create(
+            AccountEvent(
+                user_id=key.user_id,
+                at=now,
+                kind=EventKind.KEY_REVOKED,
+                key_name=key.name,
+                key_ends=key.ends,
+                detail="by the operator",
+            )
+            for key in revoked
+        )
+    return len(revoked)
 
 
 def _valid_name(name: str) -> str:

@@ -28,6 +28,17 @@ class User(AbstractBaseUser):
     created_at = models.DateTimeField(default=timezone.now)
     last_sign_in = models.DateTimeField(null=True)
     stored_bytes = models.PositiveBigIntegerField(default=0)  # about what the user's batches take, for the quota
+    # Limits of the user's own, which an operator has set; null: the installation's (`accounts.user_limits`). They are
+    # named for the settings that they stand instead of.
+    daily_gas_budget = models.PositiveBigIntegerField(null=True, blank=True)
+    max_batches_per_minute = models.PositiveBigIntegerField(null=True, blank=True)
+    max_queries_per_minute = models.PositiveBigIntegerField(null=True, blank=True)
+    max_open_batches = models.PositiveBigIntegerField(null=True, blank=True)
+    max_open_queries = models.PositiveBigIntegerField(null=True, blank=True)
+    max_open_blocks = models.PositiveBigIntegerField(null=True, blank=True)
+    max_stored_megabytes = models.PositiveBigIntegerField(null=True, blank=True)
+    # By a destination's chain id, both in decimal digits: wei, instead of the chain's `daily_limit_per_user`.
+    daily_limits_wei = models.JSONField(null=True, blank=True)
     last_login = None
 
     USERNAME_FIELD = "address"
@@ -136,6 +147,32 @@ class AccountEvent(models.Model):
 
     def __str__(self) -> str:
         return f"{self.get_kind_display()} {self.key_name}".rstrip()
+
+
+class DeedKind(models.TextChoices):
+    STOPPED = "stopped", "Stopped sending on a chain"
+    RESUMED = "resumed", "Resumed sending on a chain"
+    PAUSED_CONNECTION = "paused_connection", "Paused a connection"
+    RESUMED_CONNECTION = "resumed_connection", "Resumed a connection"
+    PAUSED_SIGNER = "paused_signer", "Paused a signer"
+    RESUMED_SIGNER = "resumed_signer", "Resumed a signer"
+    CANCELLED_BATCH = "cancelled_batch", "Cancelled a batch"
+    SET_LIMITS = "set_limits", "Set a user's limits"
+    REVOKED_KEYS = "revoked_keys", "Revoked a user's keys"
+
+
+class OperatorDeed(models.Model):
+    """Something that an operator did to others, see `accounts.operator_log`. It is never changed."""
+
+    at = models.DateTimeField(default=timezone.now, db_index=True)
+    operator = models.CharField(max_length=60)  # an address, or what was run on the machine
+    kind = models.CharField("what", max_length=30, choices=DeedKind.choices)
+    subject = models.CharField("to whom or what", max_length=200)
+    detail = models.TextField(blank=True)  # a sentence, such as from which limit to which
+    reason = models.CharField("why", max_length=200, blank=True)
+
+    def __str__(self) -> str:
+        return f"{self.get_kind_display()}: {self.subject}"
 
 
 class ThrottleCount(models.Model):

@@ -50,6 +50,19 @@ def env_int(name: str, default: int, *, minimum: int = 0) -> int:
     return number
 
 
+def env_days(name: str, default: int | None, *, minimum: int = 1) -> int | None:
+    """A number of days. None, for ever, is written as `never` or as nothing."""
+    value = os.environ.get(name)
+    if value is None:
+        return default
+    if value in {"", "never"}:
+        return None
+    try:
+        return env_int(name, 0, minimum=minimum)
+    except ImproperlyConfigured as error:
+        raise ImproperlyConfigured(f"{error} Or never.") from None
+
+
 def env_choice(name: str, default: str, choices: Sequence[str]) -> str:
     value = os.environ.get(name, default)
     if value not in choices:

@@ -17,7 +17,7 @@ from django.conf import settings
 from django.db.models import Count, Max, Q
 from django.utils import timezone
 
-from accounts import row_locks
+from accounts import row_locks, user_limits
 from accounts.models import User
 from chains import rollups, together
 from chains.chains_file import Chain
@@ -165,6 +165,7 @@ def _store_headers(blocks: Sequence[Block]) -> None:
 
 def _decide(lease: Lease[Batch], source: int) -> _Postponed | _Refusal | _Acceptance:
     batch = lease.row
+    batch.user = together.share_work("user", batch.user_id, _users)
     if exhausted := _check_limits(batch, _Acceptance(0, 0)):
         return exhausted  # Before any node is asked.
     try:
@@ -178,6 +179,12 @@ def _decide(lease: Lease[Batch], source: int) -> _Postponed | _Refusal | _Accept
     except (NodeUnavailable, RpcRefused) as error:
         logger.warning("batch %s waits: %s", batch.pk, error)
         return _Postponed(str(error), None)
+
+
+def _users(ids: Sequence[int]) -> list[User]:
+    """With the limits of their own."""
+    found = User.objects.in_bulk(ids)
+    return [found[pk] for pk in ids]
 
 
 @dataclass(frozen=True)
@@ -512,12 +519,12 @@ def _limits(batch: Batch, destination: Chain) -> Iterator[_DailyLimit]:
         costly = [chain.id for chain in get_chains().destinations() if not chain.test_network]
         yield _DailyLimit(
             "a user's batches may use",
-            settings.DAILY_GAS_BUDGET,
+            user_limits.own_or(batch.user.daily_gas_budget, settings.DAILY_GAS_BUDGET),
             promised.to_user(batch.user_id, costly).gas,
             attrgetter("estimated_gas"),
             "{} gas".format,
         )
-    if (most := destination.daily_limit_per_user_wei) is not None:
+    if (most := user_limits.daily_wei(batch.user.daily_limits_wei, destination)) is not None:
         yield _DailyLimit(
             f"a user's batches may cost, on chain {destination.id},",
             most,

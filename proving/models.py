@@ -66,7 +66,7 @@ class AccountProof(models.Model):
 
     block = models.ForeignKey(Block, models.CASCADE, related_name="account_proofs")
     address = models.CharField(max_length=42)  # EIP-55
-    nodes = models.JSONField()  # trie nodes in hex, root first
+    nodes = models.JSONField()  # trie nodes in hex, root first; empty: they were pruned
     nonce = Uint256Field()
     balance = Uint256Field()  # wei
     storage_root = models.CharField(max_length=66)
@@ -84,7 +84,7 @@ class SlotProof(models.Model):
 
     account = models.ForeignKey(AccountProof, models.CASCADE, related_name="slot_proofs")
     slot = models.CharField(max_length=66)  # 0x and 64 hexadecimal digits
-    nodes = models.JSONField()  # storage trie nodes in hex, root first
+    nodes = models.JSONField()  # storage trie nodes in hex, root first; empty: they were pruned
     value = Uint256Field()
 
     class Meta:
@@ -108,6 +108,8 @@ class Signer(Leased):
     final_failures = models.PositiveBigIntegerField(default=0, db_default=0)  # of them
     final_gas = models.PositiveBigIntegerField(default=0, db_default=0)
     final_wei = Uint256Field(default=0, db_default=0)
+    paused_at = models.DateTimeField(null=True)  # by the operator (`proving.transactions.pauses`)
+    paused_because = models.CharField(max_length=200, blank=True, default="", db_default="")  # for people
 
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["chain_id", "address"], name="one_signer_per_account")]
@@ -169,6 +171,7 @@ class Transaction(models.Model):
     created_at = models.DateTimeField(default=timezone.now)
     spent_at = models.DateTimeField(default=timezone.now, db_index=True)  # when it was signed, or seen in a block
     last_error = models.TextField(blank=True)  # a sentence
+    pruned_at = models.DateTimeField(null=True)  # since when `data`, and `raw` of its versions, are empty
 
     # Of the version that was mined.
     hash = models.CharField(max_length=66, blank=True)
@@ -180,7 +183,10 @@ class Transaction(models.Model):
 
     class Meta:
         constraints: ClassVar = [models.UniqueConstraint(fields=["signer", "nonce"], name="one_transaction_per_nonce")]
-        indexes: ClassVar = [models.Index(fields=["signer", "state"])]
+        indexes: ClassVar = [
+            models.Index(fields=["signer", "state"]),
+            models.Index(fields=["spent_at"], condition=models.Q(pruned_at__isnull=True), name="with_calldata"),
+        ]
 
     def __str__(self) -> str:
         return f"nonce {self.nonce} of {self.signer_id}: {self.state}"
@@ -261,6 +267,23 @@ class SigningStop(models.Model):
 
     def __str__(self) -> str:
         return f"chain {self.chain_id} since {self.since:%Y-%m-%d %H:%M} UTC"
+
+
+class ConnectionPause(models.Model):
+    """The operator's pause of one connection: while there is one, nothing new is sent for it."""
+
+    source_chain_id = models.PositiveBigIntegerField()
+    destination_chain_id = models.PositiveBigIntegerField()
+    reason = models.CharField(max_length=200, blank=True)  # for people
+    since = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["destination_chain_id", "source_chain_id"], name="one_pause_per_connection")
+        ]
+
+    def __str__(self) -> str:
+        return f"chain {self.source_chain_id} to {self.destination_chain_id} since {self.since:%Y-%m-%d %H:%M} UTC"
 
 
 class ChainHead(models.Model):

@@ -20,7 +20,7 @@ from ninja.security import APIKeyHeader
 from pydantic import Field
 
 from accounts import keys
-from accounts.models import ApiKey
+from accounts.models import ApiKey, User
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, refused_answer
 from queries import batch_request, status, submission, submission_rate
@@ -29,7 +29,7 @@ from queries.api_errors import ApiError
 logger = logging.getLogger(__name__)
 
 # Every other code is 429.
-_REFUSED_STATUS = {"busy": 503, "storage_quota_exceeded": 403}
+_REFUSED_STATUS = {"busy": 503, "storage_quota_exceeded": 403, "too_large_for_limit": 403}
 
 _DESCRIPTION = """
 Proves what chains held at given blocks or times (accounts, storage slots, block headers) to contracts on a destination
@@ -67,8 +67,13 @@ class _KeyAuth(APIKeyHeader):
 
 
 def _key(_: HttpRequest, key_hash: str) -> ApiKey | None:
-    found = keys.authenticate_and_read(key_hash)
-    return found[0] if found else None
+    """With what its user may submit in a minute."""
+    found = keys.authenticate_and_read(key_hash, ", u.max_batches_per_minute, u.max_queries_per_minute")
+    if found is None:
+        return None
+    key, limits = found
+    key.user = User.from_db(None, ("id", "max_batches_per_minute", "max_queries_per_minute"), (key.user_id, *limits))
+    return key
 
 
 def _key_and_status(request: HttpRequest, key_hash: str) -> status.Asked | None:
@@ -157,7 +162,7 @@ _EXAMPLE = {
 def submit_batch_query(request: HttpRequest) -> dict[str, str]:
     """Submit a batch query. The answer comes as soon as it is stored; proving happens in the background."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    submission_rate.check(key.user_id)
+    submission_rate.check(key.user)
     try:
         body = _body(request)
         parsed = batch_request.parse(body, get_chains(), max_queries=settings.MAX_QUERIES_PER_BATCH)
@@ -166,7 +171,7 @@ def submit_batch_query(request: HttpRequest) -> dict[str, str]:
         raise  # To count it would wait for the same lock once more.
     except Exception as error:
         # What is stored was counted with it, in one transaction.
-        submission_rate.count_request(key.user_id)
+        submission_rate.count_request(key.user)
         if isinstance(error, batch_request.InvalidRequest):
             raise ApiError(400, error.code, error.sentence, faults=error.faults) from None
         raise

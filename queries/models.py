@@ -104,6 +104,13 @@ class Batch(Leased):
     gas_used = models.PositiveBigIntegerField(default=0)  # this batch's share of its transactions
     spent = Uint256Field(default=0)  # the same in wei
 
+    # Since when its proof bundles and the details of its steps are said to be removed, and since when they are
+    # (`proving.pruning`).
+    proofs_pruned_at = models.DateTimeField(null=True)
+    proofs_gone_at = models.DateTimeField(null=True)
+    steps_pruned_at = models.DateTimeField(null=True)
+    steps_gone_at = models.DateTimeField(null=True)
+
     rejection_code = models.CharField(max_length=40, blank=True)
     rejection_reason = models.TextField(blank=True)
     rejection_retryable = models.BooleanField(default=False)
@@ -116,10 +123,26 @@ class Batch(Leased):
             models.Index(fields=["user", "id"]),
             models.Index(fields=["user", "status"]),  # each submission counts the open batches
             models.Index(fields=["api_key", "created_at"]),
+            models.Index(
+                fields=["finished_at"], condition=models.Q(proofs_gone_at__isnull=True), name="batches_with_proofs"
+            ),
+            models.Index(
+                fields=["finished_at"], condition=models.Q(steps_gone_at__isnull=True), name="batches_with_steps"
+            ),
         ]
 
     def __str__(self) -> str:
         return self.id
+
+    @property
+    def why_no_proofs(self) -> str:
+        """A sentence, where its proofs were pruned; else empty."""
+        return _why_pruned("proofs", self.proofs_pruned_at, self.finished_at, "; the facts stay in the registry")
+
+    @property
+    def why_no_steps(self) -> str:
+        """A sentence, where the details of its steps were pruned; else empty."""
+        return _why_pruned("details of the steps", self.steps_pruned_at, self.finished_at)
 
     def waits(self, limit: int = 10) -> list[Wait]:
         """What the batch and the blocks of its open queries wait for, each sentence once."""
@@ -135,6 +158,13 @@ class Batch(Leased):
         if self.waiting_for:
             found.insert(0, Wait(self.waiting_for, self.failing_since, self.due_at if self.failing_since else None))
         return list({wait.sentence: wait for wait in found}.values())
+
+
+def _why_pruned(what: str, pruned_at: datetime | None, finished_at: datetime | None, rest: str = "") -> str:
+    if pruned_at is None or finished_at is None:
+        return ""
+    days = (pruned_at - finished_at).days
+    return f"The {what} of this batch were removed on {pruned_at:%Y-%m-%d}, after {days} days{rest}."
 
 
 def _wait(sentence: str, rows: Sequence[statements.Row]) -> Wait:
@@ -307,6 +337,13 @@ class ServiceClock(models.Model):
 
     def __str__(self) -> str:
         return str(self.at)
+
+
+class Pruning(Leased):
+    """One row: it is leased by whoever prunes (`proving.pruning`)."""
+
+    def __str__(self) -> str:
+        return f"due at {self.due_at}"
 
 
 class StorageCheck(models.Model):

@@ -46,8 +46,12 @@ def admit(batch: Batch, source: int, *, estimated_gas: int, estimated_wei: int) 
     logger.info("batch %s: queries about chain %d admitted, about %d gas", batch.pk, source, estimated_gas)
 
 
-def reject(batches: Collection[str], *, code: RejectionCode, reason: str, retryable: bool) -> None:
-    """Reject those of the batches that are still open. `retryable`: whether sending the same batch again can help."""
+def reject(batches: Collection[str], *, code: RejectionCode, reason: str, retryable: bool) -> int:
+    """Reject those of the batches that are still open, and return how many.
+
+    `retryable`: whether sending the same batch again can help.
+    """
+    count = 0
     for chunk in chunks(sorted(batches), _CHUNK):
         still_open = list(Batch.objects.filter(pk__in=chunk, status__in=OPEN_STATUSES).values_list("pk", flat=True))
         open_now = Batch.objects.filter(pk__in=still_open, status__in=OPEN_STATUSES)
@@ -61,8 +65,10 @@ def reject(batches: Collection[str], *, code: RejectionCode, reason: str, retrya
             waiting_for="",
             due_at=None,
         )
+        count += rejected
         if rejected:
             logger.warning("rejected %s: %s (%s)", ", ".join(still_open), reason, code)
+    return count
 
 
 def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str = "") -> None:

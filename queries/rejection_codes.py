@@ -19,3 +19,4 @@ class RejectionCode(models.TextChoices):
     TOO_LARGE_FOR_BUDGET = "too_large_for_budget"
     PROOF_UNAVAILABLE = "proof_unavailable"
     DEADLINE_EXCEEDED = "deadline_exceeded"
+    CANCELLED_BY_OPERATOR = "cancelled_by_operator"

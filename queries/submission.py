@@ -19,6 +19,7 @@ from django.utils import timezone
 
 from accounts import row_locks, statements
 from accounts.models import ApiKey
+from accounts.user_limits import own_or
 from config.error_answers import Refused
 from queries import bulk_insert, submission_rate
 from queries.batch_request import BatchRequest, Part
@@ -39,6 +40,8 @@ _BYTES_PER_SLOT = 70
 # file grows by: 8,274 for an account of Mainnet, 4,198 for a slot of a tree of five levels, 8,294 for one of eight, as
 # the largest contracts have. Headers have up to 650. `pytest tests/queries/test_room.py -k proofs` compares.
 _BYTES_PER_PROOF, _BYTES_PER_HEADER = 8400, 900
+# Of a proof, what is free again when its nodes are pruned: the row with its value stays.
+PRUNED_BYTES_PER_PROOF = _BYTES_PER_PROOF - 400
 _PAGE_BYTES = 4096
 # When a user who has too much open should try again: batches take minutes.
 _RETRY_SECONDS = 60
@@ -68,7 +71,7 @@ class TooMuch(Refused):
 def store(request: BatchRequest, body: bytes, key: ApiKey) -> Batch:
     """Create the batch with its queries, each in its first step, due at once.
 
-    It counts in `submission_rate` with them. Raises `TooMuch`, `Busy`, and `Refused`: too_many_requests.
+    It counts in `submission_rate` with them, and raises what that raises, `TooMuch` and `Busy`.
     """
     parts = list(request.parts())
     batch = _new_batch(request, body, key, parts)
@@ -77,8 +80,8 @@ def store(request: BatchRequest, body: bytes, key: ApiKey) -> Batch:
 
     def write() -> None:
         with transaction.atomic():
-            submission_rate.count_request(key.user_id)
-            submission_rate.count_queries(key.user_id, batch.size)
+            submission_rate.count_request(key.user)
+            submission_rate.count_queries(key.user, batch.size)
             statements.lock("accounts_user", key.user_id)
             _check_room(batch)
             statements.run(
@@ -172,33 +175,32 @@ _OPEN = ", ".join(f"'{status}'" for status in OPEN_STATUSES)
 def _check_room(batch: Batch) -> None:
     """Checks that the user may have one more batch of this size. Raises `TooMuch`."""
     row = statements.first(
-        "SELECT u.stored_bytes, COUNT(b.id), COALESCE(SUM(b.size), 0), COALESCE(SUM(b.block_count), 0) "  # noqa: S608
+        "SELECT u.stored_bytes, u.max_stored_megabytes, u.max_open_batches, u.max_open_queries, u.max_open_blocks, "  # noqa: S608
+        "COUNT(b.id), COALESCE(SUM(b.size), 0), COALESCE(SUM(b.block_count), 0) "
         f"FROM accounts_user u LEFT JOIN queries_batch b ON b.user_id = u.id AND b.status IN ({_OPEN}) "
         "WHERE u.id = %s GROUP BY u.id",
         (batch.user_id,),
     )
     assert row is not None
-    stored_bytes: int = row[0]
-    open_now: dict[str, int] = dict(zip(("batches", "queries", "blocks"), row[1:], strict=True))
-    for what, more, most, named in (
-        ("batches", 1, settings.MAX_OPEN_BATCHES, "batches"),
-        ("queries", batch.size, settings.MAX_OPEN_QUERIES, "accounts, slots and headers"),
-        ("blocks", batch.block_count, settings.MAX_OPEN_BLOCKS, "blocks"),
+    stored_bytes, own_megabytes, *counted = row
+    for what, more, installations, own, now, named in (
+        ("batches", 1, settings.MAX_OPEN_BATCHES, counted[0], counted[3], "batches"),
+        ("queries", batch.size, settings.MAX_OPEN_QUERIES, counted[1], counted[4], "accounts, slots and headers"),
+        ("blocks", batch.block_count, settings.MAX_OPEN_BLOCKS, counted[2], counted[5], "blocks"),
     ):
-        if open_now[what] + more > most:
+        if now + more > (most := own_or(own, installations)):
             raise TooMuch(
                 f"too_many_open_{what}",
-                f"This batch would raise the number of your open {named} from {open_now[what]} to "
-                f"{open_now[what] + more}. A user may have {most} open at a time. Send it again when some of your "
-                "batches are done.",
+                f"This batch would raise the number of your open {named} from {now} to {now + more}. You may have "
+                f"{most} open at a time. Send it again when some of your batches are done.",
                 retry_after=_RETRY_SECONDS,
             )
-    most = settings.MAX_STORED_MEGABYTES
+    most = own_or(own_megabytes, settings.MAX_STORED_MEGABYTES)
     if stored_bytes + batch.stored_bytes > most * 1_000_000:
         raise TooMuch(
             "storage_quota_exceeded",
             f"Your batches take about {stored_bytes / 1e6:.1f} MB, and this one would add "
-            f"{batch.stored_bytes / 1e6:.1f} MB. A user may keep {most} MB. Ask the operator of this service for more.",
+            f"{batch.stored_bytes / 1e6:.1f} MB. You may keep {most} MB. Ask the operator of this service for more.",
         )
 
 

@@ -7,33 +7,63 @@ count only once they are stored. Status polls don't count: they come every few s
 from django.conf import settings
 
 from accounts import throttle
+from accounts.models import User
+from accounts.user_limits import own_or
 from config.error_answers import Refused
 
 REQUESTS, QUERIES = "submissions", "submitted queries"
 
 
-def check(user_id: int) -> None:
-    """Raises `Refused`: too_many_requests where the user has to wait anyway. Only reads."""
+class TooLarge(Refused):
+    """It is more than the user may ever submit in a minute."""
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__("too_large_for_limit", f"{sentence} Ask the operator of this service for more.")
+
+
+def check(user: User) -> None:
+    """Raises `TooLarge`, and `Refused`: too_many_requests where the user has to wait anyway. Only reads."""
+    batches, queries = _batches(user), _queries(user)
+    if not batches or not queries:
+        raise TooLarge("You may submit no batches.")
     # A request holds at least one query, so there is nothing to do once the queries are used up.
-    limits = ((QUERIES, settings.MAX_QUERIES_PER_MINUTE), (REQUESTS, settings.MAX_BATCHES_PER_MINUTE))
-    _refuse_for(next(filter(None, (throttle.seconds_to_wait(what, user_id, most) for what, most in limits)), 0))
+    limits = ((QUERIES, queries), (REQUESTS, batches))
+    _refuse_for(user, next(filter(None, (throttle.seconds_to_wait(what, user.pk, most) for what, most in limits)), 0))
 
 
-def count_request(user_id: int) -> None:
-    """Count one request of the user. Raises `Refused`: too_many_requests."""
-    _refuse_for(throttle.take(REQUESTS, user_id, settings.MAX_BATCHES_PER_MINUTE))
+def count_request(user: User) -> None:
+    """Count one request of the user. Raises `TooLarge`, and `Refused`: too_many_requests."""
+    if not (most := _batches(user)):
+        raise TooLarge("You may submit no batches.")
+    _refuse_for(user, throttle.take(REQUESTS, user.pk, most))
 
 
-def count_queries(user_id: int, queries: int) -> None:
-    """Count the accounts, slots and headers that a request asks for. Raises `Refused`: too_many_requests."""
-    _refuse_for(throttle.take(QUERIES, user_id, settings.MAX_QUERIES_PER_MINUTE, queries))
+def count_queries(user: User, queries: int) -> None:
+    """Count the accounts, slots and headers that a request asks for.
+
+    Raises `TooLarge`, and `Refused`: too_many_requests.
+    """
+    if queries > (most := _queries(user)):
+        raise TooLarge(
+            f"This batch has {queries} accounts, slots and headers, and you may submit {most} in a minute. Send it in "
+            "parts."
+        )
+    _refuse_for(user, throttle.take(QUERIES, user.pk, most, queries))
 
 
-def _refuse_for(seconds: int) -> None:
+def _batches(user: User) -> int:
+    return own_or(user.max_batches_per_minute, settings.MAX_BATCHES_PER_MINUTE)
+
+
+def _queries(user: User) -> int:
+    return own_or(user.max_queries_per_minute, settings.MAX_QUERIES_PER_MINUTE)
+
+
+def _refuse_for(user: User, seconds: int) -> None:
     if seconds:
         raise Refused(
             "too_many_requests",
-            f"You may submit {settings.MAX_BATCHES_PER_MINUTE} batches a minute, faulty ones included, with "
-            f"{settings.MAX_QUERIES_PER_MINUTE} accounts, slots and headers in them.",
+            f"You may submit {_batches(user)} batches a minute, faulty ones included, with {_queries(user)} accounts, "
+            "slots and headers in them.",
             retry_after=seconds,
         )

@@ -13,5 +13,6 @@ from config.settings.database import *
 from config.settings.deadlines_and_leases import *
 from config.settings.logs_and_debugging import *
 from config.settings.metrics import *
+from config.settings.retention import *
 from config.settings.state_and_secrets import *
 from config.settings.web_address import *

@@ -228,13 +228,16 @@ def cards(
 def _steps(
     query: Query, begun: Iterable[Step], batch: Batch, sent: Mapping[str, ShownTransaction]
 ) -> Iterable[ShownStep]:
+    if batch.steps_pruned_at:
+        yield from _steps_without_details(query, batch)
+        return
     steps: dict[str, Step] = {step.kind: step for step in begun}
     block = query.block
     # While no query is admitted, the batch itself says why.
     held_up = not query.is_admitted and batch.status in {BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS}
     for kind in _kinds(query):
         step = steps.get(kind)
-        meaning = STEP_MEANINGS[kind] if query.address else _MEANINGS_FOR_HEADER.get(kind, STEP_MEANINGS[kind])
+        meaning = _meaning(kind, query)
         if step is None:
             yield ShownStep(kind, meaning, "")
             continue
@@ -255,6 +258,21 @@ def _steps(
             went_back_at=step.went_back_at,
             went_back_because=step.went_back_because,
         )
+
+
+def _steps_without_details(query: Query, batch: Batch) -> Iterable[ShownStep]:
+    """How far it came, which is all that is left where the rows were pruned."""
+    status = str(StepStatus.COMPLETED)
+    for kind in _kinds(query):
+        if kind == query.step:
+            yield ShownStep(kind, _meaning(kind, query), "STOPPED" if batch.status == BatchStatus.REJECTED else "")
+            status = ""
+        else:
+            yield ShownStep(kind, _meaning(kind, query), status)
+
+
+def _meaning(kind: StepKind, query: Query) -> str:
+    return STEP_MEANINGS[kind] if query.address else _MEANINGS_FOR_HEADER.get(kind, STEP_MEANINGS[kind])
 
 
 # --- Facts ------------------------------------------------------------------------------------------------------------

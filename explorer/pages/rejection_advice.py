@@ -59,6 +59,11 @@ _ADVICE: dict[str, Advice] = {
         "Every batch has a deadline, and this one could not be proven before it.",
         "Look at the last error of its steps. When that problem is solved, send the same batch again.",
     ),
+    RejectionCode.CANCELLED_BY_OPERATOR: Advice(
+        "The operator of this service has cancelled the batch. What was sent for it before stays paid, and what that "
+        "has proven stays proven.",
+        "Ask the operator why, with the batch's identifier.",
+    ),
 }
 _OTHER = Advice(
     "The batch could not be proven for the reason above.",

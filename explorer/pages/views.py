@@ -195,6 +195,9 @@ def proof_bundle(request: HttpRequest, internal_id: str, number: int) -> HttpRes
         found, row = _query(internal_id, number)
     except Refused as refused:
         return _not_here(request, internal_id, refused, as_json=_is_program(request))
+    if found.proofs_pruned_at:
+        gone = Refused("proofs_pruned", found.why_no_proofs)
+        return _not_here(request, internal_id, gone, as_json=_is_program(request), status=410)
     heavy_reads.count_bundle(client_address(request), row)
     content = writing.build(found, row)
     if content is None:
@@ -261,14 +264,16 @@ def _unknown_batch(request: HttpRequest, internal_id: str, *, as_json: bool) -> 
     return response
 
 
-def _not_here(request: HttpRequest, internal_id: str, refused: Refused, *, as_json: bool) -> HttpResponse:
+def _not_here(
+    request: HttpRequest, internal_id: str, refused: Refused, *, as_json: bool, status: int = 404
+) -> HttpResponse:
     if refused.code == "not_found":
         return _unknown_batch(request, internal_id, as_json=as_json)
     if as_json:
-        response: HttpResponse = error_answer(404, refused.code, refused.sentence)
+        response: HttpResponse = error_answer(status, refused.code, refused.sentence)
     else:
         context = {"internal_id": internal_id, "sentence": refused.sentence}
-        response = render(request, "explorer/not_here.html", context, status=404)
+        response = render(request, "explorer/not_here.html", context, status=status)
     patch_vary_headers(response, ["Accept"])
     return response
 

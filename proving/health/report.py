@@ -12,9 +12,9 @@ from django.db.models.functions import Now
 
 from config.configured_chains import get_chains
 from proving.health.problems import Problem
-from proving.models import ChainWatch, FactsRegistry, Signer, SigningStop, WorkerHeartbeat
+from proving.models import ChainWatch, ConnectionPause, FactsRegistry, Signer, SigningStop, WorkerHeartbeat
 from proving.registry import deployments
-from proving.transactions import stop_switch
+from proving.transactions import pauses, stop_switch
 from proving.worker import worker
 from queries import storage
 from queries.models import OPEN_STATUSES, Batch
@@ -54,6 +54,12 @@ def stops() -> Iterator[Problem]:
     destinations = [chain.id for chain in get_chains().destinations()]
     for switch in SigningStop.objects.filter(chain_id__in=destinations).order_by("chain_id"):
         yield Problem("signing_stopped", stop_switch.sentence(switch))
+    configured = {(each.source_id, each.destination_id) for each in get_chains().connections}
+    for pause in ConnectionPause.objects.order_by("destination_chain_id", "source_chain_id"):
+        if (pause.source_chain_id, pause.destination_chain_id) in configured:
+            yield Problem("connection_paused", pauses.sentence(pause))
+    for signer in Signer.objects.filter(chain_id__in=destinations).exclude(paused_at=None).order_by("pk"):
+        yield Problem("signer_paused", pauses.sentence_of_signer(signer))
 
 
 def signers() -> Iterator[Problem]:
@@ -61,7 +67,7 @@ def signers() -> Iterator[Problem]:
     waiting = Batch.objects.filter(status__in=OPEN_STATUSES, destination_chain_id=OuterRef("chain_id"))
     # What is stopped is told by itself.
     stopped = SigningStop.objects.filter(chain_id=OuterRef("chain_id"))
-    told = Signer.objects.filter(Exists(waiting), ~Exists(stopped)).exclude(notice="").order_by("pk")
+    told = Signer.objects.filter(Exists(waiting), ~Exists(stopped), paused_at=None).exclude(notice="").order_by("pk")
     notices = list(told.values_list("chain_id", "notice"))
     for chain in get_chains().destinations():
         # Some are about all signers of the chain.

@@ -1,10 +1,10 @@
-"""The destination chains that a command is about."""
+"""The destination chains, connections and signers that a command is about."""
 
 from collections.abc import Sequence
 
 from django.core.management.base import CommandError
 
-from chains.chains_file import Chain
+from chains.chains_file import Chain, Connection
 from config.configured_chains import get_chains
 
 
@@ -14,3 +14,20 @@ def chosen(ids: Sequence[int]) -> list[Chain]:
     if unknown := [str(one) for one in ids if one not in destinations]:
         raise CommandError(f"Not a destination chain: {', '.join(unknown)}.")
     return [destinations[one] for one in ids or destinations]
+
+
+def connection(source: int, destination: int) -> Connection:
+    """Raises `CommandError` where it isn't configured."""
+    found = get_chains().connection(source, destination)
+    if found is None:
+        raise CommandError(f"Chain {source} is not connected to chain {destination}.")
+    return found
+
+
+def signer(destination: int, address: str) -> str:
+    """The address with its checksum. Raises `CommandError` where no key of the destination is its."""
+    (chain,) = chosen([destination])
+    found = next((one.address for one in chain.accounts() if one.address.lower() == address.lower()), None)
+    if found is None:
+        raise CommandError(f"Not a signer of {chain.label}: {address}.")
+    return found

@@ -123,7 +123,9 @@ def source_block(context: Context) -> SourceBlock:
     chain = context.source_rpc.chain
     number = context.block.number
     header = context.source_rpc.header(number)
-    return SourceBlock(chain.id, number, header, context.block.hash, poll_seconds(chain))
+    # Where its bytes were pruned it is taken again.
+    stored_hash = context.block.hash if context.block.header_rlp is not None else ""
+    return SourceBlock(chain.id, number, header, stored_hash, poll_seconds(chain))
 
 
 @dataclass(frozen=True)

@@ -81,12 +81,12 @@ class _Wanted:
 
 
 def _not_stored(block: Block, queries: Mapping[str, Sequence[Query]]) -> list[_Wanted]:
-    """What the queries of each address ask for, without what was stored before."""
-    stored = AccountProof.objects.filter(block=block, address__in=queries)
+    """What the queries of each address ask for, without what was stored before and not pruned since."""
+    stored = AccountProof.objects.exclude(nodes=[]).filter(block=block, address__in=queries)
     accounts = dict(stored.values_list("address", "pk"))
     slots: set[tuple[str, str]] = set()
     if accounts:
-        rows = SlotProof.objects.filter(account__in=accounts.values())
+        rows = SlotProof.objects.exclude(nodes=[]).filter(account__in=accounts.values())
         slots = set(rows.values_list("account__address", "slot"))
     return [
         _Wanted(

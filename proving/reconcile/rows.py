@@ -204,7 +204,13 @@ def _take_header(block: Block, change: TakeHeader) -> None:
 
 
 def _store_proofs(block: Block, change: StoreProofs) -> None:
-    AccountProof.objects.bulk_create([proof.account for proof in change.proofs], ignore_conflicts=True)
+    # In the place of those that were pruned.
+    AccountProof.objects.bulk_create(
+        [proof.account for proof in change.proofs],
+        update_conflicts=True,
+        unique_fields=["block", "address"],
+        update_fields=["nodes"],
+    )
     addresses = [proof.account.address for proof in change.proofs if proof.slots]
     if not addresses:
         return
@@ -215,7 +221,13 @@ def _store_proofs(block: Block, change: StoreProofs) -> None:
         for slot in proof.slots:
             slot.account_id = ids[proof.account.address]
             slots.append(slot)
-    SlotProof.objects.bulk_create(slots, ignore_conflicts=True, batch_size=_SLOTS_PER_STATEMENT)
+    SlotProof.objects.bulk_create(
+        slots,
+        update_conflicts=True,
+        unique_fields=["account", "slot"],
+        update_fields=["nodes"],
+        batch_size=_SLOTS_PER_STATEMENT,
+    )
 
 
 def _move_to_block(block: Block, change: MoveToBlock) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from django.conf import settings
 from django.db.models import Exists, OuterRef, Sum
 
+from accounts import user_limits
 from chains.chains_file import Chain
 from config.configured_chains import get_chains
 from proving.models import Share, Transaction
@@ -92,12 +93,14 @@ def _limits_by_fee(
 
 
 def _limits_by_user(chain: Chain, tx: Transaction, portions: Counter[str]) -> Iterator[Limit]:
-    if (most := chain.daily_limit_per_user_wei) is None:
-        return
     batches_of: dict[int, set[str]] = defaultdict(set)
-    for pk, user in Batch.objects.filter(pk__in=portions).values_list("pk", "user"):
+    limits: dict[int, int | None] = {}
+    for pk, user, own in Batch.objects.filter(pk__in=portions).values_list("pk", "user", "user__daily_limits_wei"):
         batches_of[user].add(pk)
+        limits[user] = user_limits.daily_wei(own, chain)
     for user, batches in batches_of.items():
+        if (most := limits[user]) is None:
+            continue
         gas = sum(portions[pk] for pk in batches)
         others = Share.objects.filter(
             recent("transaction__"), batch__user=user, batch__destination_chain_id=chain.id
@@ -115,17 +118,20 @@ def why_over_budget(chain: Chain, tx: Transaction, portions: Counter[str]) -> tu
         return None
     costly = [one.id for one in get_chains().destinations() if not one.test_network]
     by_user: Counter[int] = Counter()
-    users = dict(Batch.objects.filter(pk__in=portions).values_list("pk", "user"))
-    for batch, user in users.items():
+    users: dict[str, int] = {}
+    budgets: dict[int, int] = {}
+    for batch, user, own in Batch.objects.filter(pk__in=portions).values_list("pk", "user", "user__daily_gas_budget"):
+        users[batch] = user
+        budgets[user] = user_limits.own_or(own, settings.DAILY_GAS_BUDGET)
         by_user[user] += portions[batch]
     for user, gas in by_user.items():
         others = Share.objects.filter(
             recent("transaction__"), batch__user=user, batch__destination_chain_id__in=costly
         ).exclude(transaction=tx)
-        left = settings.DAILY_GAS_BUDGET - (others.aggregate(total=Sum("gas"))["total"] or 0)
+        left = budgets[user] - (others.aggregate(total=Sum("gas"))["total"] or 0)
         if gas > left:
             sentence = (
-                f"The transaction may take {gas} gas, and of the {settings.DAILY_GAS_BUDGET} gas that a user's batches "
+                f"The transaction may take {gas} gas, and of the {budgets[user]} gas that a user's batches "
                 f"may use in 24 hours {max(0, left)} are left. Waiting until there is room."
             )
             return sentence, frozenset(batch for batch, owner in users.items() if owner == user)

@@ -23,6 +23,7 @@ from proving.spending.limits import Limit, Rest
 from proving.transactions import signers
 from proving.transactions.fees import OfferedFees, market_fees
 from proving.transactions.intents import Refused
+from proving.transactions.pauses import why_signer_paused
 from proving.transactions.purpose import is_wanted, show
 from proving.transactions.signing import broadcast, senders, sign
 from proving.transactions.stop_switch import why_stopped
@@ -45,7 +46,7 @@ def push(chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction, *,
     Only the lowest open nonce's fees are raised: the others wait for it, whatever they offer.
     """
     newest = tx.newest
-    if why_stopped(chain.id):
+    if why_stopped(chain.id) or why_signer_paused(tx.signer_id):
         return
     if not _holds_key(chain, lease.row):
         pass  # The configuration names its key no more: the stored bytes are all there is.

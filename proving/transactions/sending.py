@@ -29,11 +29,11 @@ from proving.registry.contract import in_one_call
 from proving.spending import limits, shares
 from proving.spending.estimates import Workload
 from proving.spending.limits import Rest
-from proving.transactions import funds, pending_limits, signers
+from proving.transactions import funds, pauses, pending_limits, signers
 from proving.transactions.fees import MarketFees, market_fees, most_for_gas
 from proving.transactions.funds import Balance, Costs, Funds, Lack
 from proving.transactions.intents import MAX_GAS, Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay, Unsent
-from proving.transactions.signers import Beside
+from proving.transactions.signers import Beside, Pending
 from proving.transactions.signing import broadcast, sign
 from proving.transactions.stop_switch import why_stopped
 from queries import clock, progress
@@ -238,11 +238,18 @@ class _Sending:
         if batches:
             row_locks.lock(User.objects.filter(pk__in=Batch.objects.filter(pk__in=batches).values("user")))
 
+    def _pending(self) -> dict[str, Pending]:
+        """By the address of each signer that the operator hasn't paused, in the file's order."""
+        paused = {one.signer.address for one in self._accounts.values() if one.signer.paused_at}
+        return {address: one for address, one in signers.pending(self._chain).items() if address not in paused}
+
     def _show_notices(self, least: Costs) -> None:
-        pending = signers.pending(self._chain)
+        pending = self._pending()
         free = signers.free(self._chain, pending)
         for address, account in self._accounts.items():
-            if address not in free:
+            if address not in pending:
+                notice = pauses.sentence_of_signer(account.signer)
+            elif address not in free:
                 notice = signers.why_left_out(account.signer, pending[address])
             elif address in self._notices:
                 notice = self._notices[address]
@@ -252,8 +259,11 @@ class _Sending:
 
     def _store_parcel(self, parcel: Mapping[int, _Ready]) -> dict[int, Sent | Unsent]:
         """By the signer who is to send next; what it has no money or no room for, by the one after it."""
-        pending = signers.pending(self._chain)
+        pending = self._pending()
         first = next(iter(parcel.values()))
+        if not pending or (first.order.by_first and next(iter(self._accounts)) not in pending):
+            paused = Refused(pauses.sentence_of_signer(self._signers[0]))
+            return dict.fromkeys(parcel, paused)
         free = signers.free(self._chain, pending)
         choice = signers.ranked(self._chain, pending, first.follows)
         if first.order.by_first:
@@ -357,6 +367,8 @@ class _Sending:
         first = next_nonce(account.signer, account.pending_nonce)
         stored = [_store(account.signer, first + place, one) for place, one in enumerate(simulated)]
         signed: list[SignedTransaction] = []
+        if paused := pauses.why_not_for(stored[0]):
+            return Refused(paused)
         # Reading what each query takes is what takes long here.
         weights = {tx: shares.weights_of(tx) for tx in stored}
         for tx, bounds in zip(stored, limits.for_each(self._chain, weights, rest), strict=True):

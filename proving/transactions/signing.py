@@ -13,6 +13,7 @@ from config import log_context
 from proving.models import SignedTransaction, Transaction
 from proving.transactions.fees import OfferedFees
 from proving.transactions.intents import Refused
+from proving.transactions.pauses import why_signer_paused
 from proving.transactions.stop_switch import why_stopped
 
 logger = logging.getLogger(__name__)
@@ -32,7 +33,7 @@ def sign(
     """
     is_cancellation = cancel_with is not None
     account = _account(chain, tx.signer.address)
-    if stopped := why_stopped(chain.id):
+    if stopped := why_stopped(chain.id) or why_signer_paused(tx.signer_id):
         return Refused(stopped)
     fields: dict[str, Any] = {
         "type": 2,
@@ -67,9 +68,9 @@ def broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
 
 
 def _broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
-    problem = why_stopped(rpc.chain.id)
-    if problem:
+    if why_stopped(rpc.chain.id) or why_signer_paused(version.transaction.signer_id):
         return
+    problem = ""
     try:
         rpc.send_raw(bytes(version.raw))
     except NonceTooLow:

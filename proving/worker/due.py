@@ -17,7 +17,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Count, Func, IntegerField, QuerySet, Sum
 from django.db.models.sql.compiler import SQLCompiler
 
-from proving import acceptance
+from proving import acceptance, pruning
 from proving.models import FactsRegistry, Signer
 from proving.paths import upkeep
 from proving.reconcile.block import reconcile
@@ -25,7 +25,7 @@ from proving.transactions import tending
 from proving.worker import routes
 from proving.worker.routes import Route
 from queries import leases, progress
-from queries.models import OPEN_STATUSES, Batch, Block, Query
+from queries.models import OPEN_STATUSES, Batch, Block, Pruning, Query
 from queries.rejection_codes import RejectionCode
 from queries.turns import Turns, round_robin
 
@@ -135,6 +135,7 @@ def _for_all(poll: Poll) -> Iterator[Iterator[Task]]:
         do = _tend if route.kind == "signer" else upkeep.look_after
         keys = leases.due(route.rows(), _PER_POLL)
         yield iter([Task(route.kind, key, route.lane, do) for key in keys])
+    yield iter([Task("pruning", key, (), pruning.prune_when_due) for key in leases.due(Pruning.objects.all(), 1)])
 
 
 def _for_users(poll: Poll) -> Iterator[tuple[Queue, Iterator[Task]]]:
@@ -181,7 +182,7 @@ def _blocks(of_all: "QuerySet[Block]", lane: tuple[int, ...], user: int | None) 
 
 def recover() -> None:
     """Find again what a clock that was ahead has put off."""
-    for rows in (Block.objects.all(), Batch.objects.all(), Signer.objects.all(), FactsRegistry.objects.all()):
+    for rows in (model.objects.all() for model in (Block, Batch, Signer, FactsRegistry, Pruning)):
         leases.recover(rows)
 
 

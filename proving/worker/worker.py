@@ -26,6 +26,7 @@ from django.db.models.functions import Now
 from accounts import row_locks, statements
 from chains import together
 from chains.together import Raised
+from proving import pruning
 from proving.health import chain_checks
 from proving.models import WorkerHeartbeat
 from proving.paths import upkeep
@@ -167,6 +168,8 @@ class Worker:
     def _ring_for_what_follows(self, group: Group) -> None:
         assert self._doorbell is not None
         first = group.tasks[0]
+        if not first.lane:
+            return
         for route in Route(first.kind, first.lane).affected():
             if (seconds := route.due_in()) is not None:
                 self._doorbell.ring(route, seconds)
@@ -179,6 +182,7 @@ class Worker:
                 # After a pause the chains tell whether the clock is right.
                 wait([self._watch], _BEAT_SECONDS)
         recover()
+        pruning.wake()
         upkeep.wake(everyone=is_first)
         reading = self._clock.read(chain_checks.witnesses())
         self._say_that_it_runs(reading.problem)

@@ -4,15 +4,17 @@ import re
 
 from playwright.sync_api import expect
 
+from accounts.models import User
 from proving.transactions import stop_switch
 from tests.accounts.wallets import ALICE
+from tests.service import BOB
 
 
 def test_an_operator_stops_and_resumes_sending(page, context, sign_in_as, settings):
     settings.OPERATOR_ADDRESSES = [ALICE.address]
     sign_in_as(context)
     page.goto("/admin/")
-    page.get_by_role("link", name="Add").click()
+    page.get_by_role("row", name="Signing stops").get_by_role("link", name="Add").click()
     page.get_by_label("Destination chain").select_option("31337")
     page.get_by_label("Reason").fill("A test.")
     page.get_by_role("button", name="Save", exact=True).click()
@@ -24,3 +26,17 @@ def test_an_operator_stops_and_resumes_sending(page, context, sign_in_as, settin
     page.get_by_role("button", name=re.compile("^Yes")).click()
     expect(page.get_by_text("Successfully deleted 1 signing stop.")).to_be_visible()
     assert stop_switch.why_stopped(31337) == ""
+
+
+def test_an_operator_confirms_a_deed(page, context, sign_in_as, settings):
+    settings.OPERATOR_ADDRESSES = [ALICE.address]
+    bob = User.objects.for_address(BOB)
+    sign_in_as(context)
+    page.goto(f"/admin/accounts/user/{bob.pk}/change/")
+    page.get_by_role("link", name="Set limits").click()
+    page.get_by_label("MAX_OPEN_BATCHES").fill("5")
+    page.get_by_label("Why").fill("A test.")
+    page.get_by_role("button", name="Confirm").click()
+    expect(page.get_by_text("max_open_batches from the installation's to 5")).to_be_visible()
+    bob.refresh_from_db()
+    assert bob.max_open_batches == 5

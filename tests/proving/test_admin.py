@@ -4,9 +4,19 @@ import pytest
 from django.test import Client
 
 from accounts.allowed_addresses import may_sign_in
-from accounts.models import User
-from proving.models import SigningStop
-from tests.service import ALICE, BOB, chains_toml
+from accounts.models import OperatorDeed, User
+from proving.models import (
+    ConnectionPause,
+    FactsRegistry,
+    Share,
+    SignedTransaction,
+    Signer,
+    SigningStop,
+    Transaction,
+    TransactionState,
+)
+from queries.models import Batch, BatchStatus, Block
+from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, request, submit
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +44,133 @@ def test_an_operator_stops_and_resumes_sending():
     deleted = client.post(f"/admin/proving/signingstop/{stop.pk}/delete/", {"post": "yes"})
     assert deleted.headers["Location"] == "/admin/"
     assert not SigningStop.objects.exists()
+
+
+def deeds() -> list[tuple[str, str, str, str]]:
+    return list(OperatorDeed.objects.order_by("pk").values_list("operator", "kind", "subject", "reason"))
+
+
+def test_stopping_and_resuming_are_logged():
+    client = client_of(ALICE)
+    client.post("/admin/proving/signingstop/add/", {"chain_id": "31337", "reason": "A test."})
+    client.post(f"/admin/proving/signingstop/{SigningStop.objects.get().pk}/delete/", {"post": "yes"})
+    assert deeds() == [(ALICE, "stopped", "chain 31337", "A test."), (ALICE, "resumed", "chain 31337", "")]
+    log = client.get("/admin/accounts/operatordeed/").text
+    assert "A test." in log
+
+
+def test_an_operator_pauses_and_resumes_a_connection():
+    client = client_of(ALICE)
+    form = client.get("/admin/proving/connectionpause/add/").text
+    assert "Development chain (31337) to Development chain (31337)" in form
+    client.post("/admin/proving/connectionpause/add/", {"connection": "31337-31337", "reason": "A test."})
+    pause = ConnectionPause.objects.get()
+    assert (pause.source_chain_id, pause.destination_chain_id, pause.reason) == (31337, 31337, "A test.")
+    chosen = {"action": "delete_selected", "_selected_action": [pause.pk], "post": "yes"}
+    client.post("/admin/proving/connectionpause/", chosen)
+    assert not ConnectionPause.objects.exists()
+    assert deeds() == [
+        (ALICE, "paused_connection", "31337 to 31337", "A test."),
+        (ALICE, "resumed_connection", "31337 to 31337", ""),
+    ]
+
+
+def test_an_operator_pauses_and_resumes_a_signer():
+    signer = Signer.objects.create(chain_id=31337, address=SIGNER)
+    client, path = client_of(ALICE), f"/admin/proving/signer/{signer.pk}"
+    assert "Pause the signer" in client.get(f"{path}/change/").text
+    assert "signs and broadcasts nothing more" in client.get(f"{path}/deed/pause/").text
+    client.post(f"{path}/deed/pause/", {"reason": "A test."})
+    signer.refresh_from_db()
+    assert signer.notice.endswith("The reason given: A test.")
+    assert "Resume the signer" in client.get(f"{path}/change/").text
+    client.post(f"{path}/deed/resume/", {"reason": "Over."})
+    signer.refresh_from_db()
+    assert (signer.paused_at, signer.notice) == (None, "")
+    again = client.post(f"{path}/deed/resume/", {"reason": "Over."}, follow=True)
+    assert "The signer was not paused." in again.text
+    assert deeds() == [
+        (ALICE, "paused_signer", str(signer), "A test."),
+        (ALICE, "resumed_signer", str(signer), "Over."),
+    ]
+
+
+def test_an_operator_cancels_a_batch():
+    batch = submit(a_key(BOB), request(ALICE, block=1))
+    client, path = client_of(ALICE), f"/admin/queries/batch/{batch.pk}"
+    assert "Cancel the batch" in client.get(f"{path}/change/").text
+    client.post(f"{path}/deed/cancel/", {"reason": "A test."})
+    batch.refresh_from_db()
+    assert (batch.status, batch.rejection_code, batch.rejection_retryable) == (
+        BatchStatus.REJECTED,
+        "cancelled_by_operator",
+        False,
+    )
+    assert batch.rejection_reason == "The operator has cancelled the batch. The reason given: A test."
+    assert "What was sent for it before stays paid" in client.get(f"/explorer/query/{batch.pk}").text
+    assert deeds() == [(ALICE, "cancelled_batch", batch.pk, "A test.")]
+    assert "/deed/cancel/" not in client.get(f"{path}/change/").text
+    again = client.post(f"{path}/deed/cancel/", {"reason": "Again."}, follow=True)
+    assert "not open any more" in again.text
+    assert len(deeds()) == 1
+
+
+def test_rows_are_listed_linked_found_and_only_shown():
+    batch = submit(a_key(BOB), request(ALICE, block=12))
+    block = Block.objects.get()
+    signer = Signer.objects.create(chain_id=31337, address=SIGNER)
+    registry = FactsRegistry.objects.create(
+        destination_chain_id=31337, source_chain_id=31337, address=ALICE, block_hash_source=BOB
+    )
+    tx = Transaction.objects.create(
+        signer=signer, nonce=7, data=b"secret data", gas_limit=1, state=TransactionState.MINED, hash="0x" + "ab" * 32
+    )
+    version = SignedTransaction.objects.create(
+        transaction=tx, hash="0x" + "cd" * 32, raw=b"", max_fee_per_gas=1, max_priority_fee_per_gas=1
+    )
+    Share.objects.create(transaction=tx, batch=batch, gas=1, wei=1, weight=1)
+    tx.queries.set(batch.queries.all())
+    client = client_of(ALICE)
+    # Each is found, and its page names what it leads to.
+    for model, term, row, leads_to in (
+        (
+            "queries/batch",
+            batch.pk.lower(),
+            batch,
+            [f"/explorer/query/{batch.pk}", f"shares__batch__id__exact={batch.pk}"],
+        ),
+        ("queries/batch", BOB, batch, [f"/admin/accounts/user/{batch.user_id}/change/"]),
+        ("queries/block", "12", block, [f"/admin/queries/batch/{batch.pk}/change/", f"block__id__exact={block.pk}"]),
+        ("proving/signer", SIGNER.lower(), signer, [f"signer__id__exact={signer.pk}"]),
+        ("proving/factsregistry", ALICE, registry, [f"extends__id__exact={registry.pk}"]),
+        ("proving/transaction", version.hash, tx, [f"/explorer/query/{batch.pk}", version.hash]),
+        ("proving/transaction", "7", tx, [f"/admin/proving/signer/{signer.pk}/change/"]),
+    ):
+        page = f"/admin/{model}/{row.pk}/change/"
+        assert page in client.get(f"/admin/{model}/", {"q": term}).text, (model, term)
+        assert page not in client.get(f"/admin/{model}/", {"q": "8"}).text
+        shown = client.get(page).text
+        assert [link for link in leads_to if link not in shown] == []
+        assert "secret data" not in shown
+        assert client.post(page, {"address": BOB}).status_code == 403
+        assert client.post(f"/admin/{model}/{row.pk}/delete/", {"post": "yes"}).status_code == 403
+        assert client.post(f"/admin/{model}/add/", {}).status_code == 403
+    # The lists that pages link to.
+    for model, lookup, row in (
+        ("queries/batch", f"user__id__exact={batch.user_id}", batch),
+        ("queries/batch", f"api_key__id__exact={batch.api_key_id}", batch),
+        ("queries/batch", f"shares__transaction__id__exact={tx.pk}", batch),
+        ("queries/batch", "open=yes", batch),
+        ("queries/block", f"queries__batch__id__exact={batch.pk}", block),
+        ("proving/transaction", f"shares__batch__id__exact={batch.pk}", tx),
+        ("proving/transaction", f"queries__block__id__exact={block.pk}", tx),
+        ("proving/transaction", f"signer__id__exact={signer.pk}", tx),
+    ):
+        answer = client.get(f"/admin/{model}/?{lookup}")
+        assert answer.status_code == 200, lookup
+        assert f"/admin/{model}/{row.pk}/change/" in answer.text, lookup
+    Batch.objects.update(status=BatchStatus.DONE)
+    assert batch.pk not in client.get("/admin/queries/batch/?open=yes").text
 
 
 def test_several_are_resumed_at_once():

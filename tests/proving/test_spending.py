@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 from eth_utils.crypto import keccak
 
-from accounts.models import ApiKey
+from accounts.models import ApiKey, User
 from benchmarks.gas import Lab, generated
 from chains.rollups import ARB_GAS_INFO, GAS_PRICE_ORACLE, NODE_INTERFACE, data_cost
 from chains.rpc import _read_receipt
@@ -229,6 +229,50 @@ def test_what_can_never_fit_the_budget_has_a_code_of_its_own(costly, key, settin
     work()
     assert (fresh(batch).rejection_code, batch.rejection_retryable) == ("too_large_for_budget", False)
     assert "Send it in parts." in batch.rejection_reason
+
+
+def test_a_users_own_budget_counts_instead_of_the_installations(costly, key, settings):
+    settings.DAILY_GAS_BUDGET = 0
+    User.objects.update(daily_gas_budget=10**9)
+    pending(submit(key, request(ALICE, block=costly.head(), fee=ETHER)))
+    settings.DAILY_GAS_BUDGET = 10**9
+    User.objects.update(daily_gas_budget=0)
+    batch = submit(key, request(BOB, block=costly.head(), fee=ETHER))
+    work()
+    assert fresh(batch).rejection_code == "budget_exceeded"
+
+
+def test_a_users_own_budget_counts_when_a_transaction_is_signed(costly, key, settings):
+    settings.DAILY_GAS_BUDGET = 10**9
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    accept(batch.pk)
+    User.objects.update(daily_gas_budget=5)
+    work()
+    assert "of the 5 gas that a user's batches may use in 24 hours 5 are left" in waiting()[0]
+    assert not Transaction.objects.exists()
+    settings.DAILY_GAS_BUDGET = 5
+    User.objects.update(daily_gas_budget=10**9)
+    work()
+    assert Transaction.objects.count() == 1
+
+
+def test_a_users_own_limit_in_money_counts_instead_of_the_chains(costly, key, settings):
+    reconfigure(settings, "test_network = false", "test_network = false\ndaily_limit_per_user = '0'")
+    User.objects.update(daily_limits_wei={"31337": str(ETHER), "5": "0"})
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    accept(batch.pk)
+    # It is asked anew before anything is signed.
+    User.objects.update(daily_limits_wei=None)
+    work()
+    assert "the daily limit of its user leaves 0.000000 ETH" in waiting()[0]
+    User.objects.update(daily_limits_wei={"31337": str(ETHER)})
+    work()
+    assert Transaction.objects.count() == 1
+    reconfigure(settings, "daily_limit_per_user = '0'", "daily_limit_per_user = '100'")
+    User.objects.update(daily_limits_wei={"31337": "0"})
+    batch = submit(key, request(BOB, block=costly.head(), fee=ETHER))
+    work()
+    assert fresh(batch).rejection_code == "budget_exceeded"
 
 
 def test_a_batch_that_lacks_a_header_property_is_rejected_before_anything_is_paid(tmp_path, key, settings):

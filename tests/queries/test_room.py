@@ -10,7 +10,7 @@ from django.db import connection, connections
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from accounts.models import ThrottleCount
+from accounts.models import ThrottleCount, User
 from proving.models import AccountProof, SlotProof
 from queries import submission
 from queries.models import Batch, BatchStatus, Block, Query
@@ -40,7 +40,7 @@ def of_two_blocks(first: int = 1) -> dict[str, object]:
             "MAX_OPEN_QUERIES",
             7,
             "too_many_open_queries",
-            "This batch would raise the number of your open accounts, slots and headers from 4 to 8. A user may",
+            "This batch would raise the number of your open accounts, slots and headers from 4 to 8. You may",
         ),
         (
             "MAX_OPEN_BLOCKS",
@@ -87,7 +87,7 @@ def test_what_a_user_keeps_stored_is_bounded_whatever_became_of_it(post, key, se
     answer = post(large)
     assert (answer.status_code, answer.json()["code"]) == (403, "storage_quota_exceeded")
     assert answer.json()["error"] == (
-        "Your batches take about 0.6 MB, and this one would add 0.6 MB. A user may keep 1 MB. Ask the operator of this "
+        "Your batches take about 0.6 MB, and this one would add 0.6 MB. You may keep 1 MB. Ask the operator of this "
         "service for more."
     )
     assert "Retry-After" not in answer.headers
@@ -273,3 +273,34 @@ def test_the_lock_is_held_for_few_statements_whatever_the_size(key):
     with CaptureQueriesContext(connection) as statements:
         submit(key, {**request(ALICE, block=1), "data": {"31337": NASTY["many accounts"]}})
     assert len(statements) < 40
+
+
+# --- Limits of a user's own -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("column", "lower", "higher", "code"),
+    [
+        ("max_open_batches", 0, 2, "too_many_open_batches"),
+        ("max_open_queries", 7, 8, "too_many_open_queries"),
+        ("max_open_blocks", 3, 4, "too_many_open_blocks"),
+        ("max_stored_megabytes", 0, 1, "storage_quota_exceeded"),
+    ],
+)
+def test_what_an_operator_set_for_a_user_counts_instead_of_the_installations(
+    post, settings, column, lower, higher, code
+):
+    assert post(of_two_blocks()).status_code == 200
+    User.objects.update(**{column: lower})
+    assert post(of_two_blocks(first=10)).json()["code"] == code
+    setattr(settings, column.upper(), 0)
+    User.objects.update(**{column: higher})
+    assert post(of_two_blocks(first=10)).status_code == 200
+    User.objects.update(**{column: None})
+    assert post(of_two_blocks(first=20)).json()["code"] == code
+
+
+def test_the_refusal_names_the_users_own_limit(post):
+    post(of_two_blocks())
+    User.objects.update(max_open_batches=1)
+    assert "You may have 1 open at a time." in post(of_two_blocks()).json()["error"]

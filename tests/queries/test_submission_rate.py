@@ -10,7 +10,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from accounts.models import ThrottleCount
+from accounts.models import ThrottleCount, User
 from config.error_answers import Refused
 from queries import submission_rate
 from queries.models import Batch
@@ -123,11 +123,11 @@ def test_accounts_slots_and_headers_count_as_well(post, client: Client, settings
 
 def test_the_next_minute_begins_with_what_it_counts_first(key, settings):
     settings.MAX_QUERIES_PER_MINUTE = 8
-    submission_rate.count_queries(key.user_id, 8)
-    assert not is_counted(submission_rate.count_queries, key.user_id, 1)
-    assert not is_counted(submission_rate.check, key.user_id)
+    submission_rate.count_queries(key.user, 8)
+    assert not is_counted(submission_rate.count_queries, key.user, 1)
+    assert not is_counted(submission_rate.check, key.user)
     pass_time(seconds=60)
-    submission_rate.count_queries(key.user_id, 7)
+    submission_rate.count_queries(key.user, 7)
     assert used("submitted queries") == [7]
 
 
@@ -146,7 +146,7 @@ def test_of_many_at_once_no_more_get_through(settings, key):
     def submit(_: int) -> list[bool]:
         at_once.wait()
         try:
-            return [is_counted(submission_rate.count_request, key.user_id) for _ in range(5)]
+            return [is_counted(submission_rate.count_request, key.user) for _ in range(5)]
         finally:
             connection.close()
 
@@ -165,7 +165,7 @@ def test_of_many_at_once_no_more_is_taken(settings, key):
     def submit(_: int) -> list[bool]:
         at_once.wait()
         try:
-            return [is_counted(submission_rate.count_queries, key.user_id, 10) for _ in range(5)]
+            return [is_counted(submission_rate.count_queries, key.user, 10) for _ in range(5)]
         finally:
             connection.close()
 
@@ -180,3 +180,45 @@ def test_nothing_is_stored_of_what_is_throttled(post):
         post(request(ALICE, block=1))
     assert Batch.objects.count() == 2
     assert used("submitted queries") == [2]
+
+
+# --- Limits of a user's own -------------------------------------------------------------------------------------------
+
+
+def test_a_user_may_submit_more_often_than_others(post):
+    User.objects.update(max_batches_per_minute=3)
+    assert [post(request(ALICE, block=1)).status_code for _ in range(4)] == [200, 200, 200, 429]
+    assert "You may submit 3 batches a minute" in post(request(ALICE, block=1)).json()["error"]
+
+
+def test_a_user_may_submit_less_often_than_others(post):
+    User.objects.update(max_batches_per_minute=1)
+    assert [post(b"").status_code for _ in range(2)] == [400, 429]
+
+
+def test_a_user_may_submit_more_in_a_minute_than_others(post, settings):
+    settings.MAX_QUERIES_PER_MINUTE = 4
+    User.objects.update(max_queries_per_minute=5)
+    assert post(with_slots(4)).status_code == 200
+
+
+@pytest.mark.parametrize("column", ["max_batches_per_minute", "max_queries_per_minute"])
+def test_a_user_may_submit_nothing(post, column):
+    User.objects.update(**{column: 0})
+    refused = post(request(ALICE, block=1))
+    assert (refused.status_code, refused.json()["code"]) == (403, "too_large_for_limit")
+    assert refused.json()["error"] == "You may submit no batches. Ask the operator of this service for more."
+    assert "Retry-After" not in refused.headers
+    assert not Batch.objects.exists()
+
+
+def test_a_batch_that_no_wait_makes_room_for_is_refused_for_good(post):
+    User.objects.update(max_queries_per_minute=4)
+    refused = post(with_slots(4))
+    assert (refused.status_code, refused.json()["code"]) == (403, "too_large_for_limit")
+    assert refused.json()["error"] == (
+        "This batch has 5 accounts, slots and headers, and you may submit 4 in a minute. Send it in parts. Ask the "
+        "operator of this service for more."
+    )
+    assert used("submissions") == [1]
+    assert post(with_slots(3)).status_code == 200

@@ -4,9 +4,9 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
-from django.utils import timezone
 
-from accounts.models import AccountEvent, ApiKey, EventKind, User
+from accounts import keys, operator_log
+from accounts.models import DeedKind, User
 from chains.address_checksum import checksummed
 
 
@@ -19,29 +19,22 @@ class Command(BaseCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("address", nargs="*", help="addresses that the users sign in with")
         parser.add_argument("--all", action="store_true", help="everybody's keys")
+        parser.add_argument("--reason", default="", help="a sentence, for the log of operators")
 
-    def handle(self, *, address: list[str], all: bool, **_: Any) -> None:  # noqa: A002 (the option's name)
+    def handle(self, *, address: list[str], all: bool, reason: str, **_: Any) -> None:  # noqa: A002 (the option's name)
         if bool(address) == all:
             raise CommandError("Name the users' addresses, or --all.")
-        live = ApiKey.objects.filter(revoked_at=None)
-        if not all:
-            live = live.filter(user__in=[_user(each) for each in address])
+        whose = User.objects.all() if all else User.objects.filter(pk__in=[_user(each).pk for each in address])
         with transaction.atomic():
-            revoked = list(live.order_by("pk").select_for_update(of=("self",), no_key=True).select_related("user"))
-            now = timezone.now()
-            ApiKey.objects.filter(pk__in=[key.pk for key in revoked]).update(revoked_at=now)
-            AccountEvent.objects.bulk_create(
-                AccountEvent(
-                    user=key.user,
-                    at=now,
-                    kind=EventKind.KEY_REVOKED,
-                    key_name=key.name,
-                    key_ends=key.ends,
-                    detail="by the operator",
-                )
-                for key in revoked
+            revoked = keys.revoke_by_operator(whose)
+            operator_log.record(
+                operator_log.COMMAND,
+                DeedKind.REVOKED_KEYS,
+                "everybody" if all else ", ".join(address),
+                reason=reason,
+                detail=f"{revoked} keys.",
             )
-        self.stdout.write(f"{len(revoked)} keys revoked.")
+        self.stdout.write(f"{revoked} keys revoked.")
 
 
 def _user(address: str) -> User:

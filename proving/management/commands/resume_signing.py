@@ -3,7 +3,10 @@
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
+from django.db import transaction
 
+from accounts import operator_log
+from accounts.models import DeedKind
 from proving.management.destinations import chosen
 from proving.transactions import stop_switch
 
@@ -16,5 +19,7 @@ class Command(BaseCommand):
 
     def handle(self, *, destination: list[int], **_: Any) -> None:
         for chain in chosen(destination):
-            was_stopped = stop_switch.resume(chain.id)
+            with transaction.atomic():
+                if was_stopped := stop_switch.resume(chain.id):
+                    operator_log.record(operator_log.COMMAND, DeedKind.RESUMED, chain.label)
             self.stdout.write(f"{chain.label}: {'goes on.' if was_stopped else 'was not stopped.'}")

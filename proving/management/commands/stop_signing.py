@@ -3,7 +3,10 @@
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
+from django.db import transaction
 
+from accounts import operator_log
+from accounts.models import DeedKind
 from proving.management.destinations import chosen
 from proving.transactions import stop_switch
 
@@ -20,5 +23,7 @@ class Command(BaseCommand):
 
     def handle(self, *, destination: list[int], reason: str, **_: Any) -> None:
         for chain in chosen(destination):
-            stop_switch.stop(chain.id, reason)
+            with transaction.atomic():
+                stop_switch.stop(chain.id, reason)
+                operator_log.record(operator_log.COMMAND, DeedKind.STOPPED, chain.label, reason=reason)
             self.stdout.write(f"{chain.label}: stopped.")

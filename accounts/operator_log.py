@@ -1,0 +1,17 @@
+"""The log of what operators did to others: who, when, what, to whom and why. Rows are only ever added."""
+
+from accounts.models import DeedKind, OperatorDeed
+
+# As whoever runs a command on the machine is called: Django doesn't know who it is.
+COMMAND = "manage.py"
+_SUBJECT_CHARS = 200
+
+
+def record(operator: str, kind: DeedKind, subject: str, *, reason: str = "", detail: str = "") -> None:
+    """Call it in the database transaction of the deed: none is done without its row.
+
+    `operator` is the address of somebody in `settings.OPERATOR_ADDRESSES`, or `COMMAND`.
+    """
+    if len(subject) > _SUBJECT_CHARS:
+        subject, detail = f"{subject[: _SUBJECT_CHARS - 1]}…", f"{subject} {detail}".strip()
+    OperatorDeed.objects.create(operator=operator, kind=kind, subject=subject, reason=reason, detail=detail)

@@ -1,0 +1,200 @@
+"""What the admin's pages of all applications have in common: they show rows and change none, except by deeds.
+
+Lists cost the same however long their tables are: rows come in the order of their primary keys, only the newest
+`_MOST_LISTED` are counted and can be paged to, and a search asks for what an index finds.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.options import ShowFacets
+from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
+from django.db import models, transaction
+from django.db.models import Model, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.functional import cached_property
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from accounts import operator_log
+from accounts.models import DeedKind, User
+
+Row = TypeVar("Row", bound=Model)
+
+if TYPE_CHECKING:
+    _ModelAdmin = admin.ModelAdmin
+    _Rows = Paginator[Model]
+else:
+    # Not subscriptable at run time.
+    class _ModelAdmin(admin.ModelAdmin, Generic[Row]):
+        pass
+
+    _Rows = Paginator
+
+_MOST_LISTED = 10_000
+_PER_PAGE = 50
+
+
+class NewestOnly(_Rows):
+    """Counts no further than it pages."""
+
+    @cached_property
+    def count(self) -> int:
+        rows = self.object_list
+        assert isinstance(rows, QuerySet)
+        return rows.order_by()[:_MOST_LISTED].count()
+
+
+class DeedRefused(Exception):
+    """It can't be done; the message is a sentence for the operator."""
+
+
+class DeedForm(forms.Form):
+    """Asked for on the page that confirms a deed. Deeds may ask for more."""
+
+    reason = forms.CharField(max_length=200, label="Why", help_text="A sentence, for the log of operators.")
+
+    def __init__(self, *args: Any, row: Model, **kwargs: Any) -> None:
+        """`row` is what it is done to."""
+        super().__init__(*args, **kwargs)
+        self.row = row
+
+
+@dataclass(frozen=True)
+class Deed(Generic[Row]):
+    """One thing that operators may do to a row, after they have confirmed it and said why."""
+
+    name: str  # in the path
+    label: str
+    consequence: str  # a sentence on the page that confirms it
+    kind: DeedKind
+    do: Callable[[Row, dict[str, Any]], str]
+    """With what the form says. Returns what was done, a sentence for the log; may be empty. Raises `DeedRefused`."""
+    is_offered: Callable[[Row], bool] = lambda _: True
+    form: type[DeedForm] = DeedForm
+
+
+class OperatorAdmin(_ModelAdmin[Row]):
+    """Read-only, but for `deeds`. `search_help_text` says what `found` finds."""
+
+    deeds: ClassVar[Sequence[Deed[Any]]] = ()
+    links_by: ClassVar[frozenset[str]] = frozenset()
+    """Lookups by which pages of other rows link to this list."""
+
+    ordering = ("-pk",)
+    list_per_page = _PER_PAGE
+    list_max_show_all = 0
+    paginator = NewestOnly
+    show_full_result_count = False
+    show_facets = ShowFacets.NEVER
+    actions = None
+    change_form_template = "admin/row_with_deeds.html"
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Row | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Row | None = None) -> bool:
+        return False
+
+    # --- Lists --------------------------------------------------------------------------------------------------------
+
+    def get_search_fields(self, request: HttpRequest) -> tuple[str, ...]:
+        # That there are any makes Django show the field; what is found is up to `found`.
+        return ("pk",)
+
+    def get_search_results(self, request: HttpRequest, queryset: QuerySet[Row], search_term: str) -> tuple[Any, bool]:
+        term = search_term.strip()
+        return (self.found(queryset, term) if term else queryset), False
+
+    def found(self, rows: QuerySet[Row], term: str) -> QuerySet[Row]:
+        """What a search for this text finds, by an index."""
+        raise NotImplementedError
+
+    def lookup_allowed(self, lookup: str, value: str, request: HttpRequest | None = None) -> bool:
+        return lookup in self.links_by
+
+    def get_sortable_by(self, request: HttpRequest) -> tuple[()]:
+        return ()
+
+    # --- Deeds --------------------------------------------------------------------------------------------------------
+
+    def get_urls(self) -> list[URLPattern]:
+        name = f"{self.opts.app_label}_{self.opts.model_name}_deed"
+        view = self.admin_site.admin_view(self._deed)
+        return [path("<path:object_id>/deed/<slug:deed>/", view, name=name), *super().get_urls()]
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        row = self.get_object(request, object_id)
+        offered = [deed for deed in self.deeds if row is not None and deed.is_offered(row)]
+        return super().change_view(request, object_id, form_url, (extra_context or {}) | {"deeds": offered})
+
+    def _deed(self, request: HttpRequest, object_id: str, deed: str) -> HttpResponse:
+        row = self.get_object(request, object_id)
+        chosen = next((one for one in self.deeds if one.name == deed), None)
+        if row is None or chosen is None:
+            raise Http404
+        if not self.has_view_permission(request, row) or not isinstance(request.user, User):
+            raise PermissionDenied
+        back = page_of(row)
+        form = chosen.form(request.POST or None, row=row)
+        if request.method == "POST" and form.is_valid():
+            try:
+                with transaction.atomic():
+                    detail = chosen.do(row, form.cleaned_data)
+                    operator_log.record(
+                        request.user.address,
+                        chosen.kind,
+                        str(row),
+                        reason=form.cleaned_data["reason"],
+                        detail=detail,
+                    )
+            except DeedRefused as refused:
+                self.message_user(request, str(refused), messages.ERROR)
+            else:
+                self.message_user(request, f"Done: {chosen.label}. {detail}".strip())
+            return HttpResponseRedirect(back)
+        context = self.admin_site.each_context(request) | {
+            "title": chosen.label,
+            "opts": self.opts,
+            "row": row,
+            "deed": chosen,
+            "form": form,
+            "back": back,
+        }
+        return TemplateResponse(request, "admin/confirm_deed.html", context)
+
+
+# --- Links ------------------------------------------------------------------------------------------------------------
+
+
+def page_of(row: Model) -> str:
+    """The address of its page in the admin."""
+    return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
+
+
+def link_to(row: Model | None) -> str:
+    return format_html('<a href="{}">{}</a>', page_of(row), row) if row is not None else "-"
+
+
+def links(**targets: str) -> SafeString:
+    """Links with these texts, underscores for spaces, to these addresses."""
+    pairs = ((address, text.replace("_", " ")) for text, address in targets.items())
+    return format_html_join(" · ", '<a href="{}">{}</a>', pairs)
+
+
+def list_of(model: type[models.Model], **lookup: object) -> str:
+    """The address of the list of those rows. The list's admin must have the lookup in `links_by`."""
+    address = reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
+    query = "&".join(f"{name}={value}" for name, value in lookup.items())
+    return f"{address}?{query}"

@@ -1,0 +1,22 @@
+"""How long is kept what nobody needs for ever, in days; None: for ever. `proving.pruning` prunes what is older.
+
+What is open, or can still change on a chain, is kept whatever is set here. What users see goes only where an operator
+has said so.
+"""
+
+from config.environment import env_days
+
+# Since a batch was done or rejected: the trie nodes of its proofs, and so its proof bundles; and its steps one by one.
+KEEP_PROOFS_DAYS = env_days("KEEP_PROOFS_DAYS", None)
+KEEP_STEPS_DAYS = env_days("KEEP_STEPS_DAYS", None)
+# Since a transaction was mined: what was sent, of final ones. The chain has it too.
+KEEP_CALLDATA_DAYS = env_days("KEEP_CALLDATA_DAYS", 90)
+# Since a path passed them: headers of blocks that nobody asked for. That paths may begin there is kept for ever.
+KEEP_PATH_HEADERS_DAYS = env_days("KEEP_PATH_HEADERS_DAYS", None)
+# Since they happened. Pages show key uses of 30 days.
+KEEP_ACCOUNT_EVENTS_DAYS = env_days("KEEP_ACCOUNT_EVENTS_DAYS", 90)
+KEEP_KEY_USES_DAYS = env_days("KEEP_KEY_USES_DAYS", 31, minimum=31)
+# Since they have expired.
+KEEP_SESSIONS_DAYS = env_days("KEEP_SESSIONS_DAYS", 1)
+KEEP_SIGN_IN_NONCES_DAYS = env_days("KEEP_SIGN_IN_NONCES_DAYS", 1)
+KEEP_THROTTLE_COUNTS_DAYS = env_days("KEEP_THROTTLE_COUNTS_DAYS", 1)

@@ -1,0 +1,245 @@
+"""Prunes what is older than `config.settings.retention` keeps. A worker's duty, and `manage.py prune`.
+
+It goes in chunks: each is one short database transaction under the lease of the one `Pruning` row, so that others get
+their turn, one process at a time prunes, and a kill leaves nothing half.
+
+A proof bundle is whole or said to be gone. So a batch is marked first (`Batch.proofs_pruned_at`), and from then on has
+no bundles. The nodes of a block's proofs go when all batches that ask about the block are marked. What the proofs have
+shown, the values, stays.
+"""
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.contrib.sessions.models import Session
+from django.db.models import Count, Exists, F, Model, OuterRef, QuerySet
+from django.db.models.functions import Greatest
+from django.utils import timezone
+
+from accounts.models import AccountEvent, KeyUse, SignInNonce, ThrottleCount, User
+from proving.models import AccountProof, SignedTransaction, SlotProof, Transaction, TransactionState
+from queries import clock, leases
+from queries.chunks import chunks
+from queries.leases import Lease
+from queries.models import OPEN_STATUSES, Batch, Block, Pruning, Query, Step
+from queries.submission import PRUNED_BYTES_PER_PROOF
+
+logger = logging.getLogger(__name__)
+
+# Rows that one chunk changes. Those of proofs and transactions are long.
+_ROWS, _PROOFS, _TRANSACTIONS, _BATCHES = 1000, 200, 20, 50
+# Blocks that one statement names.
+_BLOCKS = 500
+# How long a worker prunes at a time, and pauses between two times, in seconds; and when nothing is left.
+_TURN_SECONDS, _PAUSE_SECONDS, _REST = 1.0, 2.0, timedelta(hours=1)
+
+
+def wake() -> None:
+    """Where there is no row yet, make the one that is leased, due at once."""
+    if not Pruning.objects.exists():
+        Pruning.objects.get_or_create(pk=1, defaults={"due_at": timezone.now()})
+
+
+def prune_when_due(pk: object) -> None:
+    """A worker's duty: prune for a moment, and be due again. Does nothing while another process prunes."""
+    lease = leases.claim(Pruning.objects.all(), pk)
+    if lease is None:
+        return
+    try:
+        counts, is_over = _prune(lease, seconds=_TURN_SECONDS)
+    except leases.LeaseLost:
+        return
+    except Exception:
+        lease.release(timezone.now() + leases.backoff(lease.row.attempts), attempts=lease.row.attempts + 1)
+        raise
+    lease.release(timezone.now() + (_REST if is_over else timedelta(seconds=_PAUSE_SECONDS)))
+    _log(counts)
+
+
+def prune_now() -> Mapping[str, int] | None:
+    """Prune all that is old enough, and say how many rows of each kind. None while another process prunes."""
+    wake()
+    lease = leases.claim(Pruning.objects.all(), 1)
+    if lease is None:
+        return None
+    try:
+        counts, _ = _prune(lease)
+    finally:
+        lease.release(timezone.now() + _REST)
+    _log(counts)
+    return counts
+
+
+def _prune(lease: Lease[Pruning], *, seconds: float | None = None) -> tuple[Mapping[str, int], bool]:
+    """How many rows of each kind, and whether nothing is left. Raises `LeaseLost`."""
+    ends = None if seconds is None else time.monotonic() + seconds
+    counts: Counter[str] = Counter()
+    for kind in KINDS:
+        if (days := getattr(settings, kind.setting)) is None:
+            continue
+        while True:
+            if ends is not None and time.monotonic() >= ends:
+                return counts, False
+            # By the clock that decides about deadlines: what is pruned doesn't come back.
+            with lease.writing():
+                changed = kind.prune(clock.believable() - timedelta(days=days))
+            counts[kind.name] += changed
+            if not changed:
+                break
+    return counts, True
+
+
+def _log(counts: Mapping[str, int]) -> None:
+    if said := ", ".join(f"{count} {name}" for name, count in counts.items() if count):
+        logger.info("pruned %s", said)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is pruned by one setting."""
+
+    name: str  # for people, plural
+    setting: str
+    prune: Callable[[datetime], int]
+    """Prune a chunk of what is older than this, in the caller's transaction. How many rows; 0: nothing is left."""
+
+
+# --- Proofs and steps of batches --------------------------------------------------------------------------------------
+
+
+def _settled(before: datetime) -> QuerySet[Batch]:
+    """Batches that ended before this moment, and that no reorganisation can take back."""
+    in_work = Query.objects.filter(batch=OuterRef("pk"), block__due_at__isnull=False)
+    closed = Batch.objects.exclude(status__in=OPEN_STATUSES).filter(finished_at__lt=before)
+    return closed.filter(~Exists(in_work)).order_by("finished_at")
+
+
+def _prune_proofs(before: datetime) -> int:
+    return _mark_batches(before) or _empty_proofs()
+
+
+def _mark_batches(before: datetime) -> int:
+    """From now on they have no bundles, and count for less in what their users keep stored."""
+    chosen = list(
+        _settled(before).filter(proofs_pruned_at=None, proofs_gone_at=None).values_list("pk", flat=True)[:_BATCHES]
+    )
+    batches = list(Batch.objects.filter(pk__in=chosen).order_by("pk").select_for_update().defer("request"))
+    asking_for_headers = Query.objects.filter(batch__in=chosen, address="").values("batch").order_by()
+    headers = dict(asking_for_headers.annotate(count=Count("pk")).values_list("batch", "count"))
+    now = timezone.now()
+    for batch in batches:
+        # As many proofs as it was counted with.
+        freed = min(batch.stored_bytes, (batch.size - headers.get(batch.pk, 0)) * PRUNED_BYTES_PER_PROOF)
+        Batch.objects.filter(pk=batch.pk).update(proofs_pruned_at=now, stored_bytes=batch.stored_bytes - freed)
+        User.objects.filter(pk=batch.user_id).update(stored_bytes=Greatest(F("stored_bytes") - freed, 0))
+    return len(batches)
+
+
+def _empty_proofs() -> int:
+    """Empty proofs of the longest marked batch that has any, or note that it has none."""
+    marked = Batch.objects.filter(proofs_gone_at=None).exclude(proofs_pruned_at=None)
+    batch = marked.order_by("finished_at").values_list("pk", flat=True).first()
+    if batch is None:
+        return 0
+    blocks = Query.objects.filter(batch=batch).exclude(block=None).order_by("block").values_list("block", flat=True)
+    for some in chunks(list(blocks.distinct()), _BLOCKS):
+        # Those that another batch still has bundles of are left to that one.
+        free = sorted(set(some) - _needed(some))
+        for model, block in ((SlotProof, "account__block"), (AccountProof, "block")):
+            # In the order of an index.
+            full = model.objects.exclude(nodes=[]).filter(**{f"{block}__in": free})
+            rows = list(full.order_by("account" if model is SlotProof else "block").values_list("pk", block)[:_PROOFS])
+            if rows and (emptied := _empty(model, rows)):
+                return emptied
+    Batch.objects.filter(pk=batch).update(proofs_gone_at=timezone.now())
+    return 1
+
+
+def _empty(model: type[AccountProof] | type[SlotProof], rows: list[tuple[int, int]]) -> int:
+    """`rows` are primary keys of proofs and of their blocks."""
+    blocks = {block for _, block in rows}
+    # A batch that comes now waits for these locks, and finds the proofs gone; one that came before is seen here.
+    list(Block.objects.filter(pk__in=blocks).order_by("pk").select_for_update().values_list("pk", flat=True))
+    needed = _needed(blocks)
+    return model.objects.filter(pk__in=[pk for pk, block in rows if block not in needed]).update(nodes=[])
+
+
+def _needed(blocks: Collection[int]) -> set[int]:
+    """Those of these blocks that a batch has bundles of."""
+    queries = Query.objects.filter(block__in=blocks, batch__proofs_pruned_at=None)
+    return {block for block in queries.order_by().values_list("block", flat=True).distinct() if block is not None}
+
+
+def _prune_steps(before: datetime) -> int:
+    """Marked first, too: the page of a batch tells each step's times, or of none."""
+    left = Batch.objects.filter(steps_gone_at=None)
+    batch = left.exclude(steps_pruned_at=None).order_by("finished_at").values_list("pk", flat=True).first()
+    if batch is None:
+        chosen = list(
+            _settled(before).filter(steps_pruned_at=None, steps_gone_at=None).values_list("pk", flat=True)[:_BATCHES]
+        )
+        return Batch.objects.filter(pk__in=chosen).update(steps_pruned_at=timezone.now())
+    if deleted := _delete(Step.objects.filter(query__batch=batch)):
+        return deleted
+    return Batch.objects.filter(pk=batch).update(steps_gone_at=timezone.now())
+
+
+# --- Transactions and headers -----------------------------------------------------------------------------------------
+
+
+def _prune_calldata(before: datetime) -> int:
+    final = Transaction.objects.filter(state=TransactionState.FINAL, spent_at__lt=before, pruned_at=None)
+    # Bundles of times have the next header from here.
+    needed = Query.objects.filter(
+        block__accumulating_transactions=OuterRef("pk"), timestamp__isnull=False, batch__proofs_pruned_at=None
+    )
+    chosen = list(final.filter(~Exists(needed)).order_by("spent_at").values_list("pk", flat=True)[:_TRANSACTIONS])
+    SignedTransaction.objects.filter(transaction__in=chosen).update(raw=b"")
+    return Transaction.objects.filter(pk__in=chosen).update(data=b"", pruned_at=timezone.now())
+
+
+def _prune_path_headers(before: datetime) -> int:
+    """Of blocks without queries. Number and hash stay: that is all that a path needs to begin there."""
+    passed = Block.objects.filter(is_checkpoint=True, header_rlp__isnull=False, due_at=None, queue_at__lt=before)
+    asked = Query.objects.filter(block=OuterRef("pk"))
+    # It is the next header of a bundle of a time.
+    needed = Query.objects.filter(
+        source_chain_id=OuterRef("source_chain_id"),
+        block__number=OuterRef("number") - 1,
+        timestamp__isnull=False,
+        batch__proofs_pruned_at=None,
+    )
+    rows = passed.filter(~Exists(asked), ~Exists(needed)).order_by("queue_at")
+    chosen = list(rows.values_list("pk", flat=True)[:_ROWS])
+    list(Block.objects.filter(pk__in=chosen).order_by("pk").select_for_update().values_list("pk", flat=True))
+    return Block.objects.filter(~Exists(asked), pk__in=chosen).update(header_rlp=None)
+
+
+# --- What expires -----------------------------------------------------------------------------------------------------
+
+
+def _delete(rows: QuerySet[Model]) -> int:
+    chosen = list(rows.values_list("pk", flat=True)[:_ROWS])
+    return rows.model._default_manager.filter(pk__in=chosen).delete()[0] if chosen else 0
+
+
+def _older(model: type[Model], column: str) -> Callable[[datetime], int]:
+    return lambda before: _delete(model._default_manager.filter(**{f"{column}__lt": before}).order_by(column))
+
+
+KINDS = (
+    Kind("proofs", "KEEP_PROOFS_DAYS", _prune_proofs),
+    Kind("steps", "KEEP_STEPS_DAYS", _prune_steps),
+    Kind("transactions' calldata", "KEEP_CALLDATA_DAYS", _prune_calldata),
+    Kind("headers of paths", "KEEP_PATH_HEADERS_DAYS", _prune_path_headers),
+    Kind("account events", "KEEP_ACCOUNT_EVENTS_DAYS", _older(AccountEvent, "at")),
+    Kind("key uses", "KEEP_KEY_USES_DAYS", _older(KeyUse, "hour")),
+    Kind("sessions", "KEEP_SESSIONS_DAYS", _older(Session, "expire_date")),
+    Kind("sign-in nonces", "KEEP_SIGN_IN_NONCES_DAYS", _older(SignInNonce, "expires_at")),
+    Kind("throttle counts", "KEEP_THROTTLE_COUNTS_DAYS", _older(ThrottleCount, "began_at")),
+)

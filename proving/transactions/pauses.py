@@ -1,0 +1,91 @@
+"""The operator's pauses of one connection, or of one signer. The stop switch of a whole destination is `stop_switch`.
+
+A paused connection sends nothing new. What was sent for it before is still broadcast, replaced and followed: its nonces
+are in the way of what other connections send. A paused signer signs and broadcasts nothing at all; others send instead.
+"""
+
+import logging
+
+from django.db.models import Exists, OuterRef, Q
+from django.utils import timezone
+
+from proving.models import ConnectionPause, FactsRegistry, Signer, Transaction
+from queries.models import Query
+
+logger = logging.getLogger(__name__)
+
+
+def pause_connection(source: int, destination: int, reason: str = "") -> ConnectionPause:
+    pause, _ = ConnectionPause.objects.update_or_create(
+        source_chain_id=source, destination_chain_id=destination, defaults={"reason": reason}
+    )
+    logger.warning("%s", sentence(pause))
+    return pause
+
+
+def resume_connection(source: int, destination: int) -> bool:
+    """Whether it was paused."""
+    deleted, _ = ConnectionPause.objects.filter(source_chain_id=source, destination_chain_id=destination).delete()
+    if deleted:
+        logger.warning("the connection from chain %d to chain %d goes on", source, destination)
+    return bool(deleted)
+
+
+def sentence(pause: ConnectionPause) -> str:
+    return (
+        f"The operator has paused the connection from chain {pause.source_chain_id} to chain "
+        f"{pause.destination_chain_id}.{_because(pause.reason)}"
+    )
+
+
+def why_paused(source: int, destination: int) -> str:
+    """Of a connection: a sentence; empty where it isn't paused."""
+    pause = ConnectionPause.objects.filter(source_chain_id=source, destination_chain_id=destination).first()
+    return sentence(pause) if pause else ""
+
+
+def why_not_for(tx: Transaction) -> str:
+    """Why a stored transaction may not be sent for its connection, a sentence; empty where it may."""
+    queries = Query.objects.filter(transactions=tx, source_chain_id=OuterRef("source_chain_id"))
+    registry = FactsRegistry.objects.filter(extending_transactions=tx, source_chain_id=OuterRef("source_chain_id"))
+    paused = ConnectionPause.objects.filter(
+        Q(Exists(queries)) | Q(Exists(registry)), destination_chain_id=tx.signer.chain_id
+    )
+    pause = paused.order_by("pk").first()
+    return sentence(pause) if pause else ""
+
+
+def pause_signer(chain_id: int, address: str, reason: str = "") -> Signer:
+    """`address` has its EIP-55 checksum."""
+    signer, _ = Signer.objects.get_or_create(chain_id=chain_id, address=address)
+    signer.paused_at, signer.paused_because = timezone.now(), reason
+    signer.notice = sentence_of_signer(signer)
+    signer.save(update_fields=["paused_at", "paused_because", "notice"])
+    logger.warning("%s", signer.notice)
+    return signer
+
+
+def resume_signer(chain_id: int, address: str) -> bool:
+    """Whether it was paused. What it had signed before is broadcast again."""
+    paused = Signer.objects.filter(chain_id=chain_id, address=address).exclude(paused_at=None)
+    resumed = paused.update(paused_at=None, paused_because="", notice="", due_at=timezone.now())
+    if resumed:
+        logger.warning("the signer %s on chain %d goes on", address, chain_id)
+    return bool(resumed)
+
+
+def sentence_of_signer(signer: Signer) -> str:
+    return (
+        f"The operator has paused the signer {signer.address} on chain {signer.chain_id}."
+        f"{_because(signer.paused_because)}"
+    )
+
+
+def why_signer_paused(signer_id: int) -> str:
+    """As the row is now: a sentence; empty where it isn't paused."""
+    signer = Signer.objects.filter(pk=signer_id).exclude(paused_at=None).first()
+    return sentence_of_signer(signer) if signer else ""
+
+
+def _because(reason: str) -> str:
+    return f" The reason given: {reason}" if reason else ""

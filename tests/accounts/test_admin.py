@@ -1,0 +1,176 @@
+"""The admin of users, keys and the log of operators."""
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from accounts import keys, operator_pages
+from accounts.models import AccountEvent, ApiKey, OperatorDeed, User
+from tests.service import ALICE, BOB, a_key, chains_toml
+
+
+@pytest.fixture(autouse=True)
+def operated_by_alice(settings, tmp_path, db) -> None:
+    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
+    settings.OPERATOR_ADDRESSES = [ALICE]
+
+
+@pytest.fixture
+def operator() -> Client:
+    return client_of(ALICE)
+
+
+def client_of(address: str) -> Client:
+    client = Client()
+    client.force_login(User.objects.for_address(address))
+    return client
+
+
+@pytest.fixture
+def bob() -> User:
+    return a_key(BOB).user
+
+
+def deeds() -> list[tuple[str, str, str, str, str]]:
+    return list(OperatorDeed.objects.order_by("pk").values_list("operator", "kind", "subject", "detail", "reason"))
+
+
+# --- Limits -----------------------------------------------------------------------------------------------------------
+
+
+SET = (
+    "daily_gas_budget from the installation's to 7; max_open_batches from the installation's to 0; "
+    "daily_limit_per_user on chain 31337 from the installation's to 500000000000000000 wei."
+)
+
+
+def test_an_operator_sets_limits_and_says_why(operator, bob):
+    path = f"/admin/accounts/user/{bob.pk}/deed/limits/"
+    assert path in operator.get(f"/admin/accounts/user/{bob.pk}/change/").text
+    form = operator.get(path).text
+    assert "daily_limit_per_user on Development chain (31337), in ETH" in form
+    said = {"daily_gas_budget": "7", "max_open_batches": "0", "daily_limit_31337": "0.5", "reason": "They asked."}
+    answer = operator.post(path, said)
+    assert answer.headers["Location"] == f"/admin/accounts/user/{bob.pk}/change/"
+    bob.refresh_from_db()
+    assert (bob.daily_gas_budget, bob.max_open_batches, bob.max_open_blocks) == (7, 0, None)
+    assert bob.daily_limits_wei == {"31337": str(10**18 // 2)}
+    assert deeds() == [
+        (
+            ALICE,
+            "set_limits",
+            str(bob),
+            SET,
+            "They asked.",
+        )
+    ]
+    assert 'value="0.5"' in operator.get(path).text
+    assert "7" in operator.get(f"/admin/accounts/user/{bob.pk}/change/").text
+    operator.post(path, {"daily_gas_budget": "7", "reason": "Enough."})
+    bob.refresh_from_db()
+    assert (bob.daily_gas_budget, bob.max_open_batches, bob.daily_limits_wei) == (7, None, None)
+
+
+def test_a_limit_of_a_chain_that_is_no_destination_now_stays(operator, bob):
+    User.objects.filter(pk=bob.pk).update(daily_limits_wei={"5": "1"})
+    operator.post(f"/admin/accounts/user/{bob.pk}/deed/limits/", {"daily_gas_budget": "7", "reason": "Enough."})
+    bob.refresh_from_db()
+    assert bob.daily_limits_wei == {"5": "1"}
+
+
+@pytest.mark.parametrize("said", [{"daily_gas_budget": "7"}, {"daily_gas_budget": "-1", "reason": "x"}])
+def test_without_a_reason_or_with_a_wrong_limit_nothing_is_done(operator, bob, said):
+    answer = operator.post(f"/admin/accounts/user/{bob.pk}/deed/limits/", said)
+    assert answer.status_code == 200
+    bob.refresh_from_db()
+    assert bob.daily_gas_budget is None
+    assert deeds() == []
+
+
+def test_what_changes_nothing_is_no_deed(operator, bob):
+    answer = operator.post(f"/admin/accounts/user/{bob.pk}/deed/limits/", {"reason": "x"}, follow=True)
+    assert "Nothing was changed." in answer.text
+    assert deeds() == []
+
+
+# --- Keys -------------------------------------------------------------------------------------------------------------
+
+
+def test_an_operator_revokes_all_keys_of_a_user(operator, bob):
+    keys.issue(bob, "another")
+    other = a_key(ALICE)
+    operator.post(f"/admin/accounts/user/{bob.pk}/deed/revoke-keys/", {"reason": "Leaked."})
+    assert not bob.api_keys.filter(revoked_at=None).exists()
+    assert ApiKey.objects.get(pk=other.pk).revoked_at is None
+    assert list(AccountEvent.objects.values_list("user", "detail")) == [(bob.pk, "by the operator")] * 2
+    assert deeds() == [(ALICE, "revoked_keys", str(bob), "2 keys.", "Leaked.")]
+
+
+def test_no_page_shows_a_key_its_hash_or_its_salt(operator, bob):
+    key = ApiKey.objects.get()
+    shown = operator.get("/admin/accounts/apikey/").text + operator.get(f"/admin/accounts/apikey/{key.pk}/change/").text
+    assert key.ends in shown
+    secrets = [keys.reveal(key), key.key_hash, bytes(key.salt).hex(), str(key.salt), repr(bytes(key.salt))]
+    assert not [secret for secret in secrets if secret and secret in shown]
+
+
+# --- What can't be done -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["user", "apikey", "operatordeed"])
+@pytest.mark.parametrize("verb", ["add/", "{}/change/", "{}/delete/"])
+def test_rows_are_only_shown(operator, bob, model, verb):
+    OperatorDeed.objects.create(operator=ALICE, kind="stopped", subject="chain 1")
+    row = {"user": bob, "apikey": bob.api_keys.get(), "operatordeed": OperatorDeed.objects.get()}[model]
+    answer = operator.post(f"/admin/accounts/{model}/{verb.format(row.pk)}", {"post": "yes", "address": ALICE})
+    assert answer.status_code == 403
+    row.refresh_from_db()
+
+
+def test_several_rows_can_not_be_deleted_at_once(operator, bob):
+    chosen = {"action": "delete_selected", "_selected_action": [bob.pk], "post": "yes"}
+    operator.post("/admin/accounts/user/", chosen)
+    assert User.objects.filter(pk=bob.pk).exists()
+
+
+def test_others_do_no_deeds(bob):
+    path = f"/admin/accounts/user/{bob.pk}/deed/limits/"
+    answer = client_of(BOB).post(path, {"daily_gas_budget": "7", "reason": "x"}, follow=True)
+    assert answer.status_code == 403
+    assert Client().post(path, {"daily_gas_budget": "7", "reason": "x"}).status_code == 302
+    bob.refresh_from_db()
+    assert bob.daily_gas_budget is None
+
+
+def test_a_deed_of_nothing_is_not_found(operator, bob):
+    assert operator.post(f"/admin/accounts/user/{bob.pk}/deed/hang/", {"reason": "x"}).status_code == 404
+    assert operator.post("/admin/accounts/user/999/deed/limits/", {"reason": "x"}).status_code == 404
+
+
+# --- Lists ------------------------------------------------------------------------------------------------------------
+
+
+def test_lists_are_searched_and_linked(operator, bob):
+    found = operator.get("/admin/accounts/user/", {"q": BOB.lower()}).text
+    assert BOB in found
+    assert "1 user" in found
+    page = operator.get(f"/admin/accounts/user/{bob.pk}/change/").text
+    assert f"/admin/queries/batch/?user__id__exact={bob.pk}" in page
+    listed = operator.get(f"/admin/accounts/apikey/?user__id__exact={bob.pk}").text
+    assert bob.api_keys.get().ends in listed
+    for text in (BOB, bob.api_keys.get().last_four):
+        assert "1 api key" in operator.get("/admin/accounts/apikey/", {"q": text}).text
+    assert "0 api keys" in operator.get("/admin/accounts/apikey/", {"q": "'; --"}).text
+    assert "0 users" in operator.get("/admin/accounts/user/", {"q": "x" * 1000}).text
+
+
+def test_a_list_counts_no_more_rows_than_it_pages_to(operator, bob, monkeypatch):
+    monkeypatch.setattr(operator_pages, "_MOST_LISTED", 3)
+    User.objects.bulk_create(User(address=f"0x{number:040x}") for number in range(5))
+    with CaptureQueriesContext(connection) as statements:
+        listed = operator.get("/admin/accounts/user/")
+    assert "3 users" in listed.text
+    counts = [one["sql"] for one in statements if "COUNT(" in one["sql"]]
+    assert counts
+    assert all("LIMIT 3" in sql for sql in counts)

@@ -1,0 +1,187 @@
+"""The operator's pauses of one connection and of one signer."""
+
+from datetime import timedelta
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import transaction
+from django.utils import timezone
+
+from accounts.models import ApiKey, OperatorDeed
+from config.configured_chains import get_chains, get_rpc
+from proving.health import report
+from proving.models import ConnectionPause, FactsRegistry, SignedTransaction, Signer, Transaction, TransactionState
+from proving.transactions import pauses, signing
+from proving.transactions.fees import OfferedFees
+from proving.transactions.intents import Refused
+from queries.models import BatchStatus
+from tests.proving.test_transactions import age
+from tests.service import (
+    ALICE,
+    BOB,
+    SECOND_SIGNER,
+    SIGNER,
+    a_key,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
+
+
+@pytest.fixture
+def key(db) -> ApiKey:
+    return a_key()
+
+
+def said(*command: str) -> str:
+    out = StringIO()
+    call_command(*command, stdout=out)
+    return out.getvalue().strip()
+
+
+def deeds() -> list[tuple[str, str, str]]:
+    return list(OperatorDeed.objects.order_by("pk").values_list("kind", "subject", "reason"))
+
+
+def senders() -> set[str]:
+    return set(Transaction.objects.exclude(to="").values_list("signer__address", flat=True))
+
+
+# --- A connection -----------------------------------------------------------------------------------------------------
+
+
+PAUSED = "The operator has paused the connection from chain 31337 to chain 31337. The reason given: A test."
+
+
+def test_batches_of_a_paused_connection_wait_and_go_on(service, key):
+    assert said("pause_connection", "31337", "31337", "--reason", "A test.") == PAUSED
+    batch = submit(key, request(ALICE, block=service.head()))
+    work()
+    batch.refresh_from_db()
+    assert (batch.status, batch.waiting_for) == (BatchStatus.RECEIVED, PAUSED)
+    assert said("resume_connection", "31337", "31337") == "31337 to 31337: goes on."
+    assert said("resume_connection", "31337", "31337") == "31337 to 31337: was not paused."
+    assert work_until_done(batch).status == BatchStatus.DONE
+    assert deeds() == [("paused_connection", "31337 to 31337", "A test."), ("resumed_connection", "31337 to 31337", "")]
+
+
+def test_accepted_batches_wait_too_and_users_see_why(service, key, client):
+    service.rpc("evm_setAutomine", False)
+    batch = submit(key, request(ALICE, block=service.head()))
+    work()
+    pauses.pause_connection(31337, 31337, "A test.")
+    other = submit(key, request(BOB, block=service.head() - 1))
+    work()
+    assert waiting() == [PAUSED, PAUSED]
+    assert PAUSED in client.get(f"/explorer/query/{other.pk}").text
+    # What was sent before is followed.
+    service.rpc("evm_setAutomine", True)
+    service.mine()
+    work()
+    assert Transaction.objects.exclude(to="").get().state != TransactionState.PENDING
+    pauses.resume_connection(31337, 31337)
+    assert work_until_done(batch).status == work_until_done(other).status == BatchStatus.DONE
+
+
+def test_a_pause_takes_effect_before_the_next_signature(service, key, monkeypatch):
+    """Made after the block's reconcile has begun."""
+    simulate = get_rpc(31337).estimate_gas
+
+    def pause_and_simulate(*arguments):
+        pauses.pause_connection(31337, 31337, "A test.")
+        return simulate(*arguments)
+
+    monkeypatch.setattr(get_rpc(31337), "estimate_gas", pause_and_simulate)
+    submit(key, request(ALICE, block=service.head()))
+    work()
+    assert ConnectionPause.objects.exists()
+    assert waiting() == [PAUSED]
+    assert not Transaction.objects.exclude(to="").exists()
+
+
+def test_a_pause_of_another_connection_is_no_matter(service, key):
+    pauses.pause_connection(5, 31337)
+    pauses.pause_connection(31337, 5)
+    assert work_until_done(submit(key, request(ALICE, block=service.head()))).status == BatchStatus.DONE
+
+
+def test_only_configured_connections_can_be_paused(service):
+    with pytest.raises(CommandError, match="Chain 5 is not connected to chain 31337"):
+        call_command("pause_connection", "31337", "5")
+    assert deeds() == []
+
+
+# --- A signer ---------------------------------------------------------------------------------------------------------
+
+
+def test_another_signer_sends_instead_of_a_paused_one(two_signers, key):
+    sentence = f"The operator has paused the signer {SIGNER} on chain 31337. The reason given: A test."
+    assert said("pause_signer", "31337", SIGNER.lower(), "--reason", "A test.") == sentence
+    batch = submit(key, request(ALICE, block=two_signers.head()))
+    assert work_until_done(batch).status == BatchStatus.DONE
+    assert senders() == {SECOND_SIGNER}
+    assert Signer.objects.get(address=SIGNER).notice == sentence
+    assert said("resume_signer", "31337", SIGNER) == f"{SIGNER} on chain 31337: goes on."
+    assert work_until_done(submit(key, request(BOB, block=two_signers.head()))).status == BatchStatus.DONE
+    assert senders() == {SIGNER, SECOND_SIGNER}
+    assert [kind for kind, _, _ in deeds()] == ["paused_signer", "resumed_signer"]
+
+
+def test_where_all_signers_are_paused_batches_wait(two_signers, key):
+    pauses.pause_signer(31337, SIGNER, "A test.")
+    pauses.pause_signer(31337, SECOND_SIGNER)
+    batch = submit(key, request(ALICE, block=two_signers.head()))
+    work()
+    work()
+    assert waiting() == [f"The operator has paused the signer {SIGNER} on chain 31337. The reason given: A test."]
+    assert not senders()
+    pauses.resume_signer(31337, SECOND_SIGNER)
+    assert work_until_done(batch).status == BatchStatus.DONE
+    assert senders() == {SECOND_SIGNER}
+
+
+def test_a_paused_signer_neither_replaces_nor_broadcasts(service, key):
+    service.rpc("evm_setAutomine", False)
+    submit(key, request(ALICE, block=service.head()))
+    work()
+    work()
+    service.rpc("anvil_dropAllTransactions")
+    tx = Transaction.objects.exclude(to="").get(state=TransactionState.PENDING)
+    pauses.pause_signer(31337, SIGNER)
+    age()
+    SignedTransaction.objects.update(broadcast_at=timezone.now() - timedelta(hours=1))
+    work()
+    assert tx.versions.count() == 1
+    assert not service.rpc("eth_getTransactionByHash", tx.latest_hash)
+    with transaction.atomic():
+        assert isinstance(signing.sign(get_chains().chain(31337), tx, OfferedFees(1, 1)), Refused)
+    pauses.resume_signer(31337, SIGNER)
+    work()
+    assert service.rpc("eth_getTransactionByHash", tx.newest.hash)
+
+
+def test_the_first_signer_alone_deploys_and_does_not_while_it_is_paused(two_signers):
+    pauses.pause_signer(31337, SIGNER)
+    FactsRegistry.objects.all().delete()
+    with pytest.raises(CommandError, match="The operator has paused the signer"):
+        call_command("deploy_registry", "31337", "31337")
+
+
+def test_only_configured_signers_can_be_paused(service):
+    with pytest.raises(CommandError, match="Not a signer of Development chain"):
+        call_command("pause_signer", "31337", ALICE)
+    assert said("resume_signer", "31337", ALICE) == f"{ALICE} on chain 31337: was not paused."
+    assert deeds() == []
+
+
+def test_health_tells_of_pauses(service):
+    pauses.pause_connection(31337, 31337, "A test.")
+    pauses.pause_connection(5, 31337)
+    pauses.pause_signer(31337, SIGNER)
+    assert [(one.code, one.sentence) for one in report.stops()] == [
+        ("connection_paused", PAUSED),
+        ("signer_paused", f"The operator has paused the signer {SIGNER} on chain 31337."),
+    ]

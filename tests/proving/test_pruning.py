@@ -1,0 +1,414 @@
+"""What is pruned at which age, what never is, and that nothing is ever half."""
+
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.contrib.sessions.models import Session
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.test import Client
+from django.utils import timezone
+
+from accounts.models import AccountEvent, EventKind, KeyUse, SignInNonce, ThrottleCount, User
+from proving import pruning
+from proving.models import AccountProof, SignedTransaction, Signer, SlotProof, Transaction, TransactionState
+from proving.worker.due import due
+from queries import leases, progress
+from queries.models import Batch, BatchStatus, Block, Pruning, Query, ServiceClock, Step, StepKind
+from queries.rejection_codes import RejectionCode
+from tests.explorer.batches import a_batch, accept, asking, deployed, finish, page, path, settle
+from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, work_until_done
+
+pytestmark = pytest.mark.django_db(transaction=True)
+DAY = timedelta(days=1)
+
+
+@pytest.fixture(autouse=True)
+def thirty_days(settings) -> None:
+    for kind in pruning.KINDS:
+        setattr(settings, kind.setting, 30)
+
+
+def prune() -> dict[str, int]:
+    counts = pruning.prune_now()
+    assert counts is not None
+    return {name: count for name, count in counts.items() if count}
+
+
+def full() -> tuple[int, int]:
+    """How many proofs of accounts and of slots have their nodes."""
+    return tuple(model.objects.exclude(nodes=[]).count() for model in (AccountProof, SlotProof))  # type: ignore[return-value]
+
+
+def done(days: float, *accounts: str, block: int = 12) -> Batch:
+    """A batch that was done so many days ago, with a slot of each account, and that no reorganisation can take back."""
+    entry = {"props": ["BALANCE"], "slots": ["0x5"]}
+    batch = asking(**{f"block_{block}": {"accounts": dict.fromkeys(accounts or (ALICE,), entry)}})
+    AccountProof.objects.filter(block__queries__batch=batch).delete()
+    finish(batch)
+    settle(batch)
+    for model in (AccountProof, SlotProof):
+        model.objects.update(nodes=["0xab"])
+    return ended(batch, days)
+
+
+def ended(batch: Batch, days: float) -> Batch:
+    Batch.objects.filter(pk=batch.pk).update(finished_at=timezone.now() - days * DAY)
+    batch.refresh_from_db()
+    return batch
+
+
+def bundle(batch: Batch, number: int = 1):
+    return Client().get(f"{path(batch)}/{number}/bundle.json")
+
+
+# --- Proofs -----------------------------------------------------------------------------------------------------------
+
+
+def test_proofs_of_old_batches_go_and_that_is_said(settings):
+    batch = done(30.01)
+    assert bundle(batch).status_code == 200
+    before = page(batch)
+    assert prune()["proofs"]
+    gone = bundle(batch)
+    today = f"{timezone.now():%Y-%m-%d}"
+    sentence = f"The proofs of this batch were removed on {today}, after 30 days; the facts stay in the registry."
+    assert (gone.status_code, gone.json()) == (410, {"error": sentence, "code": "proofs_pruned"})
+    assert bundle(batch).status_code == 410
+    shown = page(batch)
+    assert sentence in shown
+    assert "bundle.json" in before
+    assert "bundle.json" not in shown
+    # The values stay.
+    assert "123456789012345678901234567" in shown
+    assert full() == (0, 0)
+    batch.refresh_from_db()
+    assert batch.proofs_gone_at
+    assert prune() == {}
+
+
+def test_a_page_that_is_open_hears_of_it():
+    batch = done(31)
+    text = page(batch)
+    version = text.split("version=")[1].split('"')[0] if "version=" in text else ""
+    prune()
+    answer = Client().get(path(batch), {"version": version}, headers={"hx-request": "true"})
+    assert "were removed on" in answer.text
+
+
+@pytest.mark.parametrize("kept", ["proofs", "never"])
+def test_proofs_are_kept_until_then_or_for_ever(settings, kept):
+    if kept == "never":
+        settings.KEEP_PROOFS_DAYS = None
+    batch = done(29.99 if kept == "proofs" else 9999)
+    assert "proofs" not in prune()
+    assert bundle(batch).status_code == 200
+    assert full() == (1, 1)
+
+
+def test_what_is_open_or_not_final_keeps_its_proofs():
+    batch = done(31)
+    Block.objects.update(due_at=timezone.now())
+    Batch.objects.update(status=BatchStatus.DONE)
+    assert "proofs" not in prune()
+    Block.objects.update(due_at=None)
+    Batch.objects.update(status=BatchStatus.IN_PROGRESS)
+    assert "proofs" not in prune()
+    assert full() == (1, 1)
+    Batch.objects.update(status=BatchStatus.DONE)
+    assert prune()["proofs"]
+    assert bundle(batch).status_code == 410
+
+
+def test_proofs_that_a_younger_batch_uses_stay_with_it():
+    old, young = done(31, ALICE, BOB), done(1)
+    # Of the same block; Alice is in both.
+    assert prune()["proofs"]
+    assert bundle(old).status_code == bundle(old, 2).status_code == 410
+    assert bundle(young).status_code == 200
+    assert full()[0] >= 1
+    ended(young, 31)
+    prune()
+    assert bundle(young).status_code == 410
+    assert full() == (0, 0)
+
+
+def test_quotas_shrink_by_what_is_freed():
+    batch = done(31, ALICE, BOB)
+    before = batch.stored_bytes
+    assert User.objects.get().stored_bytes == before
+    prune()
+    batch.refresh_from_db()
+    assert batch.stored_bytes == User.objects.get().stored_bytes == before - 4 * 8000
+
+
+def test_a_rejected_batch_is_pruned_too():
+    batch = a_batch()
+    progress.reject([batch.pk], code=RejectionCode.FEE_TOO_LOW, reason="Low.", retryable=True)
+    Block.objects.update(due_at=None)
+    ended(batch, 31)
+    assert prune()["proofs"]
+
+
+def test_what_was_pruned_is_proven_again_for_who_asks_anew(service):
+    key = a_key()
+    body = request(ALICE, block=service.head())
+    body["data"]["31337"][f"block:{service.head()}"]["accounts"][ALICE]["slots"] = ["0x1"]
+    batch = work_until_done(submit(key, body))
+    settle(batch)
+    ended(batch, 31)
+    prune()
+    assert full() == (0, 0)
+    again = work_until_done(submit(key, body))
+    assert again.status == BatchStatus.DONE
+    assert full() == (1, 1)
+    assert bundle(again).json()["accountProof"]
+    assert bundle(batch).status_code == 410
+
+
+def test_it_goes_in_chunks_and_is_whole_wherever_it_is_killed(monkeypatch):
+    """Each chunk is a transaction: killed after any of them, each bundle is there whole, or said to be gone."""
+    monkeypatch.setattr(pruning, "_PROOFS", 1)
+    monkeypatch.setattr(pruning, "_BATCHES", 1)
+    monkeypatch.setattr(pruning, "_ROWS", 2)
+    batches = [done(31 + number, ALICE, BOB, block=12 + number) for number in range(2)]
+    chunks = 0
+    while True:
+        lease = leases.claim(Pruning.objects.all(), 1) if Pruning.objects.exists() else None
+        if lease is None:
+            pruning.wake()
+            continue
+        # One chunk, and then it is killed: nobody gives the lease back.
+        kinds = iter(kind for kind in pruning.KINDS if kind.name in {"proofs", "steps"})
+        with lease.writing():
+            changed = next((n for kind in kinds if (n := kind.prune(timezone.now() - 30 * DAY))), 0)
+        for batch in batches:
+            batch.refresh_from_db()
+            answer = bundle(batch)
+            assert answer.status_code == (410 if batch.proofs_pruned_at else 200)
+            if answer.status_code == 200:
+                assert answer.json()["accountProof"] == ["0xab"]
+                assert answer.json()["storageNodes"] == ["0xab"]
+            assert page(batch)
+        Pruning.objects.update(leased_until=None)
+        chunks += 1
+        if not changed:
+            break
+    assert chunks > 12
+    assert full() == (0, 0)
+    assert not Step.objects.exists()
+
+
+def test_one_process_at_a_time_prunes():
+    pruning.wake()
+    assert leases.claim(Pruning.objects.all(), 1)
+    done(31)
+    assert pruning.prune_now() is None
+    pruning.prune_when_due(1)
+    assert full() == (1, 1)
+    with pytest.raises(CommandError, match="A worker prunes at this moment"):
+        call_command("prune")
+
+
+def test_who_has_lost_the_lease_prunes_nothing(monkeypatch):
+    done(31)
+    prune_one = pruning._prune_proofs
+
+    def lose_the_lease(before):
+        changed = prune_one(before)
+        Pruning.objects.update(lease_token="another's")
+        return changed
+
+    monkeypatch.setattr(pruning, "KINDS", (pruning.Kind("proofs", "KEEP_PROOFS_DAYS", lose_the_lease),))
+    pruning.wake()
+    pruning.prune_when_due(1)
+    assert full() == (1, 1)
+
+
+def test_a_worker_does_it_when_it_is_due():
+    done(31)
+    assert not [task for task in due() if task.kind == "pruning"]
+    pruning.wake()
+    (task,) = [task for task in due() if task.kind == "pruning"]
+    task()
+    assert full() == (0, 0)
+    row = Pruning.objects.get()
+    assert row.due_at is not None
+    assert row.due_at > timezone.now() + timedelta(minutes=59)
+    assert row.lease_token == ""
+
+
+def test_a_worker_prunes_for_a_moment_and_goes_on_later(monkeypatch):
+    monkeypatch.setattr(pruning, "_TURN_SECONDS", 0)
+    done(31)
+    pruning.wake()
+    pruning.prune_when_due(1)
+    assert full() == (1, 1)
+    row = Pruning.objects.get()
+    assert row.due_at is not None
+    assert row.due_at < timezone.now() + timedelta(seconds=3)
+
+
+def test_a_clock_that_has_jumped_prunes_nothing(monkeypatch):
+    done(1)
+    ServiceClock.objects.create(pk=1, at=timezone.now())
+    later = timezone.now() + 100 * DAY
+    monkeypatch.setattr("django.utils.timezone.now", lambda: later)
+    assert prune() == {}
+    assert full() == (1, 1)
+
+
+# --- Steps ------------------------------------------------------------------------------------------------------------
+
+
+def test_steps_of_old_batches_go_and_the_page_tells_how_far_it_came(settings):
+    settings.KEEP_PROOFS_DAYS = None
+    old, young = done(31), done(29)
+    prune()
+    assert set(Step.objects.values_list("query__batch", flat=True)) == {young.pk}
+    shown = page(old)
+    sentence = f"The details of the steps of this batch were removed on {timezone.now():%Y-%m-%d}, after 31 days."
+    assert sentence in shown
+    assert shown.count("COMPLETED") >= len(StepKind)
+    assert "not begun" not in shown
+    assert "The bars share one time axis" in page(young)
+    assert Client().get(f"{path(old)}.json").status_code == 200
+
+
+def test_of_a_rejected_batch_the_page_tells_where_it_stopped(settings):
+    settings.KEEP_PROOFS_DAYS = None
+    batch = a_batch()
+    deployed()
+    accept(batch)
+    progress.complete(list(Query.objects.values_list("pk", flat=True)), StepKind.INITIAL_STATE)
+    progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason="Late.", retryable=True)
+    settle(batch)
+    ended(batch, 31)
+    prune()
+    steps = Client().get(f"{path(batch)}.json").json()["queries"][0]["steps"]
+    assert [step["status"] for step in steps] == ["COMPLETED", "STOPPED", "", ""]
+
+
+# --- Calldata and headers ---------------------------------------------------------------------------------------------
+
+
+def sent(days: float, state: str = TransactionState.FINAL) -> Transaction:
+    signer, _ = Signer.objects.get_or_create(chain_id=31337, address=SIGNER)
+    tx = Transaction.objects.create(
+        signer=signer,
+        nonce=signer.transactions.count(),
+        data=b"data",
+        gas_limit=1,
+        state=state,
+        spent_at=timezone.now() - days * DAY,
+    )
+    SignedTransaction.objects.create(
+        transaction=tx, hash=f"0x{tx.nonce:064x}", raw=b"raw", max_fee_per_gas=1, max_priority_fee_per_gas=1
+    )
+    return tx
+
+
+def carried(tx: Transaction) -> tuple[bytes, bytes]:
+    tx.refresh_from_db()
+    return bytes(tx.data), bytes(tx.versions.get().raw)
+
+
+def test_calldata_of_final_transactions_goes():
+    old, young = sent(30.01), sent(29.99)
+    open_ones = [sent(99, state) for state in TransactionState if state != TransactionState.FINAL]
+    assert prune() == {"transactions' calldata": 1}
+    assert carried(old) == (b"", b"")
+    assert [carried(tx) for tx in (young, *open_ones)] == [(b"data", b"raw")] * 5
+
+
+def test_calldata_that_a_bundle_has_its_next_header_from_stays_with_it():
+    batch = done(1)
+    batch.queries.update(timestamp=1)
+    tx = sent(31)
+    tx.accumulates.set(Block.objects.all())
+    assert prune() == {}
+    ended(batch, 31)
+    prune()
+    assert carried(tx) == (b"", b"")
+
+
+def passed(number: int, days: float = 31, **columns: object) -> Block:
+    values = {"is_checkpoint": True, "hash": "0x" + "ab" * 32, "header_rlp": b"header"} | columns
+    return Block.objects.create(
+        destination_chain_id=31337,
+        source_chain_id=31337,
+        number=number,
+        queue_at=timezone.now() - days * DAY,
+        **values,
+    )
+
+
+def test_headers_that_paths_have_passed_go_and_paths_may_still_begin_there():
+    batch = done(1)
+    batch.queries.update(timestamp=1)
+    old, young, next_one = passed(50), passed(51, 29), passed(13)
+    in_work = passed(52, due_at=timezone.now())
+    assert prune() == {"headers of paths": 1}
+    for block in (old, young, next_one, in_work):
+        block.refresh_from_db()
+    assert (old.header_rlp, old.hash, old.is_checkpoint) == (None, "0x" + "ab" * 32, True)
+    assert [bytes(block.header_rlp or b"") for block in (young, next_one, in_work)] == [b"header"] * 3
+    assert Block.objects.get(number=12).header_rlp
+
+
+def test_a_block_whose_header_was_pruned_can_be_asked_for(service):
+    number = service.head()
+    header = service.rpc("eth_getBlockByNumber", hex(number), False)
+    passed(number, hash=header["hash"], header_rlp=None, state_root=header["stateRoot"])
+    assert work_until_done(submit(a_key(), request(ALICE, block=number))).status == BatchStatus.DONE
+
+
+# --- What expires -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["account events", "key uses", "sessions", "sign-in nonces", "throttle counts"])
+def test_what_is_older_goes_and_what_is_younger_stays(settings, kind):
+    key = a_key()
+    now = timezone.now()
+    model: Any = {
+        "account events": AccountEvent,
+        "key uses": KeyUse,
+        "sessions": Session,
+        "sign-in nonces": SignInNonce,
+        "throttle counts": ThrottleCount,
+    }[kind]
+    for number, days in enumerate((29.99, 30.01)):
+        at = now - days * DAY
+        values = {
+            "account events": {"user": key.user, "at": at, "kind": EventKind.SIGNED_IN},
+            "key uses": {"key": key, "hour": at, "requests": 1},
+            "sessions": {"session_key": str(number), "session_data": "", "expire_date": at},
+            "sign-in nonces": {"nonce": str(number), "address": ALICE, "message_hash": "", "expires_at": at},
+            "throttle counts": {"what_and_who": str(number), "began_at": at},
+        }[kind]
+        model.objects.create(**values)
+    kept = model.objects.order_by("pk").first()
+    assert prune() == {kind: 1}
+    assert model.objects.get() == kept
+    setting = next(one.setting for one in pruning.KINDS if one.name == kind)
+    setattr(settings, setting, None)
+    assert prune() == {}
+
+
+# --- The command ------------------------------------------------------------------------------------------------------
+
+
+def test_the_command_says_what_it_pruned_and_vacuums():
+    done(31, *(f"0x{number:040x}" for number in range(1, 60)))
+    AccountProof.objects.update(nodes=["0x" + "ab" * 4000])
+    if connection.vendor == "sqlite":
+        free = "SELECT freelist_count FROM pragma_freelist_count"
+        call_command("prune", stdout=StringIO())
+        with connection.cursor() as cursor:
+            assert cursor.execute(free).fetchone()[0] > 50
+            out = StringIO()
+            call_command("prune", "--vacuum", stdout=out)
+            assert cursor.execute(free).fetchone()[0] == 0
+        assert "proofs: 0 rows" in out.getvalue()
