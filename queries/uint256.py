@@ -24,7 +24,9 @@ class Uint256Field(_IntegerField):
         return "CharField"
 
     def db_type(self, connection: Any) -> str:
-        return "char(64)"
+        # To insert many rows, Django makes an array of the type's name without its length: of PostgreSQL's "char" each
+        # would hold one character.
+        return "varchar(64)" if connection.vendor == "postgresql" else "char(64)"
 
     def from_db_value(self, value: str | None, expression: Any, connection: Any) -> int | None:
         return None if value is None else int(value, 16)

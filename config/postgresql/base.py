@@ -3,11 +3,11 @@
 from typing import Any
 
 import psycopg
-from django.db.backends.postgresql import base
+from django.db.backends.postgresql.base import DatabaseWrapper as DjangosWrapper
 from psycopg_pool import ConnectionPool
 
 
-class DatabaseWrapper(base.DatabaseWrapper):
+class DatabaseWrapper(DjangosWrapper):
     """Takes no connection from the pool that the server has ended, as when it was restarted.
 
     The pool can look for itself (CONN_HEALTH_CHECKS). But it waits for a second and longer after each that it finds

@@ -103,7 +103,7 @@ def _having(model: type[M], column: str, ids: Collection[int], without: tuple[st
     if not ids:
         return []
     places = ", ".join(["%s"] * len(ids))
-    return statements.objects(model, f"WHERE {column} IN ({places})", tuple(ids), without)
+    return statements.objects(model, f"WHERE {column} IN ({places}) ORDER BY id", tuple(ids), without)
 
 
 def first_of_page(first: str, total: int) -> int:

@@ -111,11 +111,11 @@ def test_rows_that_others_have_locked_are_left_out_and_not_waited_for():
         lambda: row_locks.update_free(User.objects.all(), stored_bytes=3),
     )
     assert (met.second, met.waited) == (1, False)
-    deleting = meet(
+    deleted = meet(
         lambda: row_locks.lock(User.objects.filter(pk=rows[0].pk)),
         lambda: row_locks.delete_free(User.objects.all()),
     )
-    assert not deleting.waited
+    assert not deleted.waited
     assert list(User.objects.values_list("pk", flat=True)) == [rows[0].pk]
 
 

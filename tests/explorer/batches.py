@@ -60,7 +60,7 @@ def many_accounts(count: int) -> Iterator[str]:
 
 
 def queries_of(batch: Batch) -> list[int]:
-    return list(batch.queries.values_list("pk", flat=True))
+    return list(batch.queries.order_by("position").values_list("pk", flat=True))
 
 
 SOURCE = 5

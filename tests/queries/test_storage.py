@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
-from django.db import DatabaseError, OperationalError, ProgrammingError, connection
+from django.db import DatabaseError, OperationalError, ProgrammingError, connection, transaction
 from django.utils import timezone
 
 from queries import storage
@@ -122,3 +122,60 @@ def test_who_asks_during_a_later_check_gets_what_was_found_before(monkeypatch, p
         check.may_end.set()
         assert later.result(30) == "The disk is full."
     assert storage.problem() == "The disk is full."
+
+
+# --- PostgreSQL -------------------------------------------------------------------------------------------------------
+
+of_postgresql = pytest.mark.postgresql_only(reason="SQLite has other codes, and neither pool nor server")
+
+
+@of_postgresql
+@pytest.mark.parametrize(
+    ("sql", "sentence"),
+    [
+        ("SET TRANSACTION READ ONLY; DELETE FROM queries_storagecheck", storage._READ_ONLY),
+        ("SET LOCAL statement_timeout = 1; SELECT pg_sleep(20)", storage._LOCKED),
+        ("SELECT pg_terminate_backend(pg_backend_pid())", storage._AWAY),
+        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full'; END $$", storage._FULL),
+        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'io_error'; END $$", storage._FAILS),
+        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'cannot_connect_now'; END $$", storage._AWAY),
+        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'out_of_memory'; END $$", storage._AWAY),
+        ("SELECT * FROM no_table", None),
+        ("SELECT 1 / 0", None),
+        ("COMMIT; VACUUM no_table", None),
+    ],
+)
+def test_what_postgresql_refuses_is_told_from_a_defect(sql, sentence):
+    def run() -> None:
+        with transaction.atomic(), connection.cursor() as cursor:
+            for part in sql.split("; ") if not sql.startswith("DO") else [sql]:
+                cursor.execute(part)
+
+    with pytest.raises(DatabaseError) as refused:
+        run()
+    connection.close()
+    assert storage.why_unavailable(refused.value) == sentence
+
+
+@of_postgresql
+def test_a_pool_that_is_used_up_is_told_from_a_defect(monkeypatch):
+    pool = connection.settings_dict["OPTIONS"]["pool"]
+
+    def take_one() -> None:
+        connection.ensure_connection()
+
+    connection.close()
+    connection.close_pool()  # type: ignore[attr-defined]  # PostgreSQL's
+    with monkeypatch.context() as small, ThreadPoolExecutor(1) as other:
+        small.setitem(pool, "min_size", 1)
+        small.setitem(pool, "max_size", 1)
+        small.setitem(pool, "timeout", 5)
+        take_one()
+        connection.pool.timeout = 0.05  # type: ignore[attr-defined]  # as above
+        with pytest.raises(OperationalError) as refused:
+            other.submit(take_one).result(20)
+        connection.close()
+        connection.close_pool()  # type: ignore[attr-defined]  # as above
+    assert storage.why_unavailable(refused.value) == (
+        "The database of this service can't be reached, or takes no more connections."
+    )
