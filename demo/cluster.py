@@ -190,5 +190,5 @@ def _events(chain: DevChain, registry: str, topic: str) -> Counter[str]:
 if __name__ == "__main__":
     parser = command.parser("make demo-cluster", __doc__, ".demo-cluster")
     parser.add_argument("--batches", type=int, default=WALLETS * PER_WALLET, help="how many to submit (%(default)s)")
-    parser.set_defaults(done_seconds=180)
+    parser.set_defaults(done_seconds=300)
     sys.exit(command.main(parser, run))
