@@ -71,8 +71,11 @@ def test_a_secret_that_can_not_be_kept_is_said_in_a_sentence(tmp_path):
 def test_each_web_process_reads_the_settings_itself(tmp_path):
     program = """
 import sys
+import types
 import config.gunicorn
-config.gunicorn.on_starting(None)
+server = types.SimpleNamespace()
+config.gunicorn.on_starting(server)
+config.gunicorn.on_exit(server)
 print([name for name in sys.modules if name.startswith(("config.settings", "attesting.settings"))])
 """
     env = {"PATH": os.environ["PATH"], "STATE_DIR": str(tmp_path)}
