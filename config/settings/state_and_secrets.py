@@ -7,7 +7,8 @@ from config.environment import env_folder, env_secret, env_str
 
 # Where the installation keeps what it makes: the SQLite database, generated secrets, collected static files.
 STATE_DIR = env_folder("STATE_DIR", BASE_DIR / ".state")
-STATIC_ROOT = STATE_DIR / "static"
+# An image has the static files of its version, and its state is elsewhere.
+STATIC_ROOT = Path(env_str("STATIC_DIR", str(STATE_DIR / "static")))
 
 SECRET_KEY = env_secret("SECRET_KEY", STATE_DIR / "secret_key")
 # API keys are derived from a secret of their own, so they survive a new SECRET_KEY, which ends all sessions.

@@ -124,6 +124,21 @@ def test_who_asks_during_a_later_check_gets_what_was_found_before(monkeypatch, p
     assert storage.problem() == "The disk is full."
 
 
+@pytest.mark.sqlite_only(reason="PostgreSQL has no such pragma")
+def test_a_database_that_may_only_be_read_is_a_problem_until_it_is_not(pass_time, client, settings):
+    with connection.cursor() as cursor:
+        cursor.execute("PRAGMA query_only = ON")
+    try:
+        assert storage.problem() == "The database of this service can't be written to."
+        assert client.get("/healthz").status_code == 503
+        assert client.get("/").status_code == 200
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("PRAGMA query_only = OFF")
+    pass_time(10)
+    assert storage.problem() is None
+
+
 # --- PostgreSQL -------------------------------------------------------------------------------------------------------
 
 of_postgresql = pytest.mark.postgresql_only(reason="SQLite has other codes, and neither pool nor server")

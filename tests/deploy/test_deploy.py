@@ -1,0 +1,189 @@
+"""The files in deploy/, as far as they can be checked without a container engine and without systemd."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from devnet.devchain import PROJECT
+
+DEPLOY = PROJECT / "deploy"
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
+CONTAINERFILE = (DEPLOY / "Containerfile").read_text()
+# Of ten times what `systemd-analyze security` shows: less is safer.
+MOST_EXPOSED = 20
+
+
+# --- The image --------------------------------------------------------------------------------------------------------
+
+
+def test_the_image_has_the_packages_that_are_pinned_and_no_others():
+    assert "--require-hashes --only-binary :all: -r requirements.txt" in CONTAINERFILE
+    assert re.findall(r"^FROM (\S+)", CONTAINERFILE, re.MULTILINE) == ["python:3.12.8-slim"] * 2
+    assert "apt-get" not in CONTAINERFILE
+
+
+def test_the_image_runs_as_nobody_in_particular_and_holds_no_secret():
+    final = CONTAINERFILE.rpartition("FROM ")[2]
+    assert re.search(r"^USER service$", final, re.MULTILINE)
+    assert final.index("USER service") > final.index("collectstatic")
+    # What collecting has generated goes with it.
+    assert "STATE_DIR=/tmp/state python manage.py collectstatic --no-input && rm -r /tmp/state" in final
+    assert not re.search(r"(SECRET|PASSWORD|KEY|DATABASE_URL)\w*=", CONTAINERFILE)
+
+
+def test_all_that_is_copied_is_sent_to_the_builder():
+    copied = re.findall(r"^COPY (?!--from)(.+) \S+$", CONTAINERFILE, re.MULTILINE)
+    sent = (DEPLOY / "Containerfile.dockerignore").read_text().splitlines()
+    assert sent[0] == "**"
+    assert {f"!{path}" for path in copied} == {line for line in sent if line.startswith("!")}
+    assert [path for path in copied if not (PROJECT / path).exists()] == []
+
+
+def test_the_copied_files_collect_and_migrate_alone(tmp_path):
+    """As the image's steps do, in a folder with nothing else, with the packages that this runs with."""
+    for path in re.findall(r"^COPY (?!--from)(.+) \S+$", CONTAINERFILE, re.MULTILINE):
+        source, target = PROJECT / path, tmp_path / "app" / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, target)
+    env = {"STATE_DIR": str(tmp_path / "state"), "STATIC_DIR": str(tmp_path / "collected"), "PATH": "/usr/bin:/bin"}
+    for command in (["collectstatic", "--no-input"], ["migrate", "--no-input"], ["prune"]):
+        run = subprocess.run(
+            [sys.executable, "manage.py", *command],
+            cwd=tmp_path / "app",
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert run.returncode == 0, run.stderr
+    assert (tmp_path / "collected/staticfiles.json").exists()
+
+
+# --- The health check -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def healthz() -> Iterator[dict[str, Any]]:
+    """What it answers is set by the test; what it was asked is noted."""
+    said: dict[str, Any] = {"status": 200, "body": {"worker": {"running": True}}}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            said["host"] = self.headers["Host"]
+            self.send_response(said["status"])
+            self.end_headers()
+            self.wfile.write(json.dumps(said["body"]).encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        said["address"] = f"127.0.0.1:{server.server_port}"
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield said
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "running", "web", "worker"),
+    [(200, True, 0, 0), (503, True, 0, 0), (503, False, 0, 1), (400, True, 1, 1)],
+)
+def test_the_health_check_tells_the_dead_from_the_troubled(healthz, status, running, web, worker):
+    healthz |= {"status": status, "body": {"worker": {"running": running}}}
+    assert [check(healthz["address"], what) for what in ("web", "worker")] == [web, worker]
+    assert healthz["host"] == "queries.example.org"
+
+
+def test_the_health_check_fails_where_nothing_answers():
+    assert check("127.0.0.1:1", "web") == 1
+
+
+def check(address: str, what: str) -> int:
+    env = {"HEALTHCHECK_ADDRESS": address, "BASE_URL": "https://queries.example.org"}
+    return subprocess.run([sys.executable, DEPLOY / "healthcheck.py", what], env=env, check=False).returncode
+
+
+# --- Containers -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    yaml = pytest.importorskip("yaml")
+    found: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yml").read_text())
+    return found
+
+
+def test_each_container_may_do_little(compose):
+    for name, service in compose["services"].items():
+        assert service["read_only"] is True, name
+        assert service["cap_drop"] == ["ALL"], name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert not service.get("privileged"), name
+        # To others on the network only a proxy answers.
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ())), name
+
+
+def test_secrets_are_files_and_each_is_there(compose):
+    declared = set(compose["secrets"])
+    used = {secret for service in compose["services"].values() for secret in service.get("secrets", ())}
+    assert used == declared
+    for service in compose["services"].values():
+        for name, value in service.get("environment", {}).items():
+            if re.search("SECRET|PASSWORD|DATABASE_URL", name):
+                assert str(value).removeprefix("/run/secrets/") in service["secrets"], name
+
+
+def test_each_waits_for_what_it_needs(compose):
+    services = compose["services"]
+    for name, service in services.items():
+        for other, how in service.get("depends_on", {}).items():
+            if how["condition"] == "service_healthy":
+                assert services[other]["healthcheck"]["test"], (name, other)
+            else:
+                assert how == {"condition": "service_completed_successfully"}
+    assert {name for name in services if "migrate" in services[name].get("depends_on", {})} == {"web", "worker"}
+    volumes = {mount.split(":")[0] for service in services.values() for mount in service.get("volumes", ())}
+    assert {name for name in volumes if not name.startswith(".")} == set(compose["volumes"])
+    assert {name for name, one in services.items() if one.get("profiles")} == {"prometheus", "grafana"}
+
+
+# --- systemd ----------------------------------------------------------------------------------------------------------
+
+ANALYZE = shutil.which("systemd-analyze")
+needs_systemd = pytest.mark.skipif(ANALYZE is None, reason="systemd-analyze is not installed")
+
+
+@needs_systemd
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
+def test_units_are_hardened(unit: Path):
+    assert ANALYZE
+    command = [ANALYZE, "security", "--no-pager", "--offline=true", f"--threshold={MOST_EXPOSED}", str(unit)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout[-300:] + run.stderr
+
+
+@needs_systemd
+def test_units_are_right(tmp_path):
+    """With programs that are there in the place of those that an installation has."""
+    assert ANALYZE
+    for unit in UNITS:
+        text = re.sub(r"^ExecStart=\S+", f"ExecStart={sys.executable}", unit.read_text(), flags=re.MULTILINE)
+        (tmp_path / unit.name).write_text(text)
+    units = [str(tmp_path / unit.name) for unit in UNITS]
+    run = subprocess.run([ANALYZE, "verify", "--man=no", *units], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert not [line for line in run.stderr.splitlines() if "batch-query" in line], run.stderr

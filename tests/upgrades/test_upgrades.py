@@ -1,0 +1,151 @@
+"""A database as the last version left it, taken to this one; and what the last version does with it then.
+
+The last version is the state of each `0001_initial`. Its rows are written with its own columns, as its code did.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.apps.registry import Apps
+from django.core.management import call_command
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+from django.test import Client
+from django.utils import timezone
+
+from accounts import keys
+from accounts.models import ApiKey, User
+from proving import pruning
+from proving.models import Signer, Transaction
+from queries.models import Batch, Block, Query, Step
+from tests.service import ALICE, SIGNER, chains_toml, header, request, submit
+
+pytestmark = pytest.mark.django_db(transaction=True)
+LAST = [(app, "0001_initial") for app in ("accounts", "queries", "proving")]
+ULID = "01M7W1MRHW703BTRFFPT53VVP5"
+
+
+@pytest.fixture
+def last_version() -> Iterator[Apps]:
+    """The models of the last version, on an empty database of it."""
+    executor = MigrationExecutor(connection)
+    executor.migrate(LAST)
+    yield executor.loader.project_state(LAST).apps
+    call_command("migrate", verbosity=0)
+
+
+def upgrade() -> None:
+    call_command("migrate", verbosity=0)
+
+
+def written_by_the_last_version(models: Apps, identifier: str = ULID, number: int = 12) -> None:
+    """A user with a key, and a batch that is DONE, sent by a transaction. In SQL each names all columns that it had."""
+
+    def make(model: str, /, **values: Any) -> Any:
+        return models.get_model(model)._default_manager.create(**values)
+
+    users = models.get_model("accounts.User")._default_manager
+    user = users.filter(address=ALICE).first() or make("accounts.User", address=ALICE, password="!")
+    fields = keys._new_fields()
+    key = make("accounts.ApiKey", user=user, name=f"key {number}", **fields)
+    now = timezone.now()
+    batch = make(
+        "queries.Batch",
+        id=identifier,
+        user=user,
+        api_key=key,
+        destination_chain_id=31337,
+        fee=0,
+        request="{}",
+        size=1,
+        block_count=1,
+        stored_bytes=20_000,
+        status="DONE",
+        deadline_at=now,
+        finished_at=now,
+    )
+    users.filter(pk=user.pk).update(stored_bytes=20_000)
+    block = make("queries.Block", destination_chain_id=31337, source_chain_id=31337, number=number)
+    query = make(
+        "queries.Query", batch=batch, source_chain_id=31337, block=block, position=0, address=ALICE, fields=2, step=None
+    )
+    make("queries.Step", query=query, kind="INITIAL_STATE", status="COMPLETED", started_at=now)
+    signers = models.get_model("proving.Signer")._default_manager
+    signer, _ = signers.get_or_create(chain_id=31337, address=SIGNER)
+    tx = make("proving.Transaction", signer=signer, nonce=number, data=b"data", gas_limit=1)
+    tx.queries.set([query])
+    make(
+        "proving.AccountProof",
+        block=block,
+        address=ALICE,
+        nodes=["0xab"],
+        nonce=1,
+        balance=1,
+        storage_root="0x" + "11" * 32,
+        code_hash="0x" + "22" * 32,
+    )
+
+
+def test_nothing_is_lost_and_the_service_goes_on(last_version, settings, tmp_path, client: Client):
+    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
+    written_by_the_last_version(last_version)
+    upgrade()
+    batch, user = Batch.objects.get(), User.objects.get()
+    assert (batch.pk, batch.status, batch.stored_bytes, user.stored_bytes) == (ULID, "DONE", 20_000, 20_000)
+    assert [model.objects.count() for model in (Block, Query, Step, Transaction)] == [1, 1, 1, 1]
+    assert bytes(Transaction.objects.get().data) == b"data"
+    assert client.get(f"/explorer/query/{ULID}").status_code == 200
+    key = ApiKey.objects.get()
+    status = client.get("/batch-query-status", {"batchQueryId": ULID}, headers=header(key))
+    assert status.json() == {"queryStatus": "DONE"}
+    # What is new holds for old rows: no limit of their own, no pause, nothing said to be removed.
+    assert (user.daily_gas_budget, user.daily_limits_wei, Signer.objects.get().paused_at) == (None, None, None)
+    assert (batch.why_no_proofs, batch.why_no_steps) == ("", "")
+    assert submit(key, request(ALICE, block=12)).status == "RECEIVED"
+    settings.KEEP_PROOFS_DAYS = 1
+    assert pruning.prune_now() is not None
+
+
+def test_the_last_version_goes_on_with_the_new_schema(last_version):
+    """While the two run side by side, and after going back to it."""
+    upgrade()
+    written_by_the_last_version(last_version)
+    Batch.objects.update(status="IN_PROGRESS")
+    Signer.objects.update(paused_because="A test.")
+    # It reads and writes its own columns, and leaves the others alone.
+    row = last_version.get_model("queries.Batch")._default_manager.get()
+    row.status = "DONE"
+    row.save()
+    signer = last_version.get_model("proving.Signer")._default_manager.get()
+    signer.notice = "A notice."
+    signer.save()
+    assert Batch.objects.get().status == "DONE"
+    assert Signer.objects.get().paused_because == "A test."
+
+
+def test_the_two_write_side_by_side(last_version, settings, tmp_path):
+    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
+    upgrade()
+    written_by_the_last_version(last_version)
+    submit(ApiKey.objects.get(), request(ALICE, block=99))
+    written_by_the_last_version(last_version, "01M7W1MRHW703BTRFFPT53VVP6", 13)
+    assert Batch.objects.count() == 3
+
+
+def test_each_migration_only_adds():
+    """An expand step: what is taken away, renamed or made stricter would break the last version while it runs."""
+    loader = MigrationExecutor(connection).loader
+    allowed = {"AddField", "CreateModel", "AddIndex", "AddConstraint", "AlterModelOptions", "RunPython"}
+    for (app, name), migration in loader.disk_migrations.items():
+        if app not in {"accounts", "queries", "proving"} or name == "0001_initial":
+            continue
+        operations: list[Any] = list(migration.operations)
+        made = {op.name_lower for op in operations if type(op).__name__ == "CreateModel"}
+        for operation in operations:
+            assert type(operation).__name__ in allowed, f"{app} {name}: {operation.describe()}"
+            if type(operation).__name__ == "AddField" and operation.model_name_lower not in made:
+                field = operation.field
+                assert field.null or field.has_db_default(), f"{app} {name}: {operation.describe()}"
+            if type(operation).__name__ == "AddConstraint":
+                assert operation.model_name.lower() in made, f"{app} {name}: {operation.describe()}"
