@@ -45,7 +45,7 @@ def test_imports_run_one_way(path):
 
 def test_one_name_is_one_thing():
     """Django's conventional names aside, no two modules have the same one."""
-    conventional = {"__init__", "__main__", "admin", "apps", "models", "settings", "urls", "views", "wsgi"}
+    conventional = {"__init__", "__main__", "admin", "apps", "base", "models", "settings", "urls", "views", "wsgi"}
     names = [path.stem for path in FILES if "migrations" not in path.parts and path.stem not in conventional]
     assert [name for name in sorted(set(names)) if names.count(name) > 1] == []
 
