@@ -286,8 +286,10 @@ def _log(task: _Task | _ErrorTask, path: str, began: float) -> None:
     milliseconds = (time.monotonic() - began) * 1000
     status, sent = task.status.partition(" ")[0], task.content_bytes_written
     shown = path if len(path) <= _MOST_LOGGED_OF_PATH else f"{path[:_MOST_LOGGED_OF_PATH]}..."
+    # None before an application was asked, and a refusal never has one.
+    environ = getattr(task, "environ", None) or {}
     fields = {"client": task.channel.addr[0], "method": method, "path": shown, "status": int(status)}
-    fields |= {"bytes": sent, "milliseconds": round(milliseconds), "request": (task.environ or {}).get(ENVIRON)}
+    fields |= {"bytes": sent, "milliseconds": round(milliseconds), "request": environ.get(ENVIRON)}
     _access.info(
         '%s "%s %s" %s %s %.0fms',
         *(task.channel.addr[0], method, shown, status, sent or "-", milliseconds),

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import DatabaseError
-from django.db.models import Count, Max, Min, Q, QuerySet
+from django.db.models import Count, Min, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Now
 from django.utils import timezone
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -170,8 +170,10 @@ def _signers() -> Iterator[_Family]:
     )
     lowest = [(of[pk], row[2]) for pk, row in pending.items()]
     yield _gauge("transactions_pending_lowest_nonce", "The nonce that must be mined next.", lowest, *labels)
-    newest = Signer.objects.annotate(newest=Max("transactions__nonce")).exclude(newest=None)
-    nonces = [(of[pk], nonce + 1) for pk, nonce in newest.values_list("pk", "newest") if pk in of]
+    # By the index of each signer: a maximum over a join would read all of them.
+    highest = Transaction.objects.filter(signer=OuterRef("pk")).order_by("-nonce").values("nonce")[:1]
+    newest = Signer.objects.annotate(newest=Subquery(highest)).values_list("pk", "newest")
+    nonces = [(of[pk], nonce + 1) for pk, nonce in newest if pk in of and nonce is not None]
     yield _gauge("signer_next_nonce", "The nonce after the highest that was stored.", nonces, *labels)
 
 
