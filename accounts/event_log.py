@@ -6,6 +6,7 @@ from datetime import timedelta
 from django.http import HttpRequest
 from django.utils import timezone
 
+from accounts import row_locks
 from accounts.client_address import client_network
 from accounts.models import AccountEvent, ApiKey, EventKind, User
 from config.error_answers import Refused
@@ -27,7 +28,7 @@ class EventPage:
 def record(request: HttpRequest, user: User, kind: EventKind, key: ApiKey | None = None, detail: str = "") -> None:
     """Adds an event, and deletes all events older than `KEPT_DAYS`."""
     now = timezone.now()
-    AccountEvent.objects.filter(at__lt=now - timedelta(days=KEPT_DAYS)).delete()
+    row_locks.delete_free(AccountEvent.objects.filter(at__lt=now - timedelta(days=KEPT_DAYS)))
     AccountEvent.objects.create(
         user=user,
         at=now,

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.db import Error as DatabaseError
+from django.db import IntegrityError, connection, transaction
 from django.db.models import F, Q, Sum
 from django.utils import timezone
 
@@ -56,9 +57,10 @@ def flush() -> None:
         return
     try:
         with transaction.atomic():
-            for (key_id, hour), count in requests.items():
+            # Processes write at the same time: in the same order none waits for another in a circle.
+            for (key_id, hour), count in sorted(requests.items()):
                 _add(key_id, hour, count)
-            for key_id, at in last_used.items():
+            for key_id, at in sorted(last_used.items()):
                 unnoted = Q(last_used_at=None) | Q(last_used_at__lt=at)
                 ApiKey.objects.filter(unnoted, pk=key_id).update(last_used_at=at)
     except DatabaseError:

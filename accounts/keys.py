@@ -19,7 +19,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import F
 from django.utils import timezone
 
-from accounts import key_use, statements
+from accounts import key_use, row_locks, statements
 from accounts.allowed_addresses import may_sign_in
 from accounts.models import ApiKey, User
 from config.error_answers import Refused
@@ -45,10 +45,10 @@ def issue(user: User, name: str) -> ApiKey:
     now = timezone.now()
     try:
         with transaction.atomic():
+            # Held until the end of this transaction, so that two calls can't both make the last key.
+            row_locks.lock(User.objects.filter(pk=user.pk))
             # The names of expired keys may be given again.
             user.api_keys.filter(expires_at__lte=now, revoked_at=None).update(revoked_at=F("expires_at"))
-            # Held until the end of this transaction, so that two calls can't both make the last key.
-            User.objects.select_for_update().get(pk=user.pk)
             if user.api_keys.filter(revoked_at=None).count() >= MAX_KEYS:
                 raise KeyRefused(
                     "too_many_keys",
@@ -71,6 +71,8 @@ def rotate(key: ApiKey, name: str, overlap: timedelta) -> ApiKey:
     Raises `KeyRefused`: as `issue`, and key_expires if the key was already rotated or revoked.
     """
     with transaction.atomic():
+        # As in `issue`: first the user, then the keys.
+        row_locks.lock(User.objects.filter(pk=key.user_id))
         now = timezone.now()
         expiry = {"expires_at": now + overlap} if overlap else {"expires_at": now, "revoked_at": now}
         if not ApiKey.objects.filter(pk=key.pk, expires_at=None, revoked_at=None).update(**expiry):

@@ -23,7 +23,7 @@ from web3.exceptions import Web3Exception
 from web3.providers import BaseProvider
 from web3.types import RPCEndpoint, RPCError, RPCResponse
 
-from accounts import keys, throttle
+from accounts import keys, row_locks, throttle
 from accounts.allowed_addresses import may_sign_in
 from accounts.models import SignInNonce, User
 from chains.address_checksum import checksummed
@@ -162,7 +162,8 @@ def _store(issued: SignInNonce) -> None:
     """Stores the nonce, and deletes those that have expired."""
     now = issued.created_at
     with transaction.atomic():
-        SignInNonce.objects.filter(Q(expires_at__lte=now) | Q(created_at__gt=now + _CLOCK_SKEW)).delete()
+        useless = SignInNonce.objects.filter(Q(expires_at__lte=now) | Q(created_at__gt=now + _CLOCK_SKEW))
+        row_locks.delete_free(useless)
         issued.save()
 
 

@@ -18,7 +18,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.csrf import csrf_exempt, ensure_csrf_cookie
 from django.views.decorators.http import require_GET, require_POST
 
-from accounts import event_log, sign_in
+from accounts import event_log, row_locks, sign_in
 from accounts.client_address import client_address
 from accounts.form_input import given_in, safe_next
 from accounts.models import EventKind, User
@@ -92,7 +92,7 @@ def sign_in_verify(request: HttpRequest) -> HttpResponse:
         return _sign_in_refused(request, error)
     login(request, user)
     # Nobody else does: they would stay for ever.
-    Session.objects.filter(expire_date__lt=timezone.now()).delete()
+    row_locks.delete_free(Session.objects.filter(expire_date__lt=timezone.now()))
     event_log.record(request, user, EventKind.SIGNED_IN)
     # A first sign-in also makes a first key, in the same transaction, after the time of the sign-in was noted.
     for key in user.api_keys.filter(created_at__gte=user.last_sign_in):

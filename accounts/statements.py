@@ -71,9 +71,9 @@ def lock(table: str, row_id: int) -> None:
 
     It is a statement of its own: where rows are locked, only a later one reads what others have written until then.
     """
-    # SQLite has no locks of rows and needs none: `config.settings.database` says why.
+    # As `row_locks.lock`.
     if connection.features.has_select_for_update:
-        first(f"SELECT id FROM {table} WHERE id = %s FOR UPDATE", (row_id,))  # noqa: S608 (a name of this project)
+        first(f"SELECT id FROM {table} WHERE id = %s FOR NO KEY UPDATE", (row_id,))  # noqa: S608 (a name of this project)
 
 
 def of_now(make: Callable[[], Made]) -> Callable[[], Made]:

@@ -1,7 +1,8 @@
 """How much somebody may do in a minute: the one throttle of this service, counted in the database.
 
 A minute begins with the first use and ends 60 seconds later; then counting begins anew. One conditional UPDATE decides,
-so any number of requests at once, in any number of processes, get no more than the limit.
+so any number of requests at once, in any number of processes, get no more than the limit: where another transaction
+has just changed the row, the database evaluates the condition again.
 """
 
 import math
@@ -10,7 +11,7 @@ from datetime import datetime, timedelta
 from django.db.models import Q
 from django.utils import timezone
 
-from accounts import statements
+from accounts import row_locks, statements
 from accounts.models import ThrottleCount
 
 PERIOD = timedelta(minutes=1)
@@ -32,7 +33,9 @@ def take(what: str, who: object, most: int, amount: int = 1) -> int:
         now = timezone.now()
         if ThrottleCount.objects.filter(pk=_key(what, who)).exists():
             return max(1, seconds_to_wait(what, who, most, amount))  # Other requests took the rest meanwhile.
-        ThrottleCount.objects.filter(Q(began_at__lt=now - _KEPT) | Q(began_at__gt=now + _KEPT)).delete()
+        old = ThrottleCount.objects.filter(Q(began_at__lt=now - _KEPT) | Q(began_at__gt=now + _KEPT))
+        # Those that are locked are being used again.
+        row_locks.delete_free(old)
         ThrottleCount.objects.bulk_create(
             [ThrottleCount(what_and_who=_key(what, who), began_at=now)], ignore_conflicts=True
         )

@@ -9,7 +9,8 @@ import sys
 from typing import Any
 
 from django.core.signals import got_request_exception, request_started
-from django.db import DatabaseError, connection
+from django.db import Error as DatabaseError
+from django.db import connection
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 

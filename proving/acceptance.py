@@ -17,6 +17,7 @@ from django.conf import settings
 from django.db.models import Count, Max, Q
 from django.utils import timezone
 
+from accounts import row_locks
 from accounts.models import User
 from chains import rollups, together
 from chains.chains_file import Chain
@@ -117,15 +118,27 @@ class _Decided:
 
 
 def _record_all(several: Sequence[_Decided]) -> Sequence[Outcome[bool]]:
-    return leases.write_together(several, attrgetter("lease"), lambda going: [_record(one) for one in going])
+    return leases.write_together(
+        several, attrgetter("lease"), lambda going: [_record(one) for one in going], lock_first=_lock_users_and_blocks
+    )
+
+
+def _lock_users_and_blocks(several: Sequence[_Decided]) -> None:
+    """One at a time for each user: two batches can't be promised the same rest. And the blocks that are lined up."""
+    accepted = [one for one in several if isinstance(one.decision, _Acceptance)]
+    if not accepted:
+        return
+    row_locks.lock(User.objects.filter(pk__in={one.lease.row.user_id for one in accepted}))
+    admitted = Q()
+    for one in accepted:
+        admitted |= Q(batch=one.lease.row.pk, source_chain_id=one.source)
+    row_locks.lock(Block.objects.filter(pk__in=Query.objects.filter(admitted).values("block")))
 
 
 def _record(decided: _Decided) -> bool:
     """Write the decision, in the caller's database transaction; whether the batch goes on."""
     batch, source, decision = decided.lease.row, decided.source, decided.decision
     if isinstance(decision, _Acceptance):
-        # One at a time for each user: two batches can't be promised the same rest.
-        User.objects.select_for_update().get(pk=batch.user_id)
         decision = _check_limits(batch, decision) or decision
     if isinstance(decision, _Refusal):
         progress.reject([batch.pk], code=decision.code, reason=decision.reason, retryable=decision.retryable)
@@ -262,8 +275,9 @@ def _find_blocks(lease: Lease[Batch], connection: OpenConnection, head: Header) 
                 f"The time {time} is before the first block of chain {source.id}.",
                 False,
             )
+        # Before the batch is locked, as `accounts.row_locks` says.
+        blocks = submission.find_blocks(batch.destination_chain_id, {(source.id, number)})
         with lease.writing():
-            blocks = submission.find_blocks(batch.destination_chain_id, {(source.id, number)})
             unfound.filter(timestamp=time).update(block_id=blocks[source.id, number])
     return None
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
-from django.db import DatabaseError
+from django.db import Error as DatabaseError
 from django.http import HttpRequest, HttpResponse
 from django.http.request import UnreadablePostError
 from ninja import NinjaAPI, Schema

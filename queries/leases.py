@@ -2,8 +2,8 @@
 
 A worker claims a row by a conditional update that sets a fresh token and an expiry. It writes its results only inside
 `Lease.writing()`, a transaction that raises `LeaseLost` if the row has another token by now. So a worker that was
-paused for too long can't overwrite what its successor wrote. The transaction locks the whole database, as
-`config.settings.database` explains, so no RPC call belongs inside.
+paused for too long can't overwrite what its successor wrote. The transaction locks the row, and on SQLite the whole
+database (`config.settings.database` says how), so no RPC call belongs inside.
 
 The database's clock decides what is due and which leases have expired: all workers share it, whatever their own clocks
 show.
@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
+from operator import itemgetter
 from typing import Any, Generic, TypeVar
 
 from django.conf import settings
@@ -26,6 +27,7 @@ from django.db.models import DateTimeField, F, Q
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Least, Now
 
+from accounts import row_locks
 from chains import together
 from chains.together import Outcome, Raised
 
@@ -82,7 +84,7 @@ class Lease(Generic[LeasedRow]):
     def give_back(self, due_at: datetime | Combinable | None, *, attempts: int = 0, **also: object) -> None:
         """As `release`, in one database transaction with what the tasks beside give back."""
         release = partial(self.release, due_at, attempts=attempts, **also)
-        together.share_work(("give back", type(self.row)), release, _run_all)
+        together.share_work(("give back", type(self.row)), (self.row.pk, release), _run_all)
 
     def release(self, due_at: datetime | Combinable | None, *, attempts: int = 0, **also: object) -> None:
         """Give the row back, with these columns `also`. A lost lease is no error here: another worker has the row."""
@@ -95,18 +97,22 @@ class Lease(Generic[LeasedRow]):
 
 
 @contextmanager
-def writing_all(leases: "Sequence[Lease[LeasedRow]]") -> Iterator[list[Lease[LeasedRow]]]:
+def writing_all(
+    leases: "Sequence[Lease[LeasedRow]]", *, lock_first: Callable[[], None] = lambda: None
+) -> Iterator[list[Lease[LeasedRow]]]:
     """A database transaction with those of the leases (of rows of one model) that are not lost.
 
-    Their rows are as they are now. Extends the leases. Where it is rolled back, the rows are as they were.
+    Their rows are as they are now. Extends the leases. Where it is rolled back, the rows are as they were. What comes
+    before them in the order of `accounts.row_locks` is to be locked by `lock_first`.
     """
     model, by_pk = type(leases[0].row), {lease.row.pk: lease for lease in leases}
     before = [lease.row for lease in leases]
     try:
         with transaction.atomic():
+            lock_first()
             rows = model._default_manager.filter(pk__in=by_pk, lease_token__in={lease.token for lease in leases})
             held: list[Lease[LeasedRow]] = []
-            for row in rows.order_by("pk").select_for_update():
+            for row in rows.order_by("pk").select_for_update(no_key=True):
                 lease = by_pk[row.pk]
                 if row.lease_token == lease.token:
                     lease.row = row
@@ -123,16 +129,22 @@ def write_together(
     items: "Sequence[Item]",
     lease_of: "Callable[[Item], Lease[Any]]",
     write: "Callable[[Sequence[Item]], Sequence[Result]]",
+    *,
+    lock_first: "Callable[[Sequence[Item]], None]" = lambda _: None,
 ) -> "list[Outcome[Result]]":
     """Write what each of these tasks has decided, in one database transaction, and return what `write` returns of each.
 
-    Those whose leases are lost raise `LeaseLost`. Where something fails, each is written by itself: the fault of one
-    must not be the others' for ever.
+    `lock_first` is as that of `writing_all`, and `write` may be called again where the database asks for that. Those
+    whose leases are lost raise `LeaseLost`. Where something fails, each is written by itself: the fault of one must not
+    be the others' for ever.
     """
+
+    def write_all() -> "tuple[list[Lease[Any]], Iterator[Result]]":
+        with writing_all([lease_of(item) for item in items], lock_first=partial(lock_first, items)) as held:
+            return held, iter(write([item for item in items if lease_of(item) in held]))
+
     try:
-        with writing_all([lease_of(item) for item in items]) as held:
-            going = [item for item in items if lease_of(item) in held]
-            results = iter(write(going))
+        held, results = row_locks.retried(write_all)
     except OperationalError:
         # The database's trouble, not that of one of them.
         raise
@@ -140,19 +152,22 @@ def write_together(
         if len(items) == 1:
             return [Raised(error)]
         logger.warning("writing %d tasks by themselves: together they failed with %s", len(items), error)
-        return [write_together([item], lease_of, write)[0] for item in items]
+        return [write_together([item], lease_of, write, lock_first=lock_first)[0] for item in items]
     return [next(results) if lease_of(item) in held else Raised(LeaseLost()) for item in items]
 
 
-def _run_all(writes: "Sequence[Callable[[], None]]") -> Sequence[None]:
+def _run_all(writes: "Sequence[tuple[Any, Callable[[], None]]]") -> Sequence[None]:
     with transaction.atomic():
-        return [write() for write in writes]
+        # By primary key, as `accounts.row_locks` says.
+        for _, write in sorted(writes, key=itemgetter(0)):
+            write()
+    return [None] * len(writes)
 
 
 def _extend_all(leases: "Sequence[Lease[LeasedRow]]") -> "Sequence[Raised | None]":
     rows = type(leases[0].row)._default_manager
     held = rows.filter(pk__in=[lease.row.pk for lease in leases], lease_token__in={lease.token for lease in leases})
-    if held.update(leased_until=_expiry()) == len(leases):
+    if row_locks.update(held, leased_until=_expiry()) == len(leases):
         return [None] * len(leases)
     tokens = dict(held.values_list("pk", "lease_token"))
     return [None if tokens.get(lease.row.pk) == lease.token else Raised(LeaseLost()) for lease in leases]
@@ -168,7 +183,8 @@ def _claim_all(rows: "models.QuerySet[LeasedRow]", pks: Sequence[object]) -> "Se
     """One token does for all of them: it tells them from what others have claimed."""
     token = secrets.token_hex(16)
     free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), pk__in=pks)
-    if not free.update(lease_token=token, leased_until=_expiry()):
+    # What somebody writes just now is claimed at the next poll.
+    if not row_locks.update_free(free, lease_token=token, leased_until=_expiry()):
         return [None] * len(pks)
     claimed = {row.pk: row for row in rows.model._default_manager.filter(pk__in=pks, lease_token=token)}
     # Who asks for the same row twice has it once.
@@ -203,7 +219,7 @@ def recover(rows: "models.QuerySet[LeasedRow]") -> None:
         put_off = rows.filter(**{f"{column}__gt": latest})
         # An update takes the write lock even if it changes nothing.
         if put_off.exists():
-            put_off.update(**{column: now})
+            row_locks.update_free(put_off, **{column: now})
 
 
 def _expiry() -> Combinable:

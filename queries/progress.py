@@ -1,8 +1,8 @@
 """Writes how far batches, queries and steps are. Nothing else does. `proving` calls it; pages and endpoints only read.
 
 Each function is one database transaction, or part of the caller's. It does nothing where there is nothing to do, and
-leaves the rows of batches, queries and steps consistent. Transactions run one after another
-(`config.settings.database` says how SQLite locks), so what one has read stays true until it ends.
+leaves the rows of batches, queries and steps consistent. It locks the batches before it reads, so what it has read
+stays true until the transaction ends: all that is written here is of a batch.
 """
 
 import logging
@@ -14,6 +14,7 @@ from django.db import transaction
 from django.db.models import Exists, F, OuterRef, QuerySet
 from django.utils import timezone
 
+from accounts import row_locks
 from queries import bulk_insert, clock
 from queries.chunks import chunks
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Step, StepKind, StepStatus
@@ -32,7 +33,7 @@ def admit(batch: Batch, source: int, *, estimated_gas: int, estimated_wei: int) 
     `estimated_gas` is in units of gas, and `estimated_wei` is what that costs at the present gas price. Calls add up.
     """
     with transaction.atomic(savepoint=False):
-        fresh = Batch.objects.select_for_update().get(pk=batch.pk)
+        fresh = Batch.objects.select_for_update(no_key=True).get(pk=batch.pk)
         if fresh.status not in OPEN_STATUSES:
             return
         fresh.queries.filter(source_chain_id=source).update(is_admitted=True)
@@ -49,7 +50,9 @@ def reject(batches: Collection[str], *, code: RejectionCode, reason: str, retrya
     """Reject those of the batches that are still open. `retryable`: whether sending the same batch again can help."""
     for chunk in chunks(sorted(batches), _CHUNK):
         still_open = list(Batch.objects.filter(pk__in=chunk, status__in=OPEN_STATUSES).values_list("pk", flat=True))
-        rejected = Batch.objects.filter(pk__in=still_open, status__in=OPEN_STATUSES).update(
+        open_now = Batch.objects.filter(pk__in=still_open, status__in=OPEN_STATUSES)
+        rejected = row_locks.update(
+            open_now,
             status=BatchStatus.REJECTED,
             finished_at=timezone.now(),
             rejection_code=code,
@@ -74,7 +77,7 @@ def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str 
     following = _ORDER[_ORDER.index(kind) + 1] if kind != _ORDER[-1] else None
     for chunk in chunks(sorted(queries), _CHUNK):
         with transaction.atomic():
-            batches = _lock_batches(chunk)
+            batches = _locked_batches(chunk)
             at_step = Query.objects.filter(pk__in=chunk, step=kind, batch__status__in=OPEN_STATUSES)
             ids = list(at_step.values_list("pk", flat=True))
             Step.objects.filter(query__in=ids, kind=kind).update(**change)
@@ -96,17 +99,21 @@ def note_transaction(
 
     No transaction completes INITIAL_STATE.
     """
-    for chunk in chunks(sorted(queries), _CHUNK):
-        steps = _open_steps(chunk).exclude(kind=StepKind.INITIAL_STATE)
-        if instead_of is not None:
-            steps = steps.filter(transaction_hash__in=instead_of)
-        steps.update(transaction_hash=transaction_hash)
+    with transaction.atomic(savepoint=False):
+        lock_batches(queries)
+        for chunk in chunks(sorted(queries), _CHUNK):
+            steps = _open_steps(chunk).exclude(kind=StepKind.INITIAL_STATE)
+            if instead_of is not None:
+                steps = steps.filter(transaction_hash__in=instead_of)
+            steps.update(transaction_hash=transaction_hash)
 
 
 def note_failure(queries: Collection[int], reason: str) -> None:
     """Count a failed attempt of the queries' open step, with the reason in a sentence."""
     for chunk in chunks(sorted(queries), _CHUNK):
-        _open_steps(chunk).update(last_error=reason, attempts=F("attempts") + 1)
+        with transaction.atomic():
+            lock_batches(chunk)
+            _open_steps(chunk).update(last_error=reason, attempts=F("attempts") + 1)
 
 
 def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
@@ -118,7 +125,7 @@ def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
     later = _ORDER[_ORDER.index(kind) + 1 :]
     for chunk in chunks(sorted(queries), _CHUNK):
         with transaction.atomic():
-            batches = _lock_batches(chunk)
+            batches = _locked_batches(chunk)
             ids = list(
                 Query.objects.filter(pk__in=chunk)
                 .exclude(batch__status=BatchStatus.REJECTED)
@@ -157,19 +164,24 @@ def deadline_from(moment: datetime) -> datetime:
     return max(moment, clock.last_read() or moment) + timedelta(seconds=settings.BATCH_DEADLINE_SECONDS)
 
 
+def lock_batches(queries: "Collection[int] | QuerySet[Query, int]") -> None:
+    """Lock the batches of these queries (ids): all at once before several of these functions, in one transaction."""
+    row_locks.lock(Batch.objects.filter(pk__in=Query.objects.filter(pk__in=queries).order_by().values("batch")))
+
+
 def _open_steps(queries: Sequence[int]) -> QuerySet[Step]:
     """The steps in progress, without those of rejected batches."""
     return Step.objects.filter(query__in=queries, status=StepStatus.IN_PROGRESS, query__batch__status__in=OPEN_STATUSES)
 
 
-def _lock_batches(queries: Sequence[int]) -> list[str]:
-    """Lock the batches of the queries, always in the same order, where the database locks rows.
+def _locked_batches(queries: Sequence[int]) -> list[str]:
+    """Lock the batches of the queries, where the database locks rows; their primary keys.
 
     Two workers may complete the last queries of one batch on two blocks. The second must see what the first has
     committed, and makes the batch DONE.
     """
     batches = Batch.objects.filter(Exists(Query.objects.filter(batch=OuterRef("pk"), pk__in=queries)))
-    return list(batches.order_by("pk").select_for_update().values_list("pk", flat=True))
+    return list(batches.order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))
 
 
 def _settle_batches(batches: Sequence[str]) -> None:

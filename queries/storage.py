@@ -10,7 +10,10 @@ import threading
 import time
 from pathlib import Path
 
-from django.db import DatabaseError, OperationalError, connection
+import psycopg
+import psycopg_pool
+from django.db import Error as DatabaseError
+from django.db import InterfaceError, InternalError, OperationalError, connection
 from django.utils import timezone
 
 from queries.models import StorageCheck
@@ -29,25 +32,54 @@ _LEAST_FREE_BYTES = 16_000_000
 _checking = threading.Lock()
 _last_check: tuple[float, str | None] | None = None  # when it ended, by `time.monotonic`, and what it found
 
-_SENTENCES = {
-    sqlite3.SQLITE_FULL: "The disk of this service is full, so nothing can be stored.",
-    sqlite3.SQLITE_IOERR: "The disk of this service fails or is full, so nothing can be stored.",
-    sqlite3.SQLITE_BUSY: "The database of this service is locked for longer than usual.",
-    sqlite3.SQLITE_LOCKED: "The database of this service is locked for longer than usual.",
-    sqlite3.SQLITE_READONLY: "The database of this service can't be written to.",
+_FULL = "The disk of this service is full, so nothing can be stored."
+_FAILS = "The disk of this service fails or is full, so nothing can be stored."
+_LOCKED = "The database of this service is locked for longer than usual."
+_READ_ONLY = "The database of this service can't be written to."
+_BUSY = "The database of this service has no connection free."
+_AWAY = "The database of this service is not available."
+
+_OF_SQLITE = {
+    sqlite3.SQLITE_FULL: _FULL,
+    sqlite3.SQLITE_IOERR: _FAILS,
+    sqlite3.SQLITE_BUSY: _LOCKED,
+    sqlite3.SQLITE_LOCKED: _LOCKED,
+    sqlite3.SQLITE_READONLY: _READ_ONLY,
     sqlite3.SQLITE_CANTOPEN: "The database of this service can't be opened.",
+}
+# By SQLSTATE, or by its class (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+_OF_POSTGRESQL = {
+    "53100": _FULL,
+    "58030": _FAILS,
+    "55P03": _LOCKED,
+    "57014": _LOCKED,
+    "40": _LOCKED,
+    "25006": _READ_ONLY,
+    "53300": _BUSY,
+    "53": _AWAY,
+    "57P": _AWAY,
+    "08": _AWAY,
 }
 
 
 def why_unavailable(error: BaseException) -> str | None:
     """Why the database can't be used for now, a sentence. None for any other error, such as a defect."""
-    if not isinstance(error, OperationalError):
+    # The last is that of a database that may only be read, from PostgreSQL.
+    if not isinstance(error, OperationalError | InterfaceError | InternalError):
         return None
-    code = getattr(error.__cause__, "sqlite_errorcode", None)
+    cause = error.__cause__
+    if isinstance(cause, psycopg_pool.PoolTimeout):
+        return _BUSY
+    if isinstance(cause, psycopg.Error) and cause.sqlstate:
+        return next(
+            (_OF_POSTGRESQL[cause.sqlstate[:n]] for n in (5, 3, 2) if cause.sqlstate[:n] in _OF_POSTGRESQL), None
+        )
+    code = getattr(cause, "sqlite_errorcode", None)
     if code is None:
-        return "The database of this service is not available."
+        # Of PostgreSQL: no connection could be made, or it was lost.
+        return None if isinstance(error, InternalError) else _AWAY
     # The lowest byte is the kind (https://www.sqlite.org/rescode.html). A missing table is an OperationalError too.
-    return _SENTENCES.get(code & 0xFF)
+    return _OF_SQLITE.get(code & 0xFF)
 
 
 def problem() -> str | None:
@@ -72,7 +104,7 @@ def _try_to_write() -> str | None:
         StorageCheck.objects.bulk_create([row], update_conflicts=True, unique_fields=["pk"], update_fields=["at"])
     except DatabaseError as error:
         logger.exception("a small write failed")
-        return why_unavailable(error) or "The database of this service can't be written to."
+        return why_unavailable(error) or _READ_ONLY
     if connection.vendor == "sqlite":
         free = shutil.disk_usage(Path(connection.settings_dict["NAME"]).parent).free
         if free < _LEAST_FREE_BYTES:

@@ -3,7 +3,7 @@
 The transaction also checks what a user may have open and keep stored, while it holds the user's row: so no two
 submissions can take the same room. SQLite runs whole transactions one after another (`config.settings.database` says
 how). While one stores, no other can write. So everything possible is prepared before it begins, and each process stores
-one large batch at a time.
+one large batch at a time. Other databases hold up only who stores for the same user, or makes the same new blocks.
 """
 
 import json
@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from accounts import statements
+from accounts import row_locks, statements
 from accounts.models import ApiKey
 from config.error_answers import Refused
 from queries import bulk_insert, submission_rate
@@ -70,28 +70,34 @@ def store(request: BatchRequest, body: bytes, key: ApiKey) -> Batch:
     batch = _new_batch(request, body, key, parts)
     places = [None if part.selector.number is None else (part.source, part.selector.number) for part in parts]
     queries = _query_values(parts)
-    with _turn(batch.size), transaction.atomic():
-        submission_rate.count_request(key.user_id)
-        submission_rate.count_queries(key.user_id, batch.size)
-        statements.lock("accounts_user", key.user_id)
-        _check_room(batch)
-        statements.run(
-            "UPDATE accounts_user SET stored_bytes = stored_bytes + %s WHERE id = %s", (batch.stored_bytes, key.user_id)
-        )
-        bulk_insert.insert(batch, (), [()])
-        batch._state.adding = False  # noqa: SLF001 (as `save` would have left it)
-        blocks = find_blocks(request.destinationChainId, {place for place in places if place})
-        bulk_insert.insert(
-            Query(batch=batch),
-            ("block_id", *_QUERY_COLUMNS),
-            [(place and blocks[place], *query) for place, query in zip(places, queries, strict=True)],
-        )
-        bulk_insert.insert_for_each(
-            Step(kind=StepKind.INITIAL_STATE, started_at=batch.created_at),
-            "query_id",
-            "FROM queries_query WHERE batch_id = %s",
-            (batch.pk,),
-        )
+
+    def write() -> None:
+        with transaction.atomic():
+            submission_rate.count_request(key.user_id)
+            submission_rate.count_queries(key.user_id, batch.size)
+            statements.lock("accounts_user", key.user_id)
+            _check_room(batch)
+            statements.run(
+                "UPDATE accounts_user SET stored_bytes = stored_bytes + %s WHERE id = %s",
+                (batch.stored_bytes, key.user_id),
+            )
+            bulk_insert.insert(batch, (), [()])
+            blocks = find_blocks(request.destinationChainId, {place for place in places if place})
+            bulk_insert.insert(
+                Query(batch=batch),
+                ("block_id", *_QUERY_COLUMNS),
+                [(place and blocks[place], *query) for place, query in zip(places, queries, strict=True)],
+            )
+            bulk_insert.insert_for_each(
+                Step(kind=StepKind.INITIAL_STATE, started_at=batch.created_at),
+                "query_id",
+                "FROM queries_query WHERE batch_id = %s",
+                (batch.pk,),
+            )
+
+    with _turn(batch.size):
+        row_locks.retried(write)
+    batch._state.adding = False  # noqa: SLF001 (as `save` would have left it)
     return batch
 
 
@@ -197,7 +203,8 @@ def find_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tup
     for source, pairs in groupby(sorted(wanted), key=lambda pair: pair[0]):
         numbers = [number for _, number in pairs]
         for chunk in chunks(numbers, _ROWS_PER_STATEMENT):
-            # Another submission may have made the row already. Then this one reads it.
+            # Another submission may have made the row already, or makes it now: then this one waits, and reads it. In
+            # the order of numbers, so that no two wait for each other.
             bulk_insert.insert(
                 Block(destination_chain_id=destination, source_chain_id=source),
                 ("number",),

@@ -4,13 +4,25 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
+import psycopg
+from django.apps import apps
 from django.db import connection
+
+from tests.databases import same_database
 
 
 @contextmanager
 def full_disk() -> Iterator[None]:
-    """The database may have no page more than it has: SQLite answers as on a full disk (SQLITE_FULL)."""
+    """The database answers as on a full disk to whatever needs more room."""
+    with _few_pages() if connection.vendor == "sqlite" else _no_room():
+        yield
+
+
+@contextmanager
+def _few_pages() -> Iterator[None]:
+    """SQLite's file may have no page more than it has (SQLITE_FULL)."""
     with connection.cursor() as cursor:
         # What is free inside the file would still be filled.
         cursor.execute("VACUUM")
@@ -24,8 +36,32 @@ def full_disk() -> Iterator[None]:
 
 
 @contextmanager
+def _no_room() -> Iterator[None]:
+    """PostgreSQL itself says it, with the code that it has for that (disk_full)."""
+    tables = [model._meta.db_table for model in apps.get_models(include_auto_created=True)]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE FUNCTION is_full() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$ BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full'; END $$"
+        )
+        for table in tables:
+            cursor.execute(f"CREATE TRIGGER is_full BEFORE INSERT ON {table} EXECUTE FUNCTION is_full()")
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("DROP FUNCTION is_full CASCADE")
+
+
+@contextmanager
 def locked_database() -> Iterator[None]:
     """Another process writes for longer than anybody waits."""
+    with _locked_file() if connection.vendor == "sqlite" else _locked_tables():
+        yield
+
+
+@contextmanager
+def _locked_file() -> Iterator[None]:
     with connection.cursor() as cursor:
         cursor.execute("PRAGMA busy_timeout = 10")
     with closing(sqlite3.connect(connection.settings_dict["NAME"], isolation_level=None)) as other:
@@ -33,6 +69,29 @@ def locked_database() -> Iterator[None]:
         yield
         other.execute("ROLLBACK")
     connection.close()
+
+
+@contextmanager
+def _locked_tables() -> Iterator[None]:
+    """Each may be read, and no row of them can be locked or written."""
+    tables = ", ".join(model._meta.db_table for model in apps.get_models(include_auto_created=True))
+    options = connection.settings_dict["OPTIONS"]
+    before = options["options"]
+    with psycopg.connect(same_database()["DATABASE_URL"]) as other:
+        other.execute(f"LOCK TABLE {tables} IN EXCLUSIVE MODE")
+        _reopen(options, "-c lock_timeout=10ms")
+        try:
+            yield
+        finally:
+            other.rollback()
+            _reopen(options, before)
+
+
+def _reopen(options: dict[str, Any], given: str) -> None:
+    """Other connections, with these options."""
+    connection.close()
+    connection.close_pool()  # type: ignore[attr-defined]  # what is special of PostgreSQL
+    options["options"] = given
 
 
 def bytes_used() -> int:

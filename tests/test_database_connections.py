@@ -61,6 +61,7 @@ def test_a_connection_is_kept_while_it_leads_to_the_database(client):
     assert connection.connection is kept
 
 
+@pytest.mark.sqlite_only(reason="PostgreSQL's connections are those of a pool")
 def test_after_a_lock_the_next_request_has_a_connection_of_its_own(client):
     key = a_key()
     with locked_database():
@@ -89,6 +90,7 @@ def test_a_defect_of_a_view_closes_nothing(client, monkeypatch):
     assert connection.connection is kept
 
 
+@pytest.mark.sqlite_only(reason="PostgreSQL's connections are those of a pool")
 def test_another_file_in_the_place_of_the_database_is_the_database(client, settings, tmp_path, monkeypatch):
     a_key()
     path = tmp_path / "db.sqlite3"
@@ -119,6 +121,7 @@ def copy_to(path: Path) -> None:
         connection.connection.backup(other)
 
 
+@pytest.mark.sqlite_only(reason="PostgreSQL's connections are those of a pool")
 def test_a_database_that_is_no_file_is_not_looked_for(monkeypatch):
     assert database_connections._file(connection) is not None
     monkeypatch.setattr(connection, "vendor", "another")

@@ -8,6 +8,7 @@ from typing import Any
 
 import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
+from psycopg import IsolationLevel
 
 from config.environment import env_hidden, env_int, env_str
 from config.settings.state_and_secrets import STATE_DIR
@@ -52,10 +53,21 @@ def _postgresql(url: str) -> dict[str, Any]:
         parsed = {}
     if parsed.get("ENGINE") != "django.db.backends.postgresql" or not parsed["NAME"]:
         raise ImproperlyConfigured("DATABASE_URL must be postgresql://user:password@host:port/database.")
-    # Each process has its pool. A thread takes a connection from it when it first asks, and gives it back at the end of
-    # its request or its group of tasks.
-    pool = {"min_size": 0, "max_size": env_int("DATABASE_POOL_SIZE", 16, minimum=2), "timeout": 20}
-    return parsed | {"CONN_MAX_AGE": 0, "OPTIONS": {"connect_timeout": 10, **parsed.get("OPTIONS", {}), "pool": pool}}
+    seconds = env_int("DATABASE_TIMEOUT_SECONDS", 20, minimum=1)
+    options = {
+        "connect_timeout": 10,
+        # How PostgreSQL locks. Transactions run side by side: each statement reads what was committed before it began,
+        # and what one has read may change before the next. So rows are locked before what is written depends on them,
+        # in the order that `queries.row_locks` says. Whatever the server's defaults are, the code is written for this.
+        "isolation_level": IsolationLevel.READ_COMMITTED,
+        # No transaction here waits for anything but the database. One whose machine is gone must not keep its locks.
+        "options": f"-c lock_timeout={seconds}s -c idle_in_transaction_session_timeout=60s",
+        # Each process has its pool. A thread takes a connection from it when it first asks, and gives it back at the
+        # end of its request or its group of tasks.
+        "pool": {"min_size": 0, "max_size": env_int("DATABASE_POOL_SIZE", 16, minimum=2), "timeout": seconds},
+    }
+    # One that the server has ended, as when it was restarted, is found out and replaced when it is taken.
+    return parsed | {"CONN_MAX_AGE": 0, "CONN_HEALTH_CHECKS": True, "OPTIONS": options | parsed.get("OPTIONS", {})}
 
 
 _URL = env_hidden("DATABASE_URL")

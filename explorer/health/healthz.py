@@ -8,7 +8,7 @@ import tomllib
 from functools import cache
 
 from django.conf import settings
-from django.db import DatabaseError
+from django.db import Error as DatabaseError
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe

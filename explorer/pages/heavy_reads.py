@@ -10,7 +10,7 @@ from functools import wraps
 from typing import ParamSpec
 
 from django.conf import settings
-from django.db import DatabaseError
+from django.db import Error as DatabaseError
 from django.http import HttpResponse
 
 from accounts import throttle

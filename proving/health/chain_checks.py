@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from django.db.models.functions import Now
 
+from accounts import row_locks
 from chains.chains_file import Chain, SignerError
 from chains.header import Header
 from chains.rpc import ChainError, NodeUnavailable, RpcClient, WrongChain
@@ -35,8 +36,8 @@ def wake(*, everyone: bool = False) -> None:
     ids = [chain.id for chain in get_chains().chains]
     known = ChainWatch.objects.filter(pk__in=ids)
     if everyone or known.count() < len(ids):
-        ChainWatch.objects.bulk_create([ChainWatch(chain_id=pk) for pk in ids], ignore_conflicts=True)
-        (known if everyone else known.filter(due_at=None)).update(due_at=Now())
+        ChainWatch.objects.bulk_create([ChainWatch(chain_id=pk) for pk in sorted(ids)], ignore_conflicts=True)
+        row_locks.update(known if everyone else known.filter(due_at=None), due_at=Now())
     leases.recover(known)
 
 

@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from django.utils import timezone
 
+from accounts import row_locks
 from chains.header import Header
 from chains.rpc import NodeUnavailable, Reverted, RpcRefused
 from config.configured_chains import get_chains
@@ -43,7 +44,7 @@ _PAUSE, _POSTPONED_PAUSE, _UNUSABLE_PAUSE = 600, 10, 60
 def wake(*, everyone: bool = False) -> None:
     """Make the registries due that were deployed meanwhile; or all, because chains.toml may say something else now."""
     rows = FactsRegistry.in_use.exclude(deployed_at=None)
-    (rows if everyone else rows.filter(due_at=None)).update(due_at=timezone.now())
+    row_locks.update(rows if everyone else rows.filter(due_at=None), due_at=timezone.now())
 
 
 def look_after(registry_id: object) -> None:

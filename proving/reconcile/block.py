@@ -14,6 +14,7 @@ from functools import partial
 
 from django.utils import timezone
 
+from accounts import row_locks
 from chains import together
 from chains.rpc import NodeUnavailable, RpcRefused
 from config.configured_chains import get_chains
@@ -188,11 +189,15 @@ def _release(
 
 def _release_all(several: Sequence[_GivenBack]) -> Sequence[None]:
     """Those whose leases are lost are another worker's."""
-    with leases.writing_all([one.lease for one in several]) as held:
-        users = turns.users_of([lease.row for lease in held])
-        for one in several:
-            if one.lease in held:
-                _give_back(one, users[one.lease.row.pk])
+
+    def write() -> None:
+        with leases.writing_all([one.lease for one in several]) as held:
+            users = turns.users_of([lease.row for lease in held])
+            for one in several:
+                if one.lease in held:
+                    _give_back(one, users[one.lease.row.pk])
+
+    row_locks.retried(write)
     return [None] * len(several)
 
 

@@ -9,8 +9,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
+from django.db.models import Q
 from django.utils import timezone
 
+from accounts import row_locks
 from chains import together
 from chains.encoding import hex_data
 from chains.together import Raised
@@ -31,7 +33,7 @@ from proving.reconcile.decide import (
 )
 from queries import leases, progress, submission
 from queries.chunks import by_size, chunks
-from queries.models import HEADER_COLUMNS, BatchStatus, Block, Query, StepKind
+from queries.models import HEADER_COLUMNS, Batch, BatchStatus, Block, Query, StepKind
 
 # Queries whose rows are written in one database transaction: other writers get their turn in between.
 _QUERIES_PER_WRITE = 500
@@ -118,6 +120,7 @@ def _without_what_is_done(several: Sequence[_Changes]) -> list[_Changes]:
 
 def _write(several: Sequence[_Changes]) -> Sequence[None]:
     """Inside the caller's database transaction."""
+    _lock_batches(several)
     for turn in itertools.zip_longest(*(one.changes for one in several)):
         completing: dict[tuple[StepKind, str], list[tuple[Context, Complete]]] = defaultdict(list)
         for one, change in zip(several, turn, strict=True):
@@ -128,6 +131,24 @@ def _write(several: Sequence[_Changes]) -> Sequence[None]:
         for (step, transaction_hash), asked in completing.items():
             _complete(step, transaction_hash, asked)
     return [None] * len(several)
+
+
+def _lock_batches(several: Sequence[_Changes]) -> None:
+    """All that are changed, at once: each change by itself would lock them in the order of the changes."""
+    queries: set[int] = set()
+    taking: set[int] = set()
+    for one in several:
+        for change in one.changes:
+            match change:
+                case Complete() | Reopen() | MoveToBlock() | Reject():
+                    queries.update(change.queries)
+                case TakeHeader() if one.context.block.hash:
+                    taking.add(one.context.block.pk)
+                case _:
+                    pass
+    if queries or taking:
+        changed = Query.objects.filter(Q(pk__in=queries) | Q(block__in=taking))
+        row_locks.lock(Batch.objects.filter(pk__in=changed.values("batch")))
 
 
 def _change(context: Context, change: Change) -> None:

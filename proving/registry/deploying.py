@@ -10,6 +10,7 @@ from eth_utils.address import to_canonical_address, to_checksum_address
 from eth_utils.crypto import keccak
 from rlp import encode
 
+from accounts import row_locks
 from chains.chains_file import Chain, Connection
 from chains.rpc import Reverted
 from config.configured_chains import get_chains, get_rpc
@@ -85,9 +86,12 @@ def _retire(row: FactsRegistry) -> None:
     row.save(update_fields=["replaced_at", "replaced_because", "due_at"])
     blocks = Block.objects.filter(destination_chain_id=row.destination_chain_id, source_chain_id=row.source_chain_id)
     # What a worker finds out about one of them at this moment is about the old registry: it loses its lease.
-    blocks.update(lease_token="", leased_until=None, is_checkpoint=False, checked_number=None, checked_hash="")
+    row_locks.update(
+        blocks, lease_token="", leased_until=None, is_checkpoint=False, checked_number=None, checked_hash=""
+    )
     admitted = Query.objects.filter(block__in=blocks, is_admitted=True, batch__status__in=OPEN_STATUSES)
     begun = admitted.exclude(step__in=[StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE])
+    progress.lock_batches(admitted.values_list("pk", flat=True))
     progress.reopen(
         list(begun.values_list("pk", flat=True)),
         StepKind.BLOCKHASH_AVAILABLE,
@@ -109,7 +113,8 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
         sender = signing.senders(chain)[0]
         if replaced:
             _retire(replaced)
-        created.append(
+        # Only what was stored last counts: the transaction may be done again.
+        created[:] = [
             FactsRegistry.objects.create(
                 destination_chain_id=chain.id,
                 source_chain_id=connection.source_id,
@@ -118,7 +123,7 @@ def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None)
                 history_window=get_chains().chain(connection.source_id).history_window,
                 events_read_to=newest,
             )
-        )
+        ]
 
     intents = [
         Intent("", creation_code(source.contract, *source.arguments(connection))),

@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from datetime import timedelta
 
-from django.db.models import Q, QuerySet, Sum
+from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
 from django.utils import timezone
 
 from proving.models import Share, Transaction, TransactionState
@@ -30,13 +30,17 @@ def to_user(user_id: int, destinations: list[int]) -> Promise:
     what the open ones are still expected to cause.
     """
     batches = Batch.objects.filter(user=user_id, destination_chain_id__in=destinations)
-    shares = Share.objects.filter(recent("transaction__"), batch__in=batches)
-    gas, wei = shares.aggregate(total=Sum("gas"))["total"] or 0, sum_wei(shares)
-    estimates = batches.filter(status__in=OPEN_STATUSES).exclude(estimated_gas=None)
+    open_ones = batches.filter(status__in=OPEN_STATUSES).exclude(estimated_gas=None)
+    # By one statement, and before the estimates: what is sent or mined meanwhile must not be missing from both.
+    shares = Share.objects.annotate(is_recent=ExpressionWrapper(recent("transaction__"), BooleanField()))
+    gas, wei = 0, 0
     caused: dict[str, list[tuple[int, int]]] = defaultdict(list)
-    for batch, *of_share in Share.objects.filter(batch__in=estimates).values_list("batch", "gas", "wei"):
-        caused[batch].append((of_share[0], of_share[1]))
-    for batch, estimated_gas, estimated_wei in estimates.values_list("pk", "estimated_gas", "estimated_wei"):
+    columns = shares.filter(Q(is_recent=True, batch__in=batches) | Q(batch__in=open_ones))
+    for batch, share_gas, share_wei, is_recent in columns.values_list("batch", "gas", "wei", "is_recent"):
+        if is_recent:
+            gas, wei = gas + share_gas, wei + share_wei
+        caused[batch].append((share_gas, share_wei))
+    for batch, estimated_gas, estimated_wei in open_ones.values_list("pk", "estimated_gas", "estimated_wei"):
         gas += max(0, (estimated_gas or 0) - sum(of_share[0] for of_share in caused[batch]))
         wei += max(0, (estimated_wei or 0) - sum(of_share[1] for of_share in caused[batch]))
     return Promise(gas, wei)

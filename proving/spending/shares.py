@@ -20,7 +20,7 @@ def divide(tx: Transaction, weights: Counter[str] | None = None) -> None:
     """Divide what a transaction costs, or can still cost, among its batches, by `weights_of` it.
 
     Derived anew each time, never added up: doing it twice changes nothing. Inside the caller's database transaction,
-    whenever the transaction's versions or state have changed.
+    whenever the transaction's versions or state have changed; after another state, `show_spent` too.
     """
     weights, gas, wei = weights_of(tx) if weights is None else weights, tx.gas, tx.cost
     portions = {batch: gas * weight // weights.total() for batch, weight in weights.items()}
@@ -34,7 +34,14 @@ def divide(tx: Transaction, weights: Counter[str] | None = None) -> None:
     Share.objects.bulk_create(
         shares, update_conflicts=True, unique_fields=["transaction", "batch"], update_fields=["gas", "wei"]
     )
-    for chunk in chunks(sorted(weights), _PER_STATEMENT):
+
+
+def show_spent(tx: Transaction) -> None:
+    """Show on a transaction's batches, which the caller has locked, what they have spent.
+
+    The lock matters: several signers may send for one batch, and what each adds up must hold what the others have.
+    """
+    for chunk in chunks(sorted(tx.shares.values_list("batch", flat=True)), _PER_STATEMENT):
         _show_spent(chunk)
 
 

@@ -6,7 +6,7 @@ in one transaction.
 """
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -16,6 +16,8 @@ from typing import cast
 from django.db import OperationalError, transaction
 from django.utils import timezone
 
+from accounts import row_locks
+from accounts.models import User
 from chains import rollups, together
 from chains.chains_file import Chain
 from chains.rpc import BlockIdentifier, ChainError, RpcClient
@@ -102,11 +104,18 @@ def _submit_all(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent
         else:
             # Counting takes long, and no other writer should wait for it.
             ready[place] = _Ready(order, found, _rest_beside(chain, order.intents), beside[place].senders)
-    with signers.locked(chain) as now:
-        sending = _Sending(chain, [replace(one, signer=now.pop(one.signer.pk)) for one in accounts], market)
-        outcomes |= sending.store(ready)
-        for left_behind in now.values():
-            funds.show(left_behind, "")
+
+    def store() -> tuple[_Sending, dict[int, Sent | Unsent]]:
+        with signers.locked(chain) as now:
+            sending = _Sending(chain, [replace(one, signer=now.pop(one.signer.pk)) for one in accounts], market)
+            stored = sending.store(ready)
+            for left_behind in now.values():
+                funds.show(left_behind, "")
+        return sending, stored
+
+    # What is done again has stored nothing before: no nonce is taken twice, and nothing was broadcast.
+    sending, stored = row_locks.retried(store)
+    outcomes |= stored
     together.each([partial(broadcast, rpc, version) for version in sending.versions])
     return [outcomes[place] for place in range(len(orders))]
 
@@ -192,17 +201,29 @@ class _Sending:
 
     def store(self, ready: Mapping[int, _Ready]) -> dict[int, Sent | Unsent]:
         """What becomes of each. Whoever else sends on the chain waits until the database transaction ends."""
+        self._lock_users(ready.values())
         outcomes: dict[int, Sent | Unsent] = {}
         for parcel in _parcels(ready):
             outcomes |= self._store_parcel(parcel)
         if ready:
             self._show_notices(min((one.simulated[0].costs for one in ready.values()), key=attrgetter("gas_limit")))
+        # After all that writes blocks, as `accounts.row_locks` says.
+        shown = {version: list(version.transaction.queries.values_list("pk", flat=True)) for version in self.versions}
+        progress.lock_batches({pk for queries in shown.values() for pk in queries})
+        for version, queries in shown.items():
+            progress.note_transaction(queries, version.hash)
         # Killed before the broadcast, whoever comes next does it.
         due_at = timezone.now() + timedelta(seconds=heads.seconds_to_next(self._chain, get_rpc(self._chain.id)))
         for signer in {version.transaction.signer for version in self.versions}:
             signer.due_at = min(signer.due_at or due_at, due_at)
             signer.save(update_fields=["due_at"])
         return outcomes
+
+    def _lock_users(self, ready: Iterable[_Ready]) -> None:
+        """What a user's batches may use in a day counts on all chains, and others send on other chains."""
+        batches = {batch for one in ready for batch in one.rest}
+        if batches:
+            row_locks.lock(User.objects.filter(pk__in=Batch.objects.filter(pk__in=batches).values("user")))
 
     def _show_notices(self, least: Costs) -> None:
         pending = signers.pending(self._chain)
@@ -339,7 +360,6 @@ class _Sending:
             signed.append(version)
             # The next one's limits count it.
             shares.divide(tx, weights[tx])
-            progress.note_transaction(list(tx.queries.values_list("pk", flat=True)), version.hash)
         return signed
 
 

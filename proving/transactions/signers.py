@@ -56,7 +56,7 @@ def locked(chain: Chain) -> Iterator[dict[int, Signer]]:
     All of them, those too that the file names no more, and always in one order: so who holds one waits for none.
     """
     with transaction.atomic():
-        locking = Signer.objects.filter(chain_id=chain.id).order_by("pk").select_for_update()
+        locking = Signer.objects.filter(chain_id=chain.id).order_by("pk").select_for_update(no_key=True)
         yield {row.pk: row for row in locking}
 
 

@@ -4,6 +4,7 @@ import logging
 
 from django.db import transaction
 
+from accounts import row_locks
 from proving.models import Signer, SigningStop
 
 logger = logging.getLogger(__name__)
@@ -11,8 +12,11 @@ logger = logging.getLogger(__name__)
 
 def stop(chain_id: int, reason: str = "") -> SigningStop:
     """From now on nothing is signed or broadcast on this chain. What is in nodes' mempools may still be mined."""
-    switch, _ = SigningStop.objects.update_or_create(chain_id=chain_id, defaults={"reason": reason})
-    Signer.objects.filter(chain_id=chain_id).update(notice=sentence(switch))
+    with transaction.atomic():
+        # Who signs at this moment has locked them: when this has ended, so has that.
+        row_locks.lock(Signer.objects.filter(chain_id=chain_id))
+        switch, _ = SigningStop.objects.update_or_create(chain_id=chain_id, defaults={"reason": reason})
+        Signer.objects.filter(chain_id=chain_id).update(notice=sentence(switch))
     logger.warning("%s", sentence(switch))
     return switch
 
@@ -20,6 +24,7 @@ def stop(chain_id: int, reason: str = "") -> SigningStop:
 def resume(chain_id: int) -> bool:
     """Whether it was stopped. What was signed before is broadcast again."""
     with transaction.atomic():
+        row_locks.lock(Signer.objects.filter(chain_id=chain_id))
         deleted, _ = SigningStop.objects.filter(chain_id=chain_id).delete()
         if deleted:
             Signer.objects.filter(chain_id=chain_id).update(notice="")

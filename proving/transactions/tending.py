@@ -9,6 +9,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 from hexbytes import HexBytes
 
+from accounts import row_locks
 from chains import rollups, together
 from chains.chains_file import Chain, UnknownChain
 from chains.encoding import hex_data
@@ -28,9 +29,9 @@ from proving.models import (
 from proving.spending import shares
 from proving.transactions.purpose import show
 from proving.transactions.replacement import push
-from queries import clock, leases
+from queries import clock, leases, progress
 from queries.leases import Lease, LeaseLost
-from queries.models import Block
+from queries.models import Block, Query
 
 logger = logging.getLogger(__name__)
 
@@ -208,6 +209,7 @@ def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: 
     is_new = (tx.hash, tx.block_hash) != (tx_hash, block_hash)
     data_fee = _data_fee(rpc, lease.row, receipt) if is_new or state != tx.state else None
     with lease.writing():
+        _wake_blocks(tx)
         tx.state, tx.hash, tx.block_hash, tx.block_number = state, tx_hash, block_hash, receipt.block_number
         tx.gas_used, tx.gas_price = receipt.gas_used, receipt.effective_gas_price
         tx.data_fee = tx.data_fee if data_fee is None else data_fee
@@ -217,7 +219,7 @@ def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: 
         _save(tx)
         show(tx, tx_hash)
         shares.divide(tx)
-        _wake_blocks(tx)
+        shares.show_spent(tx)
 
 
 def _data_fee(rpc: RpcClient, signer: Signer, receipt: Receipt) -> int | None:
@@ -241,6 +243,7 @@ def _data_fee(rpc: RpcClient, signer: Signer, receipt: Receipt) -> int | None:
 def _note_vanished(lease: Lease[Signer], tx: Transaction) -> None:
     logger.warning("%s is no longer in the chain: the chain was reorganised", tx.hash)
     with lease.writing():
+        _wake_blocks(tx)
         tx.state, tx.hash, tx.block_hash, tx.block_number = TransactionState.PENDING, "", "", None
         tx.succeeded, tx.gas_used, tx.gas_price = None, 0, 0
         tx.data_fee = tx.expected_data_fee
@@ -249,8 +252,8 @@ def _note_vanished(lease: Lease[Signer], tx: Transaction) -> None:
         _save(tx)
         # Nodes forget what was in a block that they have left: it is broadcast anew at once.
         tx.versions.update(broadcast_at=None)
-        _wake_blocks(tx)
         shares.divide(tx)
+        shares.show_spent(tx)
 
 
 def _displace(lease: Lease[Signer], tx: Transaction) -> None:
@@ -260,11 +263,12 @@ def _displace(lease: Lease[Signer], tx: Transaction) -> None:
         lease.row.address,
     )
     with lease.writing():
+        _wake_blocks(tx)
         tx.state, tx.spent_at = TransactionState.DISPLACED, clock.believable()
         tx.last_error = "Its nonce was used by another transaction."
         _save(tx)
         shares.divide(tx)
-        _wake_blocks(tx)
+        shares.show_spent(tx)
 
 
 def _save(tx: Transaction) -> None:
@@ -278,4 +282,8 @@ def _save(tx: Transaction) -> None:
 
 
 def _wake_blocks(tx: Transaction) -> None:
-    Block.objects.filter(queries__transactions=tx).update(due_at=timezone.now())
+    """Before its batches are written, and then these are locked at once: in the order of `accounts.row_locks`."""
+    asked = Query.objects.filter(transactions=tx)
+    blocks = Block.objects.filter(pk__in=asked.values("block"))
+    row_locks.update(blocks, due_at=timezone.now())
+    progress.lock_batches(asked.values_list("pk", flat=True))

@@ -20,7 +20,7 @@ from django.db import connection, connections, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from accounts import statements
+from accounts import row_locks, statements
 from chains import together
 from chains.together import Raised
 from proving.health import chain_checks
@@ -134,7 +134,7 @@ class Worker:
             )
             # Of the dead, and those that say they are of the future.
             day = timedelta(days=1)
-            WorkerHeartbeat.objects.exclude(beat_at__range=(Now() - day, Now() + SILENCE)).delete()
+            row_locks.delete_free(WorkerHeartbeat.objects.exclude(beat_at__range=(Now() - day, Now() + SILENCE)))
 
     def _take_up_what_is_due(self) -> None:
         self._in_hand.forget_done()

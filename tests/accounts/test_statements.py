@@ -43,7 +43,7 @@ def test_a_truth_is_read_from_numbers_and_from_booleans(value, is_true):
 
 
 def test_a_time_is_stored_as_the_database_wants_it(monkeypatch):
-    assert statements.stored(AT) == "2026-01-02 03:04:05.678901"
+    assert statements.stored(AT) == ("2026-01-02 03:04:05.678901" if connection.vendor == "sqlite" else AT)
     monkeypatch.setattr(connection.ops, "adapt_datetimefield_value", lambda at: at)
     assert statements.stored(AT) is AT
 
@@ -83,14 +83,15 @@ def test_a_row_is_locked_where_rows_can_be(monkeypatch):
     def note(execute, sql, values, many, context):
         if not sql.startswith("BEGIN"):
             said.append(sql)
-        return execute(sql.removesuffix(" FOR UPDATE"), values, many, context)
+        return execute(sql.removesuffix(" FOR NO KEY UPDATE"), values, many, context)
 
     with connection.execute_wrapper(note), transaction.atomic():
+        monkeypatch.setattr(connection.features, "has_select_for_update", False)
         statements.lock("accounts_user", user.pk)
         assert said == []
         monkeypatch.setattr(connection.features, "has_select_for_update", True)
         statements.lock("accounts_user", user.pk)
-    assert said == ["SELECT id FROM accounts_user WHERE id = %s FOR UPDATE"]
+    assert said == ["SELECT id FROM accounts_user WHERE id = %s FOR NO KEY UPDATE"]
 
 
 @pytest.mark.parametrize("path", HAND_WRITTEN)

@@ -11,18 +11,21 @@ from django.utils import timezone
 
 
 def skewed_now(ahead: Callable[[], float]) -> Callable[..., tuple[str, Any]]:
-    """`Now.as_sqlite` of a clock that is so many seconds ahead."""
+    """`Now.as_sqlite` or `Now.as_postgresql` of a clock that is so many seconds ahead."""
 
-    def as_sqlite(self: Now, compiler: Any, connection: Any, **context: Any) -> tuple[str, Any]:
-        # Django's own form, with a modifier (https://www.sqlite.org/lang_datefunc.html).
-        template = f"STRFTIME('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f', 'NOW', '{ahead():+f} seconds')"
+    def as_sql(self: Now, compiler: Any, connection: Any, **context: Any) -> tuple[str, Any]:
+        if connection.vendor == "postgresql":
+            template = f"(STATEMENT_TIMESTAMP() + INTERVAL '{ahead():+f} seconds')"
+        else:
+            # Django's own form, with a modifier (https://www.sqlite.org/lang_datefunc.html).
+            template = f"STRFTIME('%%%%Y-%%%%m-%%%%d %%%%H:%%%%M:%%%%f', 'NOW', '{ahead():+f} seconds')"
         return self.as_sql(compiler, connection, template=template, **context)
 
-    return as_sqlite
+    return as_sql
 
 
 def skew(file: Path) -> None:
-    """Make this process's clock, and that of its SQLite, so many seconds wrong. `time.monotonic` never is."""
+    """Make this process's clock, and that of its database, so many seconds wrong. `time.monotonic` never is."""
 
     def ahead() -> float:
         # Empty while it is being written.
@@ -31,4 +34,4 @@ def skew(file: Path) -> None:
     right = time.time
     time.time = lambda: right() + ahead()
     timezone.now = lambda: datetime.fromtimestamp(right(), UTC) + timedelta(seconds=ahead())
-    Now.as_sqlite = skewed_now(ahead)  # type: ignore[method-assign]
+    Now.as_sqlite = Now.as_postgresql = skewed_now(ahead)  # type: ignore[method-assign]

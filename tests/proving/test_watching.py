@@ -3,6 +3,7 @@
 from datetime import datetime, timedelta
 
 import pytest
+from django.db import connection
 from django.db.models.functions import Now
 from django.test import Client
 from django.utils import timezone
@@ -213,7 +214,7 @@ def test_a_worker_whose_clock_jumps_rejects_nothing_and_says_so(service, monkeyp
         until(ServiceClock.objects.exists, "the first reading")
         with monkeypatch.context() as jumped:
             jumped.setattr(timezone, "now", lambda: right() + DAY)
-            jumped.setattr(Now, "as_sqlite", skewed_now(DAY.total_seconds))
+            jumped.setattr(Now, f"as_{connection.vendor}", skewed_now(DAY.total_seconds))
             until(lambda: WorkerHeartbeat.objects.exclude(clock_problem="").exists(), "the problem")
             assert "clock" in codes()
             assert Batch.objects.get(pk=batch.pk).status == BatchStatus.RECEIVED
@@ -227,7 +228,7 @@ def test_a_worker_that_starts_with_a_clock_that_is_ahead_rejects_nothing(service
     batch = submit(a_key(), request(ALICE, block=service.head() + 3))
     right = timezone.now
     monkeypatch.setattr(timezone, "now", lambda: right() + DAY)
-    monkeypatch.setattr(Now, "as_sqlite", skewed_now(DAY.total_seconds))
+    monkeypatch.setattr(Now, f"as_{connection.vendor}", skewed_now(DAY.total_seconds))
     with a_worker():
         until(lambda: WorkerHeartbeat.objects.exclude(clock_problem="").exists(), "the problem")
     assert Batch.objects.get(pk=batch.pk).status == BatchStatus.RECEIVED

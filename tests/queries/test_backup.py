@@ -13,6 +13,8 @@ from django.db import connection
 from accounts.models import User
 from tests.service import ALICE, BOB
 
+pytestmark = pytest.mark.sqlite_only(reason="PostgreSQL has programs of its own for backups")
+
 
 @pytest.fixture
 def committed(transactional_db):

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -34,7 +35,7 @@ def jump(monkeypatch) -> Callable[..., None]:
     def to(machine: timedelta = timedelta(), database: timedelta | None = None) -> None:
         ahead = machine if database is None else database
         monkeypatch.setattr(timezone, "now", lambda: datetime.now(UTC) + machine)
-        monkeypatch.setattr(Now, "as_sqlite", skewed_now(ahead.total_seconds))
+        monkeypatch.setattr(Now, f"as_{connection.vendor}", skewed_now(ahead.total_seconds))
 
     return to
 

@@ -128,6 +128,7 @@ NASTY: dict[str, dict[str, object]] = {
 }
 
 
+@pytest.mark.sqlite_only(reason="quotas count what rows take in SQLite's file")
 @pytest.mark.parametrize("data", NASTY.values(), ids=NASTY)
 def test_before_anything_is_proven_the_file_grows_by_no_more_than_is_counted_and_by_half_at_least(
     key, data, monkeypatch, settings
@@ -157,6 +158,7 @@ def of_depth(levels: int) -> list[str]:
     return ["0x" + "ab" * 532] * (levels - 1) + ["0x" + "ab" * 60]
 
 
+@pytest.mark.sqlite_only(reason="quotas count what rows take in SQLite's file")
 @needs_fixtures
 def test_proofs_take_no_more_than_is_counted_and_half_of_it_at_least(key):
     """Of accounts of Mainnet, and of slots as deep as those of the largest contracts."""
@@ -214,11 +216,13 @@ def test_where_rows_are_locked_what_is_open_is_counted_after_the_lock(key, monke
     def note(execute, sql, values, many, context):
         if connection.in_atomic_block:
             said.append(sql)
-        return execute(sql.removesuffix(" FOR UPDATE"), values, many, context)
+        if connection.vendor == "sqlite":
+            sql = sql.removesuffix(" FOR NO KEY UPDATE")
+        return execute(sql, values, many, context)
 
     with connection.execute_wrapper(note):
         submit(key, request(ALICE, block=1))
-    locks = next(at for at, sql in enumerate(said) if sql.endswith("accounts_user WHERE id = %s FOR UPDATE"))
+    locks = next(at for at, sql in enumerate(said) if sql.endswith("accounts_user WHERE id = %s FOR NO KEY UPDATE"))
     counts = next(at for at, sql in enumerate(said) if "COUNT(b.id)" in sql)
     assert locks < counts
 

@@ -27,7 +27,7 @@ class Command(BaseCommand):
         if not all:
             live = live.filter(user__in=[_user(each) for each in address])
         with transaction.atomic():
-            revoked = list(live.select_for_update().select_related("user"))
+            revoked = list(live.order_by("pk").select_for_update(of=("self",), no_key=True).select_related("user"))
             now = timezone.now()
             ApiKey.objects.filter(pk__in=[key.pk for key in revoked]).update(revoked_at=now)
             AccountEvent.objects.bulk_create(

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DatabaseError
+from django.db import Error as DatabaseError
 
 from attesting.attest import own_account
 from chains.chains_file import ChainsError, SignerError

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DatabaseError
+from django.db import Error as DatabaseError
 
 from chains.chains_file import Chain, Chains, ChainsError, Signer, SignerError
 from chains.probe import Abilities, probe

@@ -1,0 +1,84 @@
+"""Locks of rows, for databases that run transactions side by side. They last until the transaction ends.
+
+SQLite runs transactions one after another (`config.settings.database` says how), so there these functions do nothing.
+Elsewhere what a transaction reads may change until it writes, unless the rows that it depends on are locked.
+
+Nobody may wait in a circle. So everybody locks in the same order: signers, users, blocks, batches, and then what
+belongs to a batch: queries, steps and shares, which nobody writes who hasn't locked the batch or the signer. Rows of
+one table are locked by primary key. Where new rows break the order, the database ends one of the two transactions
+with an error, and `retried` does that one again.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from django.db import OperationalError, connection, transaction
+from django.db.models import Model, QuerySet
+
+logger = logging.getLogger(__name__)
+
+_TRIES = 5
+# serialization_failure and deadlock_detected (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+_CIRCLES = {"40001", "40P01"}
+
+_M = TypeVar("_M", bound=Model)
+_Result = TypeVar("_Result")
+
+
+def lock(rows: QuerySet[_M]) -> None:
+    """Keep these rows from other transactions. What is read after that is as the others have left it."""
+    if connection.features.has_select_for_update:
+        list(_locking(rows))
+
+
+def update(rows: QuerySet[_M], **values: object) -> int:
+    """Update these rows by one statement, which locks them in order. How many there were."""
+    if not connection.features.has_select_for_update:
+        return rows.update(**values)
+    with transaction.atomic(savepoint=False):
+        return rows.model._default_manager.filter(pk__in=_locking(rows)).update(**values)
+
+
+def update_free(rows: QuerySet[_M], **values: object) -> int:
+    """As `update`, without the rows that others have locked: for what others may do as well, or what can wait."""
+    if not connection.features.has_select_for_update:
+        return rows.update(**values)
+    with transaction.atomic(savepoint=False):
+        return _free(rows).update(**values)
+
+
+def delete_free(rows: QuerySet[_M]) -> None:
+    """Delete those of the rows that nobody else has locked."""
+    if not connection.features.has_select_for_update:
+        rows.delete()
+        return
+    with transaction.atomic(savepoint=False):
+        _free(rows).delete()
+
+
+def retried(write: Callable[[], _Result]) -> _Result:
+    """What it returns. Its database transaction is done again where the database has ended it because of others.
+
+    Inside a transaction it is done once: that one has ended, too.
+    """
+    is_inside = connection.in_atomic_block
+    for _ in range(_TRIES - 1):
+        try:
+            return write()
+        except OperationalError as error:
+            if is_inside or getattr(error.__cause__, "sqlstate", None) not in _CIRCLES:
+                raise
+            logger.warning("a database transaction is done again: %s", error)
+    return write()
+
+
+def _free(rows: "QuerySet[_M]") -> "QuerySet[_M]":
+    # Named twice: rows may have become others between the beginning of the statement and the lock.
+    return rows.filter(pk__in=_locking(rows, skip_locked=True))
+
+
+def _locking(rows: QuerySet[_M], *, skip_locked: bool = False) -> "QuerySet[_M, object]":
+    # Keys never change: rows that refer to these may be inserted meanwhile.
+    locking = rows.order_by("pk").select_for_update(no_key=True, skip_locked=skip_locked)
+    return locking.values_list("pk", flat=True)

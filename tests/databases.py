@@ -1,0 +1,87 @@
+"""`--database postgresql`: the database of the tests is in a PostgreSQL that is started for them.
+
+It is imported before the settings are (`addopts` in pyproject.toml), because these name the database.
+"""
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connection
+
+from devnet.servers import Postgres
+
+_server: Postgres | None = None
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--database", choices=["sqlite", "postgresql"], default="sqlite", help="the engine of the tests' database"
+    )
+
+
+@pytest.hookimpl(tryfirst=True, wrapper=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]:
+    """The processes of a run share a server. Each has its own database in it."""
+    global _server
+    if early_config.known_args_namespace.database == "postgresql":
+        # A test may start several processes, each with its pool.
+        _server = Postgres(settings=["max_connections=400"]).__enter__()
+        os.environ["DATABASE_URL"] = _server.url("service")
+    return (yield)
+
+
+def pytest_unconfigure() -> None:
+    if _server is not None:
+        _server.remove()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "sqlite_only(reason): what is tested is SQLite's")
+    config.addinivalue_line("markers", "postgresql_only(reason): what is tested is PostgreSQL's")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    skipped = "sqlite_only" if config.getoption("database") == "postgresql" else "postgresql_only"
+    for item in items:
+        for marker in item.iter_markers(skipped):
+            item.add_marker(pytest.mark.skip(reason=marker.kwargs["reason"]))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_database_url() -> Iterator[None]:
+    """What a test starts has the test's database, or one of its own: only where it is told so."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("DATABASE_URL", raising=False)
+        yield
+
+
+def same_database() -> dict[str, str]:
+    """Environment variables for a process that shall have the test's own database."""
+    if connection.vendor == "sqlite":
+        return {"SQLITE_FILE": str(connection.settings_dict["NAME"])}
+    return {"DATABASE_URL": _url(connection.settings_dict["NAME"])}
+
+
+@contextmanager
+def own_database() -> Iterator[dict[str, str]]:
+    """Environment variables for an installation that shall have a database of its own, of the engine under test."""
+    if connection.vendor == "sqlite":
+        yield {}
+        return
+    name = f"own_{secrets.token_hex(6)}"
+    with psycopg.connect(_url("postgres"), autocommit=True) as admin:
+        admin.execute(f"CREATE DATABASE {name}")
+        try:
+            yield {"DATABASE_URL": _url(name)}
+        finally:
+            admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def _url(database: object) -> str:
+    settings: dict[str, Any] = connection.settings_dict
+    return f"postgresql://{settings['USER']}@{settings['HOST']}:{settings['PORT']}/{database}"

@@ -1,0 +1,289 @@
+"""Of two transactions that run side by side neither relies on what the other changes."""
+
+from collections import Counter
+from datetime import timedelta
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.utils import timezone
+
+from attesting import attest
+from attesting.models import SignedBlock
+from chains.chains_file import Chain
+from chains.rpc import Receipt
+from config.configured_chains import get_chains, get_rpc
+from proving import acceptance
+from proving.models import Share, SignedTransaction, Signer, Transaction, TransactionState
+from proving.reconcile import block as reconcile
+from proving.spending import limits, shares
+from proving.spending.estimates import Workload
+from proving.transactions import sending, signers, stop_switch, tending
+from proving.transactions.fees import OfferedFees
+from queries import leases, progress, submission_rate
+from queries.leases import Lease
+from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
+from queries.submission import TooMuch
+from tests.explorer.batches import a_batch, accept, asking, complete, queries_of
+from tests.service import ALICE, BOB, SECOND_SIGNER, SIGNER, a_key, chains_toml, request, submit
+from tests.side_by_side import meet
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.postgresql_only(reason="SQLite runs whole transactions one after another"),
+]
+
+COSTLY = 'test_network = false\ndaily_limit = "1"\ndaily_limit_per_user = "1"'
+
+
+@pytest.fixture(autouse=True)
+def configured(settings, tmp_path) -> None:
+    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1", signers=2)
+    get_chains.cache_clear()
+
+
+@pytest.fixture
+def costly(settings, tmp_path) -> Chain:
+    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1", chain=COSTLY, signers=2)
+    get_chains.cache_clear()
+    return get_chains().chain(31337)
+
+
+def claimed(model: Any, pk: object) -> Lease[Any]:
+    lease = leases.claim(model.objects.all(), pk)
+    assert lease is not None
+    return lease
+
+
+# --- Submission -------------------------------------------------------------------------------------------------------
+
+
+def test_two_submissions_can_t_take_the_same_room(settings, monkeypatch):
+    settings.MAX_OPEN_BATCHES = 1
+    # Their rows would be waited for, too.
+    monkeypatch.setattr(submission_rate, "count_request", lambda *_: None)
+    monkeypatch.setattr(submission_rate, "count_queries", lambda *_: None)
+    key = a_key()
+
+    def refused() -> str:
+        with pytest.raises(TooMuch) as caught:
+            submit(key, request(ALICE, block=2))
+        return caught.value.code
+
+    met = meet(lambda: submit(key, request(ALICE, block=1)), refused)
+    assert (met.second, met.waited) == ("too_many_open_batches", True)
+    assert Batch.objects.count() == 1
+
+
+def test_two_batches_that_make_the_same_block_share_it():
+    met = meet(
+        lambda: submit(a_key(ALICE), request(ALICE, block=5)),
+        lambda: submit(a_key(BOB), request(BOB, block=5)),
+    )
+    assert met.waited
+    assert Block.objects.get().queries.count() == 2
+
+
+# --- Leases -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_row_is_leased_once_and_nobody_waits_for_it():
+    accept(a_batch())
+    pk = Block.objects.get().pk
+    met = meet(lambda: leases.claim(Block.objects.all(), pk), lambda: leases.claim(Block.objects.all(), pk))
+    assert met.first is not None
+    assert (met.second, met.waited) == (None, False)
+
+
+def test_what_is_written_under_a_lease_waits_for_who_takes_it_over():
+    accept(a_batch())
+    lease = claimed(Block, Block.objects.get().pk)
+    Block.objects.update(leased_until=timezone.now() - timedelta(seconds=1))
+
+    def write() -> bool:
+        with lease.writing():
+            return True
+
+    def lost() -> bool:
+        with pytest.raises(leases.LeaseLost):
+            write()
+        return True
+
+    met = meet(lambda: claimed(Block, lease.row.pk), lost)
+    assert (met.second, met.waited) == (True, True)
+
+
+def test_a_block_that_becomes_due_while_it_is_given_back_stays_due():
+    accept(a_batch())
+    lease = claimed(Block, Block.objects.get().pk)
+    soon = timezone.now()
+    met = meet(
+        lambda: Block.objects.update(due_at=soon),
+        lambda: reconcile._release(lease, "", None, attempts=0),
+    )
+    assert met.waited
+    assert Block.objects.get().due_at is not None
+
+
+# --- Steps and batches ------------------------------------------------------------------------------------------------
+
+
+def test_two_that_complete_the_last_queries_of_a_batch_make_it_done():
+    entry = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
+    batch = asking(block_12=entry, block_13=entry)
+    accept(batch)
+    complete(batch, *list(StepKind)[:-1])
+    one, other = queries_of(batch)
+    met = meet(
+        lambda: progress.complete([one], StepKind.ACCOUNT_ACCUMULATED),
+        lambda: progress.complete([other], StepKind.ACCOUNT_ACCUMULATED),
+    )
+    assert met.waited
+    assert Batch.objects.get().status == BatchStatus.DONE
+
+
+def test_what_is_noted_of_a_batch_waits_for_what_becomes_of_it():
+    batch = a_batch()
+    accept(batch)
+    complete(batch, StepKind.INITIAL_STATE)
+    queries = queries_of(batch)
+    met = meet(
+        lambda: progress.complete(queries, StepKind.BLOCKHASH_AVAILABLE, transaction_hash="0x01"),
+        lambda: progress.note_transaction(queries, "0x02"),
+    )
+    assert met.waited
+    shown = dict(Step.objects.values_list("kind", "transaction_hash"))
+    assert (shown["BLOCKHASH_AVAILABLE"], shown["HEADER_ACCUMULATED"]) == ("0x01", "0x02")
+
+
+def test_a_failure_is_counted_beside_another():
+    batch = a_batch()
+    accept(batch)
+    note = partial(progress.note_failure, queries_of(batch), "It failed.")
+    assert meet(note, note).waited
+    assert Step.objects.get(status=StepStatus.IN_PROGRESS).attempts == 2
+
+
+def test_two_batches_are_not_promised_the_same_rest_of_a_budget(costly, settings):
+    settings.DAILY_GAS_BUDGET = 1_000_000
+    batches = [a_batch(block=block, fee=10**18) for block in (1, 2)]
+    decided = [
+        acceptance._Decided(claimed(Batch, batch.pk), 31337, acceptance._Acceptance(600_000, 1)) for batch in batches
+    ]
+    met = meet(lambda: acceptance._record_all(decided[:1]), lambda: acceptance._record_all(decided[1:]))
+    assert (met.first, met.second, met.waited) == ([True], [False], True)
+    codes = Batch.objects.order_by("pk").values_list("status", "rejection_code")
+    assert list(codes) == [("ACCEPTED", ""), ("REJECTED", "budget_exceeded")]
+
+
+# --- Transactions -----------------------------------------------------------------------------------------------------
+
+
+def two_signers() -> list[Signer]:
+    return [Signer.objects.create(chain_id=31337, address=address) for address in (SIGNER, SECOND_SIGNER)]
+
+
+def stored(chain: Chain, order: object = None) -> int:
+    """The nonce that the first signer has used."""
+    with signers.locked(chain) as locked:
+        signer = next(iter(locked.values()))
+        nonce = sending.next_nonce(signer, 0)
+        Transaction.objects.create(signer=signer, nonce=nonce, data=b"", gas_limit=1)
+    return nonce
+
+
+def test_two_senders_use_two_nonces():
+    two_signers()
+    chain = get_chains().chain(31337)
+    met = meet(partial(stored, chain), partial(stored, chain))
+    assert (met.first, met.second, met.waited) == (0, 1, True)
+
+
+def test_once_the_switch_has_stopped_a_chain_nobody_is_signing_there():
+    two_signers()
+    met = meet(partial(stored, get_chains().chain(31337)), lambda: stop_switch.stop(31337))
+    assert met.waited
+
+
+def test_a_signer_stays_due_for_what_is_stored_while_it_is_given_back():
+    first, _ = two_signers()
+    chain = get_chains().chain(31337)
+    lease = claimed(Signer, first.pk)
+
+    def store() -> None:
+        with signers.locked(chain) as locked:
+            signer = locked[first.pk]
+            Transaction.objects.create(signer=signer, nonce=0, data=b"", gas_limit=1)
+            signer.due_at = timezone.now()
+            signer.save(update_fields=["due_at"])
+
+    met = meet(store, lambda: tending._release(chain, lease))
+    assert met.waited
+    first.refresh_from_db()
+    assert first.due_at is not None
+
+
+def shared(batch: Batch, signer: Signer, gas: int) -> Transaction:
+    """A pending transaction for all of the batch, with its share."""
+    tx = Transaction.objects.create(signer=signer, nonce=0, data=b"", gas_limit=gas)
+    tx.queries.set(queries_of(batch))
+    SignedTransaction.objects.create(
+        transaction=tx, hash=f"0x{tx.pk:064x}", raw=b"", max_fee_per_gas=1, max_priority_fee_per_gas=1
+    )
+    shares.divide(tx)
+    return tx
+
+
+def test_what_a_batch_has_spent_adds_up_where_two_signers_see_their_transactions_confirmed():
+    batch = a_batch()
+    accept(batch)
+    sent = [shared(batch, signer, gas=100_000) for signer in two_signers()]
+    heads: Any = SimpleNamespace(final=0, confirmed=SimpleNamespace(number=9))
+
+    def confirm(tx: Transaction) -> None:
+        lease = claimed(Signer, tx.signer_id)
+        receipt = Receipt(bytes.fromhex(tx.newest.hash[2:]), 5, b"\5" * 32, 1, 40_000, 1, None, tx.signer.address, 0)
+        tending._note_mined(get_rpc(31337), lease, tx, receipt, heads)
+
+    met = meet(partial(confirm, sent[0]), partial(confirm, sent[1]))
+    assert met.waited
+    batch.refresh_from_db()
+    assert (batch.gas_used, batch.spent) == (80_000, 80_000)
+    assert set(Transaction.objects.values_list("state", flat=True)) == {TransactionState.CONFIRMED}
+
+
+def test_what_a_user_may_use_in_a_day_is_not_used_twice_on_two_chains(costly, settings):
+    settings.DAILY_GAS_BUDGET = 150_000
+    batch = a_batch(fee=10**18)
+    accept(batch)
+    signer, _ = two_signers()
+    offer = OfferedFees(1, 1)
+    ready: Any = [SimpleNamespace(rest={batch.pk: Workload()})]
+
+    def send_some(nonce: int) -> bool:
+        """Whether the budget had room."""
+        with transaction.atomic():
+            # As on two chains, whose signers are others.
+            sending._Sending(costly, [], SimpleNamespace(offer=offer))._lock_users(ready)  # type: ignore[arg-type]
+            tx = Transaction.objects.create(signer=signer, nonce=nonce, data=b"", gas_limit=100_000)
+            if limits.why_over_budget(costly, tx, Counter({batch.pk: 100_000})):
+                return False
+            Share.objects.create(transaction=tx, batch=batch, gas=100_000, wei=1, weight=1)
+            return True
+
+    met = meet(partial(send_some, 0), partial(send_some, 1))
+    assert (met.first, met.second, met.waited) == (True, False, True)
+
+
+# --- Attesters --------------------------------------------------------------------------------------------------------
+
+
+def test_an_attester_signs_one_hash_for_a_number_whoever_asks_at_once():
+    chain = get_chains().chain(31337)
+    met = meet(
+        lambda: SignedBlock.objects.create(source_chain_id=31337, number=5, hash="0x" + "11" * 32),
+        lambda: attest._remember(chain, 5, b"\x22" * 32),
+    )
+    assert (met.second, met.waited) == (b"\x11" * 32, True)
