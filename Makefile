@@ -24,7 +24,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 4
 
-.PHONY: help demo demo-cross-chain test test-fast chromium attack fuzz mutants prove slither bench bench-http old-blocks bench-gas lint format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain demo-cluster test test-fast chromium attack fuzz mutants prove slither bench bench-http old-blocks bench-gas lint format run docs contracts lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -35,6 +35,9 @@ demo: .venv/ready-for-demo node_modules/ready ## Prove a balance on a developmen
 demo-cross-chain: .venv/ready-for-demo node_modules/ready ## Prove balances on two development chains by attesters (ONCE=1, DOWN=2)
 	@$(BIN)/python -m demo.cross_chain $(if $(ONCE),--once) $(if $(DOWN),--down $(DOWN)) $(if $(PORT),--port $(PORT)) \
 		$(if $(RPC_PORT),--rpc-port $(RPC_PORT))
+
+demo-cluster: .venv/ready-for-demo node_modules/ready ## Prove 200 values with PostgreSQL, Redis and 3 Celery workers, one killed (ONCE=1)
+	@$(BIN)/python -m demo.cluster $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
 
 # Tests mostly wait for nodes and clocks. The tests of a file share what is slow to make, and tests/conftest.py says
 # which files come first. Where Chromium can't be had, the browser tests fail, each with a sentence that says so; the
@@ -119,7 +122,7 @@ lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=
 	$(LOCK) $(ARGS) --group peer -o requirements-peer.txt
 
 clean: ## Remove what the commands above have made
-	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-peer node_modules build .demo .demo-cross-chain .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-peer node_modules build .demo .demo-cross-chain .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # --- Set-up -----------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Keeps API keys out of logs, and each record on one line."""
+"""Keeps API keys and passwords out of logs, and each record on one line."""
 
 import logging
 import re
@@ -6,10 +6,14 @@ import re
 # The query parameter and the header as they appear in URLs, in JSON and in printed headers.
 _NAMED = re.compile(r"(?i)(api[-_]?key[\"']?\s*[=:]\s*[\"']?)[^\s&\"',;)}\]]+")
 _KEY = re.compile(r"(bqs_)[0-9A-Za-z_-]{8,}")
+# Of a URL, such as a broker's or a database's, also where libraries quote it in their errors.
+_PASSWORD = re.compile(r"(://[^\s:/?#@]*:)[^\s/?#@]+@")
 
 
 def redact(text: str) -> str:
-    """The text with `[redacted]` in place of each key, and of each value that is named as a key."""
+    """The text with `[redacted]` for each key, each value that is named as a key, and each password in a URL."""
+    if "://" in text:
+        text = _PASSWORD.sub(r"\1[redacted]@", text)
     # Most lines have no such word, and to look for it takes far less time than the expression.
     return redact_keys(_NAMED.sub(r"\1[redacted]", text) if "key" in text.lower() else text)
 

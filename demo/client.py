@@ -52,24 +52,30 @@ def follow(
     deadline = time.monotonic() + seconds
     while True:
         # Read before the status: what is shown at the end is then never behind it.
-        status = _ok(
-            requests.get(
-                f"{base_url}/batch-query-status",
-                headers={"api-key": api_key},
-                params={"batchQueryId": internal_id},
-                timeout=TIMEOUT,
-            )
-        ).json()
+        is_done = status(base_url, api_key, internal_id) == "DONE"
         batch = _ok(requests.get(f"{base_url}/explorer/query/{internal_id}.json", timeout=TIMEOUT)).json()
         show(batch)
-        if status["queryStatus"] == "DONE":
+        if is_done:
             return
-        if status["queryStatus"] == "REJECTED":
-            raise ClientError(f"The batch was rejected: {status['error']}")
         if time.monotonic() > deadline:
             waits = " ".join(wait["sentence"] for wait in batch["waits"])
             raise ClientError(f"The batch is not DONE after {seconds:g} s. {waits}")
         time.sleep(0.25)
+
+
+def status(base_url: str, api_key: str, internal_id: str) -> str:
+    """What the API says of the batch. Raises `ClientError` where it was rejected."""
+    url, params = f"{base_url}/batch-query-status", {"batchQueryId": internal_id}
+    answer = _ok(requests.get(url, headers={"api-key": api_key}, params=params, timeout=TIMEOUT)).json()
+    if answer["queryStatus"] == "REJECTED":
+        raise ClientError(f"The batch was rejected: {answer['error']}")
+    return str(answer["queryStatus"])
+
+
+def transactions(base_url: str, internal_id: str) -> set[str]:
+    """Hashes of the transactions by which the batch was proven."""
+    batch = _ok(requests.get(f"{base_url}/explorer/query/{internal_id}.json", timeout=TIMEOUT)).json()
+    return {step["transactionHash"] for query in batch["queries"] for step in query["steps"]} - {"", None}
 
 
 def account_field(rpc_url: str, registry: str, address: str, block: int, field: int) -> bytes:

@@ -18,6 +18,7 @@ import requests
 from demo.client import ClientError
 from demo.installation import DemoError, Installation
 from devnet.devchain import PROJECT, DevChainError
+from devnet.servers import ServerError
 
 _LOCKS: list[IO[str]] = []
 
@@ -59,7 +60,7 @@ def main(parser: argparse.ArgumentParser, demo: Demo) -> int:
                 time.sleep(0.5)
     except KeyboardInterrupt:
         print("\nStopped.")
-    except (DemoError, DevChainError, ClientError) as error:
+    except (DemoError, DevChainError, ServerError, ClientError) as error:
         print(error, file=sys.stderr)
         return 1
     except requests.RequestException as error:

@@ -1,6 +1,7 @@
 """Installations of this project, each in a folder of its own: the service, or an attester."""
 
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -57,12 +58,14 @@ class Installation:
         write_private(folder / KEY_FILE, key)
         (folder / "chains.toml").write_text(chains_toml)
         inherited = {name: value for name, value in os.environ.items() if name in _INHERITED}
-        self._env = inherited | {"STATE_DIR": str(folder), "CHAINS_FILE": str(folder / "chains.toml")} | variables
+        self.environment = (
+            inherited | {"STATE_DIR": str(folder), "CHAINS_FILE": str(folder / "chains.toml")} | variables
+        )
 
     def manage(self, *arguments: str) -> str:
         """What a command of manage.py prints. Raises `DemoError` with what it says when it fails."""
         command = [*MANAGE, *arguments]
-        done = subprocess.run(command, env=self._env, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             said = done.stderr.strip().splitlines() or ["it said nothing"]
             raise DemoError(f"manage.py {arguments[0]} failed: {said[-1]}")
@@ -72,18 +75,27 @@ class Installation:
         """Of the process of this name."""
         return self.folder / f"{name}.log"
 
-    def start(self, name: str, *command: str) -> None:
+    def start(self, name: str, *command: str, **variables: str) -> None:
         """A process that is to go on."""
-        self._processes[name] = self._process_of(name, *command)
+        self._processes[name] = self._process_of(name, *command, **variables)
 
-    def _process_of(self, name: str, *command: str) -> GuardedProcess:
+    def _process_of(self, name: str, *command: str, **variables: str) -> GuardedProcess:
+        environment = self.environment | variables
         with self.log(name).open("wb") as log:
-            process = GuardedProcess(command, env=self._env, stdout=log, stop_seconds=STOP_SECONDS)
+            process = GuardedProcess(command, env=environment, stdout=log, stop_seconds=STOP_SECONDS)
         self._running.callback(process.stop)
         return process
 
+    def names(self) -> list[str]:
+        """Of the processes that are to go on."""
+        return [*self._processes]
+
     def process(self, name: str) -> GuardedProcess:
         return self._processes[name]
+
+    def kill(self, name: str) -> None:
+        """As `kill -9` does."""
+        self._processes.pop(name).kill()
 
     def stop(self) -> None:
         """End the processes before `running` does."""
@@ -114,7 +126,7 @@ class Service(Installation):
     def __init__(
         self, running: ExitStack, folder: Path, chains_toml: str, key: str, port: int, **variables: str
     ) -> None:
-        self._port = port
+        self.port = port
         self.base_url = f"http://127.0.0.1:{port}"
         super().__init__(running, folder, chains_toml, key, BASE_URL=self.base_url, **variables)
         # The pages' files are for the web server alone. Until it starts, they are collected on another core.
@@ -138,8 +150,11 @@ class Service(Installation):
         self.wait_until(self.is_healthy)
 
     def start_web(self) -> None:
+        self.start_web_at(self.port, "web")
+
+    def start_web_at(self, port: int, name: str) -> None:
         gunicorn = (sys.executable, "-m", "gunicorn", "--config", "config/gunicorn.py")
-        self.start("web", *gunicorn, "--bind", f"127.0.0.1:{self._port}", "--threads", "4", "config.wsgi")
+        self.start(name, *gunicorn, "--bind", f"127.0.0.1:{port}", "--threads", "4", "config.wsgi")
 
     def start_worker(self, name: str = "worker") -> None:
         self.start(name, *MANAGE, "runworker")
@@ -150,6 +165,12 @@ class Service(Installation):
         except requests.RequestException:
             # On a busy machine a first answer may also take too long.
             return False
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
 
 
 def write_private(path: Path, text: str) -> None:

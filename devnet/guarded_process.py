@@ -70,6 +70,10 @@ class GuardedProcess:
         """How it ended by itself. Raises `subprocess.TimeoutExpired` if it doesn't within so many seconds."""
         return self._process.wait(seconds)
 
+    def send(self, number: signal.Signals) -> None:
+        """A signal to the command alone."""
+        self._process.send_signal(number)
+
     def kill(self) -> None:
         """End the whole group as a power cut would."""
         self._end(signal.SIGKILL)

@@ -289,6 +289,7 @@ class WorkerHeartbeat(models.Model):
     started_at = models.DateTimeField()
     beat_at = models.DateTimeField(db_index=True)
     clock_problem = models.TextField(blank=True)  # a sentence
+    broker_problem = models.TextField(blank=True, db_default="", default="")  # a sentence
 
     def __str__(self) -> str:
         return self.worker

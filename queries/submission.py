@@ -14,6 +14,7 @@ from itertools import groupby
 
 from django.conf import settings
 from django.db import transaction
+from django.dispatch import Signal
 from django.utils import timezone
 
 from accounts import row_locks, statements
@@ -24,6 +25,9 @@ from queries.batch_request import BatchRequest, Part
 from queries.chunks import chunks
 from queries.models import OPEN_STATUSES, Batch, Block, Query, Step, StepKind, new_batch_id
 from queries.progress import deadline_from
+
+stored = Signal()
+"""Sent with the `batch` when it is committed. Whoever listens must neither fail nor take time: a client waits."""
 
 _ROWS_PER_STATEMENT = 500
 # The size of rows and their indexes in SQLite before anything is proven, besides the request's text and slots.
@@ -94,6 +98,7 @@ def store(request: BatchRequest, body: bytes, key: ApiKey) -> Batch:
                 "FROM queries_query WHERE batch_id = %s",
                 (batch.pk,),
             )
+            transaction.on_commit(lambda: stored.send(Batch, batch=batch), robust=True)
 
     with _turn(batch.size):
         row_locks.retried(write)

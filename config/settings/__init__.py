@@ -8,6 +8,7 @@ module that uses it.
 from config.django_settings import *
 from config.settings.access import *
 from config.settings.batch_and_user_limits import *
+from config.settings.broker import *
 from config.settings.database import *
 from config.settings.deadlines_and_leases import *
 from config.settings.logs_and_debugging import *

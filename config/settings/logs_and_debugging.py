@@ -24,5 +24,8 @@ LOGGING = {
         # At DEBUG these log URLs of nodes, which may hold a provider's key.
         "urllib3": {"level": "INFO"},
         "web3": {"level": "INFO"},
+        # Two lines for each message otherwise, of which most only say where to look.
+        "celery.worker.strategy": {"level": "WARNING"},
+        "celery.app.trace": {"level": "WARNING"},
     },
 }

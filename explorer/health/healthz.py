@@ -29,14 +29,17 @@ def healthz(request: HttpRequest) -> JsonResponse:
 
     `{"status": "ok" | "degraded", "database": "ok" | "unavailable", "worker": {"running", "lastBeat"}, "version",
     "problems", "codes", "notices"}`. `problems` says in sentences what is wrong, and `codes` has the stable code of
-    each in the same order. `lastBeat` is an ISO 8601 time in UTC, or null when no worker was ever heard of. `notices`
-    are sentences about what its operator must look into, although the service works.
+    each in the same order, and behind them those of notices that have one. `lastBeat` is an ISO 8601 time in UTC, or
+    null when no worker was ever heard of. `notices` are sentences about what its operator must look into, although the
+    service works.
     """
     last_beat, notices = None, list[str]()
+    slower = list[Problem]()
     database = "ok"
     try:
         problems = [problem for check in report.CHECKS for problem in check()]
-        last_beat, notices = worker.last_beat(), _notices()
+        slower = [*report.brokers()]
+        last_beat, notices = worker.last_beat(), [*_notices(), *(notice.sentence for notice in slower)]
     except DatabaseError:
         logger.exception("the database does not answer a health check")
         database = "unavailable"
@@ -53,7 +56,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
         },
         "version": _version(),
         "problems": [problem.sentence for problem in problems],
-        "codes": codes,
+        "codes": [*codes, *(notice.code for notice in slower)],
         "notices": notices,
     }
     return JsonResponse(state, status=503 if problems else 200)

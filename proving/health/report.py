@@ -85,6 +85,13 @@ def storing() -> Iterator[Problem]:
         yield Problem("storage", sentence)
 
 
+def brokers() -> Iterator[Problem]:
+    """What keeps the service from working at its full speed, though not from working: for notices."""
+    found = worker.running().exclude(broker_problem="").values_list("broker_problem", flat=True)
+    for sentence in found.distinct():
+        yield Problem("broker_unavailable", sentence)
+
+
 CHECKS: tuple[Callable[[], Iterator[Problem]], ...] = (
     workers,
     clocks,

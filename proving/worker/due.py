@@ -8,7 +8,7 @@ import logging
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -17,12 +17,13 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Count, Func, IntegerField, QuerySet, Sum
 from django.db.models.sql.compiler import SQLCompiler
 
-from config.configured_chains import get_chains
 from proving import acceptance
 from proving.models import FactsRegistry, Signer
 from proving.paths import upkeep
 from proving.reconcile.block import reconcile
 from proving.transactions import tending
+from proving.worker import routes
+from proving.worker.routes import Route
 from queries import leases, progress
 from queries.models import OPEN_STATUSES, Batch, Block, Query
 from queries.rejection_codes import RejectionCode
@@ -85,8 +86,14 @@ class Poll:
     """Whether something of this queue could be taken up; with None as its user, something of the lane."""
     ends: float = math.inf
     """As `time.monotonic` tells. Nothing is asked for after that."""
+    routes: Collection[Route] | None = None
+    """None: all of them."""
     asked: dict[Queue, None] = field(default_factory=dict)
     """The queues that were asked for something, in that order."""
+
+    def routes_of(self, *kinds: str) -> list[Route]:
+        """Those of these kinds that it asks about."""
+        return [one for one in routes.every() if one.kind in kinds and (self.routes is None or one in self.routes)]
 
     def is_over(self) -> bool:
         return time.monotonic() >= self.ends
@@ -111,7 +118,7 @@ def due(turns: Turns | None = None, poll: Poll | None = None) -> Iterator[Task]:
     that hangs holds up nobody.
     """
     turns, poll = turns or Turns(), poll or Poll()
-    yield from round_robin(_for_all())
+    yield from round_robin(_for_all(poll))
     queues: dict[int | None, dict[Queue, Iterator[Task]]] = defaultdict(dict)
     for queue, tasks in _for_users(poll):
         queues[queue[0]][queue] = poll.asking(queue, tasks)
@@ -123,31 +130,20 @@ def _of_user(queues: Mapping[Queue, Iterator[Task]], turns: Turns) -> Iterator[T
     return round_robin([queues[queue] for queue in sorted(queues, key=turns.last)])
 
 
-def _for_all() -> Iterator[Iterator[Task]]:
-    for chain in get_chains().destinations():
-        signers = leases.due(Signer.objects.filter(chain_id=chain.id), _PER_POLL)
-        yield iter([Task("signer", key, (chain.id,), _tend) for key in signers])
-    for connection in get_chains().connections:
-        source, destination = connection.source_id, connection.destination_id
-        rows = FactsRegistry.in_use.filter(source_chain_id=source, destination_chain_id=destination)
-        registries = leases.due(rows, _PER_POLL)
-        yield iter([Task("registry", key, (destination, source), upkeep.look_after) for key in registries])
+def _for_all(poll: Poll) -> Iterator[Iterator[Task]]:
+    for route in poll.routes_of("signer", "registry"):
+        do = _tend if route.kind == "signer" else upkeep.look_after
+        keys = leases.due(route.rows(), _PER_POLL)
+        yield iter([Task(route.kind, key, route.lane, do) for key in keys])
 
 
 def _for_users(poll: Poll) -> Iterator[tuple[Queue, Iterator[Task]]]:
-    for chain in get_chains().destinations():
-        lane: tuple[int, ...] = (chain.id,)
-        if poll.may_ask((None, "batch", lane)):
-            batches = Batch.objects.filter(destination_chain_id=chain.id, status__in=OPEN_STATUSES)
-            for user in leases.parties(batches, "user"):
-                yield (user, "batch", lane), _batches(batches, lane, user)
-    for connection in get_chains().connections:
-        source, destination = connection.source_id, connection.destination_id
-        lane = (destination, source)
-        if poll.may_ask((None, "block", lane)):
-            blocks = Block.objects.filter(source_chain_id=source, destination_chain_id=destination)
-            for user in leases.parties(blocks, "turn_of"):
-                yield (user, "block", lane), _blocks(blocks, lane, user)
+    for route in poll.routes_of("batch", "block"):
+        column, tasks_of = ("user", _batches) if route.kind == "batch" else ("turn_of", _blocks)
+        if poll.may_ask((None, *route)):
+            rows = route.rows()
+            for user in leases.parties(rows, column):
+                yield (user, *route), tasks_of(rows, route.lane, user)
 
 
 # Nothing of a user is prepared before it is the user's turn: most polls end before they come to all.

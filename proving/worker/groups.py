@@ -69,7 +69,7 @@ class Group:
 
 
 class Groups:
-    """Those that a worker has in hand, in at most so many threads. The rules leave threads to others."""
+    """Those that a process has in hand, in at most so many threads. The rules leave threads to others."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
@@ -78,6 +78,10 @@ class Groups:
     @property
     def tasks(self) -> list[Task]:
         return [task for group in self.all for task in group.tasks]
+
+    @property
+    def running(self) -> "list[Future[None]]":
+        return [group.running for group in self.all if group.running is not None]
 
     @property
     def are_full(self) -> bool:

@@ -1,6 +1,9 @@
 """A worker: finds what is due and does it on a few threads, until it is told to stop.
 
 It keeps nothing that matters: kill it, and another one takes up its rows when their leases run out.
+
+It finds what is due by polling the database. With a broker it polls rarely, to find what messages have missed, and
+Celery's tasks call `answer` where a message says that something is due.
 """
 
 import contextlib
@@ -10,7 +13,7 @@ import secrets
 import socket
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import datetime, timedelta
 from typing import Any
@@ -26,8 +29,10 @@ from chains.together import Raised
 from proving.health import chain_checks
 from proving.models import WorkerHeartbeat
 from proving.paths import upkeep
+from proving.worker.doorbell import Doorbell
 from proving.worker.due import Poll, Task, due, recover, reject_overdue
 from proving.worker.groups import Group, Groups
+from proving.worker.routes import Route
 from queries.clock import Clock
 from queries.turns import Turns
 
@@ -36,6 +41,10 @@ logger = logging.getLogger(__name__)
 # How often the database is asked for due rows, and how often the worker says that it runs, in seconds.
 _POLL_SECONDS = 0.2
 _BEAT_SECONDS = 5
+# How often it is asked while a broker says what is due.
+_SWEEP_SECONDS = 5
+# When to look again for what could not be taken up, or is left, unless whoever has the rest in hand looks before.
+_AGAIN_SECONDS, _REST_SECONDS = 1.0, 0.1
 # How long one poll may take, also when much is due that can't be taken up: the worker beats between two polls.
 _MOST_POLL_SECONDS = 1.0
 # A worker that has been silent for so long is taken for dead.
@@ -68,11 +77,19 @@ def is_running() -> bool:
 
 
 class Worker:
-    def __init__(self, *, threads: int = 4) -> None:
+    """Works on these routes; None: on all. With a doorbell it rings it for what its work has made due."""
+
+    def __init__(
+        self, *, threads: int = 4, routes: Collection[Route] | None = None, doorbell: Doorbell | None = None
+    ) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self._stopping = threading.Event()
         self._wake = threading.Event()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="worker")
+        self._routes = routes
+        self._doorbell = doorbell
+        # With a doorbell, several threads take up work.
+        self._taking = threading.Lock()
         self._in_hand = Groups(threads)
         self._turns = Turns()
         # Of its own: chains whose nodes hang hold up no work.
@@ -101,15 +118,57 @@ class Worker:
                 logger.exception("the database does not answer; trying again")
                 connections.close_all()
                 self._stopping.wait(_BEAT_SECONDS)
-            self._wake.wait(_POLL_SECONDS)
+            self._wake.wait(_SWEEP_SECONDS if self._is_rung else _POLL_SECONDS)
             self._wake.clear()
         logger.info("worker %s stops, %d in hand", self.name, len(self._in_hand.tasks))
+        wait(self._in_hand.running)
         self._pool.shutdown(wait=True)
         self._watcher.shutdown(wait=True)
         # On a full disk it is left behind, and falls silent.
         with contextlib.suppress(DatabaseError):
             WorkerHeartbeat.objects.filter(worker=self.name).delete()
         connections.close_all()
+
+    def answer(self, route: Route) -> None:
+        """Take up what is due on the route, as one group, and do it in this thread. Rings for what is left."""
+        try:
+            self._answer(route)
+        except DatabaseError:
+            logger.exception("the database does not answer; a sweep will find what is due")
+        finally:
+            connections.close_all()
+
+    def _answer(self, route: Route) -> None:
+        assert self._doorbell is not None
+        seconds = route.due_in()
+        if seconds is None or self._stopping.is_set():
+            return
+        if seconds > 0:
+            self._doorbell.ring(route, seconds)
+            return
+        with self._taking:
+            group = self._take_up_one(route)
+        # Others find it in hand, or leased, and take up the rest.
+        self._doorbell.ring(route, _REST_SECONDS if group else _AGAIN_SECONDS)
+        if group:
+            assert group.running is not None
+            try:
+                _do(group.tasks)
+            finally:
+                group.running.set_result(None)
+            self._ring_for_what_follows(group)
+
+    @property
+    def _is_rung(self) -> bool:
+        """Whether somebody says when something is due."""
+        return self._doorbell is not None and not self._doorbell.problem
+
+    def _ring_for_what_follows(self, group: Group) -> None:
+        assert self._doorbell is not None
+        first = group.tasks[0]
+        for route in Route(first.kind, first.lane).affected():
+            if (seconds := route.due_in()) is not None:
+                self._doorbell.ring(route, seconds)
 
     def _beat(self, *, is_first: bool) -> None:
         chain_checks.wake(everyone=is_first)
@@ -128,6 +187,9 @@ class Worker:
         if clock_problem:
             logger.error("%s", clock_problem)
         said = {"beat_at": Now(), "clock_problem": clock_problem}
+        if self._doorbell:
+            said["broker_problem"] = self._doorbell.problem
+            self._doorbell.check()
         with transaction.atomic():
             WorkerHeartbeat.objects.update_or_create(
                 worker=self.name, defaults=said, create_defaults=said | {"started_at": Now()}
@@ -137,27 +199,65 @@ class Worker:
             row_locks.delete_free(WorkerHeartbeat.objects.exclude(beat_at__range=(Now() - day, Now() + SILENCE)))
 
     def _take_up_what_is_due(self) -> None:
+        with self._taking:
+            self._in_hand.forget_done()
+            # More than there are threads would only wait in memory, where no other worker sees it.
+            if self._in_hand.are_full:
+                return
+            poll = self._poll(self._routes)
+            for task in due(self._turns, poll):
+                self._take(task)
+                if poll.is_over() or self._in_hand.are_full:
+                    break
+            self._note_asked(poll)
+            self._in_hand.begin(self._start)
+
+    def _take_up_one(self, route: Route) -> Group | None:
+        """One group of what is due on the route; None where nothing is, or threads are left to others."""
         self._in_hand.forget_done()
-        # More than there are threads would only wait in memory, where no other worker sees it.
-        if self._in_hand.are_full:
-            return
-        poll = Poll(self._in_hand.has_room, time.monotonic() + _MOST_POLL_SECONDS)
+        poll = self._poll([route])
+        group: Group | None = None
         for task in due(self._turns, poll):
-            if self._in_hand.take(task):
-                self._turns.note(task.user, task.queue)
-            if poll.is_over() or self._in_hand.are_full:
+            if (group is None or group.may_join(task)) and self._take(task):
+                group = self._in_hand.all[-1]
+            if poll.is_over() or (group and not group.may_grow):
                 break
+        self._note_asked(poll)
+        if group:
+            group.running = Future()
+        return group
+
+    def _poll(self, routes: Collection[Route] | None) -> Poll:
+        return Poll(self._in_hand.has_room, time.monotonic() + _MOST_POLL_SECONDS, routes)
+
+    def _take(self, task: Task) -> bool:
+        is_taken = self._in_hand.take(task)
+        if is_taken:
+            self._turns.note(task.user, task.queue)
+        return is_taken
+
+    def _note_asked(self, poll: Poll) -> None:
         if poll.is_over():
             # The next one begins with those whom this one didn't come to.
             for queue in poll.asked:
                 self._turns.note(queue[0], queue)
-        self._in_hand.begin(self._start)
 
     def _start(self, group: Group) -> Future[None]:
-        running = self._pool.submit(_do, group.tasks)
-        # What it has made due is taken up at once.
-        running.add_done_callback(lambda _: self._wake.set())
+        running = self._pool.submit(self._work_on, group)
+        if not self._is_rung:
+            # What it has made due is taken up at once.
+            running.add_done_callback(lambda _: self._wake.set())
         return running
+
+    def _work_on(self, group: Group) -> None:
+        _do(group.tasks)
+        if self._doorbell:
+            try:
+                self._ring_for_what_follows(group)
+            except DatabaseError:
+                logger.exception("the database does not answer; a sweep will find what is due")
+            finally:
+                connections.close_all()
 
 
 def _do(tasks: Sequence[Task]) -> None:

@@ -1,0 +1,23 @@
+"""What is set up when Django starts."""
+
+from typing import Any
+
+from django.apps import AppConfig
+from django.conf import settings
+
+
+class ProvingConfig(AppConfig):
+    name = "proving"
+
+    def ready(self) -> None:
+        from queries import submission  # noqa: PLC0415 (it has models, which are not there any earlier)
+
+        submission.stored.connect(_ring)
+
+
+def _ring(batch: Any, **_: object) -> None:
+    from proving.worker.doorbell import doorbell  # noqa: PLC0415 (same)
+    from proving.worker.routes import Route  # noqa: PLC0415 (same)
+
+    if settings.BROKER_URL:
+        doorbell.ring(Route("batch", (batch.destination_chain_id,)))

@@ -1,0 +1,156 @@
+"""Servers and processes as on several machines. A test of the whole starts workers; the rest it finds running."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import psycopg
+import pytest
+import requests
+from eth_account import Account
+
+from demo import balances, client
+from demo.cluster import Cluster
+from demo.installation import CHAIN_ID, free_port
+from devnet.devchain import DevChain
+from devnet.servers import Postgres, Redis
+from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED
+
+QUEUES = ("signers.31337", "registries.31337.31337", "batches.31337", "blocks.31337.31337")
+SECONDS = 90
+LEASE_SECONDS = 3
+
+
+class Machines:
+    """A chain, PostgreSQL, Redis and a web server, and the workers that a test starts."""
+
+    def __init__(self, running: ExitStack, folder: "pytest.TempPathFactory") -> None:
+        self.chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=0.5))
+        self.chain.mine(200)
+        self.postgres, self.redis = running.enter_context(Postgres()), running.enter_context(Redis())
+        self.cluster = Cluster(
+            running,
+            folder.mktemp("cluster"),
+            self.chain,
+            free_port(),
+            DATABASE_URL=self.postgres.url(),
+            BROKER_URL=self.redis.url(),
+            LEASE_SECONDS=str(LEASE_SECONDS),
+        )
+        self.registry = self.cluster.deploy_registry(CHAIN_ID, CHAIN_ID)
+        self.cluster.start_web_at(self.cluster.port, "web")
+        self._block = 0
+        self._accounts = iter(range(1, 1_000_000))
+
+    def begin(self) -> None:
+        """As a new user, at blocks that nobody has asked for."""
+        account = Account.create()
+        self.until(self.answers, "the web server")
+        key = account.key.to_0x_hex()
+        self._api_key = client.take_api_key(self.cluster.base_url, account.address, key, CHAIN_ID)
+        self._headers, self._proofs, self._sent = (
+            self._found(HEADER_ACCUMULATED),
+            self._found(ACCOUNT_PROVEN),
+            self.sent(),
+        )
+        self._submitted: list[str] = []
+        self._blocks: set[int] = set()
+
+    def answers(self) -> bool:
+        try:
+            return "codes" in self.health()
+        except requests.RequestException:
+            return False
+
+    def health(self) -> dict[str, Any]:
+        answer: dict[str, Any] = requests.get(f"{self.cluster.base_url}/healthz", timeout=20).json()
+        return answer
+
+    def submit(self, count: int = 1, *, per_block: int = 1) -> float:
+        """Submit so many batches, so many of them for each block. Returns the seconds that the slowest took."""
+        slowest = 0.0
+        for number in range(count):
+            self._block += number % per_block == 0
+            self._blocks.add(self._block)
+            accounts = {f"0x{next(self._accounts):040x}": {"props": ["BALANCE"], "slots": []}}
+            data = {str(CHAIN_ID): {f"block:{self._block}": {"accounts": accounts}}}
+            body = {"destinationChainId": str(CHAIN_ID), "fee": "0", "data": data}
+            began = time.monotonic()
+            self._submitted.append(client.submit(self.cluster.base_url, self._api_key, body))
+            slowest = max(slowest, time.monotonic() - began)
+        return slowest
+
+    def done(self) -> int:
+        return self.count("queries_batch WHERE status = 'DONE' AND id = ANY(%s)", self._submitted)
+
+    def until_all_are_done(self, seconds: float = SECONDS) -> None:
+        self.until(lambda: self.done() == len(self._submitted), "DONE", seconds)
+
+    def assert_nothing_was_done_twice(self) -> None:
+        """Each header and each account proven once, and no transaction that proved nothing."""
+        assert self._found(HEADER_ACCUMULATED) - self._headers == len(self._blocks)
+        assert self._found(ACCOUNT_PROVEN) - self._proofs == len(self._submitted)
+        named = set[str]()
+        for internal_id in self._submitted:
+            named |= client.transactions(self.cluster.base_url, internal_id)
+        assert self.sent() - self._sent == len(named)
+        rows = self.count("proving_transaction")
+        assert self.count("(SELECT DISTINCT signer_id, nonce FROM proving_transaction) AS nonces") == rows
+
+    def sent(self) -> int:
+        return int(self.chain.rpc("eth_getTransactionCount", balances.SIGNER_ADDRESS, "latest"), 16)
+
+    def count(self, rows: str, *values: object) -> int:
+        with psycopg.connect(self.postgres.url()) as connection:
+            found = connection.execute(f"SELECT COUNT(*) FROM {rows}", values).fetchone()
+        assert found
+        return int(found[0])
+
+    def in_hand(self) -> int:
+        return sum(
+            self.count(f"{table} WHERE leased_until > now()")
+            for table in ("queries_batch", "queries_block", "proving_signer")
+        )
+
+    def _found(self, topic: str) -> int:
+        return len(self.chain.rpc("eth_getLogs", {"address": self.registry, "topics": [topic], "fromBlock": "0x0"}))
+
+    @staticmethod
+    def until(condition: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
+            time.sleep(0.1)
+
+
+@pytest.fixture(scope="session")
+def all_machines(tmp_path_factory) -> Iterator[Machines]:
+    with ExitStack() as running:
+        yield Machines(running, tmp_path_factory)
+
+
+@pytest.fixture
+def machines(all_machines: Machines) -> Iterator[Machines]:
+    """With an empty broker and no worker."""
+    all_machines.redis.stop()
+    all_machines.redis.start()
+    all_machines.begin()
+    yield all_machines
+    for name in all_machines.cluster.names():
+        if name != "web":
+            all_machines.cluster.kill(name)
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Redis]:
+    with Redis() as redis:
+        yield redis
+
+
+def celery(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Celery's worker, until it ends by itself."""
+    command = [sys.executable, "-m", "celery", "-A", "proving.worker.celery_app", "worker", *arguments]
+    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)

@@ -1,0 +1,157 @@
+"""Celery's workers as processes, on PostgreSQL and Redis: nothing is lost, and nothing is done twice."""
+
+import re
+import signal
+
+import pytest
+import redis
+
+from tests.cluster.conftest import QUEUES, Machines, celery
+
+PASSWORD = "hunter2-of-the-broker"
+
+
+def start(machines: Machines, *names: str) -> None:
+    for name in names:
+        machines.cluster.start_worker(name)
+
+
+def test_two_workers_at_once_do_everything_once(machines):
+    start(machines, "worker-1", "worker-2")
+    machines.submit(24, per_block=3)
+    machines.until_all_are_done()
+    machines.assert_nothing_was_done_twice()
+
+
+def test_a_worker_that_is_killed_in_the_middle_loses_nothing(machines):
+    start(machines, "worker-1", "worker-2")
+    machines.submit(20)
+    machines.until(lambda: machines.in_hand() > 0, "something in hand")
+    machines.cluster.kill("worker-1")
+    machines.submit(4)
+    machines.until_all_are_done()
+    machines.assert_nothing_was_done_twice()
+
+
+def test_the_last_worker_killed_another_one_goes_on_where_it_was(machines):
+    start(machines, "worker-1")
+    machines.submit(8)
+    machines.until(lambda: machines.in_hand() > 0, "something in hand")
+    machines.cluster.kill("worker-1")
+    start(machines, "worker-2")
+    machines.until_all_are_done()
+    machines.assert_nothing_was_done_twice()
+
+
+def test_what_was_submitted_while_no_worker_ran_is_done_although_every_message_is_lost(machines):
+    machines.submit(4)
+    with redis.Redis.from_url(machines.redis.url()) as client:
+        client.flushall()
+    start(machines, "worker-1")
+    machines.until_all_are_done()
+
+
+def test_a_broker_that_is_emptied_again_and_again_delays_and_loses_nothing(machines):
+    start(machines, "worker-1", "worker-2")
+    machines.submit(20)
+    with redis.Redis.from_url(machines.redis.url()) as client:
+
+        def are_done() -> bool:
+            client.flushall()
+            return bool(machines.done() == 20)
+
+        machines.until(are_done, "DONE")
+    machines.assert_nothing_was_done_twice()
+
+
+def test_without_the_broker_all_goes_on_through_the_database_and_healthz_says_it(machines):
+    """It is down before the workers start, and comes back when all is done."""
+    machines.redis.kill()
+    start(machines, "worker-1", "worker-2")
+    assert machines.submit(10) < 5
+    machines.until_all_are_done()
+    machines.assert_nothing_was_done_twice()
+    machines.until(lambda: "broker_unavailable" in machines.health()["codes"], "the code")
+    health = machines.health()
+    assert health["status"] == "ok"
+    assert any("broker" in sentence for sentence in health["notices"])
+    machines.redis.start()
+    machines.until(lambda: machines.health()["codes"] == [], "the end of it")
+    machines.submit(2)
+    machines.until_all_are_done()
+
+
+def test_a_worker_of_some_queues_leaves_the_others_alone_and_so_do_its_sweeps(machines):
+    *others, blocks = QUEUES
+    machines.cluster.start_worker("worker-1", "-Q", ",".join(others))
+    machines.submit(3)
+    machines.until(lambda: machines.count("queries_query WHERE NOT is_admitted") == 0, "admitted")
+    sent = machines.sent()
+    # Sweeps come every 5 s.
+    beats = "proving_workerheartbeat WHERE beat_at > started_at + interval '12 seconds'"
+    machines.until(lambda: machines.count(beats) > 0, "two sweeps")
+    assert machines.count("queries_block WHERE due_at < now() AND attempts = 0 AND lease_token = ''") == 3
+    assert machines.sent() == sent
+    machines.cluster.start_worker("worker-2", "-Q", blocks)
+    machines.until_all_are_done()
+    machines.assert_nothing_was_done_twice()
+
+
+def test_asked_to_stop_it_finishes_what_it_has_in_hand(machines):
+    start(machines, "worker-1")
+    machines.submit(12)
+    machines.until(lambda: machines.in_hand() > 0, "something in hand")
+    process = machines.cluster.process("worker-1")
+    process.send(signal.SIGTERM)
+    assert process.wait(60) == 0
+    assert machines.in_hand() == 0
+    assert machines.count("proving_workerheartbeat WHERE beat_at > now() - interval '20 seconds'") == 0
+    log = machines.cluster.log("worker-1").read_text()
+    assert "Traceback" not in log
+    machines.cluster.kill("worker-1")
+    start(machines, "worker-2")
+    machines.until_all_are_done()
+    machines.assert_nothing_was_done_twice()
+
+
+def test_it_stops_while_the_broker_is_away(machines):
+    start(machines, "worker-1")
+    machines.until(lambda: "no_worker" not in machines.health()["codes"], "the first beat")
+    machines.redis.kill()
+    machines.until(lambda: "broker_unavailable" in machines.health()["codes"], "the code")
+    process = machines.cluster.process("worker-1")
+    process.send(signal.SIGTERM)
+    assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+def test_no_password_of_the_broker_is_logged(machines, is_right):
+    with redis.Redis.from_url(machines.redis.url()) as client:
+        client.config_set("requirepass", PASSWORD if is_right else "another")
+    url = machines.redis.url().replace("redis://", f"redis://:{PASSWORD}@")
+    machines.cluster.start_worker("worker-1", BROKER_URL=url)
+    if not is_right:
+        machines.until(lambda: "broker_unavailable" in machines.health()["codes"], "the code")
+    machines.until(lambda: "worker-1@" in machines.cluster.log("worker-1").read_text(), "the banner")
+    machines.submit()
+    machines.until_all_are_done()
+    machines.redis.kill()
+    log = machines.cluster.log("worker-1")
+    machines.until(lambda: bool(re.search(r"ERROR|Error", log.read_text())), "the error")
+    assert "redis://:**@" in log.read_text()
+    assert PASSWORD not in log.read_text()
+
+
+# --- Settings ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_queue_that_is_not_there_is_refused(machines):
+    ended = celery("-Q", "blocks.31337.1", **machines.cluster.environment)
+    assert ended.returncode != 0
+    assert "blocks.31337.1" in ended.stdout + ended.stderr
+
+
+def test_without_a_broker_it_says_what_to_run_instead(machines):
+    ended = celery(**machines.cluster.environment | {"BROKER_URL": ""})
+    assert ended.returncode != 0
+    assert "BROKER_URL is not set. Without a broker, run the worker by manage.py runworker." in ended.stderr
