@@ -1,0 +1,100 @@
+"""The service on each of its engines: real processes on this machine, beside a development chain."""
+
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import requests
+
+from demo.client import TIMEOUT, take_api_key
+from demo.installation import CHAIN_ID, CHAINS_TOML, MANAGE, Service, free_port
+from devnet.devchain import ACCOUNTS, DevChain
+from devnet.servers import Postgres, Redis
+
+# By name: whether PostgreSQL keeps the rows, and whether Celery distributes the work.
+ENGINES = {"sqlite": (False, False), "postgresql": (True, False), "celery": (True, True)}
+WORKERS = 3
+# Blocks that batches ask for, and those that no reorganisation reaches from the head.
+OLD_BLOCKS, DEEPEST_REORG = 120, 20
+_CELERY = (sys.executable, "-m", "celery", "-A", "proving.worker.celery_app", "worker")
+
+
+class ChaosService(Service):
+    def __init__(self, running: ExitStack, folder: Path, chains_toml: str, **variables: str) -> None:
+        super().__init__(running, folder, chains_toml, ACCOUNTS[3][1], free_port(), **variables)
+
+    def start_worker(self, name: str = "worker 1") -> None:
+        self.start_worker_with(name)
+
+    def start_worker_with(self, name: str, **variables: str) -> None:
+        """With further variables of its environment."""
+        if "BROKER_URL" in self.environment:
+            self.start(name, *_CELERY, "-n", f"{name.replace(' ', '-')}@%h", **variables)
+        else:
+            self.start(name, *MANAGE, "runworker", **variables)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A service that runs and is healthy, with three workers."""
+
+    engine: str
+    service: ChaosService
+    chain: DevChain
+    registry: str
+    postgres: Postgres | None
+    redis: Redis | None
+
+    def key(self, user: int) -> str:
+        """An API key of one of the development chain's accounts."""
+        address, private_key = ACCOUNTS[user]
+        return take_api_key(self.service.base_url, address, private_key, CHAIN_ID)
+
+    def codes(self) -> list[str]:
+        """Of what `/healthz` says is wrong, or worth a notice."""
+        health = requests.get(f"{self.service.base_url}/healthz", timeout=TIMEOUT).json()
+        return [*health["codes"]]
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        """What the database answers, whichever it is."""
+        if self.postgres:
+            with psycopg.connect(self.postgres.url()) as postgres:
+                return postgres.execute(statement).fetchall()
+        file = self.service.folder / "db.sqlite3"
+        with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=20)) as connection:
+            return connection.execute(statement).fetchall()
+
+
+@contextmanager
+def target(engine: str, *, node: str = "", chain: DevChain | None = None, **variables: str) -> Iterator[Target]:
+    """`node` is the URL by which the service reaches the `chain`, if it isn't the chain's own."""
+    has_postgres, has_celery = ENGINES[engine]
+    with ExitStack() as running:
+        folder = Path(running.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
+        chain = chain or running.enter_context(a_chain())
+        postgres = running.enter_context(Postgres()) if has_postgres else None
+        redis = running.enter_context(Redis()) if has_celery else None
+        variables |= {"DATABASE_URL": postgres.url()} if postgres else {}
+        variables |= {"BROKER_URL": redis.url()} if redis else {}
+        variables = {"LEASE_SECONDS": "2", "MAX_BATCHES_PER_MINUTE": "100000"} | variables
+        service = ChaosService(running, folder / "state", CHAINS_TOML % (node or chain.url), **variables)
+        registry = service.deploy_registry(CHAIN_ID, CHAIN_ID)
+        chain.mine(DEEPEST_REORG + 1)
+        service.serve()
+        for number in range(2, WORKERS + 1):
+            service.start_worker(f"worker {number}")
+        yield Target(engine, service, chain, registry, postgres, redis)
+
+
+@contextmanager
+def a_chain() -> Iterator[DevChain]:
+    """One with old blocks, on which nothing becomes final before the chaos is over."""
+    with DevChain(chain_id=CHAIN_ID, block_seconds=1, slots_in_an_epoch=1000) as chain:
+        chain.mine(OLD_BLOCKS)
+        yield chain

@@ -1,0 +1,77 @@
+"""A batch is proven while the database fails, from each statement on in turn: nothing is lost or done twice."""
+
+import itertools
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from django.db import OperationalError, connection
+
+from devnet.devchain import DevChain
+from proving.models import Signer, Transaction
+from queries.models import BatchStatus, Query, Step, StepKind, StepStatus
+from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, signer_nonce
+from tests.service import ALICE, BOB, a_key, expire_leases, request, submit, work, work_until_done
+
+
+@dataclass
+class Fault:
+    """What goes wrong with the database from so many statements on."""
+
+    statements_left: int
+    was_met: bool = False
+
+    def is_due(self) -> bool:
+        """Whether this statement fails; asked once for each that could."""
+        if self.statements_left:
+            self.statements_left -= 1
+            return False
+        self.was_met = True
+        return True
+
+
+def prove_with_each(service: DevChain, settings: object, fails: Callable[[Fault], AbstractContextManager[None]]) -> int:
+    """Prove a batch again and again, with a fault from one more statement on each time; from how many it was."""
+    settings.MAX_BATCHES_PER_MINUTE = 10_000  # type: ignore[attr-defined]
+    key = a_key()
+    for statements in itertools.count(0):
+        service.mine(5)
+        work()
+        work()
+        assert not Signer.objects.filter(due_at__isnull=False).exists()
+        nonce = signer_nonce(service)
+        batch = submit(key, request(ALICE, BOB, block=service.head()))
+        fault = Fault(statements)
+        with fails(fault):
+            # What one row can't have written leaves the others their try.
+            for _ in range(3):
+                try:
+                    work_until_done(batch)
+                except (OperationalError, AssertionError):
+                    # As a worker does.
+                    connection.close()
+        assert_steps_agree()
+        stored = Transaction.objects.exclude(to="").filter(queries__batch=batch)
+        where = f"from statement {statements} on"
+        assert signer_nonce(service, "pending") <= nonce + stored.distinct().count(), where
+        expire_leases()
+        assert work_until_done(batch).status == BatchStatus.DONE, where
+        work()
+        assert signer_nonce(service) == signer_nonce(service, "pending") == nonce + 1, where
+        assert_steps_agree()
+        if not fault.was_met:
+            break
+    assert len(events(service, HEADER_ACCUMULATED)) == statements + 1
+    assert len(events(service, ACCOUNT_PROVEN)) == 2 * (statements + 1)
+    nonces = Transaction.objects.order_by("nonce").values_list("nonce", flat=True)
+    assert list(nonces) == list(range(len(nonces)))
+    return statements
+
+
+def assert_steps_agree() -> None:
+    for query in Query.objects.all():
+        kinds = list(StepKind)
+        completed = len(kinds) if query.step is None else kinds.index(StepKind(query.step))
+        steps = dict(Step.objects.filter(query=query).values_list("kind", "status"))
+        expected = dict.fromkeys(kinds[:completed], StepStatus.COMPLETED)
+        assert steps == (expected | {query.step: StepStatus.IN_PROGRESS} if query.step else expected)
