@@ -24,11 +24,7 @@ from prometheus_client import (
 from prometheus_client.registry import Collector
 
 # Otherwise each counter has a second series, of when it began.
-<<<<<<< HEAD
-disable_created_metrics()  # type: ignore[no-untyped-call]
-=======
 disable_created_metrics()  # type: ignore[no-untyped-call]  # the library's
->>>>>>> w13obs
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
