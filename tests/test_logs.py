@@ -92,6 +92,8 @@ def test_of_what_is_refused_there_is_no_traceback_and_of_defects_there_is(logger
 @pytest.fixture
 def lines():
     """What a logger has written, and the logger."""
+    # A request that another test made in this thread is over.
+    log_context.enter({})
     written = io.StringIO()
     handler = logging.StreamHandler(written)
     handler.setFormatter(JsonLines())

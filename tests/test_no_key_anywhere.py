@@ -40,8 +40,8 @@ def key(request, settings, tmp_path) -> ApiKey:
 
 def filled(route: str, key: ApiKey) -> str:
     values = {"<internal_id>": key.batches.get().pk, "<int:number>": "1", "<int:key_id>": str(key.pk)}
-    values |= {"<path:object_id>": "1", "<path:content_type_id>": "1"}
-    values |= {"^(?P<app_label>proving)/$": "proving/", "(?P<url>.*)$": "anything"}
+    values |= {"<path:object_id>": "1", "<path:content_type_id>": "1", "<slug:deed>": "cancel"}
+    values |= {"^(?P<app_label>accounts|queries|proving)/$": "proving/", "(?P<url>.*)$": "anything"}
     for name, value in values.items():
         route = route.replace(name, value)
     assert "<" not in route, "say here what the path's new part may be"

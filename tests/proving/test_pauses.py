@@ -185,3 +185,18 @@ def test_health_tells_of_pauses(service):
         ("connection_paused", PAUSED),
         ("signer_paused", f"The operator has paused the signer {SIGNER} on chain 31337."),
     ]
+
+
+def test_a_signer_is_exchanged_while_batches_are_open(two_signers, key, settings, tmp_path):
+    """As docs/operating/upgrading.md says."""
+    two_signers.rpc("evm_setAutomine", False)
+    before = submit(key, request(ALICE, block=two_signers.head()))
+    work()
+    work()
+    assert senders() == {SIGNER}
+    pauses.pause_signer(31337, SIGNER)
+    meanwhile = submit(key, request(BOB, block=two_signers.head() - 1))
+    for batch in (before, meanwhile):
+        assert work_until_done(batch, two_signers).status == BatchStatus.DONE
+    assert senders() == {SIGNER, SECOND_SIGNER}
+    assert Transaction.objects.exclude(to="").filter(signer__address=SIGNER).count() == 1

@@ -208,16 +208,14 @@ def test_the_last_room_can_not_be_taken_twice_at_once(key, settings):
     assert refused == ["too_many_open_batches"] * 5
 
 
-def test_where_rows_are_locked_what_is_open_is_counted_after_the_lock(key, monkeypatch):
-    """A statement that waits for a lock reads what was there before it waited, on some databases."""
-    monkeypatch.setattr(connection.features, "has_select_for_update", True)
+@pytest.mark.postgresql_only(reason="SQLite has no locks of rows")
+def test_where_rows_are_locked_what_is_open_is_counted_after_the_lock(key):
+    """A statement that waits for a lock reads what was there before it waited."""
     said: list[str] = []
 
     def note(execute, sql, values, many, context):
         if connection.in_atomic_block:
             said.append(sql)
-        if connection.vendor == "sqlite":
-            sql = sql.removesuffix(" FOR NO KEY UPDATE")
         return execute(sql, values, many, context)
 
     with connection.execute_wrapper(note):
