@@ -18,6 +18,7 @@ from django.apps import apps
 from kombu import Connection, Producer, Queue
 
 from chains.chains_file import ChainsError, SignerError
+from config import metrics_server
 from config.configured_chains import get_chains
 from config.environment import require_settings
 
@@ -117,6 +118,8 @@ class Sweep(bootsteps.StartStopStep):
 
     def start(self, parent: Any) -> None:
         consumed = [route for route in routes.every() if route.queue in parent.app.amqp.queues.consume_from]
+        if settings.METRICS_PORT:
+            metrics_server.serve(settings.METRICS_PORT)
         Sweep.worker = Worker(threads=parent.concurrency, routes=consumed, doorbell=doorbell)
         self._thread = threading.Thread(target=self._run, name="sweep")
         self._thread.start()
