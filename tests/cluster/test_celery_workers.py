@@ -5,7 +5,9 @@ import signal
 
 import pytest
 import redis
+import requests
 
+from demo.installation import free_port
 from tests.cluster.conftest import QUEUES, Machines, celery
 
 PASSWORD = "hunter2-of-the-broker"
@@ -96,6 +98,15 @@ def test_a_worker_of_some_queues_leaves_the_others_alone_and_so_do_its_sweeps(ma
     machines.cluster.start_worker("worker-2", "-Q", blocks)
     machines.until_all_are_done()
     machines.assert_nothing_was_done_twice()
+
+
+def test_a_worker_serves_what_it_counts(machines):
+    port = free_port()
+    machines.cluster.start_worker("worker-1", METRICS_PORT=str(port))
+    machines.submit()
+    machines.until_all_are_done()
+    counted = requests.get(f"http://127.0.0.1:{port}/metrics", timeout=10).text
+    assert re.search(r"^batchquery_node_exchanges_total\{.*\} [1-9]", counted, re.MULTILINE)
 
 
 def test_asked_to_stop_it_finishes_what_it_has_in_hand(machines):
