@@ -86,6 +86,8 @@ attack: .venv/ready .venv-attack/ready node_modules/ready ## Attack a running se
 
 chaos: .venv/ready node_modules/ready ## Kill workers, database, broker and node at random, on each engine (ONLY=name ENGINE=name SEED=1)
 	@$(BIN)/python -m tests.chaos $(if $(ONLY),--only '$(ONLY)') $(if $(ENGINE),--engine '$(ENGINE)') $(if $(SEED),--seed $(SEED))
+	$(if $(ONLY)$(ENGINE),,$(BIN)/python -m pytest tests/chaos/statements.py -q -n 2 -p no:cacheprovider)
+	$(if $(ONLY)$(ENGINE),,$(BIN)/python -m pytest tests/chaos/statements.py -q -n 2 -p no:cacheprovider --database postgresql)
 
 # What is set on the command line goes through, as it is.
 fuzz: .venv/ready node_modules/ready ## Look for what the registry takes and isn't so (STEPS=10000000 SEED=1 JOBS=2 ...)
