@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
 from accounts import row_locks
@@ -340,8 +340,14 @@ def test_what_the_database_ends_because_two_wait_in_a_circle_is_written_again():
         tries.append(None)
         row_locks.lock(Batch.objects.all())
 
+    def hold_batches() -> None:
+        row_locks.lock(Batch.objects.all())
+        with connection.cursor() as cursor:
+            # So that the other one is ended.
+            cursor.execute("SET LOCAL deadlock_timeout = '20s'")
+
     met = meet(
-        lambda: row_locks.lock(Batch.objects.all()),
+        hold_batches,
         lambda: block.write(change),
         lambda: row_locks.lock(Block.objects.all()),
     )
