@@ -10,6 +10,7 @@ with an error, and `retried` does that one again.
 """
 
 import logging
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -19,6 +20,8 @@ from django.db.models import Model, QuerySet
 logger = logging.getLogger(__name__)
 
 _TRIES = 5
+# Before the next one, in which those who waited take what has become free: otherwise it meets them again.
+_PAUSE_SECONDS = 0.05
 # serialization_failure and deadlock_detected (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 _CIRCLES = {"40001", "40P01"}
 
@@ -48,13 +51,12 @@ def update_free(rows: QuerySet[_M], **values: object) -> int:
         return _free(rows).update(**values)
 
 
-def delete_free(rows: QuerySet[_M]) -> None:
-    """Delete those of the rows that nobody else has locked."""
+def delete_free(rows: QuerySet[_M]) -> int:
+    """Delete those of the rows that nobody else has locked. How many there were."""
     if not connection.features.has_select_for_update:
-        rows.delete()
-        return
+        return rows.delete()[0]
     with transaction.atomic(savepoint=False):
-        _free(rows).delete()
+        return _free(rows).delete()[0]
 
 
 def retried(write: Callable[[], _Result]) -> _Result:
@@ -70,6 +72,7 @@ def retried(write: Callable[[], _Result]) -> _Result:
             if is_inside or getattr(error.__cause__, "sqlstate", None) not in _CIRCLES:
                 raise
             logger.warning("a database transaction is done again: %s", error)
+            time.sleep(_PAUSE_SECONDS)
     return write()
 
 

@@ -14,6 +14,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
 
 from django.conf import settings
 from django.contrib.sessions.models import Session
@@ -21,8 +23,9 @@ from django.db.models import Count, Exists, F, Model, OuterRef, QuerySet
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
+from accounts import row_locks
 from accounts.models import AccountEvent, KeyUse, SignInNonce, ThrottleCount, User
-from proving.models import AccountProof, SignedTransaction, SlotProof, Transaction, TransactionState
+from proving.models import AccountProof, SignedTransaction, Signer, SlotProof, Transaction, TransactionState
 from queries import clock, leases
 from queries.chunks import chunks
 from queries.leases import Lease
@@ -85,13 +88,16 @@ def _prune(lease: Lease[Pruning], *, seconds: float | None = None) -> tuple[Mapp
         while True:
             if ends is not None and time.monotonic() >= ends:
                 return counts, False
-            # By the clock that decides about deadlines: what is pruned doesn't come back.
-            with lease.writing():
-                changed = kind.prune(clock.believable() - timedelta(days=days))
+            changed = lease.write(partial(_prune_chunk, kind, days))
             counts[kind.name] += changed
             if not changed:
                 break
     return counts, True
+
+
+def _prune_chunk(kind: "Kind", days: int) -> int:
+    # By the clock that decides about deadlines: what is pruned doesn't come back.
+    return kind.prune(clock.believable() - timedelta(days=days))
 
 
 def _log(counts: Mapping[str, int]) -> None:
@@ -125,10 +131,12 @@ def _prune_proofs(before: datetime) -> int:
 
 def _mark_batches(before: datetime) -> int:
     """From now on they have no bundles, and count for less in what their users keep stored."""
-    chosen = list(
-        _settled(before).filter(proofs_pruned_at=None, proofs_gone_at=None).values_list("pk", flat=True)[:_BATCHES]
-    )
-    batches = list(Batch.objects.filter(pk__in=chosen).order_by("pk").select_for_update().defer("request"))
+    settled = _settled(before).filter(proofs_pruned_at=None, proofs_gone_at=None)
+    chosen = list(settled.values_list("pk", flat=True)[:_BATCHES])
+    row_locks.lock(User.objects.filter(pk__in=Batch.objects.filter(pk__in=chosen).values("user")))
+    row_locks.lock(Batch.objects.filter(pk__in=chosen))
+    # A reorganisation may have taken some of them back before they were locked.
+    batches = list(settled.filter(pk__in=chosen).defer("request"))
     asking_for_headers = Query.objects.filter(batch__in=chosen, address="").values("batch").order_by()
     headers = dict(asking_for_headers.annotate(count=Count("pk")).values_list("batch", "count"))
     now = timezone.now()
@@ -163,8 +171,8 @@ def _empty_proofs() -> int:
 def _empty(model: type[AccountProof] | type[SlotProof], rows: list[tuple[int, int]]) -> int:
     """`rows` are primary keys of proofs and of their blocks."""
     blocks = {block for _, block in rows}
-    # A batch that comes now waits for these locks, and finds the proofs gone; one that came before is seen here.
-    list(Block.objects.filter(pk__in=blocks).order_by("pk").select_for_update().values_list("pk", flat=True))
+    # A batch that is accepted now waits for these locks, and finds the proofs gone; one that was before is seen here.
+    row_locks.lock(Block.objects.filter(pk__in=blocks))
     needed = _needed(blocks)
     return model.objects.filter(pk__in=[pk for pk, block in rows if block not in needed]).update(nodes=[])
 
@@ -180,12 +188,13 @@ def _prune_steps(before: datetime) -> int:
     left = Batch.objects.filter(steps_gone_at=None)
     batch = left.exclude(steps_pruned_at=None).order_by("finished_at").values_list("pk", flat=True).first()
     if batch is None:
-        chosen = list(
-            _settled(before).filter(steps_pruned_at=None, steps_gone_at=None).values_list("pk", flat=True)[:_BATCHES]
-        )
-        return Batch.objects.filter(pk__in=chosen).update(steps_pruned_at=timezone.now())
-    if deleted := _delete(Step.objects.filter(query__batch=batch)):
-        return deleted
+        settled = _settled(before).filter(steps_pruned_at=None, steps_gone_at=None)
+        chosen = list(settled.values_list("pk", flat=True)[:_BATCHES])
+        row_locks.lock(Batch.objects.filter(pk__in=chosen))
+        return settled.filter(pk__in=chosen).update(steps_pruned_at=timezone.now())
+    row_locks.lock(Batch.objects.filter(pk=batch))
+    if steps := _first(Step.objects.filter(query__batch=batch)):
+        return Step.objects.filter(pk__in=steps).delete()[0]
     return Batch.objects.filter(pk=batch).update(steps_gone_at=timezone.now())
 
 
@@ -199,6 +208,7 @@ def _prune_calldata(before: datetime) -> int:
         block__accumulating_transactions=OuterRef("pk"), timestamp__isnull=False, batch__proofs_pruned_at=None
     )
     chosen = list(final.filter(~Exists(needed)).order_by("spent_at").values_list("pk", flat=True)[:_TRANSACTIONS])
+    row_locks.lock(Signer.objects.filter(pk__in=Transaction.objects.filter(pk__in=chosen).values("signer")))
     SignedTransaction.objects.filter(transaction__in=chosen).update(raw=b"")
     return Transaction.objects.filter(pk__in=chosen).update(data=b"", pruned_at=timezone.now())
 
@@ -216,20 +226,24 @@ def _prune_path_headers(before: datetime) -> int:
     )
     rows = passed.filter(~Exists(asked), ~Exists(needed)).order_by("queue_at")
     chosen = list(rows.values_list("pk", flat=True)[:_ROWS])
-    list(Block.objects.filter(pk__in=chosen).order_by("pk").select_for_update().values_list("pk", flat=True))
+    row_locks.lock(Block.objects.filter(pk__in=chosen))
     return Block.objects.filter(~Exists(asked), pk__in=chosen).update(header_rlp=None)
 
 
 # --- What expires -----------------------------------------------------------------------------------------------------
 
 
-def _delete(rows: QuerySet[Model]) -> int:
-    chosen = list(rows.values_list("pk", flat=True)[:_ROWS])
-    return rows.model._default_manager.filter(pk__in=chosen).delete()[0] if chosen else 0
+def _first(rows: QuerySet[Any]) -> list[Any]:
+    return list(rows.values_list("pk", flat=True)[:_ROWS])
 
 
 def _older(model: type[Model], column: str) -> Callable[[datetime], int]:
-    return lambda before: _delete(model._default_manager.filter(**{f"{column}__lt": before}).order_by(column))
+    def delete(before: datetime) -> int:
+        oldest = _first(model._default_manager.filter(**{f"{column}__lt": before}).order_by(column))
+        # What others have locked goes the next time.
+        return row_locks.delete_free(model._default_manager.filter(pk__in=oldest))
+
+    return delete
 
 
 KINDS = (

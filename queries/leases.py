@@ -77,6 +77,15 @@ class Lease(Generic[LeasedRow]):
                 raise LeaseLost
             yield self.row
 
+    def write(self, change: Callable[[], Result]) -> Result:
+        """Do it inside of `writing`, and again where the database has ended that because of others."""
+
+        def whole() -> Result:
+            with self.writing():
+                return change()
+
+        return row_locks.retried(whole)
+
     def extend(self) -> None:
         """Keep the row while long work goes on. Raises `LeaseLost`."""
         together.share_work(("extend", type(self.row)), self, _extend_all)

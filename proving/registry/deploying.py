@@ -68,8 +68,14 @@ def _forget_another_chain(chain: Chain) -> bool:
         return False
     logger.warning("chain %d was started anew: forgetting %d transactions", chain.id, sent.count())
     sent.delete()
-    Block.objects.filter(destination_chain_id=chain.id).update(
-        hash="", header_rlp=None, state_root="", timestamp=None, checked_number=None, checked_hash=""
+    row_locks.update(
+        Block.objects.filter(destination_chain_id=chain.id),
+        hash="",
+        header_rlp=None,
+        state_root="",
+        timestamp=None,
+        checked_number=None,
+        checked_hash="",
     )
     AccountProof.objects.filter(block__destination_chain_id=chain.id).delete()
     FactsRegistry.objects.filter(destination_chain_id=chain.id).delete()

@@ -6,9 +6,11 @@ are in the way of what other connections send. A paused signer signs and broadca
 
 import logging
 
+from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
 from django.utils import timezone
 
+from accounts import row_locks
 from proving.models import ConnectionPause, FactsRegistry, Signer, Transaction
 from queries.models import Query
 
@@ -16,9 +18,12 @@ logger = logging.getLogger(__name__)
 
 
 def pause_connection(source: int, destination: int, reason: str = "") -> ConnectionPause:
-    pause, _ = ConnectionPause.objects.update_or_create(
-        source_chain_id=source, destination_chain_id=destination, defaults={"reason": reason}
-    )
+    with transaction.atomic():
+        # Who sends at this moment has locked them: when this has ended, so has that.
+        row_locks.lock(Signer.objects.filter(chain_id=destination))
+        pause, _ = ConnectionPause.objects.update_or_create(
+            source_chain_id=source, destination_chain_id=destination, defaults={"reason": reason}
+        )
     logger.warning("%s", sentence(pause))
     return pause
 

@@ -220,7 +220,8 @@ def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: 
     is_cancellation = any(version.hash == tx_hash and version.is_cancellation for version in tx.versions.all())
     is_new = (tx.hash, tx.block_hash) != (tx_hash, block_hash)
     data_fee = _data_fee(rpc, lease.row, receipt) if is_new or state != tx.state else None
-    with lease.writing():
+
+    def change() -> None:
         _wake_blocks(tx)
         tx.state, tx.hash, tx.block_hash, tx.block_number = state, tx_hash, block_hash, receipt.block_number
         tx.gas_used, tx.gas_price = receipt.gas_used, receipt.effective_gas_price
@@ -234,6 +235,8 @@ def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: 
         show(tx, tx_hash)
         shares.divide(tx)
         shares.show_spent(tx)
+
+    lease.write(change)
 
 
 def _count(signer: Signer, tx: Transaction) -> None:
@@ -265,7 +268,8 @@ def _data_fee(rpc: RpcClient, signer: Signer, receipt: Receipt) -> int | None:
 
 def _note_vanished(lease: Lease[Signer], tx: Transaction) -> None:
     logger.warning("%s is no longer in the chain: the chain was reorganised", tx.hash)
-    with lease.writing():
+
+    def change() -> None:
         _wake_blocks(tx)
         tx.state, tx.hash, tx.block_hash, tx.block_number = TransactionState.PENDING, "", "", None
         tx.succeeded, tx.gas_used, tx.gas_price = None, 0, 0
@@ -278,6 +282,8 @@ def _note_vanished(lease: Lease[Signer], tx: Transaction) -> None:
         shares.divide(tx)
         shares.show_spent(tx)
 
+    lease.write(change)
+
 
 def _displace(lease: Lease[Signer], tx: Transaction) -> None:
     logger.error(
@@ -285,13 +291,16 @@ def _displace(lease: Lease[Signer], tx: Transaction) -> None:
         tx.nonce,
         lease.row.address,
     )
-    with lease.writing():
+
+    def change() -> None:
         _wake_blocks(tx)
         tx.state, tx.spent_at = TransactionState.DISPLACED, clock.believable()
         tx.last_error = "Its nonce was used by another transaction."
         _save(tx)
         shares.divide(tx)
         shares.show_spent(tx)
+
+    lease.write(change)
 
 
 def _save(tx: Transaction) -> None:

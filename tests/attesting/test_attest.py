@@ -382,6 +382,7 @@ def test_a_depth_counts_at_no_node_once_one_has_told_a_final_block(devchain, use
     assert not SignedBlock.objects.exists()
 
 
+@pytest.mark.sqlite_only(reason="PostgreSQL has no such pragma")
 def test_what_is_stored_is_synced_to_the_disk():
     with connection.cursor() as cursor:
         assert cursor.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL

@@ -7,26 +7,28 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
+from accounts import row_locks
+from accounts.models import User
 from attesting import attest
 from attesting.models import SignedBlock
 from chains.chains_file import Chain
 from chains.rpc import Receipt
 from config.configured_chains import get_chains, get_rpc
-from proving import acceptance
-from proving.models import Share, SignedTransaction, Signer, Transaction, TransactionState
+from proving import acceptance, pruning
+from proving.models import AccountProof, Share, SignedTransaction, Signer, Transaction, TransactionState
 from proving.reconcile import block as reconcile
 from proving.spending import limits, shares
 from proving.spending.estimates import Workload
-from proving.transactions import sending, signers, stop_switch, tending
+from proving.transactions import pauses, sending, signers, stop_switch, tending
 from proving.transactions.fees import OfferedFees
 from queries import leases, progress, submission_rate
 from queries.leases import Lease
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
 from queries.submission import TooMuch
-from tests.explorer.batches import a_batch, accept, asking, complete, queries_of
+from tests.explorer.batches import a_batch, accept, asking, complete, deployed, finish, queries_of, settle
 from tests.service import ALICE, BOB, SECOND_SIGNER, SIGNER, a_key, chains_toml, request, submit
 from tests.side_by_side import meet
 
@@ -207,6 +209,12 @@ def test_once_the_switch_has_stopped_a_chain_nobody_is_signing_there():
     assert met.waited
 
 
+def test_once_a_connection_is_paused_nobody_is_sending_for_it():
+    two_signers()
+    met = meet(partial(stored, get_chains().chain(31337)), lambda: pauses.pause_connection(31337, 31337))
+    assert met.waited
+
+
 def test_a_signer_stays_due_for_what_is_stored_while_it_is_given_back():
     first, _ = two_signers()
     chain = get_chains().chain(31337)
@@ -275,6 +283,75 @@ def test_what_a_user_may_use_in_a_day_is_not_used_twice_on_two_chains(costly, se
 
     met = meet(partial(send_some, 0), partial(send_some, 1))
     assert (met.first, met.second, met.waited) == (True, False, True)
+
+
+# --- Pruning ----------------------------------------------------------------------------------------------------------
+
+
+def old() -> Batch:
+    """Done, and all of it long enough ago to be pruned."""
+    deployed()
+    batch = asking(block_12={"accounts": {ALICE: {"props": ["BALANCE"]}}})
+    finish(batch)
+    settle(batch)
+    AccountProof.objects.update(nodes=["0xab"])
+    Batch.objects.update(finished_at=timezone.now() - timedelta(days=1000))
+    return batch
+
+
+def test_pruning_waits_for_a_user_before_it_locks_batches(settings):
+    settings.KEEP_PROOFS_DAYS = 30
+    batch = old()
+    met = meet(
+        lambda: row_locks.lock(User.objects.all()), pruning.prune_now, lambda: row_locks.lock(Batch.objects.all())
+    )
+    assert met.waited
+    batch.refresh_from_db()
+    assert batch.proofs_pruned_at is not None
+
+
+def test_who_is_accepted_waits_for_pruning_and_who_submits_does_not():
+    batch = old()
+    Batch.objects.update(proofs_pruned_at=timezone.now())
+    met = meet(lambda: pruning._prune_proofs(timezone.now()), lambda: submit(a_key(BOB), request(BOB, block=12)))
+    assert (met.first, met.waited) == (1, False)
+    AccountProof.objects.update(nodes=["0xab"])
+    lease = claimed(Batch, met.second.pk)
+    accepting: Any = [SimpleNamespace(lease=lease, source=31337, decision=acceptance._Acceptance(1, 1))]
+
+    def accepted() -> None:
+        with transaction.atomic():
+            acceptance._lock_users_and_blocks(accepting)
+
+    Batch.objects.exclude(pk=batch.pk).update(proofs_pruned_at=timezone.now())
+    met_again = meet(lambda: pruning._prune_proofs(timezone.now()), accepted)
+    assert (met_again.first, met_again.waited) == (1, True)
+
+
+# --- Circles ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_the_database_ends_because_two_wait_in_a_circle_is_written_again():
+    accept(a_batch())
+    block = claimed(Block, Block.objects.get().pk)
+    tries: list[None] = []
+
+    def change() -> None:
+        tries.append(None)
+        row_locks.lock(Batch.objects.all())
+
+    def hold_batches() -> None:
+        row_locks.lock(Batch.objects.all())
+        with connection.cursor() as cursor:
+            # So that the other one is ended.
+            cursor.execute("SET LOCAL deadlock_timeout = '20s'")
+
+    met = meet(
+        hold_batches,
+        lambda: block.write(change),
+        lambda: row_locks.lock(Block.objects.all()),
+    )
+    assert (met.waited, len(tries)) == (True, 2)
 
 
 # --- Attesters --------------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from django.db import connection
 from eth_abi.abi import decode
 
 from config.configured_chains import forget_chains
@@ -23,6 +22,7 @@ from proving.reconcile import observe
 from proving.registry.deploying import deploy
 from proving.worker import worker
 from queries.models import Batch, BatchStatus
+from tests.databases import same_database
 from tests.metrics import value
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, registry, signer_nonce
 from tests.proving.proxy import Proxy
@@ -59,7 +59,7 @@ def start_worker(settings, tmp_path, transactional_db) -> Iterator[Callable[...,
         env = {
             **os.environ,
             "STATE_DIR": str(tmp_path),
-            "SQLITE_FILE": str(connection.settings_dict["NAME"]),
+            **same_database(),
             "CHAINS_FILE": str(settings.CHAINS_FILE),
             "LEASE_SECONDS": "2",
         }
