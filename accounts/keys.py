@@ -137,6 +137,8 @@ def revoke(key: ApiKey) -> bool:
 def revoke_by_operator(whose: QuerySet[User]) -> int:
     """Revokes all keys of these users, for good, and tells them in their log. Returns how many were live."""
     with transaction.atomic():
+        # As in `issue` and `rotate`: none makes another one meanwhile.
+        row_locks.lock(whose)
         live = ApiKey.objects.filter(revoked_at=None, user__in=whose)
         revoked = list(live.order_by("pk").select_for_update(no_key=True))
         now = timezone.now()

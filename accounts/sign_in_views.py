@@ -91,7 +91,7 @@ def sign_in_verify(request: HttpRequest) -> HttpResponse:
     except Refused as error:
         return _sign_in_refused(request, error)
     login(request, user)
-    # Nobody else does: they would stay for ever.
+    # Workers prune them as well, but an installation that only shows pages may have none.
     row_locks.delete_free(Session.objects.filter(expire_date__lt=timezone.now()))
     event_log.record(request, user, EventKind.SIGNED_IN)
     # A first sign-in also makes a first key, in the same transaction, after the time of the sign-in was noted.

@@ -24,9 +24,10 @@ def may_read(peer: str, headers: _Headers, *, behind_proxy: bool) -> bool:
     token = settings.METRICS_TOKEN
     if token and compare_digest(headers.get("Authorization", "").encode(), f"Bearer {token}".encode()):
         return True
-    if behind_proxy and (name := settings.CLIENT_ADDRESS_HEADER):
+    told = headers.get(settings.CLIENT_ADDRESS_HEADER, "") if behind_proxy and settings.CLIENT_ADDRESS_HEADER else ""
+    if told:
         # Of a list the last entry counts: the proxy wrote it.
-        peer = headers.get(name, "").rpartition(",")[2] or peer
+        peer = told.rpartition(",")[2]
     elif any(header in headers for header in _OF_PROXIES):
         return False
     try:

@@ -487,6 +487,9 @@ def _check_limits(batch: Batch, acceptance: _Acceptance) -> _Refusal | None:
         needed = limit.needed(acceptance)
         if limit.promised + needed <= limit.most and (needed or limit.promised < limit.most):
             continue
+        if not limit.most:
+            rule = f"{limit.rule[0].upper()}{limit.rule[1:]} {limit.shown(0)} in 24 hours."
+            return _Refusal(RejectionCode.TOO_LARGE_FOR_BUDGET, rule, retryable=False)
         if needed > limit.most:
             return _Refusal(
                 RejectionCode.TOO_LARGE_FOR_BUDGET,

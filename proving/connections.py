@@ -8,7 +8,6 @@ from chains.rpc import RpcClient
 from config.configured_chains import get_chains, get_rpc
 from proving.registry import deployments
 from proving.registry.deployments import Deployment, Unusable
-from proving.transactions import pauses
 
 
 @dataclass(frozen=True)
@@ -24,11 +23,9 @@ class OpenConnection:
 
 
 def open_connection(destination: int, source: int) -> OpenConnection:
-    """Raises as `deployments.find`, also where the connection isn't configured any more, or is paused."""
+    """Raises as `deployments.find`, also where the connection isn't configured any more."""
     config = get_chains().connection(source, destination)
     if config is None:
         raise Unusable(f"The connection from chain {source} to chain {destination} is not configured any more.")
-    if paused := together.ask_once(("pause", destination, source), lambda: pauses.why_paused(source, destination)):
-        raise Unusable(paused)
     registry = together.ask_once(("registry", destination, source), lambda: deployments.find(destination, source))
     return OpenConnection(config, registry, get_rpc(source), get_rpc(destination))

@@ -173,7 +173,7 @@ _OPEN = ", ".join(f"'{status}'" for status in OPEN_STATUSES)
 
 
 def _check_room(batch: Batch) -> None:
-    """Checks that the user may have one more batch of this size. Raises `TooMuch`."""
+    """Checks that the user may have one more batch of this size. Raises `TooMuch`, `TooLarge`."""
     row = statements.first(
         "SELECT u.stored_bytes, u.max_stored_megabytes, u.max_open_batches, u.max_open_queries, u.max_open_blocks, "  # noqa: S608
         "COUNT(b.id), COALESCE(SUM(b.size), 0), COALESCE(SUM(b.block_count), 0) "
@@ -188,7 +188,11 @@ def _check_room(batch: Batch) -> None:
         ("queries", batch.size, settings.MAX_OPEN_QUERIES, counted[1], counted[4], "accounts, slots and headers"),
         ("blocks", batch.block_count, settings.MAX_OPEN_BLOCKS, counted[2], counted[5], "blocks"),
     ):
-        if now + more > (most := own_or(own, installations)):
+        if more > (most := own_or(own, installations)):
+            raise submission_rate.TooLarge(
+                f"You may have {most} {named} open at a time, and this batch alone would be {more}."
+            )
+        if now + more > most:
             raise TooMuch(
                 f"too_many_open_{what}",
                 f"This batch would raise the number of your open {named} from {now} to {now + more}. You may have "

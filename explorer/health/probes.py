@@ -2,7 +2,8 @@
 
 import logging
 
-from django.db import DatabaseError, connection
+from django.db import Error as DatabaseError
+from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache

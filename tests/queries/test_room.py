@@ -279,7 +279,7 @@ def test_the_lock_is_held_for_few_statements_whatever_the_size(key):
 @pytest.mark.parametrize(
     ("column", "lower", "higher", "code"),
     [
-        ("max_open_batches", 0, 2, "too_many_open_batches"),
+        ("max_open_batches", 1, 2, "too_many_open_batches"),
         ("max_open_queries", 7, 8, "too_many_open_queries"),
         ("max_open_blocks", 3, 4, "too_many_open_blocks"),
         ("max_stored_megabytes", 0, 1, "storage_quota_exceeded"),
@@ -291,11 +291,20 @@ def test_what_an_operator_set_for_a_user_counts_instead_of_the_installations(
     assert post(of_two_blocks()).status_code == 200
     User.objects.update(**{column: lower})
     assert post(of_two_blocks(first=10)).json()["code"] == code
-    setattr(settings, column.upper(), 0)
+    setattr(settings, column.upper(), lower)
     User.objects.update(**{column: higher})
     assert post(of_two_blocks(first=10)).status_code == 200
     User.objects.update(**{column: None})
     assert post(of_two_blocks(first=20)).json()["code"] == code
+
+
+@pytest.mark.parametrize(("column", "most"), [("max_open_batches", 0), ("max_open_queries", 3), ("max_open_blocks", 1)])
+def test_a_batch_that_will_never_fit_is_not_to_be_sent_again(post, column, most):
+    User.objects.update(**{column: most})
+    answer = post(of_two_blocks())
+    assert (answer.status_code, answer.json()["code"]) == (403, "too_large_for_limit")
+    assert "Retry-After" not in answer.headers
+    assert answer.json()["error"].startswith(f"You may have {most} ")
 
 
 def test_the_refusal_names_the_users_own_limit(post):
