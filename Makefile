@@ -47,8 +47,8 @@ test: lint ## Run all checks and tests; installs Chromium if it is missing and t
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # The folders and files whose tests use a database.
-DATABASE_TESTS := tests/accounts tests/attesting tests/explorer tests/proving tests/queries tests/serving \
-	tests/test_database_connections.py tests/test_unavailable.py tests/test_no_key_anywhere.py tests/test_stacks.py
+DATABASE_TESTS := tests/accounts tests/attesting tests/browser tests/cluster tests/docs/test_monitoring.py \
+	tests/explorer tests/proving tests/queries tests/serving tests/upgrades tests/test_*.py
 
 test-postgres: .venv/ready node_modules/ready ## Run the tests that touch the database on PostgreSQL, which it starts
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --database postgresql $(or $(ARGS),$(DATABASE_TESTS))

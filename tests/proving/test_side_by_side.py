@@ -1,7 +1,8 @@
 """Of two transactions that run side by side neither relies on what the other changes."""
 
 from collections import Counter
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -326,6 +327,24 @@ def test_who_is_accepted_waits_for_pruning_and_who_submits_does_not():
     Batch.objects.exclude(pk=batch.pk).update(proofs_pruned_at=timezone.now())
     met_again = meet(lambda: pruning._prune_proofs(timezone.now()), accepted)
     assert (met_again.first, met_again.waited) == (1, True)
+
+
+def test_steps_and_calldata_are_pruned_when_nobody_writes_what_they_belong_to():
+    batch = old()
+    Batch.objects.update(steps_pruned_at=timezone.now())
+    signer, _ = two_signers()
+    spent = {"state": TransactionState.FINAL, "spent_at": timezone.now() - timedelta(days=1000)}
+    Transaction.objects.create(signer=signer, nonce=0, data=b"data", gas_limit=1, **spent)
+
+    def prune(kind: Callable[[datetime], int]) -> int:
+        with transaction.atomic():
+            return kind(timezone.now())
+
+    steps = Step.objects.filter(query__batch=batch).count()
+    met = meet(lambda: row_locks.lock(Batch.objects.all()), partial(prune, pruning._prune_steps))
+    assert (met.second, met.waited) == (steps, True)
+    met = meet(lambda: row_locks.lock(Signer.objects.all()), partial(prune, pruning._prune_calldata))
+    assert (met.second, met.waited) == (1, True)
 
 
 # --- Circles ----------------------------------------------------------------------------------------------------------
