@@ -44,7 +44,16 @@ demo-cluster: .venv/ready-for-demo node_modules/ready ## Prove 200 values with P
 # others must not wait for it.
 test: lint ## Run all checks and tests; installs Chromium if it is missing and that may be (TEST_PROCESSES=3)
 	@$(MAKE) --no-print-directory chromium || echo "Going on without; the browser tests will fail."
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile -q --database postgresql $(POSTGRESQL_FIRST)
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder \
+		$(addprefix --ignore=,$(MINUTES_LONG)) $(ARGS)
+
+# What is most likely to differ on PostgreSQL runs on it each time: transactions side by side, and bulk writes.
+POSTGRESQL_FIRST := tests/accounts/test_side_by_side.py tests/proving/test_side_by_side.py tests/queries/test_room.py \
+	tests/queries/test_database_move.py tests/queries/test_storage.py tests/queries/test_submission.py \
+	tests/queries/test_uint256.py tests/proving/test_shared_transactions.py
+# Of servers that are killed and waited for. `make test-postgres` runs them; the demo of a cluster is among the others.
+MINUTES_LONG := tests/cluster/test_celery_workers.py tests/serving/test_postgresql.py
 
 # The folders and files whose tests use a database.
 DATABASE_TESTS := tests/accounts tests/attesting tests/browser tests/cluster tests/docs/test_monitoring.py \

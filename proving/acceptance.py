@@ -169,7 +169,7 @@ def _decide(lease: Lease[Batch], source: int) -> _Postponed | _Refusal | _Accept
     if exhausted := _check_limits(batch, _Acceptance(0, 0)):
         return exhausted  # Before any node is asked.
     try:
-        connection = connections.open_connection(batch.destination_chain_id, source)
+        connection = connections.open_unless_paused(batch.destination_chain_id, source)
         named = _named(batch, source)
         # What a time selects is only known when its block is found. All else is asked side by side.
         obstacle = _check_heights(lease, connection, named) if named.latest_unfound is not None else None

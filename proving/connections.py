@@ -8,6 +8,13 @@ from chains.rpc import RpcClient
 from config.configured_chains import get_chains, get_rpc
 from proving.registry import deployments
 from proving.registry.deployments import Deployment, Unusable
+from proving.transactions import pauses
+
+
+def why_paused(connection: Connection) -> str:
+    """A sentence; empty where the operator hasn't paused it. Asked once for tasks that run side by side."""
+    source, destination = connection.source_id, connection.destination_id
+    return together.ask_once(("pause", destination, source), lambda: pauses.why_paused(source, destination))
 
 
 @dataclass(frozen=True)
@@ -29,3 +36,11 @@ def open_connection(destination: int, source: int) -> OpenConnection:
         raise Unusable(f"The connection from chain {source} to chain {destination} is not configured any more.")
     registry = together.ask_once(("registry", destination, source), lambda: deployments.find(destination, source))
     return OpenConnection(config, registry, get_rpc(source), get_rpc(destination))
+
+
+def open_unless_paused(destination: int, source: int) -> OpenConnection:
+    """As `open_connection`; raises `Unusable` also where the operator has paused it."""
+    connection = open_connection(destination, source)
+    if paused := why_paused(connection.config):
+        raise Unusable(paused)
+    return connection

@@ -109,7 +109,7 @@ def _observe(lease: Lease[ChainWatch]) -> None:
         found |= {"timestamp": min(seen.head.timestamp, _LATEST), "number": seen.head.number}
     if seen.balances:
         found["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
-    if chain in get_chains().destinations() and chain.daily_limit_wei is not None:
+    if chain in get_chains().destinations():
         found["spent_in_day"] = promised.on_chain(chain.id)
     # Also where the lease has run out, while nodes were slow: another worker's would take as long.
     ChainWatch.objects.filter(pk=chain.id).update(**found)

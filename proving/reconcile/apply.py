@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from chains.rpc import Reverted
+from proving import connections
 from proving.facts import Missing
 from proving.paths import building, checkpoints, rotation, wanted
 from proving.paths.building import Leg
@@ -169,6 +170,9 @@ def _submit(
     multicall: str = "",
 ) -> _NotSent | None:
     """Sign, store and broadcast as many as there is room for; with a `multicall`, together with those of others."""
+    # Observed it is all the same: what was sent before may be mined, or taken back.
+    if paused := connections.why_paused(context.connection.config):
+        return _postponed(context, paused)
     chain = context.destination_chain
     # As often as there are batches that can't pay, and simulations take long.
     context.lease.extend()

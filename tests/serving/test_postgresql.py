@@ -165,7 +165,7 @@ def test_an_installation_that_is_moved_from_sqlite_goes_on(start, server, chain)
     let_time_pass(file)
     with psycopg.connect(server.url(), autocommit=True) as admin:
         admin.execute("CREATE DATABASE moved")
-    before._env["DATABASE_URL"] = server.url("moved")
+    before.environment["DATABASE_URL"] = server.url("moved")
     before.manage("migrate", "--no-input", "-v", "0")
     said = before.manage("move_database", str(file))
     assert "hold the same in PostgreSQL" in said
