@@ -169,7 +169,8 @@ def test_what_refers_to_nothing_is_refused(file):
             "has written to the file in the last 30 seconds",
         ),
         (
-            "INSERT INTO proving_workerheartbeat SELECT 'one', at, at, '' FROM (SELECT datetime('now') AS at)",
+            "INSERT INTO proving_workerheartbeat (worker, started_at, beat_at, clock_problem) "
+            "SELECT 'one', at, at, '' FROM (SELECT datetime('now') AS at)",
             "has written to the file in the last 30 seconds",
         ),
     ],
