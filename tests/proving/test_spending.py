@@ -220,7 +220,8 @@ def test_who_has_nothing_left_is_refused_before_any_node_is_asked(costly, key, s
     reconfigure(settings, costly.url, "http://127.0.0.1:1")
     batch = submit(key, request(ALICE, block=1, fee=ETHER))
     work()
-    assert fresh(batch).rejection_code == "budget_exceeded"
+    # It never has any, so that sending it again is of no use.
+    assert (fresh(batch).rejection_code, batch.rejection_retryable) == ("too_large_for_budget", False)
 
 
 def test_what_can_never_fit_the_budget_has_a_code_of_its_own(costly, key, settings):
@@ -239,7 +240,7 @@ def test_a_users_own_budget_counts_instead_of_the_installations(costly, key, set
     User.objects.update(daily_gas_budget=0)
     batch = submit(key, request(BOB, block=costly.head(), fee=ETHER))
     work()
-    assert fresh(batch).rejection_code == "budget_exceeded"
+    assert fresh(batch).rejection_code == "too_large_for_budget"
 
 
 def test_a_users_own_budget_counts_when_a_transaction_is_signed(costly, key, settings):
@@ -272,7 +273,7 @@ def test_a_users_own_limit_in_money_counts_instead_of_the_chains(costly, key, se
     User.objects.update(daily_limits_wei={"31337": "0"})
     batch = submit(key, request(BOB, block=costly.head(), fee=ETHER))
     work()
-    assert fresh(batch).rejection_code == "budget_exceeded"
+    assert fresh(batch).rejection_code == "too_large_for_budget"
 
 
 def test_a_batch_that_lacks_a_header_property_is_rejected_before_anything_is_paid(tmp_path, key, settings):
