@@ -19,7 +19,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.functional import cached_property
-from django.utils.html import format_html, format_html_join
+from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 
 from accounts import operator_log
@@ -181,10 +181,6 @@ class OperatorAdmin(_ModelAdmin[Row]):
 def page_of(row: Model) -> str:
     """The address of its page in the admin."""
     return reverse(f"admin:{row._meta.app_label}_{row._meta.model_name}_change", args=[row.pk])
-
-
-def link_to(row: Model | None) -> str:
-    return format_html('<a href="{}">{}</a>', page_of(row), row) if row is not None else "-"
 
 
 def links(**targets: str) -> SafeString:

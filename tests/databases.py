@@ -4,12 +4,9 @@ It is imported before the settings are (`addopts` in pyproject.toml), because th
 """
 
 import os
-import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-import psycopg
 import pytest
 from django.db import connection
 
@@ -65,21 +62,6 @@ def same_database() -> dict[str, str]:
     if connection.vendor == "sqlite":
         return {"SQLITE_FILE": str(connection.settings_dict["NAME"])}
     return {"DATABASE_URL": _url(connection.settings_dict["NAME"])}
-
-
-@contextmanager
-def own_database() -> Iterator[dict[str, str]]:
-    """Environment variables for an installation that shall have a database of its own, of the engine under test."""
-    if connection.vendor == "sqlite":
-        yield {}
-        return
-    name = f"own_{secrets.token_hex(6)}"
-    with psycopg.connect(_url("postgres"), autocommit=True) as admin:
-        admin.execute(f"CREATE DATABASE {name}")
-        try:
-            yield {"DATABASE_URL": _url(name)}
-        finally:
-            admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def _url(database: object) -> str:

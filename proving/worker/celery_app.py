@@ -163,4 +163,4 @@ def connect() -> Connection:
 
 def ring(route: Route, producer: Producer) -> None:
     """Send the message, once."""
-    prove.apply_async((route.kind, route.lane), queue=_queue(route), producer=producer, retry=False)
+    prove.apply_async((route.kind, route.lane), queue=route.queue, producer=producer, retry=False)

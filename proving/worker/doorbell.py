@@ -116,9 +116,7 @@ class Doorbell:
         producer = celery_app.app.amqp.Producer(self._channel, auto_declare=False)
         for route in routes:
             if self._queued(route) < _MOST_QUEUED:
-                celery_app.prove.apply_async(
-                    (route.kind, route.lane), queue=route.queue, producer=producer, retry=False
-                )
+                celery_app.ring(route, producer)
         if not routes:
             self._queued(every()[0])
 

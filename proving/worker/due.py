@@ -88,6 +88,8 @@ class Poll:
     """As `time.monotonic` tells. Nothing is asked for after that."""
     routes: Collection[Route] | None = None
     """None: all of them."""
+    is_answer: bool = False
+    """It is about its routes only, and not about what belongs to no route."""
     asked: dict[Queue, None] = field(default_factory=dict)
     """The queues that were asked for something, in that order."""
 
@@ -135,7 +137,8 @@ def _for_all(poll: Poll) -> Iterator[Iterator[Task]]:
         do = _tend if route.kind == "signer" else upkeep.look_after
         keys = leases.due(route.rows(), _PER_POLL)
         yield iter([Task(route.kind, key, route.lane, do) for key in keys])
-    yield iter([Task("pruning", key, (), pruning.prune_when_due) for key in leases.due(Pruning.objects.all(), 1)])
+    if not poll.is_answer:
+        yield iter([Task("pruning", key, (), pruning.prune_when_due) for key in leases.due(Pruning.objects.all(), 1)])
 
 
 def _for_users(poll: Poll) -> Iterator[tuple[Queue, Iterator[Task]]]:

@@ -221,7 +221,7 @@ class Worker:
         """One group of what is due on the route, and whether more is. None where threads are left to others."""
         self._in_hand.forget_done()
         self._in_hand.begin(self._start)  # what a poll has left that the database has ended
-        poll = self._poll([route])
+        poll = self._poll([route], is_answer=True)
         group, is_more_due = None, False
         for task in due(self._turns, poll):
             if (group is None or group.may_join(task)) and self._take(task):
@@ -237,8 +237,8 @@ class Worker:
         group.running = Future()
         return group, is_more_due
 
-    def _poll(self, routes: Collection[Route] | None) -> Poll:
-        return Poll(self._in_hand.has_room, time.monotonic() + _MOST_POLL_SECONDS, routes)
+    def _poll(self, routes: Collection[Route] | None, *, is_answer: bool = False) -> Poll:
+        return Poll(self._in_hand.has_room, time.monotonic() + _MOST_POLL_SECONDS, routes, is_answer)
 
     def _take(self, task: Task) -> bool:
         is_taken = self._in_hand.take(task)

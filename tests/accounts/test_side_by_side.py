@@ -37,6 +37,13 @@ def test_two_can_t_both_make_the_last_key(monkeypatch):
     assert ApiKey.objects.count() == 1
 
 
+def test_an_operator_who_revokes_a_user_s_keys_leaves_none_that_is_made_meanwhile():
+    user = User.objects.for_address(ALICE)
+    met = meet(lambda: keys.issue(user, "one"), lambda: keys.revoke_by_operator(User.objects.filter(pk=user.pk)))
+    assert (met.second, met.waited) == (1, True)
+    assert not ApiKey.objects.filter(revoked_at=None).exists()
+
+
 def test_a_throttle_gives_the_last_place_once():
     assert throttle.take("a", 1, 2) == 0
     met = meet(lambda: throttle.take("a", 1, 2), lambda: throttle.take("a", 1, 2))

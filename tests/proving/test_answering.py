@@ -15,7 +15,7 @@ from proving.worker.due import Task, due
 from proving.worker.groups import Group
 from proving.worker.routes import Route, every
 from proving.worker.worker import Worker
-from queries.models import Batch, Block
+from queries.models import Batch, Block, Pruning
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db
@@ -100,6 +100,14 @@ def test_where_all_was_taken_up_nobody_is_rung_for_the_rest(answering, bell, don
     answering.answer(BATCHES)
     assert [len(keys) for keys in done] == [2]
     assert not bell.rung
+
+
+def test_what_belongs_to_no_route_is_left_to_the_sweeps(answering, done):
+    Pruning.objects.create(pk=1, due_at=timezone.now())
+    submitted = batches(1)
+    answering.answer(BATCHES)
+    assert done == [[submitted[0].pk]]
+    assert [task.kind for task in due() if task.kind == "pruning"] == ["pruning"]
 
 
 def test_what_its_work_has_made_due_is_rung(answering, bell, monkeypatch):

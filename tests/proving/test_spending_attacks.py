@@ -337,3 +337,13 @@ def test_what_a_clock_far_ahead_has_signed_counts_for_a_day_and_no_longer(costly
     assert promised.on_chain(31337) == 1
     ServiceClock.objects.update(at=now() + timedelta(days=2))
     assert promised.on_chain(31337) == 0
+
+
+def test_adding_up_a_day_reads_no_calldata(costly, key, django_assert_num_queries):
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    accept(batch.pk)
+    pending(batch)
+    with django_assert_num_queries(3) as statements:
+        assert promised.on_chain(31337) > 0
+    for of_calldata in ('"data"', '"raw"'):
+        assert not any(of_calldata in statement["sql"] for statement in statements)

@@ -75,4 +75,3 @@ NASTY: Mapping[str, bytes] = {
     "spaces": b" " * BYTES,
     "lines": b"\n" * BYTES,
 }
-BODIES: Mapping[str, bytes] = {"good slots of one account": GOOD, "good accounts": GOOD_ACCOUNTS, **NASTY}
