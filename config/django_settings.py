@@ -117,8 +117,8 @@ CORS_URLS_REGEX = API_PATHS.regex
 CORS_ALLOW_ALL_ORIGINS = True
 CORS_ALLOW_CREDENTIALS = False
 CORS_ALLOW_METHODS = ("GET", "POST", "OPTIONS")
-CORS_ALLOW_HEADERS = ("accept", "api-key", "content-type", "if-none-match")
-CORS_EXPOSE_HEADERS = ("etag", "retry-after", "x-request-id")
+CORS_ALLOW_HEADERS = ("accept", "api-key", "content-type", "idempotency-key", "if-none-match")
+CORS_EXPOSE_HEADERS = ("etag", "idempotency-replayed", "retry-after", "x-request-id")
 
 # --- Pages ------------------------------------------------------------------------------------------------------------
 

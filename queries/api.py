@@ -7,19 +7,21 @@ come from the same schemas. Errors have the form of `config.error_answers`, with
 import hashlib
 import json
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.conf import settings
 from django.db import Error as DatabaseError
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from ninja import NinjaAPI, Schema
 from ninja.errors import AuthenticationError, ValidationError
 from pydantic import Field
 
-from accounts.models import ApiKey
+from accounts.models import ApiKey, User
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, refused_answer
-from queries import batch_request, status, submission, submission_rate
+from queries import batch_request, idempotency, status, submission, submission_rate
 from queries.api_endpoint import SUBMITTING_KEY, KeyAuth, body_of, errors
 from queries.api_errors import ApiError
 
@@ -105,7 +107,7 @@ _EXAMPLE = {
 @api.post(
     "/submit-batch-query",
     auth=SUBMITTING_KEY,
-    response={200: Submitted, **errors(400, 401, 403, 411, 413, 415, 429, 503)},
+    response={200: Submitted, **errors(400, 401, 403, 411, 413, 415, 422, 429, 503)},
     exclude_none=True,
     openapi_extra={
         "requestBody": {
@@ -114,25 +116,46 @@ _EXAMPLE = {
         }
     },
 )
-def submit_batch_query(request: HttpRequest) -> dict[str, str]:
+def submit_batch_query(request: HttpRequest) -> dict[str, str] | HttpResponse:
     """Submit a batch query. The answer comes as soon as it is stored; proving happens in the background."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
+    with _counting(key.user):
+        named = idempotency.read(request.headers.get(idempotency.HEADER), key.user_id)
+    earlier = named.find() if named else None
+    if earlier:
+        return _replayed(request, key.user, earlier)
     submission_rate.check(key.user)
     try:
-        body = body_of(request)
-        parsed = batch_request.parse(body, get_chains(), max_queries=settings.MAX_QUERIES_PER_BATCH)
-        batch = submission.store(parsed, body, key)
-    except DatabaseError:
-        raise  # To count it would wait for the same lock once more.
-    except Exception as error:
-        # What is stored was counted with it, in one transaction.
-        submission_rate.count_request(key.user)
-        if isinstance(error, batch_request.InvalidRequest):
-            raise ApiError(400, error.code, error.sentence, faults=error.faults) from None
-        raise
+        with _counting(key.user):
+            body = body_of(request)
+            parsed = batch_request.parse(body, get_chains(), max_queries=settings.MAX_QUERIES_PER_BATCH)
+            batch = submission.store(parsed, body, key, named)
+    except idempotency.AlreadyStored as already:
+        return _replayed(request, key.user, already.earlier)
     # Workers' lines have the batch and not the request.
     logger.info("batch %s is stored", batch.pk, extra={"batch": batch.pk})
     return {"internalId": batch.pk}
+
+
+def _replayed(request: HttpRequest, user: User, earlier: idempotency.Earlier) -> HttpResponse:
+    """As a request was answered that came with the same key."""
+    submission_rate.count_request(user)
+    earlier.check(body_of(request))
+    return JsonResponse({"internalId": earlier.batch_id}, headers={idempotency.REPLAYED: "true"})
+
+
+@contextmanager
+def _counting(user: User) -> Iterator[None]:
+    """Counts a request that is refused in this block. What is stored was counted with it, in one transaction."""
+    try:
+        yield
+    except (DatabaseError, idempotency.AlreadyStored):
+        raise  # To count it would wait for the same lock once more; the other one is counted as an answer.
+    except Exception as error:
+        submission_rate.count_request(user)
+        if isinstance(error, batch_request.InvalidRequest):
+            raise ApiError(400, error.code, error.sentence, faults=error.faults) from None
+        raise
 
 
 _STATUS_HEADERS = {
