@@ -47,6 +47,10 @@ class QueryPage:
     rows: tuple[QueryRow, ...]  # instead of cards where there are many queries
 
     @property
+    def has_values(self) -> bool:
+        return any(card.values for card in self.cards)
+
+    @property
     def last(self) -> int | None:
         shown = self.cards or self.rows
         return shown[-1].number if shown else None
