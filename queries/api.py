@@ -4,7 +4,6 @@
 come from the same schemas. Errors have the form of `config.error_answers`, with `details` where a request has faults.
 """
 
-import hashlib
 import json
 import logging
 from collections.abc import Iterator
@@ -14,14 +13,15 @@ from typing import Any
 from django.conf import settings
 from django.db import Error as DatabaseError
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from ninja import NinjaAPI, Schema
+from ninja import NinjaAPI, Query, Schema
 from ninja.errors import AuthenticationError, ValidationError
 from pydantic import Field
 
 from accounts.models import ApiKey, User
+from config import parked_requests
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, refused_answer
-from queries import batch_request, idempotency, status, submission, submission_rate
+from queries import batch_request, idempotency, status, status_watch, submission, submission_rate
 from queries.api_endpoint import SUBMITTING_KEY, KeyAuth, body_of, errors
 from queries.api_errors import ApiError
 
@@ -49,7 +49,8 @@ api = NinjaAPI(
 
 
 def _key_and_status(request: HttpRequest, key_hash: str) -> status.Asked | None:
-    return status.read(key_hash, request.GET.get("batchQueryId", ""))
+    is_counted = parked_requests.has_waited(request)
+    return status.read(key_hash, request.GET.get("batchQueryId", ""), is_counted=is_counted)
 
 
 class Submitted(Schema):
@@ -178,23 +179,36 @@ _STATUS_HEADERS = {
         }
     },
 )
-def batch_query_status(request: HttpRequest, batchQueryId: str) -> HttpResponse:
+def batch_query_status(
+    request: HttpRequest,
+    batchQueryId: str,
+    wait: int = Query(0, ge=0, le=status_watch.MOST_SECONDS, description="Seconds to wait for news, at most."),
+) -> HttpResponse:
     """How far one of your batch queries is. RECEIVED and ACCEPTED are reported as IN_PROGRESS.
 
     While it is, the header Retry-After says after how many seconds to ask again. If-None-Match with the ETag of the
     last answer gets 304 without a body where nothing has changed.
+
+    With `wait` the answer comes when `queryStatus` changes, or after so many seconds: from what it was in the answer
+    with the ETag of If-None-Match, else from IN_PROGRESS. It may come earlier without news, such as where many wait.
     """
-    batch: status.BatchStatusRow | None = request.auth.batch  # type: ignore[attr-defined]
+    asked: status.Asked = request.auth  # type: ignore[attr-defined]
+    batch = asked.batch
     if not batch:
         raise ApiError(404, "not_found", "No query found")
-    # Written as it is: to validate our own answer would take longer than to read it.
-    body = json.dumps(batch.body()).encode()
-    etag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
-    # A list may have it, and a proxy may have marked it as weak.
-    if etag in request.headers.get("If-None-Match", ""):
+    content, etag = batch.answer()
+    # A list may have it, and a proxy may have made another out of it.
+    known = request.headers.get("If-None-Match", "")
+    is_known = etag.removeprefix("W/") in known
+    is_news = not is_known if known else not batch.is_open
+    parking = parked_requests.parking(request)
+    if wait and not is_news and parking and not parking.has_waited:
+        status_watch.wait(parking, asked.user_id, batch.id, batch.query_status, wait)
+    if is_known:
         response = HttpResponse(status=304)
     else:
-        response = HttpResponse(body, content_type="application/json; charset=utf-8")
+        # Written as it is: to validate our own answer would take longer than to read it.
+        response = HttpResponse(json.dumps(content).encode(), content_type="application/json; charset=utf-8")
     response.headers["ETag"] = etag
     if seconds := batch.poll_seconds():
         response.headers["Retry-After"] = str(seconds)
