@@ -44,9 +44,9 @@ _thread: threading.Thread | None = None
 
 
 def wait(parking: Parking, user_id: int, batch_id: str, is_now: str, seconds: float) -> bool:
-    """Park the request until the batch's `queryStatus` `is_now` no longer, or the time is over. False: there is no place to wait.
+    """Park the request until the batch's `queryStatus`, which `is_now` this, is another, or the time is over.
 
-    `user_id` is that of the client, who may let only so many requests wait.
+    False: there is no place to wait. The user of the client has a part of them.
     """
     global _thread
     with _lock:
