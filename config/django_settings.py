@@ -58,6 +58,10 @@ API_PATHS = ApiPaths(
     "/submit-batch-query",
     "/batch-query-status",
     "/chain-connections",
+    "/batch-queries",
+    "/batch-queries/<internal_id>",
+    "/batch-queries/<internal_id>/cancel",
+    "/facts",
 )
 # The API's paths have no trailing slash (docs/specification.md, "Conventions"), and no path may exist twice.
 APPEND_SLASH = False

@@ -3,9 +3,12 @@
 from django.contrib import admin
 from django.urls import include, path
 
+from explorer.endpoints import held_facts, one_batch
+from queries import own_batches
 from queries.api import api
 
-# Routers of other packages are added here: `api.add_router("", estimating.router)`.
+for endpoints in (own_batches, one_batch, held_facts):
+    api.add_router("", endpoints.router)
 
 urlpatterns = [
     path("admin/", admin.site.urls),

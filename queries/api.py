@@ -13,8 +13,9 @@ from typing import Any
 from django.conf import settings
 from django.db import Error as DatabaseError
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from ninja import NinjaAPI, Query, Schema
+from ninja import NinjaAPI, Schema
 from ninja.errors import AuthenticationError, ValidationError
+from ninja.params import functions
 from pydantic import Field
 
 from accounts.models import ApiKey, User
@@ -182,7 +183,9 @@ _STATUS_HEADERS = {
 def batch_query_status(
     request: HttpRequest,
     batchQueryId: str,
-    wait: int = Query(0, ge=0, le=status_watch.MOST_SECONDS, description="Seconds to wait for news, at most."),
+    wait: int = functions.Query(
+        0, ge=0, le=status_watch.MOST_SECONDS, description="Seconds to wait for news, at most."
+    ),
 ) -> HttpResponse:
     """How far one of your batch queries is. RECEIVED and ACCEPTED are reported as IN_PROGRESS.
 

@@ -53,7 +53,7 @@ def test_another_body_is_refused_and_nothing_of_it_stored(post):
 
 
 @pytest.mark.parametrize(
-    ("written", "key"),
+    ("written", "stored"),
     [
         ("k", "k"),
         ('"k"', "k"),
@@ -71,16 +71,16 @@ def test_another_body_is_refused_and_nothing_of_it_stored(post):
         ("a\x7f", None),
     ],
 )
-def test_a_key_is_printable_with_or_without_quotes(post, written, key):
+def test_a_key_is_printable_with_or_without_quotes(post, written, stored):
     """Quotes as in RFC 9651, since the draft's header is a string in its sense."""
     answer = post(BODY, **{"idempotency-key": written})
-    if key is None:
+    if stored is None:
         assert (answer.status_code, answer.json()["code"]) == (400, "invalid_idempotency_key")
         assert not Batch.objects.exists()
         assert used("submissions") == 1
     else:
         assert answer.status_code == 200
-        assert IdempotencyKey.objects.get().key == key
+        assert IdempotencyKey.objects.get().key == stored
 
 
 def test_a_key_is_its_user_s_whichever_api_key_is_used(key):
