@@ -84,14 +84,18 @@ def _look_while_somebody_waits() -> None:
 def _over(waiting: Collection[_Waiting]) -> set[_Waiting]:
     """Those that wait no longer."""
     try:
-        statuses = _statuses({each.batch_id for each in waiting if not each.parked.is_gone})
+        statuses = _statuses({each.batch_id for each in waiting})
     except DatabaseError as error:
         # Whoever waits is told what anybody is told now.
         logger.warning("The statuses that clients wait for can't be read: %s", error)
         connection.close()
         return set(waiting)
     soon = time.monotonic() + _LOOK_SECONDS
-    return {each for each in waiting if statuses.get(each.batch_id) != each.query_status or each.ends <= soon}
+    return {
+        each
+        for each in waiting
+        if statuses.get(each.batch_id) != each.query_status or each.ends <= soon or each.parked.is_gone
+    }
 
 
 def _statuses(batches: Collection[str]) -> dict[str, str]:

@@ -60,8 +60,8 @@ class FactFilters(Schema):
     def asks_for(self, fact: facts.Fact) -> bool:
         if self.account and not isinstance(fact, AccountFact | SlotFact):
             return False
-        if self.slot:
-            return isinstance(fact, SlotFact) and fact.slot == self.slot
+        if self.slot and not (isinstance(fact, SlotFact) and fact.slot == self.slot):
+            return False
         return self.property in {None, shown_facts.name(fact)}
 
 
