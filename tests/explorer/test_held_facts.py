@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.db import connection
@@ -41,24 +42,24 @@ from tests.service import ALICE, BOB, CHARLIE, a_key, header, request, submit
 pytestmark = pytest.mark.django_db
 
 
-def asked(**parameters):
+def asked(**parameters: Any) -> Any:
     key = ApiKey.objects.first() or a_key()
     return Client().get("/facts", parameters, headers=header(key))
 
 
-def facts(**parameters):
+def facts(**parameters: Any) -> dict[str, Any]:
     answer = asked(**parameters)
     assert answer.status_code == 200, answer.content
-    body = answer.json()
+    body: dict[str, Any] = answer.json()
     assert HeldFacts.model_validate(body).model_dump() == body
     return body
 
 
-def named(body) -> list[tuple[str, str | None, str]]:
+def named(body: dict[str, Any]) -> list[tuple[str, str | None, str]]:
     return [(fact["blockNumber"], fact["account"], fact["slot"] or fact["property"]) for fact in body["facts"]]
 
 
-def everywhere(limit: int, **parameters) -> list[tuple[str, str | None, str]]:
+def everywhere(limit: int, **parameters: Any) -> list[tuple[str, str | None, str]]:
     """All pages."""
     body = facts(limit=limit, **parameters)
     found = named(body)
@@ -235,7 +236,8 @@ def test_every_kind_of_fact_is_read_by_the_call_that_is_told(service):
     }
     rpc = get_rpc(31337)
     calls = [(fact["call"]["to"], bytes.fromhex(fact["call"]["data"][2:])) for fact in told]
-    assert ["0x" + answer.hex() for answer in rpc.eth_calls(calls, "latest")] == [fact["word"] for fact in told]
+    answers = rpc.eth_calls(calls, "latest")
+    assert answers == [bytes.fromhex(fact["word"][2:]) for fact in told]
     hashes = set(Step.objects.exclude(transaction_hash="").values_list("transaction_hash", flat=True))
     assert {fact["transactionHash"] for fact in told} <= hashes
 
