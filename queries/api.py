@@ -13,7 +13,7 @@ from typing import Any
 from django.conf import settings
 from django.db import Error as DatabaseError
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from ninja import NinjaAPI, Schema
+from ninja import Schema
 from ninja.errors import AuthenticationError, ValidationError
 from ninja.params import functions
 from pydantic import Field
@@ -25,24 +25,16 @@ from config.error_answers import Refused, error_answer, refused_answer
 from queries import batch_request, idempotency, status, status_watch, submission, submission_rate
 from queries.api_endpoint import SUBMITTING_KEY, KeyAuth, body_of, errors
 from queries.api_errors import ApiError
+from queries.openapi import BATCH_REQUEST, Api
 
 logger = logging.getLogger(__name__)
 
 # Every other code is 429.
 _REFUSED_STATUS = {"busy": 503, "storage_quota_exceeded": 403, "too_large_for_limit": 403}
 
-_DESCRIPTION = """
-Proves what chains held at given blocks or times (accounts, storage slots, block headers) to contracts on a destination
-chain, which may be the same chain or another.
-
-Send the key in the header `api-key`. The query parameter `apiKey` works as well, but a key in a URL ends up in
-histories and in the logs of everything between you and this service, so this page doesn't build such URLs.
-"""
-
-api = NinjaAPI(
+api = Api(
     title="Batch Query Service",
     version="1",
-    description=_DESCRIPTION,
     docs_url="/api/docs",
     openapi_url="/api/openapi.json",
     urls_namespace="api",
@@ -59,7 +51,7 @@ class Submitted(Schema):
 
 
 class Status(Schema):
-    queryStatus: str = Field(description="DONE, IN_PROGRESS or REJECTED.")
+    queryStatus: status.QueryStatus
     error: str | None = Field(None, description="Why the batch was rejected, a sentence.")
     code: str | None = Field(None, description="Why the batch was rejected, a stable word.")
     retryable: bool | None = Field(None, description="Whether sending a rejected batch again can help.")
@@ -71,35 +63,28 @@ class Connection(Schema):
     destinationChainId: str
 
 
-class Connections(Schema):
+class ConnectionList(Schema):
     connections: list[Connection]
 
 
-def _request_schema() -> dict[str, Any]:
-    """The body's schema with its definitions inlined: references would point into this object, not the document."""
-    schema = batch_request.BatchRequest.model_json_schema()
-    definitions = schema.pop("$defs", {})
-
-    def inline(node: Any) -> Any:
-        if isinstance(node, list):
-            return [inline(item) for item in node]
-        if not isinstance(node, dict):
-            return node
-        if reference := node.get("$ref"):
-            return inline(definitions[reference.rsplit("/", 1)[1]])
-        return {key: inline(value) for key, value in node.items()}
-
-    resolved: dict[str, Any] = inline(schema)
-    return resolved
-
-
-_EXAMPLE = {
-    "destinationChainId": "31337",
-    "fee": "0",
-    "data": {
-        "31337": {
-            "block:12": {
-                "accounts": {"0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266": {"props": ["BALANCE"], "slots": []}}
+_SUBMISSION = {
+    **BATCH_REQUEST,
+    "parameters": [
+        {
+            "in": "header",
+            "name": idempotency.HEADER,
+            "required": False,
+            "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+            "description": "Sent again with the same one and the same body, the request makes no second batch.",
+        }
+    ],
+    "responses": {
+        200: {
+            "headers": {
+                idempotency.REPLAYED: {
+                    "description": "A former request with the same Idempotency-Key has made this batch.",
+                    "schema": {"type": "string", "enum": ["true"]},
+                }
             }
         }
     },
@@ -108,15 +93,12 @@ _EXAMPLE = {
 
 @api.post(
     "/submit-batch-query",
+    operation_id="submit_batch_query",
+    tags=["Batch queries"],
     auth=SUBMITTING_KEY,
     response={200: Submitted, **errors(400, 401, 403, 411, 413, 415, 422, 429, 503)},
     exclude_none=True,
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": _request_schema(), "example": _EXAMPLE}},
-        }
-    },
+    openapi_extra=_SUBMISSION,
 )
 def submit_batch_query(request: HttpRequest) -> dict[str, str] | HttpResponse:
     """Submit a batch query. The answer comes as soon as it is stored; proving happens in the background."""
@@ -171,6 +153,8 @@ _STATUS_HEADERS = {
 
 @api.get(
     "/batch-query-status",
+    operation_id="get_batch_query_status",
+    tags=["Batch queries"],
     auth=KeyAuth(_key_and_status),
     response={200: Status, **errors(400, 401, 404, 503)},
     openapi_extra={
@@ -218,7 +202,7 @@ def batch_query_status(
     return response
 
 
-@api.get("/chain-connections", response=Connections)
+@api.get("/chain-connections", operation_id="list_chain_connections", tags=["Chains"], response=ConnectionList)
 def chain_connections(request: HttpRequest) -> dict[str, Any]:
     """Which source chains can be proven on which destination chains."""
     return {

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from django.db.models import Exists, OuterRef, QuerySet
 from django.http import HttpRequest
@@ -18,7 +18,7 @@ from queries.api_errors import ApiError
 from queries.models import Batch, BatchStatus, Query
 from queries.query_parameters import CURSOR, LIMIT, Address, Number, Time, Ulid
 from queries.rejection_codes import RejectionCode
-from queries.status import query_status
+from queries.status import QueryStatus, query_status
 
 router = Router(tags=["Batch queries"])
 
@@ -31,8 +31,8 @@ class Rejection(Schema):
 
 class BatchQuery(Schema):
     internalId: str = Field(description="A ULID.")
-    status: Literal["RECEIVED", "ACCEPTED", "IN_PROGRESS", "DONE", "REJECTED"]
-    queryStatus: Literal["IN_PROGRESS", "DONE", "REJECTED"] = Field(description="As /batch-query-status tells it.")
+    status: BatchStatus
+    queryStatus: QueryStatus = Field(description="As /batch-query-status tells it.")
     destinationChainId: str
     sourceChainIds: list[str]
     fee: str = Field(description="The most that it may cost, in wei, decimal.")
@@ -46,20 +46,20 @@ class BatchQuery(Schema):
     rejection: Rejection | None
 
 
-class BatchQueries(Schema):
+class BatchQueryList(Schema):
     batchQueries: list[BatchQuery] = Field(description="The newest comes first.")
     next: str | None = Field(description="The `cursor` of the next page. null: there is none.")
 
 
 class Cancelled(Schema):
     internalId: str
-    queryStatus: Literal["REJECTED"]
+    queryStatus: QueryStatus
 
 
 class Filters(Schema):
     """Of a list of batches. `sourceChainId`, `account` and `block` are those of one of its queries."""
 
-    status: Literal["RECEIVED", "ACCEPTED", "IN_PROGRESS", "DONE", "REJECTED"] | None = None
+    status: BatchStatus | None = None
     destinationChainId: Number | None = None
     sourceChainId: Number | None = None
     account: Address | None = None
@@ -95,7 +95,7 @@ def _given(values: Mapping[str, object]) -> dict[str, Any]:
     "/batch-queries",
     operation_id="list_batch_queries",
     auth=KEY,
-    response={200: BatchQueries, **errors(400, 401, 503)},
+    response={200: BatchQueryList, **errors(400, 401, 503)},
 )
 def list_batch_queries(request: HttpRequest, filters: Parameter[Filters], limit: int = LIMIT) -> dict[str, Any]:
     """Your batch queries, by any of your keys, in pages. A page stays the same however many come meanwhile."""
@@ -129,7 +129,7 @@ def cancel_batch_query(request: HttpRequest, internal_id: str) -> dict[str, str]
         batch.refresh_from_db(fields=["status", "rejection_code"])
         if batch.rejection_code != code:
             raise ApiError(409, "already_finished", f"The batch is {batch.status}, so there is nothing to cancel.")
-    return {"internalId": batch.pk, "queryStatus": BatchStatus.REJECTED.value}
+    return {"internalId": batch.pk, "queryStatus": QueryStatus.REJECTED.value}
 
 
 def own_batch(request: HttpRequest, internal_id: str) -> Batch:

@@ -4,6 +4,7 @@ import hashlib
 import json
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from django.utils import timezone
@@ -23,9 +24,17 @@ _COLUMNS = f""", b.id, b.status, b.created_at, b.rejection_reason, b.rejection_c
 _JOIN = "LEFT JOIN queries_batch b ON b.id = %s AND b.user_id = k.user_id"
 
 
+class QueryStatus(StrEnum):
+    """A batch's status as clients of the status endpoint know it."""
+
+    IN_PROGRESS = "IN_PROGRESS"
+    DONE = "DONE"
+    REJECTED = "REJECTED"
+
+
 def query_status(status: str) -> str:
-    """A batch's status as clients know it."""
-    return BatchStatus.IN_PROGRESS.value if status in OPEN_STATUSES else status
+    """One of `QueryStatus`, for one of `BatchStatus`."""
+    return QueryStatus.IN_PROGRESS.value if status in OPEN_STATUSES else status
 
 
 @dataclass(frozen=True)

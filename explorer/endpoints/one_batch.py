@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from django.db.models import CharField, OuterRef, Subquery, Value
 from django.db.models.functions import Coalesce, NullIf
@@ -19,10 +19,10 @@ from explorer.endpoints.told_facts import Fact
 from explorer.pages import batch_progress, heavy_reads, query_paging, shown_facts, trusted_sources
 from explorer.pages.chain_names import chain_name
 from proving import facts
-from proving.models import FactsRegistry, SignedTransaction, Transaction
+from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
 from queries import own_batches
 from queries.api_endpoint import KEY, errors
-from queries.models import OPEN_STATUSES, Batch, Query, Step
+from queries.models import OPEN_STATUSES, Batch, Query, Step, StepKind, StepStatus
 from queries.own_batches import BatchQuery
 from queries.poll_interval import poll_seconds
 from queries.query_parameters import CURSOR, LIMIT
@@ -43,14 +43,14 @@ class SentTransaction(Schema):
     hash: str
     chainId: str
     nonce: int
-    status: Literal["PENDING", "MINED", "CONFIRMED", "FINAL", "DISPLACED"]
+    status: TransactionState
     gasUsed: int | None = Field(description="Of the whole transaction, once it is mined.")
     blockNumber: str | None
 
 
 class QueryStep(Schema):
-    kind: Literal["INITIAL_STATE", "BLOCKHASH_AVAILABLE", "HEADER_ACCUMULATED", "ACCOUNT_ACCUMULATED"]
-    status: Literal["IN_PROGRESS", "COMPLETED"]
+    kind: StepKind
+    status: StepStatus
     startedAt: str
     completedAt: str | None
     transactionHash: str | None
@@ -66,7 +66,7 @@ class AskedQuery(Schema):
     account: str | None = Field(description="null: the query is about the header.")
     name: str = Field(description="The ENS name that the request gave. Empty: it gave none.")
     isCompleted: bool
-    step: str | None = Field(description="The open one. null: all are completed.")
+    step: StepKind | None = Field(description="The open one. null: all are completed.")
     steps: list[QueryStep] = Field(description="Those that have begun.")
     facts: list[Fact]
 

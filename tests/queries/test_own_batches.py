@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from queries import progress, submission
 from queries.models import Batch, BatchStatus, StepKind
-from queries.own_batches import BatchQueries
+from queries.own_batches import BatchQueryList
 from queries.rejection_codes import RejectionCode
 from tests.plans import plans
 from tests.service import ALICE, BOB, CHARLIE, a_key, header, request, submit
@@ -25,7 +25,7 @@ def get(client: Client, key):
         answer = client.get("/batch-queries", parameters, headers=header(key))
         assert answer.status_code == 200, answer.content
         body = answer.json()
-        assert BatchQueries.model_validate(body).model_dump() == body
+        assert BatchQueryList.model_validate(body).model_dump() == body
         return body
 
     return get
