@@ -1,4 +1,4 @@
-"""What the API and the explorer answer is as it is described: models that are made of that take it, and nothing else."""
+"""Answers of the API and the explorer are as described: models made of the description take them, and nothing else."""
 
 import json
 import subprocess
