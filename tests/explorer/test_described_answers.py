@@ -1,5 +1,6 @@
 """Answers of the API and the explorer are as described: models made of the description take them, and nothing else."""
 
+import importlib
 import json
 import subprocess
 from pathlib import Path
@@ -8,7 +9,6 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from config.urls import api
 from devnet.devchain import PROJECT
 from proving.models import Share
 from queries import error_codes, progress
@@ -48,7 +48,8 @@ def description() -> dict[str, Any]:
 def models(tmp_path_factory) -> Path:
     """The folder of models that know no fields but those that are described."""
     folder: Path = tmp_path_factory.mktemp("models")
-    (folder / "openapi.json").write_text(json.dumps(api.get_openapi_schema(), default=str))
+    urls = importlib.import_module("config.urls")
+    (folder / "openapi.json").write_text(json.dumps(urls.api.get_openapi_schema(), default=str))
     made = (
         *(GENERATORS / "datamodel-codegen", "--input", "openapi.json", "--input-file-type", "openapi"),
         *("--output", "models.py", "--output-model-type", "pydantic_v2.BaseModel", "--extra-fields", "forbid"),
