@@ -14,7 +14,10 @@ from config.error_answers import Refused
 PAGE = 25
 # What a user may do to keys in a day: each is written down, and a key that ended stays.
 MAX_KEY_EVENTS_PER_DAY = 200
-_OF_KEYS = (EventKind.KEY_MADE, EventKind.KEY_SHOWN, EventKind.KEY_ROTATED)
+_OF_KEYS = (
+    *(EventKind.KEY_MADE, EventKind.KEY_SHOWN, EventKind.KEY_ROTATED),
+    *(EventKind.WEBHOOK_SECRET_SHOWN, EventKind.WEBHOOK_SECRET_ROTATED),
+)
 _DAY = timedelta(days=1)
 
 

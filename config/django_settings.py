@@ -58,6 +58,8 @@ API_PATHS = ApiPaths(
     "/submit-batch-query",
     "/batch-query-status",
     "/chain-connections",
+    "/webhook-deliveries",
+    "/webhook-deliveries/<delivery_id>/send-again",
 )
 # The API's paths have no trailing slash (docs/specification.md, "Conventions"), and no path may exist twice.
 APPEND_SLASH = False

@@ -3,9 +3,11 @@
 from django.contrib import admin
 from django.urls import include, path
 
+from queries import webhook_api
 from queries.api import api
 
 # Routers of other packages are added here: `api.add_router("", estimating.router)`.
+api.add_router("", webhook_api.router)
 
 urlpatterns = [
     path("admin/", admin.site.urls),

@@ -19,7 +19,7 @@ from pydantic import Field
 from accounts.models import ApiKey
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, refused_answer
-from queries import batch_request, status, submission, submission_rate
+from queries import batch_request, request_faults, status, submission, submission_rate
 from queries.api_endpoint import SUBMITTING_KEY, KeyAuth, body_of, errors
 from queries.api_errors import ApiError
 
@@ -209,4 +209,4 @@ def _unauthorized(request: HttpRequest, error: AuthenticationError) -> HttpRespo
 @api.exception_handler(ValidationError)
 def _invalid_parameters(request: HttpRequest, error: ValidationError) -> HttpResponse:
     names = ", ".join(str(detail["loc"][-1]) for detail in error.errors)
-    return error_answer(400, batch_request.INVALID, f"The query parameter {names} is missing or malformed.")
+    return error_answer(400, request_faults.INVALID, f"The query parameter {names} is missing or malformed.")
