@@ -25,10 +25,10 @@ from pydantic_core import ErrorDetails
 from chains.address_checksum import checksummed
 from chains.chains_file import Chains
 from queries import strict_json
+from queries.properties import AccountField, HeaderField
 from queries.request_faults import INVALID, UNSUPPORTED
 from queries.request_faults import invalid as _invalid
 from queries.request_faults import unsupported as _unsupported
-from queries.properties import AccountField, HeaderField
 from queries.webhook_request import WebhookRequest
 
 # How many faults one answer names. After these, the rest of the body is not validated.

@@ -153,9 +153,9 @@ class Worker:
             return
         with self._taking:
             if route == WEBHOOKS:
-                group, is_more_due = None, not self._take_up_webhooks()
-            else:
-                group, is_more_due = self._take_up_one(route)
+                self._take_up_webhooks()
+                return
+            group, is_more_due = self._take_up_one(route)
         if is_more_due:
             self._doorbell.ring(route, _REST_SECONDS if group else _AGAIN_SECONDS)
         if group:
@@ -237,18 +237,12 @@ class Worker:
             self._note_asked(poll)
             self._in_hand.begin(self._start)
 
-    def _take_up_webhooks(self) -> bool:
-        """Whether all that are due were taken up."""
-        are_all = not self._couriers.are_full
+    def _take_up_webhooks(self) -> None:
+        """What is left is taken up when one of those in hand has ended."""
         poll = Poll(self._couriers.has_room, time.monotonic() + _MOST_POLL_SECONDS)
         for task in due_webhooks(self._turns, poll):
             if self._couriers.take(task):
                 self._turns.note(task.user, task.queue)
-            else:
-                are_all = False
-            if poll.is_over() or self._couriers.are_full:
-                return False
-        return are_all
 
     def _take_up_one(self, route: Route) -> tuple[Group | None, bool]:
         """One group of what is due on the route, and whether more is. None where threads are left to others."""

@@ -14,7 +14,7 @@ from tests.test_no_key_anywhere import all_that_is_stored
 pytestmark = pytest.mark.django_db
 
 JSON = {"Accept": "application/json"}
-REVEAL, ROTATE = "/dashboard/webhooks/reveal", "/dashboard/webhook-secret/rotate"
+REVEAL, ROTATE = "/dashboard/webhooks/reveal", "/dashboard/webhooks/rotate"
 
 
 def user_of(client: Client) -> User:

@@ -1,5 +1,6 @@
 """What a worker does when a message names a route: one group of what is due there, and rings for what is left."""
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from datetime import timedelta
@@ -154,19 +155,22 @@ def test_stopping_it_takes_up_nothing(answering, done):
     assert not done
 
 
-def test_webhooks_are_taken_up_by_couriers_and_the_rest_is_rung_for(answering, bell, monkeypatch):
+def test_webhooks_are_taken_up_by_couriers_and_the_rest_when_they_have_ended(answering, bell, monkeypatch):
+    is_over = threading.Event()
     delivered: list[object] = []
-    monkeypatch.setattr(delivering, "deliver", lambda key, **_: delivered.append(key))
-    monkeypatch.setattr(answering._couriers, "_at_end", lambda: None)
+    monkeypatch.setattr(delivering, "deliver", lambda key, **_: delivered.append(is_over.wait(20) and key))
+    monkeypatch.setattr(answering._couriers, "_at_end", lambda: answering._doorbell.ring(WEBHOOKS))
     told = {"webhook": {"url": "https://hooks.example.org"}}
-    batches = [submit(a_key(BOB, str(block)), {**request(ALICE, block=block), **told}) for block in (1, 2)]
-    for batch in batches:
+    for block in (1, 2):
+        batch = submit(a_key(BOB, str(block)), {**request(ALICE, block=block), **told})
         progress.reject([batch.pk], code=RejectionCode.FEE_TOO_LOW, reason="X.", retryable=True)
     monkeypatch.setattr(couriers, "_MOST_OF_A_USER", 1)
     answering.answer(WEBHOOKS)
+    assert not bell.rung
+    is_over.set()
     answering._couriers.stop()
     assert len(delivered) == 1
-    assert bell.rung == {WEBHOOKS: worker._AGAIN_SECONDS}
+    assert bell.rung == {WEBHOOKS: 0}
     assert not answering._in_hand.tasks
 
 
