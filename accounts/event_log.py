@@ -47,7 +47,7 @@ def check_pace(user: User) -> None:
     if oldest := recent.values_list("at", flat=True)[MAX_KEY_EVENTS_PER_DAY - 1 : MAX_KEY_EVENTS_PER_DAY].first():
         raise Refused(
             "too_many_changes",
-            f"Keys were made, shown or rotated {MAX_KEY_EVENTS_PER_DAY} times in 24 hours. Try again later.",
+            f"Keys and secrets were made, shown or rotated {MAX_KEY_EVENTS_PER_DAY} times in 24 hours. Try later.",
             retry_after=int((oldest + _DAY - now).total_seconds()) + 1,
         )
 

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from accounts import row_locks, sealing, throttle, webhook_secrets
 from config.error_answers import Refused
-from queries import webhook_targets
+from queries import clock, webhook_targets
 from queries.models import Batch, DeliveryStatus, Webhook, WebhookDelivery, WebhookEvent
 from queries.webhook_request import WebhookRequest
 
@@ -110,6 +110,7 @@ def tell(webhooks: Iterable[Webhook], event: WebhookEvent, status: str, **more: 
     rows = Webhook.objects.filter(pk__in=[webhook.pk for webhook in told])
     # A worker that finds nothing more to send makes the webhook not due while it holds this lock.
     row_locks.lock(rows)
+    gives_up_at = _gives_up_at()
     WebhookDelivery.objects.bulk_create(
         WebhookDelivery(
             webhook=webhook,
@@ -118,7 +119,7 @@ def tell(webhooks: Iterable[Webhook], event: WebhookEvent, status: str, **more: 
             body=_body(event, now, {"internalId": webhook.pk, "queryStatus": status, **more}),
             created_at=now,
             next_try_at=now,
-            gives_up_at=now + RETRIED,
+            gives_up_at=gives_up_at,
         )
         for webhook in told
     )
@@ -127,6 +128,11 @@ def tell(webhooks: Iterable[Webhook], event: WebhookEvent, status: str, **more: 
 
 def _body(event: WebhookEvent, at: datetime, data: Mapping[str, object]) -> str:
     return json.dumps({"type": _TYPES[event], "timestamp": at.isoformat(), "data": data})
+
+
+def _gives_up_at() -> datetime:
+    """By the clock that decides about deadlines: what was given up doesn't come back."""
+    return clock.believable() + RETRIED
 
 
 def _row(batch_id: str) -> str:
@@ -149,7 +155,7 @@ def note(delivery: WebhookDelivery, attempt: Attempt, *, ends_as: DeliveryStatus
     # What has happened to it meanwhile counts, such as that it is to be sent again.
     fresh = WebhookDelivery.objects.get(pk=delivery.pk)
     fresh.attempts = [*fresh.attempts, attempt.as_json()][-MAX_ATTEMPTS_KEPT:]
-    if ends_as is None and now + pause > fresh.gives_up_at:
+    if ends_as is None and clock.believable() + pause > fresh.gives_up_at:
         ends_as = DeliveryStatus.FAILED
     if ends_as is None:
         fresh.failures, fresh.next_try_at = fresh.failures + 1, now + pause
@@ -198,7 +204,7 @@ def send_again(user_id: int, message_id: str) -> bool:
         row_locks.lock(rows)
         now = timezone.now()
         WebhookDelivery.objects.filter(pk=delivery).update(
-            status=DeliveryStatus.PENDING, next_try_at=now, gives_up_at=now + RETRIED, failures=0, ended_at=None
+            status=DeliveryStatus.PENDING, next_try_at=now, gives_up_at=_gives_up_at(), failures=0, ended_at=None
         )
         rows.update(due_at=now)
     return True
