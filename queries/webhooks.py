@@ -181,7 +181,7 @@ def listed(
         rows = rows.filter(status=status)
     if before is not None:
         rows = rows.filter(pk__lt=before)
-    return list(rows.defer("body")[:limit])
+    return list(rows[:limit])
 
 
 def send_again(user_id: int, message_id: str) -> bool:

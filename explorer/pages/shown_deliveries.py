@@ -1,5 +1,6 @@
-"""What the webhook of a batch was told, for the batch's owner alone. What was sent, and where to, is not shown."""
+"""What the webhook of a batch was told, for the batch's owner alone. No more of its URL is shown than the host."""
 
+import json
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -23,6 +24,7 @@ class ShownAttempt:
 class ShownDelivery:
     id: str
     event: str
+    step: str  # that the event is about; empty if it is about none
     status: str
     created_at: datetime
     next_try_at: datetime | None  # None also where an earlier one goes first
@@ -55,6 +57,7 @@ def _shown(row: WebhookDelivery, *, is_next: bool) -> ShownDelivery:
     return ShownDelivery(
         id=row.message_id,
         event=row.event,
+        step=json.loads(row.body)["data"].get("step", ""),
         status=row.status,
         created_at=row.created_at,
         next_try_at=row.next_try_at if is_next else None,

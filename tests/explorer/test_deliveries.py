@@ -41,7 +41,14 @@ def test_its_owner_sees_each_delivery_with_its_attempts(batch):
     assert "hooks.example.org:443" in text
     for row in batch.webhook.deliveries.all():
         assert row.message_id in text
-    for part in ("It said no.", "503", "0.25 s", "1 attempt:", "What came before it goes first."):
+    for part in (
+        "ACCOUNT_ACCUMULATED</span>",
+        "It said no.",
+        "503",
+        "0.25 s",
+        "1 attempt:",
+        "What came before it goes first.",
+    ):
         assert part in text
     assert "s3cret" not in text
 

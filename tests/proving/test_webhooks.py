@@ -158,7 +158,7 @@ def test_after_a_day_it_is_given_up_and_the_next_is_told():
     with receiver(lambda _: next(answers, 200)) as hook:
         batch = done(hook.url)
         first = rows(batch)[0]
-        assert first.gives_up_at - first.created_at == timedelta(days=1)
+        assert abs(first.gives_up_at - first.created_at - timedelta(days=1)) < timedelta(minutes=1)
         WebhookDelivery.objects.filter(pk=first.pk).update(gives_up_at=timezone.now())
         deliver(batch.pk)
         assert [row.status for row in rows(batch)[:2]] == [DeliveryStatus.FAILED, DeliveryStatus.PENDING]
