@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 from django.http import HttpRequest
 from ninja import Query, Router, Schema, Status
-from ninja.params import functions
 from pydantic import Field
 
 from accounts.models import ApiKey
@@ -13,10 +12,10 @@ from queries import webhooks
 from queries.api_endpoint import KEY, errors
 from queries.api_errors import ApiError
 from queries.models import WebhookDelivery
+from queries.query_parameters import CURSOR, LIMIT, Ulid
 
 router = Router(tags=["Webhooks"])
 
-_LIMIT = functions.Query(50, ge=1, le=100, description="The most that one answer lists.")
 _MESSAGE = re.compile(r"msg_[0-9A-Z]{26}", re.ASCII)
 
 
@@ -58,12 +57,10 @@ def as_json(delivery: WebhookDelivery) -> dict[str, Any]:
     }
 
 
-class Filters(Schema):
-    internalId: str | None = Field(None, pattern=r"^[0-9A-HJKMNP-TV-Z]{26}$", description="Only of this batch query.")
+class DeliveryFilters(Schema):
+    internalId: Ulid | None = None
     status: Literal["PENDING", "DELIVERED", "FAILED"] | None = None
-    cursor: str | None = Field(
-        None, pattern=r"^[0-9]{1,18}$", description="The `next` of the answer before. Without it, the first page."
-    )
+    cursor: str | None = Field(None, pattern=r"^[0-9]{1,18}$", description=CURSOR)
 
 
 @router.get(
@@ -72,7 +69,9 @@ class Filters(Schema):
     auth=KEY,
     response={200: Deliveries, **errors(400, 401, 503)},
 )
-def list_webhook_deliveries(request: HttpRequest, filters: Query[Filters], limit: int = _LIMIT) -> dict[str, Any]:
+def list_webhook_deliveries(
+    request: HttpRequest, filters: Query[DeliveryFilters], limit: int = LIMIT
+) -> dict[str, Any]:
     """What your webhooks were told, and what they are to be told, newest first. What has ended is kept for a while."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     before = int(filters.cursor) if filters.cursor else None
