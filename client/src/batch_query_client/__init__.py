@@ -64,6 +64,8 @@ from batch_query_client.questions import ACCOUNT_PROPERTIES, HEADER_PROPERTIES, 
 from batch_query_client.service import Batch, BatchQueryService, read_facts, sign_in, verify_bundle_by_node
 from batch_query_client.webhooks import WebhookData, WebhookEvent, verify_webhook
 
+__version__ = "0.1.0"
+
 __all__ = [
     "ACCOUNT_PROPERTIES",
     "HEADER_PROPERTIES",

@@ -4,6 +4,7 @@ Numbers that may be large are decimal strings in the API, and `int` here. Fields
 API's specification asks of clients. `model_dump(mode="json", by_alias=True)` gives the API's spelling back.
 """
 
+import builtins
 import re
 from datetime import datetime
 from typing import Annotated, Any
@@ -48,6 +49,10 @@ def _word(value: Any) -> Any:
     return data
 
 
+def _text(value: Any) -> Any:
+    return plain(value) if isinstance(value, str) else value or ""
+
+
 def hex_data(data: bytes) -> str:
     """As JSON-RPC writes it: 0x00ff."""
     return f"0x{data.hex()}"
@@ -58,9 +63,8 @@ Decimal = Annotated[int, BeforeValidator(_number), PlainSerializer(str, when_use
 Quantity = Annotated[int, BeforeValidator(_quantity), PlainSerializer(hex, when_used="json")]
 Data = Annotated[bytes, BeforeValidator(_data), PlainSerializer(hex_data, when_used="json")]
 Word = Annotated[bytes, BeforeValidator(_word), PlainSerializer(hex_data, when_used="json")]
-# What the service says to people may be what a node, or another user, has said.
-Sentence = Annotated[str, BeforeValidator(lambda value: plain(value) if isinstance(value, str) else value)]
-Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else plain(value))]
+# What the service says may be what a node, or another user, has said. Null is as good as nothing.
+Text = Annotated[str, BeforeValidator(_text)]
 
 
 class AnswerModel(BaseModel):
@@ -84,20 +88,20 @@ class Status(AnswerModel):
     error: Text = ""
     code: Text = ""
     retryable: bool = False
-    info: tuple[Sentence, ...] = ()
+    info: tuple[Text, ...] = ()
     """What the batch waits for."""
 
 
 class Rejection(AnswerModel):
     code: Text
-    error: Sentence
+    error: Text
     retryable: bool
 
 
 class Wait(AnswerModel):
     """What keeps a batch waiting."""
 
-    sentence: Sentence
+    sentence: Text
     failing_since: datetime | None = None
     next_try_at: datetime | None = None
 
@@ -151,19 +155,19 @@ class Fact(AnswerModel):
     call: ContractCall | None = None
     transaction_hash: Text = ""
 
-    @property
+    @builtins.property
     def value(self) -> int:
         """The word as a number: a balance is in wei, a time in seconds. Raises `ValueError` where it isn't proven."""
         if self.word is None:
             raise ValueError(f"{self.name} is not proven yet.")
         return int.from_bytes(self.word)
 
-    @property
+    @builtins.property
     def is_number(self) -> bool:
         """Whether it is meant as a number, and not as a hash, an address, or whatever a slot holds."""
         return self.property in _NUMBERS and (self.property != "NONCE" or self.account != "")
 
-    @property
+    @builtins.property
     def name(self) -> str:
         """For people."""
         what = {"SLOT": f"slot {self.slot}", "BLOCK_AT_TIMESTAMP": f"block at time {self.timestamp}"}
@@ -242,7 +246,7 @@ class BatchDetails(BatchSummary):
     estimated_wei: Decimal | None = None
     waits: tuple[Wait, ...] = ()
     went_back_at: datetime | None = None
-    went_back_because: Sentence | None = None
+    went_back_because: Text = ""
     transactions: tuple[SentTransaction, ...] = ()
     query_list: tuple[Query, ...] = ()
     """All of them, or while it is followed the first hundred."""
@@ -338,7 +342,7 @@ class EstimatedSource(AnswerModel):
 class EstimatedRejection(AnswerModel):
     source_chain_id: Decimal | None = None
     code: Text
-    error: Sentence
+    error: Text
     retryable: bool
 
 
@@ -359,7 +363,7 @@ class Estimate(AnswerModel):
     seconds_to_done: Number | None = None
     fee: FeeCheck | None = None
     rejections: tuple[EstimatedRejection, ...] = ()
-    waits: tuple[Sentence, ...] = ()
+    waits: tuple[Text, ...] = ()
 
 
 # --- Paid by the caller -----------------------------------------------------------------------------------------------
@@ -373,7 +377,7 @@ class UnsignedTransaction(AnswerModel):
     value: Quantity = 0
     gas: Quantity
     chain_id: Quantity
-    what: Sentence = ""
+    what: Text = ""
     queries: tuple[Number, ...] = ()
     """Their numbers in the batch."""
 
@@ -384,7 +388,7 @@ class UnsignedTransactions(AnswerModel):
     chain_id: Decimal
     is_complete: bool
     """Nothing is left to be sent."""
-    waits: tuple[Sentence, ...] = ()
+    waits: tuple[Text, ...] = ()
     """What must happen before there is more to send."""
     transactions: tuple[UnsignedTransaction, ...] = ()
     calls: dict[str, Any] = {}

@@ -51,6 +51,8 @@ class Patience:
     """From the first failure on. 0: nothing is tried again."""
     first_pause: float = 0.5
     longest_pause: float = 15
+    answer_seconds: float = 30
+    """For one answer, from the name's look-up to its last byte."""
     chance: Callable[[], float] = random.random
     """From 0 to 1, of which share of a pause is made."""
 

@@ -1,4 +1,4 @@
-"""The service, for callers that don't block. Each method does what its namesake in `service` does, and raises the same."""
+"""The service, for callers that don't block. Each method does what its namesake in `service` does and raises."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ from batch_query_client.signing_in import Sign
 
 
 class AsyncBatchQueryService:
-    """A Batch Query Service at a URL, to be used in one event loop: `async with AsyncBatchQueryService(...) as service`.
+    """A Batch Query Service at a URL, for one event loop: `async with AsyncBatchQueryService(...) as service`.
 
     As `BatchQueryService` otherwise.
     """
@@ -148,7 +148,10 @@ class AsyncBatch:
         return await run_async(operations.details(self._access, self.id), self._http)
 
     async def wait(
-        self, timeout: float | None = None, *, progress: Callable[[BatchDetails], object] | None = None
+        self,
+        timeout: float | None = None,  # noqa: ASYNC109 (of the batch, and not of this coroutine)
+        *,
+        progress: Callable[[BatchDetails], object] | None = None,
     ) -> BatchDetails:
         """`progress` may be a coroutine function."""
         steps = operations.wait(self._access, self.id, timeout=timeout, progress=progress)

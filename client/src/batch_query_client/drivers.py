@@ -34,7 +34,7 @@ def run(steps: Steps[Result]) -> Result:
         try:
             send, value = steps.send, _carry_out(effect)
         except Exception as error:  # noqa: BLE001 (the steps know what to make of it)
-            send, value = steps.throw, error  # type: ignore[assignment] # takes an exception alone as well
+            send, value = steps.throw, error
 
 
 async def run_async(steps: Steps[Result], http: httpx.AsyncClient) -> Result:
@@ -49,7 +49,7 @@ async def run_async(steps: Steps[Result], http: httpx.AsyncClient) -> Result:
         try:
             send, value = steps.send, await _carry_out_async(effect, http)
         except Exception as error:  # noqa: BLE001 (as above)
-            send, value = steps.throw, error  # type: ignore[assignment] # as above
+            send, value = steps.throw, error
 
 
 def _carry_out(effect: Effect) -> Any:

@@ -13,6 +13,7 @@ from batch_query_client.plain_text import plain
 # Calls in one request: nodes take some hundreds.
 _CALLS_TOGETHER = 50
 _MAX_BYTES = 8 * MEGABYTE
+_MAX_CONTAINERS = 100_000
 
 _HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
 
@@ -49,7 +50,7 @@ class Node:
         return self._result(reply)
 
     def calls(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> Steps[list[Any]]:
-        """The results of many, in their order; of one that the node refuses, its `NodeRefused`. Raises `Unavailable`."""
+        """The results of many, in their order; where the node refuses one, its `NodeRefused`. Raises `Unavailable`."""
         replies: list[Any] = []
         if self._provider is not None:
             for method, parameters in calls:
@@ -69,7 +70,7 @@ class Node:
         assert self._provider is not None
         try:
             return (yield Call(self._provider, method, list(parameters)))
-        except Exception as error:  # Each library raises errors of its own, and their text may show a URL.
+        except Exception as error:  # noqa: BLE001 (each library raises its own, and their text may show a URL)
             raise Unavailable(f"{self.name} did not answer {method} ({type(error).__name__}).") from None
 
     def _post(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> Steps[list[Any]]:
@@ -79,7 +80,8 @@ class Node:
         ]
         body = json.dumps(asked[0] if len(asked) == 1 else asked).encode()
         headers = [("content-type", "application/json"), ("accept", "application/json")]
-        request = Request("POST", self._url, headers, body, max_bytes=_MAX_BYTES)
+        seconds = self._patience.answer_seconds
+        request = Request("POST", self._url, headers, body, max_bytes=_MAX_BYTES, seconds=seconds)
         # Sent twice, what we ask does no harm: a signed transaction is the same.
         answer = yield from ask(request, self._patience)
         replies = _json(answer.content)
@@ -111,6 +113,8 @@ class Node:
 
 
 def _json(content: bytes) -> Any:
+    if content.count(b"[") + content.count(b"{") > _MAX_CONTAINERS:
+        return None  # They would take twenty times as much memory.
     try:
         return json.loads(content)
     except (ValueError, RecursionError):

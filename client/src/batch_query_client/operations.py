@@ -32,8 +32,6 @@ from batch_query_client.json_rpc import Node
 
 # How long the service may keep a question for the status, in seconds; and while somebody watches each step.
 LONG_POLL, WATCHED_POLL = 25, 2
-# Beyond what the service may take on purpose.
-_ANSWER_SECONDS = 30
 # Between two questions about a status that changes at each.
 _LEAST_PAUSE = 0.5
 # Where a service names no other.
@@ -65,7 +63,7 @@ class Access:
         headers = [("accept", "application/json"), *more.pop("headers", ())]
         if self.api_key:
             headers.append(("api-key", self.api_key))
-        return replace(Request("GET", url, headers), **more)
+        return replace(Request("GET", url, headers, seconds=self.patience.answer_seconds), **more)
 
     def post(self, path: str, body: bytes = b"", *headers: tuple[str, str]) -> Request:
         request = self.request(path, headers=[*headers, ("content-type", "application/json")])
@@ -142,7 +140,9 @@ def details(access: Access, internal_id: str) -> Steps[BatchDetails]:
 
 
 def transactions(access: Access, internal_id: str) -> Steps[UnsignedTransactions]:
-    return (yield from fetch(access, UnsignedTransactions, f"/batch-queries/{quote(internal_id, safe='')}/transactions"))
+    return (
+        yield from fetch(access, UnsignedTransactions, f"/batch-queries/{quote(internal_id, safe='')}/transactions")
+    )
 
 
 def bundle(access: Access, internal_id: str, number: int) -> Steps[bytes]:
@@ -220,7 +220,7 @@ def _status(access: Access, internal_id: str, seen: _Seen, kept: int) -> Steps[_
         "/batch-query-status",
         {"batchQueryId": internal_id, "wait": kept},
         headers=seen.headers(),
-        seconds=kept + _ANSWER_SECONDS,
+        seconds=kept + access.patience.answer_seconds,
         max_bytes=MEGABYTE,
     )
     return (yield from _news(access, request, seen))

@@ -153,7 +153,8 @@ def _listed(block: dict[str, Any]) -> dict[str, Any]:
     listed: dict[str, Any] = {}
     if "accounts" in block:
         listed["accounts"] = {
-            address: {name: list(names) for name, names in entry.items()} for address, entry in block["accounts"].items()
+            address: {name: list(names) for name, names in entry.items()}
+            for address, entry in block["accounts"].items()
         }
     if "header" in block:
         listed["header"] = list(block["header"])

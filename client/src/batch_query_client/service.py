@@ -40,9 +40,7 @@ def request_body(
     """As `BatchQueryService.submit` is given it. Raises `ValueError`."""
     if fee is None and sender != "self":
         fee = "auto"
-    return body(
-        destination=destination, queries=queries, fee=fee, is_paid_by_caller=sender == "self", webhook=webhook
-    )
+    return body(destination=destination, queries=queries, fee=fee, is_paid_by_caller=sender == "self", webhook=webhook)
 
 
 def some_key() -> str:
@@ -132,9 +130,7 @@ class BatchQueryService:
                 return
             page = self.batches(cursor=page.next, **filters)
 
-    def facts(
-        self, *, limit: int | None = None, cursor: str | None = None, **filters: Unpack[FactFilters]
-    ) -> FactPage:
+    def facts(self, *, limit: int | None = None, cursor: str | None = None, **filters: Unpack[FactFilters]) -> FactPage:
         """A part of what was proven here by anybody."""
         return run(operations.facts(self._access, parameters(filters, limit, cursor)))
 
@@ -223,9 +219,7 @@ class Batch:
         What the service asks for is signed only if it is a proof for a facts registry. Raises `UnsafeTransaction`,
         `TransactionFailed`, `NotDoneInTime`.
         """
-        steps = paying.send(
-            self._access, self.id, _node(node, self._access), payer, timeout=timeout, progress=progress
-        )
+        steps = paying.send(self._access, self.id, _node(node, self._access), payer, timeout=timeout, progress=progress)
         return run(steps)
 
 

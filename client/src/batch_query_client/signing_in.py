@@ -1,4 +1,4 @@
-"""Signs in with Ethereum (EIP-4361) and takes an API key, as the dashboard does for people (docs/using/signing-in.md)."""
+"""Signs in with Ethereum (EIP-4361) and takes an API key, as people do on the dashboard."""
 
 import json
 import re
@@ -15,6 +15,7 @@ from batch_query_client.asking import Model, ask, read, require
 from batch_query_client.effects import MEGABYTE, Answer, Request, Steps
 from batch_query_client.errors import Conflict, UnsafeSignIn
 from batch_query_client.operations import Access
+from batch_query_client.plain_text import plain
 
 Sign = Callable[[str], str]
 """From a text to its signature by `personal_sign` (EIP-191), 0x and hexadecimal digits."""
@@ -102,8 +103,8 @@ def check_message(message: str, url: str, address: str) -> None:
     named = urlsplit(found["uri"])
     if found["domain"] != ours.netloc or (named.scheme, named.netloc) != (ours.scheme, ours.netloc):
         raise UnsafeSignIn(
-            f"The service wants a sign-in to {found['domain']} signed, not to {ours.netloc}. It was not signed; use the "
-            "address that the service itself names."
+            f"The service wants a sign-in to {plain(found['domain'])} signed, not to {ours.netloc}. It was not signed; "
+            "use the address that the service itself names."
         )
     if found["address"].lower() != address.lower():
         raise UnsafeSignIn("The service wants a sign-in of another address signed. It was not signed.")

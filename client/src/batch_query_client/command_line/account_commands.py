@@ -4,6 +4,7 @@ import os
 import platform
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from click.shell_completion import get_completion_class
@@ -13,6 +14,10 @@ from batch_query_client.command_line import credentials
 from batch_query_client.command_line.keystores import open_keystore
 from batch_query_client.command_line.options import with_json, with_keystore, with_url
 from batch_query_client.command_line.output import print_json, print_table, say
+from batch_query_client.signing_in import Sign
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
 
 # No batch has this identifier: asking for it tells whether a key works.
 _NO_BATCH = "0" * 26
@@ -55,11 +60,11 @@ def login(
     say(f"The key works. It is now in {credentials.remember(at, key)}.")
 
 
-def _signer(account: object) -> "credentials.Any":
+def _signer(account: "LocalAccount") -> Sign:
     from eth_account.messages import encode_defunct  # noqa: PLC0415 (as for keystores)
 
     def sign(text: str) -> str:
-        return str(account.sign_message(encode_defunct(text=text)).signature.to_0x_hex())  # type: ignore[attr-defined]
+        return str(account.sign_message(encode_defunct(text=text)).signature.to_0x_hex())
 
     return sign
 

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -45,7 +46,7 @@ def document(asked: Asked) -> Mapping[str, Any]:
         return _body(asked, list(_from_arguments(asked)))
     if any((asked.chain, asked.block, asked.time, asked.accounts, asked.props, asked.slots, asked.header)):
         raise click.UsageError("Name what to prove either in a file or by options, and not by both.")
-    text = click.get_text_stream("stdin").read() if asked.file == "-" else Path(asked.file).read_text()
+    text = sys.stdin.read() if asked.file == "-" else Path(asked.file).read_text()
     if text.lstrip().startswith("{"):
         return _from_json(asked, text)
     return _body(asked, list(_from_csv(text)))

@@ -1,7 +1,6 @@
 """Commands about batches."""
 
 import itertools
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 import click
 
-from batch_query_client import Batch, BatchDetails, Estimate, Fact, Payer, Sending, ToSign
+from batch_query_client import Batch, Estimate, Fact, Payer, Sending, ToSign
 from batch_query_client.asking import Patience
 from batch_query_client.command_line import credentials
 from batch_query_client.command_line.asked_in_files import Asked, document, read_block, read_time
@@ -30,7 +29,6 @@ from batch_query_client.command_line.output import (
     print_json,
     print_table,
     say,
-    shown_value,
 )
 
 _STATUSES = ("RECEIVED", "ACCEPTED", "IN_PROGRESS", "DONE", "REJECTED")
@@ -92,7 +90,7 @@ def _print_estimate(found: Estimate) -> None:
             *([("seconds to done", found.seconds_to_done)] if found.seconds_to_done is not None else []),
         ]
     )
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for source in found.sources:
         rows.append((source.source_chain_id, "all", "", "", source.gas.expected, source.gas.bound))
         for name, part in source.parts.items():

@@ -23,9 +23,10 @@ def open_keystore(path: Path, password_file: Path | None) -> "LocalAccount":
     else:
         password = password_file.read_text().rstrip("\r\n")
     try:
-        return Account.from_key(Account.decrypt(content, password))
+        account: LocalAccount = Account.from_key(Account.decrypt(content, password))
     except (ValueError, TypeError, KeyError, NotImplementedError) as error:
         wrong = "MAC" in str(error)
         raise click.UsageError(
             f"The password is not that of {path}." if wrong else f"{path} is no key file (Web3 Secret Storage)."
         ) from None
+    return account

@@ -93,7 +93,9 @@ def with_question(command: Command) -> Command:
 
 _QUESTION = (
     click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, allow_dash=True)),
-    click.option("--destination", type=click.IntRange(min=1), metavar="CHAIN", help="Where the facts are to be readable."),
+    click.option(
+        "--destination", type=click.IntRange(min=1), metavar="CHAIN", help="Where the facts are to be readable."
+    ),
     click.option("--chain", type=click.IntRange(min=1), metavar="CHAIN", help="The source chain."),
     click.option("--block", metavar="BLOCK", help="A number, latest or finalized."),
     click.option("--time", metavar="TIME", help="Instead: the latest block at a time, in seconds or ISO 8601."),
@@ -103,7 +105,9 @@ _QUESTION = (
     ),
     click.option("--slot", multiple=True, metavar="HEX", help="A storage slot. May be repeated."),
     click.option("--header", multiple=True, metavar="NAME", help="A property of the block's header. May be repeated."),
-    click.option("--fee", metavar="WEI", help="The most that it may cost, or auto (the default): its estimate's bound."),
+    click.option(
+        "--fee", metavar="WEI", help="The most that it may cost, or auto (the default): its estimate's bound."
+    ),
     click.option("--pay-myself", is_flag=True, help="Send the transactions yourself, with `bqs send`."),
     click.option("--webhook", metavar="URL", help="Where the service is to tell of it."),
     click.option(

@@ -27,7 +27,7 @@ _COLOURS = {"DONE": "green", "COMPLETED": "green", "REJECTED": "red"}
 
 def print_json(value: Any) -> None:
     """Models as the API spells them."""
-    print(json.dumps(_plain_value(value), indent=2 if sys.stdout.isatty() else None, ensure_ascii=True))
+    click.echo(json.dumps(_plain_value(value), indent=2 if sys.stdout.isatty() else None))
 
 
 def _plain_value(value: Any) -> Any:
@@ -60,7 +60,7 @@ def console(*, err: bool = False) -> Console:
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str = "There is nothing.") -> None:
     """All cells are text of others, and shown as such."""
-    filled = [row for row in rows]
+    filled = list(rows)
     if not filled:
         say(empty)
         return

@@ -95,7 +95,10 @@ def _print_verified(proven: VerifiedBundle, *, is_json: bool) -> None:
     rows: list[tuple[str, object]] = [
         ("chain", proven.source_chain_id),
         ("block", f"{proven.block_number}  {proven.block_hash}"),
-        ("account" if proven.account else "about", about if proven.exists or not proven.account else f"{about} (does not exist)"),
+        (
+            "account" if proven.account else "about",
+            about if proven.exists or not proven.account else f"{about} (does not exist)",
+        ),
         *((name, f"{hex_data(word)}  {int.from_bytes(word)}") for name, word in proven.facts.items()),
         *((f"slot {slot}", hex_data(word)) for slot, word in proven.slots.items()),
     ]
