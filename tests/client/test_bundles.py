@@ -10,6 +10,7 @@ import rlp
 from eth_utils.crypto import keccak
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from trie import HexaryTrie
 
 from batch_query_client import (
     InvalidBundle,
@@ -28,6 +29,8 @@ from explorer.bundles import verifying
 from proving import facts
 from tests import headers
 from tests.explorer.batches import CONTRACT, everything, path, word
+
+pytestmark = pytest.mark.django_db
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -100,8 +103,8 @@ FORGERIES: dict[str, tuple[int, Change]] = {
         lambda _: {"accountProof": [], "facts": {"BALANCE": word(0), "NONCE": word(0)}},
     ),
     "a leaf with another balance": (1, lambda b: {"accountProof": [*b["accountProof"][:-1], richer(b)]}),
-    "the header of another block": (1, lambda _: {"header": _REMEMBERED["bundles"][4]["header"]}),
-    "another block, whole": (1, lambda b: {**_REMEMBERED["bundles"][4], "blockNumber": b["blockNumber"]}),
+    "the header of the next block": (4, lambda b: {"header": b["nextHeader"]}),
+    "the next block, whole": (4, lambda b: next_block(b)),
     "another number": (1, lambda b: {"blockNumber": str(int(b["blockNumber"]) + 1)}),
     "another hash": (1, lambda _: {"blockHash": word(1)}),
     "another word in a slot": (2, slot(word=word(78))),
@@ -126,6 +129,12 @@ FORGERIES: dict[str, tuple[int, Change]] = {
     "a header of a list": (1, lambda _: {"header": "0xc0"}),
     "a header of nothing": (1, lambda _: {"header": "0x"}),
 }
+
+
+def next_block(bundle: dict[str, Any]) -> dict[str, Any]:
+    header = bundle["nextHeader"]
+    number, block_hash = int(bundle["blockNumber"]) + 1, keccak(bytes.fromhex(header[2:])).hex()
+    return {"header": header, "blockHash": f"0x{block_hash}", "blockNumber": str(number), "timestamp": None}
 
 
 def richer(bundle: dict[str, Any]) -> str:
@@ -198,24 +207,35 @@ FORMS = {
     **headers.ETHEREUM,
     **headers.OTHERS,
 }
-NODE = st.recursive(st.binary(max_size=40), lambda inner: st.lists(inner, min_size=2, max_size=17), max_leaves=40)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
-@given(st.lists(NODE, min_size=1, max_size=4), st.binary(min_size=20, max_size=20))
-def test_whatever_nodes_there_are_the_service_s_verifier_takes_no_less_and_they_agree(nodes, address):
-    """A root that an attacker has chosen: neither crashes, and what ours takes is no other account than theirs."""
-    proof = [rlp.encode(node) for node in nodes]
-    root = keccak(proof[0])
-    try:
-        mine = ours.account(root, address, proof)
-    except InvalidBundle:
-        return
-    try:
-        theirs = trie.verify_account(root, address, proof)
-    except trie.InvalidProof:
-        return  # Nodes that no trie has: no block of a chain has such a root.
-    assert (mine.exists, mine.nonce, mine.balance) == (theirs.exists, theirs.nonce, theirs.balance)
+def state(count: int) -> HexaryTrie:
+    """A trie of so many accounts, whose addresses are their numbers."""
+    made = HexaryTrie({})
+    for number in range(count):
+        made[keccak(number.to_bytes(20))] = rlp.encode([number, 10**18 * number, ours.EMPTY_ROOT, keccak(b"")])
+    return made
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.integers(0, 40), st.integers(0, 60), st.data())
+def test_of_any_trie_ours_and_the_service_s_verifier_tell_the_same(count, asked, data):
+    """Of proofs that are whole, and of those that lack a node, have one twice or one of another account."""
+    made, address = state(count), asked.to_bytes(20)
+    proof = [rlp.encode(node) for node in made.get_proof(keccak(address))]
+    others = [rlp.encode(node) for node in made.get_proof(keccak((asked + 1).to_bytes(20)))]
+    kept = [node for node in proof for _ in range(data.draw(st.sampled_from([1, 1, 1, 1, 0, 2])))]
+    given = data.draw(st.sampled_from([proof, kept, [*proof, *others], others]))
+    outcomes: list[object] = []
+    for verify_account, refusal in ((ours.account, InvalidBundle), (trie.verify_account, trie.InvalidProof)):
+        try:
+            found = verify_account(made.root_hash, address, given)
+            outcomes.append((found.exists, found.nonce, found.balance, found.storage_root, found.code_hash))
+        except refusal:
+            outcomes.append("refused")
+    assert outcomes[0] == outcomes[1]
+    if given == proof:
+        assert outcomes[0] != "refused"
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)

@@ -1,0 +1,249 @@
+"""The library and `bqs` against a service that runs, and a chain: each as a program and as a person uses it."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from eth_account import Account as Wallet
+from eth_account.messages import encode_defunct
+from web3 import AsyncHTTPProvider, AsyncWeb3, Web3
+
+from batch_query_client import (
+    Account,
+    AsyncBatchQueryService,
+    Batch,
+    BatchDetails,
+    BatchQueryService,
+    BatchRejected,
+    Conflict,
+    Header,
+    InvalidRequest,
+    NotDoneInTime,
+    NotFound,
+    Patience,
+    Unauthorized,
+    UnsafeSignIn,
+    WrongChain,
+    WrongFact,
+    sign_in,
+)
+from demo.installation import CHAIN_ID, CHAINS_TOML, Service, free_port
+from devnet.devchain import ACCOUNTS, DevChain
+
+(ALICE, ALICE_KEY), (BOB, BOB_KEY), (CHARLIE, _), (_, SIGNER_KEY) = ACCOUNTS
+CONTRACT = "0x0000F90827F1C53a10cb7A02335B175320002935"
+SECONDS = 60
+PATIENCE = Patience(seconds=5)
+
+
+def sign(key: str) -> Any:
+    return lambda text: Wallet.sign_message(encode_defunct(text=text), key).signature.to_0x_hex()
+
+
+@dataclass(frozen=True)
+class Live:
+    """A service, its chain, and a user of it."""
+
+    url: str
+    chain: DevChain
+    registry: str
+    api_key: str
+
+    @property
+    def service(self) -> BatchQueryService:
+        return BatchQueryService(self.url, api_key=self.api_key, patience=PATIENCE)
+
+    def balance(self, address: str, block: int) -> int:
+        return int(self.chain.rpc("eth_getBalance", address, hex(block)), 16)
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory) -> Iterator[Live]:
+    with ExitStack() as running:
+        chain = running.enter_context(DevChain(block_seconds=0.5))
+        folder = tmp_path_factory.mktemp("service") / "state"
+        service = Service(running, folder, CHAINS_TOML % chain.url, SIGNER_KEY, free_port())
+        registry = service.deploy_registry(CHAIN_ID, CHAIN_ID)
+        service.serve()
+        key = sign_in(service.base_url, address=ALICE, sign=sign(ALICE_KEY), chain_id=CHAIN_ID)
+        yield Live(service.base_url, chain, registry, key)
+
+
+@dataclass(frozen=True)
+class Proven:
+    batch: Batch
+    block: int
+    details: BatchDetails
+    told: list[BatchDetails]
+
+
+@pytest.fixture(scope="module")
+def proven(live: Live) -> Proven:
+    """A batch that is DONE: a balance, two slots, and a header's time and gas limit."""
+    block = live.chain.head()
+    batch = live.service.submit(
+        destination=CHAIN_ID,
+        fee=0,
+        queries=[
+            Account(BOB, chain=CHAIN_ID, block=block, props=["BALANCE"]),
+            Account(CONTRACT, chain=CHAIN_ID, block=block, slots=[1, 0xFFFF]),
+            Header(["TIMESTAMP", "GAS_LIMIT"], chain=CHAIN_ID, block=block),
+        ],
+    )
+    told: list[BatchDetails] = []
+    return Proven(batch, block, batch.wait(SECONDS, progress=told.append), told)
+
+
+def test_what_was_asked_for_is_what_the_chain_says(live, proven):
+    facts = {(fact.account.lower(), fact.property, fact.slot): fact for fact in proven.details.facts}
+    assert facts[BOB.lower(), "BALANCE", ""].value == live.balance(BOB, proven.block)
+    block = live.chain.rpc("eth_getBlockByNumber", hex(proven.block), False)
+    assert facts["", "TIMESTAMP", ""].value == int(block["timestamp"], 16)
+    for slot in (1, 0xFFFF):
+        word = live.chain.rpc("eth_getStorageAt", CONTRACT, hex(slot), hex(proven.block))
+        assert facts[CONTRACT.lower(), "SLOT", f"0x{slot:064x}"].value == int(word, 16)
+    assert len(facts) == 5
+
+
+def test_progress_was_told_step_by_step(proven):
+    assert proven.told[-1].query_status == "DONE"
+    assert len(proven.told) > 1
+    assert sorted(batch.queries_completed for batch in proven.told)[-1] == proven.told[-1].queries == 3
+
+
+@pytest.mark.parametrize("node", ["url", "web3", "provider"])
+def test_facts_are_read_from_the_chain_itself(live, proven, node):
+    connection = Web3(Web3.HTTPProvider(live.chain.url))
+    by = {"url": live.chain.url, "web3": connection, "provider": connection.provider}[node]
+    assert [fact.word for fact in proven.batch.facts_on_chain(by)] == [fact.word for fact in proven.details.facts]
+
+
+def test_of_a_registry_that_is_none_no_fact_is_taken(live, proven):
+    known = proven.batch.facts_on_chain(live.chain.url, registries={CHAIN_ID: live.registry})
+    assert {fact.registry for fact in known} == {live.registry}
+    with pytest.raises(WrongFact, match="no facts registry"):
+        proven.batch.facts_on_chain(live.chain.url, registries={CHAIN_ID: CONTRACT})
+
+
+def test_a_node_of_another_chain_is_noticed(proven):
+    with DevChain(chain_id=5) as other, pytest.raises(WrongChain):
+        proven.batch.facts_on_chain(other.url)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_proof_is_verified_by_a_node_of_one_s_own(live, proven, number):
+    verified = proven.batch.verify(live.chain.url, number)
+    query = proven.details.query_list[number - 1]
+    assert verified.block_number == proven.block
+    words = [verified.slots.get(fact.slot) or verified.facts[fact.property] for fact in query.facts]
+    assert words == [fact.word for fact in query.facts]
+
+
+def test_callers_that_do_not_block_get_the_same(live):
+    block = live.chain.head()
+
+    async def ask() -> tuple[int, int, int]:
+        told = []
+
+        async def progress(batch: BatchDetails) -> None:
+            told.append(batch.status)
+
+        async with AsyncBatchQueryService(live.url, api_key=live.api_key, patience=PATIENCE) as service:
+            query = Account(CHARLIE, chain=CHAIN_ID, block=block, props=["BALANCE"])
+            batch = await service.submit(destination=CHAIN_ID, fee=0, queries=[query])
+            done = await batch.wait(SECONDS, progress=progress)
+            async_web3 = AsyncWeb3(AsyncHTTPProvider(live.chain.url))
+            (fact,) = await batch.facts_on_chain(async_web3)
+            await async_web3.provider.disconnect()
+            verified = await batch.verify(live.chain.url)
+            assert told[-1] == "DONE"
+            return done.facts[0].value, fact.value, int.from_bytes(verified.facts["BALANCE"])
+
+    assert set(asyncio.run(ask())) == {live.balance(CHARLIE, block)}
+
+
+def test_a_key_sent_twice_makes_one_batch(live):
+    queries = [Account(BOB, chain=CHAIN_ID, block=1, props=["NONCE"])]
+    first, again = (
+        live.service.submit(destination=CHAIN_ID, fee=0, queries=queries, idempotency_key="the same") for _ in range(2)
+    )
+    assert first.id == again.id
+    with pytest.raises(InvalidRequest) as caught:
+        live.service.submit(destination=CHAIN_ID, fee=1, queries=queries, idempotency_key="the same")
+    assert caught.value.code == "idempotency_key_reused"
+
+
+def test_a_batch_that_can_not_be_proven_is_rejected(live):
+    far = Account(BOB, chain=CHAIN_ID, block=10**9, props=["NONCE"])
+    batch = live.service.submit(destination=CHAIN_ID, fee=0, queries=[far])
+    with pytest.raises(BatchRejected) as caught:
+        batch.wait(SECONDS)
+    assert (caught.value.code, caught.value.retryable, caught.value.internal_id) == (
+        "block_too_far_ahead",
+        True,
+        batch.id,
+    )
+
+
+def soon(live: Live) -> Batch:
+    """It waits for a block that comes in a while."""
+    query = Account(BOB, chain=CHAIN_ID, block=live.chain.head() + 60, props=["NONCE"])
+    return live.service.submit(destination=CHAIN_ID, fee=0, queries=[query])
+
+
+def test_what_takes_longer_than_it_may_goes_on_and_can_be_cancelled(live):
+    batch = soon(live)
+    began = time.monotonic()
+    with pytest.raises(NotDoneInTime):
+        batch.wait(1)
+    assert time.monotonic() - began < 5
+    assert batch.status().query_status == "IN_PROGRESS"
+    assert batch.cancel().query_status == "REJECTED"
+    with pytest.raises(BatchRejected):
+        batch.wait(1)
+    with pytest.raises(Conflict):
+        batch.cancel()
+
+
+def test_every_fault_is_told_and_nothing_is_made(live):
+    with pytest.raises(InvalidRequest) as caught:
+        live.service.submit_body({"destinationChainId": "x", "fee": "y", "data": {}})
+    assert {fault.path for fault in caught.value.faults} == {"/destinationChainId", "/fee", "/data"}
+
+
+def test_lists_go_through_all_pages(live, proven):
+    assert proven.batch.id in {batch.internal_id for batch in live.service.all_batches(status="DONE")}
+    page = live.service.batches(limit=1)
+    assert len(page.batch_queries) == 1
+    assert page.next
+    balances = [fact for fact in live.service.all_facts(account=BOB, property="BALANCE", block=proven.block)]
+    assert [fact.value for fact in balances] == [live.balance(BOB, proven.block)]
+
+
+def test_what_can_be_proven_where_needs_no_key(live):
+    (connection,) = BatchQueryService(live.url).connections()
+    assert (connection.origin_chain_id, connection.destination_chain_id) == (CHAIN_ID, CHAIN_ID)
+
+
+def test_a_key_that_does_not_work_and_a_batch_of_nobody(live):
+    with pytest.raises(Unauthorized) as caught:
+        BatchQueryService(live.url, api_key="bqs_" + "0" * 43).batch("0" * 26).status()
+    assert "bqs_0" not in repr(caught.value) + str(caught.value)
+    with pytest.raises(NotFound, match="^No query found$"):
+        live.service.batch("0" * 26).wait(1)
+
+
+def test_another_sign_in_makes_a_key_of_another_name(live):
+    assert sign_in(live.url, address=ALICE, sign=sign(ALICE_KEY), chain_id=CHAIN_ID) != live.api_key
+
+
+def test_nothing_is_signed_for_another_address_than_the_service_s_own(live):
+    signed = []
+    elsewhere = live.url.replace("127.0.0.1", "localhost")
+    with pytest.raises(UnsafeSignIn, match="It was not signed"):
+        sign_in(elsewhere, address=ALICE, sign=signed.append, chain_id=CHAIN_ID)  # type: ignore[arg-type]
+    assert signed == []
