@@ -87,6 +87,19 @@ def slot(**parts: Any) -> Change:
     return lambda bundle: {"slots": bundle["slots"] | {word(5): bundle["slots"][word(5)] | parts}}
 
 
+def next_block(bundle: dict[str, Any]) -> dict[str, Any]:
+    header = bundle["nextHeader"]
+    number, block_hash = int(bundle["blockNumber"]) + 1, keccak(bytes.fromhex(header[2:])).hex()
+    return {"header": header, "blockHash": f"0x{block_hash}", "blockNumber": str(number), "timestamp": None}
+
+
+def richer(bundle: dict[str, Any]) -> str:
+    """The leaf of the account, with a balance of another size."""
+    key, value = rlp.decode(bytes.fromhex(bundle["accountProof"][-1][2:]))
+    nonce, _, storage, code = rlp.decode(value)
+    return f"0x{rlp.encode([key, rlp.encode([nonce, b'richer', storage, code])]).hex()}"
+
+
 FORGERIES: dict[str, tuple[int, Change]] = {
     "another balance": (1, lambda b: {"facts": b["facts"] | {"BALANCE": word(10**30)}}),
     "another account": (1, lambda _: {"account": "0x" + "11" * 20}),
@@ -104,7 +117,7 @@ FORGERIES: dict[str, tuple[int, Change]] = {
     ),
     "a leaf with another balance": (1, lambda b: {"accountProof": [*b["accountProof"][:-1], richer(b)]}),
     "the header of the next block": (4, lambda b: {"header": b["nextHeader"]}),
-    "the next block, whole": (4, lambda b: next_block(b)),
+    "the next block, whole": (4, next_block),
     "another number": (1, lambda b: {"blockNumber": str(int(b["blockNumber"]) + 1)}),
     "another hash": (1, lambda _: {"blockHash": word(1)}),
     "another word in a slot": (2, slot(word=word(78))),
@@ -129,19 +142,6 @@ FORGERIES: dict[str, tuple[int, Change]] = {
     "a header of a list": (1, lambda _: {"header": "0xc0"}),
     "a header of nothing": (1, lambda _: {"header": "0x"}),
 }
-
-
-def next_block(bundle: dict[str, Any]) -> dict[str, Any]:
-    header = bundle["nextHeader"]
-    number, block_hash = int(bundle["blockNumber"]) + 1, keccak(bytes.fromhex(header[2:])).hex()
-    return {"header": header, "blockHash": f"0x{block_hash}", "blockNumber": str(number), "timestamp": None}
-
-
-def richer(bundle: dict[str, Any]) -> str:
-    """The leaf of the account, with a balance of another size."""
-    key, value = rlp.decode(bytes.fromhex(bundle["accountProof"][-1][2:]))
-    nonce, _, storage, code = rlp.decode(value)
-    return f"0x{rlp.encode([key, rlp.encode([nonce, b'richer', storage, code])]).hex()}"
 
 
 @pytest.mark.parametrize("name", FORGERIES)

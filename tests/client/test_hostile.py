@@ -37,6 +37,13 @@ def test_so_it_does_for_callers_that_do_not_block(name):
         asyncio.run(submit(url))
 
 
+def test_no_url_comes_into_a_log(caplog):
+    caplog.set_level("INFO")
+    with hostile_node(WORST["wrong ids"], chain_id=None) as url, pytest.raises(Unavailable):
+        read_facts(f"{url}/a-key-of-a-provider", [FACT], patience=IMPATIENT)
+    assert "a-key-of-a-provider" not in caplog.text
+
+
 def test_a_service_that_is_not_there_is_said_without_its_path():
     with pytest.raises(Unavailable, match=r"^127\.0\.0\.1 can't be reached\.$"):
         BatchQueryService("http://127.0.0.1:1/secret", patience=IMPATIENT).connections()

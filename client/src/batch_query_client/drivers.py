@@ -7,11 +7,13 @@ time-out covers one read only, so it would wait as long as a server likes that d
 import asyncio
 import atexit
 import inspect
+import logging
 import os
 import ssl
 import threading
 import time
 from collections.abc import Coroutine
+from contextvars import ContextVar
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import Any
 
@@ -20,6 +22,18 @@ import httpx
 from batch_query_client.effects import Answer, Call, Effect, Now, Pause, Request, Result, Steps, Tell, Unreachable
 
 _CONNECT_SECONDS = 10
+
+_is_ours: ContextVar[bool] = ContextVar("_is_ours", default=False)
+
+
+class _WithoutOurs(logging.Filter):
+    """httpx logs the URL of each request. Those of nodes hold keys, so of ours it logs none."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not _is_ours.get()
+
+
+logging.getLogger("httpx").addFilter(_WithoutOurs())
 
 
 def run(steps: Steps[Result]) -> Result:
@@ -93,6 +107,7 @@ def http_client() -> httpx.AsyncClient:
 
 async def exchange(http: httpx.AsyncClient, request: Request) -> Answer:
     """Raises `Unreachable`."""
+    ours = _is_ours.set(True)
     try:
         async with asyncio.timeout(request.seconds):
             return await _exchange(http, request)
@@ -106,6 +121,8 @@ async def exchange(http: httpx.AsyncClient, request: Request) -> Answer:
         failed = Unreachable("broke off its answer", was_sent=True)
     except (httpx.InvalidURL, ValueError):
         failed = Unreachable("has an address that is no URL", was_sent=False)
+    finally:
+        _is_ours.reset(ours)
     # Outside of `except`, so that no chained exception shows the URL.
     raise failed
 

@@ -75,8 +75,8 @@ def fetch(access: Access, model: type[Model], path: str, parameters: Mapping[str
     return (yield from _take(access, model, access.request(path, parameters)))
 
 
-def _take(access: Access, model: type[Model], request: Request, *, is_repeatable: bool = True) -> Steps[Model]:
-    answer = yield from ask(request, access.patience, is_repeatable=is_repeatable)
+def _take(access: Access, model: type[Model], request: Request) -> Steps[Model]:
+    answer = yield from ask(request, access.patience)
     return read(model, require(answer, request.url), request.url)
 
 
@@ -95,9 +95,8 @@ def estimate(access: Access, body: Mapping[str, Any]) -> Steps[Estimate]:
 
 
 def cancel(access: Access, internal_id: str) -> Steps[Cancelled]:
-    # Had it been done, a second one would be refused.
     request = access.post(f"/batch-queries/{quote(internal_id, safe='')}/cancel", b"{}")
-    return (yield from _take(access, Cancelled, request, is_repeatable=False))
+    return (yield from _take(access, Cancelled, request))
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes:
