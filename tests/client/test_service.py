@@ -26,7 +26,6 @@ from batch_query_client import (
     NotFound,
     Patience,
     Unauthorized,
-    UnsafeSignIn,
     WrongChain,
     WrongFact,
     sign_in,
@@ -244,11 +243,3 @@ def test_a_key_that_does_not_work_and_a_batch_of_nobody(live):
 
 def test_another_sign_in_makes_a_key_of_another_name(live):
     assert sign_in(live.url, address=ALICE, sign=sign(ALICE_KEY), chain_id=CHAIN_ID) != live.api_key
-
-
-def test_nothing_is_signed_for_another_address_than_the_service_s_own(live):
-    signed = []
-    elsewhere = live.url.replace("127.0.0.1", "localhost")
-    with pytest.raises(UnsafeSignIn, match="It was not signed"):
-        sign_in(elsewhere, address=ALICE, sign=signed.append, chain_id=CHAIN_ID)  # type: ignore[arg-type]
-    assert signed == []

@@ -8,5 +8,7 @@ def main() -> None:
     try:
         from batch_query_client.command_line.running import run  # noqa: PLC0415 (to say in a sentence what is missing)
     except ModuleNotFoundError as missing:
-        sys.exit(f"bqs needs {missing.name}: install 'batch-query-client[cli]'.")
+        name = (missing.name or "more").partition(".")[0]
+        print(f"bqs needs {name}: install 'batch-query-client[cli]'.", file=sys.stderr)  # noqa: T201 (no click may be there)
+        sys.exit(2)
     sys.exit(run(sys.argv[1:]))

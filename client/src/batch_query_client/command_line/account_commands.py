@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import get_completion_class
 
-from batch_query_client import BatchQueryService, NotFound, sign_in
+from batch_query_client import BatchQueryService, NotFound, Patience, sign_in
 from batch_query_client.command_line import credentials
 from batch_query_client.command_line.keystores import open_keystore
 from batch_query_client.command_line.options import with_json, with_keystore, with_url
@@ -72,7 +72,7 @@ def _signer(account: "LocalAccount") -> Sign:
 def _check_key(url: str, key: str) -> None:
     """Raises `Unauthorized` for a key that doesn't work."""
     try:
-        BatchQueryService(url, api_key=key).batch(_NO_BATCH).status()
+        BatchQueryService(url, api_key=key, patience=Patience(credentials.patience_seconds())).batch(_NO_BATCH).status()
     except NotFound:
         return
 

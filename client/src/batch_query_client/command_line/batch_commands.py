@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from batch_query_client import Batch, Estimate, Fact, Payer, Sending, ToSign
-from batch_query_client.asking import Patience
 from batch_query_client.command_line import credentials
 from batch_query_client.command_line.asked_in_files import Asked, document, read_block, read_time
 from batch_query_client.command_line.exit_codes import ExitCode
@@ -32,7 +31,7 @@ from batch_query_client.command_line.output import (
 )
 
 _STATUSES = ("RECEIVED", "ACCEPTED", "IN_PROGRESS", "DONE", "REJECTED")
-# Between the last answer of a service that is down and giving up on it, in seconds.
+# Whoever waits for a batch waits for a service that is down for a while, in seconds.
 _WATCH_PATIENCE = 300
 
 
@@ -51,7 +50,7 @@ def submit(
     FILE is JSON, a request's body as the API specifies it, or CSV with the columns chain, block, account, props, slots
     and header, each line one account or header; words in a cell are separated by spaces. - is standard input.
     """
-    service = credentials.service(url, patience=Patience(_WATCH_PATIENCE) if wait else None)
+    service = credentials.service(url, patience=_WATCH_PATIENCE if wait else credentials.PATIENCE_SECONDS)
     batch = service.submit_body(document(asked), idempotency_key=idempotency_key)
     if wait:
         say(f"The batch is {batch.id}; its page is {batch.page}")
@@ -111,7 +110,7 @@ def _print_estimate(found: Estimate) -> None:
 @with_json
 def watch(*, batch: str, timeout: float | None, url: str | None, is_json: bool) -> None:
     """Follow a BATCH until it is done, and print its facts."""
-    service = credentials.service(url, patience=Patience(_WATCH_PATIENCE))
+    service = credentials.service(url, patience=_WATCH_PATIENCE)
     _follow(service.batch(batch), timeout, is_json=is_json)
 
 

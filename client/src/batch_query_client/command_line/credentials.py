@@ -18,6 +18,8 @@ from keyring.errors import KeyringError
 
 from batch_query_client import BatchQueryService, Patience
 
+# Somebody sits in front of it; a script may say otherwise.
+PATIENCE_SECONDS = 15
 _KEYRING_SERVICE = "batch-query-service"
 
 
@@ -29,13 +31,23 @@ def folder() -> Path:
     return Path(click.get_app_dir("bqs"))
 
 
-def service(url: str | None, *, needs_key: bool = True, patience: Patience | None = None) -> BatchQueryService:
-    """Raises `click.UsageError` where it is not known whom to ask, or with which key."""
+def service(url: str | None, *, needs_key: bool = True, patience: float = PATIENCE_SECONDS) -> BatchQueryService:
+    """Raises `click.UsageError` where it is not known whom to ask, or with which key.
+
+    What may pass is tried again for `patience` seconds, or those of BQS_PATIENCE.
+    """
     at = service_url(url)
     key = api_key(at)
     if needs_key and not key:
         raise click.UsageError(f"There is no API key for {at}. Run `bqs login {at}`, or set BQS_API_KEY.")
-    return BatchQueryService(at, api_key=key, patience=patience)
+    return BatchQueryService(at, api_key=key, patience=Patience(patience_seconds(patience)))
+
+
+def patience_seconds(default: float = PATIENCE_SECONDS) -> float:
+    try:
+        return float(os.environ.get("BQS_PATIENCE") or default)
+    except ValueError:
+        raise click.UsageError("BQS_PATIENCE is a number of seconds.") from None
 
 
 def service_url(url: str | None) -> str:

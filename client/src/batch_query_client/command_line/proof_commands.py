@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from batch_query_client import VerifiedBundle, bundle_block, verify_bundle, verify_bundle_by_node
+from batch_query_client import Patience, VerifiedBundle, bundle_block, verify_bundle, verify_bundle_by_node
 from batch_query_client.answers import hex_data
 from batch_query_client.command_line import credentials
 from batch_query_client.command_line.options import with_json, with_node, with_url
@@ -66,7 +66,7 @@ def verify(
     if block_hash is not None:
         proven = verify_bundle(document, block_hash=block_hash, next_block_hash=next_block_hash)
     elif rpc_url is not None:
-        proven = verify_bundle_by_node(document, rpc_url)
+        proven = verify_bundle_by_node(document, rpc_url, Patience(credentials.patience_seconds()))
     else:
         chain, number = bundle_block(document)
         raise click.UsageError(
