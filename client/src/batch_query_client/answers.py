@@ -114,7 +114,7 @@ class SentTransaction(AnswerModel):
     nonce: Number | None = None
     status: Text = ""
     gas_used: Number | None = None
-    block_number: Number | None = None
+    block_number: Decimal | None = None
 
 
 class Step(AnswerModel):
@@ -139,7 +139,7 @@ class Fact(AnswerModel):
     source_chain_id: Decimal
     destination_chain_id: Decimal
     """Whose registry it is."""
-    block_number: Number | None = None
+    block_number: Decimal | None = None
     """Of the source chain. None: the query names a time, or `latest`, and its block is not fixed yet."""
     account: Text = ""
     """Empty: the fact is about the block's header, or about a time."""
@@ -147,7 +147,7 @@ class Fact(AnswerModel):
     """`ACCOUNT_PROPERTIES`, `HEADER_PROPERTIES`, SLOT, or BLOCK_AT_TIMESTAMP."""
     slot: Text = ""
     """0x and 64 digits."""
-    timestamp: Number | None = None
+    timestamp: Decimal | None = None
     """Of BLOCK_AT_TIMESTAMP, in seconds."""
     word: Word | None = None
     """32 bytes. None: not proven yet."""
@@ -199,9 +199,9 @@ class Query(AnswerModel):
     """In the batch, from 1."""
     source_chain_id: Decimal
     selector: Text
-    block_number: Number | None = None
+    block_number: Decimal | None = None
     block_hash: Text = ""
-    block_timestamp: Number | None = None
+    block_timestamp: Decimal | None = None
     """In seconds."""
     account: Text = ""
     name: Text = ""

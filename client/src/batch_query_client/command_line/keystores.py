@@ -24,7 +24,7 @@ def open_keystore(path: Path, password_file: Path | None) -> "LocalAccount":
         password = password_file.read_text().rstrip("\r\n")
     try:
         account: LocalAccount = Account.from_key(Account.decrypt(content, password))
-    except (ValueError, TypeError, KeyError, NotImplementedError) as error:
+    except Exception as error:  # noqa: BLE001 (eth-account raises whatever the content is malformed for)
         wrong = "MAC" in str(error)
         raise click.UsageError(
             f"The password is not that of {path}." if wrong else f"{path} is no key file (Web3 Secret Storage)."
