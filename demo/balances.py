@@ -106,7 +106,7 @@ def show(destination: DevChain, source: Source, block: int) -> bool:
 def read_by_bqs(internal_id: str, env: Mapping[str, str]) -> bool:
     """Print what the client's command line reads of the batch's facts, from the chain. Returns whether it could."""
     # BQS_RPC_URL tells it to ask the chain, and not the service.
-    command = [Path(sys.executable).with_name("bqs"), "read", internal_id]
+    command = [str(Path(sys.executable).with_name("bqs")), "read", internal_id]
     done = subprocess.run(command, env=os.environ | env, capture_output=True, text=True, check=False)
     print(f"\nThe same, by the client: bqs read {internal_id}")
     print(textwrap.indent(done.stdout + done.stderr, "  "), end="", flush=True)

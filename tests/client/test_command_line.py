@@ -15,6 +15,7 @@ import keyring
 import pytest
 import rich
 from eth_account import Account as Wallet
+from keyring.backend import KeyringBackend
 from keyring.backends import fail
 from keyring.errors import KeyringLocked
 
@@ -33,13 +34,13 @@ KEY = "bqs_" + "k" * 43
 ALICE, ALICE_KEY = ACCOUNTS[0]
 
 
-class Memory(keyring.backend.KeyringBackend):  # type: ignore[name-defined] # it has no export of its own
+class Memory(KeyringBackend):
     """A keyring that is there; or locked."""
 
     priority = 1
 
     def __init__(self, *, locked: bool = False) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call] # keyring's
         self.kept: dict[tuple[str, str], str] = {}
         self._locked = locked
 
@@ -66,7 +67,11 @@ def nobody_has_logged_in(monkeypatch, tmp_path) -> None:
         monkeypatch.delenv(name)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     monkeypatch.setenv("BQS_PATIENCE", "0")
-    keyring.set_keyring(fail.Keyring())
+    keyring.set_keyring(no_keyring())
+
+
+def no_keyring() -> KeyringBackend:
+    return fail.Keyring()  # type: ignore[no-untyped-call] # keyring's
 
 
 def bqs_says(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -198,7 +203,7 @@ def test_a_key_is_kept_in_the_keyring_and_nowhere_else(tmp_path):
     assert credentials.api_key(URL) == ""
 
 
-@pytest.mark.parametrize("ring", [fail.Keyring(), Memory(locked=True)], ids=["none", "locked"])
+@pytest.mark.parametrize("ring", [no_keyring(), Memory(locked=True)], ids=["none", "locked"])
 def test_without_a_keyring_it_is_in_a_file_for_one_s_own_eyes_and_that_is_said(ring):
     keyring.set_keyring(ring)
     credentials.remember("https://another.example", "bqs_other")
@@ -240,7 +245,9 @@ def test_a_key_is_never_printed(monkeypatch, capsys):
 
 def test_a_keystore_is_opened_with_its_password_alone(tmp_path):
     file, right, wrong = tmp_path / "key.json", tmp_path / "right", tmp_path / "wrong"
-    file.write_text(json.dumps(Wallet.encrypt(ALICE_KEY, "a password", kdf="pbkdf2", iterations=1000)))
+    file.write_text(
+        json.dumps(Wallet.encrypt(bytes.fromhex(ALICE_KEY[2:]), "a password", kdf="pbkdf2", iterations=1000))
+    )
     right.write_text("a password\n")
     wrong.write_text("another\n")
     assert open_keystore(file, right).address == ALICE

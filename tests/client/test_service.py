@@ -1,15 +1,20 @@
 """The library and `bqs` against a service that runs, and a chain: each as a program and as a person uses it."""
 
 import asyncio
+import io
+import json
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
+import keyring
 import pytest
 from eth_account import Account as Wallet
 from eth_account.messages import encode_defunct
+from keyring.backends import fail
 from web3 import AsyncHTTPProvider, AsyncWeb3, Web3
 
 from batch_query_client import (
@@ -30,6 +35,8 @@ from batch_query_client import (
     WrongFact,
     sign_in,
 )
+from batch_query_client.command_line.exit_codes import ExitCode
+from batch_query_client.command_line.running import run
 from demo.installation import CHAIN_ID, CHAINS_TOML, Service, free_port
 from devnet.devchain import ACCOUNTS, DevChain
 
@@ -68,7 +75,7 @@ def live(tmp_path_factory) -> Iterator[Live]:
         service = Service(running, folder, CHAINS_TOML % chain.url, SIGNER_KEY, free_port())
         registry = service.deploy_registry(CHAIN_ID, CHAIN_ID)
         service.serve()
-        key = sign_in(service.base_url, address=ALICE, sign=sign(ALICE_KEY), chain_id=CHAIN_ID)
+        key = sign_in(service.base_url, address=ALICE, sign=sign(ALICE_KEY))
         yield Live(service.base_url, chain, registry, key)
 
 
@@ -243,3 +250,110 @@ def test_a_key_that_does_not_work_and_a_batch_of_nobody(live):
 
 def test_another_sign_in_makes_a_key_of_another_name(live):
     assert sign_in(live.url, address=ALICE, sign=sign(ALICE_KEY), chain_id=CHAIN_ID) != live.api_key
+
+
+# --- The command line -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bqs(live: Live, monkeypatch, tmp_path, capsys) -> Callable[..., tuple[int, str, str]]:
+    """Run it, logged in; its exit code, its output and what it says beside."""
+    for name, value in {"URL": live.url, "API_KEY": live.api_key, "PATIENCE": "5"}.items():
+        monkeypatch.setenv(f"BQS_{name}", value)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    keyring.set_keyring(fail.Keyring())  # type: ignore[no-untyped-call] # keyring's
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = run(arguments)
+        said = capsys.readouterr()
+        assert live.api_key not in said.out + said.err
+        return code, said.out, said.err
+
+    return call
+
+
+def test_a_batch_is_submitted_followed_and_its_facts_are_printed(live, bqs, tmp_path):
+    block = live.chain.head()
+    where = ["--destination", str(CHAIN_ID), "--fee", "0"]
+    (tmp_path / "accounts.csv").write_text(
+        f"chain,block,account,props,slots,header\n{CHAIN_ID},{block},{ALICE},BALANCE,,\n{CHAIN_ID},{block},,,,TIMESTAMP\n"
+    )
+    code, out, said = bqs("submit", "accounts.csv", *where, "--wait", "--timeout", str(SECONDS))
+    assert code == 0, said
+    assert re.search(rf"{CHAIN_ID} +{block} +{ALICE} +BALANCE +{live.balance(ALICE, block)}$", out, re.MULTILINE)
+    assert re.search(rf"{CHAIN_ID} +{block} +TIMESTAMP +\d+$", out, re.MULTILINE)
+    assert "ACCOUNT_ACCUMULATED   COMPLETED  0x" in said
+    options = ["--chain", str(CHAIN_ID), "--block", str(block), "--account", ALICE, "--prop", "BALANCE"]
+    code, out, said = bqs("submit", *where, *options)
+    assert (code, re.fullmatch(r"[0-9A-Z]{26}\n", out) is not None) == (0, True)
+    code, out, _ = bqs("watch", out.strip(), "--timeout", str(SECONDS), "--json")
+    (fact,) = json.loads(out)["facts"]
+    assert (code, fact["value"], fact["sourceChainId"]) == (0, str(live.balance(ALICE, block)), str(CHAIN_ID))
+
+
+def test_facts_and_proofs_are_read_and_verified(live, bqs, proven, tmp_path):
+    balance = live.balance(BOB, proven.block)
+    for more in ([], ["--rpc-url", live.chain.url], ["--rpc-url", live.chain.url, "--registry", live.registry]):
+        code, out, said = bqs("read", proven.batch.id, *more)
+        assert code == 0, said
+        assert f"BALANCE   {balance}" in " ".join(out.split()).replace("BALANCE ", "BALANCE   ")
+    code, out, _ = bqs("read", "--account", BOB, "--block", str(proven.block), "--json")
+    assert str(balance) in {fact["value"] for fact in json.loads(out)["facts"]}
+    code, _, said = bqs("read", proven.batch.id, "--rpc-url", live.chain.url, "--registry", CONTRACT)
+    assert (code, "no facts registry" in said) == (ExitCode.NOT_TRUE, True)
+    code, out, said = bqs("verify", proven.batch.id, "--rpc-url", live.chain.url)
+    assert (code, said) == (0, "The bundle holds.\n")
+    assert str(balance) in out
+    assert bqs("bundle", proven.batch.id, "-o", "proof.json")[0] == 0
+    assert bqs("verify", "proof.json", "--rpc-url", live.chain.url, "--json")[0] == 0
+    block_hash = json.loads((tmp_path / "proof.json").read_text())["blockHash"]
+    assert bqs("verify", "proof.json", "--block-hash", block_hash)[0] == 0
+    code, _, said = bqs("verify", "proof.json", "--block-hash", "0x" + "11" * 32)
+    assert (code, "another hash than yours" in said) == (ExitCode.NOT_TRUE, True)
+    code, _, said = bqs("verify", "proof.json")
+    assert (code, f"that of block {proven.block} of chain {CHAIN_ID}" in said) == (ExitCode.USAGE, True)
+
+
+def test_batches_are_listed_and_cancelled(live, bqs, proven):
+    batch = soon(live)
+    code, out, _ = bqs("list", "--status", "done", "--limit", "3", "--after", "2026-01-01")
+    assert code == 0
+    assert "DONE" in out
+    assert batch.id not in out
+    code, out, _ = bqs("list", "--json", "--limit", "1")
+    assert [one["internalId"] for one in json.loads(out)["batchQueries"]] == [batch.id]
+    assert bqs("watch", batch.id, "--timeout", "1")[0] == ExitCode.NOT_DONE
+    assert bqs("cancel", batch.id)[0] == 0
+    code, _, said = bqs("watch", batch.id, "--json")
+    assert (code, json.loads(said.splitlines()[-1])["code"]) == (ExitCode.REJECTED, "cancelled_by_user")
+    assert bqs("cancel", proven.batch.id)[0] == ExitCode.REJECTED
+    assert bqs("watch", "0" * 26)[0] == ExitCode.NOT_FOUND
+
+
+def test_what_is_wrong_with_a_request_is_said_line_by_line(bqs, tmp_path):
+    (tmp_path / "batch.json").write_text('{"destinationChainId": "x", "fee": "y", "data": {}}')
+    code, out, said = bqs("submit", "batch.json")
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert sorted(re.findall(r"^  (/\w+): .*\.$", said, re.MULTILINE)) == ["/data", "/destinationChainId", "/fee"]
+
+
+def test_what_can_be_proven_where_is_listed(bqs):
+    assert bqs("chains") == (0, f"source  destination\n{CHAIN_ID}   {CHAIN_ID}\n", "")
+
+
+def test_a_key_is_taken_by_a_keystore_or_by_standard_input_if_it_works(live, bqs, monkeypatch, tmp_path):
+    monkeypatch.delenv("BQS_API_KEY")
+    keystore = Wallet.encrypt(bytes.fromhex(BOB_KEY[2:]), "a password", kdf="pbkdf2", iterations=1000)
+    (tmp_path / "key.json").write_text(json.dumps(keystore))
+    (tmp_path / "password").write_text("a password\n")
+    code, out, said = bqs("login", live.url, "--keystore", "key.json", "--password-file", "password")
+    assert (code, out) == (0, ""), said
+    assert "because this system offers no keyring; only you may read it." in said
+    assert bqs("list", "--json")[:2] == (0, '{"batchQueries": []}\n')
+    assert bqs("logout")[0] == 0
+    assert bqs("list")[0] == ExitCode.USAGE
+    for key, code in ((live.api_key, ExitCode.OK), ("bqs_" + "0" * 43, ExitCode.NOT_ALLOWED), ("", ExitCode.USAGE)):
+        monkeypatch.setattr("sys.stdin", io.StringIO(f"{key}\n"))
+        assert bqs("login", live.url)[0] == code
+    assert bqs("list", "--limit", "1")[0] == 0

@@ -46,13 +46,18 @@ def test_a_sign_in_to_the_service_is_one():
 @pytest.mark.parametrize("message", UNSAFE.values(), ids=UNSAFE)
 def test_nothing_else_is_signed(message):
     signed: list[str] = []
+
+    def sign(text: str) -> str:
+        signed.append(text)
+        return "0x12"
+
     world = World(answer(200, set_cookie="csrftoken=a; Path=/"), answer(200, {"message": message}))
     with pytest.raises(UnsafeSignIn, match=r"It was not signed"):
         world.run(
             new_key(
                 Access(URL, "", PATIENCE),
                 address=ALICE,
-                sign=lambda text: str(signed.append(text)),
+                sign=sign,
                 chain_id=1,
                 name="x",
             )

@@ -193,7 +193,7 @@ class AsyncBatch:
 
 
 async def sign_in_async(
-    url: str, *, address: str, sign: Sign, chain_id: int = 1, name: str = "batch-query-client"
+    url: str, *, address: str, sign: Sign, chain_id: int | None = None, name: str = "batch-query-client"
 ) -> str:
     access = Access(url.rstrip("/"))
     async with http_client() as http:

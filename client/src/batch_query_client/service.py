@@ -230,11 +230,13 @@ def _node(node: AnyNode, access: Access) -> Node:
 # --- Without a service, or before there is a key ----------------------------------------------------------------------
 
 
-def sign_in(url: str, *, address: str, sign: Sign, chain_id: int = 1, name: str = "batch-query-client") -> str:
+def sign_in(
+    url: str, *, address: str, sign: Sign, chain_id: int | None = None, name: str = "batch-query-client"
+) -> str:
     """A new API key of this address, by Sign in with Ethereum.
 
     `sign` signs a text by `personal_sign` (EIP-191): what is given to it was checked to be a sign-in to this URL and
-    nothing else. Raises `UnsafeSignIn`, `ServiceRefused`, `Unavailable`.
+    nothing else. `chain_id` is that of a contract wallet. Raises `UnsafeSignIn`, `ServiceRefused`, `Unavailable`.
     """
     steps = signing_in.new_key(Access(url.rstrip("/")), address=address, sign=sign, chain_id=chain_id, name=name)
     return run(steps)

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field
 
+from batch_query_client import operations
 from batch_query_client.answers import AnswerModel, Number
 from batch_query_client.asking import Model, ask, read, require
 from batch_query_client.effects import MEGABYTE, Answer, Request, Steps
@@ -72,14 +73,17 @@ class _Session:
         return [("cookie", "; ".join(f"{name}={value}" for name, value in self.cookies.items()))]
 
 
-def new_key(access: Access, *, address: str, sign: Sign, chain_id: int, name: str) -> Steps[str]:
+def new_key(access: Access, *, address: str, sign: Sign, chain_id: int | None, name: str) -> Steps[str]:
     """A new API key of this address, made under this name, or under a numbered one where the name is taken.
 
-    `chain_id` matters for contract wallets only: on it the service asks them. Raises `UnsafeSignIn` where the service
+    `chain_id` matters for contract wallets only: on it the service asks them. None: any that the service knows. Raises `UnsafeSignIn` where the service
     wants something else signed than a sign-in to itself; `ServiceRefused`, `Unavailable`.
     """
     session = _Session(replace(access, api_key=""))
     yield from session.get("/sign-in")
+    if chain_id is None:
+        known = yield from operations.connections(session.access)
+        chain_id = known[0].destination_chain_id if known else 1
     asked = {"address": address, "chainId": str(chain_id)}
     message = (yield from session.post(_Message, "/sign-in/message", asked)).message
     check_message(message, access.url, address)

@@ -26,11 +26,17 @@ _NO_BATCH = "0" * 26
 @click.command()
 @click.argument("url", required=False)
 @with_keystore
-@click.option("--chain", type=click.IntRange(min=1), default=1, help="Of a contract wallet; else of no matter.")
+@click.option("--chain", type=click.IntRange(min=1), help="Of a contract wallet; else of no matter.")
 @click.option("--name", default=lambda: f"bqs on {platform.node()}"[:50], help="Of the key that is made.")
 @click.option("--no-browser", is_flag=True, help="Print the dashboard's address instead of opening it.")
 def login(
-    *, url: str | None, keystore: Path | None, password_file: Path | None, chain: int, name: str, no_browser: bool
+    *,
+    url: str | None,
+    keystore: Path | None,
+    password_file: Path | None,
+    chain: int | None,
+    name: str,
+    no_browser: bool,
 ) -> None:
     """Take an API key, and remember it and the service at URL.
 

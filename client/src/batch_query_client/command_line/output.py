@@ -67,7 +67,7 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, em
     table = _table(headings)
     for row in filled:
         table.add_row(*map(cell, row))
-    console().print(table)
+    _print(table)
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
@@ -75,7 +75,17 @@ def print_fields(fields: Iterable[tuple[str, object]]) -> None:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     for name, value in fields:
         table.add_row(Text(name, style="dim"), cell(value))
-    console().print(table)
+    _print(table)
+
+
+def _print(table: Table) -> None:
+    to = console()
+    if sys.stdout.isatty():
+        to.print(table)
+        return
+    with to.capture() as captured:
+        to.print(table)
+    click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
 def _table(headings: Sequence[str]) -> Table:
