@@ -76,8 +76,9 @@ class _Session:
 def new_key(access: Access, *, address: str, sign: Sign, chain_id: int | None, name: str) -> Steps[str]:
     """A new API key of this address, made under this name, or under a numbered one where the name is taken.
 
-    `chain_id` matters for contract wallets only: on it the service asks them. None: any that the service knows. Raises `UnsafeSignIn` where the service
-    wants something else signed than a sign-in to itself; `ServiceRefused`, `Unavailable`.
+    `chain_id` matters for contract wallets only: on it the service asks them. None: any that the service knows. Raises
+    `UnsafeSignIn` where the service wants something else signed than a sign-in to itself; `ServiceRefused`,
+    `Unavailable`.
     """
     session = _Session(replace(access, api_key=""))
     yield from session.get("/sign-in")
