@@ -29,6 +29,7 @@ def to_send(*transactions: dict[str, Any], **changed: Any) -> Any:
     return answer(200, {"chainId": "31337", "isComplete": False, "waits": [], "transactions": transactions} | changed)
 
 
+# Nothing is missing any more: neither these nor others.
 COMPLETE = to_send(isComplete=True)
 OURS = answer(200, batch(sourceChainIds=["1"]))
 
@@ -76,7 +77,7 @@ def test_what_is_missing_is_sent_in_order_until_nothing_is():
     chain = Chain()
     other = transaction(data="0xf9" + "cd" * 40)
     # The service has not noticed yet what was mined, and lists it once more.
-    (sent, signed) = pay(chain, to_send(transaction(), other), to_send(other), COMPLETE)
+    (sent, signed) = pay(chain, to_send(transaction(), other), to_send(other, isComplete=True))
     assert [fields["data"] for fields in signed] == [PROOF, other["data"]]
     assert [fields["nonce"] for fields in signed] == [0, 1]
     assert signed[0] | {"data": ""} == {
@@ -101,6 +102,13 @@ def test_so_is_what_tells_more_to_registries_and_sources(function):
     chain = Chain()
     pay(chain, to_send(transaction(data=f"0x{selector(function).hex()}")), COMPLETE)
     assert len(chain.sent) == 1
+
+
+def test_what_a_reorganisation_has_undone_is_sent_once_more():
+    chain = Chain()
+    waiting = to_send(transaction(), waits=["One block more."])
+    (sent, _) = pay(chain, *[waiting] * 10, COMPLETE, timeout=200)
+    assert len(sent) == 2
 
 
 UNSAFE = {

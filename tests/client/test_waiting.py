@@ -23,6 +23,7 @@ def batch(**changed: Any) -> dict[str, Any]:
         "queryStatus": "DONE",
         "destinationChainId": "31337",
         "createdAt": "2026-01-01T00:00:00Z",
+        "queries": 2,
         "queryList": [],
         "next": None,
     } | changed
@@ -101,6 +102,14 @@ def test_a_service_that_is_down_meanwhile_is_waited_for():
     assert follow(World(answer(200, OPEN), lost, answer(503), answer(200, DONE), answer(200, batch()))).status == "DONE"
 
 
+def test_what_went_back_a_moment_ago_is_followed_on():
+    world = World(
+        *(answer(200, DONE, etag='"a"'), answer(200, batch(queryStatus="IN_PROGRESS"))),
+        *(answer(200, OPEN), answer(200, DONE), answer(200, batch())),
+    )
+    assert follow(world).query_status == "DONE"
+
+
 def test_a_rejection_is_raised():
     said = {"queryStatus": "REJECTED", "error": "Too old.", "code": "block_too_old", "retryable": False}
     with pytest.raises(BatchRejected, match=r"^Too old\.$") as caught:
@@ -148,7 +157,14 @@ def test_all_queries_are_taken_page_by_page():
     assert found.next is None
 
 
-@pytest.mark.parametrize("page", [batch(queryList=[query(1)], next="same"), batch(queryList=[], next="another")])
+@pytest.mark.parametrize(
+    "page",
+    [
+        batch(queryList=[query(1)], next="same"),
+        batch(queryList=[], next="another"),
+        batch(queryList=[query(n) for n in range(9)], next="another"),
+    ],
+)
 def test_a_list_that_turns_in_circles_is_left(page):
     with pytest.raises(UnexpectedAnswer, match="doesn't end"):
         World(answer(200, batch(queryList=[query(1)], next="same")), *[answer(200, page)] * 9).run(details(ACCESS, ID))

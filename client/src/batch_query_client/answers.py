@@ -387,7 +387,7 @@ class UnsignedTransactions(AnswerModel):
 
     chain_id: Decimal
     is_complete: bool
-    """Nothing is left to be sent."""
+    """Nothing is missing once these are on the chain."""
     waits: tuple[Text, ...] = ()
     """What must happen before there is more to send."""
     transactions: tuple[UnsignedTransaction, ...] = ()

@@ -130,7 +130,7 @@ def details(access: Access, internal_id: str) -> Steps[BatchDetails]:
     cursor = first.next
     while cursor is not None:
         page = yield from fetch(access, BatchDetails, path, {"limit": _PAGE, "cursor": cursor})
-        if not page.query_list or page.next == cursor:
+        if not page.query_list or page.next == cursor or len(queries) > first.queries:
             # A service that turns in circles would be followed for ever.
             raise UnexpectedAnswer("The service's list of queries doesn't end.")
         queries += page.query_list
@@ -192,7 +192,10 @@ def wait(
         if progress is not None:
             shown = yield from _show(limited, internal_id, shown, progress)
         if said.query_status == "DONE":
-            return (yield from details(access, internal_id))
+            done = yield from details(access, internal_id)
+            # A reorganisation may have taken it back a moment ago.
+            if done.query_status == "DONE":
+                return done
         if said.query_status == "REJECTED":
             why = said.error or "The batch was rejected."
             raise BatchRejected(why, internal_id=internal_id, code=said.code, retryable=said.retryable)

@@ -26,7 +26,10 @@ _KNOWN = {
 }
 # Whom it calls, it calls in its own name, which holds no right.
 _MULTICALL = selector("run((address,bytes)[])")
-_POLL_SECONDS = 2
+# Between two questions for more, twice as long each time that there is none.
+_POLL_SECONDS, _LONGEST_POLL_SECONDS = 2, 16
+# Until the service has surely seen what was mined. What it still names then was undone by a reorganisation.
+_NOTICED_SECONDS = 60
 _PRIORITY_FEE = 1_000_000_000  # wei, where the node names none
 
 
@@ -100,24 +103,28 @@ def send(
     """
     began = yield from now()
     sources = (yield from operations.details(access, internal_id)).source_chain_ids
-    sent: dict[tuple[str, bytes], Sent] = {}
+    sent: list[Sent] = []
+    mined_at: dict[tuple[str, bytes], float] = {}
+    quiet = 0
     while True:
         asked = yield from operations.transactions(access, internal_id)
-        if asked.is_complete:
-            return tuple(sent.values())
+        quiet += 1
         for unsigned in asked.transactions:
-            # The service has not seen yet what was mined a moment ago.
-            if (unsigned.to, unsigned.data) in sent:
+            named = (unsigned.to, unsigned.data)
+            if (yield from now()) - mined_at.get(named, -_NOTICED_SECONDS) < _NOTICED_SECONDS:
                 continue
             yield from _check(node, asked, unsigned, sources)
-            mined = yield from _send_one(node, unsigned, payer, sum(one.cost for one in sent.values()), timeout)
-            sent[unsigned.to, unsigned.data] = mined
+            sent.append((yield from _send_one(node, unsigned, payer, sum(one.cost for one in sent), timeout)))
+            mined_at[named] = yield from now()
+            quiet = 0
+        if asked.is_complete:
+            return tuple(sent)
         if progress is not None:
-            yield Tell(progress, Sending(tuple(sent.values()), asked.waits))
+            yield Tell(progress, Sending(tuple(sent), asked.waits))
         if (yield from now()) - began > timeout:
             sentence = " ".join([f"The batch {internal_id} is not complete after {timeout:g} s.", *asked.waits])
             raise NotDoneInTime(sentence, internal_id=internal_id, waits=asked.waits)
-        yield from pause(_POLL_SECONDS)
+        yield from pause(min(_POLL_SECONDS * 2**quiet, _LONGEST_POLL_SECONDS))
 
 
 def _check(
@@ -193,7 +200,7 @@ def _receipt(node: Node, transaction: str, what: str, timeout: float) -> Steps[S
             break
         if (yield from now()) - began > timeout:
             raise TransactionFailed(f"The transaction {transaction} was not mined within {timeout:g} s.")
-        yield from pause(_POLL_SECONDS / 2)
+        yield from pause(_POLL_SECONDS)
     if read_quantity(receipt.get("status")) != 1:
         raise TransactionFailed(f"The transaction {transaction} has reverted.")
     gas = read_quantity(receipt.get("gasUsed"))

@@ -20,6 +20,7 @@ from batch_query_client.plain_text import plain
 
 # A file or a program has no margin.
 _PIPE_COLUMNS = 10_000
+_STEPS_OF_ACCOUNT, _STEPS_OF_HEADER = 4, 3
 # Rows of a live table beside those of queries.
 _OTHER_ROWS = 10
 _COLOURS = {"DONE": "green", "COMPLETED": "green", "REJECTED": "red"}
@@ -186,4 +187,5 @@ def _current(query: Query) -> tuple[str, str, str]:
     begun: list[Step] = [step for step in query.steps if step.status]
     if not begun:
         return "", "not begun", ""
-    return f"{len(begun)}/{len(query.steps)} {begun[-1].kind}", begun[-1].status, begun[-1].transaction_hash[:18]
+    of = _STEPS_OF_ACCOUNT if query.account else _STEPS_OF_HEADER
+    return f"{len(begun)}/{of} {begun[-1].kind}", begun[-1].status, begun[-1].transaction_hash[:18]
