@@ -1,6 +1,8 @@
 """Services and nodes that do their worst on the level of HTTP: the client ends in time, with a sentence."""
 
 import asyncio
+import multiprocessing
+import os
 import time
 
 import pytest
@@ -42,6 +44,24 @@ def test_no_url_comes_into_a_log(caplog):
     with hostile_node(WORST["wrong ids"], chain_id=None) as url, pytest.raises(Unavailable):
         read_facts(f"{url}/a-key-of-a-provider", [FACT], patience=IMPATIENT)
     assert "a-key-of-a-provider" not in caplog.text
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_process_that_was_forked_asks_by_itself():
+    """The thread that carries out requests stays behind."""
+    with pytest.raises(Unavailable):
+        BatchQueryService("http://127.0.0.1:1", patience=IMPATIENT).connections()
+    child = multiprocessing.get_context("fork").Process(target=_ask_and_exit, daemon=True)
+    child.start()
+    child.join(SECONDS)
+    assert child.exitcode == 7
+
+
+def _ask_and_exit() -> None:
+    try:
+        BatchQueryService("http://127.0.0.1:1", patience=IMPATIENT).connections()
+    except Unavailable:
+        os._exit(7)
 
 
 def test_a_service_that_is_not_there_is_said_without_its_path():
