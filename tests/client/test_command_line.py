@@ -20,14 +20,15 @@ from keyring.backends import fail
 from keyring.errors import KeyringLocked
 
 import batch_query_client
-from batch_query_client import Fact
+from batch_query_client import BatchDetails, Fact
 from batch_query_client.command_line import credentials, exit_codes
 from batch_query_client.command_line.asked_in_files import Asked, document, read_time
 from batch_query_client.command_line.exit_codes import ExitCode, exit_code
 from batch_query_client.command_line.keystores import open_keystore
-from batch_query_client.command_line.output import print_facts, print_json, print_table
+from batch_query_client.command_line.output import Progress, print_facts, print_json, print_table
 from batch_query_client.command_line.running import bqs, run
 from devnet.devchain import ACCOUNTS, PROJECT
+from tests.client.test_waiting import batch, query
 
 URL = "http://127.0.0.1:1"
 KEY = "bqs_" + "k" * 43
@@ -108,7 +109,7 @@ def test_arguments_become_the_body():
 def test_a_csv_file_becomes_the_body(tmp_path):
     file = tmp_path / "accounts.csv"
     file.write_text(
-        "chain,block,account,props,slots,header\n"
+        "\ufeffchain,block,account,props,slots,header\n"
         "1,15,0xaa,BALANCE NONCE,,\n"
         "1,15,0xbb,,5;0x6,\n\n"
         "5,finalized,,,,TIMESTAMP|GAS_USED\n"
@@ -135,14 +136,16 @@ def test_a_json_file_is_the_body_and_options_count_before_it(tmp_path, monkeypat
     file.write_text(json.dumps(body))
     assert asked(file=str(file)) == body
     assert asked(file=str(file), destination=10, fee="auto") == body | {"destinationChainId": "10", "fee": "auto"}
-    monkeypatch.setattr(sys, "stdin", io.StringIO('{"data": {}}'))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"data": {}}')))
     assert asked(file="-") == {"data": {}, "fee": "auto"}
 
 
-@pytest.mark.parametrize("content", ["{", "{" * 100_000, "", "a,b\n", "chain,block,account,props,colour\n"])
+@pytest.mark.parametrize(
+    "content", [b"{", b"{" * 100_000, b"", b"\xff", b"a,b\n", b"chain,block,account,props,colour\n"]
+)
 def test_a_file_that_is_none_is_said_in_a_sentence(tmp_path, capsys, content):
     file = tmp_path / "file"
-    file.write_text(content)
+    file.write_bytes(content)
     code, _, said = bqs_says(capsys, "submit", str(file), "--destination", "1", "--url", URL)
     assert code == ExitCode.USAGE
     assert said.strip().endswith((".", "header"))
@@ -284,6 +287,30 @@ def test_values_are_shown_whole_in_tables_and_in_json(capsys):
     print_json([FACT])
     (told,) = json.loads(capsys.readouterr().out)
     assert (told["sourceChainId"], told["value"], told["word"]) == ("1", str(2**255 + 1), f"0x8{'0' * 62}1")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_live_on_a_terminal_and_shows_what_is_open_first(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("LINES", "12")
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    steps = [{"kind": "INITIAL_STATE", "status": "COMPLETED"}, {"kind": "BLOCKHASH_AVAILABLE", "status": "IN_PROGRESS"}]
+    queries = [query(n, isCompleted=n != 9, steps=steps) for n in range(1, 10)]
+    told = batch(
+        status="IN_PROGRESS", queries=9, queriesCompleted=8, queryList=queries, waits=[{"sentence": "A wait."}]
+    )
+    with Progress() as progress:
+        progress.show(BatchDetails.model_validate(told))
+    shown = sys.stderr.getvalue()  # type: ignore[attr-defined] # of the one above
+    assert "8 of 9 completed" in shown
+    assert "2/4 BLOCKHASH_AVAILABLE  IN_PROGRESS" in shown
+    assert "A wait." in shown
+    assert re.search(r"^9 +1 +15 ", shown, re.MULTILINE)
+    assert not re.search(r"^8 +1 +15 ", shown, re.MULTILINE)
 
 
 def test_text_of_others_is_shown_as_text(capsys):

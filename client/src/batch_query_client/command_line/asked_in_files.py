@@ -46,10 +46,18 @@ def document(asked: Asked) -> Mapping[str, Any]:
         return _body(asked, list(_from_arguments(asked)))
     if any((asked.chain, asked.block, asked.time, asked.accounts, asked.props, asked.slots, asked.header)):
         raise click.UsageError("Name what to prove either in a file or by options, and not by both.")
-    text = sys.stdin.read() if asked.file == "-" else Path(asked.file).read_text()
+    text = _text(asked.file)
     if text.lstrip().startswith("{"):
         return _from_json(asked, text)
     return _body(asked, list(_from_csv(text)))
+
+
+def _text(file: str) -> str:
+    content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    try:
+        return content.decode("utf-8-sig")  # Spreadsheets write a mark in front.
+    except UnicodeDecodeError:
+        raise click.UsageError("The file is not UTF-8.") from None
 
 
 def _body(asked: Asked, queries: Sequence[Account | Header]) -> dict[str, Any]:
