@@ -297,7 +297,8 @@ class Terminal(io.StringIO):
 def test_progress_is_live_on_a_terminal_and_shows_what_is_open_first(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("LINES", "12")
-    monkeypatch.setattr(sys, "stderr", Terminal())
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
     steps = [{"kind": "INITIAL_STATE", "status": "COMPLETED"}, {"kind": "BLOCKHASH_AVAILABLE", "status": "IN_PROGRESS"}]
     queries = [query(n, isCompleted=n != 9, steps=steps) for n in range(1, 10)]
     told = batch(
@@ -305,7 +306,7 @@ def test_progress_is_live_on_a_terminal_and_shows_what_is_open_first(monkeypatch
     )
     with Progress() as progress:
         progress.show(BatchDetails.model_validate(told))
-    shown = sys.stderr.getvalue()  # type: ignore[attr-defined] # of the one above
+    shown = terminal.getvalue()
     assert "8 of 9 completed" in shown
     assert "2/4 BLOCKHASH_AVAILABLE  IN_PROGRESS" in shown
     assert "A wait." in shown

@@ -71,7 +71,9 @@ def test_a_service_that_is_not_there_is_said_without_its_path():
         BatchQueryService("https://no-such-host.invalid", patience=IMPATIENT).connections()
 
 
-@pytest.mark.parametrize("url", ["", "ftp://a.example", "https://", "a.example", "https://a.example/?key=1"])
+@pytest.mark.parametrize(
+    "url", ["", "ftp://a.example", "https://", "a.example", "https://a.example/?key=1", "https://a:b@c.example"]
+)
 def test_what_is_no_address_is_said_at_once(url):
     with pytest.raises(ValueError, match="address"):
         BatchQueryService(url)

@@ -1,6 +1,7 @@
 """Asks again what may pass: answers that say so, and connections that fail."""
 
 import json
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ def ask(request: Request, patience: Patience, *, is_repeatable: bool = True) -> 
 
     What is not `is_repeatable` is sent again only where it is sure that it was not done. Raises `Unavailable`.
     """
-    began = yield from now()
+    first_failure = math.inf
     attempt = 0
     while True:
         answer, failure = None, ""
@@ -81,8 +82,9 @@ def ask(request: Request, patience: Patience, *, is_repeatable: bool = True) -> 
             may_pass = answer.status in _NOT_DONE or (is_repeatable and answer.status in _UNKNOWN)
         advised = retry_after(answer) if answer else None
         seconds = (advised or 0) + patience.pause(attempt)
-        passed = (yield from now()) - began
-        if not may_pass or passed + seconds > patience.seconds:
+        at = yield from now()
+        first_failure = min(first_failure, at)
+        if not may_pass or at - first_failure + seconds > patience.seconds:
             if answer:
                 return answer
             raise Unavailable(f"{host(request.url)} {failure}.")

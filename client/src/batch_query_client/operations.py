@@ -51,8 +51,9 @@ class Access:
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
-            raise ValueError("The service's address is an http or https URL without a query.")
+        is_plain = not (parts.query or parts.fragment or parts.username or parts.password)
+        if parts.scheme not in {"http", "https"} or not parts.hostname or not is_plain:
+            raise ValueError("The service's address is an http or https URL without a user and a query.")
         if not (self.api_key.isascii() and self.api_key.isprintable()) or " " in self.api_key:
             raise ValueError("The API key has characters that no key has.")
 
