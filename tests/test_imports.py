@@ -51,7 +51,8 @@ def test_the_client_stands_for_itself():
     client = PROJECT / "client"
     declared = tomllib.loads((client / "pyproject.toml").read_text())["project"]
     extras = declared["optional-dependencies"]["cli"]
-    library, command_line = set(), set()
+    library: set[str] = set()
+    command_line: set[str] = set()
     for path in sorted((client / "src").rglob("*.py")):
         imported = library if "command_line" not in path.parts else command_line
         for node in ast.walk(ast.parse(path.read_text())):
