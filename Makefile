@@ -147,8 +147,9 @@ LOCK = .uv/bin/uv pip compile --quiet --universal --python-version 3.11 --genera
 lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=--upgrade: to newer versions)
 	$(LOCK) $(ARGS) --group uv -o requirements-uv.txt
 	$(LOCK) $(ARGS) pyproject.toml -o requirements.txt
-	$(LOCK) $(ARGS) -c requirements.txt pyproject.toml --extra demo -o requirements-demo.txt
-	$(LOCK) $(ARGS) -c requirements-demo.txt pyproject.toml --extra demo --extra dev -o requirements-dev.txt
+	$(LOCK) $(ARGS) -c requirements.txt pyproject.toml client/pyproject.toml --extra demo --extra cli -o requirements-demo.txt
+	$(LOCK) $(ARGS) -c requirements-demo.txt pyproject.toml client/pyproject.toml --extra demo --extra dev --extra cli \
+		-o requirements-dev.txt
 	$(LOCK) $(ARGS) --group verify -o requirements-verify.txt
 	$(LOCK) $(ARGS) --group attack -o requirements-attack.txt
 	$(LOCK) $(ARGS) --group docs -o requirements-docs.txt
@@ -166,12 +167,12 @@ clean: ## Remove what the commands above have made
 	@$(INSTALL) .venv $<
 	@touch $@
 
-.venv/ready-for-demo: requirements-demo.txt
-	@$(INSTALL) .venv $<
+.venv/ready-for-demo: requirements-demo.txt client/pyproject.toml
+	@$(INSTALL) .venv $< --source client
 	@touch $@ .venv/ready-to-run
 
-.venv/ready: requirements-dev.txt
-	@$(INSTALL) .venv $<
+.venv/ready: requirements-dev.txt client/pyproject.toml
+	@$(INSTALL) .venv $< --source client
 	@touch $@ .venv/ready-for-demo .venv/ready-to-run
 
 .uv/bin/uv: requirements-uv.txt
