@@ -13,6 +13,7 @@ from queries.api_endpoint import KEY, errors
 from queries.api_errors import ApiError
 from queries.models import WebhookDelivery
 from queries.query_parameters import CURSOR, LIMIT, Ulid
+from queries.webhook_request import Event
 
 router = Router(tags=["Webhooks"])
 
@@ -29,14 +30,14 @@ class DeliveryAttempt(Schema):
 class Delivery(Schema):
     id: str = Field(description="The header webhook-id of each attempt.")
     internalId: str = Field(description="Identifier of the batch query.")
-    event: str = Field(description="DONE, REJECTED, WENT_BACK or STEP.")
-    status: str = Field(description="PENDING, DELIVERED or FAILED.")
+    event: Event
+    status: Literal["PENDING", "DELIVERED", "FAILED"] = Field(description="FAILED: given up.")
     createdAt: str = Field(description="When it happened, ISO 8601 in UTC.")
     nextTryAt: str | None = Field(description="While it is PENDING. Earlier events of the batch go first.")
     attempts: list[DeliveryAttempt] = Field(description="The last ones, the oldest first.")
 
 
-class Deliveries(Schema):
+class DeliveryList(Schema):
     deliveries: list[Delivery]
     next: str | None = Field(description="The cursor of the next page; null at the end.")
 
@@ -67,7 +68,7 @@ class DeliveryFilters(Schema):
     "/webhook-deliveries",
     operation_id="list_webhook_deliveries",
     auth=KEY,
-    response={200: Deliveries, **errors(400, 401, 503)},
+    response={200: DeliveryList, **errors(400, 401, 503)},
 )
 def list_webhook_deliveries(
     request: HttpRequest, filters: Query[DeliveryFilters], limit: int = LIMIT
