@@ -25,6 +25,7 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 from chains.address_checksum import checksummed
 from chains.chains_file import Chains
 from queries import strict_json
+from queries.models import BlockTag
 from queries.properties import AccountField, HeaderField
 
 # How many faults one answer names. After these, the rest of the body is not validated.
@@ -148,19 +149,24 @@ def _source(value: object, info: ValidationInfo) -> int:
 
 @dataclass(frozen=True)
 class Selector:
-    """Which block: by number, or the latest whose timestamp (unix seconds) isn't after a time. The other is None."""
+    """Which block: by number, by a tag, or the latest whose timestamp (unix seconds) isn't after a time."""
 
     number: int | None = None
     timestamp: int | None = None
+    tag: str = ""  # of `BlockTag`
 
 
 def _selector(value: object) -> Selector:
     text = value if isinstance(value, str) else ""
+    if text in BlockTag.values:
+        return Selector(tag=text)
     kind, _, number = text.partition(":")
     if kind == "timestamp":
         return Selector(timestamp=_decimal(number, "A timestamp, in seconds,", _MAX_BLOCK_NUMBER))
     if kind != "block":
-        raise _invalid(f"A block is selected as block:<number> or timestamp:<seconds>, not {_shown(value)}.")
+        raise _invalid(
+            f"A block is selected as block:<number>, timestamp:<seconds>, latest or finalized, not {_shown(value)}."
+        )
     return Selector(number=_decimal(number, "A block number", _MAX_BLOCK_NUMBER))
 
 
@@ -286,7 +292,9 @@ class BatchRequest(_Strict):
     fee: Wei = Field(description="The most that the batch may cost, in wei, decimal. 0 on test networks.")
     data: Annotated[
         dict[SourceChainId, Annotated[dict[BlockSelector, BlockRequest], Field(min_length=1)]], Field(min_length=1)
-    ] = Field(description="By source chain id, then by `block:<number>` or `timestamp:<seconds>`.")
+    ] = Field(
+        description="By source chain id, then by `block:<number>`, `timestamp:<seconds>`, `latest` or `finalized`."
+    )
     webhook: Annotated[None, BeforeValidator(_no_webhook)] = Field(default=None, description="Not supported yet.")
 
     def parts(self) -> Iterator["Part"]:

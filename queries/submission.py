@@ -134,12 +134,15 @@ def _new_batch(request: BatchRequest, body: bytes, key: ApiKey, parts: Sequence[
     )
 
 
-_QUERY_COLUMNS = ("position", "source_chain_id", "timestamp", "address", "fields", "slots")
+_QUERY_COLUMNS = ("position", "source_chain_id", "timestamp", "block_tag", "address", "fields", "slots")
 
 
 def _query_values(parts: Sequence[Part]) -> list[tuple[int | str | None, ...]]:
     return [
-        (position, part.source, part.selector.timestamp, part.address, part.fields, json.dumps(part.slots))
+        (
+            *(position, part.source, part.selector.timestamp, part.selector.tag),
+            *(part.address, part.fields, json.dumps(part.slots)),
+        )
         for position, part in enumerate(parts)
     ]
 

@@ -38,6 +38,7 @@ def build(batch: Batch, query: Query) -> dict[str, Any] | None:
         "batch": batch.pk,
         "query": query.position + 1,
         "sourceChainId": str(block.source_chain_id),
+        "selector": query.selector,
         "blockNumber": str(block.number),
         "blockHash": block.hash,
         "header": hex_data(bytes(block.header_rlp)),

@@ -549,6 +549,23 @@ def test_a_block_named_by_a_time_shows_the_time_and_the_block_that_it_became():
     assert f"{time} Block 12 the latest at that time Steps" in text_of(page(batch))
 
 
+@pytest.mark.parametrize(
+    ("tag", "meaning"), [("latest", "the newest when"), ("finalized", "the newest final one when")]
+)
+def test_a_block_named_by_a_tag_shows_the_tag_and_the_block_that_it_became(tag, meaning):
+    meaning += " the batch was checked"
+    batch = asking(**{tag: {"accounts": {ALICE: {"props": ["NONCE"]}}}})
+    assert f"Block {meaning}; being looked up Steps" in text_of(page(batch))
+    find_block(batch)
+    assert f"Block 12 {tag} {meaning} Steps" in text_of(page(batch))
+    (shown,) = Client().get(f"{path(batch)}.json").json()["queries"]
+    assert (shown["selector"], shown["blockNumber"]) == (tag, 12)
+    lines = asking(**{tag: {"accounts": {account: {"props": ["NONCE"]} for account in many_accounts(11)}}})
+    assert f"NONCE {tag} of chain 31337 0 of 4" in text_of(page(lines))
+    find_block(lines)
+    assert f"NONCE 12 {tag} of chain 31337 0 of 4" in text_of(page(lines))
+
+
 def test_a_time_whose_block_was_never_found_says_so_even_beyond_the_calendar():
     batch = asking(**{f"timestamp_{2**62}": {"accounts": {ALICE: {"props": ["NONCE"]}}}})
     progress.reject([batch.pk], code=RejectionCode.TIMESTAMP_TOO_FAR_AHEAD, reason="It is to come.", retryable=True)
