@@ -29,7 +29,7 @@ from queries.api_errors import ApiError
 logger = logging.getLogger(__name__)
 
 # Every other code is 429.
-_REFUSED_STATUS = {"busy": 503, "storage_quota_exceeded": 403, "too_large_for_limit": 403}
+_REFUSED_STATUS = {"busy": 503, "names_unavailable": 503, "storage_quota_exceeded": 403, "too_large_for_limit": 403}
 
 _DESCRIPTION = """
 Proves what chains held at given blocks or times (accounts, storage slots, block headers) to contracts on a destination

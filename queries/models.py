@@ -294,6 +294,8 @@ class Query(models.Model):
     # Whether it was checked against its source chain. A source chain that can't be asked now holds up no other.
     is_admitted = models.BooleanField(default=False)
     address = models.CharField(max_length=42, blank=True)  # EIP-55; empty: the header is asked for
+    # By which ENS name the request names the account, normalised; empty: by its address.
+    name = models.CharField(max_length=255, blank=True, default="", db_default="")
     fields = models.PositiveIntegerField(default=0)  # a bit for each property: 1 << AccountField, or 1 << HeaderField
     slots = models.JSONField(default=list)  # storage slots in their order, 0x and 64 hexadecimal digits each
     step = models.CharField(  # noqa: DJ001 (null: no step is open, all are completed)

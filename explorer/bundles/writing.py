@@ -43,6 +43,7 @@ def build(batch: Batch, query: Query) -> dict[str, Any] | None:
         "blockHash": block.hash,
         "header": hex_data(bytes(block.header_rlp)),
         "account": query.address or None,
+        "name": query.name or None,
         "accountProof": proof.nodes if proof else None,
         "facts": {
             fact.field.name: hex_data(word)

@@ -69,6 +69,7 @@ class ShownQuery:
     number: int  # from 1, in the order of the request
     received_at: datetime  # when its first step began for the first time
     address: str | None  # None: it is about the header
+    name: str  # by which the request named the account, an ENS name; empty: by its address
     source: ChainName
     selector: str  # by which the request named the block
     timestamp: int | None  # unix seconds, where the block was named by a time
@@ -131,6 +132,7 @@ class QueryRow:
 
     number: int
     address: str  # empty: it is about the header
+    name: str
     asked: str
     source: ChainName
     tag: str  # where the block was named by one, as `latest`
@@ -176,6 +178,7 @@ def rows(queries: Iterable[Query]) -> Iterable[QueryRow]:
         yield QueryRow(
             number=query.position + 1,
             address=query.address,
+            name=query.name,
             asked=asked(query.address, _fields(query), len(query.slots)),
             source=sources[source],
             tag=query.block_tag,
@@ -223,6 +226,7 @@ def cards(
             number=query.position + 1,
             received_at=batch.created_at,
             address=query.address or None,
+            name=query.name,
             source=source,
             selector=query.selector,
             timestamp=query.timestamp,
