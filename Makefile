@@ -81,6 +81,7 @@ bench-http: .venv/ready .venv-peer/ready ## Measure the processor time of reques
 
 bench-scale: .venv/ready node_modules/ready ## Measure batches a second by number of workers, databases and a broker (BATCHES=200 WORKERS=1,2,4)
 	@$(BIN)/python -m benchmarks.scale $(if $(BATCHES),--batches $(BATCHES)) $(if $(WORKERS),--workers $(WORKERS))
+
 bench-room: .venv/ready ## Measure the room of 10,000 queries, before and after pruning, on SQLite and PostgreSQL
 	@$(BIN)/python -m benchmarks.room_of_queries --postgresql
 

@@ -8,14 +8,11 @@ from typing import Any
 from eth_abi.abi import decode, encode
 from eth_utils.abi import collapse_if_tuple, function_abi_to_4byte_selector
 from eth_utils.address import to_checksum_address
-from web3 import Web3
 
 from chains import history, packed
 from chains.packed import AccountToProve
 from contracts import load_artifact
 from queries.properties import AccountField, HeaderField
-
-_CODEC = Web3()
 
 Call = tuple[str, bytes]
 """An address and the calldata to send there."""
@@ -111,8 +108,9 @@ def _selector_and_types(contract: str, function: str) -> tuple[bytes, list[str]]
 def creation_code(name: str, *arguments: Any) -> bytes:
     """What to send to create the contract `name`, constructor arguments included."""
     artifact = load_artifact(name)
-    contract = _CODEC.eth.contract(abi=artifact.abi, bytecode=artifact.bytecode)
-    return bytes.fromhex(contract.constructor(*arguments).data_in_transaction.removeprefix("0x"))
+    inputs = next((one["inputs"] for one in artifact.abi if one["type"] == "constructor"), [])
+    types = [collapse_if_tuple(argument) for argument in inputs]
+    return artifact.bytecode + encode(types, arguments)
 
 
 def revert_reason(data: bytes) -> RevertReason:
