@@ -11,7 +11,7 @@ from proving import acceptance
 from proving.acceptance import accept
 from proving.models import Transaction
 from proving.spending.estimates import Workload
-from queries.models import Batch, BatchStatus
+from queries.models import Batch, BatchStatus, Block
 from tests.chains.lying_node import ask, error, lying_node
 from tests.proving.test_spending import costly, fresh, key, set_price
 from tests.service import ALICE, BOB, CHARLIE, expire_leases, submit, work, work_until_done
@@ -154,6 +154,7 @@ def test_only_what_exists_is_admitted_and_each_when_it_does(costly, key):
     for count in (1, 2, 3):
         accept(batch.pk)
         assert admitted(batch) == [True] * count + [False] * (3 - count)
+        assert Block.objects.filter(due_at__isnull=False).count() == count
         estimates.append(fresh(batch).estimated_gas)
         costly.mine()
     # What was admitted before is not counted again.
