@@ -204,6 +204,20 @@ def test_of_a_url_only_what_every_reader_takes_alike_has_an_origin(url, origin):
     assert ccip_read.origin_of(url) == origin
 
 
+def test_only_what_a_contract_itself_asks_for_is_looked_up():
+    """Not what one has asked that it has called, which expects the answer itself; nor what can't be read."""
+    types = ["address", "string[]", "bytes", "bytes4", "bytes"]
+    selector = bytes.fromhex("556f1830")
+    asked = selector + encode(types, [ALICE, ["https://a.example"], b"data", b"back", b"extra"])
+    found = ccip_read.lookup(asked, ALICE)
+    assert found == ccip_read.Lookup(ALICE.lower(), ("https://a.example",), b"data", b"back", b"extra")
+    assert ccip_read.lookup(asked, BOB) is None
+    assert ccip_read.lookup(asked[:-40], ALICE) is None
+    assert ccip_read.lookup(asked.replace(b"https", b"\xff" * 5), ALICE) is None
+    assert ccip_read.lookup(b"\0" * 4 + asked[4:], ALICE) is None
+    assert ccip_read.lookup(b"", ALICE) is None
+
+
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
