@@ -21,3 +21,4 @@ class RejectionCode(models.TextChoices):
     PROOF_UNAVAILABLE = "proof_unavailable"
     DEADLINE_EXCEEDED = "deadline_exceeded"
     CANCELLED_BY_OPERATOR = "cancelled_by_operator"
+    CANCELLED_BY_USER = "cancelled_by_user"

@@ -92,10 +92,15 @@ def in_one_call(address: str, calls: Sequence[Call]) -> Call:
     return calls[0] if len(calls) == 1 else call("Multicall", address, "run", calls)
 
 
+def selector(contract: str, function: str) -> bytes:
+    """The four bytes that name a function of the contract `contract` (by its name here)."""
+    return _selector_and_types(contract, function)[0]
+
+
 def _calldata(contract: str, function: str, *arguments: Any) -> bytes:
     # web3's contract objects take milliseconds to make, and there is one for each look at each block.
-    selector, types = _selector_and_types(contract, function)
-    return selector + encode(types, arguments)
+    named, types = _selector_and_types(contract, function)
+    return named + encode(types, arguments)
 
 
 @cache
