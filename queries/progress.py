@@ -37,16 +37,17 @@ _ORDER = list(StepKind)
 _CHUNK = 500
 
 
-def admit(batch: Batch, source: int, *, estimated_gas: int, estimated_wei: int) -> None:
+def admit(batch: Batch, source: int, *, estimated_gas: int, estimated_wei: int, up_to: int | None = None) -> None:
     """The queries about one source chain were checked against the chains. The first such call accepts the batch.
 
     `estimated_gas` is in units of gas, and `estimated_wei` is what that costs at the present gas price. Calls add up.
+    `up_to` is as that of `Batch.unadmitted`: the other queries go on waiting.
     """
     with transaction.atomic(savepoint=False):
         fresh = Batch.objects.select_for_update(no_key=True).get(pk=batch.pk)
         if fresh.status not in OPEN_STATUSES:
             return
-        fresh.queries.filter(source_chain_id=source).update(is_admitted=True)
+        fresh.unadmitted(source, up_to=up_to).update(is_admitted=True)
         fresh.estimated_gas = (fresh.estimated_gas or 0) + estimated_gas
         fresh.estimated_wei = (fresh.estimated_wei or 0) + estimated_wei
         if fresh.status == BatchStatus.RECEIVED:
