@@ -7,6 +7,8 @@ from pathlib import Path
 
 from csp.constants import NONE, SELF
 
+from config.api_paths import ApiPaths
+
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 # --- What is installed ------------------------------------------------------------------------------------------------
@@ -52,7 +54,11 @@ MIDDLEWARE = [
 
 ROOT_URLCONF = "config.urls"
 WSGI_APPLICATION = "config.wsgi.application"
-API_PATHS = ("/submit-batch-query", "/batch-query-status", "/chain-connections")
+API_PATHS = ApiPaths(
+    "/submit-batch-query",
+    "/batch-query-status",
+    "/chain-connections",
+)
 # The API's paths have no trailing slash (docs/specification.md, "Conventions"), and no path may exist twice.
 APPEND_SLASH = False
 
@@ -107,7 +113,7 @@ CONTENT_SECURITY_POLICY = {
 }
 
 # Any origin may call the API, and nothing else: programs in browsers send the key in a header, never as a cookie.
-CORS_URLS_REGEX = f"^({'|'.join(API_PATHS)})$"
+CORS_URLS_REGEX = API_PATHS.regex
 CORS_ALLOW_ALL_ORIGINS = True
 CORS_ALLOW_CREDENTIALS = False
 CORS_ALLOW_METHODS = ("GET", "POST", "OPTIONS")

@@ -5,6 +5,8 @@ from django.urls import include, path
 
 from queries.api import api
 
+# Routers of other packages are added here: `api.add_router("", estimating.router)`.
+
 urlpatterns = [
     path("admin/", admin.site.urls),
     # Before the API, which answers / with a 404 of its own.

@@ -1,29 +1,26 @@
-"""The HTTP API (docs/specification.md, "Endpoints"). OpenAPI and the docs page come from the same schemas.
+"""The HTTP API (docs/specification.md, "Endpoints"), and its endpoints that take batches and tell their status.
 
-Errors have the form of `config.error_answers`, with `details` where a request has faults.
+`config.urls` adds the endpoints of other packages; `queries.api_endpoint` has what all share. OpenAPI and the docs page
+come from the same schemas. Errors have the form of `config.error_answers`, with `details` where a request has faults.
 """
 
 import hashlib
 import json
 import logging
-from collections.abc import Callable
 from typing import Any
 
 from django.conf import settings
-from django.core.exceptions import RequestDataTooBig
 from django.db import Error as DatabaseError
 from django.http import HttpRequest, HttpResponse
-from django.http.request import UnreadablePostError
 from ninja import NinjaAPI, Schema
 from ninja.errors import AuthenticationError, ValidationError
-from ninja.security import APIKeyHeader
 from pydantic import Field
 
-from accounts import keys
-from accounts.models import ApiKey, User
+from accounts.models import ApiKey
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, refused_answer
 from queries import batch_request, status, submission, submission_rate
+from queries.api_endpoint import SUBMITTING_KEY, KeyAuth, body_of, errors
 from queries.api_errors import ApiError
 
 logger = logging.getLogger(__name__)
@@ -49,33 +46,6 @@ api = NinjaAPI(
 )
 
 
-class _KeyAuth(APIKeyHeader):
-    param_name = "api-key"
-
-    def __init__(self, read: Callable[[HttpRequest, str], ApiKey | status.Asked | None]) -> None:
-        """`read` finds what the view works with, by `keys.digest` of the key."""
-        super().__init__()
-        self._read = read
-
-    def _get_key(self, request: HttpRequest) -> str | None:
-        # `accounts.middleware` took the key out of the request, from the header or from the query string.
-        presented = getattr(request, "presented_key", None)
-        return presented.get_secret_value() if presented else None
-
-    def authenticate(self, request: HttpRequest, key: str | None) -> ApiKey | status.Asked | None:
-        return self._read(request, keys.digest(key)) if key else None
-
-
-def _key(_: HttpRequest, key_hash: str) -> ApiKey | None:
-    """With what its user may submit in a minute."""
-    found = keys.authenticate_and_read(key_hash, ", u.max_batches_per_minute, u.max_queries_per_minute")
-    if found is None:
-        return None
-    key, limits = found
-    key.user = User.from_db(None, ("id", "max_batches_per_minute", "max_queries_per_minute"), (key.user_id, *limits))
-    return key
-
-
 def _key_and_status(request: HttpRequest, key_hash: str) -> status.Asked | None:
     return status.read(key_hash, request.GET.get("batchQueryId", ""))
 
@@ -90,18 +60,6 @@ class Status(Schema):
     code: str | None = Field(None, description="Why the batch was rejected, a stable word.")
     retryable: bool | None = Field(None, description="Whether sending a rejected batch again can help.")
     info: list[str] | None = Field(None, description="What the batch waits for, in sentences.")
-
-
-class Detail(Schema):
-    path: str = Field(description="JSON pointer (RFC 6901) into the request's body.")
-    message: str
-    code: str
-
-
-class Error(Schema):
-    error: str = Field(description="A sentence.")
-    code: str = Field(description="A stable word.")
-    details: list[Detail] | None = Field(None, description="Every fault of the request's body.")
 
 
 class Connection(Schema):
@@ -146,11 +104,8 @@ _EXAMPLE = {
 
 @api.post(
     "/submit-batch-query",
-    auth=_KeyAuth(_key),
-    response={
-        200: Submitted,
-        **dict.fromkeys((400, 401, 403, 411, 413, 415, 429, 503), Error),
-    },
+    auth=SUBMITTING_KEY,
+    response={200: Submitted, **errors(400, 401, 403, 411, 413, 415, 429, 503)},
     exclude_none=True,
     openapi_extra={
         "requestBody": {
@@ -164,7 +119,7 @@ def submit_batch_query(request: HttpRequest) -> dict[str, str]:
     key: ApiKey = request.auth  # type: ignore[attr-defined]
     submission_rate.check(key.user)
     try:
-        body = _body(request)
+        body = body_of(request)
         parsed = batch_request.parse(body, get_chains(), max_queries=settings.MAX_QUERIES_PER_BATCH)
         batch = submission.store(parsed, body, key)
     except DatabaseError:
@@ -191,8 +146,8 @@ _STATUS_HEADERS = {
 
 @api.get(
     "/batch-query-status",
-    auth=_KeyAuth(_key_and_status),
-    response={200: Status, 400: Error, 401: Error, 404: Error, 503: Error},
+    auth=KeyAuth(_key_and_status),
+    response={200: Status, **errors(400, 401, 404, 503)},
     openapi_extra={
         "responses": {
             200: {"headers": _STATUS_HEADERS},
@@ -232,20 +187,6 @@ def chain_connections(request: HttpRequest) -> dict[str, Any]:
             for connection in get_chains().connections
         ]
     }
-
-
-def _body(request: HttpRequest) -> bytes:
-    if request.headers.get("Content-Encoding", "identity") != "identity":
-        raise ApiError(415, "unsupported_encoding", "The body must not be compressed.")
-    if "Content-Length" not in request.headers and "Transfer-Encoding" in request.headers:
-        raise ApiError(411, "length_required", "The body's length must be announced with Content-Length.")
-    try:
-        return request.body  # Django compares Content-Length with the limit before it reads.
-    except RequestDataTooBig:
-        limit = settings.MAX_BODY_BYTES
-        raise ApiError(413, "too_large", f"The body is larger than {limit} bytes.") from None
-    except UnreadablePostError:
-        raise ApiError(400, "incomplete", "The body ended before its announced length.") from None
 
 
 @api.exception_handler(ApiError)

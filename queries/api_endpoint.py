@@ -1,0 +1,92 @@
+"""What the endpoints of the API share, in whatever package they are: the key, the body, and the form of errors.
+
+An endpoint belongs to a `Router` of its package, and `config.urls` adds that to the API.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+from django.conf import settings
+from django.core.exceptions import RequestDataTooBig
+from django.http import HttpRequest
+from django.http.request import UnreadablePostError
+from ninja import Schema
+from ninja.security import APIKeyHeader
+from pydantic import Field
+
+from accounts import keys
+from accounts.models import ApiKey, User
+from queries.api_errors import ApiError
+
+Found = TypeVar("Found")
+
+
+class KeyAuth(APIKeyHeader, Generic[Found]):
+    """`request.auth` becomes what `read` finds, by the request and `keys.digest` of the key. None: no valid key."""
+
+    param_name = "api-key"
+
+    def __init__(self, read: Callable[[HttpRequest, str], Found | None]) -> None:
+        super().__init__()
+        self._read = read
+
+    def _get_key(self, request: HttpRequest) -> str | None:
+        # `accounts.middleware` took the key out of the request, from the header or from the query string.
+        presented = getattr(request, "presented_key", None)
+        return presented.get_secret_value() if presented else None
+
+    def authenticate(self, request: HttpRequest, key: str | None) -> Found | None:
+        return self._read(request, keys.digest(key)) if key else None
+
+
+def _key(_: HttpRequest, key_hash: str) -> ApiKey | None:
+    found = keys.authenticate_and_read(key_hash)
+    return found and found[0]
+
+
+def _submitting_key(_: HttpRequest, key_hash: str) -> ApiKey | None:
+    found = keys.authenticate_and_read(key_hash, ", u.max_batches_per_minute, u.max_queries_per_minute")
+    if found is None:
+        return None
+    key, limits = found
+    key.user = User.from_db(None, ("id", "max_batches_per_minute", "max_queries_per_minute"), (key.user_id, *limits))
+    return key
+
+
+KEY = KeyAuth(_key)
+"""`request.auth` is the `ApiKey`, with its `user_id`."""
+
+SUBMITTING_KEY = KeyAuth(_submitting_key)
+"""As `KEY`, and its `user` has what `queries.submission_rate` asks for."""
+
+
+class Detail(Schema):
+    path: str = Field(description="JSON pointer (RFC 6901) into the request's body.")
+    message: str
+    code: str
+
+
+class Error(Schema):
+    error: str = Field(description="A sentence.")
+    code: str = Field(description="A stable word.")
+    details: list[Detail] | None = Field(None, description="Every fault of the request's body.")
+
+
+def errors(*statuses: int) -> Mapping[Any, type[Error]]:
+    """The error answers of an endpoint, for its `response`."""
+    return dict.fromkeys(statuses, Error)
+
+
+def body_of(request: HttpRequest) -> bytes:
+    """Raises `ApiError`: unsupported_encoding, length_required, too_large, incomplete."""
+    if request.headers.get("Content-Encoding", "identity") != "identity":
+        raise ApiError(415, "unsupported_encoding", "The body must not be compressed.")
+    if "Content-Length" not in request.headers and "Transfer-Encoding" in request.headers:
+        raise ApiError(411, "length_required", "The body's length must be announced with Content-Length.")
+    try:
+        return request.body  # Django compares Content-Length with the limit before it reads.
+    except RequestDataTooBig:
+        limit = settings.MAX_BODY_BYTES
+        raise ApiError(413, "too_large", f"The body is larger than {limit} bytes.") from None
+    except UnreadablePostError:
+        raise ApiError(400, "incomplete", "The body ended before its announced length.") from None
