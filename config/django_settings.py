@@ -58,6 +58,7 @@ API_PATHS = ApiPaths(
     "/submit-batch-query",
     "/batch-query-status",
     "/chain-connections",
+    "/batch-queries/<internalId>/transactions",
 )
 # The API's paths have no trailing slash (docs/specification.md, "Conventions"), and no path may exist twice.
 APPEND_SLASH = False

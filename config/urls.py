@@ -3,9 +3,11 @@
 from django.contrib import admin
 from django.urls import include, path
 
+from proving import transactions_api
 from queries.api import api
 
-# Routers of other packages are added here: `api.add_router("", estimating.router)`.
+# Routers of other packages are added here.
+api.add_router("", transactions_api.router)
 
 urlpatterns = [
     path("admin/", admin.site.urls),

@@ -34,6 +34,7 @@ from proving.paths import planning
 from proving.paths.planning import TooFar
 from proving.registry import deployments
 from proving.spending import estimates, promised
+from proving.transactions import signers
 from queries import leases, progress, submission, turns
 from queries.chunks import by_size, chunks
 from queries.leases import Lease
@@ -152,7 +153,7 @@ def _record(decided: _Decided) -> bool:
         return False
     progress.admit(batch, source, estimated_gas=decision.estimated_gas, estimated_wei=decision.estimated_wei)
     _store_headers(decision.blocks)
-    turns.line_up(batch.user_id, batch.queries.filter(source_chain_id=source))
+    turns.line_up(batch, batch.queries.filter(source_chain_id=source))
     return True
 
 
@@ -166,6 +167,8 @@ def _store_headers(blocks: Sequence[Block]) -> None:
 def _decide(lease: Lease[Batch], source: int) -> _Postponed | _Refusal | _Acceptance:
     batch = lease.row
     batch.user = together.share_work("user", batch.user_id, _users)
+    if not batch.pays_itself and (no_signer := signers.why_none(get_chains().chain(batch.destination_chain_id))):
+        return _Refusal(RejectionCode.NO_SIGNER, no_signer, retryable=False)
     if exhausted := _check_limits(batch, _Acceptance(0, 0)):
         return exhausted  # Before any node is asked.
     try:
@@ -463,7 +466,7 @@ def _check_cost(batch: Batch, counted: _Counted, fees: Fees) -> _Refusal | _Acce
     # Room for two blocks that raise the base fee: it is signed only where the fee suffices for the next one.
     cost = gas * (fees.base_fee * 5 // 4 + fees.priority_fee) + data.wei
     acceptance = _Acceptance(gas, cost, counted.blocks)
-    if destination.test_network:
+    if destination.test_network or batch.pays_itself:
         return acceptance
     # Gas may have been dearer than it was estimated at when the first of its source chains was admitted.
     before = max(batch.estimated_wei or 0, promised.caused_by(batch))
@@ -482,6 +485,8 @@ def _check_cost(batch: Batch, counted: _Counted, fees: Fees) -> _Refusal | _Acce
 
 def _check_limits(batch: Batch, acceptance: _Acceptance) -> _Refusal | None:
     """Whether what the user's batches may cause in a day leaves room for this, too."""
+    if batch.pays_itself:
+        return None
     destination = get_chains().chain(batch.destination_chain_id)
     for limit in _limits(batch, destination):
         needed = limit.needed(acceptance)

@@ -24,7 +24,7 @@ from config.error_answers import Refused
 from queries import bulk_insert, submission_rate
 from queries.batch_request import BatchRequest, Part
 from queries.chunks import chunks
-from queries.models import OPEN_STATUSES, Batch, Block, Query, Step, StepKind, new_batch_id
+from queries.models import OPEN_STATUSES, Batch, Block, Query, Sender, Step, StepKind, new_batch_id
 from queries.progress import deadline_from
 
 stored = Signal()
@@ -117,6 +117,7 @@ def _new_batch(request: BatchRequest, body: bytes, key: ApiKey, parts: Sequence[
         user_id=key.user_id,
         api_key=key,
         destination_chain_id=request.destinationChainId,
+        sender=Sender.SELF if request.sender else Sender.OPERATOR,
         fee=request.fee,
         request=body.decode(),
         size=sum(part.size for part in parts),

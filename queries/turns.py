@@ -5,7 +5,8 @@ the last turn each worker remembers by itself, and forgets when it is killed: wh
 
 A block of several users is worked on in the turns of the one for whom the fewest blocks are due: that is the user who
 would get to it first. Whoever joins takes it over only with fewer than the other, and each reconcile asks anew: it
-can't be taken and then buried under thousands.
+can't be taken and then buried under thousands. A batch that pays itself takes over no block from those for
+whom something is sent.
 """
 
 import itertools
@@ -17,7 +18,7 @@ from django.db.models import Count, QuerySet
 from django.utils import timezone
 
 from queries.chunks import chunks
-from queries.models import Block, Query, open_queries
+from queries.models import Batch, Block, Query, Sender, open_queries
 
 _T = TypeVar("_T")
 
@@ -58,14 +59,16 @@ def round_robin(queues: Iterable[Iterator[_T]]) -> Iterator[_T]:
                 yield one
 
 
-def line_up(user: int, queries: "QuerySet[Query]") -> None:
-    """Make the blocks of a user's admitted queries due, and give them places. Inside the caller's transaction."""
-    now = timezone.now()
+def line_up(batch: Batch, queries: "QuerySet[Query]") -> None:
+    """Make the blocks of a batch's admitted queries due, and give them places. Inside the caller's transaction."""
+    user, now = batch.user_id, timezone.now()
     blocks = Block.objects.filter(pk__in=queries.values("block"))
     wanted = set(blocks.values_list("pk", flat=True))
     for_others = blocks.filter(due_at__isnull=False).exclude(turn_of=None).exclude(turn_of=user)
     mine = _due(user) + len(wanted)
-    nearer = [other for other in for_others.values_list("turn_of", flat=True).distinct() if _due(other) <= mine]
+    others = for_others.values_list("turn_of", flat=True).distinct()
+    # Of a batch that pays itself nothing is sent: it takes no turn from those for whom something may be.
+    nearer = [other for other in others if batch.pays_itself or _due(other) <= mine]
     # Others' places stay as they are: nobody moves them back by asking for the same.
     kept = list(for_others.filter(turn_of__in=nearer).values_list("pk", flat=True)) if nearer else []
     for chunk in chunks(kept, _PER_STATEMENT):
@@ -80,11 +83,14 @@ def line_up(user: int, queries: "QuerySet[Query]") -> None:
 
 
 def users_of(blocks: Collection[Block]) -> dict[int, list[int]]:
-    """Ids of the users with open queries about each of the blocks, by its id."""
-    users: dict[int, list[int]] = {block.pk: [] for block in blocks}
-    for block, user in open_queries(blocks).order_by().values_list("block", "batch__user").distinct():
-        users[block].append(user)
-    return users
+    """Ids of the users with open queries about each of the blocks, by its id; of those who pay themselves only where
+    there are no others, for whom is sent.
+    """
+    users: dict[int, dict[str, list[int]]] = {block.pk: {sender: [] for sender in Sender} for block in blocks}
+    columns = ("block", "batch__user", "batch__sender")
+    for block, user, sender in open_queries(blocks).order_by().values_list(*columns).distinct():
+        users[block][sender].append(user)
+    return {block: by_sender[Sender.OPERATOR] or by_sender[Sender.SELF] for block, by_sender in users.items()}
 
 
 def whose(block: Block, users: Sequence[int]) -> int | None:

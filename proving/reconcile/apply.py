@@ -28,7 +28,7 @@ from proving.reconcile.decide import (
     Sending,
 )
 from proving.registry.contract import revert_reason
-from proving.transactions import pending_limits, sending
+from proving.transactions import pending_limits, sending, signers
 from proving.transactions.intents import Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay, Unsent
 from queries.models import Query
 
@@ -132,7 +132,7 @@ def _extend_path(context: Context, action: ExtendPath) -> _NotSent | None:
 
 def _send_leg(context: Context, action: ExtendPath, leg: Leg, needing: Missing) -> _NotSent | None:
     riding = wanted.by_queries(context.block, leg.riders)
-    intent = calldata.of_leg(context, action, leg, needing, riding)
+    intent = next(calldata.of_leg(context, action, leg, needing, riding))
     return _submit(context, [intent], and_store=lambda _: checkpoints.note(context.connection, leg.checkpoints))
 
 
@@ -145,9 +145,9 @@ def _submit(
 ) -> _NotSent | None:
     """Sign, store and broadcast as many as there is room for; with a `multicall`, together with those of others."""
     # Observed it is all the same: what was sent before may be mined, or taken back.
-    if paused := connections.why_paused(context.connection.config):
-        return _postponed(context, paused)
     chain = context.destination_chain
+    if refused := connections.why_paused(context.connection.config) or signers.why_none(chain):
+        return _postponed(context, refused)
     # As often as there are batches that can't pay, and simulations take long.
     context.lease.extend()
     most = pending_limits.most(chain, context.block)

@@ -10,9 +10,12 @@ from proving.registry import packing
 from proving.registry.contract import in_one_call
 from proving.transactions.intents import Intent
 
+# At the most, without calldata.
+_TIME_GAS = 120_000
+
 
 def of_proofs(context: Context, action: Prove) -> Iterator[Intent]:
-    """As many as it takes. With the header each would accumulate it: only the first may be sent then."""
+    """As many as it takes. Where the first carries the header, the others rest on it."""
     header = _header(context) if action.with_header else None
     return packing.intents(context.block, context.registry.contract, action.missing, header=header)
 
@@ -20,7 +23,7 @@ def of_proofs(context: Context, action: Prove) -> Iterator[Intent]:
 def of_time(context: Context, action: ProveTime) -> Intent:
     contract = context.registry.contract
     data = contract.prove_timestamp(_header(context), action.following.encode(), action.timestamp)
-    return Intent(contract.address, data, action.queries, accumulates=[context.block])
+    return Intent(contract.address, data, action.queries, accumulates=[context.block], most_gas=_TIME_GAS)
 
 
 def of_preparation(context: Context, action: PreparePath) -> Intent:
@@ -28,21 +31,27 @@ def of_preparation(context: Context, action: PreparePath) -> Intent:
     return Intent(to, data, action.queries, extends=context.registry.row_id)
 
 
-def of_leg(context: Context, action: ExtendPath, leg: Leg, needing: Missing, riding: Collection[int]) -> Intent:
-    """A part of a path, and behind it what can be proven at once because it ends at the block itself.
+def of_leg(
+    context: Context, action: ExtendPath, leg: Leg, needing: Missing, riding: Collection[int]
+) -> Iterator[Intent]:
+    """A part of a path. If it ends at the block itself, what can be proven at once goes with it, and the rest of what
+    is `needing` it follows, resting on it.
 
     `riding` are the ids of queries whose blocks ride along.
     """
-    proof: Intent | None = None
+    proofs: Iterator[Intent] = iter(())
     if leg.arrives and action.target.number == context.block.number:
-        beside = sum(map(len, leg.data))
-        packed = packing.intents(
-            context.block, context.registry.contract, needing, header=action.target.encode(), beside=beside
+        proofs = packing.intents(
+            context.block,
+            context.registry.contract,
+            needing,
+            header=action.target.encode(),
+            beside=sum(map(len, leg.data)),
         )
-        proof = next(iter(packed), None)
+    proof = next(proofs, None)
     calls = [*leg.calls, *([(proof.to, proof.data)] if proof else [])]
     to, data = in_one_call(context.registry.multicall, calls)
-    return Intent(
+    yield Intent(
         to,
         data,
         {*(pk for pks in needing.values() for pk in pks), *riding},
@@ -50,6 +59,7 @@ def of_leg(context: Context, action: ExtendPath, leg: Leg, needing: Missing, rid
         extends=context.registry.row_id,
         leads_to=context.block,
     )
+    yield from proofs
 
 
 def _header(context: Context) -> bytes:
