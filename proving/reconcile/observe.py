@@ -465,7 +465,7 @@ def _looked_at(context: Context) -> list[Query]:
     if len(first) < _QUERIES_PER_LOOK:
         return first
     sent_for = [query for query in first if not query.pays_itself]  # type: ignore[attr-defined]  # of the annotation
-    return [*sent_for, *idle.filter(pays_itself=True).order_by("?")[:_QUERIES_PER_LOOK]]
+    return [*sent_for, *idle.filter(batch__sender=Sender.SELF).order_by("?")[:_QUERIES_PER_LOOK]]
 
 
 def _idle(context: Context) -> QuerySet[Query]:

@@ -20,7 +20,7 @@ from chains.together import Outcome, Raised
 from config.configured_chains import get_chains
 from proving import connections
 from proving.connections import OpenConnection
-from proving.facts import AccountFact, HeaderFact, SlotFact
+from proving.facts import AccountFact, HeaderFact, Missing, SlotFact
 from proving.heads import Heads
 from proving.paths import building, events, wanted
 from proving.reconcile import calldata, decide, observe
@@ -234,11 +234,11 @@ class _Proposed:
 
 def _of_block(source: _Source, context: Context, seen: Observation) -> Iterator[_Proposed]:
     decision = decide.prove(seen)
-    rests = False
-    if isinstance(decision.then, FindPath):
+    asked, rests = decision.then, False
+    if isinstance(asked, FindPath):
         if source.trusted is None:
-            decision = _with_path(source, context, seen, decision, decision.then)
-        elif decision.then.target.number in source.trusted:
+            decision = _with_path(source, context, seen, decision, asked)
+        elif asked.target.number in source.trusted:
             rests = True
             decision = decide.prove(replace(seen, hash_is_vouched_for=True))
     _note_waits(source.found, decision)
@@ -301,7 +301,9 @@ def _of_times(
         yield _Proposed(calldata.of_time(context, each), what, rests)
         each = each.otherwise
     # Whoever asks for a time asks for accounts of its block, too. Each of these transactions brings the header.
-    facts = {fact: asking for fact, asking in seen.missing_now.items() if isinstance(fact, AccountFact | SlotFact)}
+    facts: Missing = {
+        fact: asking for fact, asking in seen.missing_now.items() if isinstance(fact, AccountFact | SlotFact)
+    }
     below = Prove(facts, root_is_known=True)
     yield from _of_proofs(context, below, where, rests=rests or not seen.root_is_known)
     if any(isinstance(fact, HeaderFact) for fact in seen.missing_now):
