@@ -392,7 +392,7 @@ class StorageCheck(models.Model):
         return f"written at {self.at}"
 
 
-def open_queries(blocks: Collection[Block]) -> "models.QuerySet[Query]":
+def open_queries(blocks: "Collection[Block] | models.QuerySet[Block]") -> "models.QuerySet[Query]":
     """The queries about them, of accepted batches, that have open steps."""
     return Query.objects.filter(
         block__in=blocks,

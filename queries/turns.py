@@ -5,8 +5,8 @@ the last turn each worker remembers by itself, and forgets when it is killed: wh
 
 A block of several users is worked on in the turns of the one for whom the fewest blocks are due: that is the user who
 would get to it first. Whoever joins takes it over only with fewer than the other, and each reconcile asks anew: it
-can't be taken and then buried under thousands. A batch that pays itself takes over no block from those for
-whom something is sent.
+can't be taken and then buried under thousands. A batch that pays itself takes over no block from those who
+don't.
 """
 
 import itertools
@@ -63,12 +63,15 @@ def line_up(batch: Batch, queries: "QuerySet[Query]") -> None:
     """Make the blocks of a batch's admitted queries due, and give them places. Inside the caller's transaction."""
     user, now = batch.user_id, timezone.now()
     blocks = Block.objects.filter(pk__in=queries.values("block"))
+    if batch.pays_itself:
+        # Where something is paid for, a pause may be what keeps it from being sent again too soon: it isn't cut short,
+        # and there is a look soon enough.
+        paid_for = open_queries(blocks).filter(batch__sender=Sender.OPERATOR)
+        blocks = blocks.exclude(pk__in=paid_for.values("block"), due_at__isnull=False)
     wanted = set(blocks.values_list("pk", flat=True))
     for_others = blocks.filter(due_at__isnull=False).exclude(turn_of=None).exclude(turn_of=user)
     mine = _due(user) + len(wanted)
-    others = for_others.values_list("turn_of", flat=True).distinct()
-    # Of a batch that pays itself nothing is sent: it takes no turn from those for whom something may be.
-    nearer = [other for other in others if batch.pays_itself or _due(other) <= mine]
+    nearer = [other for other in for_others.values_list("turn_of", flat=True).distinct() if _due(other) <= mine]
     # Others' places stay as they are: nobody moves them back by asking for the same.
     kept = list(for_others.filter(turn_of__in=nearer).values_list("pk", flat=True)) if nearer else []
     for chunk in chunks(kept, _PER_STATEMENT):

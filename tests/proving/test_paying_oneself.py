@@ -450,15 +450,24 @@ def test_it_takes_nothing_of_any_budget_and_needs_no_fee(costly, key, settings):
         send_until_done(costly, batch)
 
 
-def test_an_open_batch_that_pays_itself_takes_no_turn_from_others(service, key):
+def test_a_batch_that_pays_itself_takes_no_turn_from_others_and_cuts_no_pause_short(service, key):
     block = service.head()
     paid = submit(key, request(ALICE, block=block))
     accept(paid.pk)
+    later = timezone.now() + timedelta(seconds=30)
+    Block.objects.update(due_at=later, attempts=3)
     oneself = submit(a_key(BOB), itself(request(ALICE, block=block)))
     accept(oneself.pk)
     row = Block.objects.get()
-    assert row.turn_of_id == paid.user_id
+    assert (row.turn_of_id, row.due_at) == (paid.user_id, later)
     assert turns.users_of([row]) == {row.pk: [paid.user_id]}
+    # Where nothing is open that is paid for, it is worked on as any other.
+    Batch.objects.filter(pk=paid.pk).update(status=BatchStatus.REJECTED)
+    another = submit(a_key(BOB), itself(request(BOB, block=block)))
+    accept(another.pk)
+    row.refresh_from_db()
+    assert row.due_at < later
+    assert turns.users_of([row]) == {row.pk: [oneself.user_id]}
 
 
 def test_nothing_is_ever_shared_with_who_pays_oneself(service, key):
