@@ -35,6 +35,7 @@ from proving.paths import planning
 from proving.paths.planning import TooFar
 from proving.registry import deployments
 from proving.spending import estimates, promised
+from proving.transactions import signers
 from queries import leases, progress, submission, turns
 from queries.chunks import by_size, chunks
 from queries.leases import Lease
@@ -181,7 +182,7 @@ def _record(decided: _Decided) -> bool:
     if isinstance(decision, _Refusal):
         progress.reject([batch.pk], code=decision.code, reason=decision.reason, retryable=decision.retryable)
         return False
-    turns.line_up(batch.user_id, batch.unadmitted(source, up_to=decision.up_to))
+    turns.line_up(batch, batch.unadmitted(source, up_to=decision.up_to))
     progress.admit(
         batch,
         source,
@@ -203,6 +204,8 @@ def _store_headers(blocks: Sequence[Block]) -> None:
 def _decide(lease: Lease[Batch], source: int) -> _Postponed | _Refusal | _Acceptance:
     batch = lease.row
     batch.user = together.share_work("user", batch.user_id, _users)
+    if not batch.pays_itself and (no_signer := signers.why_none(get_chains().chain(batch.destination_chain_id))):
+        return _Refusal(RejectionCode.NO_SIGNER, no_signer, retryable=False)
     if exhausted := _check_limits(batch, _Acceptance(0, 0)):
         return exhausted  # Before any node is asked.
     try:
@@ -582,7 +585,7 @@ def _check_cost(
     acceptance = _Acceptance(gas, gas * price + data.wei, counted.blocks)
     if ahead:
         acceptance = _with_what_is_ahead(batch, connection, acceptance, ahead, price)
-    if destination.test_network:
+    if destination.test_network or batch.pays_itself:
         return acceptance
     # Gas may have been dearer than it was estimated at when the first of its queries were admitted.
     before = max(batch.estimated_wei or 0, promised.caused_by(batch))
@@ -612,6 +615,8 @@ def _with_what_is_ahead(
 
 def _check_limits(batch: Batch, acceptance: _Acceptance) -> _Refusal | None:
     """Whether what the user's batches may cause in a day leaves room for this, too."""
+    if batch.pays_itself:
+        return None
     destination = get_chains().chain(batch.destination_chain_id)
     for limit in _limits(batch, destination):
         needed = limit.needed(acceptance)
