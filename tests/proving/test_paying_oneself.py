@@ -466,6 +466,7 @@ def test_a_batch_that_pays_itself_takes_no_turn_from_others_and_cuts_no_pause_sh
     another = submit(a_key(BOB), itself(request(BOB, block=block)))
     accept(another.pk)
     row.refresh_from_db()
+    assert row.due_at
     assert row.due_at < later
     assert turns.users_of([row]) == {row.pk: [oneself.user_id]}
 
