@@ -21,7 +21,7 @@ from queries.api_errors import ApiError
 from queries.chunks import chunks
 from queries.models import Batch, BatchStatus, Query
 
-router = Router(tags=["Paying oneself"])
+router = Router(tags=["Batch queries"])
 
 # Of one user in a minute: each asks nodes for some seconds at the most.
 _MOST_PER_MINUTE = 60
