@@ -348,8 +348,9 @@ class Query(models.Model):
             # For a batch's page, which counts the queries at each step and looks for blocks that wait.
             models.Index(fields=["batch", "step"]),
             models.Index(fields=["batch", "block"]),
-            # For what is proven of an account, in the order of the blocks.
-            models.Index(fields=["address", "block"], name="facts_by_account"),
+            models.Index(fields=["address"]),
+            # What is proven of an account, in the order of the blocks.
+            models.Index(fields=["address", "block"], condition=models.Q(step__isnull=True), name="facts_by_account"),
         ]
 
     def __str__(self) -> str:
