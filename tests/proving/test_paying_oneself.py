@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import rlp
@@ -15,7 +15,7 @@ from django.utils import timezone
 from eth_utils.crypto import keccak
 
 from chains.header import Header
-from chains.rpc import NodeUnavailable, RpcClient
+from chains.rpc import NodeUnavailable, Reverted, RpcClient
 from config import node_waits
 from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import DevChain
@@ -252,6 +252,24 @@ def test_blocks_that_a_path_passes_come_with_it_and_need_no_path_of_their_own(ol
     assert [tx.what.startswith("Leads") for tx in left.transactions].count(True) == 1
 
 
+def test_what_rests_on_a_path_is_not_listed_without_it(old, key, monkeypatch):
+    first = old.head() - 3 * WINDOW - 5
+    body = itself(request(CHARLIE, block=first))
+    (accounts,) = body["data"]["31337"].values()
+    body["data"]["31337"] |= {f"block:{first + 1}": accounts}
+    batch = submit(key, body)
+    work()
+    work()
+    assert len(unsigned.left_of(batch).transactions) == 2
+
+    def reverts(*_: object) -> NoReturn:
+        raise Reverted(3, "execution reverted", b"")
+
+    monkeypatch.setattr(RpcClient, "estimate_gas", reverts)
+    left = unsigned.left_of(batch)
+    assert (left.transactions, left.is_complete) == ([], False)
+
+
 def test_an_old_time_is_proven_behind_its_path(old, key):
     time = int(old.rpc("eth_getBlockByNumber", hex(old.head() - 3 * WINDOW), False)["timestamp"], 16)
     data = {f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["BALANCE"]}}}}
@@ -421,6 +439,20 @@ def test_a_path_that_the_operator_pays_for_takes_no_rider_who_pays_oneself(old, 
         send_until_done(old, riding)
 
 
+def test_a_time_that_is_left_to_others_makes_no_path_longer(old, key):
+    """It needs the header after its block; what the operator pays for does not."""
+    block = old.head() - 3 * WINDOW
+    time = int(old.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
+    data = {f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["NONCE"]}}}}
+    submit(a_key(BOB), {"destinationChainId": "31337", "sender": "self", "data": {"31337": data}})
+    work()
+    work()
+    before = Transaction.objects.count()
+    paid = submit(key, request(CHARLIE, block=block))
+    assert work_until_done(paid, old, rounds=20).status == BatchStatus.DONE
+    assert Transaction.objects.count() == before + 1
+
+
 def test_a_stuck_transaction_is_not_cancelled_for_who_pays_oneself(costly, key):
     """To cancel takes money, and here nobody waits who would pay."""
     set_price(costly, 1)
@@ -582,7 +614,7 @@ def test_it_is_503_while_the_chain_can_not_be_asked_or_others_ask(service, key, 
         patch.setattr(unsigned, "_SECONDS", -1)
         assert (get(batch).status_code, get(batch).json()["code"]) == (503, "chain_unavailable")
 
-    def down(*_: object) -> None:
+    def down(*_: object) -> NoReturn:
         raise NodeUnavailable("No node of Development chain (31337) answers.")
 
     monkeypatch.setattr(RpcClient, "head", down)
