@@ -58,9 +58,12 @@ API_PATHS = ApiPaths(
     "/submit-batch-query",
     "/batch-query-status",
     "/chain-connections",
+    "/webhook-deliveries",
+    "/webhook-deliveries/<delivery_id>/send-again",
     "/batch-queries",
     "/batch-queries/<internal_id>",
     "/batch-queries/<internal_id>/cancel",
+    "/batch-queries/<internal_id>/transactions",
     "/facts",
 )
 # The API's paths have no trailing slash (docs/specification.md, "Conventions"), and no path may exist twice.

@@ -1,7 +1,8 @@
 """RECEIVED -> ACCEPTED or REJECTED: checks a request against the chains before anything is spent on it.
 
 Each source chain of a batch is checked by itself: its queries are admitted as soon as it has answered, and one that is
-down, or whose block is still to come, holds up no other.
+down holds up no other. Of a source chain what exists is admitted, and a block or a time that is still to come holds up
+nothing but the queries that name it.
 """
 
 import logging
@@ -14,7 +15,7 @@ from operator import attrgetter
 from typing import cast
 
 from django.conf import settings
-from django.db.models import Count, Max, Q
+from django.db.models import Count, Max, Min, Q, QuerySet
 from django.utils import timezone
 
 from accounts import row_locks, user_limits
@@ -22,22 +23,23 @@ from accounts.models import User
 from chains import rollups, together
 from chains.chains_file import Chain
 from chains.header import Header
-from chains.rpc import Fees, NodeUnavailable, ProofRequest, RpcRefused
+from chains.rpc import Fees, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from chains.together import Outcome, Raised
 from config.configured_chains import get_chains, get_rpc
 from proving import connections, facts, heads, looks, timestamps
 from proving.connections import OpenConnection
 from proving.facts import Fact, HeaderFact, TimeFact
-from proving.heads import poll_seconds
+from proving.heads import Heads, poll_seconds
 from proving.looks import Look
 from proving.paths import planning
 from proving.paths.planning import TooFar
 from proving.registry import deployments
 from proving.spending import estimates, promised
+from proving.transactions import signers
 from queries import leases, progress, submission, turns
 from queries.chunks import by_size, chunks
 from queries.leases import Lease
-from queries.models import HEADER_COLUMNS, OPEN_STATUSES, Batch, Block, Query
+from queries.models import HEADER_COLUMNS, OPEN_STATUSES, Batch, Block, BlockTag, Query
 from queries.rejection_codes import RejectionCode
 
 logger = logging.getLogger(__name__)
@@ -65,11 +67,39 @@ class _Refusal:
 
 
 @dataclass(frozen=True)
+class _Ahead:
+    """Some of what the queries name does not exist yet."""
+
+    head: int
+    """Blocks so high exist."""
+    wait: _Postponed
+    """For the others."""
+
+
+@dataclass(frozen=True)
 class _Acceptance:
     estimated_gas: int
     estimated_wei: int
     blocks: Sequence[Block] = ()
     """With their headers as they were read: whoever works on a block first can ask for more at once."""
+    ahead: _Ahead | None = None
+    """What is not admitted yet; None: all is."""
+    gas_ahead: int = 0
+    """What that is estimated at. The money must suffice for it too, or less would be proven than was paid for."""
+    wei_ahead: int = 0
+
+    @property
+    def up_to(self) -> int | None:
+        """As `Batch.unadmitted` takes it."""
+        return self.ahead.head if self.ahead else None
+
+    @property
+    def gas(self) -> int:
+        return self.estimated_gas + self.gas_ahead
+
+    @property
+    def wei(self) -> int:
+        return self.estimated_wei + self.wei_ahead
 
 
 def accept(batch_id: object) -> None:
@@ -93,6 +123,8 @@ def _accept(lease: Lease[Batch], look: Look) -> None:
             if not goes_on:
                 look.outcome = "done"
                 return lease.give_back(None)
+            if isinstance(decision, _Acceptance) and decision.ahead:
+                waits.append(decision.ahead.wait)
         failing = bool(waits) and all(wait.until is None for wait in waits)
         pause = timezone.now() + leases.backoff(batch.attempts)
         due_at = min((wait.until or pause for wait in waits), default=None)
@@ -138,7 +170,7 @@ def _lock_users_and_blocks(several: Sequence[_Decided]) -> None:
     row_locks.lock(User.objects.filter(pk__in={one.lease.row.user_id for one in accepted}))
     admitted = Q()
     for one in accepted:
-        admitted |= Q(batch=one.lease.row.pk, source_chain_id=one.source)
+        admitted |= Q(batch=one.lease.row.pk, source_chain_id=one.source, is_admitted=False)
     row_locks.lock(Block.objects.filter(pk__in=Query.objects.filter(admitted).values("block")))
 
 
@@ -150,9 +182,15 @@ def _record(decided: _Decided) -> bool:
     if isinstance(decision, _Refusal):
         progress.reject([batch.pk], code=decision.code, reason=decision.reason, retryable=decision.retryable)
         return False
-    progress.admit(batch, source, estimated_gas=decision.estimated_gas, estimated_wei=decision.estimated_wei)
+    turns.line_up(batch, batch.unadmitted(source, up_to=decision.up_to))
+    progress.admit(
+        batch,
+        source,
+        estimated_gas=decision.estimated_gas,
+        estimated_wei=decision.estimated_wei,
+        up_to=decision.up_to,
+    )
     _store_headers(decision.blocks)
-    turns.line_up(batch.user_id, batch.queries.filter(source_chain_id=source))
     return True
 
 
@@ -166,14 +204,20 @@ def _store_headers(blocks: Sequence[Block]) -> None:
 def _decide(lease: Lease[Batch], source: int) -> _Postponed | _Refusal | _Acceptance:
     batch = lease.row
     batch.user = together.share_work("user", batch.user_id, _users)
+    if not batch.pays_itself and (no_signer := signers.why_none(get_chains().chain(batch.destination_chain_id))):
+        return _Refusal(RejectionCode.NO_SIGNER, no_signer, retryable=False)
     if exhausted := _check_limits(batch, _Acceptance(0, 0)):
         return exhausted  # Before any node is asked.
     try:
         connection = connections.open_unless_paused(batch.destination_chain_id, source)
         named = _named(batch, source)
-        # What a time selects is only known when its block is found. All else is asked side by side.
-        obstacle = _check_heights(lease, connection, named) if named.latest_unfound is not None else None
-        return obstacle or _decide_about_blocks(lease, connection, named)
+        # What a time or a tag selects is only known when its block is found. All else is asked side by side.
+        if named.unfound:
+            refusal = _find_blocks(lease, connection)
+            if refusal:
+                return refusal
+            named = _named(batch, source)
+        return _decide_about_blocks(lease, connection, named)
     except deployments.Unusable as why:
         return _Postponed(str(why), timezone.now() + timedelta(seconds=10))
     except (NodeUnavailable, RpcRefused) as error:
@@ -189,117 +233,191 @@ def _users(ids: Sequence[int]) -> list[User]:
 
 @dataclass(frozen=True)
 class _Named:
-    """What a batch's queries about one source chain name."""
+    """What queries of a batch name that are about one source chain and not admitted yet."""
 
+    queries: "QuerySet[Query]"
     highest: int | None  # of the blocks that are named by their numbers, or found
     latest_unfound: int | None  # of the times whose blocks are not found yet, unix seconds
+    unfound: int  # how many have no block yet
     headers: int  # how many ask for a header
 
 
-def _named(batch: Batch, source: int) -> _Named:
+def _named(batch: Batch, source: int, *, up_to: int | None = None) -> _Named:
+    queries = batch.unadmitted(source, up_to=up_to)
     return _Named(
-        **batch.queries.filter(source_chain_id=source).aggregate(
+        queries,
+        **queries.aggregate(
             highest=Max("block__number"),
             latest_unfound=Max("timestamp", filter=Q(block=None)),
+            unfound=Count("pk", filter=Q(block=None)),
             headers=Count("pk", filter=Q(address="")),
-        )
+        ),
     )
 
 
 def _decide_about_blocks(
-    lease: Lease[Batch], connection: OpenConnection, named: _Named
+    lease: Lease[Batch], connection: OpenConnection, named: _Named, ahead: _Ahead | None = None
 ) -> _Postponed | _Refusal | _Acceptance:
+    """`ahead` is what is known to be still to come, and no part of `named`."""
+    if named.unfound:
+        # Nothing else can be asked about a block that isn't known.
+        return _decide_about_existing(lease, connection, _check_heights(lease.row, connection, named))
     destination = get_chains().chain(lease.row.destination_chain_id)
     asked = (
-        lambda: _check_heights(lease, connection, named),
-        lambda: (named.headers and _check_header_properties(lease, connection)) or _check_proofs(lease, connection),
-        lambda: _count(lease, connection),
+        lambda: None if ahead else _check_heights(lease.row, connection, named),
+        lambda: (
+            (named.headers and _check_header_properties(lease, connection, named))
+            or _check_proofs(lease, connection, named)
+        ),
+        lambda: _count(lease, connection, named),
         connection.destination_rpc.fees,
         # Whoever works on its blocks needs them next.
         lambda: heads.recent(destination, connection.destination_rpc),
     )
     heights, checked, counted, fees, _ = together.run(asked)
-    # What is wrong with a block that doesn't exist is told first: the others failed on that.
+    if isinstance(heights, _Ahead):
+        # The others failed on that.
+        return _decide_about_existing(lease, connection, heights)
     for outcome in (heights, checked, counted, fees):
         if isinstance(outcome, Raised):
             raise outcome.error
-        if isinstance(outcome, _Postponed | _Refusal):
+        if isinstance(outcome, _Refusal):
             return outcome
-    return _check_cost(lease.row, cast("_Counted", counted), cast("Fees", fees))
+    return _check_cost(lease.row, connection, cast("_Counted", counted), cast("Fees", fees), ahead)
 
 
-def _check_heights(lease: Lease[Batch], connection: OpenConnection, named: _Named) -> _Postponed | _Refusal | None:
-    """Whether what is named exists by now: the highest of the blocks, and a block after the last of the times."""
+def _decide_about_existing(
+    lease: Lease[Batch], connection: OpenConnection, ahead: _Ahead | _Refusal | None
+) -> _Postponed | _Refusal | _Acceptance:
+    assert ahead is not None, "there is something that does not exist yet"
+    if isinstance(ahead, _Refusal):
+        return ahead
+    existing = _named(lease.row, connection.config.source_id, up_to=ahead.head)
+    return ahead.wait if existing.highest is None else _decide_about_blocks(lease, connection, existing, ahead)
+
+
+def _check_heights(batch: Batch, connection: OpenConnection, named: _Named) -> _Ahead | _Refusal | None:
+    """Whether all that is named exists by now: the highest of the blocks, and a block after the last of the times."""
     source = connection.source_rpc.chain
     head = heads.recent(source, connection.source_rpc).latest
-    obstacle = _check_numbers(named.highest, source, head) or _check_times(named.latest_unfound, source, head)
-    if isinstance(obstacle, _Postponed):
-        # It may have come since that was read.
-        head = heads.read(source, connection.source_rpc).latest
-        obstacle = _check_numbers(named.highest, source, head) or _check_times(named.latest_unfound, source, head)
-    if obstacle or named.latest_unfound is None:
-        return obstacle
-    return _find_blocks(lease, connection, head)
+    if not named.unfound and (named.highest or 0) <= head.number:
+        return None
+    # It may have come since that was read.
+    head = heads.read(source, connection.source_rpc).latest
+    if not named.unfound and (named.highest or 0) <= head.number:
+        return None
+    return _too_far_ahead(named, source, head) or _Ahead(head.number, _until_they_exist(batch, source, head))
 
 
-def _check_numbers(highest: int | None, source: Chain, head: Header) -> _Postponed | _Refusal | None:
-    ahead = 0 if highest is None else highest - head.number
-    if ahead > settings.MAX_BLOCKS_AHEAD:
+def _too_far_ahead(named: _Named, source: Chain, head: Header) -> _Refusal | None:
+    blocks = (named.highest or 0) - head.number
+    if blocks > settings.MAX_BLOCKS_AHEAD:
         return _Refusal(
             RejectionCode.BLOCK_TOO_FAR_AHEAD,
-            f"Block {highest} of chain {source.id} is {ahead} blocks above the head {head.number}; a batch waits for "
-            f"at most {settings.MAX_BLOCKS_AHEAD}. Send it again when the block is nearer.",
+            f"Block {named.highest} of chain {source.id} is {blocks} blocks above the head {head.number}; a batch "
+            f"waits for at most {settings.MAX_BLOCKS_AHEAD}. Send it again when the block is nearer.",
             retryable=True,
         )
-    if ahead > 0:
-        return _Postponed(
-            f"Block {highest} of chain {source.id} does not exist yet; the head is {head.number}.",
-            timezone.now() + timedelta(seconds=max(poll_seconds(source), (ahead - 1) * source.block_seconds)),
-        )
-    return None
-
-
-def _check_times(latest: int | None, source: Chain, head: Header) -> _Postponed | _Refusal | None:
-    ahead = -1 if latest is None else latest - head.timestamp
-    if ahead > settings.MAX_BLOCKS_AHEAD * source.block_seconds:
+    seconds = (named.latest_unfound or 0) - head.timestamp
+    if seconds > settings.MAX_BLOCKS_AHEAD * source.block_seconds:
         return _Refusal(
             RejectionCode.TIMESTAMP_TOO_FAR_AHEAD,
-            f"The time {latest} is {ahead} s after the newest block of chain {source.id}. Try again when it is near.",
+            f"The time {named.latest_unfound} is {seconds} s after the newest block of chain {source.id}. Try again "
+            "when it is near.",
             retryable=True,
-        )
-    if ahead >= 0:
-        return _Postponed(
-            f"No block of chain {source.id} is later than the time {latest} yet, so it may still get a later block.",
-            timezone.now() + timedelta(seconds=max(poll_seconds(source), ahead)),
         )
     return None
 
 
-def _find_blocks(lease: Lease[Batch], connection: OpenConnection, head: Header) -> _Refusal | None:
-    """Give the queries that name a time their block."""
-    batch, source = lease.row, connection.source_rpc.chain
-    unfound = batch.queries.filter(source_chain_id=source.id, block=None)
-    times = list(unfound.order_by("-timestamp").values_list("timestamp", flat=True).distinct())
+def _until_they_exist(batch: Batch, source: Chain, head: Header) -> _Postponed:
+    """Waits for the next of the blocks and times that are still to come."""
+    coming = batch.unadmitted(source.id).aggregate(
+        next_block=Min("block__number", filter=Q(block__number__gt=head.number)),
+        last_block=Max("block__number", filter=Q(block__number__gt=head.number)),
+        next_time=Min("timestamp", filter=Q(block=None)),
+        last_time=Max("timestamp", filter=Q(block=None)),
+    )
+    sentences, seconds = [], []
+    if (block := coming["next_block"]) is not None:
+        beside = f" The last one that is waited for is {last}." if (last := coming["last_block"]) != block else ""
+        sentences.append(f"Block {block} of chain {source.id} does not exist yet; the head is {head.number}.{beside}")
+        seconds.append((block - head.number - 1) * source.block_seconds)
+    if (time := coming["next_time"]) is not None:
+        beside = f" The last one that is waited for is {last}." if (last := coming["last_time"]) != time else ""
+        sentences.append(
+            f"No block of chain {source.id} is later than the time {time} yet, so it may still get a later block."
+            f"{beside}"
+        )
+        seconds.append(time - head.timestamp)
+    pause = max(poll_seconds(source), min(seconds, default=0))
+    return _Postponed(" ".join(sentences), timezone.now() + timedelta(seconds=pause))
+
+
+# --- What times and tags select ---------------------------------------------------------------------------------------
+
+
+def _find_blocks(lease: Lease[Batch], connection: OpenConnection) -> _Refusal | None:
+    """Give the queries that name a time or a tag their blocks, except times that may still get a later one."""
+    source, rpc = connection.source_rpc.chain, connection.source_rpc
+    unfound = lease.row.unadmitted(source.id).filter(block=None)
+    named = list(unfound.order_by("-timestamp").values_list("timestamp", "block_tag").distinct())
+    times = [time for time, _ in named if time is not None]
+    seen = heads.recent(source, rpc)
+    if any(time >= seen.latest.timestamp for time in times):
+        # A later block may have come since that was read.
+        seen = heads.read(source, rpc)
+    for tag in (tag for _, tag in named if tag):
+        header = _tagged(tag, seen, rpc)
+        if isinstance(header, _Refusal):
+            return header
+        # All of them at once: they have one block, wherever we are killed.
+        _give_block(lease, unfound.filter(block_tag=tag), source.id, header.number)
     for time in times:
-        assert time is not None, "a query without a block names a time"
-        number = timestamps.block_at(connection.source_rpc, time, head, extend_lease=lease.extend)
+        if time >= seen.latest.timestamp:
+            continue
+        number = timestamps.block_at(rpc, time, seen.latest, extend_lease=lease.extend)
         if number is None:
             return _Refusal(
                 RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK,
                 f"The time {time} is before the first block of chain {source.id}.",
                 False,
             )
-        # Before the batch is locked, as `accounts.row_locks` says.
-        blocks = submission.find_blocks(batch.destination_chain_id, {(source.id, number)})
-        with lease.writing():
-            unfound.filter(timestamp=time).update(block_id=blocks[source.id, number])
+        _give_block(lease, unfound.filter(timestamp=time), source.id, number)
     return None
 
 
-def _check_header_properties(lease: Lease[Batch], connection: OpenConnection) -> _Refusal | None:
+def _tagged(tag: str, seen: Heads, rpc: RpcClient) -> Header | _Refusal:
+    """Raises `NodeUnavailable`, and `RpcRefused` where another node may know better."""
+    header = seen.latest if tag == BlockTag.LATEST else seen.finalized
+    said = ""
+    if header is None:
+        try:
+            header = rpc.header("finalized")
+        except RpcRefused as refused:
+            if refused.may_pass:
+                raise
+            said = f" {refused}"
+    return header or _Refusal(
+        RejectionCode.FINALIZED_UNKNOWN,
+        f"No node of chain {rpc.chain.id} says which of its blocks is the newest final one.{said}",
+        retryable=True,
+    )
+
+
+def _give_block(lease: Lease[Batch], queries: "QuerySet[Query]", source: int, number: int) -> None:
+    # Before the batch is locked, as `accounts.row_locks` says.
+    blocks = submission.find_blocks(lease.row.destination_chain_id, {(source, number)})
+    with lease.writing():
+        queries.update(block_id=blocks[source, number])
+
+
+# --- Whether it can be proven -----------------------------------------------------------------------------------------
+
+
+def _check_header_properties(lease: Lease[Batch], connection: OpenConnection, named: _Named) -> _Refusal | None:
     """Whether the blocks' headers have the properties that are asked for."""
     source = connection.config.source_id
-    asking = lease.row.queries.filter(source_chain_id=source, address="").select_related("block").order_by("position")
+    asking = named.queries.filter(address="").select_related("block").order_by("position")
     for chunk in chunks(list(asking), _PER_READ):
         numbers = [query.block.number for query in chunk if query.block is not None]
         for query, header in zip(chunk, connection.source_rpc.known_headers(numbers), strict=True):
@@ -311,9 +429,9 @@ def _check_header_properties(lease: Lease[Batch], connection: OpenConnection) ->
     return None
 
 
-def _check_proofs(lease: Lease[Batch], connection: OpenConnection) -> _Refusal | None:
+def _check_proofs(lease: Lease[Batch], connection: OpenConnection, named: _Named) -> _Refusal | None:
     """Whether some node still serves proofs at the oldest block that needs them: many keep only the newest states."""
-    accounts = lease.row.queries.filter(source_chain_id=connection.config.source_id).exclude(address="")
+    accounts = named.queries.exclude(address="")
     oldest = accounts.order_by("block__number").values_list("block__number", "address").first()
     head = heads.recent(connection.source_rpc.chain, connection.source_rpc).latest
     if oldest is None or oldest[0] > head.number - _KEPT_BY_ALL:
@@ -363,13 +481,13 @@ class _Asked:
 _OF_HEADER = (HeaderFact, TimeFact)
 
 
-def _count(lease: Lease[Batch], connection: OpenConnection) -> _Counted | _Refusal:
+def _count(lease: Lease[Batch], connection: OpenConnection, named: _Named) -> _Counted | _Refusal:
     """Count what the registry does not hold yet; refuses blocks that are too far from those that it can trust."""
-    ids = lease.row.queries.filter(source_chain_id=connection.config.source_id).values("block")
+    ids = named.queries.values("block")
     asked: list[_Asked] = []
     headers: dict[int, Header] = {}
     for blocks in chunks(list(Block.objects.filter(pk__in=ids).order_by("number")), _PER_READ):
-        found, read = _look_up(lease, connection, blocks)
+        found, read = _look_up(lease, connection, named, blocks)
         asked += found
         headers |= read
     unknown = [one for one in asked if not one.is_known]
@@ -406,11 +524,11 @@ def _count(lease: Lease[Batch], connection: OpenConnection) -> _Counted | _Refus
 
 
 def _look_up(
-    lease: Lease[Batch], connection: OpenConnection, blocks: Sequence[Block]
+    lease: Lease[Batch], connection: OpenConnection, named: _Named, blocks: Sequence[Block]
 ) -> tuple[list[_Asked], dict[int, Header]]:
     """What is asked for at these blocks, and the headers, by number, that exist of them and of those that follow."""
     contract = connection.registry.contract
-    wanted = _facts_of(lease.row, blocks)
+    wanted = _facts_of(named, blocks)
     following = {block.number + 1 for block in blocks if any(isinstance(fact, TimeFact) for fact in wanted[block.pk])}
     numbers = sorted({block.number for block in blocks} | following)
     roots, read = together.together(
@@ -425,10 +543,10 @@ def _look_up(
     return asked, {header.number: header for header in read if header is not None}
 
 
-def _facts_of(batch: Batch, blocks: Sequence[Block]) -> Mapping[int, Sequence[Fact]]:
+def _facts_of(named: _Named, blocks: Sequence[Block]) -> Mapping[int, Sequence[Fact]]:
     """By the block's id: what the batch asks for there, each fact once."""
     wanted: dict[int, dict[Fact, None]] = defaultdict(dict)
-    for query in batch.queries.filter(block__in=blocks).iterator(chunk_size=1000):
+    for query in named.queries.filter(block__in=blocks).iterator(chunk_size=1000):
         assert query.block_id is not None, "it is one of these"
         wanted[query.block_id].update(dict.fromkeys(facts.of(query)))
     return {block.pk: list(wanted[block.pk]) for block in blocks}
@@ -456,18 +574,22 @@ def _without_held(lease: Lease[Batch], connection: OpenConnection, asked: Sequen
     return [replace(one, facts=missing[one.block.pk]) for one in asked]
 
 
-def _check_cost(batch: Batch, counted: _Counted, fees: Fees) -> _Refusal | _Acceptance:
+def _check_cost(
+    batch: Batch, connection: OpenConnection, counted: _Counted, fees: Fees, ahead: _Ahead | None
+) -> _Refusal | _Acceptance:
     destination, work = get_chains().chain(batch.destination_chain_id), counted.work
     data = rollups.data_cost(get_rpc(destination.id), work.data_bytes, work.gas)
     gas = work.gas + data.gas
     # Room for two blocks that raise the base fee: it is signed only where the fee suffices for the next one.
-    cost = gas * (fees.base_fee * 5 // 4 + fees.priority_fee) + data.wei
-    acceptance = _Acceptance(gas, cost, counted.blocks)
-    if destination.test_network:
+    price = fees.base_fee * 5 // 4 + fees.priority_fee
+    acceptance = _Acceptance(gas, gas * price + data.wei, counted.blocks)
+    if ahead:
+        acceptance = _with_what_is_ahead(batch, connection, acceptance, ahead, price)
+    if destination.test_network or batch.pays_itself:
         return acceptance
-    # Gas may have been dearer than it was estimated at when the first of its source chains was admitted.
+    # Gas may have been dearer than it was estimated at when the first of its queries were admitted.
     before = max(batch.estimated_wei or 0, promised.caused_by(batch))
-    total_gas, total = gas + (batch.estimated_gas or 0), cost + before
+    total_gas, total = acceptance.gas + (batch.estimated_gas or 0), acceptance.wei + before
     if total > batch.fee:
         path = f", {work.path_gas} of it for the path to blocks that are old" if work.path_gas else ""
         beside = f" and {data.wei} wei for its data" if data.wei else ""
@@ -480,8 +602,21 @@ def _check_cost(batch: Batch, counted: _Counted, fees: Fees) -> _Refusal | _Acce
     return acceptance
 
 
+def _with_what_is_ahead(
+    batch: Batch, connection: OpenConnection, acceptance: _Acceptance, ahead: _Ahead, price: int
+) -> _Acceptance:
+    """`price` is in wei for a unit of gas."""
+    coming = batch.unadmitted(connection.config.source_id).exclude(block__number__lte=ahead.head)
+    work = estimates.of_unadmitted(coming)
+    data = rollups.data_cost(connection.destination_rpc, work.data_bytes, work.gas)
+    gas = work.gas + data.gas
+    return replace(acceptance, ahead=ahead, gas_ahead=gas, wei_ahead=gas * price + data.wei)
+
+
 def _check_limits(batch: Batch, acceptance: _Acceptance) -> _Refusal | None:
     """Whether what the user's batches may cause in a day leaves room for this, too."""
+    if batch.pays_itself:
+        return None
     destination = get_chains().chain(batch.destination_chain_id)
     for limit in _limits(batch, destination):
         needed = limit.needed(acceptance)
@@ -524,7 +659,7 @@ def _limits(batch: Batch, destination: Chain) -> Iterator[_DailyLimit]:
             "a user's batches may use",
             user_limits.own_or(batch.user.daily_gas_budget, settings.DAILY_GAS_BUDGET),
             promised.to_user(batch.user_id, costly).gas,
-            attrgetter("estimated_gas"),
+            attrgetter("gas"),
             "{} gas".format,
         )
     if (most := user_limits.daily_wei(batch.user.daily_limits_wei, destination)) is not None:
@@ -532,7 +667,7 @@ def _limits(batch: Batch, destination: Chain) -> Iterator[_DailyLimit]:
             f"a user's batches may cost, on chain {destination.id},",
             most,
             promised.to_user(batch.user_id, [destination.id]).wei,
-            attrgetter("estimated_wei"),
+            attrgetter("wei"),
             destination.amount,
         )
     if (most := destination.daily_limit_wei) is not None:
@@ -541,6 +676,6 @@ def _limits(batch: Batch, destination: Chain) -> Iterator[_DailyLimit]:
             f"all batches together may cost, on chain {destination.id},",
             most,
             0,
-            attrgetter("estimated_wei"),
+            attrgetter("wei"),
             destination.amount,
         )

@@ -22,7 +22,7 @@ from accounts.models import ApiKey, User
 from config import parked_requests
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, refused_answer
-from queries import batch_request, idempotency, status, status_watch, submission, submission_rate
+from queries import batch_request, idempotency, request_faults, status, status_watch, submission, submission_rate
 from queries.api_endpoint import SUBMITTING_KEY, KeyAuth, body_of, errors
 from queries.api_errors import ApiError
 from queries.openapi import BATCH_REQUEST, Api
@@ -30,7 +30,7 @@ from queries.openapi import BATCH_REQUEST, Api
 logger = logging.getLogger(__name__)
 
 # Every other code is 429.
-_REFUSED_STATUS = {"busy": 503, "storage_quota_exceeded": 403, "too_large_for_limit": 403}
+_REFUSED_STATUS = {"busy": 503, "names_unavailable": 503, "storage_quota_exceeded": 403, "too_large_for_limit": 403}
 
 api = Api(
     title="Batch Query Service",
@@ -123,7 +123,6 @@ def submit_batch_query(request: HttpRequest) -> dict[str, str] | HttpResponse:
 
 def _replayed(request: HttpRequest, user: User, earlier: idempotency.Earlier) -> HttpResponse:
     """As a request was answered that came with the same key."""
-    submission_rate.count_request(user)
     earlier.check(body_of(request))
     return JsonResponse({"internalId": earlier.batch_id}, headers={idempotency.REPLAYED: "true"})
 
@@ -233,4 +232,4 @@ def _unauthorized(request: HttpRequest, error: AuthenticationError) -> HttpRespo
 @api.exception_handler(ValidationError)
 def _invalid_parameters(request: HttpRequest, error: ValidationError) -> HttpResponse:
     names = ", ".join(str(detail["loc"][-1]) for detail in error.errors)
-    return error_answer(400, batch_request.INVALID, f"The query parameter {names} is missing or malformed.")
+    return error_answer(400, request_faults.INVALID, f"The query parameter {names} is missing or malformed.")

@@ -41,6 +41,13 @@ class BatchStatus(models.TextChoices):
 OPEN_STATUSES = (BatchStatus.RECEIVED, BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS)
 
 
+class Sender(models.TextChoices):
+    """Who sends the transactions of a batch, and pays for them."""
+
+    OPERATOR = "operator"
+    SELF = "self"  # whoever has submitted it, or anybody else: not this service
+
+
 class StepKind(models.TextChoices):
     """The steps of a query, in their order (docs/specification.md, "Steps of a query")."""
 
@@ -50,9 +57,27 @@ class StepKind(models.TextChoices):
     ACCOUNT_ACCUMULATED = "ACCOUNT_ACCUMULATED"
 
 
+PROVABLE_STEPS = (StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
+"""Of queries whose header and proofs are stored: the rest is up to transactions."""
+
+
+class BlockTag(models.TextChoices):
+    """Blocks that a request may name as JSON-RPC does."""
+
+    LATEST = "latest"
+    FINALIZED = "finalized"
+
+
 class StepStatus(models.TextChoices):
     IN_PROGRESS = "IN_PROGRESS"
     COMPLETED = "COMPLETED"
+
+
+LEFT_TO_OTHERS = (
+    "You pay for this batch: it goes on when what it asks for is on the chain. GET /batch-queries/{}/transactions has "
+    "the transactions that are missing; anybody may send them."
+)
+"""What a batch waits for that pays itself, with its identifier."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +106,12 @@ class Batch(Leased):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="batches")
     api_key = models.ForeignKey(ApiKey, models.PROTECT, related_name="batches")
     destination_chain_id = models.PositiveBigIntegerField()
-    fee = Uint256Field()  # wei of the destination's native currency, the most that the batch may cost
+    # "self" is never sent for here, by whatever path: what the operator sends names no query of it.
+    sender = models.CharField(
+        max_length=8, choices=Sender.choices, default=Sender.OPERATOR, db_default=Sender.OPERATOR.value
+    )
+    # Wei of the destination's native currency: the most that the batch may cost the operator. 0 for "self".
+    fee = Uint256Field()
     request = models.TextField()  # the submitted JSON
     size = models.PositiveIntegerField(default=0)  # accounts, slots and headers, as MAX_QUERIES_PER_BATCH counts them
     block_count = models.PositiveIntegerField(default=0)  # blocks that it names, by numbers or times
@@ -135,6 +165,10 @@ class Batch(Leased):
         return self.id
 
     @property
+    def pays_itself(self) -> bool:
+        return self.sender == Sender.SELF
+
+    @property
     def why_no_proofs(self) -> str:
         """A sentence, where its proofs were pruned; else empty."""
         return _why_pruned("proofs", self.proofs_pruned_at, self.finished_at, "; the facts stay in the registry")
@@ -143,6 +177,14 @@ class Batch(Leased):
     def why_no_steps(self) -> str:
         """A sentence, where the details of its steps were pruned; else empty."""
         return _why_pruned("details of the steps", self.steps_pruned_at, self.finished_at)
+
+    def unadmitted(self, source: int, *, up_to: int | None = None) -> "models.QuerySet[Query]":
+        """Its queries about a source chain that are not admitted; with `up_to`, those whose blocks are so high at most.
+
+        Those that name a time or a tag may have no block yet.
+        """
+        queries = self.queries.filter(source_chain_id=source, is_admitted=False)
+        return queries if up_to is None else queries.filter(block__number__lte=up_to)
 
     def waits(self, limit: int = 10) -> list[Wait]:
         """What the batch and the blocks of its open queries wait for, each sentence once."""
@@ -155,9 +197,19 @@ class Batch(Leased):
             (self.pk, limit),
         )
         found = [_wait(sentence, list(alike)) for sentence, alike in groupby(rows, itemgetter(0))]
+        if self.pays_itself and self._is_left_to_others():
+            found.insert(0, Wait(LEFT_TO_OTHERS.format(self.pk)))
         if self.waiting_for:
             found.insert(0, Wait(self.waiting_for, self.failing_since, self.due_at if self.failing_since else None))
         return list({wait.sentence: wait for wait in found}.values())
+
+    def _is_left_to_others(self) -> bool:
+        """Whether something is fetched, and not read back yet."""
+        rows = statements.every(
+            "SELECT 1 FROM queries_query WHERE batch_id = %s AND step IN (%s, %s, %s) LIMIT 1",
+            (self.pk, *PROVABLE_STEPS),
+        )
+        return bool(rows)
 
 
 def _why_pruned(what: str, pruned_at: datetime | None, finished_at: datetime | None, rest: str = "") -> str:
@@ -265,18 +317,22 @@ class Block(Leased):
 class Query(models.Model):
     """One account, or the header, at one block of one source chain.
 
-    A query whose block is named by a time has no block before its batch is accepted, because that finds the block.
+    A query whose block is named by a time or a tag has no block before it is admitted, because that finds the block.
     """
 
     # These foreign keys need no index of their own, because the indexes below begin with them.
     batch = models.ForeignKey(Batch, models.CASCADE, related_name="queries", db_index=False)
     source_chain_id = models.PositiveBigIntegerField()
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds: the block is the latest that isn't after it
+    # Or the block is the newest, or the newest final one, of when it was found; then it stays that one.
+    block_tag = models.CharField(max_length=16, choices=BlockTag.choices, blank=True, default="", db_default="")
     block = models.ForeignKey(Block, models.PROTECT, related_name="queries", null=True, db_index=False)
     position = models.PositiveIntegerField()  # in the request, from 0
     # Whether it was checked against its source chain. A source chain that can't be asked now holds up no other.
     is_admitted = models.BooleanField(default=False)
     address = models.CharField(max_length=42, blank=True)  # EIP-55; empty: the header is asked for
+    # By which ENS name the request names the account, normalised; empty: by its address.
+    name = models.CharField(max_length=255, blank=True, default="", db_default="")
     fields = models.PositiveIntegerField(default=0)  # a bit for each property: 1 << AccountField, or 1 << HeaderField
     slots = models.JSONField(default=list)  # storage slots in their order, 0x and 64 hexadecimal digits each
     step = models.CharField(  # noqa: DJ001 (null: no step is open, all are completed)
@@ -299,6 +355,13 @@ class Query(models.Model):
 
     def __str__(self) -> str:
         return f"{self.address or 'header'} at {self.block_id} for {self.batch_id}"
+
+    @property
+    def selector(self) -> str:
+        """How the request names its block: `block:12`, `timestamp:1700000000`, `latest`, `finalized`."""
+        if self.timestamp is not None:
+            return f"timestamp:{self.timestamp}"
+        return self.block_tag or (f"block:{self.block.number}" if self.block else "")
 
     @property
     def account_fields(self) -> list[AccountField]:
@@ -330,6 +393,74 @@ class Step(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} of query {self.query_id}: {self.status}"
+
+
+class WebhookEvent(models.TextChoices):
+    """What webhooks tell of (docs/specification.md, "Webhooks")."""
+
+    DONE = "DONE"
+    REJECTED = "REJECTED"
+    WENT_BACK = "WENT_BACK"
+    STEP = "STEP"
+
+
+class Webhook(Leased):
+    """Where a batch's events are told. It is leased to deliver the first of them that is pending."""
+
+    batch = models.OneToOneField(Batch, models.CASCADE, primary_key=True, related_name="webhook")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, db_index=False, related_name="+")  # the batch's
+    receiver = models.CharField(max_length=270)  # host:port, which may be shown to the user
+    sealed = models.BinaryField()  # the URL and the headers, see `queries.webhooks`
+    events = models.JSONField(default=list)  # of WebhookEvent
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["user", "due_at"], condition=models.Q(due_at__isnull=False), name="webhooks_due"),
+        ]
+
+    def __str__(self) -> str:
+        return f"webhook of {self.batch_id}"
+
+
+class DeliveryStatus(models.TextChoices):
+    PENDING = "PENDING"
+    DELIVERED = "DELIVERED"
+    FAILED = "FAILED"  # given up
+
+
+def new_message_id() -> str:
+    return f"msg_{ULID()}"
+
+
+class WebhookDelivery(models.Model):
+    """An event that a webhook is told, written with what happened. Those of a batch are told in their order.
+
+    Who writes it has locked its webhook.
+    """
+
+    message_id = models.CharField(max_length=30, unique=True, default=new_message_id)  # the same at each attempt
+    # The index below begins with it.
+    webhook = models.ForeignKey(Webhook, models.CASCADE, related_name="deliveries", db_index=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, db_index=False, related_name="+")  # the batch's
+    event = models.CharField(max_length=16, choices=WebhookEvent.choices)
+    body = models.TextField()  # the JSON that is sent
+    status = models.CharField(max_length=16, choices=DeliveryStatus.choices, default=DeliveryStatus.PENDING)
+    created_at = models.DateTimeField(default=timezone.now)
+    next_try_at = models.DateTimeField(null=True)  # while it is pending
+    gives_up_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, db_index=True)  # when it was delivered or given up
+    failures = models.PositiveIntegerField(default=0)  # in a row, since it was to be sent, or sent again
+    attempts = models.JSONField(default=list)  # the last ones, see `queries.webhooks.Attempt`
+
+    class Meta:
+        verbose_name_plural = "webhook deliveries"
+        indexes: ClassVar = [
+            models.Index(fields=["webhook", "status"]),
+            models.Index(fields=["user", "id"]),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.message_id} ({self.event})"
 
 
 class IdempotencyKey(models.Model):
@@ -376,7 +507,7 @@ class StorageCheck(models.Model):
         return f"written at {self.at}"
 
 
-def open_queries(blocks: Collection[Block]) -> "models.QuerySet[Query]":
+def open_queries(blocks: "Collection[Block] | models.QuerySet[Block]") -> "models.QuerySet[Query]":
     """The queries about them, of accepted batches, that have open steps."""
     return Query.objects.filter(
         block__in=blocks,

@@ -21,11 +21,11 @@ from accounts import row_locks, statements
 from accounts.models import ApiKey
 from accounts.user_limits import own_or
 from config.error_answers import Refused
-from queries import bulk_insert, submission_rate
+from queries import bulk_insert, submission_rate, webhooks
 from queries.batch_request import BatchRequest, Part
 from queries.chunks import chunks
 from queries.idempotency import Named
-from queries.models import OPEN_STATUSES, Batch, Block, Query, Step, StepKind, new_batch_id
+from queries.models import OPEN_STATUSES, Batch, Block, Query, Sender, Step, StepKind, new_batch_id
 from queries.progress import deadline_from
 
 stored = Signal()
@@ -34,6 +34,8 @@ stored = Signal()
 _ROWS_PER_STATEMENT = 500
 # The size of rows and their indexes in SQLite before anything is proven, besides the request's text and slots.
 _BYTES_PER_BATCH, _BYTES_PER_QUERY, _BYTES_PER_BLOCK = 300, 520, 160
+# URL and headers, and deliveries with their attempts.
+_BYTES_PER_WEBHOOK = 30_000
 # Slots are stored as 0x and 64 digits, in quotes, with a comma and a space.
 _BYTES_PER_SLOT = 70
 # What proving adds, counted from the start: nobody can be refused then. The proof of an account or of a slot has as
@@ -79,6 +81,7 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
     batch = _new_batch(request, body, key, parts)
     places = [None if part.selector.number is None else (part.source, part.selector.number) for part in parts]
     queries = _query_values(parts)
+    webhook = request.webhook and webhooks.prepared(batch, request.webhook)
 
     def write() -> None:
         with transaction.atomic():
@@ -93,6 +96,8 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
             bulk_insert.insert(batch, (), [()])
             if named:
                 named.remember(batch.pk, body)
+            if webhook:
+                webhooks.store(webhook)
             blocks = find_blocks(request.destinationChainId, {place for place in places if place})
             bulk_insert.insert(
                 Query(batch=batch),
@@ -121,14 +126,19 @@ def _new_batch(request: BatchRequest, body: bytes, key: ApiKey, parts: Sequence[
         user_id=key.user_id,
         api_key=key,
         destination_chain_id=request.destinationChainId,
+        sender=Sender.SELF if request.sender else Sender.OPERATOR,
         fee=request.fee,
-        request=body.decode(),
+        request=_kept(request, body),
         size=sum(part.size for part in parts),
         block_count=block_count,
         stored_bytes=(
             _BYTES_PER_BATCH
+            + (_BYTES_PER_WEBHOOK if request.webhook else 0)
             + _in_pages(len(body))
-            + sum(_BYTES_PER_QUERY + _in_pages(len(part.slots) * _BYTES_PER_SLOT) for part in parts)
+            + sum(
+                _BYTES_PER_QUERY + len(part.name.encode()) + _in_pages(len(part.slots) * _BYTES_PER_SLOT)
+                for part in parts
+            )
             + block_count * _BYTES_PER_BLOCK
             + _proof_bytes(parts, block_count)
         ),
@@ -138,12 +148,22 @@ def _new_batch(request: BatchRequest, body: bytes, key: ApiKey, parts: Sequence[
     )
 
 
-_QUERY_COLUMNS = ("position", "source_chain_id", "timestamp", "address", "fields", "slots")
+def _kept(request: BatchRequest, body: bytes) -> str:
+    """The request as it is stored: where its webhook is sent, and with what, is sealed elsewhere."""
+    if request.webhook is None:
+        return body.decode()
+    return json.dumps(json.loads(body) | {"webhook": {"url": "(not shown)"}}, ensure_ascii=False)
+
+
+_QUERY_COLUMNS = ("position", "source_chain_id", "timestamp", "block_tag", "address", "name", "fields", "slots")
 
 
 def _query_values(parts: Sequence[Part]) -> list[tuple[int | str | None, ...]]:
     return [
-        (position, part.source, part.selector.timestamp, part.address, part.fields, json.dumps(part.slots))
+        (
+            *(position, part.source, part.selector.timestamp, part.selector.tag),
+            *(part.address, part.name, part.fields, json.dumps(part.slots)),
+        )
         for position, part in enumerate(parts)
     ]
 

@@ -166,12 +166,12 @@ def _queries(batch: Batch, queries: Sequence[Query], held_by: Mapping[int, Facts
             {
                 "number": query.position + 1,
                 "sourceChainId": str(query.source_chain_id),
-                "selector": _selector(query),
+                "selector": query.selector,
                 "blockNumber": str(block.number) if block else None,
                 "blockHash": (block and block.hash) or None,
                 "blockTimestamp": str(block.timestamp) if block and block.timestamp is not None else None,
                 "account": query.address or None,
-                "name": "",
+                "name": query.name,
                 "isCompleted": query.step is None,
                 "step": query.step,
                 "steps": [_step(step) for step in steps[query.pk]],
@@ -182,12 +182,6 @@ def _queries(batch: Batch, queries: Sequence[Query], held_by: Mapping[int, Facts
             }
         )
     return told
-
-
-def _selector(query: Query) -> str:
-    if query.timestamp is not None:
-        return f"timestamp:{query.timestamp}"
-    return f"block:{query.block.number}" if query.block else ""
 
 
 def _step(step: Step) -> dict[str, Any]:

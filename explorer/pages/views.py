@@ -1,7 +1,11 @@
-"""The views: pages for anyone with the link, and lists of a user's own batches. They write only throttle counts."""
+"""The views: pages for anyone with the link, and lists of a user's own batches.
+
+They write only throttle counts, and that a webhook's delivery is to be sent again.
+"""
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
@@ -12,6 +16,7 @@ from django_htmx.middleware import HtmxDetails
 from accounts import statements
 from accounts.client_address import client_address
 from accounts.models import User
+from accounts.signed_in import signed_in
 from chains.address_checksum import checksummed
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, wants_json
@@ -23,20 +28,25 @@ from explorer.pages import (
     changes,
     first_query,
     heavy_reads,
+    left_to_send,
     read_from_chain,
+    shown_deliveries,
     shown_facts,
     submitted_request,
 )
 from explorer.pages.batch_page import BatchPage
 from explorer.pages.chain_names import chain_name
 from explorer.pages.code_snippets import submitting
+from explorer.pages.left_to_send import LeftToSend
 from explorer.pages.query_paging import Wanted, first_of_page
 from explorer.pages.read_from_chain import Reading
-from queries.models import Batch, BatchStatus, Query
+from queries import webhooks
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query
 
 # The request of a larger batch is only offered as a file.
 _MOST_SHOWN_QUERIES = 50
 _MOST_SHOWN_CHARACTERS = 20_000
+_TOO_OFTEN = "Your network has read the chain too often. Try again in a minute."
 
 
 class HtmxRequest(HttpRequest):
@@ -132,11 +142,18 @@ def _batch_page(
             "account": account,
             "reading": read,
             **_request(page),
+            **_webhook(request, page),
             "base_url": settings.BASE_URL,
         }
         response = render(request, "explorer/batch.html", context)
     patch_vary_headers(response, ["HX-Request"])
     return response
+
+
+def _webhook(request: HttpRequest, page: BatchPage) -> dict[str, object]:
+    """For the batch's owner alone."""
+    webhook = shown_deliveries.read(page.header.id, _user(request))
+    return {"webhook": webhook, "internal_id": page.header.id, "is_live": page.poll_seconds is not None}
 
 
 def _unchanged() -> HttpResponse:
@@ -158,6 +175,33 @@ def _request(page: BatchPage) -> dict[str, str]:
         return {}
     text = submitted_request.as_text(submitted_request.public_request(found))
     return {"submitted": text, "command": submitting(settings.BASE_URL, text)}
+
+
+@signed_in
+@require_safe
+def deliveries(request: HttpRequest, user: User, internal_id: str) -> HttpResponse:
+    """For htmx: what the webhook of the user's batch was told."""
+    webhook = shown_deliveries.read(internal_id, user)
+    if webhook is None:
+        raise Http404
+    context = {"webhook": webhook, "internal_id": internal_id, "is_live": True}
+    return render(request, "explorer/_deliveries.html", context)
+
+
+@signed_in
+@require_http_methods(["GET", "HEAD", "POST"])
+def send_again(request: HttpRequest, user: User, internal_id: str, delivery_id: str) -> HttpResponse:
+    """Have a delivery of the user's sent again. A GET leads to the batch's page."""
+    back = HttpResponseRedirect(reverse("explorer:batch", args=[internal_id]) + "#deliveries")
+    if request.method != "POST":
+        return back
+    try:
+        if not webhooks.send_again(user.pk, delivery_id):
+            raise Http404
+        messages.success(request, "The delivery is sent again, now.")
+    except Refused as refused:
+        messages.error(request, refused.sentence)
+    return back
 
 
 @never_cache
@@ -227,12 +271,30 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
     if not retry_after:
         read, status = read_from_chain.read_now(found, row, first_of_page(slots, len(row.slots))), 200
     else:
-        read, status = Reading(number, "Your network has read the chain too often. Try again in a minute."), 429
+        read, status = Reading(number, _TOO_OFTEN), 429
     if request.htmx:
         # htmx does not swap in answers with the status of an error.
         return render(request, "explorer/_reading.html", {"reading": read})
     response = _batch_page(request, internal_id, Wanted(only=number, slots=slots), read=read)
     response.status_code = status
+    if retry_after:
+        response.headers["Retry-After"] = str(retry_after)
+    return response
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
+    """What is left to be sent for a batch that pays itself, as the chains have it now. A GET leads to its page."""
+    found = batch_page.find(internal_id)
+    if found is None:
+        return _unknown_batch(request, internal_id, as_json=wants_json(request))
+    if request.method != "POST" or not found.pays_itself or found.status not in OPEN_STATUSES:
+        return HttpResponseRedirect(reverse("explorer:batch", args=[internal_id]))
+    retry_after = read_from_chain.count(client_address(request))
+    left = LeftToSend(_TOO_OFTEN) if retry_after else left_to_send.read(found)
+    context = {"internal_id": internal_id, "left": left}
+    response = render(request, "explorer/left_to_send.html", context, status=429 if retry_after else 200)
     if retry_after:
         response.headers["Retry-After"] = str(retry_after)
     return response

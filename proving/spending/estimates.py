@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, QuerySet
 
 from proving import facts
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
@@ -105,8 +105,16 @@ def unproven(batch: Batch, *, beside: Collection[int] = (), with_paths: bool) ->
     work = Workload(path_gas=max(paths.values(), default=0) if with_paths else 0)
     for block, missing in wanted.items():
         work.add(missing, header=block in paths)
-    unadmitted = Workload()
-    for query in batch.queries.filter(is_admitted=False).iterator(chunk_size=1000):
-        unadmitted.add(facts.of(query), header=True)
-    work.unadmitted_gas = unadmitted.gas
+    work.unadmitted_gas = of_unadmitted(batch.queries.filter(is_admitted=False)).gas
+    return work
+
+
+def of_unadmitted(queries: "QuerySet[Query]") -> Workload:
+    """What queries take that are not admitted yet, of which no node was asked: all of their facts, and no path."""
+    wanted: dict[tuple[object, ...], set[Fact]] = defaultdict(set)
+    for query in queries.iterator(chunk_size=1000):
+        wanted[query.source_chain_id, query.block_id, query.timestamp, query.block_tag].update(facts.of(query))
+    work = Workload()
+    for missing in wanted.values():
+        work.add(missing, header=True)
     return work

@@ -514,7 +514,6 @@ def test_a_fault_of_a_connection_is_named_with_its_place(load, fields, fault):
         ('"native"', '"native"\nwindow = 8192', "connections[0].window: must be at most 8191"),
         ("[chains.signer]", "history_window = 0\n[chains.signer]", "chains[0].history_window"),
         ("[chains.signer]", "history_window = 8190\n[chains.signer]", "connections[0].window: must be at most 8190"),
-        ('[chains.signer]\nkey = "${SIGNER_KEY}"', "", "chains[0].signer: chain 31337 is a destination"),
         ("[[connections]]", "[[bridges]]", "bridges: is not known here"),
         ("[[connections]]", "[connections]", "connections: must be written as [[connections]]"),
         ("[chains.signer]", "[[chains.signer]]", "chains[0].signer: must be a table"),
@@ -541,6 +540,13 @@ def test_a_fault_is_named_with_its_place(load, old, new, fault):
     assert old in ONE
     (told,) = faults_of(load, ONE.replace(old, new))
     assert told.startswith(fault)
+
+
+def test_a_destination_may_have_no_signer_where_nothing_is_sent_without_being_asked(load):
+    without = ONE.replace('[chains.signer]\nkey = "${SIGNER_KEY}"', "")
+    assert load(without).chain(31337).accounts() == ()
+    (fault,) = faults_of(load, without.replace('"native"', '"native"\nkeep_headers = true'))
+    assert fault == "connections[0].keep_headers: chain 31337 has no signer that could pay for it"
 
 
 def test_all_faults_are_named_at_once(load):
@@ -585,3 +591,44 @@ def test_a_file_without_chains_is_refused(load, content, fault):
 def test_a_missing_file_is_told():
     with pytest.raises(ChainsError, match="No such file"):
         load_chains(Path("/nowhere/chains.toml"), {})
+
+
+# --- Names ------------------------------------------------------------------------------------------------------------
+
+
+def test_names_are_resolved_where_the_file_says_and_by_no_gateway_unless_it_says(load):
+    assert load(ONE).ens is None
+    plain = load(ONE + "[ens]\nchain = 31337\n").ens
+    assert plain is not None
+    assert (plain.chain_id, plain.gateways) == (31337, ())
+    several = load(ONE + '[ens]\nchain = 31337\ngateways = ["https://a.example", "http://127.0.0.1:80"]\n').ens
+    assert several is not None
+    assert several.gateways == ("https://a.example", "http://127.0.0.1:80")
+
+
+@pytest.mark.parametrize(
+    ("table", "fault"),
+    [
+        ("[ens]", "ens.chain: Field required"),
+        ("[ens]\nchain = 1", "ens.chain: no chain with id 1 is configured"),
+        ("[[ens]]\nchain = 31337", "ens: must be a table"),
+        ("[ens]\nchain = 31337\nhosts = []", "ens.hosts: Extra inputs are not permitted"),
+        *(
+            (
+                f'[ens]\nchain = 31337\ngateways = ["{origin}"]',
+                "ens.gateways[0]: must be as https://gateway.example.org",
+            )
+            for origin in (
+                "a.example",
+                "https://a.example/",
+                "https://A.example",
+                "https://u@a.example",
+                "ws://a.example",
+                "",
+            )
+        ),
+    ],
+)
+def test_a_wrong_table_of_names_is_a_fault(load, table, fault):
+    (found,) = faults_of(load, ONE + table)
+    assert found.startswith(fault)

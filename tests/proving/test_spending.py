@@ -200,7 +200,7 @@ def test_the_fee_must_do_for_what_was_caused_before_the_rest_was_admitted(costly
     query.pk, query.position, query.address, query.is_admitted = None, 1, BOB, False
     query.save()
     fees = get_rpc(31337).fees()
-    more = Workload(headers=1, accounts=2).gas * (fees.base_fee * 5 // 4 + fees.priority_fee)
+    more = Workload(headers=1, accounts=1).gas * (fees.base_fee * 5 // 4 + fees.priority_fee)
     Batch.objects.update(estimated_wei=1, fee=more + tx.cost * percent // 100)
     accept(batch.pk)
     assert fresh(batch).status == status, batch.rejection_reason
@@ -441,8 +441,10 @@ def test_of_a_path_what_its_transaction_does_not_take_is_reserved_for(costly, ke
 
 
 def test_of_what_is_not_admitted_each_header_is_reserved_for(costly, key):
-    batch = submit(key, request(ALICE, BOB, block=costly.head(), fee=ETHER))
-    assert unproven(batch, with_paths=True).unadmitted_gas == Workload(headers=2, accounts=2).gas
+    body = request(ALICE, BOB, block=costly.head(), fee=ETHER)
+    body["data"]["31337"]["block:1"] = {"accounts": {ALICE: {"props": ["NONCE"]}}}
+    batch = submit(key, body)
+    assert unproven(batch, with_paths=True).unadmitted_gas == Workload(headers=2, accounts=3).gas
 
 
 def test_who_asks_for_a_header_pays_for_its_accumulation(costly, key):

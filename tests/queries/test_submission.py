@@ -37,6 +37,39 @@ def test_it_stores_the_batch_and_answers_with_its_id(post, key):
     assert (step.kind, step.status) == (StepKind.INITIAL_STATE, StepStatus.IN_PROGRESS)
 
 
+def test_who_pays_oneself_needs_no_fee(post):
+    body = request(ALICE, block=12)
+    for fee in ({"fee": "0"}, {}):
+        del body["fee"]
+        assert post(body | fee | {"sender": "self"}).status_code == 200
+        body["fee"] = "0"
+    assert list(Batch.objects.values_list("sender", "fee")) == [("self", 0)] * 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"sender": "operator"}, {"/sender": "The sender is self, or is left out; it can't be 'operator'."}),
+        ({"sender": None}, {"/sender": "The sender is self, or is left out; it can't be 'NoneType'."}),
+        ({"sender": ["self"]}, {"/sender": "The sender is self, or is left out; it can't be 'list'."}),
+        (
+            {"sender": "self", "fee": "1"},
+            {"/fee": "You pay for this batch yourself, so the service takes no fee for it"},
+        ),
+        ({"sender": "self", "fee": None}, {"/fee": "The fee, in wei, must be a decimal string"}),
+        ({"sender": "self", "fee": 0, "data": {}}, {"/fee": "The fee, in wei, must be", "/data": "'data' is empty"}),
+        ({"sender": "SELF", "fee": "x"}, {"/sender": "The sender is self", "/fee": "The fee, in wei, must be"}),
+    ],
+)
+def test_every_fault_of_the_sender_and_its_fee_is_named(post, changes, expected):
+    found = faults(post(request(ALICE, block=12) | changes))
+    assert found.keys() == expected.keys()
+    for path, beginning in expected.items():
+        assert found[path][0] == "invalid_request"
+        assert found[path][1].startswith(beginning)
+    assert not Batch.objects.exists()
+
+
 def test_it_keeps_the_order_of_the_request(post):
     body = request(BOB, ALICE, block=2)
     body["data"]["31337"]["block:1"] = {"accounts": {ALICE: {"props": ["NONCE"]}}}
@@ -96,6 +129,16 @@ def test_a_time_selects_a_block_that_is_found_later(post):
     query = Query.objects.get()
     assert (query.timestamp, query.block, query.source_chain_id) == (1700000000, None, 31337)
     assert not Block.objects.exists()
+
+
+@pytest.mark.parametrize("tag", ["latest", "finalized"])
+def test_a_tag_selects_a_block_that_is_found_later(post, tag):
+    body = request(ALICE, block=1)
+    body["data"]["31337"] = {tag: body["data"]["31337"]["block:1"]}
+    assert post(body).status_code == 200
+    query = Query.objects.get()
+    assert (query.block_tag, query.selector, query.timestamp, query.block) == (tag, tag, None, None)
+    assert (Batch.objects.get().block_count, Block.objects.exists()) == (1, False)
 
 
 @pytest.mark.parametrize("slot", ["", "0x", "0xg", "0x" + "1" * 65, 5, None, "-1", "0x 1"])
@@ -186,7 +229,7 @@ def test_it_names_every_fault_at_once_and_stores_nothing(post):
             "data": {
                 "5": {"block:1": {"accounts": {ALICE: {"props": ["BALANCE"]}}}},
                 "31337": {
-                    "latest": {"accounts": {ALICE: {"props": ["BALANCE"]}}},
+                    "newest": {"accounts": {ALICE: {"props": ["BALANCE"]}}},
                     "block:2": {"accounts": {"0x123": {"props": ["BALANCE"]}, BOB: {"props": ["WEIGHT"]}}},
                     "block:3": {"accounts": {ALICE: {}}},
                     "block:4": {},
@@ -200,7 +243,7 @@ def test_it_names_every_fault_at_once_and_stores_nothing(post):
         "/fee",
         "/surprise",
         "/data/5",
-        "/data/31337/latest",
+        "/data/31337/newest",
         "/data/31337/block:2/accounts/0x123",
         f"/data/31337/block:2/accounts/{BOB}/props/0",
         f"/data/31337/block:3/accounts/{ALICE}",
@@ -269,7 +312,12 @@ def test_it_refuses_wrong_addresses_in_the_words_that_clients_match(post, addres
 @pytest.mark.parametrize(
     "selector",
     [
-        "latest",
+        "LATEST",
+        "latest:",
+        "finalized:5",
+        "safe",
+        "pending",
+        "block:latest",
         "block:",
         "block:-1",
         "block:01",
@@ -308,11 +356,10 @@ def test_it_refuses_a_request_that_names_nothing(post):
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("webhook",), {"url": "https://example.org"}),
         (("data", "31337", "block:1", "accounts", "vitalik.eth"), {"props": ["BALANCE"]}),
         (("data", "1"), {"block:1": {"accounts": {ALICE: {"props": ["BALANCE"]}}}}),
     ],
-    ids=["webhook", "name", "other source chain"],
+    ids=["name", "other source chain"],
 )
 def test_it_says_what_is_not_supported_yet(post, path, value):
     body = request(ALICE, block=1)
