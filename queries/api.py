@@ -123,6 +123,7 @@ def submit_batch_query(request: HttpRequest) -> dict[str, str] | HttpResponse:
 
 def _replayed(request: HttpRequest, user: User, earlier: idempotency.Earlier) -> HttpResponse:
     """As a request was answered that came with the same key."""
+    submission_rate.count_request(user)
     earlier.check(body_of(request))
     return JsonResponse({"internalId": earlier.batch_id}, headers={idempotency.REPLAYED: "true"})
 
