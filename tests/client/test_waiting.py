@@ -130,7 +130,8 @@ def test_that_nothing_has_changed_of_what_was_never_told_is_no_answer():
 def test_progress_is_told_when_something_has_changed_and_at_the_end():
     first, second = batch(status="ACCEPTED", queriesCompleted=0), batch(queriesCompleted=1)
     world = World(
-        *(answer(200, OPEN, etag='"s"', after=2), answer(200, first, etag='"1"')),
+        answer(200, first, etag='"1"'),
+        *(answer(200, OPEN, etag='"s"', after=2), answer(304)),
         *(answer(304, after=2), answer(304)),
         *(answer(200, DONE), answer(200, second, etag='"2"')),
         answer(200, batch()),
