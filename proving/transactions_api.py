@@ -45,7 +45,7 @@ class UnsignedTransaction(Call):
     queries: list[int] = Field(description="Numbers of the queries that it is for, from 1.")
 
 
-class Calls(Schema):
+class WalletCalls(Schema):
     """The parameter of `wallet_sendCalls` (EIP-5792)."""
 
     version: str
@@ -54,19 +54,19 @@ class Calls(Schema):
     calls: list[Call]
 
 
-class Transactions(Schema):
+class LeftToSend(Schema):
     chainId: str = Field(description="The destination chain, decimal.")
     isComplete: bool = Field(description="Whether nothing is missing once these transactions are on the chain.")
     waits: list[str] = Field(description="What the batch waits for besides, sentences.")
     transactions: list[UnsignedTransaction] = Field(description="To be sent in this order, by anybody.")
-    calls: Calls = Field(description="The same in the form of EIP-5792.")
+    calls: WalletCalls = Field(description="The same in the form of EIP-5792.")
 
 
 @router.get(
     "/batch-queries/{internal_id}/transactions",
     operation_id="get_batch_transactions",
     auth=KEY,
-    response={200: Transactions, **errors(401, 404, 409, 429, 503)},
+    response={200: LeftToSend, **errors(401, 404, 409, 429, 503)},
     summary="Transactions to send",
 )
 def batch_transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
