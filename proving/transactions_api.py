@@ -9,7 +9,6 @@ from ninja import Router, Schema
 from pydantic import Field
 
 from accounts import throttle
-from accounts.models import ApiKey
 from chains.chains_file import UnknownChain
 from chains.encoding import hex_data
 from chains.rpc import NodeUnavailable, RpcRefused
@@ -20,6 +19,7 @@ from queries.api_endpoint import KEY, errors
 from queries.api_errors import ApiError
 from queries.chunks import chunks
 from queries.models import Batch, BatchStatus, Query
+from queries.own_batches import own_batch
 
 router = Router(tags=["Batch queries"])
 
@@ -75,12 +75,11 @@ def batch_transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
     Anybody may send them, in this order. Each has a gas limit that suffices. Where `isComplete` is false, more follow
     when these are on the chain, or when what `waits` says has come.
     """
-    key: ApiKey = request.auth  # type: ignore[attr-defined]
-    batch = _find(key, internal_id)
+    batch = _find(request, internal_id)
     if batch.status == BatchStatus.DONE:
         left = Left((), (), is_complete=True)
     else:
-        if seconds := throttle.take("unsigned transactions", key.user_id, _MOST_PER_MINUTE):
+        if seconds := throttle.take("unsigned transactions", batch.user_id, _MOST_PER_MINUTE):
             sentence = f"You may ask {_MOST_PER_MINUTE} times in a minute. Wait as long as Retry-After says."
             raise ApiError(429, "too_many_requests", sentence, retry_after=seconds)
         left = _left_of(batch)
@@ -88,13 +87,9 @@ def batch_transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
     return HttpResponse(json.dumps(_body(batch, left)), content_type="application/json; charset=utf-8")
 
 
-def _find(key: ApiKey, internal_id: str) -> Batch:
+def _find(request: HttpRequest, internal_id: str) -> Batch:
     """Raises `ApiError`."""
-    # Some texts are none that a database can be asked for.
-    rows = Batch.objects.filter(pk=internal_id if internal_id.isalnum() else "", user=key.user_id).defer("request")
-    batch = rows.first()
-    if batch is None:
-        raise ApiError(404, "not_found", "No query found")
+    batch = own_batch(request, internal_id)
     if not batch.pays_itself:
         raise ApiError(409, "paid_by_operator", "The service sends the transactions of this batch.")
     if batch.status == BatchStatus.REJECTED:
