@@ -6,68 +6,40 @@ down, or whose block is still to come, holds up no other.
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
 from operator import attrgetter
-from typing import cast
 
-from django.conf import settings
-from django.db.models import Count, Max, Q
+from django.db.models import Q
 from django.utils import timezone
 
-from accounts import row_locks, user_limits
+from accounts import row_locks
 from accounts.models import User
-from chains import rollups, together
-from chains.chains_file import Chain
-from chains.header import Header
-from chains.rpc import Fees, NodeUnavailable, ProofRequest, RpcRefused
+from chains import together
+from chains.rpc import NodeUnavailable, RpcRefused
 from chains.together import Outcome, Raised
-from config.configured_chains import get_chains, get_rpc
-from proving import connections, facts, heads, looks, timestamps
-from proving.connections import OpenConnection
-from proving.facts import Fact, HeaderFact, TimeFact
-from proving.heads import poll_seconds
+from config.configured_chains import get_chains
+from proving import assessment, connections, facts, heads, looks
+from proving.assessment import Asked, Cost, Counted, Inquiry, Wait
+from proving.facts import Fact
 from proving.looks import Look
-from proving.paths import planning
-from proving.paths.planning import TooFar
 from proving.registry import deployments
-from proving.spending import estimates, promised
+from proving.spending import allowance, promised
+from proving.spending.promised import Promise
 from queries import leases, progress, submission, turns
-from queries.chunks import by_size, chunks
 from queries.leases import Lease
 from queries.models import HEADER_COLUMNS, OPEN_STATUSES, Batch, Block, Query
-from queries.rejection_codes import RejectionCode
+from queries.rejection_codes import Rejection, RejectionCode
 
 logger = logging.getLogger(__name__)
 
-# So many of the newest states every node keeps, archive or not. A refusal of one of these tells little.
-_KEPT_BY_ALL = 128
-# Headers, blocks or facts that are read between two extensions of the lease.
-_PER_READ = 200
 _HEADERS_PER_STATEMENT = 100
 
 
 @dataclass(frozen=True)
-class _Postponed:
-    """Why these queries are not admitted yet, a sentence, and when to ask again; None: ever later, because it fails."""
-
-    sentence: str
-    until: datetime | None
-
-
-@dataclass(frozen=True)
-class _Refusal:
-    code: RejectionCode
-    reason: str
-    retryable: bool
-
-
-@dataclass(frozen=True)
 class _Acceptance:
-    estimated_gas: int
-    estimated_wei: int
+    estimated: Promise
     blocks: Sequence[Block] = ()
     """With their headers as they were read: whoever works on a block first can ask for more at once."""
 
@@ -83,10 +55,10 @@ def accept(batch_id: object) -> None:
 def _accept(lease: Lease[Batch], look: Look) -> None:
     batch = lease.row
     try:
-        waits: list[_Postponed] = []
+        waits: list[Wait] = []
         for source in undecided(batch.pk):
             decision = _decide(lease, source)
-            if isinstance(decision, _Postponed):
+            if isinstance(decision, Wait):
                 waits.append(decision)
                 continue
             goes_on = together.share_work("decided", _Decided(lease, source, decision), _record_all)
@@ -121,7 +93,7 @@ def undecided(batch_id: str) -> list[int]:
 class _Decided:
     lease: Lease[Batch]
     source: int
-    decision: _Refusal | _Acceptance
+    decision: Rejection | _Acceptance
 
 
 def _record_all(several: Sequence[_Decided]) -> Sequence[Outcome[bool]]:
@@ -146,11 +118,13 @@ def _record(decided: _Decided) -> bool:
     """Write the decision, in the caller's database transaction; whether the batch goes on."""
     batch, source, decision = decided.lease.row, decided.source, decided.decision
     if isinstance(decision, _Acceptance):
-        decision = _check_limits(batch, decision) or decision
-    if isinstance(decision, _Refusal):
+        destination = get_chains().chain(batch.destination_chain_id)
+        decision = next(allowance.exceeded(batch.user, destination, decision.estimated), decision)
+    if isinstance(decision, Rejection):
         progress.reject([batch.pk], code=decision.code, reason=decision.reason, retryable=decision.retryable)
         return False
-    progress.admit(batch, source, estimated_gas=decision.estimated_gas, estimated_wei=decision.estimated_wei)
+    estimated = decision.estimated
+    progress.admit(batch, source, estimated_gas=estimated.gas, estimated_wei=estimated.wei)
     _store_headers(decision.blocks)
     turns.line_up(batch.user_id, batch.queries.filter(source_chain_id=source))
     return True
@@ -163,22 +137,29 @@ def _store_headers(blocks: Sequence[Block]) -> None:
         without.bulk_update(blocks, HEADER_COLUMNS, batch_size=_HEADERS_PER_STATEMENT)
 
 
-def _decide(lease: Lease[Batch], source: int) -> _Postponed | _Refusal | _Acceptance:
+def _decide(lease: Lease[Batch], source: int) -> Wait | Rejection | _Acceptance:
     batch = lease.row
     batch.user = together.share_work("user", batch.user_id, _users)
-    if exhausted := _check_limits(batch, _Acceptance(0, 0)):
+    destination = get_chains().chain(batch.destination_chain_id)
+    if exhausted := next(allowance.exceeded(batch.user, destination, Promise(0, 0)), None):
         return exhausted  # Before any node is asked.
     try:
         connection = connections.open_unless_paused(batch.destination_chain_id, source)
-        named = _named(batch, source)
-        # What a time selects is only known when its block is found. All else is asked side by side.
-        obstacle = _check_heights(lease, connection, named) if named.latest_unfound is not None else None
-        return obstacle or _decide_about_blocks(lease, connection, named)
+        chain, rpc = connection.source_rpc.chain, connection.source_rpc
+        inquiry = Inquiry(connection, lease.extend, lambda: heads.recent(chain, rpc).latest)
+        questions = _read(batch, source)
+        if questions.times:
+            # What a time selects is only known when its block is found. All else is asked side by side.
+            obstacle = _too_early(inquiry, questions) or _find_blocks(lease, inquiry, questions.times)
+            if obstacle:
+                return obstacle
+            questions = _read(batch, source)
+        return _decide_about_blocks(batch, inquiry, questions)
     except deployments.Unusable as why:
-        return _Postponed(str(why), timezone.now() + timedelta(seconds=10))
+        return Wait(str(why), timezone.now() + timedelta(seconds=10))
     except (NodeUnavailable, RpcRefused) as error:
         logger.warning("batch %s waits: %s", batch.pk, error)
-        return _Postponed(str(error), None)
+        return Wait(str(error), None)
 
 
 def _users(ids: Sequence[int]) -> list[User]:
@@ -188,359 +169,94 @@ def _users(ids: Sequence[int]) -> list[User]:
 
 
 @dataclass(frozen=True)
-class _Named:
-    """What a batch's queries about one source chain name."""
+class _Questions:
+    """What a batch's queries ask of one source chain."""
 
-    highest: int | None  # of the blocks that are named by their numbers, or found
-    latest_unfound: int | None  # of the times whose blocks are not found yet, unix seconds
-    headers: int  # how many ask for a header
-
-
-def _named(batch: Batch, source: int) -> _Named:
-    return _Named(
-        **batch.queries.filter(source_chain_id=source).aggregate(
-            highest=Max("block__number"),
-            latest_unfound=Max("timestamp", filter=Q(block=None)),
-            headers=Count("pk", filter=Q(address="")),
-        )
-    )
+    asked: Sequence[Asked]
+    blocks: Mapping[int, Block]  # of these, by number
+    times: Sequence[int]  # whose blocks are not found yet, unix seconds, falling
 
 
-def _decide_about_blocks(
-    lease: Lease[Batch], connection: OpenConnection, named: _Named
-) -> _Postponed | _Refusal | _Acceptance:
-    destination = get_chains().chain(lease.row.destination_chain_id)
-    asked = (
-        lambda: _check_heights(lease, connection, named),
-        lambda: (named.headers and _check_header_properties(lease, connection)) or _check_proofs(lease, connection),
-        lambda: _count(lease, connection),
-        connection.destination_rpc.fees,
-        # Whoever works on its blocks needs them next.
-        lambda: heads.recent(destination, connection.destination_rpc),
-    )
-    heights, checked, counted, fees, _ = together.run(asked)
-    # What is wrong with a block that doesn't exist is told first: the others failed on that.
-    for outcome in (heights, checked, counted, fees):
-        if isinstance(outcome, Raised):
-            raise outcome.error
-        if isinstance(outcome, _Postponed | _Refusal):
-            return outcome
-    return _check_cost(lease.row, cast("_Counted", counted), cast("Fees", fees))
-
-
-def _check_heights(lease: Lease[Batch], connection: OpenConnection, named: _Named) -> _Postponed | _Refusal | None:
-    """Whether what is named exists by now: the highest of the blocks, and a block after the last of the times."""
-    source = connection.source_rpc.chain
-    head = heads.recent(source, connection.source_rpc).latest
-    obstacle = _check_numbers(named.highest, source, head) or _check_times(named.latest_unfound, source, head)
-    if isinstance(obstacle, _Postponed):
-        # It may have come since that was read.
-        head = heads.read(source, connection.source_rpc).latest
-        obstacle = _check_numbers(named.highest, source, head) or _check_times(named.latest_unfound, source, head)
-    if obstacle or named.latest_unfound is None:
-        return obstacle
-    return _find_blocks(lease, connection, head)
-
-
-def _check_numbers(highest: int | None, source: Chain, head: Header) -> _Postponed | _Refusal | None:
-    ahead = 0 if highest is None else highest - head.number
-    if ahead > settings.MAX_BLOCKS_AHEAD:
-        return _Refusal(
-            RejectionCode.BLOCK_TOO_FAR_AHEAD,
-            f"Block {highest} of chain {source.id} is {ahead} blocks above the head {head.number}; a batch waits for "
-            f"at most {settings.MAX_BLOCKS_AHEAD}. Send it again when the block is nearer.",
-            retryable=True,
-        )
-    if ahead > 0:
-        return _Postponed(
-            f"Block {highest} of chain {source.id} does not exist yet; the head is {head.number}.",
-            timezone.now() + timedelta(seconds=max(poll_seconds(source), (ahead - 1) * source.block_seconds)),
-        )
-    return None
-
-
-def _check_times(latest: int | None, source: Chain, head: Header) -> _Postponed | _Refusal | None:
-    ahead = -1 if latest is None else latest - head.timestamp
-    if ahead > settings.MAX_BLOCKS_AHEAD * source.block_seconds:
-        return _Refusal(
-            RejectionCode.TIMESTAMP_TOO_FAR_AHEAD,
-            f"The time {latest} is {ahead} s after the newest block of chain {source.id}. Try again when it is near.",
-            retryable=True,
-        )
-    if ahead >= 0:
-        return _Postponed(
-            f"No block of chain {source.id} is later than the time {latest} yet, so it may still get a later block.",
-            timezone.now() + timedelta(seconds=max(poll_seconds(source), ahead)),
-        )
-    return None
-
-
-def _find_blocks(lease: Lease[Batch], connection: OpenConnection, head: Header) -> _Refusal | None:
-    """Give the queries that name a time their block."""
-    batch, source = lease.row, connection.source_rpc.chain
-    unfound = batch.queries.filter(source_chain_id=source.id, block=None)
-    times = list(unfound.order_by("-timestamp").values_list("timestamp", flat=True).distinct())
-    for time in times:
-        assert time is not None, "a query without a block names a time"
-        number = timestamps.block_at(connection.source_rpc, time, head, extend_lease=lease.extend)
-        if number is None:
-            return _Refusal(
-                RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK,
-                f"The time {time} is before the first block of chain {source.id}.",
-                False,
-            )
-        # Before the batch is locked, as `accounts.row_locks` says.
-        blocks = submission.find_blocks(batch.destination_chain_id, {(source.id, number)})
-        with lease.writing():
-            unfound.filter(timestamp=time).update(block_id=blocks[source.id, number])
-    return None
-
-
-def _check_header_properties(lease: Lease[Batch], connection: OpenConnection) -> _Refusal | None:
-    """Whether the blocks' headers have the properties that are asked for."""
-    source = connection.config.source_id
-    asking = lease.row.queries.filter(source_chain_id=source, address="").select_related("block").order_by("position")
-    for chunk in chunks(list(asking), _PER_READ):
-        numbers = [query.block.number for query in chunk if query.block is not None]
-        for query, header in zip(chunk, connection.source_rpc.known_headers(numbers), strict=True):
-            if lacking := facts.lacking(header, query.header_fields):
-                return _Refusal(
-                    RejectionCode.HEADER_PROPERTY_MISSING, facts.why_lacking(source, header, lacking), retryable=False
-                )
-        lease.extend()
-    return None
-
-
-def _check_proofs(lease: Lease[Batch], connection: OpenConnection) -> _Refusal | None:
-    """Whether some node still serves proofs at the oldest block that needs them: many keep only the newest states."""
-    accounts = lease.row.queries.filter(source_chain_id=connection.config.source_id).exclude(address="")
-    oldest = accounts.order_by("block__number").values_list("block__number", "address").first()
-    head = heads.recent(connection.source_rpc.chain, connection.source_rpc).latest
-    if oldest is None or oldest[0] > head.number - _KEPT_BY_ALL:
-        return None
-    number, address = oldest
-    header = connection.source_rpc.known_header(number)
-    (answer,) = connection.source_rpc.proofs([ProofRequest(number, header.hash, address)])
-    lease.extend()
-    if not isinstance(answer, RpcRefused) or answer.may_pass:
-        return None
-    return _Refusal(
-        RejectionCode.PROOF_UNAVAILABLE,
-        f"No node of chain {connection.config.source_id} serves proofs at block {number}. {answer}",
-        True,
-    )
-
-
-@dataclass(frozen=True)
-class _Counted:
-    """What the registry does not hold yet."""
-
-    work: estimates.Workload
-    blocks: Sequence[Block]
-    """Those that had no header before, with theirs as the source chain has it."""
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """A block and what the batch asks for there."""
-
-    block: Block
-    facts: Sequence[Fact]
-    is_known: bool
-    """Whether the registry knows its state root."""
-
-    @property
-    def needs_header(self) -> bool:
-        """Without a state root no fact is stored; and fields of a header need the header again, and its hash."""
-        return bool(self.facts) and (not self.is_known or any(isinstance(fact, _OF_HEADER) for fact in self.facts))
-
-    @property
-    def hashed(self) -> int:
-        """The block whose hash is needed: it is the header after it that binds when a block ended."""
-        return self.block.number + any(isinstance(fact, TimeFact) for fact in self.facts)
-
-
-_OF_HEADER = (HeaderFact, TimeFact)
-
-
-def _count(lease: Lease[Batch], connection: OpenConnection) -> _Counted | _Refusal:
-    """Count what the registry does not hold yet; refuses blocks that are too far from those that it can trust."""
-    ids = lease.row.queries.filter(source_chain_id=connection.config.source_id).values("block")
-    asked: list[_Asked] = []
-    headers: dict[int, Header] = {}
-    for blocks in chunks(list(Block.objects.filter(pk__in=ids).order_by("number")), _PER_READ):
-        found, read = _look_up(lease, connection, blocks)
-        asked += found
-        headers |= read
-    unknown = [one for one in asked if not one.is_known]
-    held = partial(_without_held, lease, connection, [one for one in asked if one.is_known])
-
-    def path_gas_to(wanting: Iterable[_Asked]) -> int | TooFar:
-        numbers = sorted({one.hashed for one in wanting if one.needs_header}, reverse=True)
-        targets = [headers[number] for number in numbers if number in headers]
-        return planning.estimate(connection, targets, extend_lease=lease.extend)
-
-    try:
-        if any(one.is_known and one.needs_header for one in asked):
-            # Only what is not held tells for which of these blocks a path is needed.
-            missing = held()
-            path_gas = path_gas_to([*unknown, *missing])
-        else:
-            path_gas, missing = together.together(lambda: path_gas_to(unknown), held)
-    except planning.StatesRefused as refused:
-        chain = connection.config.source_id
-        return _Refusal(
-            RejectionCode.PROOF_UNAVAILABLE,
-            f"No node of chain {chain} serves the states that lead to so old a block. {refused}",
-            True,
-        )
-    if isinstance(path_gas, TooFar):
-        return _Refusal(RejectionCode.BLOCK_TOO_OLD, path_gas.sentence, retryable=False)
-    work = estimates.Workload(path_gas=path_gas)
-    for one in [*unknown, *missing]:
-        work.add(one.facts, header=one.needs_header)
-    fresh = [one.block for one in asked if not one.block.hash and one.block.number in headers]
-    for block in fresh:
-        block.take(headers[block.number])
-    return _Counted(work, fresh)
-
-
-def _look_up(
-    lease: Lease[Batch], connection: OpenConnection, blocks: Sequence[Block]
-) -> tuple[list[_Asked], dict[int, Header]]:
-    """What is asked for at these blocks, and the headers, by number, that exist of them and of those that follow."""
-    contract = connection.registry.contract
-    wanted = _facts_of(lease.row, blocks)
-    following = {block.number + 1 for block in blocks if any(isinstance(fact, TimeFact) for fact in wanted[block.pk])}
-    numbers = sorted({block.number for block in blocks} | following)
-    roots, read = together.together(
-        lambda: connection.destination_rpc.eth_calls([contract.state_root(block.number) for block in blocks]),
-        lambda: connection.source_rpc.headers(numbers),
-    )
-    lease.extend()
-    asked = [
-        _Asked(block, wanted[block.pk], isinstance(root, bytes) and any(root))
-        for block, root in zip(blocks, roots, strict=True)
-    ]
-    return asked, {header.number: header for header in read if header is not None}
-
-
-def _facts_of(batch: Batch, blocks: Sequence[Block]) -> Mapping[int, Sequence[Fact]]:
-    """By the block's id: what the batch asks for there, each fact once."""
+def _read(batch: Batch, source: int) -> _Questions:
+    queries = batch.queries.filter(source_chain_id=source)
+    blocks = Block.objects.filter(pk__in=queries.values("block")).defer("header_rlp").in_bulk()
     wanted: dict[int, dict[Fact, None]] = defaultdict(dict)
-    for query in batch.queries.filter(block__in=blocks).iterator(chunk_size=1000):
-        assert query.block_id is not None, "it is one of these"
-        wanted[query.block_id].update(dict.fromkeys(facts.of(query)))
-    return {block.pk: list(wanted[block.pk]) for block in blocks}
+    times: set[int] = set()
+    for query in queries.iterator(chunk_size=1000):
+        if query.block_id is not None:
+            wanted[blocks[query.block_id].number].update(dict.fromkeys(facts.of(query)))
+        else:
+            assert query.timestamp is not None, "a query without a block names a time"
+            times.add(query.timestamp)
+    asked = [Asked(number, list(wanted[number])) for number in sorted(wanted)]
+    return _Questions(asked, {block.number: block for block in blocks.values()}, sorted(times, reverse=True))
 
 
-def _without_held(lease: Lease[Batch], connection: OpenConnection, asked: Sequence[_Asked]) -> list[_Asked]:
-    """Without the facts that the registry holds already."""
-    pieces = [(one, part) for one in asked for part in chunks(one.facts, _PER_READ)]
-    missing: dict[int, list[Fact]] = defaultdict(list)
-    for parcel in by_size(pieces, lambda piece: len(piece[1]), _PER_READ):
-        views = together.each(
-            partial(
-                facts.read,
-                connection.destination_rpc,
-                connection.registry.contract,
-                one.block.number,
-                part,
-                at="latest",
-            )
-            for one, part in parcel
-        )
-        for (one, _), view in zip(parcel, views, strict=True):
-            missing[one.block.pk] += [fact for fact, word in view.facts.items() if word is None]
-        lease.extend()
-    return [replace(one, facts=missing[one.block.pk]) for one in asked]
+def _too_early(inquiry: Inquiry, questions: _Questions) -> Wait | Rejection | None:
+    """Whether what is named exists by now: the highest of the blocks, and a block after the last of the times."""
+    highest, latest = max(questions.blocks, default=None), max(questions.times, default=None)
+    obstacle = assessment.too_early(highest, latest, inquiry.source, inquiry.head())
+    if isinstance(obstacle, Wait):
+        # It may have come since that was read.
+        head = heads.read(inquiry.source, inquiry.connection.source_rpc).latest
+        obstacle = assessment.too_early(highest, latest, inquiry.source, head)
+    return obstacle
 
 
-def _check_cost(batch: Batch, counted: _Counted, fees: Fees) -> _Refusal | _Acceptance:
-    destination, work = get_chains().chain(batch.destination_chain_id), counted.work
-    data = rollups.data_cost(get_rpc(destination.id), work.data_bytes, work.gas)
-    gas = work.gas + data.gas
-    # Room for two blocks that raise the base fee: it is signed only where the fee suffices for the next one.
-    cost = gas * (fees.base_fee * 5 // 4 + fees.priority_fee) + data.wei
-    acceptance = _Acceptance(gas, cost, counted.blocks)
-    if destination.test_network:
-        return acceptance
+def _find_blocks(lease: Lease[Batch], inquiry: Inquiry, times: Iterable[int]) -> Rejection | None:
+    """Give the queries that name a time their block."""
+    batch, source = lease.row, inquiry.source.id
+    unfound = batch.queries.filter(source_chain_id=source, block=None)
+    head = inquiry.head()
+    for time in times:
+        number = assessment.block_of_time(inquiry, time, head)
+        if isinstance(number, Rejection):
+            return number
+        # Before the batch is locked, as `accounts.row_locks` says.
+        blocks = submission.find_blocks(batch.destination_chain_id, {(source, number)})
+        with lease.writing():
+            unfound.filter(timestamp=time).update(block_id=blocks[source, number])
+    return None
+
+
+def _decide_about_blocks(batch: Batch, inquiry: Inquiry, questions: _Questions) -> Wait | Rejection | _Acceptance:
+    destination, rpc = get_chains().chain(batch.destination_chain_id), inquiry.connection.destination_rpc
+    assessed = assessment.assess(
+        inquiry,
+        questions.asked,
+        heights=lambda: _too_early(inquiry, questions),
+        # Whoever works on its blocks needs them next.
+        beside=lambda: heads.recent(destination, rpc),
+    )
+    for obstacle in assessed.obstacles:
+        if isinstance(obstacle, Raised):
+            raise obstacle.error
+        return obstacle
+    assert assessed.counted is not None, "nothing stands in the way"
+    assert assessed.fees is not None, "same"
+    fresh = [
+        block for number, block in questions.blocks.items() if not block.hash and number in assessed.counted.headers
+    ]
+    for block in fresh:
+        block.take(assessed.counted.headers[block.number])
+    costs = assessment.cost(rpc, assessed.counted.work, assessed.fees)
+    return _fee_too_low(batch, assessed.counted, costs) or _Acceptance(costs.total, fresh)
+
+
+def _fee_too_low(batch: Batch, counted: Counted, costs: Cost) -> Rejection | None:
+    if get_chains().chain(batch.destination_chain_id).test_network:
+        return None
     # Gas may have been dearer than it was estimated at when the first of its source chains was admitted.
     before = max(batch.estimated_wei or 0, promised.caused_by(batch))
-    total_gas, total = gas + (batch.estimated_gas or 0), cost + before
-    if total > batch.fee:
-        path = f", {work.path_gas} of it for the path to blocks that are old" if work.path_gas else ""
-        beside = f" and {data.wei} wei for its data" if data.wei else ""
-        return _Refusal(
-            RejectionCode.FEE_TOO_LOW,
-            f"Proving this batch is estimated at {total_gas} gas{path}{beside}, {total} wei at a gas price a quarter "
-            f"above the present one, which is more than its fee of {batch.fee} wei.",
-            retryable=True,
-        )
-    return acceptance
-
-
-def _check_limits(batch: Batch, acceptance: _Acceptance) -> _Refusal | None:
-    """Whether what the user's batches may cause in a day leaves room for this, too."""
-    destination = get_chains().chain(batch.destination_chain_id)
-    for limit in _limits(batch, destination):
-        needed = limit.needed(acceptance)
-        if limit.promised + needed <= limit.most and (needed or limit.promised < limit.most):
-            continue
-        if not limit.most:
-            rule = f"{limit.rule[0].upper()}{limit.rule[1:]} {limit.shown(0)} in 24 hours."
-            return _Refusal(RejectionCode.TOO_LARGE_FOR_BUDGET, rule, retryable=False)
-        if needed > limit.most:
-            return _Refusal(
-                RejectionCode.TOO_LARGE_FOR_BUDGET,
-                f"This batch is estimated at {limit.shown(needed)}, and {limit.rule} {limit.shown(limit.most)} in 24 "
-                "hours. Send it in parts.",
-                retryable=False,
-            )
-        said = f"; this batch is estimated at {limit.shown(needed)}." if needed else "."
-        return _Refusal(
-            RejectionCode.BUDGET_EXCEEDED,
-            f"{limit.rule[0].upper()}{limit.rule[1:]} {limit.shown(limit.most)} in 24 hours, of which "
-            f"{limit.shown(limit.promised)} are used or promised{said}",
-            retryable=True,
-        )
-    return None
-
-
-@dataclass(frozen=True)
-class _DailyLimit:
-    rule: str  # the beginning of a sentence
-    most: int
-    promised: int
-    needed: Callable[[_Acceptance], int]
-    shown: Callable[[int], str]
-
-
-def _limits(batch: Batch, destination: Chain) -> Iterator[_DailyLimit]:
-    """In gas over all destinations that cost real money, and in the currency of this one."""
-    if not destination.test_network:
-        costly = [chain.id for chain in get_chains().destinations() if not chain.test_network]
-        yield _DailyLimit(
-            "a user's batches may use",
-            user_limits.own_or(batch.user.daily_gas_budget, settings.DAILY_GAS_BUDGET),
-            promised.to_user(batch.user_id, costly).gas,
-            attrgetter("estimated_gas"),
-            "{} gas".format,
-        )
-    if (most := user_limits.daily_wei(batch.user.daily_limits_wei, destination)) is not None:
-        yield _DailyLimit(
-            f"a user's batches may cost, on chain {destination.id},",
-            most,
-            promised.to_user(batch.user_id, [destination.id]).wei,
-            attrgetter("estimated_wei"),
-            destination.amount,
-        )
-    if (most := destination.daily_limit_wei) is not None:
-        # What others have used up is waited for.
-        yield _DailyLimit(
-            f"all batches together may cost, on chain {destination.id},",
-            most,
-            0,
-            attrgetter("estimated_wei"),
-            destination.amount,
-        )
+    gas, wei = costs.total.gas + (batch.estimated_gas or 0), costs.total.wei + before
+    if wei <= batch.fee:
+        return None
+    path_gas = counted.work.path_gas
+    path = f", {path_gas} of it for the path to blocks that are old" if path_gas else ""
+    beside = f" and {costs.data.wei} wei for its data" if costs.data.wei else ""
+    return Rejection(
+        RejectionCode.FEE_TOO_LOW,
+        f"Proving this batch is estimated at {gas} gas{path}{beside}, {wei} wei at a gas price a quarter above the "
+        f"present one, which is more than its fee of {batch.fee} wei.",
+        retryable=True,
+    )

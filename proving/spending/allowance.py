@@ -1,0 +1,81 @@
+"""What a user's batches may cause in a day, as acceptance holds them to it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from operator import attrgetter
+
+from django.conf import settings
+
+from accounts import user_limits
+from accounts.models import User
+from chains.chains_file import Chain
+from config.configured_chains import get_chains
+from proving.spending import promised
+from proving.spending.promised import Promise
+from queries.rejection_codes import Rejection, RejectionCode
+
+
+def exceeded(user: User, destination: Chain, needed: Promise) -> Iterator[Rejection]:
+    """Each limit that leaves no room for this, too. With nothing `needed`: each that is used up."""
+    for limit in _limits(user, destination):
+        more = limit.part(needed)
+        promised_before = limit.promised()
+        if promised_before + more <= limit.most and (more or promised_before < limit.most):
+            continue
+        if not limit.most:
+            rule = f"{limit.rule[0].upper()}{limit.rule[1:]} {limit.shown(0)} in 24 hours."
+            yield Rejection(RejectionCode.TOO_LARGE_FOR_BUDGET, rule, retryable=False)
+        elif more > limit.most:
+            yield Rejection(
+                RejectionCode.TOO_LARGE_FOR_BUDGET,
+                f"This batch is estimated at {limit.shown(more)}, and {limit.rule} {limit.shown(limit.most)} in 24 "
+                "hours. Send it in parts.",
+                retryable=False,
+            )
+        else:
+            said = f"; this batch is estimated at {limit.shown(more)}." if more else "."
+            yield Rejection(
+                RejectionCode.BUDGET_EXCEEDED,
+                f"{limit.rule[0].upper()}{limit.rule[1:]} {limit.shown(limit.most)} in 24 hours, of which "
+                f"{limit.shown(promised_before)} are used or promised{said}",
+                retryable=True,
+            )
+
+
+@dataclass(frozen=True)
+class _DailyLimit:
+    rule: str  # the beginning of a sentence
+    most: int
+    promised: Callable[[], int]
+    part: Callable[[Promise], int]
+    shown: Callable[[int], str]
+
+
+def _limits(user: User, destination: Chain) -> Iterator[_DailyLimit]:
+    """In gas over all destinations that cost real money, and in the currency of this one."""
+    if not destination.test_network:
+        costly = [chain.id for chain in get_chains().destinations() if not chain.test_network]
+        yield _DailyLimit(
+            "a user's batches may use",
+            user_limits.own_or(user.daily_gas_budget, settings.DAILY_GAS_BUDGET),
+            lambda: promised.to_user(user.pk, costly).gas,
+            attrgetter("gas"),
+            "{} gas".format,
+        )
+    if (most := user_limits.daily_wei(user.daily_limits_wei, destination)) is not None:
+        yield _DailyLimit(
+            f"a user's batches may cost, on chain {destination.id},",
+            most,
+            lambda: promised.to_user(user.pk, [destination.id]).wei,
+            attrgetter("wei"),
+            destination.amount,
+        )
+    if (most := destination.daily_limit_wei) is not None:
+        # What others have used up is waited for.
+        yield _DailyLimit(
+            f"all batches together may cost, on chain {destination.id},",
+            most,
+            lambda: 0,
+            attrgetter("wei"),
+            destination.amount,
+        )
