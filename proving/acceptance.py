@@ -7,7 +7,7 @@ down, or whose block is still to come, holds up no other.
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from operator import attrgetter
 
@@ -21,12 +21,13 @@ from chains.rpc import NodeUnavailable, RpcRefused
 from chains.together import Outcome, Raised
 from config.configured_chains import get_chains
 from proving import assessment, connections, facts, heads, looks
-from proving.assessment import Asked, Cost, Counted, Inquiry, Wait
+from proving.assessment import Asked, Cost, Inquiry, Wait
 from proving.facts import Fact
 from proving.looks import Look
 from proving.registry import deployments
 from proving.spending import allowance, promised
 from proving.spending.promised import Promise
+from proving.spending.workload import Estimate, Part
 from queries import leases, progress, submission, turns
 from queries.leases import Lease
 from queries.models import HEADER_COLUMNS, OPEN_STATUSES, Batch, Block, Query
@@ -40,6 +41,8 @@ _HEADERS_PER_STATEMENT = 100
 @dataclass(frozen=True)
 class _Acceptance:
     estimated: Promise
+    of_queries: Mapping[int, int] = field(default_factory=dict)
+    """By a query's id: its part of that, in gas."""
     blocks: Sequence[Block] = ()
     """With their headers as they were read: whoever works on a block first can ask for more at once."""
 
@@ -119,15 +122,22 @@ def _record(decided: _Decided) -> bool:
     batch, source, decision = decided.lease.row, decided.source, decided.decision
     if isinstance(decision, _Acceptance):
         destination = get_chains().chain(batch.destination_chain_id)
-        decision = next(allowance.exceeded(batch.user, destination, decision.estimated), decision)
+        decision = next(allowance.exceeded(batch.user, destination, decision.estimated, _before(batch)), decision)
     if isinstance(decision, Rejection):
         progress.reject([batch.pk], code=decision.code, reason=decision.reason, retryable=decision.retryable)
         return False
     estimated = decision.estimated
-    progress.admit(batch, source, estimated_gas=estimated.gas, estimated_wei=estimated.wei)
+    progress.admit(
+        batch, source, estimated_gas=estimated.gas, estimated_wei=estimated.wei, of_queries=decision.of_queries
+    )
     _store_headers(decision.blocks)
     turns.line_up(batch.user_id, batch.queries.filter(source_chain_id=source))
     return True
+
+
+def _before(batch: Batch) -> Promise:
+    """What of it was admitted before is estimated at."""
+    return Promise(batch.estimated_gas or 0, batch.estimated_wei or 0)
 
 
 def _store_headers(blocks: Sequence[Block]) -> None:
@@ -141,7 +151,7 @@ def _decide(lease: Lease[Batch], source: int) -> Wait | Rejection | _Acceptance:
     batch = lease.row
     batch.user = together.share_work("user", batch.user_id, _users)
     destination = get_chains().chain(batch.destination_chain_id)
-    if exhausted := next(allowance.exceeded(batch.user, destination, Promise(0, 0)), None):
+    if exhausted := next(allowance.exceeded(batch.user, destination, Promise(0, 0), _before(batch)), None):
         return exhausted  # Before any node is asked.
     try:
         connection = connections.open_unless_paused(batch.destination_chain_id, source)
@@ -173,6 +183,7 @@ class _Questions:
     """What a batch's queries ask of one source chain."""
 
     asked: Sequence[Asked]
+    queries: Mapping[int, Mapping[int, Sequence[Fact]]]  # by the block's number, and by id: what each asks for
     blocks: Mapping[int, Block]  # of these, by number
     times: Sequence[int]  # whose blocks are not found yet, unix seconds, falling
 
@@ -180,16 +191,16 @@ class _Questions:
 def _read(batch: Batch, source: int) -> _Questions:
     queries = batch.queries.filter(source_chain_id=source)
     blocks = Block.objects.filter(pk__in=queries.values("block")).defer("header_rlp").in_bulk()
-    wanted: dict[int, dict[Fact, None]] = defaultdict(dict)
+    wanted: dict[int, dict[int, Sequence[Fact]]] = defaultdict(dict)
     times: set[int] = set()
     for query in queries.iterator(chunk_size=1000):
         if query.block_id is not None:
-            wanted[blocks[query.block_id].number].update(dict.fromkeys(facts.of(query)))
+            wanted[blocks[query.block_id].number][query.pk] = facts.of(query)
         else:
             assert query.timestamp is not None, "a query without a block names a time"
             times.add(query.timestamp)
-    asked = [Asked(number, list(wanted[number])) for number in sorted(wanted)]
-    return _Questions(asked, {block.number: block for block in blocks.values()}, sorted(times, reverse=True))
+    asked = [Asked.once(number, wanted[number].values()) for number in sorted(wanted)]
+    return _Questions(asked, wanted, {block.number: block for block in blocks.values()}, sorted(times, reverse=True))
 
 
 def _too_early(inquiry: Inquiry, questions: _Questions) -> Wait | Rejection | None:
@@ -232,27 +243,32 @@ def _decide_about_blocks(batch: Batch, inquiry: Inquiry, questions: _Questions) 
         if isinstance(obstacle, Raised):
             raise obstacle.error
         return obstacle
-    assert assessed.counted is not None, "nothing stands in the way"
-    assert assessed.fees is not None, "same"
-    fresh = [
-        block for number, block in questions.blocks.items() if not block.hash and number in assessed.counted.headers
-    ]
+    counted, estimate, fees = assessed.counted, assessed.estimate, assessed.fees
+    assert counted is not None, "nothing stands in the way"
+    assert estimate is not None, "same"
+    assert fees is not None, "same"
+    fresh = [block for number, block in questions.blocks.items() if not block.hash and number in counted.headers]
     for block in fresh:
-        block.take(assessed.counted.headers[block.number])
-    costs = assessment.cost(rpc, assessed.counted.work, assessed.fees)
-    return _fee_too_low(batch, assessed.counted, costs) or _Acceptance(costs.total, fresh)
+        block.take(counted.headers[block.number])
+    costs = assessment.cost(rpc, estimate, fees)
+    # What can never fit is said before what a higher fee would help.
+    too_large = next(allowance.too_large(batch.user, destination, costs.bound, _before(batch)), None)
+    of_queries = {pk: 0 for asking in questions.queries.values() for pk in asking}
+    for number, shares in estimate.shares.items():
+        of_queries |= shares.divided(questions.queries[number])
+    return too_large or _fee_too_low(batch, estimate, costs) or _Acceptance(costs.bound, of_queries, fresh)
 
 
-def _fee_too_low(batch: Batch, counted: Counted, costs: Cost) -> Rejection | None:
-    if get_chains().chain(batch.destination_chain_id).test_network:
+def _fee_too_low(batch: Batch, estimate: Estimate, costs: Cost) -> Rejection | None:
+    if get_chains().chain(batch.destination_chain_id).test_network or batch.fee_is_estimate:
         return None
     # Gas may have been dearer than it was estimated at when the first of its source chains was admitted.
     before = max(batch.estimated_wei or 0, promised.caused_by(batch))
-    gas, wei = costs.total.gas + (batch.estimated_gas or 0), costs.total.wei + before
+    gas, wei = costs.gas.bound + (batch.estimated_gas or 0), costs.wei.bound + before
     if wei <= batch.fee:
         return None
-    path_gas = counted.work.path_gas
-    path = f", {path_gas} of it for the path to blocks that are old" if path_gas else ""
+    path_gas = estimate.parts.get(Part.PATHS)
+    path = f", {path_gas.bound} of it for the path to blocks that are old" if path_gas else ""
     beside = f" and {costs.data.wei} wei for its data" if costs.data.wei else ""
     return Rejection(
         RejectionCode.FEE_TOO_LOW,

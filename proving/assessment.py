@@ -8,24 +8,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
+from typing import Self
 
 from django.conf import settings
 from django.utils import timezone
 
-from chains import rollups, together
+from chains import history, rollups, together
 from chains.chains_file import Chain
 from chains.header import Header
 from chains.rollups import DataCost
-from chains.rpc import Fees, ProofRequest, RpcClient, RpcRefused
+from chains.rpc import AccountProof, Fees, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from chains.together import Raised
-from proving import facts, timestamps
+from chains.trie import InvalidProof
+from proving import facts, timestamps, trie_samples
 from proving.connections import OpenConnection
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
 from proving.heads import poll_seconds
 from proving.paths import planning
 from proving.paths.planning import TooFar
-from proving.spending import estimates
+from proving.spending import workload
 from proving.spending.promised import Promise
+from proving.spending.workload import Estimate, Likely, Missing, Route, Tries
 from queries.chunks import by_size, chunks
 from queries.rejection_codes import Rejection, RejectionCode
 
@@ -33,7 +36,6 @@ from queries.rejection_codes import Rejection, RejectionCode
 _KEPT_BY_ALL = 128
 # Headers, blocks or facts that are read between two calls of `go_on`.
 _PER_READ = 200
-_OF_HEADER = (HeaderFact, TimeFact)
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,11 @@ class Asked:
 
     number: int
     facts: Sequence[Fact]
+
+    @classmethod
+    def once(cls, number: int, several: Iterable[Iterable[Fact]]) -> Self:
+        """What several ask for there."""
+        return cls(number, list(dict.fromkeys(fact for wanted in several for fact in wanted)))
 
 
 @dataclass(frozen=True)
@@ -131,8 +138,9 @@ class Assessment:
     """What stands in the way, or what could not be asked. What is wrong with a block that doesn't exist is told first:
     the rest failed on that."""
     counted: "Counted | None"
+    estimate: Estimate | None
     fees: Fees | None
-    """Of the destination. Where nothing stands in the way, there are both."""
+    """Of the destination. Where nothing stands in the way, these three are there."""
 
 
 def assess(
@@ -142,22 +150,28 @@ def assess(
     heights: Callable[[], Wait | Rejection | None],
     beside: Callable[[], object] = lambda: None,
 ) -> Assessment:
-    """All questions about these blocks side by side: `heights`, whether they exist, too, and those `beside`."""
+    """All questions about these blocks, which rise, side by side: `heights`, whether they exist, and those `beside`."""
     found = together.run(
         (
             heights,
             lambda: _lacking_properties(inquiry, asked),
-            lambda: _check_proofs(inquiry, asked),
+            lambda: _sample(inquiry, asked),
             lambda: _count(inquiry, asked),
             inquiry.connection.destination_rpc.fees,
             beside,
         )
     )
-    too_early, lacking, unavailable, counted, fees, _ = found
-    said = (too_early, *(lacking if isinstance(lacking, list) else [lacking]), unavailable, counted, fees)
+    too_early, lacking, tries, counted, fees, _ = found
+    said = (too_early, *(lacking if isinstance(lacking, list) else [lacking]), tries, counted, fees)
+    estimate = None
+    if isinstance(counted, Counted):
+        if counted.route.hops and isinstance(tries, Tries) and tries.state is None:
+            tries = _sample_of_history(inquiry, counted.headers[counted.missing[0].number])
+        estimate = workload.estimate(counted.missing, tries if isinstance(tries, Tries) else Tries(), counted.route)
     return Assessment(
         [one for one in said if isinstance(one, Rejection | Wait | Raised)],
         counted if isinstance(counted, Counted) else None,
+        estimate,
         fees if isinstance(fees, Fees) else None,
     )
 
@@ -175,26 +189,48 @@ def _lacking_properties(inquiry: Inquiry, asked: Sequence[Asked]) -> list[Reject
     return found
 
 
-def _check_proofs(inquiry: Inquiry, asked: Sequence[Asked]) -> Rejection | None:
-    """Whether some node still serves proofs at the oldest block that needs them: many keep only the newest states."""
-    oldest = min((one for one in asked if _addresses(one.facts)), key=lambda one: one.number, default=None)
-    if oldest is None or oldest.number > inquiry.head().number - _KEPT_BY_ALL:
-        return None
+def _sample(inquiry: Inquiry, asked: Sequence[Asked]) -> Tries | Rejection:
+    """What the tries are like, as proofs at the oldest block tell that needs some.
+
+    It is also asked whether some node still serves proofs there: many keep only the newest states.
+    """
+    oldest = next((one for one in asked if any(isinstance(fact, AccountFact | SlotFact) for fact in one.facts)), None)
+    if oldest is None:
+        return Tries()
     rpc = inquiry.connection.source_rpc
     header = rpc.known_header(oldest.number)
-    (answer,) = rpc.proofs([ProofRequest(oldest.number, header.hash, _addresses(oldest.facts)[0])])
+    wanted = trie_samples.wanted(header, oldest.facts, (fact for one in asked for fact in one.facts))
+    is_old = oldest.number <= inquiry.head().number - _KEPT_BY_ALL
+    try:
+        answers = rpc.proofs(wanted)
+    except NodeUnavailable:
+        # Whoever is to prove the queries asks for them again.
+        if is_old:
+            raise
+        answers = []
     inquiry.go_on()
-    if not isinstance(answer, RpcRefused) or answer.may_pass:
-        return None
-    return Rejection(
-        RejectionCode.PROOF_UNAVAILABLE,
-        f"No node of chain {inquiry.source.id} serves proofs at block {oldest.number}. {answer}",
-        retryable=True,
-    )
+    refused = [answer for answer in answers if isinstance(answer, RpcRefused)]
+    if is_old and len(refused) == len(answers) and not refused[0].may_pass:
+        return Rejection(
+            RejectionCode.PROOF_UNAVAILABLE,
+            f"No node of chain {inquiry.source.id} serves proofs at block {oldest.number}. {refused[0]}",
+            retryable=True,
+        )
+    return _told_by(header, answers)
 
 
-def _addresses(wanted: Iterable[Fact]) -> list[str]:
-    return sorted({fact.address for fact in wanted if isinstance(fact, AccountFact | SlotFact)})
+def _sample_of_history(inquiry: Inquiry, header: Header) -> Tries:
+    """The same by the account that a path leads through, where no other is asked for."""
+    wanted = ProofRequest(header.number, header.hash, history.CONTRACT)
+    return _told_by(header, inquiry.connection.source_rpc.proofs([wanted]))
+
+
+def _told_by(header: Header, answers: Sequence[AccountProof | RpcRefused]) -> Tries:
+    proofs = [answer for answer in answers if isinstance(answer, AccountProof)]
+    try:
+        return trie_samples.read(header, proofs) if proofs else Tries()
+    except InvalidProof:
+        return Tries()
 
 
 # --- What is missing --------------------------------------------------------------------------------------------------
@@ -202,36 +238,18 @@ def _addresses(wanted: Iterable[Fact]) -> list[str]:
 
 @dataclass(frozen=True)
 class Counted:
-    """What the registry does not hold yet."""
+    """What the registry does not hold yet, and how it comes to trust the blocks of that."""
 
-    work: estimates.Workload
+    missing: Sequence[Missing]
+    """Of each block that exists; of some nothing is."""
+    route: Route
     headers: Mapping[int, Header]
-    """Of the blocks that exist, and of some that follow, by number: as the source chain has them now."""
-
-
-@dataclass(frozen=True)
-class _Missing:
-    """What of it the registry lacks; or what is asked for, as long as that isn't looked up."""
-
-    number: int
-    facts: Sequence[Fact]
-    is_known: bool
-    """Whether the registry knows its state root."""
-
-    @property
-    def needs_header(self) -> bool:
-        """Without a state root no fact is stored; and fields of a header need the header again, and its hash."""
-        return bool(self.facts) and (not self.is_known or any(isinstance(fact, _OF_HEADER) for fact in self.facts))
-
-    @property
-    def hashed(self) -> int:
-        """The block whose hash is needed: it is the header after it that binds when a block ended."""
-        return self.number + any(isinstance(fact, TimeFact) for fact in self.facts)
+    """Of these blocks, and of some that follow, by number: as the source chain has them now."""
 
 
 def _count(inquiry: Inquiry, asked: Sequence[Asked]) -> Counted | Rejection:
     """Count what the registry does not hold yet; refuses blocks that are too far from those that it can trust."""
-    looked_up: list[_Missing] = []
+    looked_up: list[Missing] = []
     headers: dict[int, Header] = {}
     for part in chunks(asked, _PER_READ):
         found, read = _look_up(inquiry, part)
@@ -240,33 +258,30 @@ def _count(inquiry: Inquiry, asked: Sequence[Asked]) -> Counted | Rejection:
     unknown = [one for one in looked_up if not one.is_known]
     held = partial(_without_held, inquiry, [one for one in looked_up if one.is_known])
 
-    def path_gas_to(wanting: Iterable[_Missing]) -> int | TooFar:
+    def route_to(wanting: Iterable[Missing]) -> Route | TooFar:
         numbers = sorted({one.hashed for one in wanting if one.needs_header}, reverse=True)
         targets = [headers[number] for number in numbers if number in headers]
-        return planning.estimate(inquiry.connection, targets, extend_lease=inquiry.go_on)
+        return planning.route_to(inquiry.connection, targets, extend_lease=inquiry.go_on)
 
     try:
         if any(one.is_known and one.needs_header for one in looked_up):
             # Only what is not held tells for which of these blocks a path is needed.
             missing = held()
-            path_gas = path_gas_to([*unknown, *missing])
+            route = route_to([*unknown, *missing])
         else:
-            path_gas, missing = together.together(lambda: path_gas_to(unknown), held)
+            route, missing = together.together(lambda: route_to(unknown), held)
     except planning.StatesRefused as refused:
         return Rejection(
             RejectionCode.PROOF_UNAVAILABLE,
             f"No node of chain {inquiry.source.id} serves the states that lead to so old a block. {refused}",
             retryable=True,
         )
-    if isinstance(path_gas, TooFar):
-        return Rejection(RejectionCode.BLOCK_TOO_OLD, path_gas.sentence, retryable=False)
-    work = estimates.Workload(path_gas=path_gas)
-    for one in [*unknown, *missing]:
-        work.add(one.facts, header=one.needs_header)
-    return Counted(work, headers)
+    if isinstance(route, TooFar):
+        return Rejection(RejectionCode.BLOCK_TOO_OLD, route.sentence, retryable=False)
+    return Counted([*unknown, *missing], route, headers)
 
 
-def _look_up(inquiry: Inquiry, asked: Sequence[Asked]) -> tuple[list[_Missing], dict[int, Header]]:
+def _look_up(inquiry: Inquiry, asked: Sequence[Asked]) -> tuple[list[Missing], dict[int, Header]]:
     """Which of the blocks the registry knows; and the headers of them, and of those that follow, by number."""
     contract = inquiry.connection.registry.contract
     following = {one.number + 1 for one in asked if any(isinstance(fact, TimeFact) for fact in one.facts)}
@@ -276,14 +291,16 @@ def _look_up(inquiry: Inquiry, asked: Sequence[Asked]) -> tuple[list[_Missing], 
         lambda: inquiry.connection.source_rpc.headers(numbers),
     )
     inquiry.go_on()
+    headers = {header.number: header for header in read if header is not None}
     found = [
-        _Missing(one.number, one.facts, isinstance(root, bytes) and any(root))
+        Missing(one.number, one.facts, isinstance(root, bytes) and any(root), headers[one.number])
         for one, root in zip(asked, roots, strict=True)
+        if one.number in headers
     ]
-    return found, {header.number: header for header in read if header is not None}
+    return found, headers
 
 
-def _without_held(inquiry: Inquiry, known: Sequence[_Missing]) -> list[_Missing]:
+def _without_held(inquiry: Inquiry, known: Sequence[Missing]) -> list[Missing]:
     """Without the facts that the registry holds already."""
     rpc, contract = inquiry.connection.destination_rpc, inquiry.connection.registry.contract
     pieces = [(one, part) for one in known for part in chunks(one.facts, _PER_READ)]
@@ -301,16 +318,24 @@ def _without_held(inquiry: Inquiry, known: Sequence[_Missing]) -> list[_Missing]
 
 @dataclass(frozen=True)
 class Cost:
-    """Of what is missing, on the high side."""
+    """Of what is missing."""
 
-    total: Promise
+    gas: Likely
+    wei: Likely
+    """Expected at the present gas price; at the most, at one a quarter above it."""
     data: DataCost
-    """Of it, what a rollup takes for data."""
+    """Of the most, what a rollup takes for data."""
+
+    @property
+    def bound(self) -> Promise:
+        return Promise(self.gas.bound, self.wei.bound)
 
 
-def cost(destination_rpc: RpcClient, work: estimates.Workload, fees: Fees) -> Cost:
-    """At a gas price a quarter above the present one. Raises `NodeUnavailable`, `RpcRefused`."""
-    data = rollups.data_cost(destination_rpc, work.data_bytes, work.gas)
-    gas = work.gas + data.gas
+def cost(destination_rpc: RpcClient, estimate: Estimate, fees: Fees) -> Cost:
+    """Raises `NodeUnavailable`, `RpcRefused`."""
+    data = rollups.data_cost(destination_rpc, estimate.size.bound, estimate.gas.bound)
+    likely = rollups.without_margin(data, estimate.size.expected, estimate.size.bound)
+    gas = estimate.gas + Likely(likely.gas, data.gas)
     # Room for two blocks that raise the base fee: it is signed only where the fee suffices for the next one.
-    return Cost(Promise(gas, gas * (fees.base_fee * 5 // 4 + fees.priority_fee) + data.wei), data)
+    most = gas.bound * (fees.base_fee * 5 // 4 + fees.priority_fee) + data.wei
+    return Cost(gas, Likely(gas.expected * (fees.base_fee + fees.priority_fee) + likely.wei, most), data)

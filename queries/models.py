@@ -82,6 +82,8 @@ class Batch(Leased):
     api_key = models.ForeignKey(ApiKey, models.PROTECT, related_name="batches")
     destination_chain_id = models.PositiveBigIntegerField()
     fee = Uint256Field()  # wei of the destination's native currency, the most that the batch may cost
+    # Whether that is its estimate: it grows with each source chain that is admitted.
+    fee_is_estimate = models.BooleanField(default=False, db_default=False)
     request = models.TextField()  # the submitted JSON
     size = models.PositiveIntegerField(default=0)  # accounts, slots and headers, as MAX_QUERIES_PER_BATCH counts them
     block_count = models.PositiveIntegerField(default=0)  # blocks that it names, by numbers or times
@@ -276,6 +278,8 @@ class Query(models.Model):
     position = models.PositiveIntegerField()  # in the request, from 0
     # Whether it was checked against its source chain. A source chain that can't be asked now holds up no other.
     is_admitted = models.BooleanField(default=False)
+    # Its part of the batch's estimate, without paths; null as long as that is not known.
+    estimated_gas = models.PositiveBigIntegerField(null=True)
     address = models.CharField(max_length=42, blank=True)  # EIP-55; empty: the header is asked for
     fields = models.PositiveIntegerField(default=0)  # a bit for each property: 1 << AccountField, or 1 << HeaderField
     slots = models.JSONField(default=list)  # storage slots in their order, 0x and 64 hexadecimal digits each

@@ -6,7 +6,8 @@ stays true until the transaction ends: all that is written here is of a batch.
 """
 
 import logging
-from collections.abc import Collection, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -27,23 +28,40 @@ _ORDER = list(StepKind)
 _CHUNK = 500
 
 
-def admit(batch: Batch, source: int, *, estimated_gas: int, estimated_wei: int) -> None:
+def admit(
+    batch: Batch, source: int, *, estimated_gas: int, estimated_wei: int, of_queries: Mapping[int, int] | None = None
+) -> None:
     """The queries about one source chain were checked against the chains. The first such call accepts the batch.
 
     `estimated_gas` is in units of gas, and `estimated_wei` is what that costs at the present gas price. Calls add up.
+    `of_queries` are the parts of the queries, by their ids.
     """
     with transaction.atomic(savepoint=False):
         fresh = Batch.objects.select_for_update(no_key=True).get(pk=batch.pk)
         if fresh.status not in OPEN_STATUSES:
             return
-        fresh.queries.filter(source_chain_id=source).update(is_admitted=True)
+        _admit_queries(fresh.queries.filter(source_chain_id=source), of_queries or {})
         fresh.estimated_gas = (fresh.estimated_gas or 0) + estimated_gas
         fresh.estimated_wei = (fresh.estimated_wei or 0) + estimated_wei
+        if fresh.fee_is_estimate:
+            fresh.fee += estimated_wei
         if fresh.status == BatchStatus.RECEIVED:
             fresh.status, fresh.accepted_at = BatchStatus.ACCEPTED, timezone.now()
-        fresh.save(update_fields=["status", "accepted_at", "estimated_gas", "estimated_wei"])
-    batch.estimated_gas, batch.estimated_wei = fresh.estimated_gas, fresh.estimated_wei
+        fresh.save(update_fields=["status", "accepted_at", "estimated_gas", "estimated_wei", "fee"])
+    batch.estimated_gas, batch.estimated_wei, batch.fee = fresh.estimated_gas, fresh.estimated_wei, fresh.fee
     logger.info("batch %s: queries about chain %d admitted, about %d gas", batch.pk, source, estimated_gas)
+
+
+def _admit_queries(queries: "QuerySet[Query]", estimated_gas: Mapping[int, int]) -> None:
+    by_gas: dict[int, list[int]] = defaultdict(list)
+    for pk, gas in estimated_gas.items():
+        by_gas[gas].append(pk)
+    # Most take the same: one statement does for them.
+    usual = max(by_gas, key=lambda gas: len(by_gas[gas]), default=None)
+    queries.update(is_admitted=True, estimated_gas=usual)
+    for gas in by_gas.keys() - {usual}:
+        for chunk in chunks(by_gas[gas], _CHUNK):
+            queries.filter(pk__in=chunk).update(estimated_gas=gas)
 
 
 def reject(batches: Collection[str], *, code: RejectionCode, reason: str, retryable: bool) -> int:

@@ -22,7 +22,8 @@ from proving.connections import OpenConnection
 from proving.paths import checkpoints
 from proving.registry import deployments
 from proving.sources import NotYet, Start
-from proving.spending.estimates import HOP_GAS, RIDER_GAS, WALKED_HEADER_GAS
+from proving.spending.estimates import HOP_GAS, WALKED_HEADER_GAS
+from proving.spending.workload import Likely, Route
 from queries.chunks import chunks
 from queries.models import PathUnit
 
@@ -126,15 +127,15 @@ def survey(
     return not_yet if not_yet is not None and isinstance(cheapest, TooFar) else cheapest
 
 
-def estimate(
+def route_to(
     connection: OpenConnection, targets: Sequence[Header], *, extend_lease: Callable[[], None]
-) -> int | TooFar:
-    """Gas of the paths to the hashes of all these blocks, the highest first, on the high side.
+) -> Route | TooFar:
+    """The paths to the hashes of all these blocks, the highest first.
 
     What one path leads over shortens the next. `extend_lease` is called between steps that take long. Raises
     `NodeUnavailable`, `RpcRefused`.
     """
-    gas = 0
+    route = Route()
     trusted: set[int] = set()
     # How many ride along, by the block that is hopped from.
     riding: dict[int, int] = {}
@@ -153,7 +154,7 @@ def estimate(
         at = next(passed, None)
         if not vouched and at is not None:
             riding[at] += 1
-            gas += RIDER_GAS
+            route = replace(route, riders=route.riders + 1)
         elif not vouched:
             plan = survey(connection, header.number, extend_lease=extend_lease, others=numbers, trusted=trusted)
             if isinstance(plan, TooFar):
@@ -161,12 +162,25 @@ def estimate(
             if isinstance(plan, NotYet):
                 # It will begin at the block itself, or near it.
                 plan = Plan(header.number, header.number, Start(header.number))
-            gas += plan.gas + (sources.of(connection.config).gas(connection.config) if plan.start else 0)
+            route = _with(route, plan, connection)
             stops = [plan.origin, *plan.hops]
             riding |= dict.fromkeys(stops[:-1], 0)
             trusted.update(stops)
         trusted.add(header.number)
-    return gas
+    return route
+
+
+def _with(route: Route, plan: Plan, connection: OpenConnection) -> Route:
+    start = sources.of(connection.config).gas(connection.config) if plan.start else Likely()
+    return Route(
+        paths=route.paths + 1,
+        hops=route.hops + len(plan.hops),
+        riders=route.riders,
+        walked=route.walked + plan.walk,
+        headers=route.headers + bool(plan.start and plan.hops),
+        newest=max(route.newest, plan.origin),
+        start_gas=route.start_gas + start,
+    )
 
 
 def _from_source(

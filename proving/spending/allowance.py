@@ -15,29 +15,33 @@ from proving.spending.promised import Promise
 from queries.rejection_codes import Rejection, RejectionCode
 
 
-def exceeded(user: User, destination: Chain, needed: Promise) -> Iterator[Rejection]:
-    """Each limit that leaves no room for this, too. With nothing `needed`: each that is used up."""
+def too_large(user: User, destination: Chain, needed: Promise, before: Promise) -> Iterator[Rejection]:
+    """Each limit that the batch can never fit, whatever others use: with what was admitted `before`."""
     for limit in _limits(user, destination):
-        more = limit.part(needed)
-        promised_before = limit.promised()
-        if promised_before + more <= limit.most and (more or promised_before < limit.most):
-            continue
-        if not limit.most:
+        most, all_of_it = limit.most, limit.part(needed) + limit.part(before)
+        if not most:
             rule = f"{limit.rule[0].upper()}{limit.rule[1:]} {limit.shown(0)} in 24 hours."
             yield Rejection(RejectionCode.TOO_LARGE_FOR_BUDGET, rule, retryable=False)
-        elif more > limit.most:
+        elif all_of_it > most:
             yield Rejection(
                 RejectionCode.TOO_LARGE_FOR_BUDGET,
-                f"This batch is estimated at {limit.shown(more)}, and {limit.rule} {limit.shown(limit.most)} in 24 "
+                f"This batch is estimated at {limit.shown(all_of_it)}, and {limit.rule} {limit.shown(most)} in 24 "
                 "hours. Send it in parts.",
                 retryable=False,
             )
-        else:
+
+
+def exceeded(user: User, destination: Chain, needed: Promise, before: Promise) -> Iterator[Rejection]:
+    """Also each that leaves no room for this now; with nothing `needed`, each that is used up."""
+    yield from too_large(user, destination, needed, before)
+    for limit in _limits(user, destination):
+        more, used = limit.part(needed), limit.promised()
+        if used + more > limit.most or (not more and used == limit.most):
             said = f"; this batch is estimated at {limit.shown(more)}." if more else "."
             yield Rejection(
                 RejectionCode.BUDGET_EXCEEDED,
                 f"{limit.rule[0].upper()}{limit.rule[1:]} {limit.shown(limit.most)} in 24 hours, of which "
-                f"{limit.shown(promised_before)} are used or promised{said}",
+                f"{limit.shown(used)} are used or promised{said}",
                 retryable=True,
             )
 

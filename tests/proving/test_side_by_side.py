@@ -22,7 +22,7 @@ from proving import acceptance, pruning
 from proving.models import AccountProof, Share, SignedTransaction, Signer, Transaction, TransactionState
 from proving.reconcile import block as reconcile
 from proving.spending import limits, shares
-from proving.spending.estimates import Workload
+from proving.spending.estimates import Undone
 from proving.spending.promised import Promise
 from proving.transactions import pauses, sending, signers, stop_switch, tending
 from proving.transactions.fees import OfferedFees
@@ -271,7 +271,7 @@ def test_what_a_user_may_use_in_a_day_is_not_used_twice_on_two_chains(costly, se
     accept(batch)
     signer, _ = two_signers()
     offer = OfferedFees(1, 1)
-    ready: Any = [SimpleNamespace(rest={batch.pk: Workload()})]
+    ready: Any = [SimpleNamespace(rest={batch.pk: Undone()})]
 
     def send_some(nonce: int) -> bool:
         """Whether the budget had room."""
