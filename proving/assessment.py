@@ -198,9 +198,9 @@ def _sample(inquiry: Inquiry, asked: Sequence[Asked]) -> Tries | Rejection:
     if oldest is None:
         return Tries()
     rpc = inquiry.connection.source_rpc
-    header = rpc.known_header(oldest.number)
+    header, head = together.together(lambda: rpc.known_header(oldest.number), inquiry.head)
     wanted = trie_samples.wanted(header, oldest.facts, (fact for one in asked for fact in one.facts))
-    is_old = oldest.number <= inquiry.head().number - _KEPT_BY_ALL
+    is_old = oldest.number <= head.number - _KEPT_BY_ALL
     try:
         answers = rpc.proofs(wanted)
     except NodeUnavailable:
