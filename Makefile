@@ -42,7 +42,7 @@ demo-cluster: .venv/ready-for-demo node_modules/ready ## Prove 200 values with P
 # Tests mostly wait for nodes and clocks. The tests of a file share what is slow to make, and tests/conftest.py says
 # which files come first. Where Chromium can't be had, the browser tests fail, each with a sentence that says so; the
 # others must not wait for it.
-test: lint ## Run all checks and tests; installs Chromium if it is missing and that may be (TEST_PROCESSES=3)
+test: lint .venv-generators/ready ## Run all checks and tests; installs Chromium if it is missing and that may be (TEST_PROCESSES=3)
 	@$(MAKE) --no-print-directory chromium || echo "Going on without; the browser tests will fail."
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile -q --database postgresql $(POSTGRESQL_FIRST)
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder \
@@ -50,7 +50,8 @@ test: lint ## Run all checks and tests; installs Chromium if it is missing and t
 
 # What is most likely to differ on PostgreSQL runs on it each time: transactions side by side, and bulk writes.
 POSTGRESQL_FIRST := tests/accounts/test_side_by_side.py tests/proving/test_side_by_side.py tests/queries/test_room.py \
-	tests/queries/test_database_move.py tests/queries/test_storage.py tests/queries/test_submission.py \
+	tests/queries/test_database_move.py tests/queries/test_idempotency.py tests/queries/test_own_batches.py \
+	tests/queries/test_storage.py tests/queries/test_submission.py \
 	tests/queries/test_uint256.py tests/proving/test_shared_transactions.py
 # Of servers that are killed and waited for. `make test-postgres` runs them; the demo of a cluster is among the others.
 MINUTES_LONG := tests/cluster/test_celery_workers.py tests/serving/test_postgresql.py
@@ -81,6 +82,7 @@ bench-http: .venv/ready .venv-peer/ready ## Measure the processor time of reques
 
 bench-scale: .venv/ready node_modules/ready ## Measure batches a second by number of workers, databases and a broker (BATCHES=200 WORKERS=1,2,4)
 	@$(BIN)/python -m benchmarks.scale $(if $(BATCHES),--batches $(BATCHES)) $(if $(WORKERS),--workers $(WORKERS))
+
 bench-room: .venv/ready ## Measure the room of 10,000 queries, before and after pruning, on SQLite and PostgreSQL
 	@$(BIN)/python -m benchmarks.room_of_queries --postgresql
 
@@ -146,9 +148,10 @@ lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=
 	$(LOCK) $(ARGS) --group attack -o requirements-attack.txt
 	$(LOCK) $(ARGS) --group docs -o requirements-docs.txt
 	$(LOCK) $(ARGS) --group peer -o requirements-peer.txt
+	$(LOCK) $(ARGS) --group generators -o requirements-generators.txt
 
 clean: ## Remove what the commands above have made
-	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-peer node_modules build .demo .demo-cross-chain .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-generators .venv-peer node_modules build .demo .demo-cross-chain .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # --- Set-up -----------------------------------------------------------------------------------------------------------
 
@@ -176,6 +179,10 @@ clean: ## Remove what the commands above have made
 
 .venv-attack/ready: requirements-attack.txt .venv/ready
 	@$(INSTALL) .venv-attack $<
+	@touch $@
+
+.venv-generators/ready: requirements-generators.txt .venv/ready
+	@$(INSTALL) .venv-generators $<
 	@touch $@
 
 .venv-peer/ready: requirements-peer.txt .venv/ready

@@ -105,11 +105,12 @@ def authenticate(raw: str) -> ApiKey | None:
 
 
 def authenticate_and_read(
-    key_hash: str, columns: str = "", join: str = "", values: Sequence[object] = ()
+    key_hash: str, columns: str = "", join: str = "", values: Sequence[object] = (), *, is_counted: bool = False
 ) -> tuple[ApiKey, tuple[Any, ...]] | None:
     """As `authenticate`, and `columns` of a table that `join` adds, with its `values`, in the same statement.
 
     `key_hash` is the `digest` of what was presented. `k` is the key and `u` its user. `columns` begins with a comma.
+    `is_counted`: the request was counted before as one with this key.
     """
     row = statements.first(
         f"SELECT k.id, k.user_id, u.address{columns} FROM accounts_apikey k "  # noqa: S608 (written in this project)
@@ -123,7 +124,8 @@ def authenticate_and_read(
     # The operator may have removed the address from the list in the meantime. Then its keys must not work.
     if not may_sign_in(address):
         return None
-    key_use.note(key_id)
+    if not is_counted:
+        key_use.note(key_id)
     return ApiKey.from_db(None, ("id", "user_id"), (key_id, user_id)), tuple(others)
 
 

@@ -19,23 +19,20 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
-from web3.exceptions import Web3Exception
-from web3.providers import BaseProvider
-from web3.types import RPCEndpoint, RPCError, RPCResponse
 
 from accounts import keys, row_locks, throttle
 from accounts.allowed_addresses import may_sign_in
 from accounts.models import SignInNonce, User
 from chains.address_checksum import checksummed
 from chains.chains_file import Chain, UnknownChain
-from chains.encoding import hex_data
-from chains.rpc import ChainError, Reverted, RpcClient, RpcRefused
 from config import node_waits
 from config.configured_chains import get_chains
 from config.error_answers import Refused
 
-# Its grammars take half a second to import. The web server does so before its first request; no command waits for them.
+# They take a second to import, most of it for grammars and web3. The web server does so before its first request; no
+# command waits for them.
 siwe: Any = SimpleLazyObject(lambda: import_module("siwe"))
+contract_wallets: Any = SimpleLazyObject(lambda: import_module("accounts.contract_wallets"))
 _SiweMessage = Any
 
 STATEMENT = "Sign in to Batch Query Service. This costs nothing and sends no transaction."
@@ -47,7 +44,6 @@ MAX_SIGNATURE_CHARS = 16_384  # An ERC-6492 signature holds the wallet's whole d
 
 # Nonces that seem to be made later than this were made while the clock was ahead.
 _CLOCK_SKEW = timedelta(minutes=1)
-_NODE_SECONDS = 2  # to connect, and for each silence; three times as long for an answer
 
 _BUSY_SECONDS = 5
 
@@ -240,51 +236,24 @@ def _is_of_own_key(verify: Callable[..., None]) -> bool:
     return True
 
 
-class _Nodes(BaseProvider):
-    """Gives the library access to a chain, within the bounds of `RpcClient`."""
-
-    # ERC-3668 would let any contract make this server fetch a URL of the contract's choice.
-    global_ccip_read_enabled = False
-
-    def __init__(self, chain: Chain) -> None:
-        super().__init__()
-        # A client of its own: a stranger's contract may run for ever, which says nothing about the node's health.
-        self._rpc = RpcClient(chain, timeout_seconds=_NODE_SECONDS)
-
-    def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
-        """Raises `ChainError` where another node might have answered."""
-        try:
-            return {"jsonrpc": "2.0", "id": 0, "result": self._rpc.call(method, *params)}
-        except RpcRefused as refused:
-            if refused.may_pass:
-                raise
-            data = hex_data(refused.data) if isinstance(refused, Reverted) else None
-            error: RPCError = {"code": refused.code, "message": refused.message, "data": data or ""}
-            return {"jsonrpc": "2.0", "id": 0, "error": error}
-
-
 def _verify_contract_wallet(verify: Callable[..., None], address: str, chain: Chain) -> None:
     try:
         with node_waits.waiting_for(chain.id):
-            verify(provider=_Nodes(chain))
+            accepts = contract_wallets.accepts(verify, chain)
     except node_waits.Busy:
         raise SignInError(
             "too_many_checks",
             "Only a node can check a contract wallet, and too many people are waiting for one. Try again in a moment.",
             retry_after=_BUSY_SECONDS,
         ) from None
-    except siwe.InvalidSignature as error:
-        if not error.args:  # It has arguments only where the chain can't be asked.
-            raise SignInError(
-                "wrong_signature",
-                f"The signature is neither that of {address} nor accepted by a contract wallet there.",
-            ) from None
-    except (siwe.ChainIdMismatch, ChainError, Web3Exception, ValueError, TypeError, KeyError):
-        pass  # The nodes are down, of another chain, or talk nonsense.
-    else:
-        return
-    raise SignInError(
-        "node_unavailable",
-        f"The signature is not that of {address} itself, and no node of {chain.name} can be asked whether a contract "
-        "wallet accepts it. Try again later.",
-    )
+    if accepts is None:
+        raise SignInError(
+            "node_unavailable",
+            f"The signature is not that of {address} itself, and no node of {chain.name} can be asked whether a "
+            "contract wallet accepts it. Try again later.",
+        )
+    if not accepts:
+        raise SignInError(
+            "wrong_signature",
+            f"The signature is neither that of {address} nor accepted by a contract wallet there.",
+        )

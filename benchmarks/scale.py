@@ -1,22 +1,25 @@
 """Batches a second with 1, 2 and 4 workers, a node 50 ms away: on SQLite, on PostgreSQL, and by Celery on PostgreSQL.
 
 `python -m benchmarks.scale [--batches 200] [--accounts 5] [--workers 1,2,4] [--engines runworker-sqlite,...]`. Workers
-are stopped while everything is submitted. Beside the time there are, for each batch, exchanges with the node, the
-database's transactions and new connections, and messages; and the database's transactions while nothing is to do.
+are stopped while everything is submitted. Beside the time there are, for each batch, exchanges with the node,
+PostgreSQL's statements, transactions and new connections, and messages; and its transactions while nothing is to do.
 """
 
 import argparse
 import os
+import re
 import signal
 import tempfile
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
+from typing import LiteralString
 
 import psycopg
 import redis
 from eth_account import Account
+from psycopg import sql
 
 from benchmarks.distant_node import DistantNode
 from demo import balances, client
@@ -31,6 +34,8 @@ _IDLE_SECONDS = 10
 _START_SECONDS = 180
 # PostgreSQL reports its counts about every second.
 _COUNTS_SECONDS = 2
+# A line of PostgreSQL's log.
+_STATEMENT = re.compile(rb"LOG:  (?:statement|execute [^:]*): ")
 
 
 @dataclass
@@ -111,6 +116,22 @@ class Measured:
                 counts.messages = int(broker.info("commandstats").get("cmdstat_lpush", {}).get("calls", 0))
         return counts
 
+    def statements(self, count: int, accounts: int, first_block: int) -> int | None:
+        """How many SQL statements of PostgreSQL such batches take, which is slower: each is logged. None: not its."""
+        if self.postgres is None:
+            return None
+        with psycopg.connect(self.postgres.url(), autocommit=True) as connection:
+            self._log(connection, "all")
+            self.prove(count, accounts, first_block)
+            self._log(connection, "none")
+        log = (self.postgres.folder / "log").read_bytes()
+        return len(_STATEMENT.findall(log))
+
+    @staticmethod
+    def _log(connection: "psycopg.Connection[tuple[object, ...]]", which: LiteralString) -> None:
+        connection.execute(sql.SQL("ALTER SYSTEM SET log_statement = {}").format(which))
+        connection.execute("SELECT pg_reload_conf()")
+
     def _signal(self, number: signal.Signals) -> None:
         for name in self.workers:
             os.kill(self.service.process(name).pid, number)
@@ -130,10 +151,12 @@ def measure(engine: str, workers: int, options: argparse.Namespace) -> None:
         before = measured.counts()
         time.sleep(_IDLE_SECONDS)
         idle = measured.counts() - before
+        statements = measured.statements(options.batches, options.accounts, 100 + options.batches)
     count = options.batches
     print(
         f"{engine:22} {workers:7} {seconds:8.1f} {count / seconds:9.1f} {count * options.accounts / seconds:9.0f} "
-        f"{counts.exchanges / count:10.2f} {counts.transactions / count:13.1f} {counts.connections / count:12.2f} "
+        f"{counts.exchanges / count:10.2f} {'-' if statements is None else f'{statements / count:.1f}':>10} "
+        f"{counts.transactions / count:13.1f} {counts.connections / count:12.2f} "
         f"{counts.messages / count:9.2f} {idle.transactions / _IDLE_SECONDS:12.1f}",
         flush=True,
     )
@@ -148,10 +171,10 @@ def main() -> None:
     parser.add_argument("--milliseconds", type=int, default=50, help="to the node and back")
     options = parser.parse_args()
     print(f"{options.batches} batches of {options.accounts} accounts, a node {options.milliseconds} ms away")
-    print("of a batch: exchanges with the node, transactions and connections of PostgreSQL, messages")
+    print("of a batch: exchanges with the node, statements, transactions and connections of PostgreSQL, messages")
     print(
         f"{'engine':22} {'workers':>7} {'seconds':>8} {'batches/s':>9} {'facts/s':>9} {'exchanges':>10} "
-        f"{'transactions':>13} {'connections':>12} {'messages':>9} {'idle tx/s':>12}"
+        f"{'statements':>10} {'transactions':>13} {'connections':>12} {'messages':>9} {'idle tx/s':>12}"
     )
     for engine in options.engines.split(","):
         for workers in options.workers.split(","):

@@ -58,6 +58,10 @@ API_PATHS = ApiPaths(
     "/submit-batch-query",
     "/batch-query-status",
     "/chain-connections",
+    "/batch-queries",
+    "/batch-queries/<internal_id>",
+    "/batch-queries/<internal_id>/cancel",
+    "/facts",
 )
 # The API's paths have no trailing slash (docs/specification.md, "Conventions"), and no path may exist twice.
 APPEND_SLASH = False
@@ -117,8 +121,8 @@ CORS_URLS_REGEX = API_PATHS.regex
 CORS_ALLOW_ALL_ORIGINS = True
 CORS_ALLOW_CREDENTIALS = False
 CORS_ALLOW_METHODS = ("GET", "POST", "OPTIONS")
-CORS_ALLOW_HEADERS = ("accept", "api-key", "content-type", "if-none-match")
-CORS_EXPOSE_HEADERS = ("etag", "retry-after", "x-request-id")
+CORS_ALLOW_HEADERS = ("accept", "api-key", "content-type", "idempotency-key", "if-none-match")
+CORS_EXPOSE_HEADERS = ("etag", "idempotency-replayed", "retry-after", "x-request-id")
 
 # --- Pages ------------------------------------------------------------------------------------------------------------
 

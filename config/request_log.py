@@ -8,7 +8,7 @@ from collections.abc import Callable
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
-from config import log_context
+from config import log_context, parked_requests
 from config.process_metrics import count_request
 
 HEADER = "X-Request-Id"
@@ -32,6 +32,8 @@ class RequestMiddleware:
         log_context.enter({"request": request_id})
         response = self.get_response(request)
         response.headers[HEADER] = request_id
+        if parked_requests.is_parked(request):
+            return response  # It is answered later, as another request.
         match = request.resolver_match
         count_request(match.route if match else None, response.status_code, time.monotonic() - began)
         return response

@@ -3,9 +3,13 @@
 from django.contrib import admin
 from django.urls import include, path
 
+from explorer.endpoints import described_files, held_facts, one_batch
+from queries import own_batches
 from queries.api import api
 
-# Routers of other packages are added here: `api.add_router("", estimating.router)`.
+for endpoints in (own_batches, one_batch, held_facts):
+    api.add_router("", endpoints.router)
+api.describe(described_files.paths(), described_files.schemas())
 
 urlpatterns = [
     path("admin/", admin.site.urls),

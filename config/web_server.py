@@ -12,6 +12,9 @@ connection, but never a thread. What each client may hold is bounded:
   closes the connection that has waited longest for its client.
 - In turns: client addresses take turns for the threads, and one address gets at most all threads but one.
 
+A request that waits for news (`config.parked_requests`) holds a connection, and no thread. Half of the connections may
+be those of such requests. Where there is no room, the one that has waited longest is answered, and then closed.
+
 The server refuses requests whose end is ambiguous (RFC 9112, sections 6.1 and 6.3), and chunked bodies, because the API
 needs a length. It drops data that comes together with a request but after it, and closes the connection; clients then
 send that data again (RFC 9112, section 9.3.2).
@@ -48,7 +51,7 @@ from waitress.server import BaseWSGIServer, TcpWSGIServer, UnixWSGIServer
 from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 from waitress.utilities import Error
 
-from config import client_networks, node_waits, process_metrics
+from config import client_networks, node_waits, parked_requests, process_metrics
 from config.error_answers import error_body
 from config.request_log import ENVIRON
 
@@ -120,6 +123,8 @@ class _Request(HTTPRequestParser):
     path = ""
     start = b""
     """The request line, or what has come of it so far."""
+    has_waited = False
+    """Whether it was parked, and woken again."""
 
     def __init__(self, adj: Adjustments) -> None:
         super().__init__(adj)
@@ -205,6 +210,31 @@ class _UnwelcomeRequest(_Request):
 # --- An answer --------------------------------------------------------------------------------------------------------
 
 
+class _IsParked(BaseException):
+    """What was answered is to be dropped, because the request waits. Not an `Exception`: waitress catches those."""
+
+    def __init__(self, parked: "_ParkedRequest") -> None:
+        super().__init__()
+        self.parked = parked
+
+
+class _Parking:
+    """Where the request that a channel answers may wait, see `config.parked_requests`."""
+
+    def __init__(self, channel: "_Channel", request: _Request) -> None:
+        self._channel = channel
+        self.has_waited = request.has_waited
+        self.parked: _ParkedRequest | None = None
+
+    @property
+    def is_parked(self) -> bool:
+        return self.parked is not None
+
+    def park(self) -> "_ParkedRequest | None":
+        self.parked = self._channel.server.waiting_room.enter(self._channel)
+        return self.parked
+
+
 class _Task(WSGITask):
     wrote_header: bool
 
@@ -212,12 +242,17 @@ class _Task(WSGITask):
         began = time.monotonic()
         try:
             super().service()
-        finally:
+        except _IsParked:
+            raise
+        except BaseException:
             self.channel.has_been_answered()
+            raise
+        self.channel.has_been_answered()
         _log(self, self.request.path, began)
 
     def get_environment(self) -> WSGIEnvironment:
         environ: WSGIEnvironment = super().get_environment()
+        environ[parked_requests.ENVIRON] = _Parking(self.channel, self.request)
         # waitress drops all but one of the leading slashes, but no path may exist twice.
         environ["PATH_INFO"] = self.request.path
         return environ
@@ -306,12 +341,85 @@ def _whole(application: WSGIApplication) -> WSGIApplication:
         if is_file and environ["REQUEST_METHOD"] != "HEAD":
             return body
         try:
-            return [b"".join(body)]
+            whole = b"".join(body)
         finally:
             if close := getattr(body, "close", None):
                 close()
+        if (parking := environ.get(parked_requests.ENVIRON)) and parking.parked:
+            raise _IsParked(parking.parked)
+        return [whole]
 
     return answer
+
+
+# --- Requests that wait -----------------------------------------------------------------------------------------------
+
+
+class _WaitingRoom:
+    """The requests of a process that wait for news, at most so many."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._lock = threading.Lock()
+        self._waiting: dict[_ParkedRequest, None] = {}
+
+    def enter(self, channel: "_Channel") -> "_ParkedRequest | None":
+        with self._lock:
+            if len(self._waiting) >= self._most:
+                return None
+            parked = _ParkedRequest(channel, self)
+            self._waiting[parked] = None
+            return parked
+
+    def leave(self, parked: "_ParkedRequest") -> None:
+        with self._lock:
+            self._waiting.pop(parked, None)
+
+    def here(self) -> "list[_ParkedRequest]":
+        """Who has waited longest comes first."""
+        with self._lock:
+            return list(self._waiting)
+
+
+class _ParkedRequest:
+    """One of them. Its channel keeps it as the first of its `requests`."""
+
+    def __init__(self, channel: "_Channel", room: _WaitingRoom) -> None:
+        self.channel, self._room = channel, room
+        self._lock = threading.Lock()
+        self._is_kept = self._is_woken = False
+
+    @property
+    def is_gone(self) -> bool:
+        return not self.channel.connected
+
+    @property
+    def waits(self) -> bool:
+        """Whether no thread has to do with it."""
+        return self._is_kept and not self._is_woken
+
+    def keep(self) -> None:
+        """Its answer was dropped."""
+        with self._lock:
+            self._is_kept = True
+            is_woken = self._is_woken
+        if is_woken:
+            self._answer()
+        else:
+            # From now on the loop sees whether the client closes the connection.
+            self.channel.server.pull_trigger()
+
+    def wake(self) -> None:
+        with self._lock:
+            was_woken, self._is_woken = self._is_woken, True
+            is_kept = self._is_kept
+        self._room.leave(self)
+        if is_kept and not was_woken:
+            self._answer()
+
+    def _answer(self) -> None:
+        self.channel.requests[0].has_waited = True
+        self.channel.server.add_task(self.channel)
 
 
 # --- A connection -----------------------------------------------------------------------------------------------------
@@ -339,6 +447,9 @@ class _Channel(HTTPChannel):
     """Bytes: all of an answer until its last byte is taken, because a file doesn't shrink."""
     _answered = ""
     """The client who got the last answer."""
+    parked: _ParkedRequest | None = None
+    """The request that waits, or the last one that did."""
+    _has_sent_more = False
 
     def __init__(self, server: "_Bounded", sock: socket.socket, addr: Any, adj: Adjustments, map: Any = None) -> None:  # noqa: A002 (waitress's name)
         self._since = time.monotonic()
@@ -358,6 +469,27 @@ class _Channel(HTTPChannel):
     def has_been_answered(self) -> None:
         self._answered = self.client()
         self._since, self._has_answered, self._unread = time.monotonic(), True, self.total_outbufs_len
+
+    def service(self) -> None:
+        try:
+            super().service()
+        except _IsParked as waiting:
+            self.parked = waiting.parked
+            self.parked.keep()
+
+    def waits_for_news(self) -> bool:
+        return self.parked is not None and self.parked.waits
+
+    def end_wait(self) -> None:
+        """Answer now, and then close."""
+        assert self.parked
+        self.requests[0].headers["CONNECTION"] = "close"
+        self.parked.wake()
+
+    def handle_close(self) -> None:
+        super().handle_close()
+        if self.parked:
+            self.parked.wake()
 
     # While it has no `requests`, it waits for its client.
 
@@ -481,9 +613,20 @@ class _Channel(HTTPChannel):
             self.handle_close()
 
     def readable(self) -> bool:
-        return self._left_to_drop is not None or super().readable()
+        return self._left_to_drop is not None or self._watches_client() or super().readable()
+
+    def _watches_client(self) -> bool:
+        """Whether to see if the client goes, while its request waits. What it sends instead is dropped."""
+        return self.waits_for_news() and not self._has_sent_more
 
     def handle_read(self) -> None:
+        if self._watches_client():
+            with suppress(OSError):
+                # It closes the channel where the client is gone.
+                self._has_sent_more = bool(self.recv(self.adj.recv_bytes))
+            if self._has_sent_more:
+                self.requests[0].headers["CONNECTION"] = "close"
+            return
         if self._left_to_drop is None:
             super().handle_read()
             # Of smaller ones no number of connections makes much.
@@ -513,8 +656,8 @@ class _Bounded(BaseWSGIServer):
     channel_class = _Channel
     active_channels: dict[int, _Channel]
 
-    def __init__(self, *args: Any, most: int, **kwargs: Any) -> None:
-        self._most = most
+    def __init__(self, *args: Any, most: int, waiting_room: _WaitingRoom, **kwargs: Any) -> None:
+        self._most, self.waiting_room = most, waiting_room
         self.arrived: list[_Channel] = []
         self._next_tick = 0.0
         self.keeps_more = False
@@ -560,6 +703,8 @@ class _Bounded(BaseWSGIServer):
         waiting = [channel for channel in crowd if channel is not newcomer and not channel.requests]
         if waiting:
             min(waiting, key=_Channel.waits_since).handle_close()
+        elif parked := next((each for each in self.waiting_room.here() if each.waits and each.channel in crowd), None):
+            parked.channel.end_wait()
         else:
             newcomer.parser_class = _UnwelcomeRequest
 
@@ -595,10 +740,12 @@ class _Bounded(BaseWSGIServer):
         wasyncore.dispatcher.close(self)
 
     def dismiss(self) -> None:
-        """Closes idle connections."""
+        """Closes idle connections, and those of requests that wait once they are answered."""
         for channel in list(self.active_channels.values()):
             if channel.is_idle():
                 channel.handle_close()
+            elif channel.waits_for_news():
+                channel.end_wait()
 
 
 class _TcpServer(_Bounded, TcpWSGIServer):
@@ -747,6 +894,7 @@ class WebWorker(Worker):
             clear_untrusted_proxy_headers=False,
         )
         application, most = _whole(self.wsgi), _most_connections()
+        waiting_room = _WaitingRoom(most // 2)
         return [
             (_UnixServer if sock.family == socket.AF_UNIX else _TcpServer)(
                 application,
@@ -758,6 +906,7 @@ class WebWorker(Worker):
                 sockinfo=(sock.family, sock.type, sock.proto, sock.getsockname()),
                 bind_socket=False,
                 most=most,
+                waiting_room=waiting_room,
             )
             for sock in (listener.sock for listener in self.sockets)
         ]

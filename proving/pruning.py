@@ -29,7 +29,7 @@ from proving.models import AccountProof, SignedTransaction, Signer, SlotProof, T
 from queries import clock, leases
 from queries.chunks import chunks
 from queries.leases import Lease
-from queries.models import OPEN_STATUSES, Batch, Block, Pruning, Query, Step
+from queries.models import OPEN_STATUSES, Batch, Block, IdempotencyKey, Pruning, Query, Step
 from queries.submission import PRUNED_BYTES_PER_PROOF
 
 logger = logging.getLogger(__name__)
@@ -253,6 +253,7 @@ KINDS = (
     Kind("headers of paths", "KEEP_PATH_HEADERS_DAYS", _prune_path_headers),
     Kind("account events", "KEEP_ACCOUNT_EVENTS_DAYS", _older(AccountEvent, "at")),
     Kind("key uses", "KEEP_KEY_USES_DAYS", _older(KeyUse, "hour")),
+    Kind("idempotency keys", "KEEP_IDEMPOTENCY_KEYS_DAYS", _older(IdempotencyKey, "created_at")),
     Kind("sessions", "KEEP_SESSIONS_DAYS", _older(Session, "expire_date")),
     Kind("sign-in nonces", "KEEP_SIGN_IN_NONCES_DAYS", _older(SignInNonce, "expires_at")),
     Kind("throttle counts", "KEEP_THROTTLE_COUNTS_DAYS", _older(ThrottleCount, "began_at")),

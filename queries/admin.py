@@ -17,13 +17,8 @@ from queries.rejection_codes import RejectionCode
 
 
 def _cancel(batch: Batch, form: dict[str, Any]) -> str:
-    cancelled = progress.reject(
-        [batch.pk],
-        code=RejectionCode.CANCELLED_BY_OPERATOR,
-        reason=f"The operator has cancelled the batch. The reason given: {form['reason']}",
-        retryable=False,
-    )
-    if not cancelled:
+    reason = f"The operator has cancelled the batch. The reason given: {form['reason']}"
+    if not progress.cancel(batch.pk, code=RejectionCode.CANCELLED_BY_OPERATOR, reason=reason):
         raise DeedRefused("The batch is not open any more, so nothing was cancelled.")
     return "What was sent for it before stays paid, and is followed."
 

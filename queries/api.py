@@ -4,42 +4,37 @@
 come from the same schemas. Errors have the form of `config.error_answers`, with `details` where a request has faults.
 """
 
-import hashlib
 import json
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.conf import settings
 from django.db import Error as DatabaseError
-from django.http import HttpRequest, HttpResponse
-from ninja import NinjaAPI, Schema
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from ninja import Schema
 from ninja.errors import AuthenticationError, ValidationError
+from ninja.params import functions
 from pydantic import Field
 
-from accounts.models import ApiKey
+from accounts.models import ApiKey, User
+from config import parked_requests
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, refused_answer
-from queries import batch_request, status, submission, submission_rate
+from queries import batch_request, idempotency, status, status_watch, submission, submission_rate
 from queries.api_endpoint import SUBMITTING_KEY, KeyAuth, body_of, errors
 from queries.api_errors import ApiError
+from queries.openapi import BATCH_REQUEST, Api
 
 logger = logging.getLogger(__name__)
 
 # Every other code is 429.
 _REFUSED_STATUS = {"busy": 503, "storage_quota_exceeded": 403, "too_large_for_limit": 403}
 
-_DESCRIPTION = """
-Proves what chains held at given blocks or times (accounts, storage slots, block headers) to contracts on a destination
-chain, which may be the same chain or another.
-
-Send the key in the header `api-key`. The query parameter `apiKey` works as well, but a key in a URL ends up in
-histories and in the logs of everything between you and this service, so this page doesn't build such URLs.
-"""
-
-api = NinjaAPI(
+api = Api(
     title="Batch Query Service",
     version="1",
-    description=_DESCRIPTION,
     docs_url="/api/docs",
     openapi_url="/api/openapi.json",
     urls_namespace="api",
@@ -47,7 +42,8 @@ api = NinjaAPI(
 
 
 def _key_and_status(request: HttpRequest, key_hash: str) -> status.Asked | None:
-    return status.read(key_hash, request.GET.get("batchQueryId", ""))
+    is_counted = parked_requests.has_waited(request)
+    return status.read(key_hash, request.GET.get("batchQueryId", ""), is_counted=is_counted)
 
 
 class Submitted(Schema):
@@ -55,7 +51,7 @@ class Submitted(Schema):
 
 
 class Status(Schema):
-    queryStatus: str = Field(description="DONE, IN_PROGRESS or REJECTED.")
+    queryStatus: status.QueryStatus
     error: str | None = Field(None, description="Why the batch was rejected, a sentence.")
     code: str | None = Field(None, description="Why the batch was rejected, a stable word.")
     retryable: bool | None = Field(None, description="Whether sending a rejected batch again can help.")
@@ -67,35 +63,28 @@ class Connection(Schema):
     destinationChainId: str
 
 
-class Connections(Schema):
+class ConnectionList(Schema):
     connections: list[Connection]
 
 
-def _request_schema() -> dict[str, Any]:
-    """The body's schema with its definitions inlined: references would point into this object, not the document."""
-    schema = batch_request.BatchRequest.model_json_schema()
-    definitions = schema.pop("$defs", {})
-
-    def inline(node: Any) -> Any:
-        if isinstance(node, list):
-            return [inline(item) for item in node]
-        if not isinstance(node, dict):
-            return node
-        if reference := node.get("$ref"):
-            return inline(definitions[reference.rsplit("/", 1)[1]])
-        return {key: inline(value) for key, value in node.items()}
-
-    resolved: dict[str, Any] = inline(schema)
-    return resolved
-
-
-_EXAMPLE = {
-    "destinationChainId": "31337",
-    "fee": "0",
-    "data": {
-        "31337": {
-            "block:12": {
-                "accounts": {"0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266": {"props": ["BALANCE"], "slots": []}}
+_SUBMISSION = {
+    **BATCH_REQUEST,
+    "parameters": [
+        {
+            "in": "header",
+            "name": idempotency.HEADER,
+            "required": False,
+            "schema": {"type": "string", "minLength": 1, "maxLength": 255},
+            "description": "Sent again with the same one and the same body, the request makes no second batch.",
+        }
+    ],
+    "responses": {
+        200: {
+            "headers": {
+                idempotency.REPLAYED: {
+                    "description": "A former request with the same Idempotency-Key has made this batch.",
+                    "schema": {"type": "string", "enum": ["true"]},
+                }
             }
         }
     },
@@ -104,35 +93,53 @@ _EXAMPLE = {
 
 @api.post(
     "/submit-batch-query",
+    operation_id="submit_batch_query",
+    tags=["Batch queries"],
     auth=SUBMITTING_KEY,
-    response={200: Submitted, **errors(400, 401, 403, 411, 413, 415, 429, 503)},
+    response={200: Submitted, **errors(400, 401, 403, 411, 413, 415, 422, 429, 503)},
     exclude_none=True,
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": _request_schema(), "example": _EXAMPLE}},
-        }
-    },
+    openapi_extra=_SUBMISSION,
 )
-def submit_batch_query(request: HttpRequest) -> dict[str, str]:
+def submit_batch_query(request: HttpRequest) -> dict[str, str] | HttpResponse:
     """Submit a batch query. The answer comes as soon as it is stored; proving happens in the background."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
+    with _counting(key.user):
+        named = idempotency.read(request.headers.get(idempotency.HEADER), key.user_id)
+    earlier = named.find() if named else None
+    if earlier:
+        return _replayed(request, key.user, earlier)
     submission_rate.check(key.user)
     try:
-        body = body_of(request)
-        parsed = batch_request.parse(body, get_chains(), max_queries=settings.MAX_QUERIES_PER_BATCH)
-        batch = submission.store(parsed, body, key)
-    except DatabaseError:
-        raise  # To count it would wait for the same lock once more.
-    except Exception as error:
-        # What is stored was counted with it, in one transaction.
-        submission_rate.count_request(key.user)
-        if isinstance(error, batch_request.InvalidRequest):
-            raise ApiError(400, error.code, error.sentence, faults=error.faults) from None
-        raise
+        with _counting(key.user):
+            body = body_of(request)
+            parsed = batch_request.parse(body, get_chains(), max_queries=settings.MAX_QUERIES_PER_BATCH)
+            batch = submission.store(parsed, body, key, named)
+    except idempotency.AlreadyStored as already:
+        return _replayed(request, key.user, already.earlier)
     # Workers' lines have the batch and not the request.
     logger.info("batch %s is stored", batch.pk, extra={"batch": batch.pk})
     return {"internalId": batch.pk}
+
+
+def _replayed(request: HttpRequest, user: User, earlier: idempotency.Earlier) -> HttpResponse:
+    """As a request was answered that came with the same key."""
+    submission_rate.count_request(user)
+    earlier.check(body_of(request))
+    return JsonResponse({"internalId": earlier.batch_id}, headers={idempotency.REPLAYED: "true"})
+
+
+@contextmanager
+def _counting(user: User) -> Iterator[None]:
+    """Counts a request that is refused in this block. What is stored was counted with it, in one transaction."""
+    try:
+        yield
+    except (DatabaseError, idempotency.AlreadyStored):
+        raise  # To count it would wait for the same lock once more; the other one is counted as an answer.
+    except Exception as error:
+        submission_rate.count_request(user)
+        if isinstance(error, batch_request.InvalidRequest):
+            raise ApiError(400, error.code, error.sentence, faults=error.faults) from None
+        raise
 
 
 _STATUS_HEADERS = {
@@ -146,6 +153,8 @@ _STATUS_HEADERS = {
 
 @api.get(
     "/batch-query-status",
+    operation_id="get_batch_query_status",
+    tags=["Batch queries"],
     auth=KeyAuth(_key_and_status),
     response={200: Status, **errors(400, 401, 404, 503)},
     openapi_extra={
@@ -155,30 +164,45 @@ _STATUS_HEADERS = {
         }
     },
 )
-def batch_query_status(request: HttpRequest, batchQueryId: str) -> HttpResponse:
+def batch_query_status(
+    request: HttpRequest,
+    batchQueryId: str,
+    wait: int = functions.Query(
+        0, ge=0, le=status_watch.MOST_SECONDS, description="Seconds to wait for news, at most."
+    ),
+) -> HttpResponse:
     """How far one of your batch queries is. RECEIVED and ACCEPTED are reported as IN_PROGRESS.
 
     While it is, the header Retry-After says after how many seconds to ask again. If-None-Match with the ETag of the
     last answer gets 304 without a body where nothing has changed.
+
+    With `wait` the answer comes when `queryStatus` changes, or after so many seconds: from what it was in the answer
+    with the ETag of If-None-Match, else from IN_PROGRESS. It may come earlier without news, such as where many wait.
     """
-    batch: status.BatchStatusRow | None = request.auth.batch  # type: ignore[attr-defined]
+    asked: status.Asked = request.auth  # type: ignore[attr-defined]
+    batch = asked.batch
     if not batch:
         raise ApiError(404, "not_found", "No query found")
-    # Written as it is: to validate our own answer would take longer than to read it.
-    body = json.dumps(batch.body()).encode()
-    etag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
-    # A list may have it, and a proxy may have marked it as weak.
-    if etag in request.headers.get("If-None-Match", ""):
+    content, etag = batch.answer()
+    # A list may have it, and a proxy may have made another out of it.
+    known = request.headers.get("If-None-Match", "")
+    is_known = etag.removeprefix("W/") in known
+    is_news = not is_known if known else not batch.is_open
+    parking = parked_requests.parking(request)
+    if wait and not is_news and parking and not parking.has_waited:
+        status_watch.wait(parking, asked.user_id, batch.id, batch.query_status, wait)
+    if is_known:
         response = HttpResponse(status=304)
     else:
-        response = HttpResponse(body, content_type="application/json; charset=utf-8")
+        # Written as it is: to validate our own answer would take longer than to read it.
+        response = HttpResponse(json.dumps(content).encode(), content_type="application/json; charset=utf-8")
     response.headers["ETag"] = etag
     if seconds := batch.poll_seconds():
         response.headers["Retry-After"] = str(seconds)
     return response
 
 
-@api.get("/chain-connections", response=Connections)
+@api.get("/chain-connections", operation_id="list_chain_connections", tags=["Chains"], response=ConnectionList)
 def chain_connections(request: HttpRequest) -> dict[str, Any]:
     """Which source chains can be proven on which destination chains."""
     return {

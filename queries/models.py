@@ -296,7 +296,8 @@ class Query(models.Model):
             # For a batch's page, which counts the queries at each step and looks for blocks that wait.
             models.Index(fields=["batch", "step"]),
             models.Index(fields=["batch", "block"]),
-            models.Index(fields=["address"]),
+            # For what is proven of an account, in the order of the blocks.
+            models.Index(fields=["address", "block"], name="facts_by_account"),
         ]
 
     def __str__(self) -> str:
@@ -332,6 +333,25 @@ class Step(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} of query {self.query_id}: {self.status}"
+
+
+class IdempotencyKey(models.Model):
+    """The key that a client has given a submission, see `queries.idempotency`."""
+
+    # It needs no index of its own, because the constraint's index begins with it.
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.CASCADE, db_index=False, related_name="+")
+    key = models.CharField(max_length=255)
+    body_hash = models.CharField(max_length=64)  # SHA-256 of the request's body, in hex
+    batch = models.ForeignKey(Batch, models.CASCADE, db_index=False, related_name="+")  # nobody deletes batches
+    created_at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["user", "key"], name="one_batch_per_idempotency_key"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.key!r} of {self.user_id}: {self.batch_id}"
 
 
 class ServiceClock(models.Model):

@@ -89,6 +89,12 @@ def reject(batches: Collection[str], *, code: RejectionCode, reason: str, retrya
     return count
 
 
+def cancel(batch: str, *, code: RejectionCode, reason: str) -> bool:
+    """Reject the batch for good, if it is open. What was sent for it stays paid, and is followed."""
+    # A program that sends what can be sent again would undo it.
+    return bool(reject([batch], code=code, reason=reason, retryable=False))
+
+
 def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str = "") -> None:
     """Complete the step `kind` of those queries (ids) that are at it, and begin the next step.
 

@@ -22,6 +22,7 @@ class RejectionCode(models.TextChoices):
     PROOF_UNAVAILABLE = "proof_unavailable"
     DEADLINE_EXCEEDED = "deadline_exceeded"
     CANCELLED_BY_OPERATOR = "cancelled_by_operator"
+    CANCELLED_BY_USER = "cancelled_by_user"
 
 
 @dataclass(frozen=True)

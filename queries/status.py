@@ -1,7 +1,10 @@
 """What `GET /batch-query-status` says, read together with the key in one statement."""
 
+import hashlib
+import json
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from django.utils import timezone
@@ -21,6 +24,19 @@ _COLUMNS = f""", b.id, b.status, b.created_at, b.rejection_reason, b.rejection_c
 _JOIN = "LEFT JOIN queries_batch b ON b.id = %s AND b.user_id = k.user_id"
 
 
+class QueryStatus(StrEnum):
+    """A batch's status as clients of the status endpoint know it."""
+
+    IN_PROGRESS = "IN_PROGRESS"
+    DONE = "DONE"
+    REJECTED = "REJECTED"
+
+
+def query_status(status: str) -> str:
+    """One of `QueryStatus`, for one of `BatchStatus`."""
+    return QueryStatus.IN_PROGRESS.value if status in OPEN_STATUSES else status
+
+
 @dataclass(frozen=True)
 class BatchStatusRow:
     """A batch of the user whose key was presented."""
@@ -33,44 +49,62 @@ class BatchStatusRow:
     rejection_retryable: bool
     says_what_it_waits_for: bool
 
-    def body(self) -> dict[str, Any]:
-        if self.status in OPEN_STATUSES:
+    @property
+    def is_open(self) -> bool:
+        return self.status in OPEN_STATUSES
+
+    @property
+    def query_status(self) -> str:
+        return query_status(self.status)
+
+    def answer(self) -> tuple[dict[str, Any], str]:
+        """The body, and its ETag. That is a weak one: for how long something has failed is no news."""
+        if self.is_open:
             said = Batch.objects.defer("request").get(pk=self.id).waits() if self.says_what_it_waits_for else []
-            return {"queryStatus": BatchStatus.IN_PROGRESS.value} | ({"info": list(map(str, said))} if said else {})
+            body: dict[str, Any] = {"queryStatus": self.query_status}
+            news = [wait.sentence for wait in said]
+            return body | ({"info": list(map(str, said))} if said else {}), _etag([body, news])
+        body = {"queryStatus": self.query_status}
         if self.status == BatchStatus.REJECTED:
-            return {
-                "queryStatus": self.status,
+            body |= {
                 "error": self.rejection_reason,
                 "code": self.rejection_code,
                 "retryable": self.rejection_retryable,
             }
-        return {"queryStatus": self.status}
+        return body, _etag(body)
 
     def poll_seconds(self) -> int | None:
         """When to ask again; None: its status will not change, or only by a reorg."""
-        return poll_seconds(timezone.now() - self.created_at) if self.status in OPEN_STATUSES else None
+        return poll_seconds(timezone.now() - self.created_at) if self.is_open else None
+
+
+def _etag(news: Any) -> str:
+    return f'W/"{hashlib.sha256(json.dumps(news).encode()).hexdigest()[:16]}"'
 
 
 @dataclass(frozen=True)
 class Asked:
     """An answer to a key that works."""
 
+    user_id: int
     batch: BatchStatusRow | None
     """None: the user has no such batch."""
 
 
-def read(key_hash: str, batch_id: str) -> Asked | None:
-    """`key_hash` is `keys.digest` of the key. None if the key doesn't work."""
+def read(key_hash: str, batch_id: str, *, is_counted: bool = False) -> Asked | None:
+    """`key_hash` is `keys.digest` of the key. None if the key doesn't work. `is_counted` as in `accounts.keys`."""
     # Some texts are none that a database can be asked for.
-    found = keys.authenticate_and_read(key_hash, _COLUMNS, _JOIN, (batch_id if batch_id.isalnum() else "",))
+    asked = (batch_id if batch_id.isalnum() else "",)
+    found = keys.authenticate_and_read(key_hash, _COLUMNS, _JOIN, asked, is_counted=is_counted)
     if found is None:
         return None
-    pk, status, created_at, reason, code, retryable, says = found[1]
+    key, (pk, status, created_at, reason, code, retryable, says) = found
     created = statements.read(created_at)
     if created is None:
-        return Asked(None)
+        return Asked(key.user_id, None)
     return Asked(
+        key.user_id,
         BatchStatusRow(
             pk, status, created, reason, code, statements.read_boolean(retryable), statements.read_boolean(says)
-        )
+        ),
     )

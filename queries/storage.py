@@ -10,8 +10,6 @@ import threading
 import time
 from pathlib import Path
 
-import psycopg
-import psycopg_pool
 from django.db import Error as DatabaseError
 from django.db import InterfaceError, InternalError, OperationalError, connection
 from django.utils import timezone
@@ -68,12 +66,11 @@ def why_unavailable(error: BaseException) -> str | None:
     if not isinstance(error, OperationalError | InterfaceError | InternalError):
         return None
     cause = error.__cause__
-    if isinstance(cause, psycopg_pool.PoolTimeout):
+    # Where SQLite is used, psycopg isn't imported.
+    if type(cause).__name__ == "PoolTimeout":
         return _BUSY
-    if isinstance(cause, psycopg.Error) and cause.sqlstate:
-        return next(
-            (_OF_POSTGRESQL[cause.sqlstate[:n]] for n in (5, 3, 2) if cause.sqlstate[:n] in _OF_POSTGRESQL), None
-        )
+    if sqlstate := getattr(cause, "sqlstate", None):
+        return next((_OF_POSTGRESQL[sqlstate[:n]] for n in (5, 3, 2) if sqlstate[:n] in _OF_POSTGRESQL), None)
     code = getattr(cause, "sqlite_errorcode", None)
     if code is None:
         # Of PostgreSQL: no connection could be made, or it was lost.

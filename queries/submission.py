@@ -24,6 +24,7 @@ from config.error_answers import Refused
 from queries import bulk_insert, submission_rate
 from queries.batch_request import BatchRequest, Part
 from queries.chunks import chunks
+from queries.idempotency import Named
 from queries.models import OPEN_STATUSES, Batch, Block, Query, Step, StepKind, new_batch_id
 from queries.progress import deadline_from
 
@@ -68,10 +69,11 @@ class TooMuch(Refused):
     """The user has as much as one user may have."""
 
 
-def store(request: BatchRequest, body: bytes, key: ApiKey) -> Batch:
+def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None = None) -> Batch:
     """Create the batch with its queries, each in its first step, due at once.
 
-    It counts in `submission_rate` with them, and raises what that raises, `TooMuch` and `Busy`.
+    It counts in `submission_rate` with them, and raises what that raises, `TooMuch` and `Busy`. With `named` it raises
+    `queries.idempotency.AlreadyStored`.
     """
     parts = list(request.parts())
     batch = _new_batch(request, body, key, parts)
@@ -89,6 +91,8 @@ def store(request: BatchRequest, body: bytes, key: ApiKey) -> Batch:
                 (batch.stored_bytes, key.user_id),
             )
             bulk_insert.insert(batch, (), [()])
+            if named:
+                named.remember(batch.pk, body)
             blocks = find_blocks(request.destinationChainId, {place for place in places if place})
             bulk_insert.insert(
                 Query(batch=batch),

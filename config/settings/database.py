@@ -8,7 +8,6 @@ from typing import Any
 
 import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
-from psycopg import IsolationLevel
 
 from config.environment import env_hidden, env_int, env_str
 from config.settings.state_and_secrets import STATE_DIR
@@ -46,6 +45,8 @@ def _sqlite() -> dict[str, Any]:
 
 
 def _postgresql(url: str) -> dict[str, Any]:
+    from psycopg import IsolationLevel  # noqa: PLC0415 (no command waits for it where the database is SQLite)
+
     # Its message would quote the URL, which holds a password.
     try:
         parsed: dict[str, Any] = {**dj_database_url.parse(url)}

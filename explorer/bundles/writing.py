@@ -21,7 +21,7 @@ _PROVE_TIMESTAMP = keccak(text="proveTimestamp(bytes,bytes,uint256)")[:4]
 
 
 def build(batch: Batch, query: Query) -> dict[str, Any] | None:
-    """The bundle of a query of a batch that is DONE, or None where its proofs are not there (any more)."""
+    """The bundle of a query that is completed, or None where its proofs are not there (any more)."""
     block = query.block
     if block is None or not block.header_rlp:
         return None

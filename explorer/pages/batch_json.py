@@ -2,7 +2,8 @@
 
 from dataclasses import fields, is_dataclass
 from datetime import datetime
-from typing import Any
+from types import NoneType, UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from explorer.pages.batch_page import BatchPage
 from explorer.pages.query_cards import ShownStep
@@ -72,3 +73,66 @@ def _amount(name: str, value: Any) -> Any:
 def _camel(name: str) -> str:
     first, *rest = name.split("_")
     return first + "".join(part.title() for part in rest)
+
+
+# --- Described --------------------------------------------------------------------------------------------------------
+
+_PLAIN: dict[Any, dict[str, str]] = {
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    bool: {"type": "boolean"},
+    NoneType: {"type": "null"},
+    datetime: {"type": "string", "format": "date-time"},
+}
+
+
+def schemas(reference: str) -> dict[str, Any]:
+    """JSON schemas of `as_json`, by name, of which the first is the whole. `reference` is put before a name."""
+    found: dict[str, Any] = {BatchPage.__name__: {}}
+
+    def schema(kind: Any, name: str = "") -> dict[str, Any]:
+        if name in _IN_WEI and kind is not NoneType and not isinstance(kind, UnionType):
+            return {"type": "string", "description": "Wei, decimal."}
+        if kind in _PLAIN:
+            return _PLAIN[kind]
+        if isinstance(kind, UnionType):
+            return {"anyOf": [schema(one, name) for one in get_args(kind)]}
+        if get_origin(kind) is tuple:
+            return {"type": "array", "items": schema(get_args(kind)[0])}
+        if kind.__name__ not in found:
+            found[kind.__name__] = {}
+            found[kind.__name__] = _object_schema(properties(kind))
+        return {"$ref": f"{reference}{kind.__name__}"}
+
+    def properties(kind: Any) -> dict[str, Any]:
+        hints = get_type_hints(kind)
+        told = {
+            _camel(field.name): schema(hints[field.name], field.name)
+            for field in fields(kind)
+            if field.name not in _LEFT_OUT
+        }
+        if kind is ShownStep:
+            told |= {"seconds": {"anyOf": [{"type": "number"}, {"type": "null"}]}, "transactionHash": schema(str)}
+        return told
+
+    hints = get_type_hints(BatchPage)
+    header, queries = properties(hints["header"]), properties(hints["queries"])
+    found[BatchPage.__name__] = _object_schema(
+        {
+            "internalId": header.pop("id"),
+            **header,
+            **properties(hints["costs"]),
+            **properties(hints["progress"]),
+            "rejectionCode": schema(str),
+            "rejectionReason": schema(str),
+            "rejectionRetryable": schema(bool),
+            "sources": schema(hints["sources"]),
+            "queries": queries.pop("cards"),
+            **queries,
+        }
+    )
+    return found
+
+
+def _object_schema(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}

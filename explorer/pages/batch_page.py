@@ -113,6 +113,7 @@ def read(internal_id: str, wanted: Wanted | None = None) -> BatchPage | None:
     destination = chain_name(batch.destination_chain_id)
     seconds = poll_seconds(batch)
     can_change = seconds is not None
+    has_facts = batch.status != BatchStatus.REJECTED and bool(counts.at_step.get(None))
     progress = batch_progress.read(batch, destination, counts, held_by.values(), can_change=can_change)
     if wanted.only is not None and not 1 <= wanted.only <= progress.queries:
         return None
@@ -121,7 +122,9 @@ def read(internal_id: str, wanted: Wanted | None = None) -> BatchPage | None:
         costs=Costs(batch.fee, batch.estimated_gas, batch.estimated_wei, batch.gas_used, batch.spent),
         progress=progress,
         rejection=_rejection(batch),
-        sources=tuple(trusted_sources.trusted_sources(batch, counts.source_chains, registries, held_by)),
+        sources=tuple(
+            trusted_sources.trusted_sources(batch, counts.source_chains, registries, held_by, has_facts=has_facts)
+        ),
         queries=query_paging.read(batch, wanted, progress.queries, destination, held_by),
         poll_seconds=seconds,
     )

@@ -97,10 +97,10 @@ def read(
 ) -> Progress:
     """`registries` hold the batch's facts. A page that can't change any more has no notices: it would keep them."""
     at_step, headers_at_step = counts.at_step, counts.headers_at_step
-    waits = _waits(batch, destination, at_step) if batch.status in OPEN_STATUSES else ()
+    waited_for = waits(batch, destination, at_step) if batch.status in OPEN_STATUSES else ()
     return Progress(
         step_counts=tuple(_step_counts(at_step, headers_at_step)),
-        waits=tuple(_shown_waits(waits, several=len(counts.source_chains) > 1)),
+        waits=tuple(_shown_waits(waited_for, several=len(counts.source_chains) > 1)),
         no_worker=can_change and not worker.is_running(),
         notices=_notices(destination.id, registries) if can_change else (),
         went_back_at=batch.went_back_at,
@@ -124,8 +124,8 @@ def _step_counts(at_step: AtStep, headers_at_step: AtStep) -> Iterable[StepCount
 # --- Waits ------------------------------------------------------------------------------------------------------------
 
 
-def _waits(batch: Batch, destination: ChainName, at_step: AtStep) -> Iterable[Wait]:
-    """The worker says what went wrong. If nothing did, the step says what only takes time."""
+def waits(batch: Batch, destination: ChainName, at_step: AtStep) -> Iterable[Wait]:
+    """What an open batch waits for. The worker says what went wrong. If nothing did, the step says what takes time."""
     if said := batch.waits():
         return said
     if batch.status == BatchStatus.RECEIVED:
@@ -133,9 +133,9 @@ def _waits(batch: Batch, destination: ChainName, at_step: AtStep) -> Iterable[Wa
     return [Wait(_next(batch, destination, at_step))]
 
 
-def _shown_waits(waits: Iterable[Wait], *, several: bool) -> Iterable[ShownWait]:
+def _shown_waits(waited_for: Iterable[Wait], *, several: bool) -> Iterable[ShownWait]:
     """`several`: the batch has more than one source chain."""
-    for wait in waits:
+    for wait in waited_for:
         about = [chain_name(chain_id) for chain_id in wait.source_chain_ids] if several else []
         yield ShownWait(wait.sentence, wait.failing_since, wait.next_try_at, tuple(about))
 

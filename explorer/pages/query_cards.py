@@ -1,4 +1,4 @@
-"""What a page shows of each query: its steps, their transactions and, when DONE, the facts.
+"""What a page shows of each query: its steps, their transactions and, when all are completed, the facts.
 
 The number of statements does not grow with the number of queries.
 """
@@ -75,7 +75,7 @@ class ShownQuery:
     first_slot: int  # number of the first of `slots`, from 1
     path: ShownPath | None  # the path by which the registry comes to trust the block; None: none is needed
     steps: tuple[ShownStep, ...]
-    values: tuple[Value, ...]  # only when DONE (docs/specification.md, "Rules that hold")
+    values: tuple[Value, ...]  # once all its steps are completed (docs/specification.md, "Rules that hold")
 
     @property
     def completed(self) -> int:
@@ -190,11 +190,8 @@ def cards(
 
     `held_by` are the registries that hold the facts, by source chain (`trusted_sources.holding`).
     """
-    words: Mapping[int, Mapping[Fact, bytes]] = {}
-    addresses: Mapping[int, str] = {}  # of the deployed registry, by source chain
-    if batch.status == BatchStatus.DONE:
-        words = shown_facts.proven(queries, first_slot)
-        addresses = {source: row.address for source, row in held_by.items()}
+    # A source chain that hangs holds up no values of another one.
+    words = shown_facts.proven([query for query in queries if shown_facts.may_be_told(batch, query)], first_slot)
     hashes = {step.transaction_hash for each in steps.values() for step in each if step.transaction_hash}
     is_open = batch.status in OPEN_STATUSES
     head = shown_transactions.head(destination.id)
@@ -204,7 +201,7 @@ def cards(
     )
     sources = {number: chain_name(number) for number in {query.source_chain_id for query in queries}}
     for query in queries:
-        source, registry = sources[query.source_chain_id], addresses.get(query.source_chain_id)
+        source, registry = sources[query.source_chain_id], held_by.get(query.source_chain_id)
         yield ShownQuery(
             number=query.position + 1,
             received_at=batch.created_at,
@@ -221,7 +218,7 @@ def cards(
             first_slot=first_slot or 1,
             path=to_blocks.get(query.block.pk) if query.block else None,
             steps=tuple(_steps(query, steps[query.pk], batch, sent)),
-            values=tuple(_values(query, words.get(query.pk, {}), source, registry)) if registry else (),
+            values=tuple(_values(query, words.get(query.pk, {}), source, registry.address)) if registry else (),
         )
 
 

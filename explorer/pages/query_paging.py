@@ -47,6 +47,10 @@ class QueryPage:
     rows: tuple[QueryRow, ...]  # instead of cards where there are many queries
 
     @property
+    def has_values(self) -> bool:
+        return any(card.values for card in self.cards)
+
+    @property
     def last(self) -> int | None:
         shown = self.cards or self.rows
         return shown[-1].number if shown else None
@@ -62,8 +66,8 @@ def read(
     """`held_by` are the registries that hold the batch's facts, by source chain."""
     place = _place(batch, wanted, total)
     whole = wanted.always_whole or wanted.only is not None or total <= MAX_CARDS
-    queries = _queries(batch, place, without=() if whole else ("header_rlp",))
-    steps = _steps(queries) if whole else {}
+    queries = _queries(batch, place.condition, place.values, without=() if whole else ("header_rlp",))
+    steps = steps_of(queries) if whole else {}
     cards = query_cards.cards(batch, queries, steps, destination, held_by, first_slot=_first_slot(wanted, queries))
     return QueryPage(
         total=total,
@@ -79,10 +83,14 @@ def read(
     )
 
 
-def _queries(batch: Batch, place: "_Place", without: tuple[str, ...]) -> list[Query]:
+def from_number(batch: Batch, first: int, most: int) -> list[Query]:
+    """So many of the batch's queries, from the one with this number on, with their blocks."""
+    return _queries(batch, "position >= %s AND position < %s", (first - 1, first - 1 + most), without=())
+
+
+def _queries(batch: Batch, condition: str, values: tuple[int, ...], without: tuple[str, ...]) -> list[Query]:
     """With their blocks, which come `without` these fields."""
-    values = (batch.pk, *place.values)
-    queries = statements.objects(Query, f"WHERE batch_id = %s AND {place.condition} ORDER BY position", values)
+    queries = statements.objects(Query, f"WHERE batch_id = %s AND {condition} ORDER BY position", (batch.pk, *values))
     ids = {query.block_id for query in queries if query.block_id is not None}
     blocks = {block.pk: block for block in _having(Block, "id", ids, without)}
     for query in queries:
@@ -91,7 +99,7 @@ def _queries(batch: Batch, place: "_Place", without: tuple[str, ...]) -> list[Qu
     return queries
 
 
-def _steps(queries: Iterable[Query]) -> dict[int, list[Step]]:
+def steps_of(queries: Iterable[Query]) -> dict[int, list[Step]]:
     """By the id of the query."""
     found: dict[int, list[Step]] = {query.pk: [] for query in queries}
     for step in _having(Step, "query_id", found):

@@ -64,6 +64,11 @@ _ADVICE: dict[str, Advice] = {
         "has proven stays proven.",
         "Ask the operator why, with the batch's identifier.",
     ),
+    RejectionCode.CANCELLED_BY_USER: Advice(
+        "Who submitted the batch has cancelled it. What was sent for it before stays paid, and what that has proven "
+        "stays proven.",
+        "Send the batch again if it is wanted after all. What the facts registry holds already isn't paid for again.",
+    ),
 }
 _OTHER = Advice(
     "The batch could not be proven for the reason above.",

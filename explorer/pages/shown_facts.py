@@ -15,7 +15,7 @@ from explorer.pages.code_snippets import Snippet, is_number
 from explorer.pages.utc_times import utc
 from proving import facts
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
-from queries.models import Block, Query
+from queries.models import Batch, BatchStatus, Block, Query
 from queries.properties import AccountField, HeaderField
 
 # How many slots of one account are on one page.
@@ -49,6 +49,11 @@ class Value:
     def copied(self) -> str:
         """The name of the button that copies the word."""
         return f"the word of {self.label}"
+
+
+def may_be_told(batch: Batch, query: Query) -> bool:
+    """Whether the registry holds the query's facts. Of a rejected batch nobody looks whether it still does."""
+    return query.step is None and batch.status != BatchStatus.REJECTED
 
 
 def shown(query: Query, first_slot: int | None) -> list[Fact]:

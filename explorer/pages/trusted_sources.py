@@ -61,9 +61,17 @@ def holding(batch: Batch, rows: Collection[FactsRegistry]) -> dict[int, FactsReg
 
 
 def trusted_sources(
-    batch: Batch, source_chains: Collection[int], rows: Collection[FactsRegistry], held_by: Mapping[int, FactsRegistry]
+    batch: Batch,
+    source_chains: Collection[int],
+    rows: Collection[FactsRegistry],
+    held_by: Mapping[int, FactsRegistry],
+    *,
+    has_facts: bool,
 ) -> Iterator[TrustedSource]:
-    """`rows` are their registries, and `held_by` is `holding`. Leaves out chains that are no longer connected."""
+    """`rows` are their registries, and `held_by` is `holding`. Leaves out chains that are no longer connected.
+
+    `has_facts`: the page shows facts.
+    """
     for chain_id in source_chains:
         connection = get_chains().connection(chain_id, batch.destination_chain_id)
         if connection is None:
@@ -75,7 +83,7 @@ def trusted_sources(
             trust=source.trust(connection),
             facts_registry=row.address if row else "",
             block_hash_source=row.block_hash_source if row else "",
-            warning=_warning(row) if row and batch.status == BatchStatus.DONE else "",
+            warning=_warning(row) if row and has_facts else "",
             replaced=tuple(
                 ReplacedRegistry(old.address, old.code_hash, old.replaced_at, old.replaced_because)
                 for old in rows
@@ -85,7 +93,7 @@ def trusted_sources(
 
 
 def _warning(row: FactsRegistry) -> str:
-    """A warning about a registry that holds the facts of a batch that is DONE."""
+    """A warning about a registry that holds facts of a batch."""
     if row.replaced_at:
         return f"The facts of this batch are in a registry that was replaced. {row.replaced_because}"
     return row.refused and f"The facts of this batch are in a registry that is no longer used. {row.refused}"

@@ -24,6 +24,7 @@ from explorer.pages import (
     first_query,
     heavy_reads,
     read_from_chain,
+    shown_facts,
     submitted_request,
 )
 from explorer.pages.batch_page import BatchPage
@@ -190,7 +191,7 @@ def request_json(request: HttpRequest, internal_id: str) -> HttpResponse:
 @require_safe
 @heavy_reads.answering_429
 def proof_bundle(request: HttpRequest, internal_id: str, number: int) -> HttpResponse:
-    """The file that `manage.py verify_bundle` checks. It exists when the batch is DONE, like the facts themselves."""
+    """The file that `manage.py verify_bundle` checks. It exists once the query is completed, like its facts."""
     try:
         found, row = _query(internal_id, number)
     except Refused as refused:
@@ -238,15 +239,15 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
 
 
 def _query(internal_id: str, number: int) -> tuple[Batch, Query]:
-    """A batch that is DONE, and one of its queries. Raises `Refused`: not_found, not_done, rejected."""
+    """A batch, and one of its queries that is completed. Raises `Refused`: not_found, not_done, rejected."""
     found = batch_page.find(internal_id)
     row = found.queries.filter(position=number - 1).select_related("block").first() if found else None
     if found is None or row is None:
         raise Refused("not_found", "No query found")
     if found.status == BatchStatus.REJECTED:
         raise Refused("rejected", "The batch was rejected.")
-    if found.status != BatchStatus.DONE:
-        raise Refused("not_done", "The batch is not DONE yet.")
+    if not shown_facts.may_be_told(found, row):
+        raise Refused("not_done", "The query is not completed yet.")
     return found, row
 
 

@@ -8,14 +8,11 @@ from typing import Any
 from eth_abi.abi import decode, encode
 from eth_utils.abi import collapse_if_tuple, function_abi_to_4byte_selector
 from eth_utils.address import to_checksum_address
-from web3 import Web3
 
 from chains import history, packed
 from chains.packed import AccountToProve
 from contracts import load_artifact
 from queries.properties import AccountField, HeaderField
-
-_CODEC = Web3()
 
 Call = tuple[str, bytes]
 """An address and the calldata to send there."""
@@ -95,10 +92,15 @@ def in_one_call(address: str, calls: Sequence[Call]) -> Call:
     return calls[0] if len(calls) == 1 else call("Multicall", address, "run", calls)
 
 
+def selector(contract: str, function: str) -> bytes:
+    """The four bytes that name a function of the contract `contract` (by its name here)."""
+    return _selector_and_types(contract, function)[0]
+
+
 def _calldata(contract: str, function: str, *arguments: Any) -> bytes:
     # web3's contract objects take milliseconds to make, and there is one for each look at each block.
-    selector, types = _selector_and_types(contract, function)
-    return selector + encode(types, arguments)
+    named, types = _selector_and_types(contract, function)
+    return named + encode(types, arguments)
 
 
 @cache
@@ -111,8 +113,9 @@ def _selector_and_types(contract: str, function: str) -> tuple[bytes, list[str]]
 def creation_code(name: str, *arguments: Any) -> bytes:
     """What to send to create the contract `name`, constructor arguments included."""
     artifact = load_artifact(name)
-    contract = _CODEC.eth.contract(abi=artifact.abi, bytecode=artifact.bytecode)
-    return bytes.fromhex(contract.constructor(*arguments).data_in_transaction.removeprefix("0x"))
+    inputs = next((one["inputs"] for one in artifact.abi if one["type"] == "constructor"), [])
+    types = [collapse_if_tuple(argument) for argument in inputs]
+    return artifact.bytecode + encode(types, arguments)
 
 
 def revert_reason(data: bytes) -> RevertReason:

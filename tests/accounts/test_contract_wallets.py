@@ -12,7 +12,7 @@ from eth_utils.address import to_checksum_address
 from eth_utils.crypto import keccak
 from siwe import EIP6492_MAGIC_SUFFIX  # type: ignore[import-untyped]
 
-from accounts import sign_in
+from accounts import contract_wallets, sign_in
 from accounts.sign_in import SignInError, finish, start
 from chains.encoding import hex_data
 from config import node_waits
@@ -199,7 +199,7 @@ def test_no_flood_of_a_node_makes_a_signature_wrong_or_holds_it_up(flood, chain,
 
 @pytest.mark.parametrize("drip", DRIPS.values(), ids=DRIPS)
 def test_no_drip_of_a_node_is_waited_for(drip, wallet, configure_chains, monkeypatch):
-    monkeypatch.setattr(sign_in, "_NODE_SECONDS", 0.2)
+    monkeypatch.setattr(contract_wallets, "_NODE_SECONDS", 0.2)
     with hostile_node(drip) as url:
         configure_chains((31337, True, url), destinations=(31337,))
         message = start(wallet, 31337, "")

@@ -9,7 +9,7 @@ from demo.installation import CHAIN_ID
 from tests.attacks.table import Seen
 from tests.chains.hostile_node import Exchange, hostile_node
 from tests.chains.lying_node import ask
-from tests.chaos.engines import a_chain, target
+from tests.chaos.engines import ENGINES, a_chain, target
 from tests.chaos.load import Load, judge
 
 _AWAY_SECONDS, _WARM_SECONDS = 60, 5
@@ -19,9 +19,11 @@ _BATCHES = 60
 
 def database(engine: str, seed: int) -> Iterator[Seen]:
     """Killed as by a power cut, while others use it, and away for a minute."""
+    has_postgres, _ = ENGINES[engine]
+    if not has_postgres:
+        return
     with target(engine) as attacked:
-        if attacked.postgres is None:
-            return
+        assert attacked.postgres is not None
         load = Load(attacked, seed, batches=_BATCHES, pause=0.2)
         load.start()
         time.sleep(_WARM_SECONDS)
@@ -33,9 +35,11 @@ def database(engine: str, seed: int) -> Iterator[Seen]:
 
 def broker(engine: str, seed: int) -> Iterator[Seen]:
     """Away for a minute, and then emptied again and again."""
+    _, has_celery = ENGINES[engine]
+    if not has_celery:
+        return
     with target(engine) as attacked:
-        if attacked.redis is None:
-            return
+        assert attacked.redis is not None
         load = Load(attacked, seed, batches=_BATCHES, pause=0.5)
         load.start()
         time.sleep(_WARM_SECONDS)

@@ -28,17 +28,20 @@ from tests.explorer.batches import (
     CODE_HASH,
     HASH,
     REGISTRY,
+    SOURCE,
     STORAGE_ROOT,
     a_batch,
     accept,
     asking,
     beat,
     complete,
+    connect_source,
     fetch_proofs,
     find_block,
     finish,
     many_accounts,
     mine,
+    of_two_sources,
     page,
     path,
     queries_of,
@@ -411,7 +414,7 @@ def test_it_shows_failed_attempts_and_the_last_error_escaped():
 # --- Values -----------------------------------------------------------------------------------------------------------
 
 
-def test_values_are_shown_at_done_with_the_call_that_reads_them():
+def test_values_are_shown_with_the_call_that_reads_them():
     batch = a_batch(props=["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"])
     finish(batch)
     text = text_of(page(batch))
@@ -428,6 +431,28 @@ def test_values_are_shown_at_done_with_the_call_that_reads_them():
     assert f"The facts registry is {REGISTRY} on Development chain (31337)." in text
     for field in range(4):
         assert f"{call} {ALICE} 12 {field}" in text
+
+
+def test_values_are_shown_while_another_source_chain_hangs_and_not_after_a_rejection(tmp_path):
+    connect_source(tmp_path)
+    batch = of_two_sources()
+    fetch_proofs(batch)
+    AccountProof.objects.filter(block__source_chain_id=SOURCE).update(balance=BALANCE + 1)
+    accept(batch)
+    here, _ = queries_of(batch)
+    for kind in StepKind:
+        progress.complete([here], kind)
+    batch.refresh_from_db()
+    assert batch.status == BatchStatus.IN_PROGRESS
+    html = page(batch)
+    assert str(BALANCE) in html
+    assert str(BALANCE + 1) not in html
+    answers = [Client().get(f"{path(batch)}/{number}/bundle.json") for number in (1, 2)]
+    assert [answer.status_code for answer in answers] == [200, 404]
+    assert answers[1].json()["code"] == "not_done"
+    progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason="It took too long.", retryable=True)
+    assert str(BALANCE) not in page(batch)
+    assert Client().get(f"{path(batch)}/1/bundle.json").json()["code"] == "rejected"
 
 
 @pytest.mark.parametrize("balance", [0, 1, 10**18, 2**256 - 1])
@@ -452,7 +477,7 @@ def test_only_the_properties_asked_for_have_a_value():
     assert f"0x{BALANCE:064x}" not in html
 
 
-def test_no_value_is_shown_before_done_nor_after_a_reorg_took_done_back():
+def test_no_value_is_shown_before_its_query_is_completed_nor_after_a_reorg_took_that_back():
     batch = a_batch()
     accept(batch)
     fetch_proofs(batch)

@@ -251,7 +251,7 @@ def no_bundle(address: str) -> str:
     return str(answer.json()["code"])
 
 
-def test_there_is_no_bundle_before_done_nor_without_its_proof():
+def test_there_is_no_bundle_before_its_query_is_completed_nor_without_its_proof():
     batch = a_batch()
     assert no_bundle(f"{path(batch)}/1") == "not_done"
     accept(batch)

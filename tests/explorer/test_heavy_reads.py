@@ -23,7 +23,7 @@ def large(settings, monkeypatch) -> Batch:
     monkeypatch.setattr(writing, "build", lambda *_: {"format": "small"})
     batch = a_batch()
     Batch.objects.update(size=1200, status=BatchStatus.DONE)
-    Query.objects.update(slots=["0x1"] * 1199)
+    Query.objects.update(slots=["0x1"] * 1199, step=None)
     return batch
 
 

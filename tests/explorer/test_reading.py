@@ -127,7 +127,7 @@ def test_reading_too_often_is_refused_in_a_sentence_until_the_next_minute(settin
     assert (fragment.status_code, "too often" in fragment.text) == (200, True)
 
 
-def test_nothing_is_read_before_done():
+def test_nothing_is_read_before_its_query_is_completed():
     batch = a_batch()
     assert read(batch).status_code == 404
     accept(batch)

@@ -1,0 +1,50 @@
+"""Signatures of contract wallets (ERC-1271, ERC-6492): only the wallet's chain can tell whether they are right."""
+
+from collections.abc import Callable
+from typing import Any
+
+import siwe  # type: ignore[import-untyped]
+from web3.exceptions import Web3Exception
+from web3.providers import BaseProvider
+from web3.types import RPCEndpoint, RPCError, RPCResponse
+
+from chains.chains_file import Chain
+from chains.encoding import hex_data
+from chains.rpc import ChainError, Reverted, RpcClient, RpcRefused
+
+_NODE_SECONDS = 2  # to connect, and for each silence; three times as long for an answer
+
+
+class _Nodes(BaseProvider):
+    """Gives the library access to a chain, within the bounds of `RpcClient`."""
+
+    # ERC-3668 would let any contract make this server fetch a URL of the contract's choice.
+    global_ccip_read_enabled = False
+
+    def __init__(self, chain: Chain) -> None:
+        super().__init__()
+        # A client of its own: a stranger's contract may run for ever, which says nothing about the node's health.
+        self._rpc = RpcClient(chain, timeout_seconds=_NODE_SECONDS)
+
+    def make_request(self, method: RPCEndpoint, params: Any) -> RPCResponse:
+        """Raises `ChainError` where another node might have answered."""
+        try:
+            return {"jsonrpc": "2.0", "id": 0, "result": self._rpc.call(method, *params)}
+        except RpcRefused as refused:
+            if refused.may_pass:
+                raise
+            data = hex_data(refused.data) if isinstance(refused, Reverted) else None
+            error: RPCError = {"code": refused.code, "message": refused.message, "data": data or ""}
+            return {"jsonrpc": "2.0", "id": 0, "error": error}
+
+
+def accepts(verify: Callable[..., None], chain: Chain) -> bool | None:
+    """Whether a wallet there accepts what `verify` checks, the bound `SiweMessage.verify`. None: no node can tell."""
+    try:
+        verify(provider=_Nodes(chain))
+    except siwe.InvalidSignature as error:
+        # It has arguments only where the chain can't be asked.
+        return None if error.args else False
+    except (siwe.ChainIdMismatch, ChainError, Web3Exception, ValueError, TypeError, KeyError):
+        return None  # The nodes are down, of another chain, or talk nonsense.
+    return True

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.20;
+
+/// @title Facts that were proven of one source chain, readable by anybody on the destination chain.
+/// @notice Every fact is one word of 32 bytes. Zero is a value like others, told apart from "not proven". Block numbers
+/// and times are those of the source chain; a fact that is stored never changes.
+interface IFactsRegistry {
+    enum AccountField {
+        NONCE,
+        BALANCE,
+        STORAGE_ROOT,
+        CODE_HASH
+    }
+
+    event HeaderAccumulated(uint256 indexed blockNumber, bytes32 stateRoot);
+    event AccountProven(address indexed account, uint256 indexed blockNumber, uint8 fields);
+    event StorageSlotProven(address indexed account, uint256 indexed blockNumber, bytes32 indexed slot);
+    event HeaderFieldsProven(uint256 indexed blockNumber, uint256 fields);
+    event TimestampProven(uint256 indexed timestamp, uint256 indexed blockNumber);
+    event BlockHashProven(bytes32 indexed blockHash);
+
+    /// @notice Nobody has proven this field of this account at this block.
+    error NotProven(address account, uint256 blockNumber, AccountField field);
+    /// @notice Nobody has proven this storage slot of this account at this block.
+    error SlotNotProven(address account, uint256 blockNumber, bytes32 slot);
+    /// @notice Nobody has proven this field of this block's header.
+    error HeaderFieldNotProven(uint256 blockNumber, uint8 field);
+    /// @notice Nobody has proven which block was the latest at this time.
+    error TimestampNotProven(uint256 timestamp);
+
+    // --- These revert, with the errors above, where nothing is proven --------------------------------------------------
+
+    /// @notice One field of an account, left-padded to 32 bytes. Of an account that doesn't exist: nonce 0, balance 0,
+    /// storage root of the empty trie, code hash 0 (as EXTCODEHASH, EIP-1052).
+    function accountField(address account, uint256 blockNumber, AccountField field) external view returns (bytes32);
+
+    /// @notice The value of a storage slot; zero if the slot, or the account, doesn't exist.
+    function accountStorageSlotValues(address account, uint256 blockNumber, bytes32 slot)
+        external
+        view
+        returns (bytes32);
+
+    /// @notice A field of a block's header, by its place in the header's RLP, from 0 on. Of fields that are longer than
+    /// 32 bytes: keccak-256.
+    function headerField(uint256 blockNumber, uint8 field) external view returns (bytes32);
+
+    /// @notice The latest block whose timestamp, in seconds, is not after this one.
+    function blockAtTimestamp(uint256 timestamp) external view returns (uint256);
+
+    // --- The same, but these answer (false, 0) where nothing is proven -------------------------------------------------
+
+    function tryAccountField(address account, uint256 blockNumber, AccountField field)
+        external
+        view
+        returns (bool proven, bytes32 value);
+
+    function tryAccountStorageSlotValues(address account, uint256 blockNumber, bytes32 slot)
+        external
+        view
+        returns (bool proven, bytes32 value);
+
+    function tryHeaderField(uint256 blockNumber, uint8 field) external view returns (bool proven, bytes32 value);
+
+    function tryBlockAtTimestamp(uint256 timestamp) external view returns (bool proven, uint256 blockNumber);
+
+    // --- What the registry is ------------------------------------------------------------------------------------------
+
+    /// @notice The trusted state root of a block; zero where its header isn't accumulated.
+    function stateRoot(uint256 blockNumber) external view returns (bytes32);
+
+    /// @notice The chain that the facts are about.
+    function sourceChainId() external view returns (uint256);
+
+    /// @notice The contract that vouches for block hashes of the source chain: whoever reads facts trusts it.
+    function blockHashSource() external view returns (address);
+}

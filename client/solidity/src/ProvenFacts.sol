@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.20;
+
+import {IFactsRegistry} from "./IFactsRegistry.sol";
+
+/// @title Typed reads of proven facts, and requirements upon them.
+/// @notice `using ProvenFacts for IFactsRegistry;`. What isn't proven reverts with the registry's own error, so that it
+/// is never taken for zero.
+library ProvenFacts {
+    /// @notice The registry is about another chain than the one that its user was written for.
+    error WrongSourceChain(uint256 expected, uint256 actual);
+    /// @notice The balance of the account at the block, in wei, is lower.
+    error BalanceTooLow(address account, uint256 blockNumber, uint256 required, uint256 balance);
+    /// @notice The slot of the account had another value at the block.
+    error SlotDiffers(address account, uint256 blockNumber, bytes32 slot, bytes32 required, bytes32 value);
+
+    /// @notice The place of a header's field, for `headerField`.
+    uint8 internal constant HEADER_PARENT_HASH = 0;
+    uint8 internal constant HEADER_COINBASE = 2;
+    uint8 internal constant HEADER_STATE_ROOT = 3;
+    uint8 internal constant HEADER_RECEIPTS_ROOT = 5;
+    uint8 internal constant HEADER_TIMESTAMP = 11;
+    uint8 internal constant HEADER_MIX_HASH = 13;
+    uint8 internal constant HEADER_BASE_FEE_PER_GAS = 15;
+
+    /// @dev For constructors: a registry of another chain would answer with that chain's facts.
+    function requireSourceChain(IFactsRegistry registry, uint256 chainId) internal view {
+        uint256 actual = registry.sourceChainId();
+        if (actual != chainId) revert WrongSourceChain(chainId, actual);
+    }
+
+    // --- Accounts ------------------------------------------------------------------------------------------------------
+
+    /// @return In wei.
+    function balanceAt(IFactsRegistry registry, address account, uint256 blockNumber) internal view returns (uint256) {
+        return uint256(registry.accountField(account, blockNumber, IFactsRegistry.AccountField.BALANCE));
+    }
+
+    function nonceAt(IFactsRegistry registry, address account, uint256 blockNumber) internal view returns (uint64) {
+        // Nonces have 64 bits (EIP-2681), and so has what the registry stores of them.
+        return uint64(uint256(registry.accountField(account, blockNumber, IFactsRegistry.AccountField.NONCE)));
+    }
+
+    /// @return Zero of an account that doesn't exist, and the hash of nothing of one without code (EIP-1052).
+    function codeHashAt(IFactsRegistry registry, address account, uint256 blockNumber) internal view returns (bytes32) {
+        return registry.accountField(account, blockNumber, IFactsRegistry.AccountField.CODE_HASH);
+    }
+
+    function storageRootAt(IFactsRegistry registry, address account, uint256 blockNumber)
+        internal
+        view
+        returns (bytes32)
+    {
+        return registry.accountField(account, blockNumber, IFactsRegistry.AccountField.STORAGE_ROOT);
+    }
+
+    /// @param required In wei.
+    /// @return balance In wei.
+    function requireBalanceAt(IFactsRegistry registry, address account, uint256 blockNumber, uint256 required)
+        internal
+        view
+        returns (uint256 balance)
+    {
+        balance = balanceAt(registry, account, blockNumber);
+        if (balance < required) revert BalanceTooLow(account, blockNumber, required, balance);
+    }
+
+    // --- Storage -------------------------------------------------------------------------------------------------------
+
+    function slotAt(IFactsRegistry registry, address account, uint256 blockNumber, bytes32 slot)
+        internal
+        view
+        returns (bytes32)
+    {
+        return registry.accountStorageSlotValues(account, blockNumber, slot);
+    }
+
+    function requireSlotAt(
+        IFactsRegistry registry,
+        address account,
+        uint256 blockNumber,
+        bytes32 slot,
+        bytes32 required
+    ) internal view {
+        bytes32 value = slotAt(registry, account, blockNumber, slot);
+        if (value != required) revert SlotDiffers(account, blockNumber, slot, required, value);
+    }
+
+    /// @notice Where `mapping(address => …)`, declared at `slot`, keeps the value of `key`.
+    function mappingSlot(uint256 slot, address key) internal pure returns (bytes32) {
+        return keccak256(abi.encode(key, slot));
+    }
+
+    /// @notice Where `mapping(uint256 => …)`, or one of `bytes32`, declared at `slot`, keeps the value of `key`.
+    function mappingSlot(uint256 slot, bytes32 key) internal pure returns (bytes32) {
+        return keccak256(abi.encode(key, slot));
+    }
+
+    /// @notice Where a dynamic array, declared at `slot`, keeps an element that takes `slotsEach` slots.
+    function arraySlot(uint256 slot, uint256 index, uint256 slotsEach) internal pure returns (bytes32) {
+        // The layout's own arithmetic wraps around.
+        unchecked {
+            return bytes32(uint256(keccak256(abi.encode(slot))) + index * slotsEach);
+        }
+    }
+
+    // --- Blocks --------------------------------------------------------------------------------------------------------
+
+    /// @return Unix seconds.
+    function timestampOf(IFactsRegistry registry, uint256 blockNumber) internal view returns (uint256) {
+        return uint256(registry.headerField(blockNumber, HEADER_TIMESTAMP));
+    }
+
+    /// @notice What the beacon chain gave the block as randomness (EIP-4399).
+    function prevRandaoOf(IFactsRegistry registry, uint256 blockNumber) internal view returns (bytes32) {
+        return registry.headerField(blockNumber, HEADER_MIX_HASH);
+    }
+}

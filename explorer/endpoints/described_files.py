@@ -1,0 +1,135 @@
+"""The description of the explorer's files and of the health check, which are no endpoints of the API's framework."""
+
+from collections.abc import Collection
+from typing import Any
+
+from ninja import Schema
+from pydantic import Field
+
+from explorer.bundles import FORMAT
+from explorer.pages import batch_json
+from queries.error_codes import FILE_ERROR_CODES, described
+
+_REF = "#/components/schemas/"
+
+
+class ProvenSlot(Schema):
+    word: str
+    proof: list[int] = Field(description="Places in `storageNodes`, from 0, from the storage root to the slot.")
+
+
+class ProofBundle(Schema):
+    format: str = Field(examples=[FORMAT])
+    batch: str
+    query: int
+    sourceChainId: str
+    blockNumber: str
+    blockHash: str
+    header: str = Field(description="RLP, whose keccak-256 is `blockHash`.")
+    account: str | None = Field(description="null: the query is about the header.")
+    accountProof: list[str] | None = Field(description="Nodes of the state trie (EIP-1186).")
+    facts: dict[str, str] = Field(description="By property: the words that the facts registry answers.")
+    slots: dict[str, ProvenSlot]
+    storageNodes: list[str]
+    timestamp: str | None = Field(description="Unix seconds. null: the block was named by its number.")
+    nextHeader: str | None = Field(description="RLP of the header after it, which shows that it was the latest.")
+    destinationChainId: str
+    factsRegistry: str | None
+
+
+class WorkerHealth(Schema):
+    running: bool
+    lastBeat: str | None
+
+
+class Health(Schema):
+    status: str = Field(description="`ok` or `degraded`.")
+    database: str = Field(description="`ok` or `unavailable`.")
+    worker: WorkerHealth
+    version: str
+    problems: list[str] = Field(description="What keeps the service from working, in sentences.")
+    codes: list[str] = Field(description="The stable words of the problems, and then of notices.")
+    notices: list[str]
+
+
+def schemas() -> dict[str, Any]:
+    """By name."""
+    found = batch_json.schemas(_REF)
+    for model in (ProofBundle, Health):
+        schema = model.model_json_schema(ref_template=_REF + "{model}")
+        found |= schema.pop("$defs", {}) | {model.__name__: schema}
+    return found
+
+
+def paths() -> dict[str, Any]:
+    """Path items."""
+    of_batch = {"in": "path", "name": "internalId", "required": True, "schema": {"type": "string"}}
+    of_query = {"in": "path", "name": "number", "required": True, "schema": {"type": "integer", "minimum": 1}}
+    first = {
+        "in": "query",
+        "name": "from",
+        "required": False,
+        "schema": {"type": "integer", "minimum": 1},
+        "description": "The number of the first query to show: `following` of the answer before.",
+    }
+    batch, gone = {"not_found", "too_many_requests"}, {"rejected", "not_done", "no_proof", "proofs_pruned"}
+    health = _answer("Health")
+    return {
+        "/explorer/query/{internalId}.json": _get(
+            "get_batch_page",
+            "A batch's page, with all details of 50 queries.",
+            [of_batch, first],
+            _answer("BatchPage"),
+            batch,
+        ),
+        "/explorer/query/{internalId}/request.json": _get(
+            "get_submitted_request",
+            "What was submitted, without what only its sender may see.",
+            [of_batch],
+            _answer("BatchRequest"),
+            batch,
+        ),
+        "/explorer/query/{internalId}/{number}/bundle.json": _get(
+            "get_proof_bundle",
+            "The proof of a query's facts, to be checked without this service.",
+            [of_batch, of_query],
+            _answer("ProofBundle"),
+            batch | gone,
+        ),
+        "/healthz": {
+            "get": {
+                "operationId": "get_health",
+                "summary": "What keeps the service from working.",
+                "tags": ["Health"],
+                "parameters": [],
+                "responses": {
+                    "200": {"description": "Nothing"} | health,
+                    "503": {"description": "Something"} | health,
+                },
+            }
+        },
+    }
+
+
+def _get(
+    operation_id: str, summary: str, parameters: list[dict[str, Any]], answer: dict[str, Any], codes: Collection[str]
+) -> dict[str, Any]:
+    statuses = {each.status: _of_status(each.status, codes) for each in FILE_ERROR_CODES if each.code in codes}
+    return {
+        "get": {
+            "operationId": operation_id,
+            "summary": summary,
+            "tags": ["Explorer"],
+            "parameters": parameters,
+            "responses": {"200": {"description": "OK"} | answer}
+            | {str(status): {"description": said} | _answer("Error") for status, said in statuses.items()},
+        }
+    }
+
+
+def _of_status(status: int, codes: Collection[str]) -> str:
+    return described([each for each in FILE_ERROR_CODES if each.status == status and each.code in codes])
+
+
+def _answer(schema: str) -> dict[str, Any]:
+    return {"content": {"application/json": {"schema": {"$ref": f"{_REF}{schema}"}}}}

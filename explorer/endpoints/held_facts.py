@@ -1,0 +1,331 @@
+"""The endpoint that lists what facts registries hold, as far as this service has proven it, whoever asked for it.
+
+It goes through the completed queries of an account or a block, in the order of their blocks and ids. That is a part of
+an index, and each page begins where the last one has ended. Of queries that ask for the very same, only the first is
+looked at. A query may name thousands of slots, so a page may end inside one.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from django.http import HttpRequest
+from ninja import Query as Parameter
+from ninja import Router, Schema
+from ninja.params import functions
+from pydantic import Field
+
+from accounts import statements
+from explorer.endpoints import told_facts
+from explorer.endpoints.told_facts import Fact
+from explorer.pages import shown_facts
+from proving import facts
+from proving.facts import AccountFact, SlotFact
+from proving.models import FactsRegistry
+from queries.api_endpoint import KEY, errors
+from queries.api_errors import ApiError
+from queries.batch_request import INVALID
+from queries.models import Block, Query, StepKind
+from queries.properties import AccountField, HeaderField
+from queries.query_parameters import CURSOR, LIMIT, Address, Number, Slot
+
+router = Router(tags=["Facts"])
+
+_SLOT, _TIME = "SLOT", "BLOCK_AT_TIMESTAMP"
+# A slot as JSON has it, with quotes, a comma and a space.
+_CHARACTERS_OF_SLOT = 70
+
+
+class HeldFact(Fact):
+    sourceChainId: str
+    destinationChainId: str
+    blockNumber: str
+    account: str | None = Field(description="null: it is a fact of the block.")
+    transactionHash: str | None = Field(description="Of the transaction that proved it, where it is known.")
+
+
+class HeldFacts(Schema):
+    facts: list[HeldFact]
+    next: str | None = Field(description="The `cursor` of the next page. null: there is none.")
+
+
+class FactFilters(Schema):
+    destinationChainId: Number | None = None
+    sourceChainId: Number | None = None
+    account: Address | None = Field(None, description="This or `block` must be given.")
+    block: Number | None = None
+    property: Literal[tuple(sorted({*AccountField.names, *HeaderField.names, _SLOT, _TIME}))] | None = None  # type: ignore[valid-type]  # made of names
+    slot: Slot | None = None
+
+    def asks_for(self, fact: facts.Fact) -> bool:
+        if self.account and not isinstance(fact, AccountFact | SlotFact):
+            return False
+        if self.slot and not (isinstance(fact, SlotFact) and fact.slot == self.slot):
+            return False
+        return self.property in {None, shown_facts.name(fact)}
+
+
+@router.get(
+    "/facts",
+    operation_id="list_facts",
+    auth=KEY,
+    response={200: HeldFacts, **errors(400, 401, 503)},
+)
+def list_facts(
+    request: HttpRequest,
+    filters: Parameter[FactFilters],
+    limit: int = LIMIT,
+    cursor: str = functions.Query("0.0.0", pattern=r"^[0-9]{1,18}\.[0-9]{1,18}\.[0-9]{1,9}$", description=CURSOR),
+) -> dict[str, Any]:
+    """What the facts registries that are in use hold of an account, or of a block, whoever asked for it.
+
+    Anybody may have proven more. A fact that several queries asked for may be told again on a later page.
+    """
+    if filters.account is None and filters.block is None:
+        raise ApiError(400, INVALID, "One of the query parameters account and block is needed.")
+    held = _Held.by(_registries(filters))
+    start = _Place(*map(int, cursor.split(".")))
+    rows = _rows(filters, held, start, limit + 1)
+    found, following = _page(filters, rows, start, limit)
+    return {"facts": _told(found, held), "next": str(following) if following else None}
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A query about a block, and a fact of it, from 0."""
+
+    block: int
+    query: int
+    fact: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.block}.{self.query}.{self.fact}"
+
+
+# --- Which registries -------------------------------------------------------------------------------------------------
+
+
+def _registries(filters: FactFilters) -> list[FactsRegistry]:
+    """Those of the connections that are asked for, the replaced ones too."""
+    rows = FactsRegistry.objects.order_by("pk")
+    if filters.destinationChainId is not None:
+        rows = rows.filter(destination_chain_id=filters.destinationChainId)
+    if filters.sourceChainId is not None:
+        rows = rows.filter(source_chain_id=filters.sourceChainId)
+    return list(rows)
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What is held by the registries in use."""
+
+    addresses: dict[tuple[int, int], str]
+    """Of the registry, by (destination, source chain id)."""
+    condition: str
+    """In SQL, of a block `k` and a batch that is to be put for `{batch}`: that what it has completed is held."""
+    values: tuple[Any, ...]
+
+    @classmethod
+    def by(cls, registries: Sequence[FactsRegistry]) -> "_Held":
+        addresses: dict[tuple[int, int], str] = {}
+        conditions: list[str] = []
+        values: list[Any] = []
+        for row in registries:
+            if row.replaced_at or row.refused or not row.deployed_at:
+                continue
+            connection = (row.destination_chain_id, row.source_chain_id)
+            addresses[connection] = row.address
+            condition = "k.destination_chain_id = %s AND k.source_chain_id = %s"
+            values += connection
+            former = [
+                other.replaced_at
+                for other in registries
+                if other.replaced_at and (other.destination_chain_id, other.source_chain_id) == connection
+            ]
+            if former:
+                # What was DONE before is in the former one.
+                condition += " AND ({batch}.finished_at IS NULL OR {batch}.finished_at > %s)"
+                values.append(statements.stored(max(former)))
+            conditions.append(f"({condition})")
+        held = " OR ".join(conditions) or "1 = 0"
+        # Of a rejected batch nobody looks whether it still is.
+        return cls(addresses, f"{{batch}}.status <> 'REJECTED' AND ({held})", tuple(values))
+
+    def by_batch(self, alias: str) -> str:
+        return self.condition.format(batch=alias)
+
+
+# --- Which queries ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A completed query, without its slots."""
+
+    query: int
+    block: int
+    length: int
+    """Of its slots as JSON."""
+
+
+_SAME = """e.block_id = q.block_id AND e.address = q.address AND e.id < q.id AND e.step IS NULL
+    AND e.fields = q.fields AND e.slots = q.slots
+    AND (e.timestamp = q.timestamp OR (e.timestamp IS NULL AND q.timestamp IS NULL))"""
+
+
+def _rows(filters: FactFilters, held: _Held, start: _Place, most: int) -> list[_Row]:
+    """From `start` on."""
+    condition, values = _asked(filters)
+    sql = (
+        "SELECT q.id, q.block_id, LENGTH(CAST(q.slots AS text)) FROM queries_query q "  # noqa: S608 (written here)
+        "JOIN queries_block k ON k.id = q.block_id JOIN queries_batch b ON b.id = q.batch_id "
+        f"WHERE q.step IS NULL AND ({held.by_batch('b')}) AND {condition} AND NOT EXISTS ("
+        f"SELECT 1 FROM queries_query e JOIN queries_batch d ON d.id = e.batch_id WHERE {_SAME} "
+        f"AND ({held.by_batch('d')})) AND {{where}} ORDER BY q.block_id, q.id LIMIT %s"
+    )
+    values = (*held.values, *values, *held.values)
+    if filters.block is None:
+        where = "q.address = %s AND (q.block_id, q.id) >= (%s, %s)"
+        return _each(sql, where, (*values, filters.account, start.block, start.query, most))
+    found: list[_Row] = []
+    where = "q.block_id = %s AND q.id >= %s"
+    if filters.account:
+        where, values = f"q.address = %s AND {where}", (*values, filters.account)
+    # Of one block after the other, because each is in the order of an index.
+    for block in _blocks(filters.block, held):
+        if block >= start.block and len(found) < most:
+            first = start.query if block == start.block else 0
+            found += _each(sql, where, (*values, block, first, most - len(found)))
+    return found
+
+
+def _each(sql: str, where: str, values: Sequence[Any]) -> list[_Row]:
+    return [_Row(*row) for row in statements.every(sql.format(where=where), values)]
+
+
+def _blocks(number: int, held: _Held) -> list[int]:
+    connections = tuple(value for connection in held.addresses for value in connection)
+    places = " OR ".join(["(destination_chain_id = %s AND source_chain_id = %s)"] * len(held.addresses)) or "1 = 0"
+    rows = statements.every(
+        f"SELECT id FROM queries_block WHERE number = %s AND ({places}) ORDER BY id",  # noqa: S608 (written here)
+        (number, *connections),
+    )
+    return [block for (block,) in rows]
+
+
+def _asked(filters: FactFilters) -> tuple[str, tuple[Any, ...]]:
+    """In SQL: that the query asks for such a fact at all, so that no page is empty where there are others."""
+    if filters.slot:
+        return "CAST(q.slots AS text) LIKE %s", (f"%{filters.slot}%",)
+    match filters.property:
+        case None:
+            return "1 = 1", ()
+        case "SLOT":
+            return "q.slots <> '[]'", ()
+        case "BLOCK_AT_TIMESTAMP":
+            return "q.timestamp IS NOT NULL", ()
+        case name:
+            of_account = 1 << AccountField[name] if name in AccountField.names else 0
+            of_header = 1 << HeaderField[name] if name in HeaderField.names else 0
+            return "(CASE WHEN q.address = '' THEN q.fields & %s ELSE q.fields & %s END) <> 0", (of_header, of_account)
+
+
+# --- Which facts ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Found:
+    query: Query  # with its block
+    fact: facts.Fact
+
+
+def _page(filters: FactFilters, rows: Sequence[_Row], start: _Place, limit: int) -> tuple[list[_Found], _Place | None]:
+    """The facts, and where the next page begins. `rows` has one more than `limit` where there are more."""
+    chosen = _enough(rows, start.fact + limit)
+    found: dict[tuple[int, facts.Fact], _Found] = {}
+    for place, one in _in_order(filters, chosen):
+        if place.query == start.query and place.fact < start.fact:
+            continue
+        if len(found) == limit:
+            return list(found.values()), place
+        found.setdefault((place.block, one.fact), one)
+    left = rows[len(chosen)] if len(chosen) < len(rows) else None
+    if left is None and len(rows) > limit:
+        left = _Row(rows[-1].query + 1, rows[-1].block, 0)
+    return list(found.values()), _Place(left.block, left.query) if left else None
+
+
+def _enough(rows: Sequence[_Row], count: int) -> Sequence[_Row]:
+    """The first of them, with so many facts or, as the last of them is whole, more."""
+    facts_in_them = 0
+    for at, row in enumerate(rows):
+        if facts_in_them > count:
+            return rows[:at]
+        facts_in_them += max(1, row.length // _CHARACTERS_OF_SLOT)
+    return rows
+
+
+def _in_order(filters: FactFilters, rows: Sequence[_Row]) -> Iterator[tuple[_Place, _Found]]:
+    if not rows:
+        return
+    ids = tuple(row.query for row in rows)
+    queries = {query.pk: query for query in statements.objects(Query, f"WHERE id IN ({_places(ids)})", ids)}
+    numbers = tuple({row.block for row in rows})
+    blocks = {block.pk: block for block in statements.objects(Block, f"WHERE id IN ({_places(numbers)})", numbers)}
+    for row in rows:
+        # Deleted or taken back meanwhile.
+        if (query := queries.get(row.query)) is None or query.block_id != row.block:
+            continue
+        query.block = blocks[row.block]
+        for at, fact in enumerate(facts.of(query)):
+            if filters.asks_for(fact):
+                yield _Place(row.block, row.query, at), _Found(query, fact)
+
+
+def _places(values: Sequence[object]) -> str:
+    return ", ".join(["%s"] * len(values))
+
+
+# --- How they are told ------------------------------------------------------------------------------------------------
+
+
+def _told(found: Sequence[_Found], held: _Held) -> list[dict[str, Any]]:
+    asked: dict[Block, list[facts.Fact]] = {}
+    for one in found:
+        assert one.query.block
+        asked.setdefault(one.query.block, []).append(one.fact)
+    words = facts.proven(asked)
+    transactions = _transactions({one.query.pk for one in found})
+    told = []
+    for one in found:
+        block = one.query.block
+        assert block
+        word = words[block.pk].get(one.fact)
+        if word is None:
+            continue
+        connection = (block.destination_chain_id, block.source_chain_id)
+        is_of_account = isinstance(one.fact, AccountFact | SlotFact)
+        kind = StepKind.ACCOUNT_ACCUMULATED if is_of_account else StepKind.HEADER_ACCUMULATED
+        told.append(
+            told_facts.told(one.fact, word, held.addresses[connection], block)
+            | {
+                "sourceChainId": str(block.source_chain_id),
+                "destinationChainId": str(block.destination_chain_id),
+                "blockNumber": str(block.number),
+                "account": one.query.address if is_of_account else None,
+                "transactionHash": transactions.get((one.query.pk, kind)),
+            }
+        )
+    return told
+
+
+def _transactions(queries: set[int]) -> dict[tuple[int, str], str]:
+    """By the id of the query, and the step that they completed."""
+    if not queries:
+        return {}
+    rows = statements.every(
+        "SELECT query_id, kind, transaction_hash FROM queries_step "  # noqa: S608 (places alone)
+        f"WHERE query_id IN ({_places(tuple(queries))}) AND transaction_hash <> ''",
+        tuple(queries),
+    )
+    return {(query, kind): tx_hash for query, kind, tx_hash in rows}

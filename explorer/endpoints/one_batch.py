@@ -1,0 +1,222 @@
+"""The endpoint that tells all about one of a user's own batches, a page of its queries at a time."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from django.db.models import CharField, OuterRef, Subquery, Value
+from django.db.models.functions import Coalesce, NullIf
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from ninja import Router, Schema
+from ninja.params import functions
+from pydantic import Field
+
+from explorer.endpoints import told_facts
+from explorer.endpoints.told_facts import Fact
+from explorer.pages import batch_progress, heavy_reads, query_paging, shown_facts, trusted_sources
+from explorer.pages.chain_names import chain_name
+from proving import facts
+from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
+from queries import own_batches
+from queries.api_endpoint import KEY, errors
+from queries.models import OPEN_STATUSES, Batch, Query, Step, StepKind, StepStatus
+from queries.own_batches import BatchQuery
+from queries.poll_interval import poll_seconds
+from queries.query_parameters import CURSOR, LIMIT
+
+router = Router(tags=["Batch queries"])
+
+# The largest batches have some hundred.
+_MOST_TRANSACTIONS = 1000
+
+
+class Wait(Schema):
+    sentence: str
+    failingSince: str | None
+    nextTryAt: str | None
+
+
+class SentTransaction(Schema):
+    hash: str
+    chainId: str
+    nonce: int
+    status: TransactionState
+    gasUsed: int | None = Field(description="Of the whole transaction, once it is mined.")
+    blockNumber: str | None
+
+
+class QueryStep(Schema):
+    kind: StepKind
+    status: StepStatus
+    startedAt: str
+    completedAt: str | None
+    transactionHash: str | None
+
+
+class AskedQuery(Schema):
+    number: int = Field(description="From 1, in the order of the request.")
+    sourceChainId: str
+    selector: str = Field(description="As the request named the block.")
+    blockNumber: str | None = Field(description="null: not found yet.")
+    blockHash: str | None
+    blockTimestamp: str | None = Field(description="Unix seconds.")
+    account: str | None = Field(description="null: the query is about the header.")
+    name: str = Field(description="The ENS name that the request gave. Empty: it gave none.")
+    isCompleted: bool
+    step: StepKind | None = Field(description="The open one. null: all are completed.")
+    steps: list[QueryStep] = Field(description="Those that have begun.")
+    facts: list[Fact]
+
+
+class BatchDetail(BatchQuery):
+    acceptedAt: str | None
+    deadlineAt: str | None = Field(description="While it is open: it is rejected if it isn't done by then.")
+    estimatedGas: int | None
+    estimatedWei: str | None
+    waits: list[Wait] = Field(description="What it waits for, while it is open.")
+    wentBackAt: str | None = Field(description="When a reorganisation last took a step back.")
+    wentBackBecause: str
+    transactions: list[SentTransaction] = Field(description="The newest comes first, of at most 1,000.")
+    queryList: list[AskedQuery]
+    next: str | None = Field(description="The `cursor` of the next page of `queryList`. null: there is none.")
+
+
+_HEADERS = {
+    "ETag": {"description": "For If-None-Match.", "schema": {"type": "string"}},
+    "Retry-After": {"description": "In seconds; while the batch is open.", "schema": {"type": "integer", "minimum": 1}},
+}
+
+
+@router.get(
+    "/batch-queries/{internal_id}",
+    operation_id="get_batch_query",
+    auth=KEY,
+    response={200: BatchDetail, **errors(400, 401, 404, 429, 503)},
+    openapi_extra={
+        "responses": {
+            200: {"headers": _HEADERS},
+            304: {"description": "As the answer that had the ETag of If-None-Match.", "headers": _HEADERS},
+        }
+    },
+)
+def get_batch_query(
+    request: HttpRequest,
+    internal_id: str,
+    limit: int = LIMIT,
+    cursor: str = functions.Query("1", pattern=r"^[1-9][0-9]{0,8}$", description=CURSOR),
+) -> HttpResponse:
+    """All about one of your batch queries: steps, costs, waits, transactions, and the facts.
+
+    A query's facts have their words as soon as the query is completed, whatever the others still wait for.
+    """
+    batch = own_batches.own_batch(request, internal_id)
+    heavy_reads.count_page(f"user {batch.user_id}", batch)
+    # Written as it is: to validate thousands of facts of our own would take longer than to read them.
+    body = json.dumps(_told(batch, int(cursor), limit)).encode()
+    etag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
+    if etag in request.headers.get("If-None-Match", ""):
+        response = HttpResponse(status=304)
+    else:
+        response = HttpResponse(body, content_type="application/json; charset=utf-8")
+    response.headers["ETag"] = etag
+    if batch.status in OPEN_STATUSES:
+        response.headers["Retry-After"] = str(poll_seconds(timezone.now() - batch.created_at))
+    return response
+
+
+def _told(batch: Batch, first: int, limit: int) -> dict[str, Any]:
+    """As `BatchDetail`."""
+    counts = batch_progress.count(batch)
+    is_open = batch.status in OPEN_STATUSES
+    destination = chain_name(batch.destination_chain_id)
+    waits = batch_progress.waits(batch, destination, counts.at_step) if is_open else ()
+    registries = trusted_sources.registries(destination.id, counts.source_chains)
+    queries = query_paging.from_number(batch, first, limit)
+    following = first + limit
+    total = sum(counts.at_step.values())
+    of_queries = own_batches.Counts(tuple(counts.source_chains), total, counts.at_step.get(None, 0))
+    return own_batches.told(batch, of_queries) | {
+        "acceptedAt": _time(batch.accepted_at),
+        "deadlineAt": _time(batch.deadline_at) if is_open else None,
+        "estimatedGas": batch.estimated_gas,
+        "estimatedWei": None if batch.estimated_wei is None else str(batch.estimated_wei),
+        "waits": [
+            {"sentence": one.sentence, "failingSince": _time(one.failing_since), "nextTryAt": _time(one.next_try_at)}
+            for one in waits
+        ],
+        "wentBackAt": _time(batch.went_back_at),
+        "wentBackBecause": batch.went_back_because,
+        "transactions": _transactions(batch),
+        "queryList": _queries(batch, queries, trusted_sources.holding(batch, registries)),
+        "next": str(following) if following <= total else None,
+    }
+
+
+def _queries(batch: Batch, queries: Sequence[Query], held_by: Mapping[int, FactsRegistry]) -> list[dict[str, Any]]:
+    steps = query_paging.steps_of(queries)
+    words = shown_facts.proven([query for query in queries if shown_facts.may_be_told(batch, query)], None)
+    told = []
+    for query in queries:
+        block, registry = query.block, held_by.get(query.source_chain_id)
+        known = words.get(query.pk, {})
+        told.append(
+            {
+                "number": query.position + 1,
+                "sourceChainId": str(query.source_chain_id),
+                "selector": _selector(query),
+                "blockNumber": str(block.number) if block else None,
+                "blockHash": (block and block.hash) or None,
+                "blockTimestamp": str(block.timestamp) if block and block.timestamp is not None else None,
+                "account": query.address or None,
+                "name": "",
+                "isCompleted": query.step is None,
+                "step": query.step,
+                "steps": [_step(step) for step in steps[query.pk]],
+                "facts": [
+                    told_facts.told(fact, known.get(fact), registry.address if registry else None, block)
+                    for fact in facts.of(query)
+                ],
+            }
+        )
+    return told
+
+
+def _selector(query: Query) -> str:
+    if query.timestamp is not None:
+        return f"timestamp:{query.timestamp}"
+    return f"block:{query.block.number}" if query.block else ""
+
+
+def _step(step: Step) -> dict[str, Any]:
+    return {
+        "kind": step.kind,
+        "status": step.status,
+        "startedAt": _time(step.started_at),
+        "completedAt": _time(step.completed_at),
+        "transactionHash": step.transaction_hash or None,
+    }
+
+
+def _transactions(batch: Batch) -> list[dict[str, Any]]:
+    newest = SignedTransaction.objects.filter(transaction=OuterRef("pk")).order_by("-pk").values("hash")[:1]
+    sent = Transaction.objects.filter(shares__batch=batch).order_by("-pk")
+    latest = Coalesce(NullIf("hash", Value("")), Subquery(newest), output_field=CharField())
+    rows = sent.values_list(latest, "signer__chain_id", "nonce", "state", "gas_used", "block_number")
+    return [
+        {
+            "hash": tx_hash,
+            "chainId": str(chain_id),
+            "nonce": nonce,
+            "status": state,
+            "gasUsed": gas_used or None,
+            "blockNumber": None if block_number is None else str(block_number),
+        }
+        for tx_hash, chain_id, nonce, state, gas_used, block_number in rows[:_MOST_TRANSACTIONS]
+    ]
+
+
+def _time(at: datetime | None) -> str | None:
+    return at.isoformat() if at else None

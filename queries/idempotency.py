@@ -1,0 +1,106 @@
+"""The header Idempotency-Key of a submission (draft-ietf-httpapi-idempotency-key-header-07).
+
+A client that doesn't know whether its request has arrived sends it again with the same key, and gets the batch that the
+first one made. The key is stored with the batch, in one transaction: neither is there without the other, wherever the
+process is killed. A request that was refused leaves no key.
+"""
+
+import hashlib
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from django.conf import settings
+from django.utils import timezone
+
+from accounts import statements
+from queries.api_errors import ApiError
+
+HEADER = "Idempotency-Key"
+REPLAYED = "Idempotency-Replayed"
+"""The header of an answer that a former request has caused."""
+
+_PLAIN = re.compile(r"[\x20-\x7e]{1,255}", re.ASCII)
+# RFC 9651, section 3.3.3: a string, as the draft has it. Inside, a quote and a backslash have a backslash before them.
+_QUOTED = re.compile(r'"((?:[\x20\x21\x23-\x5b\x5d-\x7e]|\\["\\])*)"', re.ASCII)
+_TABLE = "queries_idempotencykey"
+_EVER = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Earlier:
+    """A former request with the same key, which has made a batch."""
+
+    batch_id: str
+    body_hash: str
+
+    def check(self, body: bytes) -> None:
+        """Raises `ApiError`: idempotency_key_reused, where its body was another."""
+        if self.body_hash != _hash(body):
+            raise ApiError(
+                422,
+                "idempotency_key_reused",
+                f"Another request was sent with this {HEADER}. It made a batch, and this one made none. Give each "
+                "request a key of its own.",
+            )
+
+
+class AlreadyStored(Exception):
+    """The `earlier` request with the same key has made a batch meanwhile."""
+
+    def __init__(self, earlier: Earlier) -> None:
+        super().__init__()
+        self.earlier = earlier
+
+
+@dataclass(frozen=True)
+class Named:
+    """A request that its client has given a key."""
+
+    user_id: int
+    key: str
+
+    def find(self) -> Earlier | None:
+        """The former request with this key, while it is remembered."""
+        row = statements.first(
+            f"SELECT batch_id, body_hash FROM {_TABLE} WHERE user_id = %s AND key = %s AND created_at > %s",  # noqa: S608
+            (self.user_id, self.key, statements.stored(_forgotten_before())),
+        )
+        return Earlier(*row) if row else None
+
+    def remember(self, batch_id: str, body: bytes) -> None:
+        """In the transaction that stores the batch. Raises `AlreadyStored`."""
+        # Of two at once, the second waits for the first one's transaction, and then its condition is false.
+        written = statements.run(
+            f"INSERT INTO {_TABLE} (user_id, key, body_hash, batch_id, created_at) VALUES (%s, %s, %s, %s, %s) "  # noqa: S608
+            "ON CONFLICT (user_id, key) DO UPDATE SET body_hash = excluded.body_hash, batch_id = excluded.batch_id, "
+            f"created_at = excluded.created_at WHERE {_TABLE}.created_at <= %s",
+            (
+                *(self.user_id, self.key, _hash(body), batch_id, statements.stored(timezone.now())),
+                statements.stored(_forgotten_before()),
+            ),
+        )
+        if not written and (earlier := self.find()):
+            raise AlreadyStored(earlier)
+
+
+def read(header: str | None, user_id: int) -> Named | None:
+    """None: the client has given no key. Raises `ApiError`: invalid_idempotency_key."""
+    if header is None:
+        return None
+    quoted = _QUOTED.fullmatch(header)
+    key = re.sub(r"\\(.)", r"\1", quoted[1]) if quoted else header
+    if not _PLAIN.fullmatch(key) or (header.startswith('"') and not quoted):
+        raise ApiError(
+            400, "invalid_idempotency_key", f"{HEADER} is 1 to 255 printable ASCII characters, with or without quotes."
+        )
+    return Named(user_id, key)
+
+
+def _hash(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+def _forgotten_before() -> datetime:
+    days = settings.KEEP_IDEMPOTENCY_KEYS_DAYS
+    return _EVER if days is None else timezone.now() - timedelta(days=days)

@@ -1,0 +1,139 @@
+"""The API's description in OpenAPI 3.1, such that generators make usable clients of it.
+
+What the framework finds out by itself is completed here: the body of a submission as named schemas, what each error
+means, and paths of the explorer that answer JSON. Titles, which generators would make names of, are dropped.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ninja import NinjaAPI
+from ninja.openapi.schema import OpenAPISchema
+
+from queries import batch_request
+from queries.error_codes import ERROR_CODES, OTHER_ERROR_CODES, described
+
+_REF = "#/components/schemas/"
+
+_DESCRIPTION = f"""
+Proves what chains held at given blocks or times (accounts, storage slots, block headers) to contracts on a destination
+chain, which may be the same chain or another.
+
+Send the key in the header `api-key`. The query parameter `apiKey` works as well, but a key in a URL ends up in
+histories and in the logs of everything between you and this service, so this page doesn't build such URLs.
+
+Every error is an `Error`. Besides what is listed with each operation, any request may meet these codes:
+
+{described(OTHER_ERROR_CODES)}
+"""
+
+_TAGS = {
+    "Batch queries": "To submit batch queries, follow and cancel them.",
+    "Facts": "What facts registries hold.",
+    "Webhooks": "What is sent to you when a batch query gets on.",
+    "Chains": "What can be proven where.",
+    "Explorer": "What anybody may read, without a key.",
+    "Health": "Whether the service works.",
+}
+
+_EXAMPLE = {
+    "destinationChainId": "31337",
+    "fee": "0",
+    "data": {
+        "31337": {
+            "block:12": {
+                "accounts": {"0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266": {"props": ["BALANCE"], "slots": []}}
+            }
+        }
+    },
+}
+
+BATCH_REQUEST: Mapping[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {"$ref": f"{_REF}BatchRequest"}, "example": _EXAMPLE}},
+    }
+}
+"""For `openapi_extra` of operations that take a batch query."""
+
+
+class Api(NinjaAPI):
+    """The API, with paths that are described here and answered elsewhere."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        tags = [{"name": name, "description": description} for name, description in _TAGS.items()]
+        super().__init__(description=_DESCRIPTION, openapi_extra={"tags": tags}, **kwargs)
+        self._described: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = []
+
+    def describe(self, paths: Mapping[str, Any], schemas: Mapping[str, Any]) -> None:
+        """Add path items and component schemas to the description."""
+        self._described.append((paths, schemas))
+
+    def get_openapi_schema(self, **kwargs: Any) -> OpenAPISchema:
+        """As `NinjaAPI`."""
+        document = super().get_openapi_schema(**kwargs)
+        schemas = document["components"]["schemas"]
+        request = batch_request.BatchRequest.model_json_schema(ref_template=_REF + "{model}")
+        schemas |= request.pop("$defs") | {"BatchRequest": request}
+        for path in document["paths"].values():
+            for operation in path.values():
+                _complete(operation)
+        for paths, more in self._described:
+            document["paths"] |= paths
+            schemas |= more
+        _drop("title", schemas.values())
+        # Else generators of types take what a request may leave out as what it must have.
+        _drop("default", schemas.values())
+        used = _used(document["paths"], schemas)
+        document["components"]["schemas"] = {name: schemas[name] for name in sorted(used)}
+        return document
+
+
+def _complete(operation: dict[str, Any]) -> None:
+    for parameter in operation["parameters"]:
+        # A query parameter can't be null.
+        schema = parameter["schema"]
+        schema.pop("title", None)
+        schema.pop("description", None)
+        if choices := [choice for choice in schema.pop("anyOf", ()) if choice != {"type": "null"}]:
+            schema |= choices[0]
+    has_body = "requestBody" in operation
+    operation["responses"] = {
+        status: response | {"description": _with_codes(response["description"], status, has_body=has_body)}
+        for status, response in operation["responses"].items()
+    }
+
+
+def _with_codes(description: str, status: int, *, has_body: bool) -> str:
+    codes = [each for each in ERROR_CODES if each.status == status and (has_body or not each.needs_body)]
+    return f"{description}:\n\n{described(codes)}" if codes else description
+
+
+def _drop(keyword: str, node: Any) -> None:
+    """Drop the keyword of all schemas in `node`, though not a property of that name."""
+    for name, child in node.items() if isinstance(node, dict) else ((None, child) for child in _children(node)):
+        if isinstance(child, dict) and name != "properties":
+            child.pop(keyword, None)
+        _drop(keyword, child)
+
+
+def _children(node: Any) -> Iterator[Any]:
+    if isinstance(node, dict):
+        yield from node.values()
+    elif not isinstance(node, str) and hasattr(node, "__iter__"):
+        yield from node
+
+
+def _used(node: Any, schemas: Mapping[str, Any]) -> set[str]:
+    """The names of the schemas that `node` refers to, directly or not."""
+    found: set[str] = set()
+    left = [node]
+    while left:
+        each = left.pop()
+        if isinstance(each, dict) and isinstance(name := each.get("$ref"), str):
+            name = name.removeprefix(_REF)
+            if name not in found:
+                found.add(name)
+                left.append(schemas[name])
+        left += _children(each)
+    return found

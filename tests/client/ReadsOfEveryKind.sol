@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+pragma solidity ^0.8.20;
+
+import {IFactsRegistry} from "../../client/solidity/src/IFactsRegistry.sol";
+import {ProvenFacts} from "../../client/solidity/src/ProvenFacts.sol";
+
+/// @title What the tests of the library call, and a token and a list whose slots they have proven.
+contract ReadsOfEveryKind {
+    using ProvenFacts for IFactsRegistry;
+
+    mapping(address holder => uint256) public balances;
+    mapping(uint256 id => address) public owners;
+    uint256[] public list;
+
+    IFactsRegistry private immutable _registry;
+
+    constructor(IFactsRegistry registry, address holder, uint256 balance) {
+        _registry = registry;
+        balances[holder] = balance;
+        owners[7] = holder;
+        list.push(3);
+        list.push(5);
+    }
+
+    function balanceAt(address account, uint256 blockNumber) external view returns (uint256) {
+        return _registry.balanceAt(account, blockNumber);
+    }
+
+    function nonceAt(address account, uint256 blockNumber) external view returns (uint64) {
+        return _registry.nonceAt(account, blockNumber);
+    }
+
+    function codeHashAt(address account, uint256 blockNumber) external view returns (bytes32) {
+        return _registry.codeHashAt(account, blockNumber);
+    }
+
+    function storageRootAt(address account, uint256 blockNumber) external view returns (bytes32) {
+        return _registry.storageRootAt(account, blockNumber);
+    }
+
+    function requireBalanceAt(address account, uint256 blockNumber, uint256 required) external view returns (uint256) {
+        return _registry.requireBalanceAt(account, blockNumber, required);
+    }
+
+    function requireSlotAt(address account, uint256 blockNumber, bytes32 slot, bytes32 required) external view {
+        _registry.requireSlotAt(account, blockNumber, slot, required);
+    }
+
+    function timestampOf(uint256 blockNumber) external view returns (uint256) {
+        return _registry.timestampOf(blockNumber);
+    }
+
+    function prevRandaoOf(uint256 blockNumber) external view returns (bytes32) {
+        return _registry.prevRandaoOf(blockNumber);
+    }
+
+    function slots(address holder) external pure returns (bytes32, bytes32, bytes32) {
+        return (
+            ProvenFacts.mappingSlot(0, holder),
+            ProvenFacts.mappingSlot(1, bytes32(uint256(7))),
+            ProvenFacts.arraySlot(2, 1, 1)
+        );
+    }
+}

@@ -1,0 +1,144 @@
+"""The library for contracts: compiled, deployed and called, beside facts that the service has proven."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from chains.encoding import hex_data
+from contracts import Artifact, load_artifact
+from contracts.build import CODE, code_of, run_compiler
+from devnet.devchain import PROJECT, DevChain
+from proving.registry import deployments
+from tests.contracts.deployed import SENDER, Deployed, Reverted
+from tests.service import BOB, a_key, submit, work_until_done
+
+pytestmark = pytest.mark.django_db
+
+SOLIDITY = PROJECT / "client" / "solidity"
+SOURCES = [*sorted(SOLIDITY.rglob("*.sol")), Path(__file__).with_name("ReadsOfEveryKind.sol")]
+BALANCE = 10**18
+SLOT_OF_BALANCES = 0
+
+
+@pytest.fixture(scope="module")
+def compiled() -> dict[str, Any]:
+    """By the name of each contract: its artifact, with the registry's errors, which go through it."""
+    texts = {path.relative_to(PROJECT).as_posix(): path.read_text() for path in SOURCES}
+    output = run_compiler(texts, {"*": {"": ["ast"], "*": ["abi", *CODE]}})
+    assert not output.get("errors"), [message["formattedMessage"] for message in output["errors"]]
+    errors = [one for one in load_artifact("FactsRegistry").abi if one["type"] == "error"]
+    found: dict[str, Any] = {}
+    for source, contracts in output["contracts"].items():
+        for name, contract in contracts.items():
+            code = code_of(output, source, name)
+            abi = [*contract["abi"], *(one for one in errors if one not in contract["abi"])]
+            bytecode, runtime = (bytes.fromhex(code[key][2:]) for key in ("bytecode", "deployedBytecode"))
+            found[name] = Artifact(abi=abi, bytecode=bytecode, runtime=runtime, immutables=code["immutables"])
+    return found
+
+
+@pytest.fixture
+def reads(service: DevChain, compiled) -> Deployed:
+    artifact = compiled["ReadsOfEveryKind"]
+    return Deployed(service, "ReadsOfEveryKind", registry(), SENDER, BALANCE, artifact=artifact)
+
+
+def registry() -> str:
+    return deployments.find(31337, 31337).contract.address
+
+
+def prove(chain: DevChain, block: int, accounts: dict[str, Any], header: list[str] | None = None) -> None:
+    asked = {"accounts": accounts} | ({"header": header} if header else {})
+    body = {"destinationChainId": "31337", "fee": "0", "data": {"31337": {f"block:{block}": asked}}}
+    work_until_done(submit(a_key(), body), chain)
+
+
+def described(abi: Any) -> dict[tuple[str, str], Any]:
+    """Each part of an ABI by its kind and name, without what Solidity calls its types."""
+
+    def plain(entry: Any) -> Any:
+        if isinstance(entry, list):
+            return [plain(each) for each in entry]
+        if isinstance(entry, dict):
+            return {key: plain(value) for key, value in entry.items() if key not in {"internalType", "name"}}
+        return entry
+
+    return {(entry["type"], entry["name"]): plain(entry) for entry in abi if "name" in entry}
+
+
+def test_the_interface_is_that_of_the_registry(compiled):
+    of_registry = described(load_artifact("FactsRegistry").abi)
+    of_interface = described(compiled["IFactsRegistry"].abi)
+    shared = {key: part for key, part in of_registry.items() if key in of_interface}
+    assert of_interface.keys() - {key for key in of_registry if key[0] == "error"} <= shared.keys()
+    assert {key: of_interface[key] for key in shared} == shared
+    # What is told to whoever reads.
+    told = [(kind, name) for kind, name in of_registry if kind == "event" or name.endswith("NotProven")]
+    assert set(told) <= of_interface.keys()
+
+
+def test_a_vote_by_what_another_chain_held(service: DevChain, reads: Deployed, compiled):
+    block = service.head()
+    artifact = compiled["SnapshotVote"]
+    vote = Deployed(
+        service, "SnapshotVote", registry(), 31337, reads.address, SLOT_OF_BALANCES, block, artifact=artifact
+    )
+    (slot, _, _) = reads.call("slots", SENDER)
+    with pytest.raises(Reverted) as unproven:
+        vote.send("vote", True)
+    assert unproven.value.error == ("SlotNotProven", reads.address.lower(), block, slot)
+
+    prove(service, block, {reads.address: {"slots": [hex_data(slot)]}})
+    assert vote.logged(vote.send("vote", True)) == [("Voted", SENDER.lower(), True, BALANCE)]
+    assert (vote.call("votesFor"), vote.call("votesAgainst")) == (BALANCE, 0)
+    with pytest.raises(Reverted) as twice:
+        vote.send("vote", False)
+    assert twice.value.error == ("HasVoted", SENDER.lower())
+
+
+def test_a_registry_of_another_chain_is_refused(service: DevChain, reads: Deployed, compiled):
+    with pytest.raises(Reverted) as refused:
+        Deployed(service, "SnapshotVote", registry(), 1, reads.address, 0, 1, artifact=compiled["SnapshotVote"])
+    assert refused.value.error == ("WrongSourceChain", 1, 31337)
+
+
+def test_typed_reads_are_what_the_chain_held(service: DevChain, reads: Deployed):
+    block = service.head()
+    slots = reads.call("slots", SENDER)
+    props = ["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"]
+    prove(
+        service,
+        block,
+        {SENDER: {"props": props}, reads.address: {"props": props, "slots": [hex_data(slot) for slot in slots]}},
+        ["TIMESTAMP", "MIX_HASH"],
+    )
+    at = hex(block)
+    header = service.rpc("eth_getBlockByNumber", at, False)
+    assert reads.call("timestampOf", block) == int(header["timestamp"], 16)
+    assert hex_data(reads.call("prevRandaoOf", block)) == header["mixHash"]
+    for account in (SENDER, reads.address):
+        proof = service.rpc("eth_getProof", account, [], at)
+        assert reads.call("balanceAt", account, block) == int(proof["balance"], 16)
+        assert reads.call("nonceAt", account, block) == int(proof["nonce"], 16)
+        assert hex_data(reads.call("codeHashAt", account, block)) == proof["codeHash"]
+        assert hex_data(reads.call("storageRootAt", account, block)) == proof["storageHash"]
+    for slot, value in zip(slots, (BALANCE, int(SENDER, 16), 5), strict=True):
+        assert int(service.rpc("eth_getStorageAt", reads.address, hex_data(slot), at), 16) == value
+        reads.call("requireSlotAt", reads.address, block, slot, value.to_bytes(32))
+        with pytest.raises(Reverted) as differs:
+            reads.call("requireSlotAt", reads.address, block, slot, bytes(32))
+        assert differs.value.error == ("SlotDiffers", reads.address.lower(), block, slot, bytes(32), value.to_bytes(32))
+
+
+def test_a_balance_is_required(service: DevChain, reads: Deployed):
+    block = service.head()
+    with pytest.raises(Reverted) as unproven:
+        reads.call("requireBalanceAt", BOB, block, 0)
+    assert unproven.value.error == ("NotProven", BOB.lower(), block, 1)
+    prove(service, block, {BOB: {"props": ["BALANCE"]}})
+    balance = int(service.rpc("eth_getBalance", BOB, hex(block)), 16)
+    assert reads.call("requireBalanceAt", BOB, block, balance) == balance
+    with pytest.raises(Reverted) as too_low:
+        reads.call("requireBalanceAt", BOB, block, balance + 1)
+    assert too_low.value.error == ("BalanceTooLow", BOB.lower(), block, balance + 1, balance)

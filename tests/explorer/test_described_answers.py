@@ -1,0 +1,182 @@
+"""Answers of the API and the explorer are as described: models made of the description take them, and nothing else."""
+
+import importlib
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from devnet.devchain import PROJECT
+from proving.models import Share
+from queries import error_codes, progress
+from queries.models import Batch, StepKind
+from tests.explorer.batches import (
+    TRANSACTION,
+    accept,
+    asking,
+    beat,
+    complete,
+    fetch_proofs,
+    find_block,
+    finish,
+    path,
+    send,
+    settle,
+)
+from tests.service import ALICE, BOB, header
+
+pytestmark = pytest.mark.django_db
+
+GENERATORS = PROJECT / ".venv-generators" / "bin"
+READ = """
+import json, sys
+import models
+for name, answer in json.load(sys.stdin):
+    getattr(models, name).model_validate_json(json.dumps(answer), strict=True)
+"""
+
+
+def description() -> dict[str, Any]:
+    answer: dict[str, Any] = Client().get("/api/openapi.json").json()
+    return answer
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory) -> Path:
+    """The folder of models that know no fields but those that are described."""
+    folder: Path = tmp_path_factory.mktemp("models")
+    urls = importlib.import_module("config.urls")
+    (folder / "openapi.json").write_text(json.dumps(urls.api.get_openapi_schema(), default=str))
+    made = (
+        *(GENERATORS / "datamodel-codegen", "--input", "openapi.json", "--input-file-type", "openapi"),
+        *("--output", "models.py", "--output-model-type", "pydantic_v2.BaseModel", "--extra-fields", "forbid"),
+        *("--formatters", "builtin", "--target-python-version", "3.11"),
+    )
+    subprocess.run(made, cwd=folder, check=True)
+    return folder
+
+
+def are_as_described(models: Path, answers: list[tuple[str, Any]]) -> None:
+    done = subprocess.run(
+        [GENERATORS / "python", "-c", READ],
+        input=json.dumps(answers),
+        cwd=models,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def answers_about(batch: Batch) -> list[tuple[str, Any]]:
+    client, key = Client(), header(batch.api_key)
+
+    def get(where: str) -> Any:
+        return client.get(where, headers=key).json()
+
+    return [
+        ("Status", get(f"/batch-query-status?batchQueryId={batch.pk}")),
+        ("BatchQueryList", get("/batch-queries")),
+        ("BatchDetail", get(f"/batch-queries/{batch.pk}")),
+        ("HeldFacts", get("/facts?block=12")),
+        ("BatchPage", get(f"{path(batch)}.json")),
+        ("BatchRequest", get(f"{path(batch)}/request.json")),
+        ("Health", get("/healthz")),
+    ]
+
+
+def test_every_answer_is_as_described_whatever_the_state(models):
+    accounts = {ALICE: {"props": ["NONCE", "BALANCE"], "slots": ["0x5"]}}
+    batch = asking(
+        block_12={"accounts": accounts, "header": ["TIMESTAMP"]}, timestamp_1700000005={"accounts": accounts}
+    )
+    client, key = Client(), header(batch.api_key)
+    answers = [
+        *answers_about(batch),
+        ("Error", client.get("/batch-queries/x", headers=key).json()),
+        ("Error", client.post("/submit-batch-query", {}, content_type="application/json", headers=key).json()),
+        ("Error", client.get(f"{path(batch)}/1/bundle.json").json()),
+        ("ConnectionList", client.get("/chain-connections").json()),
+    ]
+    find_block(batch, 13)
+    accept(batch)
+    beat()
+    fetch_proofs(batch)
+    complete(batch, StepKind.INITIAL_STATE)
+    Share.objects.create(transaction=send(batch), batch=batch, gas=1, wei=1, weight=1)
+    answers += answers_about(batch)
+    complete(batch, *list(StepKind)[1:], transaction_hash=TRANSACTION)
+    settle(batch)
+    answers += answers_about(batch)
+    answers += [("ProofBundle", client.get(f"{path(batch)}/{number}/bundle.json").json()) for number in (1, 2, 3)]
+    progress.reopen([batch.queries.all()[0].pk], StepKind.ACCOUNT_ACCUMULATED, reason="Reorganised.")
+    answers.append(("Cancelled", client.post(f"/batch-queries/{batch.pk}/cancel", headers=key).json()))
+    answers += answers_about(batch)
+    are_as_described(models, answers)
+    told = [answer["status"] for name, answer in answers if name == "BatchDetail"]
+    assert told == ["RECEIVED", "IN_PROGRESS", "DONE", "REJECTED"]
+
+
+def test_what_is_not_described_is_noticed(models):
+    finish(batch := asking(block_12={"accounts": {BOB: {"props": ["NONCE"]}}}))
+    (answer,) = [answer for name, answer in answers_about(batch) if name == "BatchDetail"]
+    for change in ({"more": 1}, {"fee": 5}, {"status": "LOST"}):
+        with pytest.raises(AssertionError, match="validation error"):
+            are_as_described(models, [("BatchDetail", answer | change)])
+
+
+# --- The description --------------------------------------------------------------------------------------------------
+
+
+def operations() -> list[dict[str, Any]]:
+    return [operation for path in description()["paths"].values() for operation in path.values()]
+
+
+def test_every_operation_has_a_short_name_of_its_own_a_tag_and_a_summary():
+    names = [operation["operationId"] for operation in operations()]
+    assert {"submit_batch_query", "get_batch_query_status", "list_batch_queries", "get_proof_bundle"} <= set(names)
+    assert len(names) == len(set(names)) >= 10
+    assert max(map(len, names)) < 30
+    tags = {tag["name"] for tag in description()["tags"]}
+    for operation in operations():
+        (tag,) = operation["tags"]
+        assert tag in tags
+        assert operation["summary"]
+
+
+def test_every_error_answer_lists_its_codes_and_every_code_is_listed_and_specified():
+    listed: set[str] = set()
+    for operation in operations():
+        for status, answer in operation["responses"].items():
+            if int(status) >= 400 and operation["operationId"] != "get_health":
+                schema = answer["content"]["application/json"]["schema"]
+                assert schema == {"$ref": "#/components/schemas/Error"}
+                codes = {line.split("`")[1] for line in answer["description"].splitlines() if line.startswith("- `")}
+                assert codes, (operation["operationId"], status)
+                listed |= codes
+    known = {each.code for each in (*error_codes.ERROR_CODES, *error_codes.FILE_ERROR_CODES)}
+    assert listed == known
+    specification = "".join(
+        (PROJECT / name).read_text() for name in ("docs/specification.md", "docs/using/explorer.md")
+    )
+    for code in known | {each.code for each in error_codes.OTHER_ERROR_CODES}:
+        assert f"`{code}`" in specification, code
+
+
+def test_every_reference_leads_to_a_schema_and_every_schema_is_referred_to():
+    text = json.dumps(description())
+    schemas = set(description()["components"]["schemas"])
+    referred = {part.split('"')[0] for part in text.split('"#/components/schemas/')[1:]}
+    assert referred == schemas
+    assert {"BatchRequest", "BlockRequest", "AccountRequest", "Error", "BatchPage", "ProofBundle"} <= schemas
+
+
+def test_what_a_request_may_leave_out_is_not_required():
+    schemas = description()["components"]["schemas"]
+    assert set(schemas["BatchRequest"]["required"]) == {"destinationChainId", "fee", "data"}
+    assert "required" not in schemas["AccountRequest"]
+    assert '"default"' not in json.dumps(schemas)
+    assert '"title": "' not in json.dumps(schemas)

@@ -1,0 +1,298 @@
+"""`GET /facts`: what the registries hold, as far as it was proven here."""
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from accounts.models import ApiKey
+from config.configured_chains import get_rpc
+from explorer.endpoints.held_facts import HeldFacts
+from proving.models import AccountProof, FactsRegistry, SlotProof
+from queries import progress
+from queries.models import Batch, Query, Step, StepKind
+from queries.properties import AccountField, HeaderField
+from queries.rejection_codes import RejectionCode
+from tests.explorer.batches import (
+    BALANCE,
+    REGISTRY,
+    TRANSACTION,
+    a_batch,
+    accept,
+    asking,
+    complete,
+    connect_source,
+    deployed,
+    everything,
+    fetch_proofs,
+    find_block,
+    finish,
+    of_two_sources,
+    queries_of,
+    word,
+)
+from tests.plans import plans
+from tests.service import ALICE, BOB, CHARLIE, a_key, header, request, submit
+
+pytestmark = pytest.mark.django_db
+
+
+def asked(**parameters: Any) -> Any:
+    key = ApiKey.objects.first() or a_key()
+    return Client().get("/facts", parameters, headers=header(key))
+
+
+def facts(**parameters: Any) -> dict[str, Any]:
+    answer = asked(**parameters)
+    assert answer.status_code == 200, answer.content
+    body: dict[str, Any] = answer.json()
+    assert HeldFacts.model_validate(body).model_dump() == body
+    return body
+
+
+def named(body: dict[str, Any]) -> list[tuple[str, str | None, str]]:
+    return [(fact["blockNumber"], fact["account"], fact["slot"] or fact["property"]) for fact in body["facts"]]
+
+
+def everywhere(limit: int, **parameters: Any) -> list[tuple[str, str | None, str]]:
+    """All pages."""
+    body = facts(limit=limit, **parameters)
+    found = named(body)
+    for _ in range(1000):
+        if not body["next"]:
+            return found
+        body = facts(limit=limit, cursor=body["next"], **parameters)
+        assert len(body["facts"]) <= limit
+        found += named(body)
+    raise AssertionError("it leads in a circle")
+
+
+def test_it_tells_what_was_proven_for_whomever_with_the_call_that_reads_it():
+    batch = submit(a_key(BOB), request(ALICE, block=12))
+    accept(batch)
+    fetch_proofs(batch)
+    complete(batch, *list(StepKind)[:-1])
+    assert facts(account=ALICE) == {"facts": [], "next": None}
+    complete(batch, StepKind.ACCOUNT_ACCUMULATED, transaction_hash=TRANSACTION)
+    (fact,) = facts(account=ALICE)["facts"]
+    assert fact["call"].pop("data").startswith("0x7177899b")
+    assert fact == {
+        "sourceChainId": "31337",
+        "destinationChainId": "31337",
+        "blockNumber": "12",
+        "account": ALICE,
+        "property": "BALANCE",
+        "slot": None,
+        "word": word(BALANCE),
+        "value": str(BALANCE),
+        "registry": REGISTRY,
+        "call": {"to": REGISTRY},
+        "transactionHash": TRANSACTION,
+    }
+    assert Client().get("/facts", {"account": ALICE}).status_code == 401
+
+
+def test_what_was_taken_back_or_rejected_is_not_told():
+    batch = a_batch()
+    finish(batch)
+    assert facts(block="12")["facts"]
+    progress.reopen(queries_of(batch), StepKind.ACCOUNT_ACCUMULATED, reason="Reorganised.")
+    assert not facts(block="12")["facts"]
+    complete(batch, StepKind.ACCOUNT_ACCUMULATED)
+    assert facts(block="12")["facts"]
+    Batch.objects.update(status="IN_PROGRESS")
+    progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason="Too long.", retryable=True)
+    assert not facts(block="12")["facts"]
+
+
+def test_only_registries_in_use_count():
+    batch = a_batch()
+    finish(batch)
+    Batch.objects.update(finished_at=timezone.now() - timedelta(days=1))
+    FactsRegistry.objects.update(refused="Its code is another.")
+    assert not facts(account=ALICE)["facts"]
+    FactsRegistry.objects.update(refused="", replaced_at=timezone.now())
+    assert not facts(account=ALICE)["facts"]
+    other = deployed()
+    FactsRegistry.objects.filter(pk=other.pk).update(replaced_at=timezone.now() - timedelta(hours=1))
+    values = {"destination_chain_id": 31337, "source_chain_id": 31337, "deployed_at": timezone.now()}
+    FactsRegistry.objects.create(address=BOB, block_hash_source=BOB, **values)
+    assert not facts(account=ALICE)["facts"]
+    Batch.objects.update(finished_at=timezone.now())
+    assert [fact["registry"] for fact in facts(account=ALICE)["facts"]] == [BOB]
+
+
+def test_the_same_is_told_once_whoever_asked_for_it():
+    for props in (["BALANCE"], ["BALANCE", "NONCE"], ["BALANCE"]):
+        batch = a_batch(props=props)
+        accept(batch)
+        if Batch.objects.count() == 1:
+            fetch_proofs(batch)
+        complete(batch, *StepKind)
+    assert named(facts(account=ALICE)) == [("12", ALICE, "BALANCE"), ("12", ALICE, "NONCE")]
+    first = Batch.objects.order_by("created_at")[0]
+    Batch.objects.filter(pk=first.pk).update(status="REJECTED")
+    # Then the third is the first of its kind.
+    assert named(facts(account=ALICE)) == [("12", ALICE, "NONCE"), ("12", ALICE, "BALANCE")]
+
+
+def test_each_filter_leaves_others_out(tmp_path):
+    connect_source(tmp_path)
+    deployed(5)
+    slots = [word(slot) for slot in range(3)]
+    one = asking(
+        block_12={
+            "accounts": {ALICE: {"props": ["NONCE", "BALANCE"], "slots": slots}},
+            "header": ["NONCE", "TIMESTAMP"],
+        },
+        timestamp_1700000005={"accounts": {BOB: {"props": ["NONCE"]}}},
+    )
+    find_block(one, 13)
+    finish(one)
+    two = of_two_sources()
+    accept(two, 5)
+    fetch_proofs_of_other_chain(two)
+    nonce, balance = ("12", ALICE, "NONCE"), ("12", ALICE, "BALANCE")
+    of_header = [("12", None, "TIMESTAMP"), ("12", None, "NONCE")]
+    of_slots = [("12", ALICE, slot) for slot in slots]
+    there = ("9", ALICE, "BALANCE")
+    at_time = ("13", None, "BLOCK_AT_TIMESTAMP")
+    for parameters, expected in (
+        ({"block": "12"}, [nonce, balance, *of_slots, *of_header]),
+        ({"account": ALICE}, [nonce, balance, *of_slots, there]),
+        ({"account": ALICE, "sourceChainId": "5"}, [there]),
+        ({"account": ALICE, "sourceChainId": "31337"}, [nonce, balance, *of_slots]),
+        ({"account": ALICE, "destinationChainId": "5"}, []),
+        ({"account": ALICE, "block": "9"}, [there]),
+        ({"account": ALICE.lower(), "property": "BALANCE"}, [balance, there]),
+        ({"block": "12", "property": "NONCE"}, [nonce, of_header[1]]),
+        ({"block": "12", "property": "TIMESTAMP"}, of_header[:1]),
+        ({"account": ALICE, "property": "TIMESTAMP"}, []),
+        ({"account": ALICE, "property": "SLOT"}, of_slots),
+        ({"account": ALICE, "slot": "0x2"}, of_slots[2:]),
+        ({"account": ALICE, "slot": "3"}, []),
+        ({"account": ALICE, "slot": "2", "property": "NONCE"}, []),
+        ({"block": "13"}, [("13", BOB, "NONCE"), at_time]),
+        ({"block": "13", "property": "BLOCK_AT_TIMESTAMP"}, [at_time]),
+        ({"account": BOB}, [("13", BOB, "NONCE")]),
+        ({"account": CHARLIE}, []),
+        ({"block": "99"}, []),
+    ):
+        for limit in (100, 2, 1):
+            assert everywhere(limit, **parameters) == expected, (parameters, limit)
+
+
+def fetch_proofs_of_other_chain(batch: Batch) -> None:
+    here, there = queries_of(batch)
+    Query.objects.filter(pk=here).delete()
+    fetch_proofs(batch)
+    for kind in StepKind:
+        progress.complete([there], kind)
+
+
+@pytest.mark.parametrize("limit", [1, 7, 50, 100])
+def test_pages_tell_each_slot_once_and_go_through_queries_and_blocks(limit):
+    for block in (12, 13):
+        for start in (0, 150):
+            slots = [word(slot) for slot in range(start, start + 150)]
+            batch = asking(**{f"block_{block}": {"accounts": {ALICE: {"props": ["NONCE"], "slots": slots}}}})
+            if start:
+                progress.admit(batch, 31337, estimated_gas=1, estimated_wei=1)
+                add_slots(batch)
+                complete(batch, *StepKind)
+            else:
+                finish(batch)
+    found = everywhere(limit, account=ALICE)
+    assert set(found) == {
+        (str(block), ALICE, what) for block in (12, 13) for what in ("NONCE", *(word(slot) for slot in range(300)))
+    }
+    # The nonce, for which two queries of a block asked, may be told again.
+    assert len(found) - len(set(found)) <= 2
+    assert [block for block, *_ in found] == sorted(block for block, *_ in found)
+
+
+def add_slots(batch: Batch) -> None:
+    query = batch.queries.get()
+    proof = AccountProof.objects.get(block=query.block)
+    SlotProof.objects.bulk_create(
+        [SlotProof(account=proof, slot=slot, nodes=[], value=int(slot, 16)) for slot in query.slots]
+    )
+
+
+def test_every_kind_of_fact_is_read_by_the_call_that_is_told(service):
+    batch = everything(service)
+    blocks = {query.block.number for query in batch.queries.select_related("block") if query.block}
+    told = [fact for block in blocks for fact in facts(block=str(block), limit=100)["facts"]]
+    assert {fact["property"] for fact in told} == {
+        *AccountField.names,
+        *HeaderField.names,
+        "SLOT",
+        "BLOCK_AT_TIMESTAMP",
+    }
+    rpc = get_rpc(31337)
+    calls = [(fact["call"]["to"], bytes.fromhex(fact["call"]["data"][2:])) for fact in told]
+    answers = rpc.eth_calls(calls, "latest")
+    assert answers == [bytes.fromhex(fact["word"][2:]) for fact in told]
+    hashes = set(Step.objects.exclude(transaction_hash="").values_list("transaction_hash", flat=True))
+    assert {fact["transactionHash"] for fact in told} <= hashes
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"limit": "101"},
+        {"property": "balance"},
+        {"property": "\x00"},
+        {"slot": "0xg"},
+        {"slot": "1" * 65},
+        {"account": "vitalik.eth"},
+        {"block": "latest"},
+        {"sourceChainId": "9" * 30},
+        *({"cursor": cursor} for cursor in ("x", "1.2", "1.2.3.4", f"{'9' * 19}.0.0", "\u0661.0.0", "-1.0.0")),
+    ],
+    ids=str,
+)
+def test_a_malformed_parameter_is_named(parameters):
+    answer = asked(**({"account": ALICE} | parameters))
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
+    (name,) = parameters
+    assert name in answer.json()["error"]
+
+
+def test_an_account_or_a_block_is_needed():
+    answer = asked(sourceChainId="31337", property="BALANCE")
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
+    assert "account and block" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"account": ALICE}, {"block": "12"}, {"account": ALICE, "block": "12"}], ids=str
+)
+def test_it_takes_a_bounded_number_of_statements_and_reads_by_an_index(parameters):
+    finish(a_batch())
+    taken = []
+    for count in (1, 12):
+        for number in range(count):
+            batch = asking(block_12={"accounts": {ALICE: {"slots": [word(count * 100 + number)]}}})
+            progress.admit(batch, 31337, estimated_gas=1, estimated_wei=1)
+            add_slots(batch)
+            complete(batch, *StepKind)
+        with CaptureQueriesContext(connection) as statements:
+            assert len(facts(limit=100, **parameters)["facts"]) > count
+        taken.append(len(statements))
+        reads_all = r"SCAN (q|b|d|e|k|queries_\w+|proving_\w*proof)\b|Seq Scan on (queries|proving_\w+proof)"
+        assert not [line for line in plans(statements) if re.match(reads_all, line.strip())]
+    assert taken[0] == taken[1] <= 10
+
+
+def test_of_a_large_query_only_what_the_page_shows_is_looked_up():
+    finish(asking(block_12={"accounts": {ALICE: {"slots": [word(slot) for slot in range(3000)]}}}))
+    with CaptureQueriesContext(connection) as statements:
+        assert len(facts(account=ALICE, limit=10)["facts"]) == 10
+    (read,) = [sql["sql"] for sql in statements if "slotproof" in sql["sql"]]
+    assert read.count("0x00") == 10

@@ -1,0 +1,260 @@
+"""`GET /batch-queries/{internalId}`."""
+
+import json
+from datetime import datetime, timedelta
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from accounts.models import ApiKey
+from config.configured_chains import get_rpc
+from explorer.endpoints.one_batch import BatchDetail
+from explorer.pages import heavy_reads
+from proving.models import AccountProof, Share
+from queries import progress
+from queries.models import Batch, Block, StepKind
+from queries.properties import AccountField, HeaderField
+from queries.rejection_codes import RejectionCode
+from tests.explorer.batches import (
+    BALANCE,
+    CONTRACT,
+    REGISTRY,
+    SOURCE,
+    TRANSACTION,
+    a_batch,
+    accept,
+    asking,
+    complete,
+    connect_source,
+    everything,
+    fetch_proofs,
+    find_block,
+    finish,
+    many_accounts,
+    mine,
+    of_two_sources,
+    queries_of,
+    send,
+    word,
+)
+from tests.service import ALICE, BOB, a_key, header
+
+pytestmark = pytest.mark.django_db
+
+
+def answer(batch: Batch, key: ApiKey | None = None, etag: str = "", **parameters):
+    key = key or ApiKey.objects.get(user__address=ALICE)
+    sent = header(key) | ({"if-none-match": etag} if etag else {})
+    return Client().get(f"/batch-queries/{batch.pk}", parameters, headers=sent)
+
+
+def detail(batch: Batch, **parameters):
+    got = answer(batch, **parameters)
+    assert got.status_code == 200, got.content
+    told = got.json()
+    assert BatchDetail.model_validate(told).model_dump() == told
+    return told
+
+
+def test_it_tells_how_the_batch_and_each_query_stands():
+    batch = a_batch(ALICE, fee=2**200)
+    told = detail(batch)
+    assert (
+        told
+        | {
+            "status": "RECEIVED",
+            "queryStatus": "IN_PROGRESS",
+            "fee": str(2**200),
+            "queries": 1,
+            "acceptedAt": None,
+            "estimatedGas": None,
+            "estimatedWei": None,
+            "transactions": [],
+            "next": None,
+        }
+        == told
+    )
+    assert [wait["sentence"] for wait in told["waits"]] == ["Waiting for a worker to check it against the chains."]
+    accept(batch)
+    Block.objects.update(
+        waiting_for="The node is down.", failing_since=timezone.now(), timestamp=7, hash=word(5), due_at=timezone.now()
+    )
+    told = detail(batch)
+    (wait,) = told["waits"]
+    assert wait["sentence"] == "The node is down."
+    assert datetime.fromisoformat(wait["failingSince"]) <= datetime.fromisoformat(wait["nextTryAt"])
+    assert (told["estimatedGas"], told["estimatedWei"]) == (511_000, "511000")
+    assert datetime.fromisoformat(told["deadlineAt"]) > datetime.fromisoformat(told["acceptedAt"])
+    (query,) = told["queryList"]
+    (step,) = query.pop("steps")
+    assert (step["kind"], step["status"], step["completedAt"]) == ("INITIAL_STATE", "IN_PROGRESS", None)
+    assert query == {
+        "number": 1,
+        "sourceChainId": "31337",
+        "selector": "block:12",
+        "blockNumber": "12",
+        "blockHash": word(5),
+        "blockTimestamp": "7",
+        "account": ALICE,
+        "name": "",
+        "isCompleted": False,
+        "step": "INITIAL_STATE",
+        "facts": [
+            {"property": "BALANCE", "slot": None, "word": None, "value": None, "registry": None, "call": None},
+        ],
+    }
+
+
+def test_transactions_are_told_with_the_version_that_counts():
+    batch = a_batch()
+    accept(batch)
+    complete(batch, StepKind.INITIAL_STATE)
+    tx = send(batch)
+    Share.objects.create(transaction=tx, batch=batch, gas=1, wei=1, weight=1)
+    (sent,) = detail(batch)["transactions"]
+    assert sent == {
+        "hash": TRANSACTION,
+        "chainId": "31337",
+        "nonce": 0,
+        "status": "PENDING",
+        "gasUsed": None,
+        "blockNumber": None,
+    }
+    mine(tx, block=20)
+    complete(batch, StepKind.BLOCKHASH_AVAILABLE, transaction_hash=TRANSACTION)
+    told = detail(batch)
+    assert (told["transactions"][0]["status"], told["transactions"][0]["blockNumber"]) == ("MINED", "20")
+    assert told["transactions"][0]["gasUsed"] == 175_840
+    steps = told["queryList"][0]["steps"]
+    assert [step["transactionHash"] for step in steps] == [None, TRANSACTION, None]
+
+
+def test_each_query_has_its_words_as_soon_as_it_is_completed(tmp_path):
+    """Also while another source chain hangs, and not after a rejection."""
+    connect_source(tmp_path)
+    batch = of_two_sources()
+    fetch_proofs(batch)
+    AccountProof.objects.filter(block__source_chain_id=SOURCE).update(balance=BALANCE + 1)
+    accept(batch)
+    here, _ = queries_of(batch)
+    for kind in StepKind:
+        assert [fact["word"] for query in detail(batch)["queryList"] for fact in query["facts"]] == [None, None]
+        progress.complete([here], kind)
+    first, second = detail(batch)["queryList"]
+    assert (first["isCompleted"], first["step"], first["facts"][0]["word"]) == (True, None, word(BALANCE))
+    assert first["facts"][0]["value"] == str(BALANCE)
+    assert (second["isCompleted"], second["facts"][0]["word"]) == (False, None)
+    assert detail(batch)["queriesCompleted"] == 1
+    progress.reopen([here], StepKind.ACCOUNT_ACCUMULATED, reason="Chain 31337 was reorganised.")
+    told = detail(batch)
+    assert told["queryList"][0]["facts"][0]["word"] is None
+    assert told["wentBackBecause"] == "Chain 31337 was reorganised."
+    progress.complete([here], StepKind.ACCOUNT_ACCUMULATED)
+    progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason="It took too long.", retryable=True)
+    told = detail(batch)
+    assert told["queryList"][0]["facts"][0]["word"] is None
+    assert (told["waits"], told["deadlineAt"], told["rejection"]["retryable"]) == ([], None, True)
+
+
+def test_every_kind_of_fact_is_read_by_the_call_that_is_told(service):
+    batch = everything(service)
+    told = detail(batch)
+    rpc = get_rpc(31337)
+    for query in told["queryList"]:
+        for fact in query["facts"]:
+            (read,) = rpc.eth_calls([(fact["call"]["to"], bytes.fromhex(fact["call"]["data"][2:]))], "latest")
+            assert isinstance(read, bytes)
+            assert (fact["property"], "0x" + read.hex()) == (fact["property"], fact["word"])
+            if fact["value"] is not None:
+                assert int(fact["value"]) == int.from_bytes(read)
+    account, contract, block, at_time = told["queryList"]
+    assert [fact["property"] for fact in account["facts"]] == AccountField.names
+    assert [(fact["slot"], fact["value"]) for fact in contract["facts"]] == [(word(5), "77"), (word(6), "0")]
+    assert (contract["account"].lower(), block["account"]) == (CONTRACT, None)
+    assert [fact["property"] for fact in block["facts"]] == HeaderField.names
+    assert block["facts"][HeaderField.STATE_ROOT]["value"] is None
+    assert [fact["property"] for fact in at_time["facts"]] == ["NONCE", "BLOCK_AT_TIMESTAMP"]
+    assert at_time["selector"].startswith("timestamp:")
+    assert at_time["blockNumber"] == at_time["facts"][1]["value"] == block["blockNumber"]
+
+
+def test_a_time_without_its_block_is_told_too():
+    batch = asking(timestamp_1700000005={"accounts": {ALICE: {"props": ["NONCE"]}}})
+    (query,) = detail(batch)["queryList"]
+    assert (query["selector"], query["blockNumber"], query["blockHash"]) == ("timestamp:1700000005", None, None)
+    find_block(batch)
+    finish(batch)
+    (query,) = detail(batch)["queryList"]
+    assert [fact["word"] for fact in query["facts"]] == [word(7), word(12)]
+    assert {fact["registry"] for fact in query["facts"]} == {REGISTRY}
+
+
+def test_queries_are_paged_in_the_order_of_the_request():
+    accounts = list(many_accounts(7))
+    batch = a_batch(*accounts)
+    told = detail(batch, limit=3)
+    seen = told["queryList"]
+    while told["next"]:
+        told = detail(batch, limit=3, cursor=told["next"])
+        seen += told["queryList"]
+    assert [int(query["account"], 16) for query in seen] == list(range(1, 8))
+    assert [query["number"] for query in seen] == list(range(1, 8))
+    assert detail(batch, cursor="900")["queryList"] == []
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"limit": "0"}, {"limit": "101"}, {"cursor": "0"}, {"cursor": "1" * 10}], ids=str
+)
+def test_a_malformed_parameter_is_named(parameters):
+    got = answer(a_batch(), **parameters)
+    assert (got.status_code, got.json()["code"]) == (400, "invalid_request")
+    (name,) = parameters
+    assert name in got.json()["error"]
+
+
+def test_only_the_user_reads_it():
+    batch = a_batch()
+    assert answer(batch, a_key(BOB)).json() == {"error": "No query found", "code": "not_found"}
+    assert answer(batch, a_key(ALICE, "another")).status_code == 200
+    assert Client().get(f"/batch-queries/{batch.pk}").status_code == 401
+    for unknown in ("0" * 26, "%00", "x" * 300):
+        batch.pk = unknown
+        assert answer(batch, ApiKey.objects.filter(user__address=ALICE)[0]).status_code == 404
+
+
+def test_who_has_the_answer_gets_304_until_it_changes():
+    batch = a_batch()
+    first = answer(batch)
+    again = answer(batch, etag=first.headers["ETag"])
+    assert (again.status_code, again.content, again.headers["Retry-After"]) == (304, b"", "2")
+    Batch.objects.update(created_at=timezone.now() - timedelta(minutes=11))
+    assert answer(batch).headers["Retry-After"] == "15"
+    finish(batch)
+    after = answer(batch, etag=first.headers["ETag"])
+    assert after.status_code == 200
+    assert "Retry-After" not in after.headers
+    assert json.loads(after.content)["status"] == "DONE"
+
+
+def test_it_takes_as_many_statements_for_a_large_batch_as_for_a_small_one():
+    taken = []
+    for count in (1, 90):
+        batch = a_batch(*many_accounts(count), block=count)
+        finish(batch)
+        with CaptureQueriesContext(connection) as statements:
+            assert len(detail(batch, limit=100)["queryList"]) == count
+        taken.append(len(statements))
+    assert taken[0] == taken[1] <= 10
+
+
+def test_a_user_reads_large_batches_only_so_often(settings, monkeypatch):
+    settings.MAX_QUERIES_PER_BATCH = 1000
+    monkeypatch.setattr(heavy_reads, "_LARGEST_PER_MINUTE", 1)
+    batch = a_batch()
+    Batch.objects.update(size=1002)
+    assert [answer(batch).status_code for _ in range(3)] == [200, 429, 429]
+    Batch.objects.update(size=500)
+    assert answer(batch).status_code == 200

@@ -1,0 +1,247 @@
+"""`GET /batch-queries` and `POST /batch-queries/{internalId}/cancel`."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
+
+from queries import progress, submission
+from queries.models import Batch, BatchStatus, StepKind
+from queries.own_batches import BatchQueryList
+from queries.rejection_codes import RejectionCode
+from tests.plans import plans
+from tests.service import ALICE, BOB, CHARLIE, a_key, header, request, submit
+from tests.side_by_side import meet
+
+
+@pytest.fixture
+def get(client: Client, key):
+    """The list, with these query parameters."""
+
+    def get(**parameters):
+        answer = client.get("/batch-queries", parameters, headers=header(key))
+        assert answer.status_code == 200, answer.content
+        body = answer.json()
+        assert BatchQueryList.model_validate(body).model_dump() == body
+        return body
+
+    return get
+
+
+@pytest.fixture
+def cancel(client: Client, key):
+    def cancel(batch_id, key=key):
+        return client.post(f"/batch-queries/{batch_id}/cancel", headers=header(key))
+
+    return cancel
+
+
+def listed(answer) -> list[str]:
+    return [batch["internalId"] for batch in answer["batchQueries"]]
+
+
+def complete(batch: Batch, *, first: int | None = None) -> None:
+    progress.admit(batch, 31337, estimated_gas=1, estimated_wei=1)
+    queries = list(batch.queries.order_by("position").values_list("pk", flat=True))[:first]
+    for kind in StepKind:
+        progress.complete(queries, kind)
+
+
+# --- The list ---------------------------------------------------------------------------------------------------------
+
+
+def test_it_tells_how_each_stands(key, get):
+    batch = submit(key, request(ALICE, BOB, block=7, fee=2**200))
+    complete(batch, first=1)
+    Batch.objects.update(gas_used=5, spent=2**100)
+    created_at = Batch.objects.get().created_at
+    (told,) = get()["batchQueries"]
+    assert told == {
+        "internalId": batch.pk,
+        "status": "IN_PROGRESS",
+        "queryStatus": "IN_PROGRESS",
+        "destinationChainId": "31337",
+        "sourceChainIds": ["31337"],
+        "fee": str(2**200),
+        "sender": None,
+        "createdAt": created_at.isoformat(),
+        "finishedAt": None,
+        "queries": 2,
+        "queriesCompleted": 1,
+        "gasUsed": 5,
+        "spent": str(2**100),
+        "rejection": None,
+    }
+    progress.reject([batch.pk], code=RejectionCode.BLOCK_TOO_OLD, reason="It is too old.", retryable=False)
+    (told,) = get()["batchQueries"]
+    assert (told["status"], told["queryStatus"]) == ("REJECTED", "REJECTED")
+    assert told["rejection"] == {"code": "block_too_old", "error": "It is too old.", "retryable": False}
+    assert datetime.fromisoformat(told["finishedAt"]).tzinfo == UTC
+
+
+def test_pages_lead_from_the_newest_to_the_oldest_whatever_comes_meanwhile(key, get):
+    batches = [submit(key, request(ALICE, block=1)).pk for _ in range(5)]
+    page = get(limit=2)
+    seen = listed(page)
+    while page["next"]:
+        submit(key, request(ALICE, block=1))
+        page = get(limit=2, cursor=page["next"])
+        seen += listed(page)
+    assert seen == sorted(batches, reverse=True)
+
+
+def test_only_one_s_own_are_listed_by_any_key(key, get, client: Client):
+    submit(a_key(BOB), request(ALICE, block=1))
+    batch = submit(key, request(ALICE, block=1))
+    assert listed(get()) == [batch.pk]
+    answer = client.get("/batch-queries", headers=header(a_key(ALICE, "another")))
+    assert listed(answer.json()) == [batch.pk]
+    assert client.get("/batch-queries").status_code == 401
+
+
+def test_each_filter_leaves_others_out(key, get):
+    def at(moment: datetime, batch: Batch) -> str:
+        Batch.objects.filter(pk=batch.pk).update(created_at=moment)
+        return batch.pk
+
+    now = timezone.now()
+    old = at(now - timedelta(days=2), submit(key, request(ALICE, block=1)))
+    done = submit(key, request(BOB, CHARLIE, block=2))
+    complete(done)
+    everything = [done.pk, old]
+    for parameters, expected in (
+        ({"status": "DONE"}, [done.pk]),
+        ({"status": "RECEIVED"}, [old]),
+        ({"destinationChainId": "31337"}, everything),
+        ({"destinationChainId": "1"}, []),
+        ({"sourceChainId": "31337"}, everything),
+        ({"sourceChainId": "1"}, []),
+        ({"account": BOB}, [done.pk]),
+        ({"account": BOB.lower()}, [done.pk]),
+        ({"account": ALICE}, [old]),
+        ({"block": "1"}, [old]),
+        ({"block": "3"}, []),
+        ({"account": ALICE, "block": "2"}, []),
+        ({"createdAfter": (now - timedelta(days=1)).isoformat()}, [done.pk]),
+        ({"createdBefore": (now - timedelta(days=1)).isoformat().replace("+00:00", "Z")}, [old]),
+        ({"createdAfter": "2020-01-01T00:00:00+14:00", "createdBefore": "2021-01-01T00:00:00Z"}, []),
+    ):
+        assert listed(get(**parameters)) == expected, parameters
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        *({"limit": limit} for limit in ("0", "101", "-1", "x", "")),
+        *({"status": status} for status in ("done", "x", "\x00")),
+        *(
+            {"block": number}
+            for number in ("-1", "1.0", "01", "1_0", " 1", "9223372036854775808", "9" * 5000, "\u0661")
+        ),
+        {"destinationChainId": "x"},
+        {"sourceChainId": "0x1"},
+        *({"account": account} for account in ("0x12", "vitalik.eth", ALICE.swapcase(), "\x00")),
+        *({"createdAfter": at} for at in ("yesterday", "2026-01-01T00:00:00", "0001-01-01T00:00:00+14:00", "")),
+        *({"cursor": cursor} for cursor in ("x", "0" * 25, "\x00", "'" * 26)),
+    ],
+    ids=str,
+)
+def test_a_malformed_parameter_is_named(client: Client, key, parameters):
+    answer = client.get("/batch-queries", parameters, headers=header(key))
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
+    (name,) = parameters
+    assert f" {name} " in answer.json()["error"]
+
+
+def test_all_malformed_parameters_are_named_at_once(client: Client, key):
+    answer = client.get("/batch-queries", {"limit": "x", "block": "y", "status": "z"}, headers=header(key))
+    for name in ("limit", "block", "status"):
+        assert name in answer.json()["error"]
+
+
+def test_a_page_takes_three_statements_and_reads_only_what_is_the_user_s(key, get):
+    for _ in range(3):
+        submit(key, request(*(f"0x{number:040x}" for number in range(60)), block=1))
+    taken = []
+    for limit in (1, 3):
+        with CaptureQueriesContext(connection) as statements:
+            assert len(get(limit=limit, account=f"0x{1:040x}", block="1")["batchQueries"]) == limit
+        taken.append(len(statements))
+        assert not [line for line in plans(statements) if line.startswith("SCAN")], plans(statements)
+    assert taken == [3, 3]
+
+
+# --- Cancelling -------------------------------------------------------------------------------------------------------
+
+
+def test_an_open_batch_is_cancelled_for_good(key, cancel, get):
+    batch = submit(key, request(ALICE, block=1))
+    for _ in range(2):  # Whoever didn't get the answer asks again.
+        answer = cancel(batch.pk)
+        assert (answer.status_code, answer.json()) == (200, {"internalId": batch.pk, "queryStatus": "REJECTED"})
+    (told,) = get()["batchQueries"]
+    assert told["rejection"] == {
+        "code": "cancelled_by_user",
+        "error": "The batch was cancelled with an API key of the user who submitted it.",
+        "retryable": False,
+    }
+    complete(batch)
+    assert Batch.objects.get().status == BatchStatus.REJECTED
+
+
+@pytest.mark.parametrize("end", ["DONE", "REJECTED"])
+def test_what_has_ended_is_not_cancelled(key, cancel, end):
+    batch = submit(key, request(ALICE, block=1))
+    if end == "DONE":
+        complete(batch)
+    else:
+        progress.reject([batch.pk], code=RejectionCode.BLOCK_TOO_OLD, reason="It is too old.", retryable=False)
+    before = Batch.objects.values().get()
+    answer = cancel(batch.pk)
+    assert (answer.status_code, answer.json()["code"]) == (409, "already_finished")
+    assert end in answer.json()["error"]
+    assert Batch.objects.values().get() == before
+
+
+def test_another_user_s_batch_is_not_found(key, cancel):
+    batch = submit(key, request(ALICE, block=1))
+    for asked, by in ((batch.pk, a_key(BOB)), ("0" * 26, key), ("%00", key), ("x" * 300, key)):
+        answer = cancel(asked, by)
+        assert (answer.status_code, answer.json()) == (404, {"error": "No query found", "code": "not_found"})
+    assert Batch.objects.get().status == BatchStatus.RECEIVED
+
+
+def test_a_cancelled_batch_makes_room(key, cancel, settings):
+    settings.MAX_OPEN_BATCHES = 1
+    batch = submit(key, request(ALICE, block=1))
+    with pytest.raises(submission.TooMuch):
+        submit(key, request(ALICE, block=1))
+    cancel(batch.pk)
+    assert submit(key, request(ALICE, block=1))
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.postgresql_only(reason="SQLite runs whole transactions one after another")
+@pytest.mark.parametrize("done_first", [True, False])
+def test_of_cancelling_and_becoming_done_one_comes_first(key, cancel, done_first):
+    batch = submit(key, request(ALICE, block=1))
+    progress.admit(batch, 31337, estimated_gas=1, estimated_wei=1)
+    queries = list(batch.queries.values_list("pk", flat=True))
+    for kind in list(StepKind)[:-1]:
+        progress.complete(queries, kind)
+
+    def finish() -> None:
+        progress.complete(queries, StepKind.ACCOUNT_ACCUMULATED)
+
+    if done_first:
+        met = meet(finish, lambda: cancel(batch.pk).status_code)
+        answered, status = met.second, BatchStatus.DONE
+    else:
+        met = meet(lambda: cancel(batch.pk).status_code, finish)
+        answered, status = met.first, BatchStatus.REJECTED
+    assert met.waited
+    assert answered == (409 if done_first else 200)
+    assert Batch.objects.get().status == status
