@@ -1,6 +1,7 @@
-"""HTTP POSTs to nodes and attesters, which may be anybody: bounded in total time, and in bytes once decompressed.
+"""HTTP requests to nodes, attesters and gateways, which may be anybody: bounded in total time, and in bytes once
+decompressed.
 
-All POSTs of a process run in one event loop, in a thread of its own. A socket's time-out covers one read only, so a
+All requests of a process run in one event loop, in a thread of its own. A socket's time-out covers one read only, so a
 blocking client would wait as long as a server likes that drips its headers or its body.
 """
 
@@ -10,7 +11,7 @@ import threading
 import zlib
 from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import aiohttp
 
@@ -44,6 +45,8 @@ class Post:
     """For everything: the name, the connection, the headers and the content."""
     read_statuses: Collection[int] | None = None
     """The content of other answers is not read. None: it always is."""
+    method: Literal["POST", "GET"] = "POST"
+    """A GET has an empty body."""
 
 
 @dataclass(frozen=True)
@@ -100,9 +103,10 @@ async def _post(session: aiohttp.ClientSession, request: Post) -> Answer:
 
 async def _answer(session: aiohttp.ClientSession, request: Post) -> Answer:
     content = bytearray()
-    async with session.post(
+    async with session.request(
+        request.method,
         request.url,
-        data=request.body,
+        data=request.body or None,
         headers={"Content-Type": "application/json", "Accept-Encoding": "gzip"},
         timeout=aiohttp.ClientTimeout(
             total=None, sock_connect=request.silence_seconds, sock_read=request.silence_seconds

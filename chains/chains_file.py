@@ -37,6 +37,7 @@ MAX_ATTESTERS = 100
 _DAILY_LIMIT, _DAILY_LIMIT_PER_USER = Decimal("0.5"), Decimal("0.1")
 
 _KEY = re.compile(r"(?:0x)?[0-9a-fA-F]{64}")
+_ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?")
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -129,6 +130,12 @@ def _page_url(url: str) -> str:
     return url.rstrip("/")
 
 
+def _origin(written: str) -> str:
+    if not _ORIGIN.fullmatch(written):
+        raise ValueError("must be as https://gateway.example.org: scheme, host and port alone, in small letters")
+    return written
+
+
 def _file_path(written: object, info: ValidationInfo) -> object:
     folder: Path = (info.context or {}).get("folder", Path())
     return folder / Path(written).expanduser() if isinstance(written, str) and written else written
@@ -189,6 +196,7 @@ def _host(url: str) -> str:
 
 Address = Annotated[str, AfterValidator(_address)]
 RpcUrl = Annotated[str, AfterValidator(_rpc_url)]
+Origin = Annotated[str, AfterValidator(_origin)]
 PageUrl = Annotated[str, AfterValidator(_page_url)]
 FilePath = Annotated[Path, BeforeValidator(_file_path)]
 Amount = Annotated[Decimal, BeforeValidator(_amount), Field(ge=0)]
@@ -370,6 +378,14 @@ class Attester(_Model):
         return _host(self.url)
 
 
+class Ens(_Model):
+    """Where ENS names are resolved."""
+
+    chain_id: Annotated[ChainId, Field(alias="chain")]
+    gateways: Annotated[tuple[Origin, ...], Field(strict=False)] = ()
+    """What resolvers may refer to (EIP-3668): scheme, host and port of each."""
+
+
 BlockHashSourceName = Literal["native", "attested", "op-stack"]
 
 
@@ -415,6 +431,8 @@ class Chains:
     connections: tuple[Connection, ...]
     attester: Signer | None = None
     """The key that this installation attests with, if it is an attester."""
+    ens: Ens | None = None
+    """None: names are not supported."""
 
     def chain(self, chain_id: int) -> Chain:
         """Raises `UnknownChain`."""
@@ -458,8 +476,12 @@ def load_chains(path: Path, environ: Mapping[str, str]) -> Chains:
     all_chains_read = not faults
     connections = _tables(Connection, "connections", content, context, faults)
     attester = _table(Signer, "attester", content.get("attester"), context, faults)
-    faults += [f"{key}: is not known here" for key in content if key not in {"chains", "connections", "attester"}]
+    ens = _table(Ens, "ens", content.get("ens"), context, faults)
+    known = {"chains", "connections", "attester", "ens"}
+    faults += [f"{key}: is not known here" for key in content if key not in known]
     faults += _contradictions(chains, connections, all_chains_read=all_chains_read)
+    if ens and all_chains_read and ens.chain_id not in {chain.id for chain in chains.values()}:
+        faults.append(f"ens.chain: no chain with id {ens.chain_id} is configured")
     if "attester" not in content:
         faults += [
             f"{place}.node_quorum: belongs to the file of an attester, which has a table [attester]"
@@ -468,7 +490,7 @@ def load_chains(path: Path, environ: Mapping[str, str]) -> Chains:
         ]
     if faults:
         raise ChainsError(path, faults)
-    return Chains(tuple(chains.values()), tuple(connections.values()), attester)
+    return Chains(tuple(chains.values()), tuple(connections.values()), attester, ens)
 
 
 def _tables(

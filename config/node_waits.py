@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_lock = threading.Lock()
+_places = threading.Condition()
 _waiting = Counter[int]()  # by chain
 _most = 2
 
@@ -24,14 +24,19 @@ def share(threads: int) -> None:
 
 
 @contextmanager
-def waiting_for(chain_id: int) -> Iterator[None]:
-    """The thread waits for nodes of a chain in this block. Raises `Busy` at once if too many others do."""
-    with _lock:
-        if _waiting.total() >= _most or _waiting[chain_id] >= max(1, _most - 1):
+def waiting_for(chain_id: int, *, patience_seconds: float = 0) -> Iterator[None]:
+    """The thread waits for nodes of a chain in this block. Raises `Busy` if too many others do for so long."""
+    with _places:
+        if not _places.wait_for(lambda: _has_place(chain_id), patience_seconds):
             raise Busy
         _waiting[chain_id] += 1
     try:
         yield
     finally:
-        with _lock:
+        with _places:
             _waiting[chain_id] -= 1
+            _places.notify_all()
+
+
+def _has_place(chain_id: int) -> bool:
+    return _waiting.total() < _most and _waiting[chain_id] < max(1, _most - 1)

@@ -1,14 +1,16 @@
 """RECEIVED -> ACCEPTED or REJECTED: checks a request against the chains before anything is spent on it.
 
 Each source chain of a batch is checked by itself: its queries are admitted as soon as it has answered, and one that is
-down, or whose block is still to come, holds up no other.
+down holds up no other. Of a source chain what exists is admitted, and a block or a time that is still to come holds up
+nothing but the queries that name it.
 """
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from operator import attrgetter
 
 from django.db.models import Q
@@ -17,17 +19,18 @@ from django.utils import timezone
 from accounts import row_locks
 from accounts.models import User
 from chains import together
+from chains.rollups import DataCost
 from chains.rpc import NodeUnavailable, RpcRefused
 from chains.together import Outcome, Raised
 from config.configured_chains import get_chains
 from proving import assessment, connections, facts, heads, looks
-from proving.assessment import Asked, Cost, Inquiry, Wait
+from proving.assessment import Ahead, Asked, Assessment, Counted, Inquiry, Wait
 from proving.facts import Fact
 from proving.looks import Look
 from proving.registry import deployments
-from proving.spending import allowance, promised
+from proving.spending import allowance, promised, workload
 from proving.spending.promised import Promise
-from proving.spending.workload import Estimate, Part
+from proving.spending.workload import Estimate, Missing, Part, Route
 from queries import leases, progress, submission, turns
 from queries.leases import Lease
 from queries.models import HEADER_COLUMNS, OPEN_STATUSES, Batch, Block, Query
@@ -36,15 +39,29 @@ from queries.rejection_codes import Rejection, RejectionCode
 logger = logging.getLogger(__name__)
 
 _HEADERS_PER_STATEMENT = 100
+_NOTHING = Promise(0, 0)
 
 
 @dataclass(frozen=True)
 class _Acceptance:
     estimated: Promise
     of_queries: Mapping[int, int] = field(default_factory=dict)
-    """By a query's id: its part of that, in gas."""
+    """By a query's id: its part of that, or of what is to come, in gas."""
     blocks: Sequence[Block] = ()
     """With their headers as they were read: whoever works on a block first can ask for more at once."""
+    ahead: Ahead | None = None
+    """What is not admitted yet; None: all is."""
+    coming: Promise = _NOTHING
+    """What that is estimated at. The money must suffice for it too, or less would be proven than was paid for."""
+
+    @property
+    def needed(self) -> Promise:
+        return self.estimated + self.coming
+
+    @property
+    def up_to(self) -> int | None:
+        """As `Batch.unadmitted` takes it."""
+        return self.ahead.head if self.ahead else None
 
 
 def accept(batch_id: object) -> None:
@@ -68,6 +85,8 @@ def _accept(lease: Lease[Batch], look: Look) -> None:
             if not goes_on:
                 look.outcome = "done"
                 return lease.give_back(None)
+            if isinstance(decision, _Acceptance) and decision.ahead:
+                waits.append(decision.ahead.wait)
         failing = bool(waits) and all(wait.until is None for wait in waits)
         pause = timezone.now() + leases.backoff(batch.attempts)
         due_at = min((wait.until or pause for wait in waits), default=None)
@@ -113,7 +132,7 @@ def _lock_users_and_blocks(several: Sequence[_Decided]) -> None:
     row_locks.lock(User.objects.filter(pk__in={one.lease.row.user_id for one in accepted}))
     admitted = Q()
     for one in accepted:
-        admitted |= Q(batch=one.lease.row.pk, source_chain_id=one.source)
+        admitted |= Q(batch=one.lease.row.pk, source_chain_id=one.source, is_admitted=False)
     row_locks.lock(Block.objects.filter(pk__in=Query.objects.filter(admitted).values("block")))
 
 
@@ -122,16 +141,20 @@ def _record(decided: _Decided) -> bool:
     batch, source, decision = decided.lease.row, decided.source, decided.decision
     if isinstance(decision, _Acceptance):
         destination = get_chains().chain(batch.destination_chain_id)
-        decision = next(allowance.exceeded(batch.user, destination, decision.estimated, _before(batch)), decision)
+        decision = next(allowance.exceeded(batch.user, destination, decision.needed, _before(batch)), decision)
     if isinstance(decision, Rejection):
         progress.reject([batch.pk], code=decision.code, reason=decision.reason, retryable=decision.retryable)
         return False
-    estimated = decision.estimated
+    turns.line_up(batch.user_id, batch.unadmitted(source, up_to=decision.up_to))
     progress.admit(
-        batch, source, estimated_gas=estimated.gas, estimated_wei=estimated.wei, of_queries=decision.of_queries
+        batch,
+        source,
+        estimated_gas=decision.estimated.gas,
+        estimated_wei=decision.estimated.wei,
+        of_queries=decision.of_queries,
+        up_to=decision.up_to,
     )
     _store_headers(decision.blocks)
-    turns.line_up(batch.user_id, batch.queries.filter(source_chain_id=source))
     return True
 
 
@@ -151,18 +174,17 @@ def _decide(lease: Lease[Batch], source: int) -> Wait | Rejection | _Acceptance:
     batch = lease.row
     batch.user = together.share_work("user", batch.user_id, _users)
     destination = get_chains().chain(batch.destination_chain_id)
-    if exhausted := next(allowance.exceeded(batch.user, destination, Promise(0, 0), _before(batch)), None):
+    if exhausted := next(allowance.exceeded(batch.user, destination, _NOTHING, _before(batch)), None):
         return exhausted  # Before any node is asked.
     try:
         connection = connections.open_unless_paused(batch.destination_chain_id, source)
         chain, rpc = connection.source_rpc.chain, connection.source_rpc
         inquiry = Inquiry(connection, lease.extend, lambda: heads.recent(chain, rpc).latest)
         questions = _read(batch, source)
-        if questions.times:
-            # What a time selects is only known when its block is found. All else is asked side by side.
-            obstacle = _too_early(inquiry, questions) or _find_blocks(lease, inquiry, questions.times)
-            if obstacle:
-                return obstacle
+        # What a time or a tag selects is only known when its block is found. All else is asked side by side.
+        if questions.unfound:
+            if refusal := _find_blocks(lease, inquiry, questions):
+                return refusal
             questions = _read(batch, source)
         return _decide_about_blocks(batch, inquiry, questions)
     except deployments.Unusable as why:
@@ -178,98 +200,153 @@ def _users(ids: Sequence[int]) -> list[User]:
     return [found[pk] for pk in ids]
 
 
+_Asking = Mapping[int, Sequence[Fact]]
+"""By the ids of queries: what each asks for."""
+
+
 @dataclass(frozen=True)
 class _Questions:
-    """What a batch's queries ask of one source chain."""
+    """What queries of a batch ask for that are about one source chain and not admitted yet."""
 
-    asked: Sequence[Asked]
-    queries: Mapping[int, Mapping[int, Sequence[Fact]]]  # by the block's number, and by id: what each asks for
-    blocks: Mapping[int, Block]  # of these, by number
-    times: Sequence[int]  # whose blocks are not found yet, unix seconds, falling
+    at: Mapping[int, _Asking]  # by the block's number, rising
+    blocks: Mapping[int, Block]  # the same
+    unfound: Mapping[int | str, _Asking]  # by the time (unix seconds) or the tag whose block is not found yet
+
+    @property
+    def times(self) -> list[int]:
+        return [time for time in self.unfound if isinstance(time, int)]
+
+    @property
+    def asked(self) -> list[Asked]:
+        return [Asked.once(number, asking.values()) for number, asking in self.at.items()]
+
+    def divided(self, head: int) -> "tuple[_Questions, list[_Asking]]":
+        """What is about blocks up to this one, and by its blocks what is to come."""
+        existing = {number: asking for number, asking in self.at.items() if number <= head}
+        coming = [asking for number, asking in self.at.items() if number > head]
+        return _Questions(existing, self.blocks, {}), [*coming, *self.unfound.values()]
 
 
 def _read(batch: Batch, source: int) -> _Questions:
-    queries = batch.queries.filter(source_chain_id=source)
+    queries = batch.unadmitted(source)
     blocks = Block.objects.filter(pk__in=queries.values("block")).defer("header_rlp").in_bulk()
-    wanted: dict[int, dict[int, Sequence[Fact]]] = defaultdict(dict)
-    times: set[int] = set()
+    at: dict[int, dict[int, Sequence[Fact]]] = defaultdict(dict)
+    unfound: dict[int | str, dict[int, Sequence[Fact]]] = defaultdict(dict)
     for query in queries.iterator(chunk_size=1000):
         if query.block_id is not None:
-            wanted[blocks[query.block_id].number][query.pk] = facts.of(query)
+            at[blocks[query.block_id].number][query.pk] = facts.of(query)
         else:
-            assert query.timestamp is not None, "a query without a block names a time"
-            times.add(query.timestamp)
-    asked = [Asked.once(number, wanted[number].values()) for number in sorted(wanted)]
-    return _Questions(asked, wanted, {block.number: block for block in blocks.values()}, sorted(times, reverse=True))
+            named = query.block_tag if query.timestamp is None else query.timestamp
+            unfound[named][query.pk] = facts.of(query)
+    return _Questions(dict(sorted(at.items())), {block.number: block for block in blocks.values()}, unfound)
 
 
-def _too_early(inquiry: Inquiry, questions: _Questions) -> Wait | Rejection | None:
-    """Whether what is named exists by now: the highest of the blocks, and a block after the last of the times."""
-    highest, latest = max(questions.blocks, default=None), max(questions.times, default=None)
-    obstacle = assessment.too_early(highest, latest, inquiry.source, inquiry.head())
-    if isinstance(obstacle, Wait):
-        # It may have come since that was read.
-        head = heads.read(inquiry.source, inquiry.connection.source_rpc).latest
-        obstacle = assessment.too_early(highest, latest, inquiry.source, head)
-    return obstacle
-
-
-def _find_blocks(lease: Lease[Batch], inquiry: Inquiry, times: Iterable[int]) -> Rejection | None:
-    """Give the queries that name a time their block."""
-    batch, source = lease.row, inquiry.source.id
-    unfound = batch.queries.filter(source_chain_id=source, block=None)
-    head = inquiry.head()
-    for time in times:
-        number = assessment.block_of_time(inquiry, time, head)
+def _find_blocks(lease: Lease[Batch], inquiry: Inquiry, questions: _Questions) -> Rejection | None:
+    """Give the queries that name a time or a tag their blocks, except times that may still get a later one."""
+    batch, source = lease.row, inquiry.source
+    seen = heads.recent(source, inquiry.connection.source_rpc)
+    if any(time >= seen.latest.timestamp for time in questions.times):
+        # A later block may have come since that was read.
+        seen = heads.read(source, inquiry.connection.source_rpc)
+    # All queries of a tag at once: they have one block, wherever we are killed.
+    for named in questions.unfound:
+        if isinstance(named, str):
+            number = assessment.block_of_tag(inquiry, named, seen.latest, seen.finalized)
+        elif named < seen.latest.timestamp:
+            number = assessment.block_of_time(inquiry, named, seen.latest)
+        else:
+            continue
         if isinstance(number, Rejection):
             return number
         # Before the batch is locked, as `accounts.row_locks` says.
-        blocks = submission.find_blocks(batch.destination_chain_id, {(source, number)})
+        blocks = submission.find_blocks(batch.destination_chain_id, {(source.id, number)})
+        naming = Q(block_tag=named) if isinstance(named, str) else Q(timestamp=named)
         with lease.writing():
-            unfound.filter(timestamp=time).update(block_id=blocks[source, number])
+            batch.unadmitted(source.id).filter(naming, block=None).update(block_id=blocks[source.id, number])
     return None
 
 
+def _ahead(inquiry: Inquiry, questions: _Questions) -> Ahead | Rejection | None:
+    head = inquiry.head()
+    if assessment.ahead(questions.at, questions.times, inquiry.source, head):
+        # It may have come since that was read.
+        head = heads.read(inquiry.source, inquiry.connection.source_rpc).latest
+    return assessment.ahead(questions.at, questions.times, inquiry.source, head)
+
+
 def _decide_about_blocks(batch: Batch, inquiry: Inquiry, questions: _Questions) -> Wait | Rejection | _Acceptance:
-    destination, rpc = get_chains().chain(batch.destination_chain_id), inquiry.connection.destination_rpc
-    assessed = assessment.assess(
-        inquiry,
-        questions.asked,
-        heights=lambda: _too_early(inquiry, questions),
-        # Whoever works on its blocks needs them next.
-        beside=lambda: heads.recent(destination, rpc),
-    )
+    """Of what is to come nothing else can be asked."""
+    assessed = None if questions.unfound else _assess(inquiry, questions, lambda: _ahead(inquiry, questions))
+    coming = _ahead(inquiry, questions) if assessed is None else next(iter(assessed.obstacles), None)
+    if isinstance(coming, Rejection):
+        return coming
+    if not isinstance(coming, Ahead):
+        assert assessed is not None, "it was asked"
+        return _decide_about_existing(batch, inquiry, questions, assessed)
+    existing, rest = questions.divided(coming.head)
+    if not existing.at:
+        return coming.wait
+    acceptance = _decide_about_existing(batch, inquiry, existing, _assess(inquiry, existing, lambda: None), rest)
+    return replace(acceptance, ahead=coming) if isinstance(acceptance, _Acceptance) else acceptance
+
+
+def _assess(
+    inquiry: Inquiry, questions: _Questions, heights: Callable[[], Ahead | Rejection | None]
+) -> assessment.Assessment:
+    destination_rpc = inquiry.connection.destination_rpc
+    # Whoever works on its blocks needs the destination's newest block next.
+    beside = partial(heads.recent, destination_rpc.chain, destination_rpc)
+    return assessment.assess(inquiry, questions.asked, heights=heights, beside=beside)
+
+
+def _decide_about_existing(
+    batch: Batch, inquiry: Inquiry, questions: _Questions, assessed: Assessment, rest: Sequence[_Asking] = ()
+) -> Rejection | _Acceptance:
+    """Of a batch of which the rest is still to come."""
     for obstacle in assessed.obstacles:
         if isinstance(obstacle, Raised):
             raise obstacle.error
+        assert isinstance(obstacle, Rejection), "all of it exists"
         return obstacle
     counted, estimate, fees = assessed.counted, assessed.estimate, assessed.fees
     assert counted is not None, "nothing stands in the way"
     assert estimate is not None, "same"
     assert fees is not None, "same"
+    missing = [Missing(place, Asked.once(place, asking.values()).facts, False) for place, asking in enumerate(rest)]
+    coming = workload.estimate(missing, assessed.tries, Route())
+    costs, of_coming = (assessment.cost(inquiry.connection.destination_rpc, one, fees) for one in (estimate, coming))
+    of_queries = {pk: 0 for asking in questions.at.values() for pk in asking}
+    for shares in estimate.shares:
+        of_queries |= shares.divided(questions.at[shares.missing.number])
+    for shares in coming.shares:
+        of_queries |= shares.divided(rest[shares.missing.number])
+    fresh = _with_headers(questions, counted)
+    acceptance = _Acceptance(costs.bound, of_queries, fresh, coming=of_coming.bound)
+    # What can never fit is said before what a higher fee would help.
+    destination = inquiry.connection.destination_rpc.chain
+    too_large = next(allowance.too_large(batch.user, destination, acceptance.needed, _before(batch)), None)
+    return too_large or _fee_too_low(batch, acceptance.needed, estimate, costs.data) or acceptance
+
+
+def _with_headers(questions: _Questions, counted: Counted) -> list[Block]:
+    """The blocks that have no header yet, with theirs as it was read."""
     fresh = [block for number, block in questions.blocks.items() if not block.hash and number in counted.headers]
     for block in fresh:
         block.take(counted.headers[block.number])
-    costs = assessment.cost(rpc, estimate, fees)
-    # What can never fit is said before what a higher fee would help.
-    too_large = next(allowance.too_large(batch.user, destination, costs.bound, _before(batch)), None)
-    of_queries = {pk: 0 for asking in questions.queries.values() for pk in asking}
-    for number, shares in estimate.shares.items():
-        of_queries |= shares.divided(questions.queries[number])
-    return too_large or _fee_too_low(batch, estimate, costs) or _Acceptance(costs.bound, of_queries, fresh)
+    return fresh
 
 
-def _fee_too_low(batch: Batch, estimate: Estimate, costs: Cost) -> Rejection | None:
+def _fee_too_low(batch: Batch, needed: Promise, estimate: Estimate, data: DataCost) -> Rejection | None:
     if get_chains().chain(batch.destination_chain_id).test_network or batch.fee_is_estimate:
         return None
-    # Gas may have been dearer than it was estimated at when the first of its source chains was admitted.
+    # Gas may have been dearer than it was estimated at when the first of its queries were admitted.
     before = max(batch.estimated_wei or 0, promised.caused_by(batch))
-    gas, wei = costs.gas.bound + (batch.estimated_gas or 0), costs.wei.bound + before
+    gas, wei = needed.gas + (batch.estimated_gas or 0), needed.wei + before
     if wei <= batch.fee:
         return None
-    path_gas = estimate.parts.get(Part.PATHS)
-    path = f", {path_gas.bound} of it for the path to blocks that are old" if path_gas else ""
-    beside = f" and {costs.data.wei} wei for its data" if costs.data.wei else ""
+    of_path = estimate.parts.get(Part.PATHS)
+    path = f", {of_path.bound} of it for the path to blocks that are old" if of_path else ""
+    beside = f" and {data.wei} wei for its data" if data.wei else ""
     return Rejection(
         RejectionCode.FEE_TOO_LOW,
         f"Proving this batch is estimated at {gas} gas{path}{beside}, {wei} wei at a gas price a quarter above the "

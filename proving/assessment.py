@@ -4,7 +4,7 @@ It asks both chains and reads rows. It writes nothing, and stores nothing: accep
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -30,6 +30,7 @@ from proving.spending import workload
 from proving.spending.promised import Promise
 from proving.spending.workload import Estimate, Likely, Missing, Route, Tries
 from queries.chunks import by_size, chunks
+from queries.models import BlockTag
 from queries.rejection_codes import Rejection, RejectionCode
 
 # So many of the newest states every node keeps, archive or not. A refusal of one of these tells little.
@@ -74,45 +75,73 @@ class Inquiry:
         return self.connection.source_rpc.chain
 
 
-# --- Blocks that don't exist yet --------------------------------------------------------------------------------------
+# --- What does not exist yet ------------------------------------------------------------------------------------------
 
 
-def too_early(highest: int | None, latest: int | None, source: Chain, head: Header) -> Wait | Rejection | None:
-    """Whether the chain has no such block yet: of this number, or after this time (unix seconds)."""
-    return _above(highest, source, head) or _later_than(latest, source, head)
+@dataclass(frozen=True)
+class Ahead:
+    """Some of what is named does not exist yet."""
+
+    head: int
+    """Blocks so high exist."""
+    wait: Wait
+    """For the others."""
 
 
-def _above(highest: int | None, source: Chain, head: Header) -> Wait | Rejection | None:
-    ahead = 0 if highest is None else highest - head.number
-    if ahead > settings.MAX_BLOCKS_AHEAD:
+def ahead(numbers: Collection[int], times: Collection[int], source: Chain, head: Header) -> Ahead | Rejection | None:
+    """Which of these blocks, and of these times (unix seconds) whose blocks were not found, are still to come."""
+    coming = [number for number in numbers if number > head.number]
+    if not coming and not times:
+        return None
+    too_far = _too_far_ahead(max(coming, default=0), max(times, default=0), source, head)
+    return too_far or Ahead(head.number, _until_they_exist(coming, times, source, head))
+
+
+def _too_far_ahead(highest: int, latest: int, source: Chain, head: Header) -> Rejection | None:
+    blocks = highest - head.number
+    if blocks > settings.MAX_BLOCKS_AHEAD:
         return Rejection(
             RejectionCode.BLOCK_TOO_FAR_AHEAD,
-            f"Block {highest} of chain {source.id} is {ahead} blocks above the head {head.number}; a batch waits for "
+            f"Block {highest} of chain {source.id} is {blocks} blocks above the head {head.number}; a batch waits for "
             f"at most {settings.MAX_BLOCKS_AHEAD}. Send it again when the block is nearer.",
             retryable=True,
         )
-    if ahead > 0:
-        return Wait(
-            f"Block {highest} of chain {source.id} does not exist yet; the head is {head.number}.",
-            timezone.now() + timedelta(seconds=max(poll_seconds(source), (ahead - 1) * source.block_seconds)),
-        )
-    return None
-
-
-def _later_than(latest: int | None, source: Chain, head: Header) -> Wait | Rejection | None:
-    ahead = -1 if latest is None else latest - head.timestamp
-    if ahead > settings.MAX_BLOCKS_AHEAD * source.block_seconds:
+    seconds = latest - head.timestamp
+    if seconds > settings.MAX_BLOCKS_AHEAD * source.block_seconds:
         return Rejection(
             RejectionCode.TIMESTAMP_TOO_FAR_AHEAD,
-            f"The time {latest} is {ahead} s after the newest block of chain {source.id}. Try again when it is near.",
+            f"The time {latest} is {seconds} s after the newest block of chain {source.id}. Try again when it is near.",
             retryable=True,
         )
-    if ahead >= 0:
-        return Wait(
-            f"No block of chain {source.id} is later than the time {latest} yet, so it may still get a later block.",
-            timezone.now() + timedelta(seconds=max(poll_seconds(source), ahead)),
-        )
     return None
+
+
+def _until_they_exist(numbers: Collection[int], times: Collection[int], source: Chain, head: Header) -> Wait:
+    """Waits for the next of them."""
+    sentences: list[str] = []
+    seconds: list[float] = []
+    if numbers:
+        block = min(numbers)
+        sentences.append(
+            f"Block {block} of chain {source.id} does not exist yet; the head is {head.number}.{_last_of(numbers)}"
+        )
+        seconds.append((block - head.number - 1) * source.block_seconds)
+    if times:
+        time = min(times)
+        sentences.append(
+            f"No block of chain {source.id} is later than the time {time} yet, so it may still get a later block."
+            f"{_last_of(times)}"
+        )
+        seconds.append(time - head.timestamp)
+    pause = timedelta(seconds=max(poll_seconds(source), min(seconds)))
+    return Wait(" ".join(sentences), timezone.now() + pause)
+
+
+def _last_of(coming: Collection[int]) -> str:
+    return f" The last one that is waited for is {max(coming)}." if max(coming) != min(coming) else ""
+
+
+# --- What times and tags select ---------------------------------------------------------------------------------------
 
 
 def block_of_time(inquiry: Inquiry, time: int, head: Header) -> int | Rejection:
@@ -127,16 +156,39 @@ def block_of_time(inquiry: Inquiry, time: int, head: Header) -> int | Rejection:
     )
 
 
-# --- Blocks that do ---------------------------------------------------------------------------------------------------
+def block_of_tag(inquiry: Inquiry, tag: str, head: Header, finalized: Header | None) -> int | Rejection:
+    """The number of the block that has this tag, by what was seen.
+
+    Raises `NodeUnavailable`, and `RpcRefused` where another node may know better.
+    """
+    header, said = (head if tag == BlockTag.LATEST else finalized), ""
+    if header is None:
+        try:
+            header = inquiry.connection.source_rpc.header("finalized")
+        except RpcRefused as refused:
+            if refused.may_pass:
+                raise
+            said = f" {refused}"
+    if header is not None:
+        return header.number
+    return Rejection(
+        RejectionCode.FINALIZED_UNKNOWN,
+        f"No node of chain {inquiry.source.id} says which of its blocks is the newest final one.{said}",
+        retryable=True,
+    )
+
+
+# --- What exists ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Assessment:
     """Of blocks that exist."""
 
-    obstacles: Sequence[Rejection | Wait | Raised]
-    """What stands in the way, or what could not be asked. What is wrong with a block that doesn't exist is told first:
-    the rest failed on that."""
+    obstacles: Sequence[Rejection | Ahead | Raised]
+    """What stands in the way, or what could not be asked. That a block doesn't exist is told first: the rest failed on
+    that."""
+    tries: Tries
     counted: "Counted | None"
     estimate: Estimate | None
     fees: Fees | None
@@ -147,7 +199,7 @@ def assess(
     inquiry: Inquiry,
     asked: Sequence[Asked],
     *,
-    heights: Callable[[], Wait | Rejection | None],
+    heights: Callable[[], Ahead | Rejection | None],
     beside: Callable[[], object] = lambda: None,
 ) -> Assessment:
     """All questions about these blocks, which rise, side by side: `heights`, whether they exist, and those `beside`."""
@@ -161,15 +213,16 @@ def assess(
             beside,
         )
     )
-    too_early, lacking, tries, counted, fees, _ = found
-    said = (too_early, *(lacking if isinstance(lacking, list) else [lacking]), tries, counted, fees)
-    estimate = None
+    coming, lacking, sampled, counted, fees, _ = found
+    said = (coming, *(lacking if isinstance(lacking, list) else [lacking]), sampled, counted, fees)
+    tries, estimate = sampled if isinstance(sampled, Tries) else Tries(), None
     if isinstance(counted, Counted):
-        if counted.route.hops and isinstance(tries, Tries) and tries.state is None:
+        if counted.route.hops and tries.state is None:
             tries = _sample_of_history(inquiry, counted.headers[counted.missing[0].number])
-        estimate = workload.estimate(counted.missing, tries if isinstance(tries, Tries) else Tries(), counted.route)
+        estimate = workload.estimate(counted.missing, tries, counted.route)
     return Assessment(
-        [one for one in said if isinstance(one, Rejection | Wait | Raised)],
+        [one for one in said if isinstance(one, Rejection | Ahead | Raised)],
+        tries,
         counted if isinstance(counted, Counted) else None,
         estimate,
         fees if isinstance(fees, Fees) else None,

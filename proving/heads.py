@@ -30,6 +30,8 @@ class Heads:
     latest: Header
     confirmed: Header
     final: int
+    finalized: Header | None = None
+    """The newest final one where the nodes say which that is; otherwise `final` is a guess by its depth."""
 
 
 @dataclass
@@ -66,7 +68,7 @@ def read(chain: Chain, rpc: RpcClient) -> Heads:
         confirmed = finalized
     else:
         confirmed = _before(known, latest, number) or rpc.known_header(number)
-    heads = Heads(latest, confirmed, final)
+    heads = Heads(latest, confirmed, final, finalized)
     _note(chain, heads)
     with known.lock:
         # A slow answer is older than one that was asked for later.

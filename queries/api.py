@@ -30,7 +30,7 @@ from queries.openapi import BATCH_REQUEST, Api
 logger = logging.getLogger(__name__)
 
 # Every other code is 429.
-_REFUSED_STATUS = {"busy": 503, "storage_quota_exceeded": 403, "too_large_for_limit": 403}
+_REFUSED_STATUS = {"busy": 503, "names_unavailable": 503, "storage_quota_exceeded": 403, "too_large_for_limit": 403}
 
 api = Api(
     title="Batch Query Service",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Annotated, Any, Literal
 
+from django.conf import settings
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -24,12 +25,16 @@ from pydantic_core import ErrorDetails, PydanticCustomError
 
 from chains.address_checksum import checksummed
 from chains.chains_file import Chains
-from queries import strict_json
+from queries import account_names, strict_json
+from queries.account_names import Account, Accounts
+from queries.models import BlockTag
 from queries.properties import AccountField, HeaderField
 
 # How many faults one answer names. After these, the rest of the body is not validated.
 MAX_FAULTS_LISTED = 1000
 _MAX_ECHO = 80
+# To normalise them takes half a millisecond for each letter.
+_MOST_BYTES_OF_NAMES = 2000
 _MAX_BLOCK_NUMBER = (1 << 63) - 1
 _SLOT = re.compile(r"[0-9a-fA-F]{1,64}", re.ASCII)
 _DECIMAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
@@ -102,6 +107,7 @@ class _Context:
 
     chains: Chains
     destination: int | None  # None: it is not valid, which is a fault of its own
+    accounts: Accounts  # that names stand for
     faults: int = 0  # so far, in values of which there may be thousands
 
 
@@ -148,33 +154,48 @@ def _source(value: object, info: ValidationInfo) -> int:
 
 @dataclass(frozen=True)
 class Selector:
-    """Which block: by number, or the latest whose timestamp (unix seconds) isn't after a time. The other is None."""
+    """Which block: by number, by a tag, or the latest whose timestamp (unix seconds) isn't after a time."""
 
     number: int | None = None
     timestamp: int | None = None
+    tag: str = ""  # of `BlockTag`
 
 
 def _selector(value: object) -> Selector:
     text = value if isinstance(value, str) else ""
+    if text in BlockTag.values:
+        return Selector(tag=text)
     kind, _, number = text.partition(":")
     if kind == "timestamp":
         return Selector(timestamp=_decimal(number, "A timestamp, in seconds,", _MAX_BLOCK_NUMBER))
     if kind != "block":
-        raise _invalid(f"A block is selected as block:<number> or timestamp:<seconds>, not {_shown(value)}.")
+        raise _invalid(
+            f"A block is selected as block:<number>, timestamp:<seconds>, latest or finalized, not {_shown(value)}."
+        )
     return Selector(number=_decimal(number, "A block number", _MAX_BLOCK_NUMBER))
 
 
-def _address(value: object) -> str:
+def _account(value: object, info: ValidationInfo) -> Account:
     text = value if isinstance(value, str) else ""
-    if "." in text:
-        raise _unsupported(f"{_ADDRESS_FAULT}: names are not supported yet, send the address of {_shown(text)}.")
+    if account_names.is_name(text):
+        return _account_of(text, _context(info))
     address = checksummed(text)
     if address is None:
         raise _invalid(
             f"{_ADDRESS_FAULT}: {_shown(value)} is not 0x and 40 hexadecimal digits, with the right EIP-55 checksum if "
             "they are in mixed case."
         )
-    return address
+    return Account(address)
+
+
+def _account_of(name: str, context: _Context) -> Account:
+    if context.chains.ens is None:
+        raise _unsupported(f"{_ADDRESS_FAULT}: names are not supported yet, send the address of {_shown(name)}.")
+    account = context.accounts[name]
+    if isinstance(account, Account):
+        return account
+    fault = _invalid if account.is_supported else _unsupported
+    raise fault(f"{_ADDRESS_FAULT}: the name {_shown(name)} {account.because}.")
 
 
 def _fee(value: object) -> int:
@@ -192,15 +213,17 @@ def _no_webhook(value: object) -> None:
     raise _unsupported("Webhooks are not supported yet; poll /batch-query-status.")
 
 
-def _at_most_once(addresses: object) -> object:
+def _at_most_once(accounts: object, info: ValidationInfo) -> object:
     # The same account in two spellings: neither JSON nor a dict sees that, so it is looked for before they are merged.
-    if isinstance(addresses, dict):
+    if isinstance(accounts, dict):
         seen: set[str] = set()
-        for address in addresses:
-            if (lower := str(address).lower()) in seen:
-                raise _invalid(f"The account {_shown(address)} is named twice at this block.")
-            seen.add(lower)
-    return addresses
+        for key in accounts:
+            account = _context(info).accounts.get(key)
+            address = account.address if isinstance(account, Account) else key
+            if address.lower() in seen:
+                raise _invalid(f"The account {_shown(key)} is named twice at this block.")
+            seen.add(address.lower())
+    return accounts
 
 
 _Counted = WrapValidator(_counted)
@@ -238,7 +261,7 @@ HeaderName = Annotated[
     ],
     _Counted,
 ]
-Address = Annotated[str, BeforeValidator(_address), _Counted]
+AccountKey = Annotated[Account, BeforeValidator(_account, json_schema_input_type=str), _Counted]
 Wei = Annotated[int, BeforeValidator(_fee, json_schema_input_type=str), Field(json_schema_extra={"examples": ["0"]})]
 
 
@@ -267,8 +290,8 @@ class AccountRequest(_Strict):
 class BlockRequest(_Strict):
     """What to prove at one block."""
 
-    accounts: Annotated[dict[Address, AccountRequest], BeforeValidator(_at_most_once)] = Field(
-        default={}, description="By account address."
+    accounts: Annotated[dict[AccountKey, AccountRequest], BeforeValidator(_at_most_once)] = Field(
+        default={}, description="By account address, or ENS name."
     )
     header: list[HeaderName] = Field(default=[], max_length=64, description="Header properties to prove.")
 
@@ -286,16 +309,18 @@ class BatchRequest(_Strict):
     fee: Wei = Field(description="The most that the batch may cost, in wei, decimal. 0 on test networks.")
     data: Annotated[
         dict[SourceChainId, Annotated[dict[BlockSelector, BlockRequest], Field(min_length=1)]], Field(min_length=1)
-    ] = Field(description="By source chain id, then by `block:<number>` or `timestamp:<seconds>`.")
+    ] = Field(
+        description="By source chain id, then by `block:<number>`, `timestamp:<seconds>`, `latest` or `finalized`."
+    )
     webhook: Annotated[None, BeforeValidator(_no_webhook)] = Field(default=None, description="Not supported yet.")
 
     def parts(self) -> Iterator["Part"]:
         """The parts of the request, in order. Each becomes a query."""
         for source, blocks in self.data.items():
             for selector, block in blocks.items():
-                for address, account in block.accounts.items():
-                    slots = list(dict.fromkeys(account.slots))
-                    yield Part(source, selector, address, account.fields, slots)
+                for account, asked in block.accounts.items():
+                    slots = list(dict.fromkeys(asked.slots))
+                    yield Part(source, selector, account.address, asked.fields, slots, account.name)
                 if block.header:
                     fields = sum(1 << HeaderField[name] for name in set(block.header))
                     yield Part(source, selector, "", fields, [])
@@ -310,6 +335,7 @@ class Part:
     address: str
     fields: int
     slots: list[str]
+    name: str = ""  # ENS, normalised; empty: the account was named by its address
 
     @property
     def size(self) -> int:
@@ -318,7 +344,9 @@ class Part:
 
 
 def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
-    """The request in `body`. Raises `InvalidRequest` with every fault."""
+    """The request in `body`, with its names resolved. Raises `InvalidRequest` with every fault, and what
+    `account_names.resolve` raises.
+    """
     try:
         # Each account may have its own block. They have five keys: both names, `accounts`, `props` and `slots`.
         document = strict_json.parse(body, max_keys=5 * max_queries + 1000)
@@ -330,9 +358,16 @@ def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
     # Counted before validation, so that a body that is too large costs no more than one that is accepted.
     if (count := _named(document.value)) > max_queries:
         raise InvalidRequest([Fault("/data", f"{count} {too_many} {max_queries}.")])
+    names = account_names.named(document.value) if chains.ens else []
+    if len(names) > settings.MAX_NAMES_PER_BATCH:
+        many = f"{len(names)} names are too many; a batch may have {settings.MAX_NAMES_PER_BATCH}."
+        raise InvalidRequest([Fault("/data", many)])
+    if sum(len(name.encode()) for name in names) > _MOST_BYTES_OF_NAMES:
+        raise InvalidRequest([Fault("/data", f"The names are longer than {_MOST_BYTES_OF_NAMES} bytes in all.")])
     repeated = (Fault("", f"The key {_shown(key)} appears twice in one object.") for key in document.duplicate_keys)
+    accounts = account_names.resolve(names, chains)
     try:
-        context = _Context(chains, _known_destination(document.value, chains))
+        context = _Context(chains, _known_destination(document.value, chains), accounts)
         request = BatchRequest.model_validate(document.value, context=context)
     except ValidationError as error:
         raise InvalidRequest(chain(repeated, map(_fault, error.errors(include_url=False)))) from None

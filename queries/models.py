@@ -50,6 +50,13 @@ class StepKind(models.TextChoices):
     ACCOUNT_ACCUMULATED = "ACCOUNT_ACCUMULATED"
 
 
+class BlockTag(models.TextChoices):
+    """Blocks that a request may name as JSON-RPC does."""
+
+    LATEST = "latest"
+    FINALIZED = "finalized"
+
+
 class StepStatus(models.TextChoices):
     IN_PROGRESS = "IN_PROGRESS"
     COMPLETED = "COMPLETED"
@@ -145,6 +152,14 @@ class Batch(Leased):
     def why_no_steps(self) -> str:
         """A sentence, where the details of its steps were pruned; else empty."""
         return _why_pruned("details of the steps", self.steps_pruned_at, self.finished_at)
+
+    def unadmitted(self, source: int, *, up_to: int | None = None) -> "models.QuerySet[Query]":
+        """Its queries about a source chain that are not admitted; with `up_to`, those whose blocks are so high at most.
+
+        Those that name a time or a tag may have no block yet.
+        """
+        queries = self.queries.filter(source_chain_id=source, is_admitted=False)
+        return queries if up_to is None else queries.filter(block__number__lte=up_to)
 
     def waits(self, limit: int = 10) -> list[Wait]:
         """What the batch and the blocks of its open queries wait for, each sentence once."""
@@ -267,13 +282,15 @@ class Block(Leased):
 class Query(models.Model):
     """One account, or the header, at one block of one source chain.
 
-    A query whose block is named by a time has no block before its batch is accepted, because that finds the block.
+    A query whose block is named by a time or a tag has no block before it is admitted, because that finds the block.
     """
 
     # These foreign keys need no index of their own, because the indexes below begin with them.
     batch = models.ForeignKey(Batch, models.CASCADE, related_name="queries", db_index=False)
     source_chain_id = models.PositiveBigIntegerField()
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds: the block is the latest that isn't after it
+    # Or the block is the newest, or the newest final one, of when it was found; then it stays that one.
+    block_tag = models.CharField(max_length=16, choices=BlockTag.choices, blank=True, default="", db_default="")
     block = models.ForeignKey(Block, models.PROTECT, related_name="queries", null=True, db_index=False)
     position = models.PositiveIntegerField()  # in the request, from 0
     # Whether it was checked against its source chain. A source chain that can't be asked now holds up no other.
@@ -281,6 +298,8 @@ class Query(models.Model):
     # Its part of the batch's estimate, without paths; null as long as that is not known.
     estimated_gas = models.PositiveBigIntegerField(null=True)
     address = models.CharField(max_length=42, blank=True)  # EIP-55; empty: the header is asked for
+    # By which ENS name the request names the account, normalised; empty: by its address.
+    name = models.CharField(max_length=255, blank=True, default="", db_default="")
     fields = models.PositiveIntegerField(default=0)  # a bit for each property: 1 << AccountField, or 1 << HeaderField
     slots = models.JSONField(default=list)  # storage slots in their order, 0x and 64 hexadecimal digits each
     step = models.CharField(  # noqa: DJ001 (null: no step is open, all are completed)
@@ -302,6 +321,13 @@ class Query(models.Model):
 
     def __str__(self) -> str:
         return f"{self.address or 'header'} at {self.block_id} for {self.batch_id}"
+
+    @property
+    def selector(self) -> str:
+        """How the request names its block: `block:12`, `timestamp:1700000000`, `latest`, `finalized`."""
+        if self.timestamp is not None:
+            return f"timestamp:{self.timestamp}"
+        return self.block_tag or (f"block:{self.block.number}" if self.block else "")
 
     @property
     def account_fields(self) -> list[AccountField]:

@@ -29,18 +29,26 @@ _CHUNK = 500
 
 
 def admit(
-    batch: Batch, source: int, *, estimated_gas: int, estimated_wei: int, of_queries: Mapping[int, int] | None = None
+    batch: Batch,
+    source: int,
+    *,
+    estimated_gas: int,
+    estimated_wei: int,
+    of_queries: Mapping[int, int] | None = None,
+    up_to: int | None = None,
 ) -> None:
     """The queries about one source chain were checked against the chains. The first such call accepts the batch.
 
     `estimated_gas` is in units of gas, and `estimated_wei` is what that costs at the present gas price. Calls add up.
-    `of_queries` are the parts of the queries, by their ids.
+    `of_queries` are the queries' parts of that gas, by their ids. `up_to` is as that of `Batch.unadmitted`: the other
+    queries go on waiting.
     """
     with transaction.atomic(savepoint=False):
         fresh = Batch.objects.select_for_update(no_key=True).get(pk=batch.pk)
         if fresh.status not in OPEN_STATUSES:
             return
-        _admit_queries(fresh.queries.filter(source_chain_id=source), of_queries or {})
+        _note_estimates(fresh.unadmitted(source), of_queries or {})
+        fresh.unadmitted(source, up_to=up_to).update(is_admitted=True)
         fresh.estimated_gas = (fresh.estimated_gas or 0) + estimated_gas
         fresh.estimated_wei = (fresh.estimated_wei or 0) + estimated_wei
         if fresh.fee_is_estimate:
@@ -52,13 +60,14 @@ def admit(
     logger.info("batch %s: queries about chain %d admitted, about %d gas", batch.pk, source, estimated_gas)
 
 
-def _admit_queries(queries: "QuerySet[Query]", estimated_gas: Mapping[int, int]) -> None:
+def _note_estimates(queries: "QuerySet[Query]", of_queries: Mapping[int, int]) -> None:
     by_gas: dict[int, list[int]] = defaultdict(list)
-    for pk, gas in estimated_gas.items():
+    for pk, gas in of_queries.items():
         by_gas[gas].append(pk)
     # Most take the same: one statement does for them.
     usual = max(by_gas, key=lambda gas: len(by_gas[gas]), default=None)
-    queries.update(is_admitted=True, estimated_gas=usual)
+    if usual is not None:
+        queries.update(estimated_gas=usual)
     for gas in by_gas.keys() - {usual}:
         for chunk in chunks(by_gas[gas], _CHUNK):
             queries.filter(pk__in=chunk).update(estimated_gas=gas)

@@ -15,6 +15,7 @@ class RejectionCode(models.TextChoices):
     BLOCK_TOO_FAR_AHEAD = "block_too_far_ahead"
     TIMESTAMP_TOO_FAR_AHEAD = "timestamp_too_far_ahead"
     TIMESTAMP_BEFORE_FIRST_BLOCK = "timestamp_before_first_block"
+    FINALIZED_UNKNOWN = "finalized_unknown"
     HEADER_PROPERTY_MISSING = "header_property_missing"
     FEE_TOO_LOW = "fee_too_low"
     BUDGET_EXCEEDED = "budget_exceeded"

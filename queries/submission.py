@@ -128,7 +128,10 @@ def _new_batch(request: BatchRequest, body: bytes, key: ApiKey, parts: Sequence[
         stored_bytes=(
             _BYTES_PER_BATCH
             + _in_pages(len(body))
-            + sum(_BYTES_PER_QUERY + _in_pages(len(part.slots) * _BYTES_PER_SLOT) for part in parts)
+            + sum(
+                _BYTES_PER_QUERY + len(part.name.encode()) + _in_pages(len(part.slots) * _BYTES_PER_SLOT)
+                for part in parts
+            )
             + block_count * _BYTES_PER_BLOCK
             + _proof_bytes(parts, block_count)
         ),
@@ -138,12 +141,15 @@ def _new_batch(request: BatchRequest, body: bytes, key: ApiKey, parts: Sequence[
     )
 
 
-_QUERY_COLUMNS = ("position", "source_chain_id", "timestamp", "address", "fields", "slots")
+_QUERY_COLUMNS = ("position", "source_chain_id", "timestamp", "block_tag", "address", "name", "fields", "slots")
 
 
 def _query_values(parts: Sequence[Part]) -> list[tuple[int | str | None, ...]]:
     return [
-        (position, part.source, part.selector.timestamp, part.address, part.fields, json.dumps(part.slots))
+        (
+            *(position, part.source, part.selector.timestamp, part.selector.tag),
+            *(part.address, part.name, part.fields, json.dumps(part.slots)),
+        )
         for position, part in enumerate(parts)
     ]
 

@@ -1,5 +1,6 @@
 """How many threads of a web process nodes may hold."""
 
+import threading
 from contextlib import ExitStack
 
 import pytest
@@ -44,3 +45,25 @@ def test_a_place_is_given_back_by_an_error():
     with pytest.raises(ValueError, match="down"), node_waits.waiting_for(1):
         raise ValueError("down")
     assert taken(1) == [True]
+
+
+def test_who_is_patient_gets_the_place_that_becomes_free():
+    node_waits.share(2)
+    taken_here, release = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with node_waits.waiting_for(1):
+            taken_here.set()
+            release.wait(10)
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert taken_here.wait(10)
+    with pytest.raises(node_waits.Busy), node_waits.waiting_for(1, patience_seconds=0.01):
+        pass
+    timer = threading.Timer(0.05, release.set)
+    timer.start()
+    with node_waits.waiting_for(1, patience_seconds=10):
+        assert release.is_set()
+    holder.join(10)
+    timer.join(10)

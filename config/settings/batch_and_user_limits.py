@@ -6,6 +6,8 @@ from config.settings.web_address import CLIENT_ADDRESS_HEADER
 # Of one batch. Queries are counted as accounts, slots and headers, here and below.
 MAX_BODY_BYTES = DATA_UPLOAD_MAX_MEMORY_SIZE = env_int("MAX_BODY_BYTES", 4 * 1024 * 1024, minimum=1024)
 MAX_QUERIES_PER_BATCH = env_int("MAX_QUERIES_PER_BATCH", 10_000, minimum=1)
+# ENS names, each counted once. They are resolved while the client waits.
+MAX_NAMES_PER_BATCH = env_int("MAX_NAMES_PER_BATCH", 50)
 # How far above the head a block may be for a batch to wait for it, in blocks.
 MAX_BLOCKS_AHEAD = env_int("MAX_BLOCKS_AHEAD", 64)
 # Of one user in a minute. The largest batch must fit.

@@ -2,6 +2,8 @@
 
 A JSON object. Binary values are 0x-prefixed hex; numbers are decimal strings, as chain ids in the API.
 
+- `selector` is what the request named the block by, and `name` the ENS name by which it named the account, or null. A
+  bundle doesn't prove what these stood for.
 - `header` is the block header's RLP, whose keccak-256 is `blockHash`.
 - `account`, or null where the query is about the header. `accountProof` are the nodes of the state trie from the
   header's state root to the account (EIP-1186, `accountProof`).

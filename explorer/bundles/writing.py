@@ -38,10 +38,12 @@ def build(batch: Batch, query: Query) -> dict[str, Any] | None:
         "batch": batch.pk,
         "query": query.position + 1,
         "sourceChainId": str(block.source_chain_id),
+        "selector": query.selector,
         "blockNumber": str(block.number),
         "blockHash": block.hash,
         "header": hex_data(bytes(block.header_rlp)),
         "account": query.address or None,
+        "name": query.name or None,
         "accountProof": proof.nodes if proof else None,
         "facts": {
             fact.field.name: hex_data(word)

@@ -17,7 +17,7 @@ from explorer.pages.shown_transactions import ShownTransaction
 from explorer.pages.utc_times import utc
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
 from proving.models import FactsRegistry
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Step, StepKind, StepStatus
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, BlockTag, Query, Step, StepKind, StepStatus
 
 STEP_MEANINGS = {
     StepKind.INITIAL_STATE: "header and proofs are fetched and verified",
@@ -30,6 +30,12 @@ HEADER_STEPS = tuple(StepKind)[: list(StepKind).index(StepKind.ACCOUNT_ACCUMULAT
 _MEANINGS_FOR_HEADER = {
     StepKind.INITIAL_STATE: "the header is fetched and verified",
     StepKind.HEADER_ACCUMULATED: "the header's properties read back from the registry as proven",
+}
+
+
+_BLOCK_MEANINGS: Mapping[str, str] = {
+    BlockTag.LATEST: "the newest when the batch was checked",
+    BlockTag.FINALIZED: "the newest final one when the batch was checked",
 }
 
 
@@ -63,7 +69,9 @@ class ShownQuery:
     number: int  # from 1, in the order of the request
     received_at: datetime  # when its first step began for the first time
     address: str | None  # None: it is about the header
+    name: str  # by which the request named the account, an ENS name; empty: by its address
     source: ChainName
+    selector: str  # by which the request named the block
     timestamp: int | None  # unix seconds, where the block was named by a time
     block_number: int | None  # None: not found yet
     block_hash: str
@@ -89,6 +97,11 @@ class ShownQuery:
     def time(self) -> str:
         """The time that names the block, in UTC; empty beyond the calendar's years."""
         return utc(self.timestamp) if self.timestamp is not None else ""
+
+    @property
+    def block_meaning(self) -> str:
+        """Which block the selector means, a phrase; empty where it is a number."""
+        return _BLOCK_MEANINGS.get(self.selector, "the latest at that time" if self.timestamp is not None else "")
 
     @property
     def last_slot(self) -> int:
@@ -119,8 +132,10 @@ class QueryRow:
 
     number: int
     address: str  # empty: it is about the header
+    name: str
     asked: str
     source: ChainName
+    tag: str  # where the block was named by one, as `latest`
     timestamp: int | None  # unix seconds, where the block was named by a time
     block_number: int | None  # None: not found yet
     completed: int  # of its steps
@@ -163,8 +178,10 @@ def rows(queries: Iterable[Query]) -> Iterable[QueryRow]:
         yield QueryRow(
             number=query.position + 1,
             address=query.address,
+            name=query.name,
             asked=asked(query.address, _fields(query), len(query.slots)),
             source=sources[source],
+            tag=query.block_tag,
             timestamp=query.timestamp,
             block_number=query.block.number if query.block else None,
             completed=steps if query.step is None else order.index(StepKind(query.step)),
@@ -206,7 +223,9 @@ def cards(
             number=query.position + 1,
             received_at=batch.created_at,
             address=query.address or None,
+            name=query.name,
             source=source,
+            selector=query.selector,
             timestamp=query.timestamp,
             block_number=query.block.number if query.block else None,
             block_hash=query.block.hash if query.block else "",

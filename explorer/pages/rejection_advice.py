@@ -32,6 +32,11 @@ _ADVICE: dict[str, Advice] = {
         "The source chain had no block yet at that time, so none can be the latest at it.",
         "Check the time: it is in seconds since 1970, in UTC. Ask for one that is not before the chain's first block.",
     ),
+    RejectionCode.FINALIZED_UNKNOWN: Advice(
+        "The batch asks for the newest final block, and no node of the source chain says which one that is. Some "
+        "chains have no finality of their own, and a node that has just begun may not know it yet.",
+        "Name a block by its number, or the newest one as latest. If the chain has final blocks, send it again later.",
+    ),
     RejectionCode.HEADER_PROPERTY_MISSING: Advice(
         "Later forks added properties to headers, and some chains have properties of their own. This block's header "
         "lacks a property that was asked for, or has it in another place than Ethereum's headers.",

@@ -3,16 +3,17 @@
 Acceptance has asked the chains (`proving.assessment`), and left with each query its part of the batch's estimate.
 """
 
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 
 from django.db.models import Exists, OuterRef, QuerySet
 
 from proving import facts
+from proving.facts import Fact
 from proving.models import LIVE_STATES, Transaction, proves_facts
 from proving.spending import workload
-from proving.spending.workload import Missing, Route, Tries
+from proving.spending.workload import Estimate, Missing, Route, Tries
 from queries.models import Batch, Block, PathUnit, Query, StepKind
 
 # Of paths, on mainnet. Of a block that rides along with the path to another one: one slot more in a proof.
@@ -33,24 +34,18 @@ class Undone:
 
 
 def gas_of(query: Query) -> int:
-    """What a query takes at the most: by itself, as long as nobody knows better."""
-    if query.estimated_gas is not None:
-        return query.estimated_gas
-    return _unknown_gas(
-        query.fields, len(query.slots), is_account=bool(query.address), is_timed=query.timestamp is not None
-    )
+    """What a query takes at the most: its part of the batch's estimate, or as much as it could take by itself."""
+    return of_unknown([query]).gas.bound if query.estimated_gas is None else query.estimated_gas
 
 
-@lru_cache(maxsize=1000)
-def _unknown_gas(fields: int, slots: int, *, is_account: bool, is_timed: bool) -> int:
-    """On the largest chains, at a block that the registry doesn't know, with slots that have no neighbours."""
-    alike = Query(
-        address=f"0x{1:040x}" if is_account else "",
-        fields=fields,
-        slots=[f"0x{place << 8:064x}" for place in range(slots)],
-        timestamp=0 if is_timed else None,
-    )
-    return workload.estimate([Missing(0, facts.of(alike), is_known=False)], Tries(), Route()).gas.bound
+def of_unknown(queries: Iterable[Query]) -> Estimate:
+    """What queries take about which no node was asked: all of their facts, on the largest of chains, without paths."""
+    wanted: dict[Hashable, dict[Fact, None]] = defaultdict(dict)
+    for query in queries:
+        where = (query.source_chain_id, query.block_id, query.timestamp, query.block_tag)
+        wanted[where].update(dict.fromkeys(facts.of(query)))
+    missing = [Missing(0, list(there), is_known=False) for there in wanted.values()]
+    return workload.estimate(missing, Tries(), Route())
 
 
 def unproven(batch: Batch, *, beside: Collection[int] = (), with_paths: bool) -> Undone:
@@ -64,12 +59,10 @@ def unproven(batch: Batch, *, beside: Collection[int] = (), with_paths: bool) ->
     ).exclude(continued=OuterRef("pk"))
     left = batch.queries.filter(~Exists(under_way), is_admitted=True, step__isnull=False)
     proof_gas = sum(gas_of(query) for query in left.iterator(chunk_size=1000) if query.pk not in beside)
-    unadmitted = batch.queries.filter(is_admitted=False)
-    return Undone(
-        proof_gas,
-        _path_gas(left) if with_paths else 0,
-        sum(gas_of(query) for query in unadmitted.iterator(chunk_size=1000)),
-    )
+    unadmitted = list(batch.queries.filter(is_admitted=False))
+    unadmitted_gas = sum(query.estimated_gas or 0 for query in unadmitted)
+    unadmitted_gas += of_unknown(query for query in unadmitted if query.estimated_gas is None).gas.bound
+    return Undone(proof_gas, _path_gas(left) if with_paths else 0, unadmitted_gas)
 
 
 def _path_gas(left: QuerySet[Query]) -> int:

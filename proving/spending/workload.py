@@ -360,7 +360,7 @@ class Estimate:
     size: Likely = Likely()  # of calldata, in bytes
     transactions: int = 0  # that are expected
     in_a_row: int = 0  # of these, that wait for one another
-    shares: Mapping[int, "Shares"] = field(default_factory=dict)  # by the block's number
+    shares: Sequence["Shares"] = ()  # of each block at which something is missing
 
     @property
     def gas(self) -> Likely:
@@ -371,7 +371,7 @@ class Shares:
     """What the things that are asked for at a block take at the most, in gas, without the path to it."""
 
     def __init__(self, loads: _Loads) -> None:
-        self._missing = frozenset(loads.missing.facts)
+        self.missing = loads.missing
         # One more, where they are not as many as were counted.
         transactions = loads.transactions + (loads.transactions > 1)
         most = {part: load.most_gas * _SIGNED for part, load in loads.parts.items()}
@@ -386,7 +386,7 @@ class Shares:
 
     def divided(self, queries: Mapping[int, Iterable[Fact]]) -> dict[int, int]:
         """By the id of a query: its part, of what it is the first of these to ask for. Together no more than all."""
-        left = set(self._missing)
+        left = set(self.missing.facts)
         first: dict[int, set[Fact]] = {}
         for pk, asked in queries.items():
             first[pk] = left.intersection(asked)
@@ -412,14 +412,14 @@ def estimate(blocks: Sequence[Missing], tries: Tries, route: Route) -> Estimate:
     expected, bound = _Expected(tries), _Bound(tries)
     likely, most = [_Loads(one, expected) for one in wanted], [_Loads(one, bound) for one in wanted]
     way, longest_way = _Way(route, expected, header), _Way(route, bound, header)
-    shares = {one.missing.number: Shares(one) for one in most}
+    shares = [Shares(one) for one in most]
     # What a path leads to is in the path's transaction; what comes after a time is ready later.
     groups = [
         _Together([one for one in likely if not one.missing.times], beside=route.paths),
         _Together([one for one in likely if one.missing.times]),
     ]
     gas = {part: sum(group.gas[part] for group in groups) for part in Part}
-    at_most = {part: sum(of_block.parts.get(part, 0) for of_block in shares.values()) for part in Part}
+    at_most = {part: sum(of_block.parts.get(part, 0) for of_block in shares) for part in Part}
     if route.paths:
         gas[Part.PATHS] = way.gas + route.start_gas.expected
         at_most[Part.PATHS] = math.ceil((longest_way.gas + _TRANSACTION) * _SIGNED) + route.start_gas.bound

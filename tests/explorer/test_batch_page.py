@@ -19,7 +19,7 @@ from devnet.devchain import DevChain
 from explorer.pages import rejection_advice
 from proving.models import AccountProof, Signer, Transaction, TransactionState
 from queries import progress
-from queries.models import Batch, BatchStatus, Block, Step, StepKind
+from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from queries.properties import HeaderField
 from queries.rejection_codes import RejectionCode
 from tests import headers
@@ -572,6 +572,32 @@ def test_a_block_named_by_a_time_shows_the_time_and_the_block_that_it_became():
     assert f"{time} Block the latest at that time; being looked up Steps" in text_of(page(batch))
     find_block(batch)
     assert f"{time} Block 12 the latest at that time Steps" in text_of(page(batch))
+
+
+@pytest.mark.parametrize(
+    ("tag", "meaning"), [("latest", "the newest when"), ("finalized", "the newest final one when")]
+)
+def test_a_block_named_by_a_tag_shows_the_tag_and_the_block_that_it_became(tag, meaning):
+    meaning += " the batch was checked"
+    batch = asking(**{tag: {"accounts": {ALICE: {"props": ["NONCE"]}}}})
+    assert f"Block {meaning}; being looked up Steps" in text_of(page(batch))
+    find_block(batch)
+    assert f"Block 12 {tag} {meaning} Steps" in text_of(page(batch))
+    (shown,) = Client().get(f"{path(batch)}.json").json()["queries"]
+    assert (shown["selector"], shown["blockNumber"], shown["name"]) == (tag, 12, "")
+    lines = asking(**{tag: {"accounts": {account: {"props": ["NONCE"]} for account in many_accounts(11)}}})
+    assert f"NONCE {tag} of chain 31337 0 of 4" in text_of(page(lines))
+    find_block(lines)
+    assert f"NONCE 12 {tag} of chain 31337 0 of 4" in text_of(page(lines))
+
+
+def test_an_account_that_was_named_shows_the_name_and_the_address():
+    batch, lines = a_batch(ALICE), a_batch(*many_accounts(11))
+    Query.objects.update(name="alice.eth")
+    assert "which the name alice.eth stood for" in text_of(page(batch))
+    (shown,) = Client().get(f"{path(batch)}.json").json()["queries"]
+    assert (shown["name"], shown["address"], shown["selector"]) == ("alice.eth", ALICE, "block:12")
+    assert text_of(page(lines)).count("alice.eth BALANCE") == 11
 
 
 def test_a_time_whose_block_was_never_found_says_so_even_beyond_the_calendar():

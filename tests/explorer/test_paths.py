@@ -265,7 +265,7 @@ def test_a_query_whose_source_chain_is_not_checked_yet_says_so_while_others_go_o
     admitted = list(batch.queries.filter(source_chain_id=31337).values_list("pk", flat=True))
     progress.complete(admitted, StepKind.INITIAL_STATE)
     steps = shown_steps(page(batch))
-    said = "Not admitted yet: its source chain has not been checked. No node of chain 5 can be used."
+    said = "Not admitted yet. No node of chain 5 can be used."
     assert [said in shown for shown in steps] == [False] * 4 + [True] + [False] * 3
     second = Client().get(f"{path(batch)}.json").json()["queries"][1]
     assert (second["isAdmitted"], second["steps"][0]["waitingFor"]) == (False, "No node of chain 5 can be used.")

@@ -98,6 +98,16 @@ def test_a_time_selects_a_block_that_is_found_later(post):
     assert not Block.objects.exists()
 
 
+@pytest.mark.parametrize("tag", ["latest", "finalized"])
+def test_a_tag_selects_a_block_that_is_found_later(post, tag):
+    body = request(ALICE, block=1)
+    body["data"]["31337"] = {tag: body["data"]["31337"]["block:1"]}
+    assert post(body).status_code == 200
+    query = Query.objects.get()
+    assert (query.block_tag, query.selector, query.timestamp, query.block) == (tag, tag, None, None)
+    assert (Batch.objects.get().block_count, Block.objects.exists()) == (1, False)
+
+
 @pytest.mark.parametrize("slot", ["", "0x", "0xg", "0x" + "1" * 65, 5, None, "-1", "0x 1"])
 def test_it_refuses_slots_that_are_no_hexadecimal(post, slot):
     body = request(ALICE, block=1)
@@ -186,7 +196,7 @@ def test_it_names_every_fault_at_once_and_stores_nothing(post):
             "data": {
                 "5": {"block:1": {"accounts": {ALICE: {"props": ["BALANCE"]}}}},
                 "31337": {
-                    "latest": {"accounts": {ALICE: {"props": ["BALANCE"]}}},
+                    "newest": {"accounts": {ALICE: {"props": ["BALANCE"]}}},
                     "block:2": {"accounts": {"0x123": {"props": ["BALANCE"]}, BOB: {"props": ["WEIGHT"]}}},
                     "block:3": {"accounts": {ALICE: {}}},
                     "block:4": {},
@@ -200,7 +210,7 @@ def test_it_names_every_fault_at_once_and_stores_nothing(post):
         "/fee",
         "/surprise",
         "/data/5",
-        "/data/31337/latest",
+        "/data/31337/newest",
         "/data/31337/block:2/accounts/0x123",
         f"/data/31337/block:2/accounts/{BOB}/props/0",
         f"/data/31337/block:3/accounts/{ALICE}",
@@ -269,7 +279,12 @@ def test_it_refuses_wrong_addresses_in_the_words_that_clients_match(post, addres
 @pytest.mark.parametrize(
     "selector",
     [
-        "latest",
+        "LATEST",
+        "latest:",
+        "finalized:5",
+        "safe",
+        "pending",
+        "block:latest",
         "block:",
         "block:-1",
         "block:01",

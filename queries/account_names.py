@@ -1,0 +1,102 @@
+"""ENS names as keys of `accounts`: each is resolved once for a batch, on the chain that the chains' file has for it.
+
+That takes nodes, and holds a thread of the web server meanwhile: only some of them may wait for nodes.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from chains.chains_file import Chain, Chains
+from chains.rpc import NodeUnavailable
+from config import node_waits
+from config.error_answers import Refused
+
+logger = logging.getLogger(__name__)
+
+# How long a thread waits for a place among those that wait for nodes, and when the client should try again.
+_PATIENCE_SECONDS = 0.5
+_RETRY_SECONDS = 5
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account as a request names it. Two are the same if their addresses are."""
+
+    address: str  # EIP-55
+    name: str = field(default="", compare=False)  # normalised (ENSIP-15); empty: it was named by its address
+
+
+@dataclass(frozen=True)
+class NoAccount:
+    """Why a name stands for no account: what follows "the name …" in a sentence."""
+
+    because: str
+    is_supported: bool = True
+
+
+Accounts = Mapping[str, Account | NoAccount]
+"""By the name, as the request has it."""
+
+
+class Unavailable(Refused):
+    """Names can't be resolved now: busy, names_unavailable. Nothing of the request is stored."""
+
+
+def is_name(key: str) -> bool:
+    return "." in key
+
+
+def named(document: Any) -> list[str]:
+    """The keys of `accounts` in a body that are names, each once, however malformed the body is."""
+    data = document.get("data") if isinstance(document, dict) else None
+    blocks = [blocks for blocks in data.values() if isinstance(blocks, dict)] if isinstance(data, dict) else []
+    accounts = [block.get("accounts") for of_one in blocks for block in of_one.values() if isinstance(block, dict)]
+    return list(dict.fromkeys(key for of_one in accounts if isinstance(of_one, dict) for key in of_one if is_name(key)))
+
+
+def resolve(names: Sequence[str], chains: Chains) -> Accounts:
+    """The accounts that these names stand for; empty where names are not supported. Raises `Unavailable`."""
+    if chains.ens is None or not names:
+        return {}
+    chain = chains.chain(chains.ens.chain_id)
+    try:
+        with node_waits.waiting_for(chain.id, patience_seconds=_PATIENCE_SECONDS):
+            return _resolve(names, chain, chains.ens.gateways)
+    except node_waits.Busy:
+        raise Unavailable(
+            "busy",
+            "Names of other requests are being resolved. Nothing of this one was stored; send it again in a moment.",
+            retry_after=_RETRY_SECONDS,
+        ) from None
+    except NodeUnavailable as error:
+        logger.warning("names are not resolved: %s", error)
+        raise Unavailable(
+            "names_unavailable",
+            f"The names can't be resolved now: the nodes of chain {chain.id}, or a gateway that a name refers to, "
+            "don't answer. Nothing was stored; send it again in a moment.",
+            retry_after=_RETRY_SECONDS,
+        ) from None
+
+
+def _resolve(names: Sequence[str], chain: Chain, gateways: Sequence[str]) -> Accounts:
+    # The web server imports it before its first request; no worker and no command waits for it.
+    from chains import ens  # noqa: PLC0415
+
+    found: dict[str, Account | NoAccount] = {}
+    normal: dict[str, str] = {}
+    for name in names:
+        try:
+            normal[name] = ens.normalized(name)
+        except ens.InvalidName as invalid:
+            found[name] = NoAccount(str(invalid))
+    wanted = list(dict.fromkeys(normal.values()))
+    answers = dict(zip(wanted, ens.resolve(chain, wanted, gateways), strict=True))
+    for name, normalized in normal.items():
+        answer = answers[normalized]
+        if isinstance(answer, str):
+            found[name] = Account(answer, normalized)
+        else:
+            found[name] = NoAccount(str(answer), is_supported=answer.is_allowed)
+    return found

@@ -1,0 +1,167 @@
+"""ENS names in a request: what is stored, and that nothing is where they can't be resolved."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from config import node_waits
+from config.configured_chains import forget_chains
+from devnet.devchain import DevChain
+from queries.models import Batch, Query
+from tests.chains.lying_node import ask, lying_node, recording
+from tests.names import Names, gateway
+from tests.queries.test_submission import faults
+from tests.service import ALICE, BOB, chains_toml, request
+
+SENTENCE = "Invalid account address or ENS"
+
+
+@pytest.fixture(scope="module")
+def names() -> Iterator[Names]:
+    with DevChain() as chain:
+        names = Names(chain)
+        names.set("alice.eth", ALICE)
+        names.set_below("below.eth", BOB)
+        yield names
+
+
+@pytest.fixture
+def resolving(names: Names, settings, tmp_path):
+    """Configures names, by default on the chain that has them."""
+
+    def configure(*urls: str, gateways: str = "[]") -> None:
+        path = chains_toml(tmp_path, *(urls or [names.chain.url]))
+        path.write_text(f"[ens]\nchain = 31337\ngateways = {gateways}\n" + path.read_text())
+        settings.CHAINS_FILE = path
+        forget_chains()
+
+    configure()
+    return configure
+
+
+def at_blocks(**blocks: list[str]) -> dict[str, Any]:
+    """A request for these accounts at these blocks."""
+    data = {
+        name.replace("_", ":"): request(*accounts, block=1)["data"]["31337"]["block:1"]
+        for name, accounts in blocks.items()
+    }
+    return request(ALICE, block=1) | {"data": {"31337": data}}
+
+
+def pointer(account: str, block: int = 1) -> str:
+    return f"/data/31337/block:{block}/accounts/{account}"
+
+
+def test_a_name_is_stored_with_the_address_that_it_had(post, resolving):
+    body = at_blocks(block_1=["Alice.eth", BOB], block_2=["alice.eth"])
+    assert post(body).status_code == 200
+    rows = Query.objects.order_by("position").values_list("address", "name", "block__number")
+    assert list(rows) == [(ALICE, "alice.eth", 1), (BOB, "", 1), (ALICE, "alice.eth", 2)]
+    assert '"Alice.eth"' in Batch.objects.get().request
+
+
+def test_names_that_stand_for_nobody_are_faults_beside_all_others(post, resolving):
+    body = at_blocks(block_1=["nobody.eth", "alice.eth", "a..eth", "0x12"], block_2=["nobody.eth"]) | {"fee": "x"}
+    response = post(body)
+    found = faults(response)
+    assert set(found) == {
+        *(pointer("nobody.eth"), pointer("a..eth"), pointer("0x12"), pointer("nobody.eth", 2)),
+        "/fee",
+    }
+    assert found[pointer("nobody.eth")] == (
+        "invalid_request",
+        f"{SENTENCE}: the name 'nobody.eth' has no address on chain Development chain (31337).",
+    )
+    assert found[pointer("a..eth")][1].startswith(f"{SENTENCE}: the name 'a..eth' is not as ENSIP-15 has it: ")
+    assert response.json()["error"].startswith(SENTENCE)
+    assert not Batch.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("accounts", "twice"),
+    [
+        (["alice.eth", ALICE], ALICE),
+        ([ALICE.lower(), "alice.eth"], "alice.eth"),
+        (["one.below.eth", "two.below.eth"], "two.below.eth"),
+        (["alice.eth", "ALICE.eth"], "ALICE.eth"),
+    ],
+)
+def test_two_names_of_one_account_at_a_block_are_one_too_many(post, resolving, accounts, twice):
+    found = faults(post(at_blocks(block_1=accounts)))
+    assert found["/data/31337/block:1/accounts"][1] == f"The account {twice!r} is named twice at this block."
+    assert post(at_blocks(block_1=accounts[:1], block_2=accounts[1:])).status_code == 200
+
+
+def test_each_name_is_resolved_once_and_all_of_them_together(post, names, resolving):
+    asked: list[Any] = []
+    with lying_node(recording(asked, lambda body: ask(names.chain.url, body))) as url:
+        resolving(url)
+        wanted = [f"{number}.below.eth" for number in range(10)]
+        assert (
+            post(
+                at_blocks(**{f"block_{number}": [name, "alice.eth"] for number, name in enumerate(wanted)})
+            ).status_code
+            == 200
+        )
+    assert [len(body) for body in asked if isinstance(body, list)] == [11]
+    assert len(asked) == 3
+
+
+def test_names_are_counted_before_any_is_looked_at(post, resolving, settings):
+    settings.MAX_NAMES_PER_BATCH = 3
+    resolving("http://127.0.0.1:1")
+    response = post(at_blocks(block_1=["a.eth", "b.eth"], block_2=["c.eth", "d.eth", "a.eth"]))
+    assert faults(response)["/data"][1] == "4 names are too many; a batch may have 3."
+
+
+def test_nothing_is_stored_while_nodes_or_gateways_are_down(post, names, resolving, key):
+    with gateway(lambda _: (500, b"")) as origin:
+        names.refer("elsewhere.eth", [origin])
+        for name, configured in (
+            ("alice.eth", {"urls": ["http://127.0.0.1:1/secret-key"]}),
+            ("elsewhere.eth", {"urls": [], "gateways": f'["{origin}"]'}),
+        ):
+            resolving(*configured.pop("urls"), **configured)
+            response = post(at_blocks(block_1=[name]))
+            assert (response.status_code, response.json()["code"]) == (503, "names_unavailable")
+            assert response.headers["Retry-After"] == "5"
+            assert "secret" not in response.text
+            # Who names no name has no need of them.
+            assert post(request(ALICE, block=1)).status_code == 200
+    assert not Query.objects.exclude(name="").exists()
+
+
+def test_a_gateway_that_is_not_allowed_is_unsupported(post, names, resolving):
+    names.refer("forbidden.eth", ["https://gateway.example/{data}"])
+    response = post(at_blocks(block_1=["forbidden.eth"]))
+    code, message = faults(response)[pointer("forbidden.eth")]
+    assert (code, response.json()["code"]) == ("unsupported", "unsupported")
+    assert message == (
+        f"{SENTENCE}: the name 'forbidden.eth' is resolved by https://gateway.example, which this service may not ask."
+    )
+
+
+def test_names_leave_threads_to_others(post, names, resolving, monkeypatch, key):
+    monkeypatch.setattr(node_waits, "_most", 1)
+    with node_waits.waiting_for(31337):
+        response = post(at_blocks(block_1=["alice.eth"]))
+    assert (response.status_code, response.json()["code"], response.headers["Retry-After"]) == (503, "busy", "5")
+    assert post(at_blocks(block_1=["alice.eth"])).status_code == 200
+
+
+def test_a_name_is_resolved_once_whatever_becomes_of_it(post, names, resolving, client, key):
+    resolver = names.set("moves.eth", ALICE)
+    assert post(at_blocks(block_1=["moves.eth"])).status_code == 200
+    names.resolved_by("moves.eth", resolver.address)
+    names.set("moves.eth", BOB)
+    assert list(Query.objects.values_list("address", "name")) == [(ALICE, "moves.eth")]
+
+
+def test_malformed_bodies_with_names_are_refused_in_words(post, resolving):
+    for accounts in (["a.eth"], "a.eth", None, {"a.eth": 5}, {"a.eth": {"props": ["a.b"]}}):
+        body = at_blocks(block_1=["alice.eth"])
+        body["data"]["31337"]["block:1"]["accounts"] = accounts
+        body["data"]["x.eth"] = {"y.eth": {"z.eth": {"accounts": []}}}
+        assert post(body).status_code == 400
+    assert not Batch.objects.exists()
