@@ -16,6 +16,11 @@ INSTALL = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	|| { echo "This needs Python 3.11 or newer; name one with make PYTHON=/path/to/python3."; exit 1; }; \
 	echo "Installing the Python packages of $< ..."; $(PYTHON) tools/install.py
 
+# Installs the locked npm packages anew.
+NPM_CI = echo "Installing the development chain and the other npm packages ..."; \
+	$(NODE_PATH_FIRST) npm ci $(1) --silent --ignore-scripts --no-audit --no-fund \
+	|| { echo "The npm packages could not be installed. Is there a network? $(BIN)/npm ci says more."; exit 1; }
+
 # In how many processes tests run.
 TEST_PROCESSES ?= 3
 
@@ -29,14 +34,14 @@ WEB_THREADS ?= 4
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
 
-demo: .venv/ready-for-demo node_modules/ready ## Prove a balance on a development chain and show it (ONCE=1: stop after that)
+demo: .venv/ready-for-demo node_modules/ready-for-demo ## Prove a balance on a development chain and show it (ONCE=1: stop after that)
 	@$(BIN)/python -m demo $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
 
-demo-cross-chain: .venv/ready-for-demo node_modules/ready ## Prove balances on two development chains by attesters (ONCE=1, DOWN=2)
+demo-cross-chain: .venv/ready-for-demo node_modules/ready-for-demo ## Prove balances on two development chains by attesters (ONCE=1, DOWN=2)
 	@$(BIN)/python -m demo.cross_chain $(if $(ONCE),--once) $(if $(DOWN),--down $(DOWN)) $(if $(PORT),--port $(PORT)) \
 		$(if $(RPC_PORT),--rpc-port $(RPC_PORT))
 
-demo-cluster: .venv/ready-for-demo node_modules/ready ## Prove 200 values with PostgreSQL, Redis and 3 Celery workers, one killed (ONCE=1)
+demo-cluster: .venv/ready-for-demo node_modules/ready-for-demo ## Prove 200 values with PostgreSQL, Redis and 3 Celery workers, one killed (ONCE=1)
 	@$(BIN)/python -m demo.cluster $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
 
 # Tests mostly wait for nodes and clocks. The tests of a file share what is slow to make, and tests/conftest.py says
@@ -142,8 +147,9 @@ LOCK = .uv/bin/uv pip compile --quiet --universal --python-version 3.11 --genera
 lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=--upgrade: to newer versions)
 	$(LOCK) $(ARGS) --group uv -o requirements-uv.txt
 	$(LOCK) $(ARGS) pyproject.toml -o requirements.txt
-	$(LOCK) $(ARGS) -c requirements.txt pyproject.toml --extra demo -o requirements-demo.txt
-	$(LOCK) $(ARGS) -c requirements-demo.txt pyproject.toml --extra demo --extra dev -o requirements-dev.txt
+	$(LOCK) $(ARGS) -c requirements.txt pyproject.toml client/pyproject.toml --extra demo --extra cli -o requirements-demo.txt
+	$(LOCK) $(ARGS) -c requirements-demo.txt pyproject.toml client/pyproject.toml --extra demo --extra dev --extra cli \
+		-o requirements-dev.txt
 	$(LOCK) $(ARGS) --group verify -o requirements-verify.txt
 	$(LOCK) $(ARGS) --group attack -o requirements-attack.txt
 	$(LOCK) $(ARGS) --group docs -o requirements-docs.txt
@@ -161,12 +167,12 @@ clean: ## Remove what the commands above have made
 	@$(INSTALL) .venv $<
 	@touch $@
 
-.venv/ready-for-demo: requirements-demo.txt
-	@$(INSTALL) .venv $<
+.venv/ready-for-demo: requirements-demo.txt client/pyproject.toml
+	@$(INSTALL) .venv $< --source client
 	@touch $@ .venv/ready-to-run
 
-.venv/ready: requirements-dev.txt
-	@$(INSTALL) .venv $<
+.venv/ready: requirements-dev.txt client/pyproject.toml
+	@$(INSTALL) .venv $< --source client
 	@touch $@ .venv/ready-for-demo .venv/ready-to-run
 
 .uv/bin/uv: requirements-uv.txt
@@ -193,8 +199,11 @@ clean: ## Remove what the commands above have made
 	@$(INSTALL) .venv-docs $<
 	@touch $@
 
-node_modules/ready: package-lock.json | .venv/ready-for-demo
-	@echo "Installing the development chain and the other npm packages ..."
-	@$(NODE_PATH_FIRST) npm ci --silent --ignore-scripts --no-audit --no-fund \
-		|| { echo "The npm packages could not be installed. Is there a network? $(BIN)/npm ci says more."; exit 1; }
+# What the demos take, and that with what only tests take.
+node_modules/ready-for-demo: package-lock.json | .venv/ready-for-demo
+	@$(call NPM_CI,--omit=dev)
 	@touch $@
+
+node_modules/ready: package-lock.json | .venv/ready-for-demo
+	@$(call NPM_CI,)
+	@touch $@ node_modules/ready-for-demo

@@ -14,7 +14,10 @@ from config.error_answers import Refused
 PAGE = 25
 # What a user may do to keys in a day: each is written down, and a key that ended stays.
 MAX_KEY_EVENTS_PER_DAY = 200
-_OF_KEYS = (EventKind.KEY_MADE, EventKind.KEY_SHOWN, EventKind.KEY_ROTATED)
+_OF_KEYS = (
+    *(EventKind.KEY_MADE, EventKind.KEY_SHOWN, EventKind.KEY_ROTATED),
+    *(EventKind.WEBHOOK_SECRET_SHOWN, EventKind.WEBHOOK_SECRET_ROTATED),
+)
 _DAY = timedelta(days=1)
 
 
@@ -44,7 +47,7 @@ def check_pace(user: User) -> None:
     if oldest := recent.values_list("at", flat=True)[MAX_KEY_EVENTS_PER_DAY - 1 : MAX_KEY_EVENTS_PER_DAY].first():
         raise Refused(
             "too_many_changes",
-            f"Keys were made, shown or rotated {MAX_KEY_EVENTS_PER_DAY} times in 24 hours. Try again later.",
+            f"Keys and secrets were made, shown or rotated {MAX_KEY_EVENTS_PER_DAY} times in 24 hours. Try later.",
             retry_after=int((oldest + _DAY - now).total_seconds()) + 1,
         )
 

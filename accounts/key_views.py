@@ -1,16 +1,17 @@
-"""The dashboard: a user's API keys, how often they are used, and the log of what happened to them.
+"""The dashboard: a user's API keys and how often they are used, the secret of webhooks, and the log of all that.
 
-A key itself is only in the answer to a POST that asks for it. Each address serves people with pages and programs with
-JSON, see `config.error_answers.wants_json`.
+A key or secret itself is only in the answer to a POST that asks for it. Each address serves people with pages and
+programs with JSON, see `config.error_answers.wants_json`.
 """
 
 import re
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.conf import settings
 from django.contrib import messages
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -18,9 +19,9 @@ from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 from pydantic import SecretStr
 
-from accounts import event_log, key_use, keys
+from accounts import event_log, key_use, keys, webhook_secrets
 from accounts.form_input import given_in
-from accounts.models import ApiKey, EventKind, User
+from accounts.models import ApiKey, EventKind, User, WebhookSecret
 from accounts.signed_in import signed_in
 from config.error_answers import Refused, error_answer, refused_answer, wants_json
 from config.logs import redact_keys
@@ -89,6 +90,33 @@ def reveal_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
             409, "key_lost", "This service can no longer show the key. The key still works, and you can make a new one."
         )
     return JsonResponse({"apiKey": secret.get_secret_value()})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@signed_in
+def reveal_webhook_secret(request: HttpRequest, user: User) -> HttpResponse:
+    """The secret that webhooks are signed with, made at the first time, on the page or as `{"webhookSecret"}`.
+
+    Only a POST shows it; a GET leads to the dashboard.
+    """
+    if request.method != "POST":
+        return redirect("accounts:dashboard")
+    try:
+        event_log.check_pace(user)
+    except Refused as refused:
+        if wants_json(request):
+            return _refused(refused)
+        return _dashboard_page(request, user, error=refused.sentence, status=_STATUS[refused.code])
+    secret = _opened(webhook_secrets.issue_first(user.pk))
+    if secret:
+        event_log.record(request, user, EventKind.WEBHOOK_SECRET_SHOWN)
+    if not wants_json(request):
+        return _dashboard_page(request, user, webhook_secret=secret, status=200 if secret else 409)
+    if secret is None:
+        return error_answer(
+            409, "secret_lost", "This service can no longer read the secret, so it signs nothing with it. Rotate it."
+        )
+    return JsonResponse({"webhookSecret": secret.get_secret_value()})
 
 
 @require_GET
@@ -173,6 +201,35 @@ def revoke_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
     return redirect("accounts:dashboard")
 
 
+@require_http_methods(["GET", "POST"])
+@signed_in
+def rotate_webhook_secret(request: HttpRequest, user: User) -> HttpResponse:
+    """GET: a page to choose the `overlap` (one of `OVERLAPS`). POST: makes a new secret, without showing it."""
+    context: dict[str, Any] = {
+        "overlaps": {word: text for word, (text, _) in OVERLAPS.items()},
+        "overlap": next(iter(OVERLAPS)),
+    }
+    if request.method == "GET":
+        return render(request, "accounts/rotate_webhook_secret.html", context)
+    try:
+        event_log.check_pace(user)
+        overlap = _overlap(given_in(request)("overlap"))
+    except Refused as refused:
+        if wants_json(request):
+            return _refused(refused)
+        context["error"] = refused.sentence
+        status = _STATUS.get(refused.code, _CONFLICT)
+        return render(request, "accounts/rotate_webhook_secret.html", context, status=status)
+    webhook_secrets.rotate(user, overlap)
+    end = timezone.now() + overlap
+    fate = f"The one before signs beside it until {end:%Y-%m-%d %H:%M} UTC." if overlap else "The one before is void."
+    event_log.record(request, user, EventKind.WEBHOOK_SECRET_ROTATED, detail=fate)
+    if wants_json(request):
+        return JsonResponse({"previousSignsUntil": end.isoformat() if overlap else None}, status=201)
+    messages.success(request, f"The secret of your webhooks was rotated. {fate}")
+    return HttpResponseRedirect(f"{reverse('accounts:dashboard')}#webhooks")
+
+
 def _overlap(word: str) -> timedelta:
     if word not in OVERLAPS:
         raise Refused("malformed_overlap", f"The overlap must be one of {', '.join(OVERLAPS)}.")
@@ -191,6 +248,7 @@ def _dashboard_page(request: HttpRequest, user: User, *, status: int = 200, **co
         "log": event_log.read(user, size=_EVENTS_ON_DASHBOARD),
         "days": settings.KEEP_ACCOUNT_EVENTS_DAYS,
         "base_url": settings.BASE_URL,
+        "webhooks": _shown_webhook_secret(user),
     }
     return render(request, "accounts/dashboard.html", context, status=status)
 
@@ -225,6 +283,32 @@ def _shown(live: list[ApiKey]) -> list[ShownKey]:
 def _secret(key: ApiKey) -> SecretStr | None:
     # A debug page shows local variables and template contexts. This type shows asterisks there.
     value = keys.reveal(key)
+    return SecretStr(value) if value else None
+
+
+@dataclass(frozen=True)
+class ShownWebhookSecret:
+    """The secret of webhooks as the dashboard shows it, without the secret itself."""
+
+    ends: str  # empty: there is none yet, or it can't be read any more
+    is_lost: bool
+    previous_until: datetime | None  # until when the one before signs, too
+
+
+def _shown_webhook_secret(user: User) -> ShownWebhookSecret:
+    found = list(user.webhook_secrets.filter(Q(expires_at=None) | Q(expires_at__gt=timezone.now())))
+    current = next((one for one in found if one.expires_at is None), None)
+    secret = current and webhook_secrets.reveal(current)
+    return ShownWebhookSecret(
+        ends=webhook_secrets.ends(secret) if secret else "",
+        is_lost=current is not None and secret is None,
+        previous_until=next((one.expires_at for one in found if one.expires_at), None),
+    )
+
+
+def _opened(secret: WebhookSecret) -> SecretStr | None:
+    # As `_secret`.
+    value = webhook_secrets.reveal(secret)
     return SecretStr(value) if value else None
 
 

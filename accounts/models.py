@@ -119,6 +119,25 @@ class KeyUse(models.Model):
         return f"{self.requests} at {self.hour:%Y-%m-%d %H}"
 
 
+class WebhookSecret(models.Model):
+    """What a user's webhooks are signed with, see `accounts.webhook_secrets`. One has no end."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="webhook_secrets")
+    sealed = models.BinaryField()  # see `accounts.sealing`
+    created_at = models.DateTimeField(default=timezone.now)
+    expires_at = models.DateTimeField(null=True)  # until when it signs beside its successor
+
+    class Meta:
+        constraints: ClassVar[list[Any]] = [
+            models.UniqueConstraint(
+                fields=["user"], condition=models.Q(expires_at=None), name="one_webhook_secret_without_end"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"webhook secret of {self.created_at:%Y-%m-%d}"
+
+
 class EventKind(models.TextChoices):
     SIGNED_IN = "signed_in", "Signed in"
     SIGNED_OUT = "signed_out", "Signed out"
@@ -127,6 +146,8 @@ class EventKind(models.TextChoices):
     KEY_SHOWN = "key_shown", "Key shown or copied"
     KEY_ROTATED = "key_rotated", "Key rotated"
     KEY_REVOKED = "key_revoked", "Key revoked"
+    WEBHOOK_SECRET_SHOWN = "webhook_secret_shown", "Webhook secret shown or copied"
+    WEBHOOK_SECRET_ROTATED = "webhook_secret_rotated", "Webhook secret rotated"
 
 
 class AccountEvent(models.Model):

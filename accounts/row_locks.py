@@ -4,9 +4,9 @@ SQLite runs transactions one after another (`config.settings.database` says how)
 Elsewhere what a transaction reads may change until it writes, unless the rows that it depends on are locked.
 
 Nobody may wait in a circle. So everybody locks in the same order: signers, users, blocks, batches, and then what
-belongs to a batch: queries, steps and shares, which nobody writes who hasn't locked the batch or the signer. Rows of
-one table are locked by primary key. Where new rows break the order, the database ends one of the two transactions
-with an error, and `retried` does that one again.
+belongs to a batch: queries, steps and shares, which nobody writes who hasn't locked the batch or the signer; and last
+webhooks, which are locked for their deliveries too. Rows of one table are locked by primary key. Where new rows break
+the order, the database ends one of the two transactions with an error, and `retried` does that one again.
 """
 
 import logging

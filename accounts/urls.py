@@ -17,4 +17,6 @@ urlpatterns = [
     path("dashboard/keys/<int:key_id>/reveal", key_views.reveal_key, name="reveal_key"),
     path("dashboard/keys/<int:key_id>/rotate", key_views.rotate_key, name="rotate_key"),
     path("dashboard/keys/<int:key_id>/revoke", key_views.revoke_key, name="revoke_key"),
+    path("dashboard/webhooks/reveal", key_views.reveal_webhook_secret, name="reveal_webhook_secret"),
+    path("dashboard/webhooks/rotate", key_views.rotate_webhook_secret, name="rotate_webhook_secret"),
 ]

@@ -15,6 +15,8 @@ from typing import Any, Literal, TypeVar
 
 import aiohttp
 
+from chains.loop_thread import LoopThread
+
 _GZIP = 16 + zlib.MAX_WBITS
 
 Result = TypeVar("Result")
@@ -59,13 +61,13 @@ class Answer:
 
 def post(request: Post) -> Answer:
     """Follows no redirect. Raises `Failed`, `TooLong`, `TimedOut`."""
-    return _unpacked(request, _loop().run(_post(_loop().session, request)))
+    return _unpacked(request, _exchanges().run(_post(_exchanges().session, request)))
 
 
 def post_all(requests: Sequence[Post]) -> list[Answer | Failed]:
     """All at once; the answers in the same order."""
     answers: list[Answer | Failed] = []
-    for request, answer in zip(requests, _loop().run(_post_all(_loop().session, requests)), strict=True):
+    for request, answer in zip(requests, _exchanges().run(_post_all(_exchanges().session, requests)), strict=True):
         try:
             answers.append(answer if isinstance(answer, Failed) else _unpacked(request, answer))
         except Failed as failed:
@@ -140,18 +142,16 @@ def _unpacked(request: Post, answer: Answer) -> Answer:
     return Answer(answer.status, content)
 
 
-class _Loop:
-    """A loop in a thread of its own, and the connections that it keeps open."""
+class _Exchanges:
+    """The thread in which they are made, and the connections that it keeps open."""
 
     def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="exchanges", daemon=True)
-        self._thread.start()
-        self.session = self.run(self._open())
+        self._loop = LoopThread("exchanges")
+        self.session = self._loop.run(self._open())
         atexit.register(self._close)
 
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        return self._loop.run(work)
 
     async def _open(self) -> aiohttp.ClientSession:
         # As many connections as threads ask at once. Nodes and attesters need no cookies.
@@ -164,19 +164,17 @@ class _Loop:
 
     def _close(self) -> None:
         self.run(self.session.close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._loop.stop()
 
 
 _lock = threading.Lock()
-_the_loop: _Loop | None = None
+_the_exchanges: _Exchanges | None = None
 
 
-def _loop() -> _Loop:
+def _exchanges() -> _Exchanges:
     """Made at its first use: a server forks its processes before, and no thread goes with them."""
-    global _the_loop
+    global _the_exchanges
     with _lock:
-        if _the_loop is None:
-            _the_loop = _Loop()
-        return _the_loop
+        if _the_exchanges is None:
+            _the_exchanges = _Exchanges()
+        return _the_exchanges

@@ -58,6 +58,8 @@ API_PATHS = ApiPaths(
     "/submit-batch-query",
     "/batch-query-status",
     "/chain-connections",
+    "/webhook-deliveries",
+    "/webhook-deliveries/<delivery_id>/send-again",
     "/batch-queries",
     "/batch-queries/<internal_id>",
     "/batch-queries/<internal_id>/cancel",

@@ -1,8 +1,12 @@
 """What each demo shows from the sign-in on: a batch for balances, its steps, and what the chain then says."""
 
 import os
-from collections.abc import Sequence
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from demo import client
 from demo.display import Display
@@ -56,7 +60,6 @@ def prove(
     with Display() as display:
         client.follow(service.base_url, api_key, internal_id, display.show, seconds)
 
-    are_right = [show(destination, source, block) for source, block in zip(sources, blocks, strict=True)]
     env = {
         "BASE_URL": service.base_url,
         "API_KEY": api_key,
@@ -64,8 +67,13 @@ def prove(
         "CHAIN_ID": str(destination.chain_id),
         "FACTS_REGISTRY": sources[0].registry,
         "QUERY_ID": internal_id,
+        "BQS_URL": service.base_url,
+        "BQS_API_KEY": api_key,
+        "BQS_RPC_URL": destination.url,
         **variables,
     }
+    are_right = [show(destination, source, block) for source, block in zip(sources, blocks, strict=True)]
+    are_right.append(read_by_bqs(internal_id, env))
     env_file = service.folder / "env"
     write_private(env_file, "".join(f"{name}={value}\n" for name, value in env.items()))
     if serves_on:
@@ -93,3 +101,13 @@ def show(destination: DevChain, source: Source, block: int) -> bool:
     print(f"  ETH      {balance // 10**18}.{balance % 10**18:018d}")
     print(f"  equal to {said} at that block" if is_right else f"  WRONG: {said} says {expected}", flush=True)
     return is_right
+
+
+def read_by_bqs(internal_id: str, env: Mapping[str, str]) -> bool:
+    """Print what the client's command line reads of the batch's facts, from the chain. Returns whether it could."""
+    # BQS_RPC_URL tells it to ask the chain, and not the service.
+    command = [str(Path(sys.executable).with_name("bqs")), "read", internal_id]
+    done = subprocess.run(command, env=os.environ | env, capture_output=True, text=True, check=False)
+    print(f"\nThe same, by the client: bqs read {internal_id}")
+    print(textwrap.indent(done.stdout + done.stderr, "  "), end="", flush=True)
+    return done.returncode == 0

@@ -22,6 +22,21 @@ class ClientError(Exception):
 
 def take_api_key(base_url: str, address: str, private_key: str, chain_id: int) -> str:
     """Sign in with a wallet and return the API key that the dashboard shows."""
+    session = _signed_in(base_url, address, private_key, chain_id)
+    key = _ok(session.get(f"{base_url}/dashboard", timeout=TIMEOUT)).json()["keys"][0]
+    revealed = session.post(f"{base_url}/dashboard/keys/{key['id']}/reveal", timeout=TIMEOUT)
+    api_key: str = _ok(revealed).json()["apiKey"]
+    return api_key
+
+
+def take_webhook_secret(base_url: str, address: str, private_key: str, chain_id: int) -> str:
+    """Sign in with a wallet and return the secret of webhooks that the dashboard shows."""
+    session = _signed_in(base_url, address, private_key, chain_id)
+    secret: str = _ok(session.post(f"{base_url}/dashboard/webhooks/reveal", timeout=TIMEOUT)).json()["webhookSecret"]
+    return secret
+
+
+def _signed_in(base_url: str, address: str, private_key: str, chain_id: int) -> requests.Session:
     session = requests.Session()
     session.headers.update({"Accept": "application/json", "Referer": f"{base_url}/sign-in"})
     _ok(session.get(f"{base_url}/sign-in", headers={"Accept": "text/html"}, timeout=TIMEOUT))
@@ -32,10 +47,7 @@ def take_api_key(base_url: str, address: str, private_key: str, chain_id: int) -
     _ok(session.post(f"{base_url}/sign-in/verify", json={"message": message, "signature": signature}, timeout=TIMEOUT))
     # The token changes when one signs in.
     session.headers["X-CSRFToken"] = session.cookies["csrftoken"]
-    key = _ok(session.get(f"{base_url}/dashboard", timeout=TIMEOUT)).json()["keys"][0]
-    revealed = session.post(f"{base_url}/dashboard/keys/{key['id']}/reveal", timeout=TIMEOUT)
-    api_key: str = _ok(revealed).json()["apiKey"]
-    return api_key
+    return session
 
 
 def submit(base_url: str, api_key: str, body: dict[str, Any]) -> str:

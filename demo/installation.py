@@ -128,7 +128,9 @@ class Service(Installation):
     ) -> None:
         self.port = port
         self.base_url = f"http://127.0.0.1:{port}"
-        super().__init__(running, folder, chains_toml, key, BASE_URL=self.base_url, **variables)
+        # Webhooks may be tried out on this machine.
+        own = {"BASE_URL": self.base_url, "WEBHOOK_ALLOW": "127.0.0.1"}
+        super().__init__(running, folder, chains_toml, key, **own | variables)
         # The pages' files are for the web server alone. Until it starts, they are collected on another core.
         self._collecting = self._process_of("collectstatic", *MANAGE, "collectstatic", "--no-input", "-v", "0")
         self.manage("migrate", "--no-input", "-v", "0")

@@ -29,7 +29,17 @@ from proving.models import AccountProof, SignedTransaction, Signer, SlotProof, T
 from queries import clock, leases
 from queries.chunks import chunks
 from queries.leases import Lease
-from queries.models import OPEN_STATUSES, Batch, Block, IdempotencyKey, Pruning, Query, Step
+from queries.models import (
+    OPEN_STATUSES,
+    Batch,
+    Block,
+    IdempotencyKey,
+    Pruning,
+    Query,
+    Step,
+    Webhook,
+    WebhookDelivery,
+)
 from queries.submission import PRUNED_BYTES_PER_PROOF
 
 logger = logging.getLogger(__name__)
@@ -230,6 +240,20 @@ def _prune_path_headers(before: datetime) -> int:
     return Block.objects.filter(~Exists(asked), pk__in=chosen).update(header_rlp=None)
 
 
+# --- Webhooks ---------------------------------------------------------------------------------------------------------
+
+
+def _prune_webhooks(before: datetime) -> int:
+    """What was sent; and when all of that is gone, and no event can follow, where to."""
+    ended = WebhookDelivery.objects.filter(ended_at__lt=before)
+    if oldest := _first(ended.order_by("ended_at")):
+        # One that is to be sent again since is not among them.
+        return row_locks.delete_free(ended.filter(pk__in=oldest))
+    told = WebhookDelivery.objects.filter(webhook=OuterRef("pk"))
+    over = Webhook.objects.filter(~Exists(told), batch__in=_settled(before).order_by())
+    return row_locks.delete_free(over.filter(pk__in=_first(over)))
+
+
 # --- What expires -----------------------------------------------------------------------------------------------------
 
 
@@ -251,6 +275,7 @@ KINDS = (
     Kind("steps", "KEEP_STEPS_DAYS", _prune_steps),
     Kind("transactions' calldata", "KEEP_CALLDATA_DAYS", _prune_calldata),
     Kind("headers of paths", "KEEP_PATH_HEADERS_DAYS", _prune_path_headers),
+    Kind("webhooks and deliveries", "KEEP_WEBHOOK_DELIVERIES_DAYS", _prune_webhooks),
     Kind("account events", "KEEP_ACCOUNT_EVENTS_DAYS", _older(AccountEvent, "at")),
     Kind("key uses", "KEEP_KEY_USES_DAYS", _older(KeyUse, "hour")),
     Kind("idempotency keys", "KEEP_IDEMPOTENCY_KEYS_DAYS", _older(IdempotencyKey, "created_at")),

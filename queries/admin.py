@@ -12,7 +12,7 @@ from accounts.operator_pages import Deed, DeedRefused, OperatorAdmin, links, lis
 from chains.address_checksum import checksummed
 from config.configured_chains import get_chains
 from queries import progress
-from queries.models import OPEN_STATUSES, Batch, Block
+from queries.models import OPEN_STATUSES, Batch, Block, WebhookDelivery
 from queries.rejection_codes import RejectionCode
 
 
@@ -70,6 +70,7 @@ class BatchAdmin(OperatorAdmin[Batch]):
             its_page=reverse("explorer:batch", args=[batch.pk]),
             blocks=list_of(Block, queries__batch__id__exact=batch.pk),
             transactions=transactions,
+            webhook_deliveries=list_of(WebhookDelivery, webhook__batch__id__exact=batch.pk),
         )
 
 
@@ -109,3 +110,27 @@ class BlockAdmin(OperatorAdmin[Block]):
             for pk in block.queries.order_by("-batch").values_list("batch", flat=True).distinct()[:10]
         }
         return links(**batches, transactions=f"{sent}?queries__block__id__exact={block.pk}")
+
+
+@admin.register(WebhookDelivery)
+class WebhookDeliveryAdmin(OperatorAdmin[WebhookDelivery]):
+    """Where it is sent, and what, is its user's business."""
+
+    search_help_text = "Finds an identifier of a delivery, and all deliveries of a batch."
+    links_by = frozenset({"webhook__batch__id__exact"})
+    list_display = ("message_id", "webhook_id", "event", "status", "failures", "created_at", "next_try_at", "ended_at")
+    fields = (
+        *("message_id", "user", "event", "status", "failures", "created_at", "next_try_at", "gives_up_at"),
+        *("ended_at", "attempts", "related"),
+    )
+    readonly_fields = ("related",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[WebhookDelivery]:
+        return super().get_queryset(request).defer("body")
+
+    def found(self, rows: QuerySet[WebhookDelivery], term: str) -> QuerySet[WebhookDelivery]:
+        return rows.filter(message_id=term) if term.startswith("msg_") else rows.filter(webhook=term.upper())
+
+    @admin.display(description="See also")
+    def related(self, delivery: WebhookDelivery) -> str:
+        return links(batch=reverse("admin:queries_batch_change", args=[delivery.webhook_id]))

@@ -22,7 +22,7 @@ from accounts.models import ApiKey, User
 from config import parked_requests
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, refused_answer
-from queries import batch_request, idempotency, status, status_watch, submission, submission_rate
+from queries import batch_request, idempotency, request_faults, status, status_watch, submission, submission_rate
 from queries.api_endpoint import SUBMITTING_KEY, KeyAuth, body_of, errors
 from queries.api_errors import ApiError
 from queries.openapi import BATCH_REQUEST, Api
@@ -233,4 +233,4 @@ def _unauthorized(request: HttpRequest, error: AuthenticationError) -> HttpRespo
 @api.exception_handler(ValidationError)
 def _invalid_parameters(request: HttpRequest, error: ValidationError) -> HttpResponse:
     names = ", ".join(str(detail["loc"][-1]) for detail in error.errors)
-    return error_answer(400, batch_request.INVALID, f"The query parameter {names} is missing or malformed.")
+    return error_answer(400, request_faults.INVALID, f"The query parameter {names} is missing or malformed.")

@@ -21,7 +21,7 @@ from pydantic import (
     WrapValidator,
     model_validator,
 )
-from pydantic_core import ErrorDetails, PydanticCustomError
+from pydantic_core import ErrorDetails
 
 from chains.address_checksum import checksummed
 from chains.chains_file import Chains
@@ -29,6 +29,10 @@ from queries import account_names, strict_json
 from queries.account_names import Account, Accounts
 from queries.models import BlockTag
 from queries.properties import AccountField, HeaderField
+from queries.request_faults import INVALID, UNSUPPORTED
+from queries.request_faults import invalid as _invalid
+from queries.request_faults import unsupported as _unsupported
+from queries.webhook_request import WebhookRequest
 
 # How many faults one answer names. After these, the rest of the body is not validated.
 MAX_FAULTS_LISTED = 1000
@@ -40,9 +44,6 @@ _SLOT = re.compile(r"[0-9a-fA-F]{1,64}", re.ASCII)
 _DECIMAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 # Clients match this beginning.
 _ADDRESS_FAULT = "Invalid account address or ENS"
-
-UNSUPPORTED = "unsupported"
-INVALID = "invalid_request"
 
 
 @dataclass(frozen=True)
@@ -81,15 +82,6 @@ def _shortened(text: str) -> str:
 
 def _shown(value: object) -> str:
     return repr(_shortened(value if isinstance(value, str) else type(value).__name__))
-
-
-def _invalid(message: str) -> PydanticCustomError:
-    # A custom error formats its message as a template, and the echoed text may hold braces.
-    return PydanticCustomError(INVALID, "{message}", {"message": message})
-
-
-def _unsupported(message: str) -> PydanticCustomError:
-    return PydanticCustomError(UNSUPPORTED, "{message}", {"message": message})
 
 
 def _decimal(value: object, what: str, limit: int) -> int:
@@ -209,10 +201,6 @@ def _slot(value: object) -> str:
     return f"0x{digits.lower():0>64}"
 
 
-def _no_webhook(value: object) -> None:
-    raise _unsupported("Webhooks are not supported yet; poll /batch-query-status.")
-
-
 def _at_most_once(accounts: object, info: ValidationInfo) -> object:
     # The same account in two spellings: neither JSON nor a dict sees that, so it is looked for before they are merged.
     if isinstance(accounts, dict):
@@ -312,7 +300,7 @@ class BatchRequest(_Strict):
     ] = Field(
         description="By source chain id, then by `block:<number>`, `timestamp:<seconds>`, `latest` or `finalized`."
     )
-    webhook: Annotated[None, BeforeValidator(_no_webhook)] = Field(default=None, description="Not supported yet.")
+    webhook: WebhookRequest | None = Field(default=None, description="Who is told what becomes of the batch.")
 
     def parts(self) -> Iterator["Part"]:
         """The parts of the request, in order. Each becomes a query."""

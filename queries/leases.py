@@ -202,8 +202,11 @@ def _claim_all(rows: "models.QuerySet[LeasedRow]", pks: Sequence[object]) -> "Se
 
 def due(rows: "models.QuerySet[LeasedRow]", limit: int, *, order: str = "due_at") -> list[object]:
     """Primary keys of the rows that are due and free, the longest due first."""
-    free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), due_at__lt=Now() + _TICK)
-    return list(free.order_by(order).values_list("pk", flat=True)[:limit])
+    return list(due_and_free(rows).order_by(order).values_list("pk", flat=True)[:limit])
+
+
+def due_and_free(rows: "models.QuerySet[LeasedRow]") -> "models.QuerySet[LeasedRow]":
+    return rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), due_at__lt=Now() + _TICK)
 
 
 def parties(rows: "models.QuerySet[LeasedRow]", column: str) -> list[Any]:

@@ -361,6 +361,74 @@ class Step(models.Model):
         return f"{self.kind} of query {self.query_id}: {self.status}"
 
 
+class WebhookEvent(models.TextChoices):
+    """What webhooks tell of (docs/specification.md, "Webhooks")."""
+
+    DONE = "DONE"
+    REJECTED = "REJECTED"
+    WENT_BACK = "WENT_BACK"
+    STEP = "STEP"
+
+
+class Webhook(Leased):
+    """Where a batch's events are told. It is leased to deliver the first of them that is pending."""
+
+    batch = models.OneToOneField(Batch, models.CASCADE, primary_key=True, related_name="webhook")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, db_index=False, related_name="+")  # the batch's
+    receiver = models.CharField(max_length=270)  # host:port, which may be shown to the user
+    sealed = models.BinaryField()  # the URL and the headers, see `queries.webhooks`
+    events = models.JSONField(default=list)  # of WebhookEvent
+
+    class Meta:
+        indexes: ClassVar = [
+            models.Index(fields=["user", "due_at"], condition=models.Q(due_at__isnull=False), name="webhooks_due"),
+        ]
+
+    def __str__(self) -> str:
+        return f"webhook of {self.batch_id}"
+
+
+class DeliveryStatus(models.TextChoices):
+    PENDING = "PENDING"
+    DELIVERED = "DELIVERED"
+    FAILED = "FAILED"  # given up
+
+
+def new_message_id() -> str:
+    return f"msg_{ULID()}"
+
+
+class WebhookDelivery(models.Model):
+    """An event that a webhook is told, written with what happened. Those of a batch are told in their order.
+
+    Who writes it has locked its webhook.
+    """
+
+    message_id = models.CharField(max_length=30, unique=True, default=new_message_id)  # the same at each attempt
+    # The index below begins with it.
+    webhook = models.ForeignKey(Webhook, models.CASCADE, related_name="deliveries", db_index=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, db_index=False, related_name="+")  # the batch's
+    event = models.CharField(max_length=16, choices=WebhookEvent.choices)
+    body = models.TextField()  # the JSON that is sent
+    status = models.CharField(max_length=16, choices=DeliveryStatus.choices, default=DeliveryStatus.PENDING)
+    created_at = models.DateTimeField(default=timezone.now)
+    next_try_at = models.DateTimeField(null=True)  # while it is pending
+    gives_up_at = models.DateTimeField()
+    ended_at = models.DateTimeField(null=True, db_index=True)  # when it was delivered or given up
+    failures = models.PositiveIntegerField(default=0)  # in a row, since it was to be sent, or sent again
+    attempts = models.JSONField(default=list)  # the last ones, see `queries.webhooks.Attempt`
+
+    class Meta:
+        verbose_name_plural = "webhook deliveries"
+        indexes: ClassVar = [
+            models.Index(fields=["webhook", "status"]),
+            models.Index(fields=["user", "id"]),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.message_id} ({self.event})"
+
+
 class IdempotencyKey(models.Model):
     """The key that a client has given a submission, see `queries.idempotency`."""
 

@@ -16,9 +16,19 @@ from django.db.models import Exists, F, OuterRef, QuerySet
 from django.utils import timezone
 
 from accounts import row_locks
-from queries import bulk_insert, clock
+from queries import bulk_insert, clock, webhooks
 from queries.chunks import chunks
-from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query, Step, StepKind, StepStatus
+from queries.models import (
+    OPEN_STATUSES,
+    Batch,
+    BatchStatus,
+    Query,
+    Step,
+    StepKind,
+    StepStatus,
+    Webhook,
+    WebhookEvent,
+)
 from queries.rejection_codes import RejectionCode
 
 logger = logging.getLogger(__name__)
@@ -80,21 +90,27 @@ def reject(batches: Collection[str], *, code: RejectionCode, reason: str, retrya
     """
     count = 0
     for chunk in chunks(sorted(batches), _CHUNK):
-        still_open = list(Batch.objects.filter(pk__in=chunk, status__in=OPEN_STATUSES).values_list("pk", flat=True))
-        open_now = Batch.objects.filter(pk__in=still_open, status__in=OPEN_STATUSES)
-        rejected = row_locks.update(
-            open_now,
-            status=BatchStatus.REJECTED,
-            finished_at=timezone.now(),
-            rejection_code=code,
-            rejection_reason=reason,
-            rejection_retryable=retryable,
-            waiting_for="",
-            due_at=None,
-        )
-        count += rejected
+        open_now = Batch.objects.filter(pk__in=chunk, status__in=OPEN_STATUSES)
+        if not open_now.exists():
+            continue
+        with transaction.atomic(savepoint=False):
+            row_locks.lock(open_now)
+            rejected = list(open_now.values_list("pk", flat=True))
+            Batch.objects.filter(pk__in=rejected).update(
+                status=BatchStatus.REJECTED,
+                finished_at=timezone.now(),
+                rejection_code=code,
+                rejection_reason=reason,
+                rejection_retryable=retryable,
+                waiting_for="",
+                due_at=None,
+            )
+            said = {"error": reason, "code": code, "retryable": retryable}
+            told = webhooks.of(rejected).values()
+            webhooks.tell(told, WebhookEvent.REJECTED, BatchStatus.REJECTED, **said)
+        count += len(rejected)
         if rejected:
-            logger.warning("rejected %s: %s (%s)", ", ".join(still_open), reason, code)
+            logger.warning("rejected %s: %s (%s)", ", ".join(rejected), reason, code)
     return count
 
 
@@ -118,7 +134,7 @@ def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str 
         with transaction.atomic():
             batches = _locked_batches(chunk)
             at_step = Query.objects.filter(pk__in=chunk, step=kind, batch__status__in=OPEN_STATUSES)
-            ids = list(at_step.values_list("pk", flat=True))
+            ids = completed = list(at_step.values_list("pk", flat=True))
             Step.objects.filter(query__in=ids, kind=kind).update(**change)
             if following == StepKind.ACCOUNT_ACCUMULATED:
                 # A header is proven with its accumulation.
@@ -128,7 +144,9 @@ def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str 
                 begun = Step(kind=following, started_at=now)
                 bulk_insert.insert(begun, ("query_id",), [(pk,) for pk in ids])
             Query.objects.filter(pk__in=ids).update(step=following)
-            _settle_batches(batches)
+            told = webhooks.of(batches)
+            _tell_of_step(told, completed, kind)
+            _settle_batches(batches, told)
 
 
 def note_transaction(
@@ -170,6 +188,7 @@ def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
                 .exclude(batch__status=BatchStatus.REJECTED)
                 .values_list("pk", flat=True)
             )
+            told = _told_of(webhooks.of(batches), ids, kind)
             Step.objects.filter(query__in=ids, kind__in=later).delete()
             Step.objects.filter(query__in=ids, kind=kind).update(
                 status=StepStatus.IN_PROGRESS,
@@ -187,6 +206,7 @@ def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
             back = Batch.objects.filter(pk__in=batches, status=BatchStatus.DONE).update(
                 status=BatchStatus.IN_PROGRESS, finished_at=None, deadline_at=deadline_from(now)
             )
+            webhooks.tell(told, WebhookEvent.WENT_BACK, BatchStatus.IN_PROGRESS, step=kind, reason=reason)
         logger.warning("%d queries went back to %s, %d batches were DONE: %s", len(ids), kind, back, reason)
 
 
@@ -223,7 +243,7 @@ def _locked_batches(queries: Sequence[int]) -> list[str]:
     return list(batches.order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))
 
 
-def _settle_batches(batches: Sequence[str]) -> None:
+def _settle_batches(batches: Sequence[str], told: Mapping[str, Webhook]) -> None:
     """Derive the status of accepted batches from their queries (docs/specification.md, "Rules that hold")."""
     open_queries = Query.objects.filter(batch=OuterRef("pk"), step__isnull=False)
     past_initial = Query.objects.filter(batch=OuterRef("pk")).exclude(step=StepKind.INITIAL_STATE)
@@ -234,5 +254,32 @@ def _settle_batches(batches: Sequence[str]) -> None:
     finished = list(done.values_list("pk", flat=True))
     if finished:
         Batch.objects.filter(pk__in=finished).update(status=BatchStatus.DONE, finished_at=timezone.now())
+        webhooks.tell([told[pk] for pk in finished if pk in told], WebhookEvent.DONE, BatchStatus.DONE)
     for pk in finished:
         logger.info("batch %s done", pk)
+
+
+# --- What webhooks are told -------------------------------------------------------------------------------------------
+
+
+def _tell_of_step(told: Mapping[str, Webhook], completed: Sequence[int], kind: StepKind) -> None:
+    """Tell of the step where these queries, which have just completed it, were the last of their batch."""
+    listening = {pk: webhook for pk, webhook in told.items() if WebhookEvent.STEP in webhook.events}
+    past = [listening[pk] for pk in _past(kind, listening, completed)]
+    webhooks.tell(past, WebhookEvent.STEP, BatchStatus.IN_PROGRESS, step=kind)
+
+
+def _told_of(told: Mapping[str, Webhook], going_back: Sequence[int], kind: StepKind) -> list[Webhook]:
+    """Those that have been told of what these queries take back by returning to the step: of that step, or of DONE."""
+    past = [told[pk] for pk in _past(kind, told, going_back)]
+    done = set(Batch.objects.filter(pk__in=[webhook.pk for webhook in past], status=BatchStatus.DONE).values_list("pk"))
+    return [webhook for webhook in past if (webhook.pk,) in done or WebhookEvent.STEP in webhook.events]
+
+
+def _past(kind: StepKind, batches: Collection[str], queries: Sequence[int]) -> list[str]:
+    """Those of these batches, to which some of the queries belong, of which no query has the step before it."""
+    if not batches:
+        return []
+    left = Query.objects.filter(batch=OuterRef("pk"), step__in=_ORDER[: _ORDER.index(kind) + 1])
+    asking = Query.objects.filter(pk__in=queries, batch__in=list(batches)).order_by().values("batch")
+    return list(Batch.objects.filter(~Exists(left), pk__in=asking).order_by("pk").values_list("pk", flat=True))

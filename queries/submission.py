@@ -21,7 +21,7 @@ from accounts import row_locks, statements
 from accounts.models import ApiKey
 from accounts.user_limits import own_or
 from config.error_answers import Refused
-from queries import bulk_insert, submission_rate
+from queries import bulk_insert, submission_rate, webhooks
 from queries.batch_request import BatchRequest, Part
 from queries.chunks import chunks
 from queries.idempotency import Named
@@ -34,6 +34,8 @@ stored = Signal()
 _ROWS_PER_STATEMENT = 500
 # The size of rows and their indexes in SQLite before anything is proven, besides the request's text and slots.
 _BYTES_PER_BATCH, _BYTES_PER_QUERY, _BYTES_PER_BLOCK = 300, 520, 160
+# URL and headers, and deliveries with their attempts.
+_BYTES_PER_WEBHOOK = 30_000
 # Slots are stored as 0x and 64 digits, in quotes, with a comma and a space.
 _BYTES_PER_SLOT = 70
 # What proving adds, counted from the start: nobody can be refused then. The proof of an account or of a slot has as
@@ -79,6 +81,7 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
     batch = _new_batch(request, body, key, parts)
     places = [None if part.selector.number is None else (part.source, part.selector.number) for part in parts]
     queries = _query_values(parts)
+    webhook = request.webhook and webhooks.prepared(batch, request.webhook)
 
     def write() -> None:
         with transaction.atomic():
@@ -93,6 +96,8 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
             bulk_insert.insert(batch, (), [()])
             if named:
                 named.remember(batch.pk, body)
+            if webhook:
+                webhooks.store(webhook)
             blocks = find_blocks(request.destinationChainId, {place for place in places if place})
             bulk_insert.insert(
                 Query(batch=batch),
@@ -122,11 +127,12 @@ def _new_batch(request: BatchRequest, body: bytes, key: ApiKey, parts: Sequence[
         api_key=key,
         destination_chain_id=request.destinationChainId,
         fee=request.fee,
-        request=body.decode(),
+        request=_kept(request, body),
         size=sum(part.size for part in parts),
         block_count=block_count,
         stored_bytes=(
             _BYTES_PER_BATCH
+            + (_BYTES_PER_WEBHOOK if request.webhook else 0)
             + _in_pages(len(body))
             + sum(
                 _BYTES_PER_QUERY + len(part.name.encode()) + _in_pages(len(part.slots) * _BYTES_PER_SLOT)
@@ -139,6 +145,13 @@ def _new_batch(request: BatchRequest, body: bytes, key: ApiKey, parts: Sequence[
         deadline_at=deadline_from(now),
         due_at=now,
     )
+
+
+def _kept(request: BatchRequest, body: bytes) -> str:
+    """The request as it is stored: where its webhook is sent, and with what, is sealed elsewhere."""
+    if request.webhook is None:
+        return body.decode()
+    return json.dumps(json.loads(body) | {"webhook": {"url": "(not shown)"}}, ensure_ascii=False)
 
 
 _QUERY_COLUMNS = ("position", "source_chain_id", "timestamp", "block_tag", "address", "name", "fields", "slots")

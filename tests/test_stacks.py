@@ -29,6 +29,7 @@ WHOLE = {
     "config.stacks.Htmx": "django_htmx.middleware.HtmxMiddleware",
 }
 NAMES = {"<internal_id>": "01M7W1MRHW703BTRFFPT53VVP5", "<int:number>": "1", "<int:key_id>": "1"}
+NAMES |= {"<delivery_id>": "msg_01M7W1MRHW703BTRFFPT53VVP5"}
 
 
 @pytest.fixture(autouse=True)

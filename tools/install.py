@@ -1,5 +1,7 @@
 """Installs locked Python packages into a virtual environment: `python3 tools/install.py .venv requirements.txt`.
 
+With `--source client` the commands and modules of that folder's distribution are there too, run from where they are.
+
 uv does it, which takes seconds where pip takes a minute. pip fetches uv, pinned and with hashes, into `.uv`. Where uv
 can't be had or fails, pip installs the same. Nothing but the standard library may be imported here.
 """
@@ -11,6 +13,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import venv
 from pathlib import Path
 from typing import IO
@@ -35,6 +38,11 @@ UV_NAMES = {
     "proxy": "ALL_PROXY",
 }
 SEPARATED_BY_COMMAS = {"find-links"}
+# The Python beside it, without the folder that it is started in: modules there must not be taken for ours.
+COMMAND = """\
+#!/bin/sh
+exec "$(dirname "$0")/python" -P -c 'from {module} import {function}; {function}()' "$@"
+"""
 # A later one wins. pip prints them in the order of its files.
 PIP_SECTIONS = ("global", "install", ":env:")
 
@@ -47,9 +55,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("environment", type=Path, help="the virtual environment; made if it isn't there")
     parser.add_argument("requirements", type=Path, help="the lock file, with hashes")
+    parser.add_argument("--source", type=Path, help="the folder of a distribution of this project, with its src")
     options = parser.parse_args()
     try:
         install(options.environment, options.requirements)
+        if options.source:
+            link(options.environment, options.source)
     except InstallError as error:
         print(error, file=sys.stderr)
         return 1
@@ -75,6 +86,22 @@ def install(environment: Path, requirements: Path) -> None:
                 raise InstallError(
                     f"The Python packages could not be installed. Is there a network? {log} says more."
                 ) from None
+
+
+def link(environment: Path, source: Path) -> None:
+    """Make the modules and commands of a distribution available in an environment, from the folder that they are in.
+
+    No build is needed, and so no network. Paths are relative: a checkout that links to another one's environment gets
+    its own modules.
+    """
+    (packages,) = environment.glob("lib/python3*/site-packages")
+    modules = os.path.relpath(source.resolve() / "src", packages.resolve())
+    (packages / f"{source.name}.pth").write_text(f"{modules}\n")
+    for name, place in tomllib.loads((source / "pyproject.toml").read_text())["project"]["scripts"].items():
+        module, _, function = place.partition(":")
+        command = environment / "bin" / name
+        command.write_text(COMMAND.format(module=module, function=function))
+        command.chmod(0o755)
 
 
 def _works(python: Path) -> bool:

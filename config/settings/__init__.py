@@ -16,3 +16,4 @@ from config.settings.metrics import *
 from config.settings.retention import *
 from config.settings.state_and_secrets import *
 from config.settings.web_address import *
+from config.settings.webhook_receivers import *

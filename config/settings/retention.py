@@ -16,6 +16,8 @@ KEEP_PATH_HEADERS_DAYS = env_days("KEEP_PATH_HEADERS_DAYS", None)
 # Since they happened. Pages show key uses of 30 days.
 KEEP_ACCOUNT_EVENTS_DAYS = env_days("KEEP_ACCOUNT_EVENTS_DAYS", 90)
 KEEP_KEY_USES_DAYS = env_days("KEEP_KEY_USES_DAYS", 31, minimum=31)
+# Since webhooks were delivered, or given up: what was sent; and since the batch ended, where to.
+KEEP_WEBHOOK_DELIVERIES_DAYS = env_days("KEEP_WEBHOOK_DELIVERIES_DAYS", 30)
 # Since they were sent with a submission.
 KEEP_IDEMPOTENCY_KEYS_DAYS = env_days("KEEP_IDEMPOTENCY_KEYS_DAYS", 1)
 # Since they have expired.

@@ -24,10 +24,10 @@ from proving.facts import AccountFact, SlotFact
 from proving.models import FactsRegistry
 from queries.api_endpoint import KEY, errors
 from queries.api_errors import ApiError
-from queries.batch_request import INVALID
 from queries.models import Block, Query, StepKind
 from queries.properties import AccountField, HeaderField
 from queries.query_parameters import CURSOR, LIMIT, Address, Number, Slot
+from queries.request_faults import INVALID
 
 router = Router(tags=["Facts"])
 

@@ -1,7 +1,11 @@
-"""The views: pages for anyone with the link, and lists of a user's own batches. They write only throttle counts."""
+"""The views: pages for anyone with the link, and lists of a user's own batches.
+
+They write only throttle counts, and that a webhook's delivery is to be sent again.
+"""
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
@@ -12,6 +16,7 @@ from django_htmx.middleware import HtmxDetails
 from accounts import statements
 from accounts.client_address import client_address
 from accounts.models import User
+from accounts.signed_in import signed_in
 from chains.address_checksum import checksummed
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, wants_json
@@ -24,6 +29,7 @@ from explorer.pages import (
     first_query,
     heavy_reads,
     read_from_chain,
+    shown_deliveries,
     shown_facts,
     submitted_request,
 )
@@ -32,6 +38,7 @@ from explorer.pages.chain_names import chain_name
 from explorer.pages.code_snippets import submitting
 from explorer.pages.query_paging import Wanted, first_of_page
 from explorer.pages.read_from_chain import Reading
+from queries import webhooks
 from queries.models import Batch, BatchStatus, Query
 
 # The request of a larger batch is only offered as a file.
@@ -132,11 +139,18 @@ def _batch_page(
             "account": account,
             "reading": read,
             **_request(page),
+            **_webhook(request, page),
             "base_url": settings.BASE_URL,
         }
         response = render(request, "explorer/batch.html", context)
     patch_vary_headers(response, ["HX-Request"])
     return response
+
+
+def _webhook(request: HttpRequest, page: BatchPage) -> dict[str, object]:
+    """For the batch's owner alone."""
+    webhook = shown_deliveries.read(page.header.id, _user(request))
+    return {"webhook": webhook, "internal_id": page.header.id, "is_live": page.poll_seconds is not None}
 
 
 def _unchanged() -> HttpResponse:
@@ -158,6 +172,33 @@ def _request(page: BatchPage) -> dict[str, str]:
         return {}
     text = submitted_request.as_text(submitted_request.public_request(found))
     return {"submitted": text, "command": submitting(settings.BASE_URL, text)}
+
+
+@signed_in
+@require_safe
+def deliveries(request: HttpRequest, user: User, internal_id: str) -> HttpResponse:
+    """For htmx: what the webhook of the user's batch was told."""
+    webhook = shown_deliveries.read(internal_id, user)
+    if webhook is None:
+        raise Http404
+    context = {"webhook": webhook, "internal_id": internal_id, "is_live": True}
+    return render(request, "explorer/_deliveries.html", context)
+
+
+@signed_in
+@require_http_methods(["GET", "HEAD", "POST"])
+def send_again(request: HttpRequest, user: User, internal_id: str, delivery_id: str) -> HttpResponse:
+    """Have a delivery of the user's sent again. A GET leads to the batch's page."""
+    back = HttpResponseRedirect(reverse("explorer:batch", args=[internal_id]) + "#deliveries")
+    if request.method != "POST":
+        return back
+    try:
+        if not webhooks.send_again(user.pk, delivery_id):
+            raise Http404
+        messages.success(request, "The delivery is sent again, now.")
+    except Refused as refused:
+        messages.error(request, refused.sentence)
+    return back
 
 
 @never_cache

@@ -115,7 +115,9 @@ _ICONS = {
     "NOTICE": '<path d="M8 1.5 15 14H1Z"/><path d="M8 6v4m0 1.5v.5"/>',
     "": '<circle class="dashed" cx="8" cy="8" r="6.5"/>',
 }
-_ICONS["COMPLETED"] = _ICONS["DONE"]
+_ICONS["COMPLETED"] = _ICONS["DELIVERED"] = _ICONS["DONE"]
+_ICONS["FAILED"] = _ICONS["REJECTED"]
+_ICONS["PENDING"] = _ICONS["WAITING"]
 
 
 @register.simple_tag

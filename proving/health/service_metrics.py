@@ -24,7 +24,7 @@ from proving.health.problems import CODES
 from proving.models import ChainHead, ChainWatch, FactsRegistry, Signer, SigningStop, Transaction, TransactionState
 from proving.worker import worker
 from queries.leases import Leased
-from queries.models import OPEN_STATUSES, Batch, Block
+from queries.models import OPEN_STATUSES, Batch, Block, DeliveryStatus, Webhook, WebhookDelivery
 
 _Family = CounterMetricFamily | GaugeMetricFamily
 
@@ -88,6 +88,7 @@ def _queues() -> Iterator[_Family]:
         ("block", Block, Q(), ("destination_chain_id", "source_chain_id")),
         ("signer", Signer, Q(), ("chain_id",)),
         ("registry", FactsRegistry, Q(replaced_at=None), ("destination_chain_id", "source_chain_id")),
+        ("webhook", Webhook, Q(), ("batch__destination_chain_id",)),
     ]
     for kind, model, which, columns in lanes:
         for *lane, so_many, due, oldest in _lengths(model._default_manager.filter(which), columns):
@@ -135,6 +136,18 @@ def _batches() -> Iterator[_Family]:
         "Batches that were done or rejected within the last hour. `code` is that of the rejection.",
         [(row[:3], row[3]) for row in by_code.values_list("destination_chain_id", "status", "rejection_code", "all")],
         *(*labels, "code"),
+    )
+
+
+def _webhooks() -> Iterator[_Family]:
+    ended = WebhookDelivery.objects.filter(ended_at__gt=Now() - _HOUR).order_by()
+    counts = dict(ended.values_list("status").annotate(all=Count("pk")))
+    outcomes = (DeliveryStatus.DELIVERED, DeliveryStatus.FAILED)
+    yield _gauge(
+        "webhook_deliveries_ended_last_hour",
+        "Events that webhooks were told within the last hour, or that were given up.",
+        [((outcome,), counts.get(outcome, 0)) for outcome in outcomes],
+        "status",
     )
 
 
@@ -230,4 +243,4 @@ def _age(since: datetime | None, now: datetime) -> float:
     return max(0.0, (now - since).total_seconds()) if since else 0.0
 
 
-_READERS: tuple[Callable[[], Iterator[_Family]], ...] = (_queues, _batches, _signers, _chains, _health)
+_READERS: tuple[Callable[[], Iterator[_Family]], ...] = (_queues, _batches, _webhooks, _signers, _chains, _health)

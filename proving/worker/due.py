@@ -8,13 +8,14 @@ import logging
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Count, Func, IntegerField, QuerySet, Sum
+from django.db.models import Count, Func, IntegerField, QuerySet, Sum, Window
+from django.db.models.functions import RowNumber
 from django.db.models.sql.compiler import SQLCompiler
 
 from proving import acceptance, pruning
@@ -22,10 +23,11 @@ from proving.models import FactsRegistry, Signer
 from proving.paths import upkeep
 from proving.reconcile.block import reconcile
 from proving.transactions import tending
+from proving.webhooks import delivering
 from proving.worker import routes
 from proving.worker.routes import Route
 from queries import leases, progress
-from queries.models import OPEN_STATUSES, Batch, Block, Pruning, Query
+from queries.models import OPEN_STATUSES, Batch, Block, Pruning, Query, Webhook
 from queries.rejection_codes import RejectionCode
 from queries.turns import Turns, round_robin
 
@@ -36,6 +38,8 @@ _PER_POLL = 100
 _MANY_BLOCKS = 100
 # Proofs of more, accounts and slots, take a good part of a second to verify and pack.
 _MANY_PROOFS = 100
+# Webhooks of one receiver that a process delivers at a time.
+MOST_OF_A_RECEIVER = 4
 
 
 # Tasks that stand in line together: the user whose they are, their kind, and their lane.
@@ -54,6 +58,7 @@ class Task:
     is_long: bool = field(default=False, compare=False)  # it may take many seconds
     size: int = field(default=1, compare=False)  # accounts, slots and headers that it asks nodes for, at the most
     sources: frozenset[int] = field(default=frozenset(), compare=False)  # of a batch: of what isn't admitted yet
+    receiver: str = field(default="", compare=False)  # of a webhook
 
     def __call__(self) -> None:
         self.do(self.key)
@@ -121,8 +126,21 @@ def due(turns: Turns | None = None, poll: Poll | None = None) -> Iterator[Task]:
     """
     turns, poll = turns or Turns(), poll or Poll()
     yield from round_robin(_for_all(poll))
+    yield from _in_turns(_for_users(poll), turns, poll)
+
+
+def due_webhooks(turns: Turns | None = None, poll: Poll | None = None) -> Iterator[Task]:
+    """The webhooks that something can be sent to now, one for each user in turn. They are no part of `due`."""
+    turns, poll = turns or Turns(), poll or Poll()
+    if poll.may_ask((None, *routes.WEBHOOKS)):
+        rows = leases.due_and_free(routes.WEBHOOKS.rows())
+        users = leases.parties(rows, "user")
+        yield from _in_turns((((user, *routes.WEBHOOKS), _webhooks(rows, user)) for user in users), turns, poll)
+
+
+def _in_turns(of_users: Iterable[tuple[Queue, Iterator[Task]]], turns: Turns, poll: Poll) -> Iterator[Task]:
     queues: dict[int | None, dict[Queue, Iterator[Task]]] = defaultdict(dict)
-    for queue, tasks in _for_users(poll):
+    for queue, tasks in of_users:
         queues[queue[0]][queue] = poll.asking(queue, tasks)
     users = sorted(queues, key=turns.last)
     yield from round_robin([_of_user(queues[user], turns) for user in users])
@@ -183,9 +201,18 @@ def _blocks(of_all: "QuerySet[Block]", lane: tuple[int, ...], user: int | None) 
         yield Task("block", key, lane, reconcile, user, size=sizes.get(key, 1))
 
 
+def _webhooks(of_all: "QuerySet[Webhook]", user: int | None) -> Iterator[Task]:
+    """The first of each receiver, then the second of each, and so on: a slow one has no others behind it."""
+    place = Window(RowNumber(), partition_by="receiver", order_by="due_at")
+    first = of_all.filter(user=user).annotate(place=place).filter(place__lte=MOST_OF_A_RECEIVER)
+    found = first.order_by("place", "due_at").values_list("pk", "receiver")
+    for key, receiver in found[:_PER_POLL]:
+        yield Task("webhook", key, (), delivering.deliver, user, receiver=receiver)
+
+
 def recover() -> None:
     """Find again what a clock that was ahead has put off."""
-    for rows in (model.objects.all() for model in (Block, Batch, Signer, FactsRegistry, Pruning)):
+    for rows in (model.objects.all() for model in (Block, Batch, Signer, FactsRegistry, Pruning, Webhook)):
         leases.recover(rows)
 
 

@@ -11,16 +11,22 @@ from django.db.models.functions import Now
 from config.configured_chains import get_chains
 from proving.models import FactsRegistry, Signer
 from queries.leases import Leased
-from queries.models import OPEN_STATUSES, Batch, Block
+from queries.models import OPEN_STATUSES, Batch, Block, Webhook
 
-_QUEUES = {"signer": "signers", "registry": "registries", "batch": "batches", "block": "blocks"}
+_QUEUES = {
+    "signer": "signers",
+    "registry": "registries",
+    "batch": "batches",
+    "block": "blocks",
+    "webhook": "webhooks",
+}
 
 
 class Route(NamedTuple):
     kind: str
     """Of `proving.worker.due.Task`."""
     lane: tuple[int, ...]
-    """The destination, and the source where there is always one."""
+    """The destination, and the source where there is always one. Webhooks have to do with no chain."""
 
     @property
     def queue(self) -> str:
@@ -29,6 +35,8 @@ class Route(NamedTuple):
 
     def rows(self) -> "QuerySet[Any]":
         """The rows of the route, due or not."""
+        if self.kind == "webhook":
+            return Webhook.objects.all()
         destination = self.lane[0]
         if self.kind == "signer":
             return Signer.objects.filter(chain_id=destination)
@@ -46,9 +54,12 @@ class Route(NamedTuple):
         return max(0.0, (first[0] - first[1]).total_seconds()) if first else None
 
     def affected(self) -> "list[Route]":
-        """The routes in which work of this one may have made rows due: itself, and what the destination sends."""
-        others = [one for one in every() if one.lane[0] == self.lane[0] and one.kind != "registry"]
+        """The routes in which work of this one may have made rows due: itself, what the destination sends, webhooks."""
+        others = [one for one in every() if one.lane[:1] in {self.lane[:1], ()} and one.kind != "registry"]
         return list(dict.fromkeys([self, *others]))
+
+
+WEBHOOKS = Route("webhook", ())
 
 
 def every() -> list[Route]:
@@ -60,4 +71,5 @@ def every() -> list[Route]:
         *(Route("registry", lane) for lane in connections),
         *(Route("batch", lane) for lane in destinations),
         *(Route("block", lane) for lane in connections),
+        WEBHOOKS,
     ]

@@ -30,10 +30,11 @@ from proving import pruning
 from proving.health import chain_checks
 from proving.models import WorkerHeartbeat
 from proving.paths import upkeep
+from proving.worker.couriers import Couriers
 from proving.worker.doorbell import Doorbell
-from proving.worker.due import Poll, Task, due, recover, reject_overdue
+from proving.worker.due import Poll, Task, due, due_webhooks, recover, reject_overdue
 from proving.worker.groups import Group, Groups
-from proving.worker.routes import Route
+from proving.worker.routes import WEBHOOKS, Route
 from queries.clock import Clock
 from queries.turns import Turns
 
@@ -93,6 +94,7 @@ class Worker:
         # With a doorbell, several threads take up work.
         self._taking = threading.Lock()
         self._in_hand = Groups(threads)
+        self._couriers = Couriers(self._go_on_with_webhooks)
         self._turns = Turns()
         # Of its own: chains whose nodes hang hold up no work.
         self._watcher = ThreadPoolExecutor(1, thread_name_prefix="watcher")
@@ -124,6 +126,7 @@ class Worker:
             self._wake.clear()
         logger.info("worker %s stops, %d in hand", self.name, len(self._in_hand.tasks))
         wait(self._in_hand.running)
+        self._couriers.stop()
         self._pool.shutdown(wait=True)
         self._watcher.shutdown(wait=True)
         # On a full disk it is left behind, and falls silent.
@@ -149,6 +152,9 @@ class Worker:
             self._doorbell.ring(route, seconds)
             return
         with self._taking:
+            if route == WEBHOOKS:
+                self._take_up_webhooks()
+                return
             group, is_more_due = self._take_up_one(route)
         if is_more_due:
             self._doorbell.ring(route, _REST_SECONDS if group else _AGAIN_SECONDS)
@@ -166,13 +172,25 @@ class Worker:
         return self._doorbell is not None and not self._doorbell.problem
 
     def _ring_for_what_follows(self, group: Group) -> None:
-        assert self._doorbell is not None
         first = group.tasks[0]
-        if not first.lane:
-            return
-        for route in Route(first.kind, first.lane).affected():
-            if (seconds := route.due_in()) is not None:
-                self._doorbell.ring(route, seconds)
+        if first.lane:
+            self._ring_for(Route(first.kind, first.lane).affected())
+
+    def _go_on_with_webhooks(self) -> None:
+        """In a courier's thread, when it has done one."""
+        if self._doorbell:
+            self._ring_for([WEBHOOKS])
+        if not self._is_rung:
+            self._wake.set()
+
+    def _ring_for(self, routes: Collection[Route]) -> None:
+        assert self._doorbell is not None
+        try:
+            for route in routes:
+                if (seconds := route.due_in()) is not None:
+                    self._doorbell.ring(route, seconds)
+        except DatabaseError:
+            logger.exception("the database does not answer; a sweep will find what is due")
 
     def _beat(self, *, is_first: bool) -> None:
         chain_checks.wake(everyone=is_first)
@@ -205,6 +223,8 @@ class Worker:
 
     def _take_up_what_is_due(self) -> None:
         with self._taking:
+            if self._routes is None or WEBHOOKS in self._routes:
+                self._take_up_webhooks()
             self._in_hand.forget_done()
             # More than there are threads would only wait in memory, where no other worker sees it.
             if self._in_hand.are_full:
@@ -216,6 +236,13 @@ class Worker:
                     break
             self._note_asked(poll)
             self._in_hand.begin(self._start)
+
+    def _take_up_webhooks(self) -> None:
+        """What is left is taken up when one of those in hand has ended."""
+        poll = Poll(self._couriers.has_room, time.monotonic() + _MOST_POLL_SECONDS)
+        for task in due_webhooks(self._turns, poll):
+            if self._couriers.take(task):
+                self._turns.note(task.user, task.queue)
 
     def _take_up_one(self, route: Route) -> tuple[Group | None, bool]:
         """One group of what is due on the route, and whether more is. None where threads are left to others."""
@@ -264,8 +291,6 @@ class Worker:
         if self._doorbell:
             try:
                 self._ring_for_what_follows(group)
-            except DatabaseError:
-                logger.exception("the database does not answer; a sweep will find what is due")
             finally:
                 connections.close_all()
 

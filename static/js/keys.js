@@ -1,5 +1,5 @@
-// Shows and copies keys without a page of their own. A key is asked for when somebody wants it, is seen for a minute,
-// and is gone once the page is left; copying puts it into the clipboard alone.
+// Shows and copies keys, and the secret of webhooks, without a page of their own. A key is asked for when somebody wants
+// it, is seen for a minute, and is gone once the page is left; copying puts it into the clipboard alone.
 
 const SHOWN_MS = 60_000;
 
@@ -97,7 +97,8 @@ async function reveal(form) {
     throw new Failure("This service can't be reached. Check your connection, then try again.");
   }
   const content = await answer.json().catch(() => null);
-  if (answer.ok && content?.apiKey) return content.apiKey;
+  const key = content?.apiKey ?? content?.webhookSecret;
+  if (answer.ok && key) return key;
   switch (answer.status) {
     case 401:
       throw new Failure("You are no longer signed in. Reload the page.");

@@ -51,22 +51,25 @@ def judge(target: Target, load: Load, tried: str, seconds: float) -> Iterator[Se
     """What is seen when all batches are done, or after so many seconds."""
     began = time.monotonic()
     statuses: dict[str, str] = {}
+    codes = ["unknown"]
     while time.monotonic() - began < seconds:
         # What is mined may still be reorganised: until its block has another one on it, at the least.
         with suppress(OSError):
             statuses = dict(target.rows("SELECT id, status FROM queries_batch"))
-        if not load.is_alive() and set(statuses.values()) == {"DONE"} and target.service.is_healthy():
+        with suppress(requests.RequestException):
+            codes = target.codes()
+        if not load.is_alive() and set(statuses.values()) == {"DONE"} and not codes:
             break
         time.sleep(0.5)
     took = time.monotonic() - began
     lost = set(load.answered).difference(statuses)
-    is_well = target.service.is_healthy()
+    health = f"not well: {', '.join(codes)}" if codes else "well"
     yield Seen(
         f"{target.engine}: {tried}",
         "every batch that was answered is DONE, none is lost, and the service is well",
         f"{len(load.answered)} batches answered ({kinds(load.refused) or 'none refused'}), {len(lost)} lost; "
-        f"{took:.0f} s later {kinds(Counter(statuses.values()))}; {'well' if is_well else 'not well'}",
-        kept=not load.is_alive() and set(statuses.values()) == {"DONE"} and not lost and is_well,
+        f"{took:.0f} s later {kinds(Counter(statuses.values()))}; {health}",
+        kept=not load.is_alive() and set(statuses.values()) == {"DONE"} and not lost and not codes,
     )
     yield _nonces(target)
     yield from _facts(target)

@@ -31,9 +31,13 @@ def test_once_it_proves_the_balance_shows_every_step_and_leaves_no_process(comma
     (word,) = re.findall(r"word +0x([0-9a-f]{64})", done.stdout)
     (decimal,) = re.findall(r"decimal +(\d+) wei", done.stdout)
     assert int(word, 16) == int(decimal) > 0
+    # The last line of what bqs prints is the fact.
+    by_bqs = done.stdout.partition(f"bqs read {variables(tmp_path / 'demo')['QUERY_ID']}")[2]
+    assert re.search(rf"BALANCE +{decimal}$", by_bqs, re.MULTILINE)
     assert not processes_with(str(tmp_path))
     env = variables(tmp_path / "demo")
-    assert set(env) == {"BASE_URL", "API_KEY", "RPC_URL", "CHAIN_ID", "FACTS_REGISTRY", "QUERY_ID"}
+    names = {"BASE_URL", "API_KEY", "RPC_URL", "CHAIN_ID", "FACTS_REGISTRY", "QUERY_ID"}
+    assert set(env) == names | {"BQS_URL", "BQS_API_KEY", "BQS_RPC_URL"}
     # Nothing is named that has ended with it.
     assert env["BASE_URL"] not in done.stdout
     assert "env" not in done.stdout.split("The chain and the service end here.")[1]

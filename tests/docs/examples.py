@@ -8,7 +8,7 @@ from functools import cache
 from devnet.devchain import PROJECT
 
 # What a reader runs, compiles or writes to a file. Anything else needs a marker that says why it isn't run.
-LANGUAGES = {"sh", "python", "solidity", "json", "toml"}
+LANGUAGES = {"sh", "python", "typescript", "solidity", "json", "toml"}
 # Directives of Sphinx, which are no examples.
 DIRECTIVES = {"{toctree}"}
 

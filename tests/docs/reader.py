@@ -12,6 +12,8 @@ from typing import Any
 from devnet.devchain import PROJECT
 from tests.docs.examples import Block
 
+# Languages of blocks that are run.
+PROGRAMS = {"sh", "python", "typescript"}
 # Twenty processes start on a page; on a machine that does much else they take minutes.
 PAGE_SECONDS = 300
 # Values that an example's answer must have as it is written there; of all others the type alone counts.
@@ -55,8 +57,8 @@ def make_folder(folder: Path, files: Mapping[str, str]) -> Path:
 
 
 def paste(blocks: Sequence[Block], folder: Path, variables: Mapping[str, str]) -> list[Ran]:
-    """Run the shell and Python blocks in their order. What comes after the first that fails is not run."""
-    runnable = [block for block in blocks if block.language in {"sh", "python"} and not block.is_skipped]
+    """Run the blocks of `PROGRAMS` in their order. What comes after the first that fails is not run."""
+    runnable = [block for block in blocks if block.language in PROGRAMS and not block.is_skipped]
     if not runnable:
         return []
     pasted = folder / ".pasted" / runnable[0].page.replace("/", "-")
@@ -68,6 +70,9 @@ def paste(blocks: Sequence[Block], folder: Path, variables: Mapping[str, str]) -
         script.append(f"echo {block.line}")
         if block.language == "python":
             script.append(f".venv/bin/python {source} >{output} 2>&1")
+        elif block.language == "typescript":
+            module = source.rename(source.with_suffix(".mts"))
+            script.append(f".venv/bin/node {module} >{output} 2>&1")
         elif block.marker == "serves":
             script.append(f"serve {source} {output}")
         elif block.exit_status:

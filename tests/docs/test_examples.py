@@ -29,7 +29,7 @@ from tests.docs.reader import Ran
 OPERATING = ["deploying", "configuration", "watching", "registries", "backups", "attesters"]
 OPERATING_PAGES = [f"docs/operating/{name}.md" for name in OPERATING]
 BLOCKS = [block for page in pages() for block in blocks_of(page)]
-RUNNABLE = [block for block in BLOCKS if block.language in {"sh", "python"} and not block.is_skipped]
+RUNNABLE = [block for block in BLOCKS if block.language in reader.PROGRAMS and not block.is_skipped]
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +239,8 @@ def test_answers_are_compared_by_their_form(documented, answered, said):
 
 def test_every_file_that_a_page_names_is_there():
     packages = (
-        "accounts|attesting|benchmarks|chains|config|contracts|demo|devnet|docs|explorer|proving|queries|static|tests"
+        "accounts|attesting|benchmarks|chains|client|config|contracts|demo|devnet|docs|explorer|proving|queries|static"
+        "|tests"
     )
     missing = [
         f"{page} names {path}"

@@ -3,16 +3,18 @@
 import importlib
 import json
 import subprocess
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from devnet.devchain import PROJECT
 from proving.models import Share
-from queries import error_codes, progress
-from queries.models import Batch, StepKind
+from queries import error_codes, progress, webhooks
+from queries.models import Batch, DeliveryStatus, StepKind
 from tests.explorer.batches import (
     TRANSACTION,
     accept,
@@ -26,7 +28,7 @@ from tests.explorer.batches import (
     send,
     settle,
 )
-from tests.service import ALICE, BOB, header
+from tests.service import ALICE, BOB, a_key, header, request, submit
 
 pytestmark = pytest.mark.django_db
 
@@ -118,6 +120,21 @@ def test_every_answer_is_as_described_whatever_the_state(models):
     are_as_described(models, answers)
     told = [answer["status"] for name, answer in answers if name == "BatchDetail"]
     assert told == ["RECEIVED", "IN_PROGRESS", "DONE", "REJECTED"]
+
+
+def test_deliveries_of_webhooks_are_as_described(models):
+    key = a_key()
+    batch = submit(key, {**request(ALICE, block=12), "webhook": {"url": "https://hooks.example.org"}})
+    finish(batch)
+    client, listed = Client(), "/webhook-deliveries"
+    answers = [("DeliveryList", client.get(listed, headers=header(key)).json())]
+    attempt = webhooks.Attempt(timezone.now(), None, "The receiver can't be reached.", 0.5)
+    webhooks.note(batch.webhook.deliveries.get(), attempt, ends_as=DeliveryStatus.FAILED, pause=timedelta())
+    answers.append(("DeliveryList", client.get(listed, headers=header(key)).json()))
+    (delivery,) = answers[-1][1]["deliveries"]
+    answers.append(("SentAgain", client.post(f"{listed}/{delivery['id']}/send-again", headers=header(key)).json()))
+    are_as_described(models, answers)
+    assert [answer["deliveries"][0]["status"] for _, answer in answers[:2]] == ["PENDING", "FAILED"]
 
 
 def test_what_is_not_described_is_noticed(models):

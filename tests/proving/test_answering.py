@@ -1,5 +1,6 @@
 """What a worker does when a message names a route: one group of what is due there, and rings for what is left."""
 
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from datetime import timedelta
@@ -9,13 +10,16 @@ from django.db import connection, connections
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from proving.worker import groups, worker
+from proving.webhooks import delivering
+from proving.worker import couriers, groups, worker
 from proving.worker.doorbell import Doorbell
 from proving.worker.due import Task, due
 from proving.worker.groups import Group
-from proving.worker.routes import Route, every
+from proving.worker.routes import WEBHOOKS, Route, every
 from proving.worker.worker import Worker
+from queries import progress
 from queries.models import Batch, Block, Pruning
+from queries.rejection_codes import RejectionCode
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db
@@ -151,12 +155,38 @@ def test_stopping_it_takes_up_nothing(answering, done):
     assert not done
 
 
+def test_webhooks_are_taken_up_by_couriers_and_the_rest_when_they_have_ended(answering, bell, monkeypatch):
+    is_over = threading.Event()
+    delivered: list[object] = []
+    monkeypatch.setattr(delivering, "deliver", lambda key, **_: delivered.append(is_over.wait(20) and key))
+    monkeypatch.setattr(answering._couriers, "_at_end", lambda: answering._doorbell.ring(WEBHOOKS))
+    told = {"webhook": {"url": "https://hooks.example.org"}}
+    for block in (1, 2):
+        batch = submit(a_key(BOB, str(block)), {**request(ALICE, block=block), **told})
+        progress.reject([batch.pk], code=RejectionCode.FEE_TOO_LOW, reason="X.", retryable=True)
+    monkeypatch.setattr(couriers, "_MOST_OF_A_USER", 1)
+    answering.answer(WEBHOOKS)
+    assert not bell.rung
+    is_over.set()
+    answering._couriers.stop()
+    assert len(delivered) == 1
+    assert bell.rung == {WEBHOOKS: 0}
+    assert not answering._in_hand.tasks
+
+
+def test_whatever_ends_a_batch_rings_for_webhooks_too(answering):
+    assert WEBHOOKS in BLOCKS.affected()
+    assert WEBHOOKS in BATCHES.affected()
+    assert WEBHOOKS.affected() == [WEBHOOKS]
+
+
 def test_each_route_has_a_queue_of_its_own(answering):
     assert [route.queue for route in every()] == [
         "signers.31337",
         "registries.31337.31337",
         "batches.31337",
         "blocks.31337.31337",
+        "webhooks",
     ]
 
 

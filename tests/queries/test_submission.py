@@ -323,11 +323,10 @@ def test_it_refuses_a_request_that_names_nothing(post):
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("webhook",), {"url": "https://example.org"}),
         (("data", "31337", "block:1", "accounts", "vitalik.eth"), {"props": ["BALANCE"]}),
         (("data", "1"), {"block:1": {"accounts": {ALICE: {"props": ["BALANCE"]}}}}),
     ],
-    ids=["webhook", "name", "other source chain"],
+    ids=["name", "other source chain"],
 )
 def test_it_says_what_is_not_supported_yet(post, path, value):
     body = request(ALICE, block=1)

@@ -5,13 +5,14 @@ import os
 import shutil
 import subprocess
 import sys
+import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from devnet.devchain import PROJECT
-from tools.install import uv_settings
+from tools.install import link, uv_settings
 
 
 @pytest.fixture
@@ -105,3 +106,49 @@ def test_settings_of_pip_become_those_of_uv_and_the_environment_wins(monkeypatch
 def test_what_uv_has_been_told_already_stays(monkeypatch):
     monkeypatch.setenv("UV_DEFAULT_INDEX", "https://uv.example/simple")
     assert "UV_DEFAULT_INDEX" not in uv_settings("global.index-url='https://pip.example/simple'")
+
+
+@pytest.fixture
+def linked(tmp_path: Path) -> Path:
+    """A checkout with an environment, in which a distribution of its own is linked to."""
+    checkout = tmp_path / "checkout"
+    package = checkout / "greeting/src/bqs_greeting"
+    package.mkdir(parents=True)
+    (checkout / "greeting/pyproject.toml").write_text('[project.scripts]\ngreet = "bqs_greeting.hello:main"\n')
+    (package / "hello.py").write_text("import sys\n\ndef main():\n    print('hello', *sys.argv[1:])\n    sys.exit(3)\n")
+    venv.EnvBuilder(symlinks=True).create(checkout / ".venv")
+    for _ in range(2):
+        link(checkout / ".venv", checkout / "greeting")
+    return checkout
+
+
+def greet(checkout: Path) -> tuple[int, str]:
+    done = subprocess.run(
+        [".venv/bin/greet", "to you"],
+        cwd=checkout,
+        check=False,
+        capture_output=True,
+        text=True,
+        env={"PATH": "/usr/bin:/bin"},
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_distribution_of_the_project_is_there_without_being_built(linked):
+    assert greet(linked) == (3, "hello to you\n")
+    imported = [".venv/bin/python", "-c", "import bqs_greeting.hello as it; print(it.__file__)"]
+    found = subprocess.run(imported, cwd=linked, check=False, capture_output=True, text=True).stdout
+    assert Path(found.strip()) == linked / "greeting/src/bqs_greeting/hello.py"
+
+
+def test_a_checkout_that_links_to_an_environment_runs_its_own_modules(linked, tmp_path):
+    other = tmp_path / "other"
+    shutil.copytree(linked / "greeting", other / "greeting")
+    (other / ".venv").symlink_to(linked / ".venv")
+    hello = other / "greeting/src/bqs_greeting/hello.py"
+    hello.write_text(hello.read_text().replace("hello", "good morning"))
+    assert greet(other) == (3, "good morning to you\n")
+    # What lies about where it is started is not taken for a module.
+    (other / "sys.py").write_text("raise ValueError")
+    (other / "bqs_greeting.py").write_text("raise ValueError")
+    assert greet(other)[0] == 3

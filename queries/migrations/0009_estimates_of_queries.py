@@ -5,8 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("queries", "0005_account_names"),
-        ("queries", "0005_facts_by_account"),
+        ("queries", "0008_account_names"),
     ]
 
     operations = [

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("queries", "0003_retention"),
+        ("queries", "0006_webhooks"),
     ]
 
     operations = [

@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("queries", "0004_block_tags"),
+        ("queries", "0007_block_tags"),
     ]
 
     operations = [

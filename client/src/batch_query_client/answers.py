@@ -1,0 +1,395 @@
+"""What the service answers, checked and typed.
+
+Numbers that may be large are decimal strings in the API, and `int` here. Fields that are unknown are ignored, as the
+API's specification asks of clients. `model_dump(mode="json", by_alias=True)` gives the API's spelling back.
+"""
+
+import builtins
+import re
+from datetime import datetime
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+from pydantic.alias_generators import to_camel
+
+from batch_query_client.plain_text import plain
+from batch_query_client.questions import ACCOUNT_PROPERTIES, HEADER_PROPERTIES
+
+_DECIMAL = re.compile(r"[0-9]{1,78}", re.ASCII)
+_DATA = re.compile(r"0x(?:[0-9a-fA-F]{2})*", re.ASCII)
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, str) and _DECIMAL.fullmatch(value):
+        return int(value)
+    if type(value) is int and value >= 0:
+        return value
+    raise ValueError("no number")
+
+
+def _quantity(value: Any) -> Any:
+    """As JSON-RPC writes it: 0x1f."""
+    if isinstance(value, str) and re.fullmatch("0x[0-9a-fA-F]{1,64}", value, re.ASCII):
+        return int(value, 16)
+    return _number(value)
+
+
+def _data(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str) and _DATA.fullmatch(value):
+        return bytes.fromhex(value[2:])
+    raise ValueError("no hexadecimal data")
+
+
+def _word(value: Any) -> Any:
+    data = _data(value)
+    if len(data) != 32:
+        raise ValueError("no 32 bytes")
+    return data
+
+
+def _text(value: Any) -> Any:
+    return plain(value) if isinstance(value, str) else value or ""
+
+
+def hex_data(data: bytes) -> str:
+    """As JSON-RPC writes it: 0x00ff."""
+    return f"0x{data.hex()}"
+
+
+Number = Annotated[int, BeforeValidator(_number)]
+Decimal = Annotated[int, BeforeValidator(_number), PlainSerializer(str, when_used="json")]
+Quantity = Annotated[int, BeforeValidator(_quantity), PlainSerializer(hex, when_used="json")]
+Data = Annotated[bytes, BeforeValidator(_data), PlainSerializer(hex_data, when_used="json")]
+Word = Annotated[bytes, BeforeValidator(_word), PlainSerializer(hex_data, when_used="json")]
+# What the service says may be what a node, or another user, has said. Null is as good as nothing.
+Text = Annotated[str, BeforeValidator(_text)]
+
+
+class AnswerModel(BaseModel):
+    """Values don't change."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel, populate_by_name=True)
+
+
+# --- A batch ----------------------------------------------------------------------------------------------------------
+
+
+class Submitted(AnswerModel):
+    internal_id: Annotated[str, Field(pattern="^[0-9A-Za-z]{1,64}$")]
+
+
+class Status(AnswerModel):
+    """How far a batch is, in three words."""
+
+    query_status: Text
+    """DONE, IN_PROGRESS or REJECTED."""
+    error: Text = ""
+    code: Text = ""
+    retryable: bool = False
+    info: tuple[Text, ...] = ()
+    """What the batch waits for."""
+
+
+class Rejection(AnswerModel):
+    code: Text
+    error: Text
+    retryable: bool
+
+
+class Wait(AnswerModel):
+    """What keeps a batch waiting."""
+
+    sentence: Text
+    failing_since: datetime | None = None
+    next_try_at: datetime | None = None
+
+
+class SentTransaction(AnswerModel):
+    """By which a batch is proven. The gas is that of the whole transaction, which may serve other batches too."""
+
+    hash: Text
+    chain_id: Decimal
+    nonce: Number | None = None
+    status: Text = ""
+    gas_used: Number | None = None
+    block_number: Decimal | None = None
+
+
+class Step(AnswerModel):
+    kind: Text
+    status: Text = ""
+    """IN_PROGRESS, COMPLETED, or empty where it has not begun."""
+    started_at: datetime | None = None
+    completed_at: datetime | None = None
+    transaction_hash: Text = ""
+
+
+class ContractCall(AnswerModel):
+    """With which a program reads a fact: `eth_call` it at the newest block."""
+
+    to: Text
+    data: Data
+
+
+class Fact(AnswerModel):
+    """One word that a facts registry holds, or will."""
+
+    source_chain_id: Decimal
+    destination_chain_id: Decimal
+    """Whose registry it is."""
+    block_number: Decimal | None = None
+    """Of the source chain. None: the query names a time, or `latest`, and its block is not fixed yet."""
+    account: Text = ""
+    """Empty: the fact is about the block's header, or about a time."""
+    property: Text
+    """`ACCOUNT_PROPERTIES`, `HEADER_PROPERTIES`, SLOT, or BLOCK_AT_TIMESTAMP."""
+    slot: Text = ""
+    """0x and 64 digits."""
+    timestamp: Decimal | None = None
+    """Of BLOCK_AT_TIMESTAMP, in seconds."""
+    word: Word | None = None
+    """32 bytes. None: not proven yet."""
+    registry: Text = ""
+    call: ContractCall | None = None
+    transaction_hash: Text = ""
+
+    @builtins.property
+    def value(self) -> int:
+        """The word as a number: a balance is in wei, a time in seconds. Raises `ValueError` where it isn't proven."""
+        if self.word is None:
+            raise ValueError(f"{self.name} is not proven yet.")
+        return int.from_bytes(self.word)
+
+    @builtins.property
+    def is_number(self) -> bool:
+        """Whether it is meant as a number, and not as a hash, an address, or whatever a slot holds."""
+        return self.property in _NUMBERS and (self.property != "NONCE" or self.account != "")
+
+    @builtins.property
+    def name(self) -> str:
+        """For people."""
+        what = {"SLOT": f"slot {self.slot}", "BLOCK_AT_TIMESTAMP": f"block at time {self.timestamp}"}
+        of = f" of {self.account}" if self.account else ""
+        return f"{what.get(self.property, self.property)}{of} at block {self.block_number} of {self.source_chain_id}"
+
+
+_NUMBERS = {
+    *("NONCE", "BALANCE", "BLOCK_AT_TIMESTAMP", "DIFFICULTY", "BLOCK_NUMBER", "GAS_LIMIT", "GAS_USED", "TIMESTAMP"),
+    *("BASE_FEE_PER_GAS", "BLOB_GAS_USED", "EXCESS_BLOB_GAS"),
+}
+assert _NUMBERS - {"BLOCK_AT_TIMESTAMP"} <= {*ACCOUNT_PROPERTIES, *HEADER_PROPERTIES}
+
+
+class _QueryFact(AnswerModel):
+    """As a fact, without what its query says."""
+
+    property: Text
+    slot: Text = ""
+    word: Word | None = None
+    registry: Text = ""
+    call: ContractCall | None = None
+
+
+class Query(AnswerModel):
+    """One account, or one header, at one block."""
+
+    number: Number
+    """In the batch, from 1."""
+    source_chain_id: Decimal
+    selector: Text
+    block_number: Decimal | None = None
+    block_hash: Text = ""
+    block_timestamp: Decimal | None = None
+    """In seconds."""
+    account: Text = ""
+    name: Text = ""
+    """The ENS name by which the account was asked for."""
+    is_completed: bool
+    step: Text = ""
+    """At which it is."""
+    steps: tuple[Step, ...] = ()
+    facts: tuple[_QueryFact, ...] = ()
+
+
+class BatchSummary(AnswerModel):
+    """A batch as lists have it."""
+
+    internal_id: Text
+    status: Text
+    """RECEIVED, ACCEPTED, IN_PROGRESS, DONE or REJECTED."""
+    query_status: Text
+    """DONE, IN_PROGRESS or REJECTED."""
+    destination_chain_id: Decimal
+    source_chain_ids: tuple[Decimal, ...] = ()
+    fee: Decimal | None = None
+    """The most that it may cost, in wei. None: the caller pays, and there is no such limit."""
+    sender: Text = ""
+    created_at: datetime
+    finished_at: datetime | None = None
+    queries: Number = 0
+    """How many."""
+    queries_completed: Number = 0
+    gas_used: Decimal | None = None
+    spent: Decimal | None = None
+    """What it has cost so far, in wei."""
+    rejection: Rejection | None = None
+
+
+class BatchDetails(BatchSummary):
+    """A batch with its queries, as it was when it was read."""
+
+    accepted_at: datetime | None = None
+    deadline_at: datetime | None = None
+    estimated_gas: Decimal | None = None
+    estimated_wei: Decimal | None = None
+    waits: tuple[Wait, ...] = ()
+    went_back_at: datetime | None = None
+    went_back_because: Text = ""
+    transactions: tuple[SentTransaction, ...] = ()
+    query_list: tuple[Query, ...] = ()
+    """All of them, or while it is followed the first hundred."""
+    next: str | None = None
+
+    @property
+    def facts(self) -> tuple[Fact, ...]:
+        """Of all queries, in their order: those of a query are readable as soon as it is completed."""
+        return tuple(self._fact(query, fact) for query in self.query_list for fact in query.facts)
+
+    def _fact(self, query: Query, fact: _QueryFact) -> Fact:
+        is_time = fact.property == "BLOCK_AT_TIMESTAMP"
+        return Fact(
+            source_chain_id=query.source_chain_id,
+            destination_chain_id=self.destination_chain_id,
+            block_number=query.block_number,
+            account="" if is_time else query.account,
+            timestamp=_time_of(query.selector) if is_time else None,
+            property=fact.property,
+            slot=fact.slot,
+            word=fact.word,
+            registry=fact.registry,
+            call=fact.call,
+        )
+
+
+def _time_of(selector: str) -> int | None:
+    kind, _, seconds = selector.partition(":")
+    return int(seconds) if kind == "timestamp" and _DECIMAL.fullmatch(seconds) else None
+
+
+class BatchPage(AnswerModel):
+    """A part of a list of batches."""
+
+    batch_queries: tuple[BatchSummary, ...]
+    next: str | None = None
+    """The cursor of the next part. None: there is none."""
+
+
+class FactPage(AnswerModel):
+    """A part of a list of facts."""
+
+    facts: tuple[Fact, ...]
+    next: str | None = None
+
+
+class Cancelled(AnswerModel):
+    internal_id: Text
+    query_status: Text
+
+
+class Connection(AnswerModel):
+    """What can be proven where."""
+
+    origin_chain_id: Decimal
+    """The source chain."""
+    destination_chain_id: Decimal
+
+
+class Connections(AnswerModel):
+    connections: tuple[Connection, ...]
+
+
+# --- What it costs ----------------------------------------------------------------------------------------------------
+
+
+class Gas(AnswerModel):
+    expected: Number
+    bound: Number
+    """What acceptance compares with fees and budgets."""
+
+
+class Wei(AnswerModel):
+    expected: Decimal
+    bound: Decimal
+
+
+class EstimatedPart(AnswerModel):
+    """Headers, accounts, slots and so on of one source chain."""
+
+    count: Number = 0
+    in_registry: Number | None = None
+    """How many of them cost nothing, because the registry has them."""
+    gas: Gas | Number | None = None
+
+
+class EstimatedSource(AnswerModel):
+    source_chain_id: Decimal
+    gas: Gas
+    parts: dict[str, EstimatedPart] = {}
+
+
+class EstimatedRejection(AnswerModel):
+    source_chain_id: Decimal | None = None
+    code: Text
+    error: Text
+    retryable: bool
+
+
+class FeeCheck(AnswerModel):
+    sufficient: bool
+
+
+class Estimate(AnswerModel):
+    """What a batch would cost, and whether it would be taken, as of now."""
+
+    gas: Gas
+    wei: Wei
+    gas_price: Decimal | None = None
+    """In wei."""
+    sources: tuple[EstimatedSource, ...] = ()
+    transactions: Number = 0
+    blocks_to_done: Number | None = None
+    seconds_to_done: Number | None = None
+    fee: FeeCheck | None = None
+    rejections: tuple[EstimatedRejection, ...] = ()
+    waits: tuple[Text, ...] = ()
+
+
+# --- Paid by the caller -----------------------------------------------------------------------------------------------
+
+
+class UnsignedTransaction(AnswerModel):
+    """To be signed and sent by anybody."""
+
+    to: Text
+    data: Data
+    value: Quantity = 0
+    gas: Quantity
+    chain_id: Quantity
+    what: Text = ""
+    queries: tuple[Number, ...] = ()
+    """Their numbers in the batch."""
+
+
+class UnsignedTransactions(AnswerModel):
+    """What is to be sent next, in this order."""
+
+    chain_id: Decimal
+    is_complete: bool
+    """Nothing is missing once these are on the chain."""
+    waits: tuple[Text, ...] = ()
+    """What must happen before there is more to send."""
+    transactions: tuple[UnsignedTransaction, ...] = ()
+    calls: dict[str, Any] = {}
+    """The same as the parameters of `wallet_sendCalls` (EIP-5792)."""

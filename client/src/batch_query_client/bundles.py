@@ -1,0 +1,227 @@
+"""Verifies proof bundles without trusting the service that made them.
+
+What is trusted is the hash of the block, which the caller's own node tells. From there each step is computed: the
+header has this hash, the header names the state root, the proof leads from it to the account, and from the account's
+storage root to each slot.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+
+from batch_query_client import block_header, trie_proof
+from batch_query_client.answers import Data, Number, Word, hex_data
+from batch_query_client.block_header import BlockHeader
+from batch_query_client.effects import Steps
+from batch_query_client.errors import InvalidBundle
+from batch_query_client.json_rpc import Node, read_data
+from batch_query_client.plain_text import plain
+from batch_query_client.questions import ACCOUNT_PROPERTIES
+from batch_query_client.trie_proof import ProvenAccount
+
+FORMAT = "facts-2"
+_MAX_BYTES = 256 * 1024 * 1024
+
+Address = Annotated[Data, Field(min_length=20, max_length=20)]
+
+
+class _Bundle(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel)
+
+
+class _Slot(_Bundle):
+    word: Word
+    proof: tuple[Annotated[int, Field(strict=True, ge=0)], ...]
+    """Places in `storage_nodes`."""
+
+
+class _Document(_Bundle):
+    """A bundle as it comes."""
+
+    source_chain_id: Number
+    block_number: Number
+    block_hash: Word
+    header: Data
+    account: Address | None
+    account_proof: tuple[Data, ...] | None
+    facts: dict[str, Word]
+    slots: dict[Annotated[str, Field(pattern="^0x[0-9a-f]{64}$")], _Slot]
+    storage_nodes: tuple[Data, ...]
+    timestamp: Number | None
+    next_header: Data | None
+
+
+@dataclass(frozen=True)
+class VerifiedBundle:
+    """What a bundle proves of the block whose hash the caller trusts."""
+
+    source_chain_id: int
+    """Whoever named the block's hash has said that it is of this chain: a header does not say it."""
+    block_number: int
+    block_hash: str
+    account: str | None
+    """None: the facts are the header's."""
+    exists: bool
+    """The account."""
+    facts: Mapping[str, bytes]
+    """32 bytes by property."""
+    slots: Mapping[str, bytes]
+    """32 bytes by slot (0x and 64 digits)."""
+    timestamp: int | None
+    """The block was the latest at this time, in seconds. None: the query named no time, or that is not shown."""
+    claimed_timestamp: int | None
+    """The time that the query named, whether shown or not."""
+
+
+def verify_bundle(
+    document: str | bytes, *, block_hash: str | bytes, next_block_hash: str | bytes | None = None
+) -> VerifiedBundle:
+    """Check a bundle from the block's hash down to each fact. Needs no network.
+
+    `block_hash` must come from a source that you trust, such as your own node, and not from the bundle. So must
+    `next_block_hash`, that of the block after it, by which alone a bundle of a query that names a time shows that its
+    block was the latest then. Raises `InvalidBundle`.
+    """
+    bundle = _read(document)
+    header = _header(bundle)
+    if header.hash != _hash(block_hash):
+        raise InvalidBundle(f"The bundle is of a block with another hash than yours: {hex_data(header.hash)}.")
+    return _verify(bundle, header, None if next_block_hash is None else _hash(next_block_hash))
+
+
+def bundle_block(document: str | bytes) -> tuple[int, int]:
+    """The source chain's id and the block's number that a bundle claims: whose hash to look up. Nothing is checked.
+
+    Raises `InvalidBundle` where it is no bundle.
+    """
+    bundle = _read(document)
+    return bundle.source_chain_id, bundle.block_number
+
+
+def verify_by_node(document: str | bytes, node: Node) -> Steps[VerifiedBundle]:
+    """As `verify_bundle`, with the hashes that this node of the source chain tells. Raises `WrongChain` too."""
+    bundle = _read(document)
+    header = _header(bundle)
+    yield from node.require_chain(bundle.source_chain_id)
+    found = yield from _block_hash(node, header.number)
+    if found != header.hash:
+        raise InvalidBundle(f"{node.name} knows another block {header.number} than the bundle is of.")
+    following = None
+    if bundle.timestamp is not None and bundle.next_header is not None:
+        following = yield from _block_hash(node, header.number + 1)
+    return _verify(bundle, header, following)
+
+
+def _block_hash(node: Node, number: int) -> Steps[bytes | None]:
+    """None: it knows no such block."""
+    block = yield from node.call("eth_getBlockByNumber", hex(number), False)
+    # web3.py's own kind of mapping, or JSON's.
+    return read_data(block["hash"]) if isinstance(block, Mapping) and "hash" in block else None
+
+
+def _read(document: str | bytes) -> _Document:
+    if len(document) > _MAX_BYTES:
+        raise InvalidBundle(f"The bundle is larger than {_MAX_BYTES} bytes.")
+    try:
+        known = _Format.model_validate_json(document)
+        if known.format != FORMAT:
+            raise InvalidBundle(f"The file is not a proof bundle of the format {FORMAT}.")
+        return _Document.model_validate_json(document)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+    if first["type"] == "json_invalid":
+        raise InvalidBundle("The bundle is not JSON.")
+    if first["loc"] in {(), ("format",)}:
+        raise InvalidBundle(f"The file is not a proof bundle of the format {FORMAT}.")
+    where = ".".join(map(str, first["loc"]))
+    raise InvalidBundle(f"The bundle's {plain(where)[:80]} is missing or malformed.")
+
+
+class _Format(_Bundle):
+    format: str
+
+
+def _header(bundle: _Document) -> BlockHeader:
+    header = block_header.decode(bundle.header)
+    if header.hash != bundle.block_hash:
+        raise InvalidBundle("The header's hash is not the block's hash.")
+    if header.number != bundle.block_number:
+        raise InvalidBundle(f"The header is that of block {header.number}, not of the block that the bundle names.")
+    return header
+
+
+def _verify(bundle: _Document, header: BlockHeader, next_hash: bytes | None) -> VerifiedBundle:
+    if not bundle.facts and not bundle.slots:
+        raise InvalidBundle("The bundle claims no facts.")
+    account: ProvenAccount | None = None
+    words: Mapping[str, bytes] = header.words
+    if bundle.account is not None:
+        account = trie_proof.account(header.state_root, bundle.account, bundle.account_proof or ())
+        words = _account_words(account)
+    for name, word in bundle.facts.items():
+        if name not in words:
+            raise InvalidBundle(f"The bundle claims a fact that is not known: {plain(name)[:40]!r}.")
+        if word != words[name]:
+            raise InvalidBundle(f"The proof shows another {name} than the bundle claims.")
+    _check_slots(bundle, account)
+    return VerifiedBundle(
+        source_chain_id=bundle.source_chain_id,
+        block_number=header.number,
+        block_hash=hex_data(header.hash),
+        account=None if bundle.account is None else hex_data(bundle.account),
+        exists=account is not None and account.exists,
+        facts=bundle.facts,
+        slots={slot: entry.word for slot, entry in bundle.slots.items()},
+        timestamp=_shown_time(bundle, header, next_hash),
+        claimed_timestamp=bundle.timestamp,
+    )
+
+
+def _account_words(account: ProvenAccount) -> dict[str, bytes]:
+    values = (account.nonce.to_bytes(32), account.balance.to_bytes(32), account.storage_root, account.code_hash)
+    return dict(zip(ACCOUNT_PROPERTIES, values, strict=True))
+
+
+def _check_slots(bundle: _Document, account: ProvenAccount | None) -> None:
+    if bundle.slots and account is None:
+        raise InvalidBundle("The bundle claims slots of no account.")
+    for slot, entry in bundle.slots.items():
+        assert account is not None
+        if any(place >= len(bundle.storage_nodes) for place in entry.proof):
+            raise InvalidBundle(f"The proof of slot {slot} names nodes that the bundle has not.")
+        nodes = [bundle.storage_nodes[place] for place in entry.proof]
+        if trie_proof.slot(account.storage_root, bytes.fromhex(slot[2:]), nodes) != entry.word:
+            raise InvalidBundle(f"The proof shows another word in slot {slot} than the bundle claims.")
+
+
+def _shown_time(bundle: _Document, header: BlockHeader, next_hash: bytes | None) -> int | None:
+    """The time at which the block was the latest, as far as the next block's trusted hash shows it."""
+    if bundle.timestamp is None:
+        return None
+    if header.timestamp > bundle.timestamp:
+        raise InvalidBundle(f"The block is of {header.timestamp} s, after the time {bundle.timestamp} of the query.")
+    if bundle.next_header is None:
+        return None
+    following = block_header.decode(bundle.next_header)
+    if following.parent_hash != header.hash:
+        raise InvalidBundle("The nextHeader is not that of the block after it.")
+    if following.timestamp <= bundle.timestamp:
+        raise InvalidBundle(f"The next block is of {following.timestamp} s, not after the time {bundle.timestamp}.")
+    if next_hash is None:
+        return None
+    if following.hash != next_hash:
+        raise InvalidBundle("The nextHeader is of a block with another hash than yours.")
+    return bundle.timestamp
+
+
+def _hash(value: str | bytes) -> bytes:
+    try:
+        found = bytes.fromhex(value.removeprefix("0x")) if isinstance(value, str) else bytes(value)
+    except ValueError:
+        found = b""
+    if len(found) != 32:
+        raise InvalidBundle("A block's hash is 32 bytes, in hex 0x and 64 digits.")
+    return found

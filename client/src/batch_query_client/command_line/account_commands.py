@@ -1,0 +1,123 @@
+"""Commands about keys, and about the command line itself."""
+
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from click.shell_completion import get_completion_class
+
+from batch_query_client import BatchQueryService, NotFound, Patience, sign_in
+from batch_query_client.command_line import credentials
+from batch_query_client.command_line.keystores import open_keystore
+from batch_query_client.command_line.options import with_json, with_keystore, with_url
+from batch_query_client.command_line.output import print_json, print_table, say
+from batch_query_client.signing_in import Sign
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
+
+# No batch has this identifier: asking for it tells whether a key works.
+_NO_BATCH = "0" * 26
+
+
+@click.command()
+@click.argument("url", required=False)
+@with_keystore
+@click.option("--chain", type=click.IntRange(min=1), help="Of a contract wallet; else of no matter.")
+@click.option("--name", default=lambda: f"bqs on {platform.node()}"[:50], help="Of the key that is made.")
+@click.option("--no-browser", is_flag=True, help="Print the dashboard's address instead of opening it.")
+def login(
+    *,
+    url: str | None,
+    keystore: Path | None,
+    password_file: Path | None,
+    chain: int | None,
+    name: str,
+    no_browser: bool,
+) -> None:
+    """Take an API key, and remember it and the service at URL.
+
+    Opens the service's dashboard, where a key can be copied, and asks for it. With --keystore it signs in itself
+    (Sign in with Ethereum) and makes a key. A key may also come by standard input.
+
+    The key goes to this system's keyring, or into a file that only you may read where there is none.
+    """
+    at = credentials.service_url(url)
+    if credentials.is_exposed(at):
+        say(f"{at} is not https: others on the way can read the key.")
+    if keystore is not None:
+        account = open_keystore(keystore, password_file)
+        key = sign_in(at, address=account.address, sign=_signer(account), chain_id=chain, name=name)
+    elif sys.stdin.isatty():
+        dashboard = f"{at}/dashboard"
+        if no_browser or click.launch(dashboard) != 0:
+            say(f"Open {dashboard} in a browser and copy a key.")
+        else:
+            say(f"Copy a key from {dashboard}, which opens in your browser.")
+        key = click.prompt("API key", hide_input=True, err=True).strip()
+    else:
+        key = sys.stdin.readline().strip()
+    if not key:
+        raise click.UsageError("There was no key on standard input.")
+    _check_key(at, key)
+    say(f"The key works. It is now in {credentials.remember(at, key)}.")
+
+
+def _signer(account: "LocalAccount") -> Sign:
+    from eth_account.messages import encode_defunct  # noqa: PLC0415 (as for keystores)
+
+    def sign(text: str) -> str:
+        return str(account.sign_message(encode_defunct(text=text)).signature.to_0x_hex())
+
+    return sign
+
+
+def _check_key(url: str, key: str) -> None:
+    """Raises `Unauthorized` for a key that doesn't work."""
+    try:
+        BatchQueryService(url, api_key=key, patience=Patience(credentials.patience_seconds())).batch(_NO_BATCH).status()
+    except NotFound:
+        return
+
+
+@click.command()
+@with_url
+def logout(*, url: str | None) -> None:
+    """Forget the key. It still works until it is revoked on the dashboard."""
+    at = credentials.service_url(url)
+    credentials.forget(at)
+    say(f"The key for {at} is forgotten here. It works until you revoke it at {at}/dashboard.")
+
+
+@click.command()
+@with_url
+@with_json
+def chains(*, url: str | None, is_json: bool) -> None:
+    """List which source chains can be proven on which destination chains."""
+    found = credentials.service(url, needs_key=False).connections()
+    if is_json:
+        print_json({"connections": found})
+        return
+    rows = [(one.origin_chain_id, one.destination_chain_id) for one in found]
+    print_table(("source", "destination"), rows, empty="Nothing can be proven here.")
+
+
+@click.command()
+@click.argument("shell", required=False, type=click.Choice(["bash", "zsh", "fish"]))
+def completion(*, shell: str | None) -> None:
+    """Print what a SHELL needs to complete the commands: bash, zsh or fish.
+
+    For bash: bqs completion bash >> ~/.bashrc
+    """
+    name = shell or Path(os.environ.get("SHELL", "bash")).name
+    found = get_completion_class(name)
+    if found is None:
+        raise click.UsageError(f"There is no completion for {name}. There is for bash, zsh and fish.")
+    root = click.get_current_context().find_root().command
+    click.echo(found(root, {}, "bqs", "_BQS_COMPLETE").source())
+
+
+COMMANDS = (login, logout, chains, completion)

@@ -1,0 +1,301 @@
+"""Commands about batches."""
+
+import itertools
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from batch_query_client import Batch, Estimate, Fact, Payer, Sending, ToSign
+from batch_query_client.command_line import credentials
+from batch_query_client.command_line.asked_in_files import Asked, document, read_block, read_time
+from batch_query_client.command_line.exit_codes import ExitCode
+from batch_query_client.command_line.keystores import open_keystore
+from batch_query_client.command_line.options import (
+    with_json,
+    with_keystore,
+    with_node,
+    with_question,
+    with_timeout,
+    with_url,
+)
+from batch_query_client.command_line.output import (
+    Progress,
+    print_facts,
+    print_fields,
+    print_json,
+    print_table,
+    say,
+)
+
+_STATUSES = ("RECEIVED", "ACCEPTED", "IN_PROGRESS", "DONE", "REJECTED")
+# Whoever waits for a batch waits for a service that is down for a while, in seconds.
+_WATCH_PATIENCE = 300
+
+
+@click.command()
+@with_question
+@click.option("--idempotency-key", metavar="TEXT", help="Sent again with the same, it makes one batch only.")
+@click.option("--wait", is_flag=True, help="Follow it until it is done, and print its facts.")
+@with_timeout
+@with_url
+@with_json
+def submit(
+    *, asked: Asked, idempotency_key: str | None, wait: bool, timeout: float | None, url: str | None, is_json: bool
+) -> None:
+    """Ask for facts, and print the batch's identifier.
+
+    FILE is JSON, a request's body as the API specifies it, or CSV with the columns chain, block, account, props, slots
+    and header, each line one account or header; words in a cell are separated by spaces. - is standard input.
+    """
+    service = credentials.service(url, patience=_WATCH_PATIENCE if wait else credentials.PATIENCE_SECONDS)
+    batch = service.submit_body(document(asked), idempotency_key=idempotency_key)
+    if wait:
+        say(f"The batch is {batch.id}; its page is {batch.page}")
+        _follow(batch, timeout, is_json=is_json)
+    elif is_json:
+        print_json({"internalId": batch.id, "page": batch.page})
+    else:
+        click.echo(batch.id)
+        say(f"Its page is {batch.page}")
+
+
+@click.command()
+@with_question
+@with_url
+@with_json
+def estimate(*, asked: Asked, url: str | None, is_json: bool) -> int:
+    """Tell what it would cost and whether it would be taken. Nothing is stored.
+
+    FILE and options are those of submit. Ends with exit code 1 if it would be rejected.
+    """
+    found = credentials.service(url).estimate_body(document(asked))
+    if is_json:
+        print_json(found)
+    else:
+        _print_estimate(found)
+    return ExitCode.REJECTED if found.rejections else ExitCode.OK
+
+
+def _print_estimate(found: Estimate) -> None:
+    print_fields(
+        [
+            ("gas", f"{found.gas.expected}, at most {found.gas.bound}"),
+            ("wei", f"{found.wei.expected}, at most {found.wei.bound}"),
+            ("transactions", found.transactions),
+            *([("blocks to done", found.blocks_to_done)] if found.blocks_to_done is not None else []),
+            *([("seconds to done", found.seconds_to_done)] if found.seconds_to_done is not None else []),
+        ]
+    )
+    rows: list[tuple[object, ...]] = []
+    for source in found.sources:
+        rows.append((source.source_chain_id, "all", "", "", source.gas.expected, source.gas.bound))
+        for name, part in source.parts.items():
+            gas = part.gas
+            expected, bound = (gas, "") if isinstance(gas, int) or gas is None else (gas.expected, gas.bound)
+            rows.append((source.source_chain_id, name, part.count, part.in_registry, expected, bound))
+    print_table(("source", "part", "count", "there already", "gas", "at most"), rows, empty="Nothing is to be proven.")
+    for wait in found.waits:
+        say(wait)
+    for rejection in found.rejections:
+        say(f"It would be rejected ({rejection.code}): {rejection.error}")
+
+
+@click.command()
+@click.argument("batch")
+@with_timeout
+@with_url
+@with_json
+def watch(*, batch: str, timeout: float | None, url: str | None, is_json: bool) -> None:
+    """Follow a BATCH until it is done, and print its facts."""
+    service = credentials.service(url, patience=_WATCH_PATIENCE)
+    _follow(service.batch(batch), timeout, is_json=is_json)
+
+
+def _follow(batch: Batch, timeout: float | None, *, is_json: bool) -> None:
+    with Progress() as progress:
+        done = batch.wait(timeout, progress=progress.show)
+    if is_json:
+        print_json(done)
+    else:
+        print_facts(done.facts)
+
+
+@click.command()
+@click.argument("batch", required=False)
+@with_node("destination")
+@click.option("--registry", metavar="ADDRESS", help="The facts registry that you rely on, for a batch of one source.")
+@click.option("--destination", type=click.IntRange(min=1), metavar="CHAIN", help="Facts on this chain.")
+@click.option("--chain", type=click.IntRange(min=1), metavar="CHAIN", help="Facts about this source chain.")
+@click.option("--account", metavar="ADDRESS", help="Facts of this account.")
+@click.option("--block", type=click.IntRange(min=0), metavar="NUMBER", help="Facts at this block.")
+@click.option("--property", "property_", metavar="NAME", help="Facts of this kind, such as BALANCE or SLOT.")
+@click.option("--slot", metavar="HEX", help="Facts about this slot.")
+@click.option("--limit", type=click.IntRange(min=1), default=100, show_default=True, help="Of facts, without a BATCH.")
+@with_url
+@with_json
+def read(
+    *,
+    batch: str | None,
+    rpc_url: str | None,
+    registry: str | None,
+    limit: int,
+    url: str | None,
+    is_json: bool,
+    **filters: Any,
+) -> None:
+    """Print the facts of a BATCH, or those that others have had proven.
+
+    With --rpc-url the facts of a batch are read from the chain itself, by calls that are made here; that they are what
+    the service says is checked (exit code 7). Without a BATCH, the options say which facts to list.
+    """
+    service = credentials.service(url)
+    given = {name.rstrip("_"): value for name, value in filters.items() if value is not None}
+    if batch is None:
+        if registry is not None:
+            raise click.UsageError("--registry is for the facts of a batch.")
+        _print_read(list(itertools.islice(service.all_facts(**given), limit)), is_json=is_json)
+        return
+    if given:
+        raise click.UsageError("Name either a batch or what facts to list.")
+    of = service.batch(batch)
+    if rpc_url is None:
+        if registry is not None:
+            raise click.UsageError("--registry needs --rpc-url.")
+        _print_read(of.details().facts, is_json=is_json)
+        return
+    registries = None
+    if registry is not None:
+        sources = of.details().source_chain_ids
+        if len(sources) != 1:
+            raise click.UsageError("The batch has several source chains, and each has a registry of its own.")
+        registries = {sources[0]: registry}
+    _print_read(of.facts_on_chain(rpc_url, registries=registries), is_json=is_json)
+
+
+def _print_read(facts: Sequence[Fact], *, is_json: bool) -> None:
+    if is_json:
+        print_json({"facts": facts})
+    else:
+        print_facts(facts)
+
+
+@click.command("list")
+@click.option("--status", type=click.Choice(_STATUSES, case_sensitive=False), help="Batches of this status.")
+@click.option("--destination", type=click.IntRange(min=1), metavar="CHAIN", help="Batches for this chain.")
+@click.option("--chain", type=click.IntRange(min=1), metavar="CHAIN", help="Batches about this source chain.")
+@click.option("--account", metavar="ADDRESS", help="Batches that ask for this account.")
+@click.option("--block", metavar="NUMBER", help="Batches that ask for this block.")
+@click.option("--after", metavar="TIME", help="Batches made after a time, in seconds or ISO 8601.")
+@click.option("--before", metavar="TIME", help="Batches made before it.")
+@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="How many at most.")
+@with_url
+@with_json
+def list_batches(
+    *, after: str | None, before: str | None, limit: int, url: str | None, is_json: bool, **filters: Any
+) -> None:
+    """List your batches, newest first."""
+    given = {name: value for name, value in filters.items() if value is not None}
+    if "block" in given:
+        given["block"] = read_block(given["block"])
+    for name, text in (("created_after", after), ("created_before", before)):
+        if text is not None:
+            given[name] = datetime.fromtimestamp(read_time(text), UTC)
+    found = list(itertools.islice(credentials.service(url).all_batches(**given), limit))
+    if is_json:
+        print_json({"batchQueries": found})
+        return
+    rows = [
+        (
+            one.internal_id,
+            one.status,
+            f"{one.queries_completed}/{one.queries}",
+            ",".join(map(str, one.source_chain_ids)),
+            one.destination_chain_id,
+            f"{one.created_at.astimezone(UTC):%Y-%m-%d %H:%M}",
+            one.rejection.code if one.rejection else "",
+        )
+        for one in found
+    ]
+    print_table(("batch", "status", "queries", "sources", "destination", "made (UTC)", "rejected"), rows)
+
+
+@click.command()
+@click.argument("batch")
+@with_url
+@with_json
+def cancel(*, batch: str, url: str | None, is_json: bool) -> None:
+    """Cancel a BATCH that is not done. What was sent for it stays on the chain."""
+    cancelled = credentials.service(url).batch(batch).cancel()
+    if is_json:
+        print_json(cancelled)
+    else:
+        say(f"The batch {batch} is cancelled.")
+
+
+# --- Paying oneself ---------------------------------------------------------------------------------------------------
+
+
+@click.command()
+@click.argument("batch")
+@with_node("destination", required=True)
+@with_keystore
+@click.option("--yes", is_flag=True, help="Sign without asking.")
+@click.option("--most-wei", type=click.IntRange(min=0), metavar="WEI", help="All of them together may not cost more.")
+@click.option("--timeout", type=click.FloatRange(min=0), default=1800, show_default=True, metavar="SECONDS")
+@with_url
+@with_json
+def send(
+    *,
+    batch: str,
+    rpc_url: str,
+    keystore: Path | None,
+    password_file: Path | None,
+    yes: bool,
+    most_wei: int | None,
+    timeout: float,
+    url: str | None,
+    is_json: bool,
+) -> None:
+    """Send the transactions of a BATCH that you pay yourself (submit --pay-myself), until none is left.
+
+    What the service asks for is signed only if it proves something to a facts registry.
+    """
+    if keystore is None:
+        raise click.UsageError("Name the key file of the account that pays: --keystore.")
+    service = credentials.service(url)
+    payer = Payer(open_keystore(keystore, password_file), _agree if yes else _confirm, most_wei)
+    sent = service.batch(batch).send(rpc_url, payer, timeout=timeout, progress=_said_once())
+    if is_json:
+        shown = [{"hash": one.hash, "what": one.what, "gasUsed": one.gas_used, "cost": str(one.cost)} for one in sent]
+        print_json({"internalId": batch, "sent": shown})
+        return
+    print_table(("transaction", "gas", "wei", "what"), [(one.hash, one.gas_used, one.cost, one.what) for one in sent])
+
+
+def _agree(to_sign: ToSign) -> bool:
+    say(f"{to_sign.what} To {to_sign.to}, at most {to_sign.most_wei} wei.")
+    return True
+
+
+def _confirm(to_sign: ToSign) -> bool:
+    say(f"{to_sign.what} To {to_sign.to}, {to_sign.gas} gas, at most {to_sign.most_wei} wei.")
+    return click.confirm("Sign and send it?", err=True)
+
+
+def _said_once() -> Any:
+    """Tells each wait once."""
+    said: set[str] = set()
+
+    def tell(sending: Sending) -> None:
+        for sentence in sending.waits:
+            if sentence not in said:
+                said.add(sentence)
+                say(sentence)
+
+    return tell
+
+
+COMMANDS = (submit, estimate, watch, read, list_batches, cancel, send)

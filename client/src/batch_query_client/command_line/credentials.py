@@ -1,0 +1,154 @@
+"""Which service is asked, and with which key.
+
+The key is in the system's keyring. Where there is none, it is in a file that only its user may read, and whoever logs
+in is told so. `BQS_API_KEY` counts before both.
+"""
+
+import json
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+import keyring
+from keyring.backends import fail, null
+from keyring.errors import KeyringError
+
+from batch_query_client import BatchQueryService, Patience
+
+# Somebody sits in front of it; a script may say otherwise.
+PATIENCE_SECONDS = 15
+_KEYRING_SERVICE = "batch-query-service"
+
+
+class NoKeyring(Exception):
+    """There is none, or it is locked."""
+
+
+def folder() -> Path:
+    return Path(click.get_app_dir("bqs"))
+
+
+def service(url: str | None, *, needs_key: bool = True, patience: float = PATIENCE_SECONDS) -> BatchQueryService:
+    """Raises `click.UsageError` where it is not known whom to ask, or with which key.
+
+    What may pass is tried again for `patience` seconds, or those of BQS_PATIENCE.
+    """
+    at = service_url(url)
+    key = api_key(at)
+    if needs_key and not key:
+        raise click.UsageError(f"There is no API key for {at}. Run `bqs login {at}`, or set BQS_API_KEY.")
+    return BatchQueryService(at, api_key=key, patience=Patience(patience_seconds(patience)))
+
+
+def patience_seconds(default: float = PATIENCE_SECONDS) -> float:
+    try:
+        return float(os.environ.get("BQS_PATIENCE") or default)
+    except ValueError:
+        raise click.UsageError("BQS_PATIENCE is a number of seconds.") from None
+
+
+def service_url(url: str | None) -> str:
+    """Raises `click.UsageError`."""
+    at = url or os.environ.get("BQS_URL") or _read("config.json").get("url")
+    if not at or not isinstance(at, str):
+        raise click.UsageError("It is not known which service to ask. Run `bqs login URL`, or give --url or BQS_URL.")
+    return at.rstrip("/")
+
+
+def api_key(url: str) -> str:
+    """Empty where there is none."""
+    if key := os.environ.get("BQS_API_KEY"):
+        return key.strip()
+    try:
+        stored = _from_keyring(url)
+    except NoKeyring:
+        stored = None
+    found = stored or _read("keys.json").get(url, "")
+    return found if isinstance(found, str) else ""
+
+
+def remember(url: str, key: str) -> str:
+    """Returns where the key is now, for a sentence."""
+    _write("config.json", {"url": url})
+    try:
+        _to_keyring(url, key)
+    except NoKeyring:
+        _write("keys.json", _read("keys.json") | {url: key})
+        return f"the file {folder() / 'keys.json'}, because this system offers no keyring; only you may read it"
+    _forget_in_file(url)
+    return "this system's keyring"
+
+
+def forget(url: str) -> None:
+    """The key of this service. It still works: the dashboard revokes it."""
+    with suppress(NoKeyring):
+        _remove_from_keyring(url)
+    _forget_in_file(url)
+
+
+def _forget_in_file(url: str) -> None:
+    keys = _read("keys.json")
+    if keys.pop(url, None) is not None:
+        _write("keys.json", keys)
+
+
+def is_exposed(url: str) -> bool:
+    """Whether others on the way could read the key."""
+    parts = urlsplit(url)
+    return parts.scheme == "http" and parts.hostname not in {"localhost", "127.0.0.1", "::1"}
+
+
+# --- Where they are ---------------------------------------------------------------------------------------------------
+
+
+def _require_keyring() -> None:
+    try:
+        backend = keyring.get_keyring()
+    except Exception:  # noqa: BLE001 (backends are plug-ins, which raise what they like)
+        raise NoKeyring from None
+    if isinstance(backend, fail.Keyring | null.Keyring):
+        raise NoKeyring
+
+
+def _from_keyring(url: str) -> str | None:
+    _require_keyring()
+    try:
+        return keyring.get_password(_KEYRING_SERVICE, url)
+    except (KeyringError, RuntimeError, OSError):
+        raise NoKeyring from None
+
+
+def _to_keyring(url: str, key: str) -> None:
+    _require_keyring()
+    try:
+        keyring.set_password(_KEYRING_SERVICE, url, key)
+    except (KeyringError, RuntimeError, OSError):
+        raise NoKeyring from None
+
+
+def _remove_from_keyring(url: str) -> None:
+    _require_keyring()
+    try:
+        keyring.delete_password(_KEYRING_SERVICE, url)
+    except (KeyringError, RuntimeError, OSError):
+        raise NoKeyring from None
+
+
+def _read(name: str) -> dict[str, Any]:
+    try:
+        value = json.loads((folder() / name).read_text())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _write(name: str, value: dict[str, Any]) -> None:
+    """Whole or not at all, and for this user's eyes only."""
+    folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = folder() / f".{name}.{os.getpid()}"
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+        json.dump(value, file)
+    new.replace(folder() / name)

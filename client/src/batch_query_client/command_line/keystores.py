@@ -1,0 +1,32 @@
+"""Accounts from encrypted key files (Web3 Secret Storage)."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from eth_account.signers.local import LocalAccount
+
+_MAX_BYTES = 64 * 1024
+
+
+def open_keystore(path: Path, password_file: Path | None) -> "LocalAccount":
+    """Asks for the password where no file has it. Raises `click.UsageError`."""
+    from eth_account import Account  # noqa: PLC0415 (it takes a while to load, and few commands need it)
+
+    if path.stat().st_size > _MAX_BYTES:
+        raise click.UsageError(f"{path} is no key file.")
+    content = path.read_text(errors="replace")
+    if password_file is None:
+        password = click.prompt(f"Password of {path.name}", hide_input=True, err=True)
+    else:
+        password = password_file.read_text().rstrip("\r\n")
+    try:
+        account: LocalAccount = Account.from_key(Account.decrypt(content, password))
+    except Exception as error:  # noqa: BLE001 (eth-account raises whatever the content is malformed for)
+        wrong = "MAC" in str(error)
+        raise click.UsageError(
+            f"The password is not that of {path}." if wrong else f"{path} is no key file (Web3 Secret Storage)."
+        ) from None
+    return account

@@ -1,0 +1,119 @@
+"""Options that several commands have."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from batch_query_client.command_line.asked_in_files import Asked
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+with_json = click.option("--json", "is_json", is_flag=True, help="Print JSON, for programs; errors too.")
+with_url = click.option("--url", metavar="URL", help="The service, instead of that of the last login (BQS_URL).")
+with_timeout = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="End with exit code 3 if it is not done by then.",
+)
+
+
+def with_node(chain: str, *, required: bool = False) -> Callable[[Command], Command]:
+    """A node of the source or the destination chain."""
+    return click.option(
+        "--rpc-url",
+        envvar="BQS_RPC_URL",
+        show_envvar=True,
+        metavar="URL",
+        required=required,
+        help=f"A node of the {chain} chain that you trust.",
+    )
+
+
+def with_keystore(command: Command) -> Command:
+    keystore = click.option(
+        "--keystore",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="An Ethereum key file (Web3 Secret Storage), as geth and cast make.",
+    )
+    password = click.option(
+        "--password-file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="The file with its password; without one it is asked for.",
+    )
+    return keystore(password(command))
+
+
+def with_question(command: Command) -> Command:
+    """What to ask for; the command gets an `Asked`."""
+
+    def call(
+        *,
+        file: str | None,
+        destination: int | None,
+        chain: int | None,
+        block: str | None,
+        time: str | None,
+        account: tuple[str, ...],
+        prop: tuple[str, ...],
+        slot: tuple[str, ...],
+        header: tuple[str, ...],
+        fee: str | None,
+        pay_myself: bool,
+        webhook: str | None,
+        webhook_event: tuple[str, ...],
+        **others: Any,
+    ) -> Any:
+        asked = Asked(
+            file=file,
+            destination=destination,
+            chain=chain,
+            block=block,
+            time=time,
+            accounts=account,
+            props=prop,
+            slots=slot,
+            header=header,
+            fee=fee,
+            is_paid_by_caller=pay_myself,
+            webhook=webhook,
+            webhook_events=webhook_event,
+        )
+        return command(asked=asked, **others)
+
+    call.__name__, call.__doc__ = command.__name__, command.__doc__
+    decorated: Any = call
+    decorated.__click_params__ = getattr(command, "__click_params__", [])
+    for option in reversed(_QUESTION):
+        decorated = option(decorated)
+    return decorated  # type: ignore[no-any-return] # a command of another signature
+
+
+_QUESTION = (
+    click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, allow_dash=True)),
+    click.option(
+        "--destination", type=click.IntRange(min=1), metavar="CHAIN", help="Where the facts are to be readable."
+    ),
+    click.option("--chain", type=click.IntRange(min=1), metavar="CHAIN", help="The source chain."),
+    click.option("--block", metavar="BLOCK", help="A number, latest or finalized."),
+    click.option("--time", metavar="TIME", help="Instead: the latest block at a time, in seconds or ISO 8601."),
+    click.option("--account", multiple=True, metavar="ADDRESS", help="An address or an ENS name. May be repeated."),
+    click.option(
+        "--prop", multiple=True, metavar="NAME", help="BALANCE, NONCE, STORAGE_ROOT or CODE_HASH. May be repeated."
+    ),
+    click.option("--slot", multiple=True, metavar="HEX", help="A storage slot. May be repeated."),
+    click.option("--header", multiple=True, metavar="NAME", help="A property of the block's header. May be repeated."),
+    click.option(
+        "--fee", metavar="WEI", help="The most that it may cost, or auto (the default): its estimate's bound."
+    ),
+    click.option("--pay-myself", is_flag=True, help="Send the transactions yourself, with `bqs send`."),
+    click.option("--webhook", metavar="URL", help="Where the service is to tell of it."),
+    click.option(
+        "--webhook-event",
+        multiple=True,
+        type=click.Choice(["DONE", "REJECTED", "WENT_BACK", "STEP"]),
+        help="Of what to be told. May be repeated; the first three without it.",
+    ),
+)

@@ -1,0 +1,103 @@
+"""Runs a command and makes a sentence and an exit code of whatever goes wrong."""
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from batch_query_client import BatchQueryError, BatchRejected, Fault, ServiceRefused, __version__
+from batch_query_client.command_line import account_commands, batch_commands, proof_commands
+from batch_query_client.command_line.exit_codes import ExitCode, exit_code
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, message="%(version)s")
+def bqs() -> None:
+    """Ask a Batch Query Service for facts about chains, follow, read and verify them.
+
+    The service is the one of the last `bqs login`, or of --url or BQS_URL. The key is that of the login, or
+    BQS_API_KEY.
+    """
+
+
+for command in (*account_commands.COMMANDS, *batch_commands.COMMANDS, *proof_commands.COMMANDS):
+    bqs.add_command(command)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Its exit code."""
+    try:
+        ended = bqs.main(args=list(arguments), prog_name="bqs", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has enough. Python would complain once more when it flushes.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 (people are told in a sentence)
+        said = _said_of(error)
+        click.echo(json.dumps(said.as_json()) if "--json" in arguments else said.as_text(), err=True)
+        return said.exit_code
+    return ended if isinstance(ended, int) else ExitCode.OK
+
+
+@dataclass(frozen=True)
+class _Said:
+    """What is told of an error."""
+
+    sentence: str
+    exit_code: ExitCode
+    code: str
+    """A stable word: the service's where it has one."""
+    usage: str = ""
+    faults: Sequence[Fault] = ()
+    rejected: BatchRejected | None = None
+
+    def as_json(self) -> dict[str, object]:
+        said: dict[str, object] = {"error": self.sentence, "code": self.code}
+        if self.rejected:
+            said |= {"internalId": self.rejected.internal_id, "retryable": self.rejected.retryable}
+        if self.faults:
+            said["details"] = [{"path": one.path, "message": one.message, "code": one.code} for one in self.faults]
+        return said
+
+    def as_text(self) -> str:
+        details = [f"  {one.path}: {one.message}" for one in self.faults] if len(self.faults) > 1 else []
+        return "\n".join(filter(None, [self.usage, self.sentence, *details]))
+
+
+def _said_of(error: BaseException) -> _Said:
+    match error:
+        case BatchQueryError():
+            code = getattr(error, "code", "") or exit_code(error).name.lower()
+            faults = error.faults if isinstance(error, ServiceRefused) else ()
+            rejected = error if isinstance(error, BatchRejected) else None
+            return _Said(str(error), exit_code(error), code, faults=faults, rejected=rejected)
+        case click.ClickException():
+            return _Said(error.format_message(), ExitCode.USAGE, "usage", usage=_usage(error))
+        case click.Abort() | KeyboardInterrupt():
+            return _Said("Interrupted.", ExitCode.INTERRUPTED, "interrupted")
+        case OSError(strerror=str() as why):
+            return _Said(f"{error.filename or 'A file'}: {why}.", ExitCode.USAGE, "file")
+        case ValueError():
+            # What can't be asked, as the library says it.
+            return _Said(str(error), ExitCode.USAGE, "usage")
+    return _Said(_defect(error), ExitCode.DEFECT, "defect")
+
+
+def _usage(error: click.ClickException) -> str:
+    if not isinstance(error, click.UsageError) or error.ctx is None:
+        return ""
+    return error.ctx.get_usage()
+
+
+def _defect(error: BaseException) -> str:
+    if os.environ.get("BQS_DEBUG"):
+        traceback.print_exception(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else "bqs"
+    return f"This is a defect of bqs: {type(error).__name__} in {where}. BQS_DEBUG=1 shows more."

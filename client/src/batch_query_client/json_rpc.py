@@ -1,0 +1,144 @@
+"""Asks nodes: JSON-RPC to a URL, or through a connection that the caller has made (such as one of web3.py)."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from batch_query_client.answers import hex_data
+from batch_query_client.asking import Patience, ask, host
+from batch_query_client.effects import MEGABYTE, Call, Provider, Request, Steps
+from batch_query_client.errors import NodeRefused, Unavailable, UnexpectedAnswer, WrongChain
+from batch_query_client.plain_text import plain
+
+# Calls in one request: nodes take some hundreds.
+_CALLS_TOGETHER = 50
+_MAX_BYTES = 8 * MEGABYTE
+_MAX_CONTAINERS = 100_000
+
+_HEX_DIGITS = frozenset("0123456789abcdefABCDEF")
+
+
+class Node:
+    """A node, by its URL, by a provider, or by whatever has a `provider`, as web3.py's `Web3` and `AsyncWeb3` have.
+
+    Raises `ValueError` for anything else.
+    """
+
+    def __init__(self, node: Any, patience: Patience) -> None:
+        self._patience = patience
+        self._provider: Provider | None = None
+        self._url = ""
+        if isinstance(node, str):
+            if not node.startswith(("http://", "https://")):
+                raise ValueError("A node is named by an http or https URL, or by a connection of web3.py.")
+            self._url = node
+            return
+        self._provider = getattr(node, "provider", node)
+        if not hasattr(self._provider, "make_request"):
+            raise ValueError("A node is named by an http or https URL, or by a connection of web3.py.")
+
+    @property
+    def name(self) -> str:
+        """For sentences. A node's URL may hold a key."""
+        return f"The node {host(self._url)}" if self._url else "The node"
+
+    def call(self, method: str, *parameters: Any) -> Steps[Any]:
+        """The result of one call. Raises `NodeRefused`, `Unavailable`."""
+        if self._provider is not None:
+            return self._result((yield from self._by_provider(method, parameters)))
+        (reply,) = yield from self._post([(method, parameters)])
+        return self._result(reply)
+
+    def calls(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> Steps[list[Any]]:
+        """The results of many, in their order; where the node refuses one, its `NodeRefused`. Raises `Unavailable`."""
+        replies: list[Any] = []
+        if self._provider is not None:
+            for method, parameters in calls:
+                replies.append((yield from self._by_provider(method, parameters)))
+        else:
+            for start in range(0, len(calls), _CALLS_TOGETHER):
+                replies += yield from self._post(calls[start : start + _CALLS_TOGETHER])
+        return [self._result_or_refusal(reply) for reply in replies]
+
+    def require_chain(self, chain_id: int) -> Steps[None]:
+        """Raises `WrongChain`."""
+        found = read_quantity((yield from self.call("eth_chainId")))
+        if found != chain_id:
+            raise WrongChain(f"{self.name} is one of chain {found}, not of chain {chain_id}.")
+
+    def _by_provider(self, method: str, parameters: Sequence[Any]) -> Steps[Any]:
+        assert self._provider is not None
+        try:
+            return (yield Call(self._provider, method, list(parameters)))
+        except Exception as error:  # noqa: BLE001 (each library raises its own, and their text may show a URL)
+            raise Unavailable(f"{self.name} did not answer {method} ({type(error).__name__}).") from None
+
+    def _post(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> Steps[list[Any]]:
+        asked: Any = [
+            {"jsonrpc": "2.0", "id": number, "method": method, "params": list(parameters)}
+            for number, (method, parameters) in enumerate(calls, 1)
+        ]
+        body = json.dumps(asked[0] if len(asked) == 1 else asked).encode()
+        headers = [("content-type", "application/json"), ("accept", "application/json")]
+        seconds = self._patience.answer_seconds
+        request = Request("POST", self._url, headers, body, max_bytes=_MAX_BYTES, seconds=seconds)
+        # Sent twice, what we ask does no harm: a signed transaction is the same.
+        answer = yield from ask(request, self._patience)
+        replies = _json(answer.content)
+        if len(asked) == 1:
+            replies = [replies]
+        if not isinstance(replies, list) or not all(isinstance(reply, dict) for reply in replies):
+            raise UnexpectedAnswer(f"{self.name} answered something else than JSON-RPC (HTTP status {answer.status}).")
+        by_id = {reply["id"]: reply for reply in replies if isinstance(reply.get("id"), int)}
+        if len(asked) == 1 and "error" in replies[0]:
+            return replies  # A node that could not read the request has no id for it.
+        if set(by_id) != set(range(1, len(asked) + 1)):
+            raise UnexpectedAnswer(f"{self.name} did not answer each of {len(asked)} calls.")
+        return [by_id[number] for number in range(1, len(asked) + 1)]
+
+    def _result(self, reply: Any) -> Any:
+        result = self._result_or_refusal(reply)
+        if isinstance(result, NodeRefused):
+            raise result
+        return result
+
+    def _result_or_refusal(self, reply: Any) -> Any:
+        if isinstance(reply, dict) and reply.get("error"):
+            error = reply["error"]
+            said = error.get("message") if isinstance(error, dict) else error
+            return NodeRefused(f"{self.name} refused: {plain(said)}")
+        if not isinstance(reply, dict) or "result" not in reply:
+            raise UnexpectedAnswer(f"{self.name} answered something else than JSON-RPC.")
+        return reply["result"]
+
+
+def _json(content: bytes) -> Any:
+    if content.count(b"[") + content.count(b"{") > _MAX_CONTAINERS:
+        return None  # They would take twenty times as much memory.
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+
+
+def read_quantity(value: Any) -> int:
+    """Such as 0x1f. Raises `UnexpectedAnswer`."""
+    digits = value[2:] if isinstance(value, str) and value.startswith("0x") else ""
+    if not 1 <= len(digits) <= 64 or not _HEX_DIGITS.issuperset(digits):
+        raise UnexpectedAnswer("The node answered something that is no number.")
+    return int(digits, 16)
+
+
+def read_data(value: Any) -> bytes:
+    """Such as 0x00ff. Raises `UnexpectedAnswer`."""
+    if isinstance(value, bytes):
+        return bytes(value)  # web3.py's HexBytes.
+    digits = value[2:] if isinstance(value, str) and value.startswith("0x") else "x"
+    if len(digits) % 2 or not _HEX_DIGITS.issuperset(digits):
+        raise UnexpectedAnswer("The node answered something that is no data.")
+    return bytes.fromhex(digits)
+
+
+def transaction_call(to: str, data: bytes) -> dict[str, str]:
+    """The first parameter of `eth_call`."""
+    return {"to": to, "data": hex_data(data)}

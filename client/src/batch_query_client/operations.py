@@ -1,0 +1,326 @@
+"""Each operation of the API, as steps: the one implementation behind both services."""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any, TypedDict
+from urllib.parse import quote, urlencode, urlsplit
+
+from batch_query_client import bundles, registry
+from batch_query_client.answers import (
+    BatchDetails,
+    BatchPage,
+    Cancelled,
+    Connection,
+    Connections,
+    Estimate,
+    Fact,
+    FactPage,
+    Query,
+    Status,
+    Submitted,
+    UnsignedTransactions,
+)
+from batch_query_client.asking import Model, Patience, ask, read, require, retry_after
+from batch_query_client.bundles import VerifiedBundle
+from batch_query_client.effects import MEGABYTE, Answer, Request, Steps, Tell, now, pause
+from batch_query_client.errors import BatchRejected, InvalidBundle, NotDoneInTime, UnexpectedAnswer
+from batch_query_client.json_rpc import Node
+
+# How long the service may keep a question for the status, in seconds; and while somebody watches each step.
+LONG_POLL, WATCHED_POLL = 25, 2
+# Between two questions about a status that changes at each.
+_LEAST_PAUSE = 0.5
+# Where a service names no other.
+_POLL_SECONDS = 2
+_PAGE = 100
+_MAX_BUNDLE_BYTES = 64 * MEGABYTE
+
+
+@dataclass(frozen=True)
+class Access:
+    """A service and who asks it. Raises `ValueError`."""
+
+    url: str
+    """Without a slash at its end."""
+    api_key: str = field(default="", repr=False)
+    patience: Patience = field(default_factory=Patience)
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        is_plain = not (parts.query or parts.fragment or parts.username or parts.password)
+        if parts.scheme not in {"http", "https"} or not parts.hostname or not is_plain:
+            raise ValueError("The service's address is an http or https URL without a user and a query.")
+        if not (self.api_key.isascii() and self.api_key.isprintable()) or " " in self.api_key:
+            raise ValueError("The API key has characters that no key has.")
+
+    def request(self, path: str, parameters: Mapping[str, Any] | None = None, **more: Any) -> Request:
+        """A GET, with those parameters that are not None."""
+        given = {name: value for name, value in (parameters or {}).items() if value is not None}
+        url = f"{self.url}{path}{'?' if given else ''}{urlencode(given)}"
+        headers = [("accept", "application/json"), *more.pop("headers", ())]
+        if self.api_key:
+            headers.append(("api-key", self.api_key))
+        return replace(Request("GET", url, headers, seconds=self.patience.answer_seconds), **more)
+
+    def post(self, path: str, body: bytes = b"", *headers: tuple[str, str]) -> Request:
+        request = self.request(path, headers=[*headers, ("content-type", "application/json")])
+        return replace(request, method="POST", body=body)
+
+
+def fetch(access: Access, model: type[Model], path: str, parameters: Mapping[str, Any] | None = None) -> Steps[Model]:
+    """What is at a path. Raises `ServiceRefused`, `Unavailable`."""
+    return (yield from _take(access, model, access.request(path, parameters)))
+
+
+def _take(access: Access, model: type[Model], request: Request) -> Steps[Model]:
+    answer = yield from ask(request, access.patience)
+    return read(model, require(answer, request.url), request.url)
+
+
+# --- Submissions ------------------------------------------------------------------------------------------------------
+
+
+def submit(access: Access, body: Mapping[str, Any], idempotency_key: str) -> Steps[str]:
+    """The identifier of the batch. With this key it is made once, however often the request is sent."""
+    request = access.post("/submit-batch-query", _encoded(body), ("idempotency-key", idempotency_key))
+    submitted = yield from _take(access, Submitted, request)
+    return submitted.internal_id
+
+
+def estimate(access: Access, body: Mapping[str, Any]) -> Steps[Estimate]:
+    return (yield from _take(access, Estimate, access.post("/estimate-batch-query", _encoded(body))))
+
+
+def cancel(access: Access, internal_id: str) -> Steps[Cancelled]:
+    request = access.post(f"/batch-queries/{quote(internal_id, safe='')}/cancel", b"{}")
+    return (yield from _take(access, Cancelled, request))
+
+
+def _encoded(body: Mapping[str, Any]) -> bytes:
+    return json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
+
+
+# --- What there is ----------------------------------------------------------------------------------------------------
+
+
+def connections(access: Access) -> Steps[tuple[Connection, ...]]:
+    return (yield from fetch(access, Connections, "/chain-connections")).connections
+
+
+def batches(access: Access, filters: Mapping[str, Any]) -> Steps[BatchPage]:
+    return (yield from fetch(access, BatchPage, "/batch-queries", filters))
+
+
+def facts(access: Access, filters: Mapping[str, Any]) -> Steps[FactPage]:
+    return (yield from fetch(access, FactPage, "/facts", filters))
+
+
+def status(access: Access, internal_id: str) -> Steps[Status]:
+    return (yield from fetch(access, Status, "/batch-query-status", {"batchQueryId": internal_id}))
+
+
+def details(access: Access, internal_id: str) -> Steps[BatchDetails]:
+    """With all queries, page by page."""
+    path = f"/batch-queries/{quote(internal_id, safe='')}"
+    first = yield from fetch(access, BatchDetails, path, {"limit": _PAGE})
+    queries: list[Query] = [*first.query_list]
+    cursor = first.next
+    while cursor is not None:
+        page = yield from fetch(access, BatchDetails, path, {"limit": _PAGE, "cursor": cursor})
+        if not page.query_list or page.next == cursor or len(queries) > first.queries:
+            # A service that turns in circles would be followed for ever.
+            raise UnexpectedAnswer("The service's list of queries doesn't end.")
+        queries += page.query_list
+        cursor = page.next
+    return first.model_copy(update={"query_list": tuple(queries), "next": None})
+
+
+def transactions(access: Access, internal_id: str) -> Steps[UnsignedTransactions]:
+    return (
+        yield from fetch(access, UnsignedTransactions, f"/batch-queries/{quote(internal_id, safe='')}/transactions")
+    )
+
+
+def bundle(access: Access, internal_id: str, number: int) -> Steps[bytes]:
+    """The proof bundle of the query of this number (from 1), as it came."""
+    path = f"/explorer/query/{quote(internal_id, safe='')}/{number}/bundle.json"
+    # The page is public: a key would only be in one place more.
+    request = replace(access, api_key="").request(path, max_bytes=_MAX_BUNDLE_BYTES)
+    answer = yield from ask(request, access.patience)
+    return require(answer, request.url).content
+
+
+# --- Waiting ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """The last answer to a question that is asked again and again."""
+
+    answer: Answer | None = None
+    is_new: bool = False
+    """It says something else than the one before."""
+    advised: float | None = None
+    """Seconds after which to ask again."""
+
+    def headers(self) -> list[tuple[str, str]]:
+        etag = self.answer.header("etag") if self.answer else ""
+        return [("if-none-match", etag)] if etag else []
+
+
+def wait(
+    access: Access, internal_id: str, *, timeout: float | None, progress: Callable[[BatchDetails], object] | None
+) -> Steps[BatchDetails]:
+    """The batch when it is DONE.
+
+    `progress` is called with the batch, its first hundred queries included, each time something has changed. Raises
+    `BatchRejected`, `NotDoneInTime`, and whatever asking raises.
+    """
+    began = yield from now()
+    left = math.inf if timeout is None else timeout
+    asked, shown = _Seen(), _Seen()
+    while True:
+        limited = replace(access, patience=replace(access.patience, seconds=min(access.patience.seconds, left)))
+        at = yield from now()
+        kept = int(min(left, LONG_POLL if progress is None else WATCHED_POLL))
+        asked = yield from _status(limited, internal_id, asked, kept)
+        assert asked.answer is not None
+        said = read(Status, asked.answer, access.url)
+        if progress is not None:
+            shown = yield from _show(limited, internal_id, shown, progress)
+        if said.query_status == "DONE":
+            done = yield from details(access, internal_id)
+            # A reorganisation may have taken it back a moment ago.
+            if done.query_status == "DONE":
+                return done
+        if said.query_status == "REJECTED":
+            why = said.error or "The batch was rejected."
+            raise BatchRejected(why, internal_id=internal_id, code=said.code, retryable=said.retryable)
+        ended = yield from now()
+        # A service that doesn't know `wait` answers at once.
+        interval = 0 if ended - at >= kept > 0 else _interval(asked)
+        left = math.inf if timeout is None else timeout - (ended - began)
+        if left <= 0:
+            sentence = " ".join([f"The batch {internal_id} is not DONE after {timeout:g} s.", *said.info])
+            raise NotDoneInTime(sentence, internal_id=internal_id, waits=said.info)
+        yield from pause(min(interval - (ended - at), left))
+
+
+def _interval(seen: _Seen) -> float:
+    """Seconds between the beginnings of two questions."""
+    if seen.is_new:
+        return _LEAST_PAUSE
+    return max(_LEAST_PAUSE, _POLL_SECONDS if seen.advised is None else seen.advised)
+
+
+def _status(access: Access, internal_id: str, seen: _Seen, kept: int) -> Steps[_Seen]:
+    """The service may keep the question for so many seconds, as long as it would say the same as before."""
+    request = access.request(
+        "/batch-query-status",
+        {"batchQueryId": internal_id, "wait": kept},
+        headers=seen.headers(),
+        seconds=kept + access.patience.answer_seconds,
+        max_bytes=MEGABYTE,
+    )
+    return (yield from _news(access, request, seen))
+
+
+def _show(access: Access, internal_id: str, seen: _Seen, progress: Callable[[BatchDetails], object]) -> Steps[_Seen]:
+    path = f"/batch-queries/{quote(internal_id, safe='')}"
+    came = yield from _news(access, access.request(path, {"limit": _PAGE}, headers=seen.headers()), seen)
+    if came.is_new and came.answer is not None:
+        yield Tell(progress, read(BatchDetails, came.answer, access.url))
+    return came
+
+
+def _news(access: Access, request: Request, seen: _Seen) -> Steps[_Seen]:
+    answer = require((yield from ask(request, access.patience)), request.url)
+    if answer.status != HTTPStatus.NOT_MODIFIED:
+        is_new = seen.answer is None or answer.content != seen.answer.content
+        return _Seen(answer, is_new, retry_after(answer))
+    if seen.answer is None:
+        raise UnexpectedAnswer("The service says that nothing has changed, of what it has never told.")
+    return _Seen(seen.answer, False, retry_after(answer))
+
+
+# --- What it has come to, checked -------------------------------------------------------------------------------------
+
+
+def facts_on_chain(
+    access: Access, internal_id: str, node: Node, registries: Mapping[int, str] | None
+) -> Steps[tuple[Fact, ...]]:
+    """The facts of a batch as registries hold them. Raises as `registry.require_facts`."""
+    said = (yield from details(access, internal_id)).facts
+    return tuple((yield from registry.require_facts(node, said, registries)))
+
+
+def verify(access: Access, internal_id: str, number: int, node: Node) -> Steps[VerifiedBundle]:
+    """The proof of a query, checked against the block hash that the node tells, and to be of what the service says.
+
+    Raises `InvalidBundle`, `WrongChain`, and whatever asking raises.
+    """
+    batch = yield from details(access, internal_id)
+    query = next((query for query in batch.query_list if query.number == number), None)
+    if query is None:
+        raise InvalidBundle(f"The batch has no query {number}.")
+    document = yield from bundle(access, internal_id, number)
+    proven = yield from bundles.verify_by_node(document, node)
+    about = (query.source_chain_id, query.block_number, query.account.lower())
+    if (proven.source_chain_id, proven.block_number, proven.account or "") != about:
+        raise InvalidBundle("The bundle is of another account, block or chain than the query.")
+    for fact in query.facts:
+        shown = proven.slots.get(fact.slot) if fact.property == "SLOT" else proven.facts.get(fact.property)
+        # That a block was the latest at a time is in `proven.timestamp`, and no word of the bundle.
+        if fact.property != "BLOCK_AT_TIMESTAMP" and shown != fact.word:
+            raise InvalidBundle(f"The bundle shows another {fact.property} {fact.slot}".rstrip() + " than the service.")
+    return proven
+
+
+# --- Filters ----------------------------------------------------------------------------------------------------------
+
+
+class BatchFilters(TypedDict, total=False):
+    """Which batches. Each that is given must fit."""
+
+    status: str
+    """RECEIVED, ACCEPTED, IN_PROGRESS, DONE or REJECTED."""
+    destination: int
+    chain: int
+    """A source chain."""
+    account: str
+    block: int
+    created_after: datetime
+    created_before: datetime
+
+
+class FactFilters(TypedDict, total=False):
+    """Which facts. Each that is given must fit."""
+
+    destination: int
+    chain: int
+    """The source chain."""
+    account: str
+    block: int
+    property: str
+    slot: str
+
+
+_SPELLED = {
+    "destination": "destinationChainId",
+    "chain": "sourceChainId",
+    "created_after": "createdAfter",
+    "created_before": "createdBefore",
+}
+
+
+def parameters(filters: Mapping[str, Any], limit: int | None, cursor: str | None) -> dict[str, Any]:
+    """As the API spells them."""
+    given = {
+        _SPELLED.get(name, name): value.isoformat() if isinstance(value, datetime) else value
+        for name, value in filters.items()
+    }
+    return given | {"limit": limit, "cursor": cursor}

@@ -1,0 +1,207 @@
+"""Sends the transactions of a batch that the caller pays (`sender: self`), one after another, until none is left.
+
+The service says what to send, so what it says is checked before it is signed: a transaction may prove something to a
+facts registry, and nothing else. It moves no money, and goes to no contract that could move any for its sender.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from batch_query_client import operations
+from batch_query_client.answers import UnsignedTransaction, UnsignedTransactions, hex_data
+from batch_query_client.effects import Steps, Tell, now, pause
+from batch_query_client.errors import NodeRefused, NotDoneInTime, TransactionFailed, UnsafeTransaction, WrongFact
+from batch_query_client.json_rpc import Node, read_data, read_quantity, transaction_call
+from batch_query_client.operations import Access
+from batch_query_client.registry import require_source, selector
+
+# Packed proofs (docs/developing/proof-format.md) begin with the size of a block number, or with a header's RLP.
+_PACKED = {*range(1, 9), 0xF9}
+# By which registries and block hash sources are told more.
+_KNOWN = {
+    selector("proveTimestamp(bytes,bytes,uint256)"),
+    selector("attest(uint256,bytes32,bytes)"),
+    selector("record()"),
+}
+# Whom it calls, it calls in its own name, which holds no right.
+_MULTICALL = selector("run((address,bytes)[])")
+# Between two questions for more, twice as long each time that there is none.
+_POLL_SECONDS, _LONGEST_POLL_SECONDS = 2, 16
+# Until the service has surely seen what was mined. What it still names then was undone by a reorganisation.
+_NOTICED_SECONDS = 60
+_PRIORITY_FEE = 1_000_000_000  # wei, where the node names none
+
+
+class Signer(Protocol):
+    """Such as a `LocalAccount` of eth-account."""
+
+    @property
+    def address(self) -> Any: ...
+
+    def sign_transaction(self, transaction_dict: Any) -> Any: ...
+
+
+@dataclass(frozen=True)
+class ToSign:
+    """A transaction that is about to be signed: whoever confirms it is shown this."""
+
+    what: str
+    to: str
+    gas: int
+    max_fee_per_gas: int
+    """In wei."""
+
+    @property
+    def most_wei(self) -> int:
+        """It can't cost more, beside what a rollup takes for data."""
+        return self.gas * self.max_fee_per_gas
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A transaction that was mined."""
+
+    hash: str
+    what: str
+    gas_used: int
+    cost: int
+    """In wei, beside what a rollup takes for data."""
+
+
+@dataclass(frozen=True)
+class Sending:
+    """How far it is: what was mined, and what the service waits for."""
+
+    sent: tuple[Sent, ...]
+    waits: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Payer:
+    """Who pays, and within which limits."""
+
+    signer: Signer
+    confirm: Callable[[ToSign], object]
+    """Asked before each is signed; a coroutine function where callers don't block. False: it isn't signed."""
+    most_wei: int | None = None
+    """All of them together can't cost more. None: no limit but `confirm`."""
+
+
+def send(
+    access: Access,
+    internal_id: str,
+    node: Node,
+    payer: Payer,
+    *,
+    timeout: float,
+    progress: Callable[[Sending], object] | None = None,
+) -> Steps[tuple[Sent, ...]]:
+    """Everything that the batch takes, in order, each when the one before is mined, until nothing is left.
+
+    Raises `UnsafeTransaction`, `TransactionFailed`, `NotDoneInTime`, and whatever asking service and node raises.
+    """
+    began = yield from now()
+    sources = (yield from operations.details(access, internal_id)).source_chain_ids
+    sent: list[Sent] = []
+    mined_at: dict[tuple[str, bytes], float] = {}
+    quiet = 0
+    while True:
+        asked = yield from operations.transactions(access, internal_id)
+        quiet += 1
+        for unsigned in asked.transactions:
+            named = (unsigned.to, unsigned.data)
+            if (yield from now()) - mined_at.get(named, -_NOTICED_SECONDS) < _NOTICED_SECONDS:
+                continue
+            yield from _check(node, asked, unsigned, sources)
+            sent.append((yield from _send_one(node, unsigned, payer, sum(one.cost for one in sent), timeout)))
+            mined_at[named] = yield from now()
+            quiet = 0
+        if asked.is_complete:
+            return tuple(sent)
+        if progress is not None:
+            yield Tell(progress, Sending(tuple(sent), asked.waits))
+        if (yield from now()) - began > timeout:
+            sentence = " ".join([f"The batch {internal_id} is not complete after {timeout:g} s.", *asked.waits])
+            raise NotDoneInTime(sentence, internal_id=internal_id, waits=asked.waits)
+        yield from pause(min(_POLL_SECONDS * 2**quiet, _LONGEST_POLL_SECONDS))
+
+
+def _check(
+    node: Node, asked: UnsignedTransactions, unsigned: UnsignedTransaction, source_chain_ids: Collection[int]
+) -> Steps[None]:
+    yield from node.require_chain(asked.chain_id)
+    if unsigned.chain_id != asked.chain_id:
+        raise UnsafeTransaction("The service asks to sign a transaction of another chain. It was not signed.")
+    if unsigned.value:
+        raise UnsafeTransaction("The service asks to sign a transaction that sends money. It was not signed.")
+    name = unsigned.data[:4]
+    if name == _MULTICALL:
+        return
+    if name in _KNOWN or (unsigned.data and unsigned.data[0] in _PACKED):
+        for chain_id in source_chain_ids:
+            try:
+                yield from require_source(node, unsigned.to, chain_id)
+            except WrongFact:
+                continue
+            return
+    raise UnsafeTransaction(
+        f"The service asks to sign a transaction to {unsigned.to} that proves nothing to a facts registry. It was not "
+        "signed."
+    )
+
+
+def _send_one(node: Node, unsigned: UnsignedTransaction, payer: Payer, spent: int, timeout: float) -> Steps[Sent]:
+    """`spent` is what those before have cost, in wei."""
+    sender = str(payer.signer.address)
+    try:
+        # What would revert, because somebody else was first or the block is too old by now, costs nothing this way.
+        yield from node.call("eth_call", transaction_call(unsigned.to, unsigned.data) | {"from": sender}, "latest")
+    except NodeRefused as refused:
+        raise TransactionFailed(f"The transaction would revert, so it was not sent. {refused}") from None
+    nonce = read_quantity((yield from node.call("eth_getTransactionCount", sender, "pending")))
+    fees = yield from _fees(node)
+    to_sign = ToSign(unsigned.what, unsigned.to, unsigned.gas, fees["maxFeePerGas"])
+    if payer.most_wei is not None and spent + to_sign.most_wei > payer.most_wei:
+        raise TransactionFailed(f"The next transaction may cost {to_sign.most_wei} wei, which is more than is allowed.")
+    if not (yield Tell(payer.confirm, to_sign)):
+        raise TransactionFailed("The transaction was not confirmed, so it was not signed.")
+    fields = {
+        "type": 2,
+        "chainId": unsigned.chain_id,
+        "nonce": nonce,
+        "to": unsigned.to,
+        "value": 0,
+        "data": hex_data(unsigned.data),
+        "gas": unsigned.gas,
+        **fees,
+    }
+    raw = bytes(payer.signer.sign_transaction(fields).raw_transaction)
+    sent = yield from node.call("eth_sendRawTransaction", hex_data(raw))
+    return (yield from _receipt(node, hex_data(read_data(sent)), unsigned.what, timeout))
+
+
+def _fees(node: Node) -> Steps[dict[str, int]]:
+    """Room for the base fee to double, as wallets do (EIP-1559)."""
+    block = yield from node.call("eth_getBlockByNumber", "latest", False)
+    base = read_quantity(block.get("baseFeePerGas", "0x0")) if isinstance(block, Mapping) else 0
+    try:
+        tip = read_quantity((yield from node.call("eth_maxPriorityFeePerGas")))
+    except NodeRefused:
+        tip = _PRIORITY_FEE
+    return {"maxFeePerGas": 2 * base + tip, "maxPriorityFeePerGas": tip}
+
+
+def _receipt(node: Node, transaction: str, what: str, timeout: float) -> Steps[Sent]:
+    began = yield from now()
+    while True:
+        receipt = yield from node.call("eth_getTransactionReceipt", transaction)
+        if isinstance(receipt, Mapping):
+            break
+        if (yield from now()) - began > timeout:
+            raise TransactionFailed(f"The transaction {transaction} was not mined within {timeout:g} s.")
+        yield from pause(_POLL_SECONDS)
+    if read_quantity(receipt.get("status")) != 1:
+        raise TransactionFailed(f"The transaction {transaction} has reverted.")
+    gas = read_quantity(receipt.get("gasUsed"))
+    return Sent(transaction, what, gas, gas * read_quantity(receipt.get("effectiveGasPrice", "0x0")))

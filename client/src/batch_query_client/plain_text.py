@@ -1,0 +1,10 @@
+"""Text from others made fit for a terminal, a log and an error message."""
+
+MAX_CHARS = 2000
+
+
+def plain(words: object) -> str:
+    """One printable line of at most `MAX_CHARS` characters: no escape sequence, and nothing that turns text around."""
+    text = str(words)[: 2 * MAX_CHARS]
+    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    return line if len(line) <= MAX_CHARS else f"{line[: MAX_CHARS - 1]}…"

@@ -1,0 +1,161 @@
+"""What can be asked of the service: accounts and headers of blocks, as the body of a submission."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal
+
+AccountProperty = Literal["BALANCE", "NONCE", "STORAGE_ROOT", "CODE_HASH"]
+
+HEADER_PROPERTIES = (
+    *("PARENT_HASH", "UNCLES_HASH", "COINBASE", "STATE_ROOT", "TRANSACTIONS_ROOT", "RECEIPTS_ROOT", "LOGS_BLOOM"),
+    *("DIFFICULTY", "BLOCK_NUMBER", "GAS_LIMIT", "GAS_USED", "TIMESTAMP", "EXTRA_DATA", "MIX_HASH", "NONCE"),
+    *("BASE_FEE_PER_GAS", "WITHDRAWALS_ROOT", "BLOB_GAS_USED", "EXCESS_BLOB_GAS", "PARENT_BEACON_BLOCK_ROOT"),
+    "REQUESTS_HASH",
+)
+"""By their place in a header's RLP (Yellow Paper, section 4.3, and later EIPs)."""
+
+ACCOUNT_PROPERTIES = ("NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH")
+"""As the facts registry numbers them."""
+
+Block = int | str
+"""A number, `"latest"`, `"finalized"`, or a selector of the API as it is: `"block:15"`, `"timestamp:1700000000"`."""
+
+Slot = int | str | bytes
+"""Of storage: a number, up to 64 hexadecimal digits with or without 0x, or 32 bytes."""
+
+_NAMED_BLOCKS = {"latest", "finalized"}
+_SELECTOR = re.compile(r"(block|timestamp):[0-9]+", re.ASCII)
+_HEX = re.compile(r"(0x)?[0-9a-fA-F]{1,64}", re.ASCII)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _AtBlock:
+    chain: int
+    """The id of the source chain."""
+    block: Block | None = None
+    time: int | datetime | None = None
+    """Instead of a block: the latest whose timestamp isn't after this, in seconds since 1970 or with a time zone."""
+
+    @property
+    def selector(self) -> str:
+        """As the API writes it."""
+        if self.time is not None:
+            seconds = self.time.timestamp() if isinstance(self.time, datetime) else self.time
+            return f"timestamp:{int(seconds)}"
+        return f"block:{self.block}" if isinstance(self.block, int) else str(self.block)
+
+    def _check(self) -> None:
+        if (self.block is None) == (self.time is None):
+            raise ValueError("Name either a block or a time.")
+        if isinstance(self.time, datetime) and self.time.tzinfo is None:
+            raise ValueError("A time needs its time zone.")
+        if not (self.selector in _NAMED_BLOCKS or _SELECTOR.fullmatch(self.selector)):
+            raise ValueError(f"A block is a number, 'latest' or 'finalized', not {self.block!r}.")
+
+
+@dataclass(frozen=True)
+class Account(_AtBlock):
+    """Properties and storage slots of one account at one block. Raises `ValueError` where it asks for nothing.
+
+    What the service alone can tell, such as whether there is a name, it tells: `InvalidRequest`.
+    """
+
+    address: str
+    """0x and 40 hexadecimal digits, in mixed case with their EIP-55 checksum; or an ENS name."""
+    props: Sequence[AccountProperty] = field(default=(), kw_only=True)
+    slots: Sequence[Slot] = field(default=(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        self._check()
+        if not self.props and not self.slots:
+            raise ValueError("Name properties or storage slots of the account.")
+
+
+@dataclass(frozen=True)
+class Header(_AtBlock):
+    """Properties of one block's header; `HEADER_PROPERTIES` has their names."""
+
+    props: Sequence[str]
+
+    def __post_init__(self) -> None:
+        self._check()
+        if not self.props:
+            raise ValueError("Name properties of the header.")
+
+
+@dataclass(frozen=True)
+class Webhook:
+    """Where the service tells of the batch (Standard Webhooks). `verify_webhook` checks what comes there."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    events: Sequence[Literal["DONE", "REJECTED", "WENT_BACK", "STEP"]] = ()
+    """Empty: the first three."""
+
+
+def slot_hex(slot: Slot) -> str:
+    """0x and 64 digits. Raises `ValueError`."""
+    if isinstance(slot, bytes):
+        slot = int.from_bytes(slot)
+    if isinstance(slot, str) and _HEX.fullmatch(slot):
+        slot = int(slot, 16)
+    if not isinstance(slot, int) or not 0 <= slot < 1 << 256:
+        raise ValueError(f"A storage slot is a number of 256 bits, or up to 64 hexadecimal digits, not {slot!r}.")
+    return f"0x{slot:064x}"
+
+
+def body(
+    *,
+    destination: int,
+    queries: Iterable[Account | Header],
+    fee: int | Literal["auto"] | None = None,
+    is_paid_by_caller: bool = False,
+    webhook: Webhook | None = None,
+) -> dict[str, Any]:
+    """The body of a submission. What names the same account at the same block is put together. Raises `ValueError`."""
+    data = _data(queries)
+    if not data:
+        raise ValueError("Name at least one account or header.")
+    document: dict[str, Any] = {"destinationChainId": str(destination)}
+    if fee is not None:
+        document["fee"] = str(fee)
+    if is_paid_by_caller:
+        document["sender"] = "self"
+    if webhook is not None:
+        document["webhook"] = {"url": webhook.url, "headers": dict(webhook.headers)}
+        if webhook.events:
+            document["webhook"]["events"] = list(webhook.events)
+    return document | {"data": data}
+
+
+def _data(queries: Iterable[Account | Header]) -> dict[str, Any]:
+    """By source chain and selector. Names of properties and slots are keys here at first: each once, in order."""
+    data: dict[str, dict[str, Any]] = {}
+    # The service refuses an account that is named twice, in whatever case.
+    entries: dict[tuple[int, str, str], dict[str, dict[str, None]]] = {}
+    for query in queries:
+        block = data.setdefault(str(query.chain), {}).setdefault(query.selector, {})
+        if isinstance(query, Header):
+            block.setdefault("header", {}).update(dict.fromkeys(query.props))
+            continue
+        place = (query.chain, query.selector, query.address.lower())
+        if place not in entries:
+            entries[place] = block.setdefault("accounts", {}).setdefault(query.address, {"props": {}, "slots": {}})
+        entries[place]["props"].update(dict.fromkeys(query.props))
+        entries[place]["slots"].update(dict.fromkeys(map(slot_hex, query.slots)))
+    return {chain: {at: _listed(block) for at, block in blocks.items()} for chain, blocks in data.items()}
+
+
+def _listed(block: dict[str, Any]) -> dict[str, Any]:
+    """With lists instead of keys."""
+    listed: dict[str, Any] = {}
+    if "accounts" in block:
+        listed["accounts"] = {
+            address: {name: list(names) for name, names in entry.items()}
+            for address, entry in block["accounts"].items()
+        }
+    if "header" in block:
+        listed["header"] = list(block["header"])
+    return listed

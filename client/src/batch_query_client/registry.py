@@ -1,0 +1,113 @@
+"""The facts registry: calls that read it, and what it answers (docs/specification.md, "Reading facts")."""
+
+import re
+from collections.abc import Mapping, Sequence
+
+from eth_utils.crypto import keccak
+
+from batch_query_client.answers import Fact
+from batch_query_client.effects import Steps
+from batch_query_client.errors import NodeRefused, NotProven, WrongFact
+from batch_query_client.json_rpc import Node, read_data, transaction_call
+from batch_query_client.questions import ACCOUNT_PROPERTIES, HEADER_PROPERTIES
+
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}", re.ASCII)
+_SLOT = re.compile(r"0x[0-9a-fA-F]{64}", re.ASCII)
+
+
+def selector(signature: str) -> bytes:
+    """Of a function, as `run(uint256)`."""
+    return keccak(text=signature)[:4]
+
+
+SOURCE_CHAIN_ID = selector("sourceChainId()")
+_TRY_ACCOUNT_FIELD = selector("tryAccountField(address,uint256,uint8)")
+_TRY_SLOT = selector("tryAccountStorageSlotValues(address,uint256,bytes32)")
+_TRY_HEADER_FIELD = selector("tryHeaderField(uint256,uint8)")
+_TRY_TIMESTAMP = selector("tryBlockAtTimestamp(uint256)")
+
+
+def call_data(fact: Fact) -> bytes:
+    """Of the call that answers whether the fact is proven, and its word. Made here, whatever call the service names.
+
+    Raises `WrongFact` where the registry knows no such fact.
+    """
+    number = _word(fact.block_number)
+    if fact.property == "BLOCK_AT_TIMESTAMP":
+        return _TRY_TIMESTAMP + _word(fact.timestamp)
+    if not fact.account:
+        return _TRY_HEADER_FIELD + number + _word(_place(HEADER_PROPERTIES, fact.property))
+    if not _ADDRESS.fullmatch(fact.account):
+        raise WrongFact(f"{fact.account!r} is not the address of an account.")
+    account = bytes.fromhex(fact.account[2:]).rjust(32, b"\0")
+    if fact.property == "SLOT":
+        if not _SLOT.fullmatch(fact.slot):
+            raise WrongFact(f"{fact.slot!r} is not a storage slot.")
+        return _TRY_SLOT + account + number + bytes.fromhex(fact.slot[2:])
+    return _TRY_ACCOUNT_FIELD + account + number + _word(_place(ACCOUNT_PROPERTIES, fact.property))
+
+
+def decode(answer: bytes) -> bytes | None:
+    """The fact's word, or None where nothing is proven. Raises `WrongFact` for what no registry answers."""
+    if len(answer) != 64 or int.from_bytes(answer[:32]) > 1:
+        raise WrongFact("There is no facts registry at this address.")
+    return answer[32:] if answer[31] else None
+
+
+def read_facts(node: Node, facts: Sequence[Fact], registries: Mapping[int, str] | None = None) -> Steps[list[Fact]]:
+    """The facts with the words that registries hold now: None where nothing is proven.
+
+    `registries` are those that the caller trusts, by source chain, instead of those that the facts name. Raises
+    `WrongChain`, `WrongFact`, `NodeRefused`, `Unavailable`.
+    """
+    named = [_with_registry(fact, registries or {}) for fact in facts]
+    for chain_id in {fact.destination_chain_id for fact in named}:
+        yield from node.require_chain(chain_id)
+    for address, source in {(fact.registry, fact.source_chain_id) for fact in named}:
+        yield from require_source(node, address, source)
+    # What is made for `eth_call`, `latest` is right for: a registry never changes what it holds.
+    calls = [("eth_call", [transaction_call(fact.registry, call_data(fact)), "latest"]) for fact in named]
+    found = []
+    for fact, answer in zip(named, (yield from node.calls(calls)), strict=True):
+        if isinstance(answer, NodeRefused):
+            raise answer
+        found.append(fact.model_copy(update={"word": decode(read_data(answer))}))
+    return found
+
+
+def require_facts(node: Node, facts: Sequence[Fact], registries: Mapping[int, str] | None = None) -> Steps[list[Fact]]:
+    """As `read_facts`; raises `NotProven`, and `WrongFact` where a registry holds another word than the facts say."""
+    found = yield from read_facts(node, facts, registries)
+    for said, fact in zip(facts, found, strict=True):
+        if fact.word is None:
+            raise NotProven(f"The registry {fact.registry} doesn't hold the {fact.name}.")
+        if said.word not in {None, fact.word}:
+            raise WrongFact(f"The registry {fact.registry} holds another value than the service says: {fact.name}.")
+    return found
+
+
+def require_source(node: Node, address: str, source_chain_id: int) -> Steps[None]:
+    """Raises `WrongFact` unless a registry, or a block hash source, of this source chain is there."""
+    call = transaction_call(address, SOURCE_CHAIN_ID)
+    (answer,) = yield from node.calls([("eth_call", [call, "latest"])])
+    if isinstance(answer, NodeRefused) or read_data(answer) != _word(source_chain_id):
+        raise WrongFact(f"There is no facts registry for chain {source_chain_id} at {address}.")
+
+
+def _with_registry(fact: Fact, registries: Mapping[int, str]) -> Fact:
+    address = registries.get(fact.source_chain_id, fact.registry)
+    if not _ADDRESS.fullmatch(address):
+        raise WrongFact(f"No facts registry is known for chain {fact.source_chain_id}.")
+    return fact.model_copy(update={"registry": address})
+
+
+def _word(number: int | None) -> bytes:
+    if number is None or not 0 <= number < 1 << 256:
+        raise WrongFact("The fact names no block, or no time, that there can be.")
+    return number.to_bytes(32)
+
+
+def _place(names: Sequence[str], name: str) -> int:
+    if name not in names:
+        raise WrongFact(f"A facts registry has no {name[:40]!r}.")
+    return names.index(name)

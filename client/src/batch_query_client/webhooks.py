@@ -1,0 +1,76 @@
+"""Verifies what a webhook receives (Standard Webhooks, by its library)."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+import standardwebhooks
+from pydantic import ValidationError
+
+from batch_query_client.answers import AnswerModel, Text
+from batch_query_client.errors import InvalidWebhook
+
+_MAX_BYTES = 1024 * 1024
+
+
+class WebhookData(AnswerModel):
+    """What happened to which batch."""
+
+    internal_id: Text
+    query_status: Text = ""
+    error: Text = ""
+    code: Text = ""
+    """Of a batch that was rejected."""
+    retryable: bool | None = None
+
+
+class WebhookEvent(AnswerModel):
+    """A delivery that the service has signed."""
+
+    type: Text
+    """batch_query.done, batch_query.rejected, batch_query.went_back or batch_query.step_completed."""
+    timestamp: datetime
+    """When it happened. Deliveries of one batch come in its order."""
+    data: WebhookData
+    id: str = ""
+    """The same each time this is delivered: whoever has seen it need not act on it again."""
+
+
+def verify_webhook(body: str | bytes, headers: Mapping[str, str], *secrets: str) -> WebhookEvent:
+    """The event, if one of the secrets (whsec_...) has signed it within the last five minutes.
+
+    `body` is the request's, byte for byte; `headers` are the request's, their names in any case. While the secret is
+    being rotated, give both. Raises `InvalidWebhook`.
+    """
+    text = _text(body)
+    given = {name.lower(): value for name, value in headers.items()}
+    if not secrets:
+        raise ValueError("Give the secret that the dashboard shows.")
+    if not any(_is_signed(text, given, secret) for secret in secrets):
+        raise InvalidWebhook("The delivery is not signed with this secret, or is not of the last five minutes.")
+    try:
+        event = WebhookEvent.model_validate_json(text)
+    except (ValidationError, RecursionError):
+        raise InvalidWebhook("The delivery is signed, but has another form than expected.") from None
+    return event.model_copy(update={"id": given.get("webhook-id", "")})
+
+
+def _text(body: str | bytes) -> str:
+    if len(body) > _MAX_BYTES:
+        raise InvalidWebhook(f"The delivery is larger than {_MAX_BYTES} bytes.")
+    try:
+        return body if isinstance(body, str) else body.decode()
+    except UnicodeDecodeError:
+        raise InvalidWebhook("The delivery is not UTF-8.") from None
+
+
+def _is_signed(text: str, headers: Mapping[str, str], secret: str) -> bool:
+    try:
+        webhook: Any = standardwebhooks.Webhook(secret)
+    except Exception:  # noqa: BLE001 (of base64, and the library's own)
+        raise ValueError("The secret is not one of Standard Webhooks: whsec_ and base64.") from None
+    try:
+        webhook.verify(text, dict(headers))
+    except Exception:  # noqa: BLE001 (headers that are malformed raise whatever they are malformed for)
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Delivers what `queries.webhooks` has written."""

@@ -1,0 +1,152 @@
+"""Where webhooks may be sent to: which URLs, and which addresses. Users choose them, so they must lead to no network of
+the operator.
+
+A URL is judged by its text when a batch is submitted, without asking any name server. The addresses of its name are
+judged each time that something is sent (`proving.webhooks.guarded_post`).
+
+Only what is known to be public is allowed: global unicast, without the networks that IANA keeps for special purposes
+(https://www.iana.org/assignments/iana-ipv4-special-registry, …-ipv6-special-registry). Networks that translate or
+tunnel to IPv4 count as what they lead to, or are refused. `settings.WEBHOOK_ALLOW` allows more, and
+`settings.WEBHOOK_REFUSE` less.
+"""
+
+import re
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
+
+from django.conf import settings
+
+Address = IPv4Address | IPv6Address
+
+MAX_URL_CHARS = 2048
+_HTTPS_PORT, _HTTP_PORT = 443, 80
+
+_SPECIAL_IPV4 = [
+    IPv4Network(network)
+    for network in (
+        *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+        *("192.0.0.0/24", "192.0.2.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24", "192.168.0.0/16"),
+        *("192.175.48.0/24", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+        # The virtual machines of Azure reach their host by this one, although it is public.
+        "168.63.129.16/32",
+    )
+]
+_GLOBAL_IPV6 = IPv6Network("2000::/3")
+# Teredo among the first; documentation; 6to4, which leads to any IPv4 address.
+_SPECIAL_IPV6 = [IPv6Network(network) for network in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")]
+# RFC 6052: the last 32 bits are an IPv4 address that a gateway translates to.
+_NAT64 = IPv6Network("64:ff9b::/96")
+
+_URL = re.compile(
+    r"(?i:(?P<scheme>https?))://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?"
+    r"(?:[/?][A-Za-z0-9\-._~:/?\[\]@!$&'()*+,;=%]*)?",
+    re.ASCII,
+)
+_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(?:\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*", re.ASCII)
+# As browsers tell numbers from names (https://url.spec.whatwg.org/#ends-in-a-number-checker).
+_ENDS_IN_A_NUMBER = re.compile(r"(?:.*\.)?(?:[0-9]+|0[xX][0-9a-fA-F]*)\.?", re.ASCII)
+
+
+class NotAllowed(ValueError):
+    """Nothing may be sent there. The message is a sentence, and shows nothing of the URL."""
+
+
+@dataclass(frozen=True)
+class Target:
+    url: str = field(repr=False)
+    host: str
+    """A name in lower case, or a literal address without brackets."""
+    port: int
+
+    @property
+    def receiver(self) -> str:
+        """What is sent to, for people, and for counting what is sent side by side."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def target(url: str) -> Target:
+    """Judged by its text alone. Raises `NotAllowed`."""
+    if len(url) > MAX_URL_CHARS:
+        raise NotAllowed(f"A webhook's URL has at most {MAX_URL_CHARS} characters.")
+    if not (found := _URL.fullmatch(url)):
+        raise NotAllowed(
+            "A webhook's URL is https://host/path in ASCII (RFC 3986), without user name, password and fragment. An "
+            "international name is written in its form with xn--."
+        )
+    host, is_https = found["host"].strip("[]").lower(), found["scheme"].lower() == "https"
+    port = int(found["port"] or (_HTTPS_PORT if is_https else _HTTP_PORT))
+    if not 0 < port < 65536:
+        raise NotAllowed("A webhook's port is from 1 to 65535.")
+    is_exempt = _check_literal(found["host"]) if _is_literal(found["host"]) else _check_name(host)
+    if not is_exempt and not is_https:
+        raise NotAllowed("A webhook's URL must begin with https://.")
+    if not is_exempt and port != _HTTPS_PORT:
+        raise NotAllowed("Webhooks are sent to port 443 only.")
+    return Target(url, host, port)
+
+
+def is_named(host: str) -> bool:
+    """Whether the operator allows this host by its name, whatever addresses it has."""
+    return host.lower() in settings.WEBHOOK_ALLOW
+
+
+def is_exempt(address: Address) -> bool:
+    """Whether the operator allows this address by its network, public or not."""
+    return any(_is_in(_led_to(address), network) for network in settings.WEBHOOK_ALLOW)
+
+
+def is_allowed(address: Address) -> bool:
+    """Whether anything may be sent to this address."""
+    led_to = _led_to(address)
+    if any(_is_in(led_to, network) for network in settings.WEBHOOK_REFUSE):
+        return False
+    return is_exempt(led_to) or _is_public(led_to)
+
+
+def _is_literal(host: str) -> bool:
+    return host.startswith("[") or bool(_ENDS_IN_A_NUMBER.fullmatch(host))
+
+
+def _check_literal(host: str) -> bool:
+    """Whether the address is exempt from what else must hold. Raises `NotAllowed`."""
+    try:
+        # Python takes IPv4 addresses in their canonical form only.
+        address = IPv6Address(host[1:-1]) if host.startswith("[") else IPv4Address(host)
+    except ValueError:
+        raise NotAllowed("The address in a webhook's URL is not written as 192.0.2.1 or [2001:db8::1].") from None
+    if not is_allowed(address):
+        raise NotAllowed("A webhook's address must be public.")
+    return is_exempt(address)
+
+
+def _check_name(host: str) -> bool:
+    """As `_check_literal`."""
+    if is_named(host):
+        return True
+    if len(host) > 253 or not _NAME.fullmatch(host):
+        raise NotAllowed("The name in a webhook's URL is none that a host can have.")
+    if "." not in host:
+        raise NotAllowed("The name in a webhook's URL must be a full one, such as hooks.example.org.")
+    return False
+
+
+def _led_to(address: Address) -> Address:
+    """The IPv4 address that an IPv6 address stands for, else the address itself."""
+    if isinstance(address, IPv6Address):
+        if address.ipv4_mapped:
+            return address.ipv4_mapped
+        if address in _NAT64:
+            return IPv4Address(int(address) & 0xFFFFFFFF)
+    return address
+
+
+def _is_public(address: Address) -> bool:
+    if isinstance(address, IPv4Address):
+        return not any(address in network for network in _SPECIAL_IPV4)
+    # With a zone it is of one network that this machine is in.
+    is_global = address in _GLOBAL_IPV6 and not address.scope_id
+    return is_global and not any(address in network for network in _SPECIAL_IPV6)
+
+
+def _is_in(address: Address, network: IPv4Network | IPv6Network | str) -> bool:
+    return not isinstance(network, str) and address in network

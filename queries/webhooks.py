@@ -1,0 +1,210 @@
+"""Webhooks: what is to be told of a batch, and what became of telling it.
+
+An event is written as a `WebhookDelivery` in the database transaction of the change that it tells of, so none is lost
+and none is invented (an outbox). `proving.webhooks` delivers them. Here they are written, listed, and made due again.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from accounts import row_locks, sealing, throttle, webhook_secrets
+from config.error_answers import Refused
+from queries import clock, webhook_targets
+from queries.models import Batch, DeliveryStatus, Webhook, WebhookDelivery, WebhookEvent
+from queries.webhook_request import WebhookRequest
+
+# How long a delivery is retried.
+RETRIED = timedelta(days=1)
+# Of one delivery: attempts that are kept.
+MAX_ATTEMPTS_KEPT = 50
+# Of one user in a minute: deliveries that are sent again.
+_MAX_AGAIN_PER_MINUTE = 60
+
+_TYPES = {
+    WebhookEvent.DONE: "batch_query.done",
+    WebhookEvent.REJECTED: "batch_query.rejected",
+    WebhookEvent.WENT_BACK: "batch_query.went_back",
+    WebhookEvent.STEP: "batch_query.step_completed",
+}
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One try to deliver."""
+
+    at: datetime
+    http_status: int | None
+    """None: there was no answer."""
+    outcome: str
+    """A sentence, which shows nothing of the URL, the headers or the answer."""
+    seconds: float
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is stored, and as the API and pages show it."""
+        return {
+            "at": self.at.isoformat(),
+            "httpStatus": self.http_status,
+            "outcome": self.outcome,
+            "seconds": round(self.seconds, 3),
+        }
+
+
+@dataclass(frozen=True)
+class Destination:
+    """Where a webhook is sent, with the headers that are sent along."""
+
+    url: str
+    headers: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        return "<destination of a webhook>"
+
+
+# --- What is to be told -----------------------------------------------------------------------------------------------
+
+
+def prepared(batch: Batch, request: WebhookRequest) -> Webhook:
+    """The webhook of a new batch, to be stored with it."""
+    return Webhook(
+        batch_id=batch.pk,
+        user_id=batch.user_id,
+        receiver=webhook_targets.target(request.url).receiver,
+        sealed=sealing.seal(json.dumps({"url": request.url, "headers": request.headers}), _row(batch.pk)),
+        events=request.events,
+    )
+
+
+def store(webhook: Webhook) -> None:
+    """In the transaction that stores its batch, which has locked the user's row."""
+    webhook_secrets.issue_first(webhook.user_id)
+    webhook.save(force_insert=True)
+
+
+def destination(webhook: Webhook) -> Destination:
+    """Raises `sealing.CantOpen`."""
+    content = json.loads(sealing.unseal(bytes(webhook.sealed), _row(webhook.pk)))
+    return Destination(content["url"], content["headers"])
+
+
+def of(batches: Collection[str]) -> dict[str, Webhook]:
+    """The webhooks of those of the batches that have one, by the batch."""
+    rows = Webhook.objects.filter(pk__in=batches).order_by("pk").only("batch_id", "user_id", "events")
+    return {row.pk: row for row in rows}
+
+
+def tell(webhooks: Iterable[Webhook], event: WebhookEvent, status: str, **more: object) -> None:
+    """Write the event for those that are told of such, in the transaction that makes it true. The batches are locked.
+
+    `status` and `more` are what the event says beside the batch's identifier.
+    """
+    told = [webhook for webhook in webhooks if event in webhook.events]
+    if not told:
+        return
+    now = timezone.now()
+    rows = Webhook.objects.filter(pk__in=[webhook.pk for webhook in told])
+    # A worker that finds nothing more to send makes the webhook not due while it holds this lock.
+    row_locks.lock(rows)
+    gives_up_at = _gives_up_at()
+    WebhookDelivery.objects.bulk_create(
+        WebhookDelivery(
+            webhook=webhook,
+            user_id=webhook.user_id,
+            event=event,
+            body=_body(event, now, {"internalId": webhook.pk, "queryStatus": status, **more}),
+            created_at=now,
+            next_try_at=now,
+            gives_up_at=gives_up_at,
+        )
+        for webhook in told
+    )
+    rows.filter(due_at=None).update(due_at=now)
+
+
+def _body(event: WebhookEvent, at: datetime, data: Mapping[str, object]) -> str:
+    return json.dumps({"type": _TYPES[event], "timestamp": at.isoformat(), "data": data})
+
+
+def _gives_up_at() -> datetime:
+    """By the clock that decides about deadlines: what was given up doesn't come back."""
+    return clock.believable() + RETRIED
+
+
+def _row(batch_id: str) -> str:
+    return f"webhook of batch {batch_id}"
+
+
+# --- What became of it ------------------------------------------------------------------------------------------------
+
+
+def first_pending(webhook: Webhook) -> WebhookDelivery | None:
+    return webhook.deliveries.filter(status=DeliveryStatus.PENDING).order_by("pk").first()
+
+
+def note(delivery: WebhookDelivery, attempt: Attempt, *, ends_as: DeliveryStatus | None, pause: timedelta) -> None:
+    """What came of an attempt, in a transaction that has locked the webhook.
+
+    `ends_as` None: it is tried again after the `pause`, unless the time for that is over by then.
+    """
+    now = timezone.now()
+    # What has happened to it meanwhile counts, such as that it is to be sent again.
+    fresh = WebhookDelivery.objects.get(pk=delivery.pk)
+    fresh.attempts = [*fresh.attempts, attempt.as_json()][-MAX_ATTEMPTS_KEPT:]
+    if ends_as is None and clock.believable() + pause > fresh.gives_up_at:
+        ends_as = DeliveryStatus.FAILED
+    if ends_as is None:
+        fresh.failures, fresh.next_try_at = fresh.failures + 1, now + pause
+    else:
+        fresh.status, fresh.ended_at, fresh.next_try_at = ends_as, now, None
+    fresh.save(update_fields=["attempts", "status", "failures", "next_try_at", "ended_at"])
+
+
+def due_next(webhook: Webhook) -> datetime | None:
+    """When its next delivery is to be tried; None if none is pending."""
+    found = first_pending(webhook)
+    return found.next_try_at if found else None
+
+
+def listed(
+    user_id: int, *, batch: str = "", status: str = "", before: int | None = None, limit: int = 50
+) -> list[WebhookDelivery]:
+    """The user's deliveries before the one with this primary key, newest first; of one batch or status if so wanted."""
+    rows = WebhookDelivery.objects.filter(user=user_id).order_by("-pk")
+    if batch:
+        rows = rows.filter(webhook=batch)
+    if status:
+        rows = rows.filter(status=status)
+    if before is not None:
+        rows = rows.filter(pk__lt=before)
+    return list(rows[:limit])
+
+
+def send_again(user_id: int, message_id: str) -> bool:
+    """Have the user's delivery sent again now, delivered or not. False if there is none such.
+
+    The receiver sees the same message id. Raises `Refused`: too_many_requests.
+    """
+    found = WebhookDelivery.objects.filter(user=user_id, message_id=message_id).values_list("pk", "webhook").first()
+    if found is None:
+        return False
+    if seconds := throttle.take("deliveries sent again", user_id, _MAX_AGAIN_PER_MINUTE):
+        raise Refused(
+            "too_many_requests",
+            f"You may send {_MAX_AGAIN_PER_MINUTE} deliveries again in a minute.",
+            retry_after=seconds,
+        )
+    delivery, webhook = found
+    with transaction.atomic():
+        rows = Webhook.objects.filter(pk=webhook)
+        row_locks.lock(rows)
+        now = timezone.now()
+        WebhookDelivery.objects.filter(pk=delivery).update(
+            status=DeliveryStatus.PENDING, next_try_at=now, gives_up_at=_gives_up_at(), failures=0, ended_at=None
+        )
+        rows.update(due_at=now)
+    return True

@@ -1,0 +1,116 @@
+"""The secret of webhooks: sealed in the database, shown to its owner, rotated with an overlap."""
+
+import base64
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from accounts import sealing, webhook_secrets
+from accounts.models import AccountEvent, EventKind, User, WebhookSecret
+from tests.test_no_key_anywhere import all_that_is_stored
+
+pytestmark = pytest.mark.django_db
+
+JSON = {"Accept": "application/json"}
+REVEAL, ROTATE = "/dashboard/webhooks/reveal", "/dashboard/webhooks/rotate"
+
+
+def user_of(client: Client) -> User:
+    return User.objects.get(pk=client.session["_auth_user_id"])
+
+
+def shown(client: Client) -> str:
+    answer = client.post(REVEAL, headers=JSON)
+    assert answer.status_code == 200
+    return str(answer.json()["webhookSecret"])
+
+
+def test_it_is_made_when_it_is_first_shown_and_stays_the_same(alice_client):
+    assert not WebhookSecret.objects.exists()
+    assert "whsec_…" in alice_client.get("/dashboard").text
+    secret = shown(alice_client)
+    assert secret.startswith("whsec_")
+    # As Standard Webhooks asks: 24 to 64 bytes.
+    assert len(base64.b64decode(secret.removeprefix("whsec_"), validate=True)) == 32
+    assert shown(alice_client) == secret
+    assert webhook_secrets.signing(user_of(alice_client).pk) == [secret]
+    assert [event.kind for event in AccountEvent.objects.order_by("pk")][-2:] == [EventKind.WEBHOOK_SECRET_SHOWN] * 2
+
+
+def test_only_a_post_of_its_owner_shows_it(alice_client):
+    secret = shown(alice_client)
+    assert secret not in alice_client.get("/dashboard").text
+    assert webhook_secrets.ends(secret) in alice_client.get("/dashboard").text
+    assert secret in alice_client.post(REVEAL).text
+    assert alice_client.get(REVEAL).status_code == 302
+    assert Client().post(REVEAL, headers=JSON).status_code == 401
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(user_of(alice_client))
+    for path in (REVEAL, ROTATE):
+        assert strict.post(path, {"overlap": "1d"}, headers=JSON).status_code == 403
+    assert shown(alice_client) == secret
+
+
+def test_a_database_that_leaks_does_not_give_it_away(alice_client):
+    secret = shown(alice_client)
+    stored = all_that_is_stored()
+    assert secret not in stored
+    assert secret.removeprefix("whsec_") not in stored
+    assert repr(base64.b64decode(secret.removeprefix("whsec_")))[2:-1] not in stored
+
+
+def test_it_is_rotated_with_an_overlap_or_at_once(alice_client):
+    user, first = user_of(alice_client), shown(alice_client)
+    answer = alice_client.post(ROTATE, {"overlap": "1d"}, headers=JSON)
+    assert answer.status_code == 201
+    second = shown(alice_client)
+    assert webhook_secrets.signing(user.pk) == [second, first]
+    assert "signs beside it until" in alice_client.get("/dashboard").text
+    # The one before the last signs no more.
+    assert alice_client.post(ROTATE, {"overlap": "7d"}).status_code == 302
+    third = shown(alice_client)
+    assert webhook_secrets.signing(user.pk) == [third, second]
+    alice_client.post(ROTATE, {"overlap": "now"})
+    assert webhook_secrets.signing(user.pk) == [shown(alice_client)]
+    assert len({first, second, third, shown(alice_client)}) == 4
+    assert WebhookSecret.objects.count() == 2
+
+
+def test_an_overlap_ends(alice_client):
+    user, first = user_of(alice_client), shown(alice_client)
+    webhook_secrets.rotate(user, timedelta(hours=1))
+    WebhookSecret.objects.exclude(expires_at=None).update(expires_at=timezone.now())
+    assert webhook_secrets.signing(user.pk) == [shown(alice_client)] != [first]
+
+
+@pytest.mark.parametrize("overlap", ["", "2d", "bqs_" + "x" * 43])
+def test_an_unknown_overlap_is_refused(alice_client, overlap):
+    answer = alice_client.post(ROTATE, {"overlap": overlap}, headers=JSON)
+    assert (answer.status_code, answer.json()["code"]) == (400, "malformed_overlap")
+    assert alice_client.post(ROTATE, {"overlap": overlap}).status_code == 400
+    assert not WebhookSecret.objects.exists()
+
+
+def test_the_page_to_rotate_asks_for_the_overlap(alice_client):
+    text = alice_client.get(ROTATE).text
+    assert 'name="overlap" value="1d" required checked' in text
+    assert Client().get(ROTATE).status_code == 302
+
+
+def test_under_another_api_key_secret_it_is_lost_until_it_is_rotated(alice_client, settings):
+    shown(alice_client)
+    settings.API_KEY_SECRET = "another"
+    answer = alice_client.post(REVEAL, headers=JSON)
+    assert (answer.status_code, answer.json()["code"]) == (409, "secret_lost")
+    assert "Nothing is sent until you rotate it" in alice_client.post(REVEAL).text
+    assert webhook_secrets.signing(user_of(alice_client).pk) == []
+    alice_client.post(ROTATE, {"overlap": "1d"})
+    assert webhook_secrets.signing(user_of(alice_client).pk) == [shown(alice_client)]
+
+
+def test_a_sealed_text_is_never_the_same_twice():
+    sealed = {sealing.seal("the same", "row") for _ in range(5)}
+    assert len(sealed) == 5
+    assert {sealing.unseal(one, "row") for one in sealed} == {"the same"}

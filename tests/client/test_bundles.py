@@ -1,0 +1,259 @@
+"""Bundles are verified against a trusted block hash by code that shares nothing with the service's."""
+
+import contextlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import rlp
+from eth_utils.crypto import keccak
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from trie import HexaryTrie
+
+from batch_query_client import (
+    InvalidBundle,
+    VerifiedBundle,
+    WrongChain,
+    bundle_block,
+    verify_bundle,
+    verify_bundle_by_node,
+)
+from batch_query_client import trie_proof as ours
+from batch_query_client.block_header import decode
+from chains import trie
+from chains.header import Header, InvalidHeader
+from devnet.devchain import DevChain
+from explorer.bundles import verifying
+from proving import facts
+from tests import headers
+from tests.explorer.batches import CONTRACT, everything, path, word
+
+pytestmark = pytest.mark.django_db
+
+Change = Callable[[dict[str, Any]], dict[str, Any]]
+
+# Of a chain that a test has started: what the service offers, and what a node of one's own says.
+_REMEMBERED: dict[str, Any] = {}
+
+
+@pytest.fixture
+def bundles(request: pytest.FixtureRequest) -> dict[int, dict[str, Any]]:
+    """By the query's number: 1 an account, 2 slots, 3 a header, 4 an account at a time. Proven once for all tests."""
+    if not _REMEMBERED:
+        service = request.getfixturevalue("service")
+        client = request.getfixturevalue("client")
+        batch = everything(service)
+        _REMEMBERED["bundles"] = {n: client.get(f"{path(batch)}/{n}/bundle.json").json() for n in range(1, 5)}
+        blocks = [service.rpc("eth_getBlockByNumber", hex(number), False) for number in range(service.head() + 1)]
+        _REMEMBERED["hashes"] = [block["hash"] for block in blocks]
+    found: dict[int, dict[str, Any]] = _REMEMBERED["bundles"]
+    return found
+
+
+def hash_of(number: int) -> str:
+    found: str = _REMEMBERED["hashes"][number]
+    return found
+
+
+def verify(bundle: dict[str, Any], number: int | None = None) -> VerifiedBundle:
+    """By the hashes that the chain itself told."""
+    at = int(bundle["blockNumber"]) if number is None else number
+    return verify_bundle(json.dumps(bundle), block_hash=hash_of(at), next_block_hash=hash_of(at + 1))
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+def test_what_the_service_offers_holds_and_says_what_its_own_verifier_says(bundles, number):
+    mine = verify(bundles[number])
+    theirs = verifying.verify(json.dumps(bundles[number]))
+    assert {name: f"0x{word.hex()}" for name, word in mine.facts.items()} == theirs.facts
+    assert {name: f"0x{word.hex()}" for name, word in mine.slots.items()} == theirs.slots
+    assert (mine.account, mine.exists, mine.block_number) == (theirs.account, theirs.exists, theirs.block_number)
+    assert mine.timestamp == (theirs.time.timestamp if theirs.time else None)
+    assert bundle_block(json.dumps(bundles[number])) == (31337, mine.block_number)
+
+
+def test_a_time_is_shown_only_by_the_hash_of_the_next_block(bundles):
+    bundle = bundles[4]
+    number = int(bundle["blockNumber"])
+    alone = verify_bundle(json.dumps(bundle), block_hash=hash_of(number))
+    assert (alone.timestamp, alone.claimed_timestamp) == (None, int(bundle["timestamp"]))
+    assert verify(bundle | {"nextHeader": None}).timestamp is None
+    assert verify(bundle).timestamp == int(bundle["timestamp"])
+
+
+def slot(**parts: Any) -> Change:
+    return lambda bundle: {"slots": bundle["slots"] | {word(5): bundle["slots"][word(5)] | parts}}
+
+
+def next_block(bundle: dict[str, Any]) -> dict[str, Any]:
+    header = bundle["nextHeader"]
+    number, block_hash = int(bundle["blockNumber"]) + 1, keccak(bytes.fromhex(header[2:])).hex()
+    return {"header": header, "blockHash": f"0x{block_hash}", "blockNumber": str(number), "timestamp": None}
+
+
+def richer(bundle: dict[str, Any]) -> str:
+    """The leaf of the account, with a balance of another size."""
+    key, value = rlp.decode(bytes.fromhex(bundle["accountProof"][-1][2:]))
+    nonce, _, storage, code = rlp.decode(value)
+    return f"0x{rlp.encode([key, rlp.encode([nonce, b'richer', storage, code])]).hex()}"
+
+
+FORGERIES: dict[str, tuple[int, Change]] = {
+    "another balance": (1, lambda b: {"facts": b["facts"] | {"BALANCE": word(10**30)}}),
+    "another account": (1, lambda _: {"account": "0x" + "11" * 20}),
+    "another account's whole proof": (1, lambda _: {"account": CONTRACT}),
+    "a proof that is shortened": (1, lambda b: {"accountProof": b["accountProof"][:-1]}),
+    "a proof without its root": (1, lambda b: {"accountProof": b["accountProof"][1:]}),
+    "no proof": (1, lambda _: {"accountProof": []}),
+    "null for a proof": (1, lambda _: {"accountProof": None}),
+    "a node more at the end": (1, lambda b: {"accountProof": [*b["accountProof"], b["accountProof"][0]]}),
+    "a node more in front": (1, lambda b: {"accountProof": ["0x80", *b["accountProof"]]}),
+    "nodes in another order": (1, lambda b: {"accountProof": b["accountProof"][::-1]}),
+    "an account that is said not to exist": (
+        1,
+        lambda _: {"accountProof": [], "facts": {"BALANCE": word(0), "NONCE": word(0)}},
+    ),
+    "a leaf with another balance": (1, lambda b: {"accountProof": [*b["accountProof"][:-1], richer(b)]}),
+    "the header of the next block": (4, lambda b: {"header": b["nextHeader"]}),
+    "the next block, whole": (4, next_block),
+    "another number": (1, lambda b: {"blockNumber": str(int(b["blockNumber"]) + 1)}),
+    "another hash": (1, lambda _: {"blockHash": word(1)}),
+    "another word in a slot": (2, slot(word=word(78))),
+    "a slot that is said to be empty": (2, slot(word=word(0), proof=[])),
+    "a slot by the proof of another": (2, lambda b: {"slots": {word(7): b["slots"][word(5)]}}),
+    "a slot's proof without its root": (2, lambda b: slot(proof=b["slots"][word(5)]["proof"][1:])(b)),
+    "nodes that are not there": (2, slot(proof=[99])),
+    "places that are no numbers": (2, slot(proof=[True])),
+    "a place that is negative": (2, slot(proof=[-1])),
+    "slots of no account": (2, lambda _: {"account": None}),
+    "another account's storage": (2, lambda _: {"account": _REMEMBERED["bundles"][1]["account"]}),
+    "another field of a header": (3, lambda b: {"facts": b["facts"] | {"GAS_USED": word(1)}}),
+    "a field that no header has": (3, lambda _: {"facts": {"BALANCE": word(1)}}),
+    "a time before the block": (4, lambda _: {"timestamp": "1"}),
+    "a time after the next block": (4, lambda _: {"timestamp": str(2**63)}),
+    "itself as the next block": (4, lambda b: {"nextHeader": b["header"]}),
+    "no facts": (1, lambda _: {"facts": {}}),
+    "another format": (1, lambda _: {"format": "facts-1"}),
+    "a format that is none": (1, lambda _: {"format": 7}),
+    "facts that are no object": (1, lambda _: {"facts": []}),
+    "a word that is too short": (1, lambda _: {"facts": {"BALANCE": "0x01"}}),
+    "a header of a list": (1, lambda _: {"header": "0xc0"}),
+    "a header of nothing": (1, lambda _: {"header": "0x"}),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_no_forgery_holds(bundles, name):
+    number, change = FORGERIES[name]
+    bundle = bundles[number]
+    with pytest.raises(InvalidBundle, match=r"\.$"):
+        verify(bundle | change(bundle), int(bundle["blockNumber"]))
+
+
+def test_the_hash_that_counts_is_the_caller_s(bundles):
+    with pytest.raises(InvalidBundle, match="another hash than yours"):
+        verify_bundle(json.dumps(bundles[1]), block_hash=hash_of(1))
+    for wrong in ("", "0x12", "no hash", b"x"):
+        with pytest.raises(InvalidBundle, match="32 bytes"):
+            verify_bundle(json.dumps(bundles[1]), block_hash=wrong)
+
+
+@pytest.mark.parametrize("content", [b"{", b"[" * 1_000_000, b"[]", b"{}", b"", b"\xff", b'{"format": "facts-2"}'])
+def test_what_is_no_bundle_is_said_in_a_sentence(content):
+    with pytest.raises(InvalidBundle, match=r"^The (file|bundle).*\.$"):
+        verify_bundle(content, block_hash=word(0))
+
+
+def test_no_flip_of_a_byte_shows_another_fact(bundles):
+    """Of all that is in a bundle: it is refused, or shows the same."""
+    bundle, at = bundles[2], int(bundles[2]["blockNumber"])
+    told = verify(bundle)
+    places = [
+        ("header", None),
+        *((name, n) for name in ("accountProof", "storageNodes") for n in range(len(bundle[name]))),
+    ]
+
+    @settings(max_examples=300, deadline=None, derandomize=True)
+    @given(st.sampled_from(places), st.integers(0, 10_000), st.integers(1, 255))
+    def flip(place: tuple[str, int | None], offset: int, mask: int) -> None:
+        name, number = place
+        changed = bytearray(bytes.fromhex((bundle[name] if number is None else bundle[name][number])[2:]))
+        changed[offset % len(changed)] ^= mask
+        text = f"0x{changed.hex()}"
+        value = text if number is None else [*bundle[name][:number], text, *bundle[name][number + 1 :]]
+        try:
+            assert verify(bundle | {name: value}, at) == told
+        except InvalidBundle:
+            return
+        raise AssertionError(f"a flip in {place} was not noticed")
+
+    flip()
+
+
+def test_a_node_of_one_s_own_tells_the_hashes(bundles, chain: DevChain):
+    # Another chain than the one of the bundles, by the same id.
+    chain.mine(int(bundles[4]["blockNumber"]) + 5)
+    with pytest.raises(InvalidBundle, match=rf"knows another block {bundles[1]['blockNumber']} than the bundle is of"):
+        verify_bundle_by_node(json.dumps(bundles[1]), chain.url)
+    with pytest.raises(WrongChain, match="is one of chain 31337, not of chain 5"):
+        verify_bundle_by_node(json.dumps(bundles[1] | {"sourceChainId": "5"}), chain.url)
+
+
+# --- The parts, beside the service's ----------------------------------------------------------------------------------
+
+FORMS = {
+    **headers.ETHEREUM,
+    **headers.OTHERS,
+}
+
+
+def state(count: int) -> HexaryTrie:
+    """A trie of so many accounts, whose addresses are their numbers."""
+    made = HexaryTrie({})
+    for number in range(count):
+        made[keccak(number.to_bytes(20))] = rlp.encode([number, 10**18 * number, ours.EMPTY_ROOT, keccak(b"")])
+    return made
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(st.integers(0, 40), st.integers(0, 60), st.data())
+def test_of_any_trie_ours_and_the_service_s_verifier_tell_the_same(count, asked, data):
+    """Of proofs that are whole, and of those that lack a node, have one twice or one of another account."""
+    made, address = state(count), asked.to_bytes(20)
+    proof = [rlp.encode(node) for node in made.get_proof(keccak(address))]
+    others = [rlp.encode(node) for node in made.get_proof(keccak((asked + 1).to_bytes(20)))]
+    kept = [node for node in proof for _ in range(data.draw(st.sampled_from([1, 1, 1, 1, 0, 2])))]
+    given = data.draw(st.sampled_from([proof, kept, [*proof, *others], others]))
+    outcomes: list[object] = []
+    for verify_account, refusal in ((ours.account, InvalidBundle), (trie.verify_account, trie.InvalidProof)):
+        try:
+            found = verify_account(made.root_hash, address, given)
+            outcomes.append((found.exists, found.nonce, found.balance, found.storage_root, found.code_hash))
+        except refusal:
+            outcomes.append("refused")
+    assert outcomes[0] == outcomes[1]
+    if given == proof:
+        assert outcomes[0] != "refused"
+
+
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+def test_headers_of_all_chains_are_read_as_the_service_reads_them(form):
+    encoded = headers.encode(form)
+    mine, theirs = decode(encoded), Header.decode(encoded)
+    assert (mine.hash, mine.number, mine.timestamp) == (theirs.hash, theirs.number, theirs.timestamp)
+    assert (mine.state_root, mine.parent_hash) == (theirs.state_root, theirs.parent_hash)
+    assert mine.words == {field.name: word for field, word in facts.header_words(theirs).items()}
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(st.lists(st.binary(max_size=300), max_size=25))
+def test_what_ours_takes_for_a_header_theirs_does(fields):
+    encoded = rlp.encode(fields)
+    try:
+        mine = decode(encoded)
+    except InvalidBundle:
+        return
+    with contextlib.suppress(InvalidHeader):  # Such as one without a state root.
+        assert Header.decode(encoded).state_root == mine.state_root

@@ -1,0 +1,406 @@
+"""`bqs` without a service: what it is given, where it keeps keys, what it says and ends with."""
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import click
+import keyring
+import pytest
+import rich
+from eth_account import Account as Wallet
+from keyring.backend import KeyringBackend
+from keyring.backends import fail
+from keyring.errors import KeyringLocked
+
+import batch_query_client
+from batch_query_client import BatchDetails, Fact
+from batch_query_client.command_line import credentials, exit_codes
+from batch_query_client.command_line.asked_in_files import Asked, document, read_time
+from batch_query_client.command_line.exit_codes import ExitCode, exit_code
+from batch_query_client.command_line.keystores import open_keystore
+from batch_query_client.command_line.output import Progress, print_facts, print_json, print_table
+from batch_query_client.command_line.running import bqs, run
+from devnet.devchain import ACCOUNTS, PROJECT
+from tests.client.test_waiting import batch, query
+
+URL = "http://127.0.0.1:1"
+KEY = "bqs_" + "k" * 43
+ALICE, ALICE_KEY = ACCOUNTS[0]
+
+
+class Memory(KeyringBackend):
+    """A keyring that is there; or locked."""
+
+    priority = 1
+
+    def __init__(self, *, locked: bool = False) -> None:
+        super().__init__()  # type: ignore[no-untyped-call] # keyring's
+        self.kept: dict[tuple[str, str], str] = {}
+        self._locked = locked
+
+    def get_password(self, service: str, username: str) -> str | None:
+        self._check()
+        return self.kept.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self._check()
+        self.kept[service, username] = password
+
+    def delete_password(self, service: str, username: str) -> None:
+        self._check()
+        self.kept.pop((service, username), None)
+
+    def _check(self) -> None:
+        if self._locked:
+            raise KeyringLocked
+
+
+@pytest.fixture(autouse=True)
+def nobody_has_logged_in(monkeypatch, tmp_path) -> None:
+    for name in [name for name in os.environ if name.startswith("BQS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("BQS_PATIENCE", "0")
+    keyring.set_keyring(no_keyring())
+
+
+def no_keyring() -> KeyringBackend:
+    return fail.Keyring()  # type: ignore[no-untyped-call] # keyring's
+
+
+def bqs_says(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    code = run(arguments)
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+# --- What is asked ----------------------------------------------------------------------------------------------------
+
+
+def asked(**given: Any) -> Any:
+    nothing = dict.fromkeys(("file", "destination", "chain", "block", "time", "fee", "webhook"))
+    lists = dict.fromkeys(("accounts", "props", "slots", "header", "webhook_events"), ())
+    return document(Asked(**{**nothing, **lists, "is_paid_by_caller": False, **given}))
+
+
+def test_arguments_become_the_body():
+    given = {"destination": 10, "chain": 1, "block": "15", "accounts": ["0xaa", "b.eth"], "props": ["BALANCE"]}
+    entry = {"props": ["BALANCE"], "slots": []}
+    assert asked(**given) == {
+        "destinationChainId": "10",
+        "fee": "auto",
+        "data": {"1": {"block:15": {"accounts": {"0xaa": entry, "b.eth": entry}}}},
+    }
+    assert asked(**given, is_paid_by_caller=True)["sender"] == "self"
+    assert "fee" not in asked(**given, is_paid_by_caller=True)
+    hook = asked(**given, fee="7", webhook="https://a.example", webhook_events=["DONE"])
+    assert (hook["fee"], hook["webhook"]) == ("7", {"url": "https://a.example", "headers": {}, "events": ["DONE"]})
+    at = asked(destination=10, chain=1, time="2026-01-01T00:00:00Z", header=["TIMESTAMP"])
+    assert at["data"] == {"1": {"timestamp:1767225600": {"header": ["TIMESTAMP"]}}}
+
+
+def test_a_csv_file_becomes_the_body(tmp_path):
+    file = tmp_path / "accounts.csv"
+    file.write_text(
+        "\ufeffchain,block,account,props,slots,header\n"
+        "1,15,0xaa,BALANCE NONCE,,\n"
+        "1,15,0xbb,,5;0x6,\n\n"
+        "5,finalized,,,,TIMESTAMP|GAS_USED\n"
+    )
+    data = asked(file=str(file), destination=10)["data"]
+    assert data["1"]["block:15"]["accounts"]["0xaa"] == {"props": ["BALANCE", "NONCE"], "slots": []}
+    assert data["1"]["block:15"]["accounts"]["0xbb"]["slots"] == [f"0x{5:064x}", f"0x{6:064x}"]
+    assert data["5"] == {"finalized": {"header": ["TIMESTAMP", "GAS_USED"]}}
+
+
+def test_every_line_that_is_wrong_is_named(tmp_path):
+    file = tmp_path / "accounts.csv"
+    file.write_text(
+        "chain,block,account,props\nx,15,0xaa,BALANCE\n1,soon,0xaa,BALANCE\n1,15,,\n1,15,0xaa,\n1,1,a,b,c,d\n"
+    )
+    with pytest.raises(click.UsageError) as caught:
+        asked(file=str(file), destination=10)
+    assert re.findall(r"line (\d): ", caught.value.message) == ["2", "3", "4", "5", "6"]
+
+
+def test_a_json_file_is_the_body_and_options_count_before_it(tmp_path, monkeypatch):
+    file = tmp_path / "batch.json"
+    body = {"destinationChainId": "1", "fee": "5", "data": {"1": {}}, "unknown": True}
+    file.write_text(json.dumps(body))
+    assert asked(file=str(file)) == body
+    assert asked(file=str(file), destination=10, fee="auto") == body | {"destinationChainId": "10", "fee": "auto"}
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b'{"data": {}}')))
+    assert asked(file="-") == {"data": {}, "fee": "auto"}
+
+
+@pytest.mark.parametrize(
+    "content", [b"{", b"{" * 100_000, b"", b"\xff", b"a,b\n", b"chain,block,account,props,colour\n"]
+)
+def test_a_file_that_is_none_is_said_in_a_sentence(tmp_path, capsys, content):
+    file = tmp_path / "file"
+    file.write_bytes(content)
+    code, _, said = bqs_says(capsys, "submit", str(file), "--destination", "1", "--url", URL)
+    assert code == ExitCode.USAGE
+    assert said.strip().endswith((".", "header"))
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--destination", "1"],
+        ["--destination", "1", "--chain", "1"],
+        ["--destination", "1", "--chain", "1", "--account", "0xaa"],
+        ["--destination", "1", "--chain", "1", "--account", "0xaa", "--block", "1"],
+        ["--destination", "1", "--chain", "1", "--account", "0xaa", "--block", "soon", "--prop", "BALANCE"],
+        ["--destination", "1", "--chain", "1", "--account", "0xaa", "--time", "soon", "--prop", "BALANCE"],
+        ["--chain", "1", "--account", "0xaa", "--block", "1", "--prop", "BALANCE"],
+        ["--destination", "0"],
+        ["no-such-file.json"],
+        ["--no-such-option"],
+    ],
+)
+def test_what_is_used_wrongly_ends_with_2_and_a_sentence(monkeypatch, capsys, arguments):
+    monkeypatch.setenv("BQS_API_KEY", KEY)
+    code, out, said = bqs_says(capsys, "submit", *arguments, "--url", URL)
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert said.rstrip().endswith(".")
+    code, out, said = bqs_says(capsys, "submit", *arguments, "--url", URL, "--json")
+    assert json.loads(said)["code"] == "usage"
+
+
+def test_times_are_read_in_two_forms():
+    assert read_time("1767225600") == read_time("2026-01-01T00:00:00Z") == read_time("2026-01-01") == 1767225600
+    assert read_time("2026-01-01T01:00:00+01:00") == 1767225600
+
+
+# --- Keys -------------------------------------------------------------------------------------------------------------
+
+
+def test_without_a_service_or_a_key_it_says_how_to_get_them(capsys):
+    code, _, said = bqs_says(capsys, "list")
+    assert code == ExitCode.USAGE
+    assert "bqs login URL" in said
+    code, _, said = bqs_says(capsys, "list", "--url", URL)
+    assert code == ExitCode.USAGE
+    assert f"bqs login {URL}" in said
+
+
+def test_a_key_is_kept_in_the_keyring_and_nowhere_else(tmp_path):
+    ring = Memory()
+    keyring.set_keyring(ring)
+    assert credentials.remember(URL, KEY) == "this system's keyring"
+    assert list(ring.kept.values()) == [KEY]
+    assert credentials.service(None).url == URL
+    assert credentials.api_key(URL) == KEY
+    assert not [path for path in tmp_path.rglob("*") if path.is_file() and KEY in path.read_text()]
+    credentials.forget(URL)
+    assert credentials.api_key(URL) == ""
+
+
+@pytest.mark.parametrize("ring", [no_keyring(), Memory(locked=True)], ids=["none", "locked"])
+def test_without_a_keyring_it_is_in_a_file_for_one_s_own_eyes_and_that_is_said(ring):
+    keyring.set_keyring(ring)
+    credentials.remember("https://another.example", "bqs_other")
+    where = credentials.remember(URL, KEY)
+    path = Path(re.findall(r"the file (\S+), because this system offers no keyring", where)[0])
+    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert credentials.api_key(URL) == KEY
+    assert [entry.name for entry in path.parent.iterdir() if entry.name.startswith(".")] == []
+    credentials.forget(URL)
+    assert (credentials.api_key(URL), credentials.api_key("https://another.example")) == ("", "bqs_other")
+
+
+def test_the_environment_counts_first(monkeypatch):
+    credentials.remember(URL, KEY)
+    monkeypatch.setenv("BQS_API_KEY", "bqs_from_environment\n")
+    monkeypatch.setenv("BQS_URL", "https://another.example/")
+    assert credentials.api_key(URL) == "bqs_from_environment"
+    assert credentials.service_url(None) == "https://another.example"
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{", '{"url": 5}'])
+def test_a_damaged_file_is_as_good_as_none(capsys, content):
+    credentials.folder().mkdir()
+    for name in ("config.json", "keys.json"):
+        (credentials.folder() / name).write_text(content)
+    assert bqs_says(capsys, "list")[0] == ExitCode.USAGE
+    assert credentials.api_key(URL) == ""
+
+
+def test_a_key_is_never_printed(monkeypatch, capsys):
+    monkeypatch.setenv("BQS_API_KEY", KEY)
+    monkeypatch.setenv("BQS_DEBUG", "1")
+    said = "".join(
+        f"{out}{err}"
+        for _, out, err in (bqs_says(capsys, command, "x", "--url", URL) for command in ("watch", "cancel"))
+    )
+    assert KEY not in said + repr(credentials.service(URL)) + repr(credentials.service(URL).batch("x"))
+
+
+def test_a_keystore_is_opened_with_its_password_alone(tmp_path):
+    file, right, wrong = tmp_path / "key.json", tmp_path / "right", tmp_path / "wrong"
+    file.write_text(
+        json.dumps(Wallet.encrypt(bytes.fromhex(ALICE_KEY[2:]), "a password", kdf="pbkdf2", iterations=1000))
+    )
+    right.write_text("a password\n")
+    wrong.write_text("another\n")
+    assert open_keystore(file, right).address == ALICE
+    with pytest.raises(click.UsageError, match="password is not that of"):
+        open_keystore(file, wrong)
+    for content in ("", "{}", "[]", "x" * 100_000, '{"crypto": {}, "version": 3}'):
+        file.write_text(content)
+        with pytest.raises(click.UsageError, match="is no key file"):
+            open_keystore(file, right)
+
+
+# --- What it says -----------------------------------------------------------------------------------------------------
+
+FACT = Fact(
+    source_chain_id=1,
+    destination_chain_id=10,
+    block_number=15,
+    account=ALICE,
+    property="BALANCE",
+    word=(2**255 + 1).to_bytes(32),
+    registry="0x" + "11" * 20,
+)
+
+
+def test_values_are_shown_whole_in_tables_and_in_json(capsys):
+    slot = FACT.model_copy(update={"property": "SLOT", "slot": "0x" + "0" * 63 + "5"})
+    unproven = FACT.model_copy(update={"property": "CODE_HASH", "word": None})
+    print_facts([FACT, slot, unproven])
+    out = capsys.readouterr().out
+    assert str(2**255 + 1) in out
+    assert f"0x8{'0' * 62}1" in out
+    assert "not proven yet" in out
+    assert len(out.splitlines()) == 4
+    print_json([FACT])
+    (told,) = json.loads(capsys.readouterr().out)
+    assert (told["sourceChainId"], told["value"], told["word"]) == ("1", str(2**255 + 1), f"0x8{'0' * 62}1")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_live_on_a_terminal_and_shows_what_is_open_first(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("LINES", "12")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    steps = [{"kind": "INITIAL_STATE", "status": "COMPLETED"}, {"kind": "BLOCKHASH_AVAILABLE", "status": "IN_PROGRESS"}]
+    queries = [query(n, isCompleted=n != 9, steps=steps) for n in range(1, 10)]
+    told = batch(
+        status="IN_PROGRESS", queries=9, queriesCompleted=8, queryList=queries, waits=[{"sentence": "A wait."}]
+    )
+    with Progress() as progress:
+        progress.show(BatchDetails.model_validate(told))
+    shown = terminal.getvalue()
+    assert "8 of 9 completed" in shown
+    assert "2/4 BLOCKHASH_AVAILABLE  IN_PROGRESS" in shown
+    assert "A wait." in shown
+    assert re.search(r"^9 +1 +15 ", shown, re.MULTILINE)
+    assert not re.search(r"^8 +1 +15 ", shown, re.MULTILINE)
+
+
+def test_text_of_others_is_shown_as_text(capsys):
+    print_table(("name",), [("[red]a[/red]\x1b[2J\u202e\nb",)])
+    assert capsys.readouterr().out.splitlines()[1].strip() == "[red]a[/red] [2J b"
+
+
+def test_every_error_has_an_exit_code_and_the_documentation_each_of_them():
+    kinds = [getattr(batch_query_client, name) for name in batch_query_client.__all__]
+    errors = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, batch_query_client.BatchQueryError)]
+    errors.remove(batch_query_client.BatchQueryError)
+    assert len(errors) > 15
+    assert {exit_code(kind.__new__(kind)) for kind in errors} == set(ExitCode) - {
+        *(ExitCode.OK, ExitCode.DEFECT, ExitCode.INTERRUPTED)
+    }
+    page = (PROJECT / "docs/using/command-line.md").read_text()
+    assert not [code for code in exit_codes.ExitCode if not re.search(rf"^\| {code.value} \|", page, re.MULTILINE)]
+
+
+def test_a_service_that_is_down_ends_with_4(capsys):
+    code, _, said = bqs_says(capsys, "chains", "--url", URL)
+    assert (code, said) == (ExitCode.UNAVAILABLE, "127.0.0.1 can't be reached.\n")
+    code, _, said = bqs_says(capsys, "chains", "--url", URL, "--json")
+    assert json.loads(said) == {"error": "127.0.0.1 can't be reached.", "code": "unavailable"}
+
+
+def test_a_defect_and_ctrl_c_are_sentences_too(monkeypatch, capsys):
+    def fails(_: object) -> None:
+        raise ZeroDivisionError("a defect")
+
+    def is_interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    for raises, code, sentence in (
+        (fails, ExitCode.DEFECT, "This is a defect of bqs: ZeroDivisionError in test_command_line.py, line "),
+        (is_interrupted, ExitCode.INTERRUPTED, "Interrupted."),
+    ):
+        monkeypatch.setattr(credentials, "service_url", raises)
+        found, out, said = bqs_says(capsys, "chains")
+        assert (found, out) == (code, "")
+        assert said.strip().startswith(sentence)
+        assert "Traceback" not in said
+
+
+def test_every_command_and_option_is_explained():
+    for name, command in bqs.commands.items():
+        assert command.help, name
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                assert parameter.help or parameter.name == "timeout", (name, parameter.name)
+    page = (PROJECT / "docs/using/command-line.md").read_text()
+    assert not [name for name in bqs.commands if f"`bqs {name}" not in page]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_complete_it(capsys, shell):
+    code, out, _ = bqs_says(capsys, "completion", shell)
+    assert code == 0
+    assert f"_BQS_COMPLETE={shell}_complete" in out
+
+
+# --- As it is installed -----------------------------------------------------------------------------------------------
+
+
+def test_it_runs_as_a_program_and_says_what_is_missing():
+    command = [sys.executable, "-m", "batch_query_client.command_line"]
+    environment = os.environ | {"PYTHONPATH": str(PROJECT / "client/src")}
+    done = subprocess.run([*command, "--version"], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{batch_query_client.__version__}\n")
+    without = "import sys; sys.modules['rich'] = None; from batch_query_client.command_line import main; main()"
+    done = subprocess.run([sys.executable, "-c", without], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (2, "bqs needs rich: install 'batch-query-client[cli]'.\n")
+    assert rich
+
+
+def test_it_can_be_built_and_the_wheel_has_all_that_it_takes(tmp_path):
+    build = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+    source = tmp_path / "source"
+    subprocess.run(["cp", "-R", PROJECT / "client", source], check=True)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", build, tmp_path], cwd=source, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (entry,) = [archive.read(name).decode() for name in names if name.endswith("entry_points.txt")]
+        (metadata,) = [archive.read(name).decode() for name in names if name.endswith("METADATA")]
+    assert "batch_query_client/py.typed" in names
+    assert "batch_query_client/command_line/running.py" in names
+    assert "bqs = batch_query_client.command_line:main" in entry
+    assert f"Version: {batch_query_client.__version__}\n" in metadata

@@ -1,0 +1,174 @@
+"""What a batch takes is sent in order, each thing once, and nothing is signed that proves nothing."""
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from batch_query_client import NotDoneInTime, Payer, TransactionFailed, UnsafeTransaction, WrongChain
+from batch_query_client.json_rpc import Node
+from batch_query_client.operations import Access
+from batch_query_client.paying import send
+from batch_query_client.registry import selector
+from tests.client.test_waiting import ID, batch
+from tests.client.world import PATIENCE, World, answer
+
+REGISTRY, TOKEN, ME = ("0x" + digit * 40 for digit in "123")
+ACCESS = Access("https://service.example", "bqs_key", PATIENCE)
+PROOF = "0x02" + "ab" * 40
+HASH = "0x" + "cd" * 32
+
+
+def transaction(**changed: Any) -> dict[str, Any]:
+    fields = {"to": REGISTRY, "data": PROOF, "value": "0x0", "gas": "0x5208", "chainId": "0x7a69", "what": "Prove it."}
+    return fields | {"queries": [1]} | changed
+
+
+def to_send(*transactions: dict[str, Any], **changed: Any) -> Any:
+    return answer(200, {"chainId": "31337", "isComplete": False, "waits": [], "transactions": transactions} | changed)
+
+
+# Nothing is missing any more: neither these nor others.
+COMPLETE = to_send(isComplete=True)
+OURS = answer(200, batch(sourceChainIds=["1"]))
+
+
+@dataclasses.dataclass
+class Chain:
+    """A node that keeps what it was told; answers that a test names replace its own."""
+
+    others: dict[str, Any] = dataclasses.field(default_factory=dict)
+    sent: list[bytes] = dataclasses.field(default_factory=list)
+    would_revert: bool = False
+
+    def make_request(self, method: str, params: Any) -> Any:
+        if method in self.others:
+            return self.others[method]
+        if method == "eth_call" and "from" in params[0] and self.would_revert:
+            return {"error": {"code": 3, "message": "execution reverted"}}
+        if method == "eth_sendRawTransaction":
+            self.sent.append(bytes.fromhex(params[0][2:]))
+        results = {
+            "eth_chainId": "0x7a69",
+            "eth_call": f"0x{int(params[0]['to'] == REGISTRY):064x}" if method == "eth_call" else "",
+            "eth_getTransactionCount": hex(len(self.sent)),
+            "eth_getBlockByNumber": {"baseFeePerGas": "0x64"},
+            "eth_maxPriorityFeePerGas": "0x1",
+            "eth_sendRawTransaction": HASH,
+            "eth_getTransactionReceipt": {"status": "0x1", "gasUsed": "0x5208", "effectiveGasPrice": "0x65"},
+        }
+        return {"jsonrpc": "2.0", "id": 1, "result": results[method]}
+
+
+def pay(chain: Chain, *answers: Any, timeout: float = 60, **payer: Any) -> Any:
+    signed: list[dict[str, Any]] = []
+
+    def sign(fields: dict[str, Any]) -> Any:
+        signed.append(fields)
+        return SimpleNamespace(raw_transaction=bytes.fromhex(fields["data"][2:]))
+
+    who = Payer(SimpleNamespace(address=ME, sign_transaction=sign), **{"confirm": lambda _: True, **payer})
+    world = World(OURS, *answers)
+    return world.run(send(ACCESS, ID, Node(chain, PATIENCE), who, timeout=timeout)), signed
+
+
+def test_what_is_missing_is_sent_in_order_until_nothing_is():
+    chain = Chain()
+    other = transaction(data="0xf9" + "cd" * 40)
+    # The service has not noticed yet what was mined, and lists it once more.
+    (sent, signed) = pay(chain, to_send(transaction(), other), to_send(other, isComplete=True))
+    assert [fields["data"] for fields in signed] == [PROOF, other["data"]]
+    assert [fields["nonce"] for fields in signed] == [0, 1]
+    assert signed[0] | {"data": ""} == {
+        "type": 2,
+        "chainId": 31337,
+        "nonce": 0,
+        "to": REGISTRY,
+        "value": 0,
+        "data": "",
+        "gas": 21000,
+        "maxFeePerGas": 201,
+        "maxPriorityFeePerGas": 1,
+    }
+    assert [(one.gas_used, one.cost, one.what) for one in sent] == [(21000, 21000 * 101, "Prove it.")] * 2
+
+
+@pytest.mark.parametrize(
+    "function",
+    ["proveTimestamp(bytes,bytes,uint256)", "attest(uint256,bytes32,bytes)", "record()", "run((address,bytes)[])"],
+)
+def test_so_is_what_tells_more_to_registries_and_sources(function):
+    chain = Chain()
+    pay(chain, to_send(transaction(data=f"0x{selector(function).hex()}")), COMPLETE)
+    assert len(chain.sent) == 1
+
+
+def test_what_a_reorganisation_has_undone_is_sent_once_more():
+    chain = Chain()
+    waiting = to_send(transaction(), waits=["One block more."])
+    (sent, _) = pay(chain, *[waiting] * 10, COMPLETE, timeout=200)
+    assert len(sent) == 2
+
+
+UNSAFE = {
+    "money": {"value": "0x1"},
+    "a transfer of a token": {"to": TOKEN, "data": f"0x{selector('transfer(address,uint256)').hex()}" + "00" * 64},
+    "an approval": {"to": TOKEN, "data": f"0x{selector('approve(address,uint256)').hex()}" + "00" * 64},
+    # Its selector begins as a proof does.
+    "a swap": {"to": TOKEN, "data": "0x04e45aaf" + "00" * 224},
+    "a proof to something else": {"to": TOKEN},
+    "nothing at all": {"data": "0x"},
+    "another chain": {"chainId": "0x1"},
+}
+
+
+@pytest.mark.parametrize("changed", UNSAFE.values(), ids=UNSAFE)
+def test_nothing_else_is_signed(changed):
+    chain = Chain()
+    with pytest.raises(UnsafeTransaction, match="It was not signed"):
+        pay(chain, to_send(transaction(**changed)))
+    assert chain.sent == []
+
+
+def test_a_node_of_another_chain_gets_nothing():
+    chain = Chain({"eth_chainId": {"result": "0x1"}})
+    with pytest.raises(WrongChain):
+        pay(chain, to_send(transaction()))
+
+
+@pytest.mark.parametrize(
+    ("would_revert", "payer", "said"),
+    [
+        (True, {}, r"would revert, so it was not sent\. The node refused: execution reverted"),
+        (False, {"confirm": lambda _: False}, "not confirmed, so it was not signed"),
+        (False, {"most_wei": 21000 * 201 - 1}, "may cost 4221000 wei, which is more than is allowed"),
+    ],
+)
+def test_what_is_of_no_use_not_wanted_or_too_dear_is_not_signed(would_revert, payer, said):
+    chain = Chain(would_revert=would_revert)
+    with pytest.raises(TransactionFailed, match=said):
+        pay(chain, to_send(transaction()), **payer)
+    assert chain.sent == []
+
+
+def test_what_may_be_spent_is_for_all_of_them():
+    chain = Chain()
+    twice = [transaction(), transaction(data=PROOF + "00")]
+    with pytest.raises(TransactionFailed, match="more than is allowed"):
+        pay(chain, to_send(*twice), most_wei=21000 * (101 + 201) - 1)
+    assert len(chain.sent) == 1
+
+
+def test_what_has_reverted_is_said():
+    reverted = {"result": {"status": "0x0", "gasUsed": "0x1"}}
+    with pytest.raises(TransactionFailed, match=f"{HASH} has reverted"):
+        pay(Chain({"eth_getTransactionReceipt": reverted}), to_send(transaction()))
+
+
+def test_what_is_not_mined_or_never_complete_is_not_waited_for_without_end():
+    with pytest.raises(TransactionFailed, match="not mined within 60 s"):
+        pay(Chain({"eth_getTransactionReceipt": {"result": None}}), to_send(transaction()))
+    waits = to_send(waits=["The block is not there yet."])
+    with pytest.raises(NotDoneInTime, match=r"not complete after 10 s\. The block is not there yet\.$"):
+        pay(Chain(), *[waits] * 99, timeout=10)

@@ -1,0 +1,100 @@
+"""What is asked becomes the API's body, and what can't be asked is said at once."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from batch_query_client import ACCOUNT_PROPERTIES, HEADER_PROPERTIES, Account, Header, Webhook
+from batch_query_client.questions import body
+from queries.properties import AccountField, HeaderField
+
+ALICE, BOB = "0x" + "aa" * 20, "0x" + "bb" * 20
+
+
+def asked(*queries: Account | Header, **more: object) -> object:
+    return body(destination=10, queries=queries, **more)["data"]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("where", "selector"),
+    [
+        ({"block": 15}, "block:15"),
+        ({"block": 0}, "block:0"),
+        ({"block": "latest"}, "latest"),
+        ({"block": "finalized"}, "finalized"),
+        ({"block": "block:7"}, "block:7"),
+        ({"time": 1_700_000_000}, "timestamp:1700000000"),
+        ({"time": datetime(2026, 1, 1, tzinfo=UTC)}, "timestamp:1767225600"),
+    ],
+)
+def test_a_block_is_named_in_many_ways(where, selector):
+    assert Account(ALICE, chain=1, props=["BALANCE"], **where).selector == selector
+
+
+@pytest.mark.parametrize("slot", [5, "5", "0x5", "0x05", "0" * 63 + "5", (5).to_bytes(32)])
+def test_a_slot_is_written_in_many_ways(slot):
+    entry = asked(Account(ALICE, chain=1, block=1, slots=[slot]))["1"]["block:1"]["accounts"][ALICE]  # type: ignore[index]
+    assert entry == {"props": [], "slots": ["0x" + "0" * 63 + "5"]}
+
+
+def test_what_is_about_the_same_account_at_the_same_block_is_put_together():
+    data = asked(
+        Account(ALICE, chain=1, block=1, props=["BALANCE"]),
+        Account(ALICE.upper().replace("0X", "0x"), chain=1, block=1, props=["NONCE", "BALANCE"], slots=[5, "0x5"]),
+        Account(ALICE, chain=1, block=2, props=["NONCE"]),
+        Header(["TIMESTAMP"], chain=1, block=2),
+        Header(["GAS_USED", "TIMESTAMP"], chain=1, block=2),
+        Account("vitalik.eth", chain=5, block=1, props=["NONCE"]),
+    )
+    assert data == {
+        "1": {
+            "block:1": {"accounts": {ALICE: {"props": ["BALANCE", "NONCE"], "slots": ["0x" + "0" * 63 + "5"]}}},
+            "block:2": {
+                "accounts": {ALICE: {"props": ["NONCE"], "slots": []}},
+                "header": ["TIMESTAMP", "GAS_USED"],
+            },
+        },
+        "5": {"block:1": {"accounts": {"vitalik.eth": {"props": ["NONCE"], "slots": []}}}},
+    }
+
+
+def test_ten_thousand_accounts_are_put_together_at_once():
+    queries = [Account(f"0x{number:040x}", chain=1, block=1, props=["BALANCE"]) for number in range(10_000)]
+    assert len(asked(*queries)["1"]["block:1"]["accounts"]) == 10_000  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: Account(ALICE, chain=1, props=["BALANCE"]),
+        lambda: Account(ALICE, chain=1, block=1, time=1, props=["BALANCE"]),
+        lambda: Account(ALICE, chain=1, block="newest", props=["BALANCE"]),
+        lambda: Account(ALICE, chain=1, block=-1, props=["BALANCE"]),
+        lambda: Account(ALICE, chain=1, time=datetime(2026, 1, 1), props=["BALANCE"]),  # noqa: DTZ001 (that is the fault)
+        lambda: Account(ALICE, chain=1, block=1),
+        lambda: Header([], chain=1, block=1),
+        asked,
+        *(lambda slot=slot: asked(Account(ALICE, chain=1, block=1, slots=[slot])) for slot in (-1, 1 << 256, "x", "")),
+    ],
+)
+def test_what_can_not_be_asked_is_said_at_once(wrong):
+    with pytest.raises(ValueError, match=r"\.$"):
+        wrong()
+
+
+def test_the_fields_beside_the_data():
+    query = Account(ALICE, chain=1, block=1, props=["BALANCE"])
+    hook = Webhook("https://a.example", {"x-token": "secret"}, ["DONE"])
+    document = body(destination=10, queries=[query], fee=5, webhook=hook)
+    assert document["fee"] == "5"
+    assert document["webhook"] == {"url": "https://a.example", "headers": {"x-token": "secret"}, "events": ["DONE"]}
+    assert "secret" not in repr(hook)
+    paid = body(destination=10, queries=[query], is_paid_by_caller=True)
+    assert (paid["sender"], "fee" in paid, "webhook" in paid) == ("self", False, False)
+
+
+def test_the_names_are_those_of_the_service():
+    assert list(HEADER_PROPERTIES) == HeaderField.names
+    assert list(ACCOUNT_PROPERTIES) == AccountField.names
+    assert [field.value for field in HeaderField] == list(range(len(HEADER_PROPERTIES)))
+    assert [field.value for field in AccountField] == list(range(len(ACCOUNT_PROPERTIES)))

@@ -1,0 +1,359 @@
+"""The library and `bqs` against a service that runs, and a chain: each as a program and as a person uses it."""
+
+import asyncio
+import io
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import keyring
+import pytest
+from eth_account import Account as Wallet
+from eth_account.messages import encode_defunct
+from keyring.backends import fail
+from web3 import AsyncHTTPProvider, AsyncWeb3, Web3
+
+from batch_query_client import (
+    Account,
+    AsyncBatchQueryService,
+    Batch,
+    BatchDetails,
+    BatchQueryService,
+    BatchRejected,
+    Conflict,
+    Header,
+    InvalidRequest,
+    NotDoneInTime,
+    NotFound,
+    Patience,
+    Unauthorized,
+    WrongChain,
+    WrongFact,
+    sign_in,
+)
+from batch_query_client.command_line.exit_codes import ExitCode
+from batch_query_client.command_line.running import run
+from demo.installation import CHAIN_ID, CHAINS_TOML, Service, free_port
+from devnet.devchain import ACCOUNTS, DevChain
+
+(ALICE, ALICE_KEY), (BOB, BOB_KEY), (CHARLIE, _), (_, SIGNER_KEY) = ACCOUNTS
+CONTRACT = "0x0000F90827F1C53a10cb7A02335B175320002935"
+SECONDS = 60
+PATIENCE = Patience(seconds=5)
+
+
+def sign(key: str) -> Any:
+    return lambda text: Wallet.sign_message(encode_defunct(text=text), key).signature.to_0x_hex()
+
+
+@dataclass(frozen=True)
+class Live:
+    """A service, its chain, and a user of it."""
+
+    url: str
+    chain: DevChain
+    registry: str
+    api_key: str
+
+    @property
+    def service(self) -> BatchQueryService:
+        return BatchQueryService(self.url, api_key=self.api_key, patience=PATIENCE)
+
+    def balance(self, address: str, block: int) -> int:
+        return int(self.chain.rpc("eth_getBalance", address, hex(block)), 16)
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory) -> Iterator[Live]:
+    with ExitStack() as running:
+        chain = running.enter_context(DevChain(block_seconds=0.5))
+        folder = tmp_path_factory.mktemp("service") / "state"
+        service = Service(running, folder, CHAINS_TOML % chain.url, SIGNER_KEY, free_port())
+        registry = service.deploy_registry(CHAIN_ID, CHAIN_ID)
+        service.serve()
+        key = sign_in(service.base_url, address=ALICE, sign=sign(ALICE_KEY))
+        yield Live(service.base_url, chain, registry, key)
+
+
+@dataclass(frozen=True)
+class Proven:
+    batch: Batch
+    block: int
+    details: BatchDetails
+    told: list[BatchDetails]
+
+
+@pytest.fixture(scope="module")
+def proven(live: Live) -> Proven:
+    """A batch that is DONE: a balance, two slots, and a header's time and gas limit."""
+    block = live.chain.head()
+    batch = live.service.submit(
+        destination=CHAIN_ID,
+        fee=0,
+        queries=[
+            Account(BOB, chain=CHAIN_ID, block=block, props=["BALANCE"]),
+            Account(CONTRACT, chain=CHAIN_ID, block=block, slots=[1, 0xFFFF]),
+            Header(["TIMESTAMP", "GAS_LIMIT"], chain=CHAIN_ID, block=block),
+        ],
+    )
+    told: list[BatchDetails] = []
+    return Proven(batch, block, batch.wait(SECONDS, progress=told.append), told)
+
+
+def test_what_was_asked_for_is_what_the_chain_says(live, proven):
+    facts = {(fact.account.lower(), fact.property, fact.slot): fact for fact in proven.details.facts}
+    assert facts[BOB.lower(), "BALANCE", ""].value == live.balance(BOB, proven.block)
+    block = live.chain.rpc("eth_getBlockByNumber", hex(proven.block), False)
+    assert facts["", "TIMESTAMP", ""].value == int(block["timestamp"], 16)
+    for slot in (1, 0xFFFF):
+        word = live.chain.rpc("eth_getStorageAt", CONTRACT, hex(slot), hex(proven.block))
+        assert facts[CONTRACT.lower(), "SLOT", f"0x{slot:064x}"].value == int(word, 16)
+    assert len(facts) == 5
+
+
+def test_progress_was_told_step_by_step(proven):
+    assert proven.told[-1].query_status == "DONE"
+    assert len(proven.told) > 1
+    assert max(batch.queries_completed for batch in proven.told) == proven.told[-1].queries == 3
+
+
+@pytest.mark.parametrize("node", ["url", "web3", "provider"])
+def test_facts_are_read_from_the_chain_itself(live, proven, node):
+    connection = Web3(Web3.HTTPProvider(live.chain.url))
+    by = {"url": live.chain.url, "web3": connection, "provider": connection.provider}[node]
+    assert [fact.word for fact in proven.batch.facts_on_chain(by)] == [fact.word for fact in proven.details.facts]
+
+
+def test_of_a_registry_that_is_none_no_fact_is_taken(live, proven):
+    known = proven.batch.facts_on_chain(live.chain.url, registries={CHAIN_ID: live.registry})
+    assert {fact.registry for fact in known} == {live.registry}
+    with pytest.raises(WrongFact, match="no facts registry"):
+        proven.batch.facts_on_chain(live.chain.url, registries={CHAIN_ID: CONTRACT})
+
+
+def test_a_node_of_another_chain_is_noticed(proven):
+    with DevChain(chain_id=5) as other, pytest.raises(WrongChain):
+        proven.batch.facts_on_chain(other.url)
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_proof_is_verified_by_a_node_of_one_s_own(live, proven, number):
+    verified = proven.batch.verify(live.chain.url, number)
+    query = proven.details.query_list[number - 1]
+    assert verified.block_number == proven.block
+    words = [verified.slots.get(fact.slot) or verified.facts[fact.property] for fact in query.facts]
+    assert words == [fact.word for fact in query.facts]
+
+
+def test_callers_that_do_not_block_get_the_same(live):
+    block = live.chain.head()
+
+    async def ask() -> tuple[int, int, int]:
+        told = []
+
+        async def progress(batch: BatchDetails) -> None:
+            told.append(batch.status)
+
+        async with AsyncBatchQueryService(live.url, api_key=live.api_key, patience=PATIENCE) as service:
+            query = Account(CHARLIE, chain=CHAIN_ID, block=block, props=["BALANCE"])
+            batch = await service.submit(destination=CHAIN_ID, fee=0, queries=[query])
+            done = await batch.wait(SECONDS, progress=progress)
+            async_web3 = AsyncWeb3(AsyncHTTPProvider(live.chain.url))
+            (fact,) = await batch.facts_on_chain(async_web3)
+            await async_web3.provider.disconnect()
+            verified = await batch.verify(live.chain.url)
+            assert told[-1] == "DONE"
+            return done.facts[0].value, fact.value, int.from_bytes(verified.facts["BALANCE"])
+
+    assert set(asyncio.run(ask())) == {live.balance(CHARLIE, block)}
+
+
+def test_a_key_sent_twice_makes_one_batch(live):
+    queries = [Account(BOB, chain=CHAIN_ID, block=1, props=["NONCE"])]
+    first, again = (
+        live.service.submit(destination=CHAIN_ID, fee=0, queries=queries, idempotency_key="the same") for _ in range(2)
+    )
+    assert first.id == again.id
+    with pytest.raises(InvalidRequest) as caught:
+        live.service.submit(destination=CHAIN_ID, fee=1, queries=queries, idempotency_key="the same")
+    assert caught.value.code == "idempotency_key_reused"
+
+
+def test_a_batch_that_can_not_be_proven_is_rejected(live):
+    far = Account(BOB, chain=CHAIN_ID, block=10**9, props=["NONCE"])
+    batch = live.service.submit(destination=CHAIN_ID, fee=0, queries=[far])
+    with pytest.raises(BatchRejected) as caught:
+        batch.wait(SECONDS)
+    assert (caught.value.code, caught.value.retryable, caught.value.internal_id) == (
+        "block_too_far_ahead",
+        True,
+        batch.id,
+    )
+
+
+def soon(live: Live) -> Batch:
+    """It waits for a block that comes in a while."""
+    query = Account(BOB, chain=CHAIN_ID, block=live.chain.head() + 60, props=["NONCE"])
+    return live.service.submit(destination=CHAIN_ID, fee=0, queries=[query])
+
+
+def test_what_takes_longer_than_it_may_goes_on_and_can_be_cancelled(live):
+    batch = soon(live)
+    began = time.monotonic()
+    with pytest.raises(NotDoneInTime):
+        batch.wait(1)
+    assert time.monotonic() - began < 5
+    assert batch.status().query_status == "IN_PROGRESS"
+    assert batch.cancel().query_status == "REJECTED"
+    with pytest.raises(BatchRejected):
+        batch.wait(1)
+    assert batch.cancel().query_status == "REJECTED"
+
+
+def test_what_is_done_can_not_be_cancelled(proven):
+    with pytest.raises(Conflict) as caught:
+        proven.batch.cancel()
+    assert caught.value.code == "already_finished"
+
+
+def test_every_fault_is_told_and_nothing_is_made(live):
+    with pytest.raises(InvalidRequest) as caught:
+        live.service.submit_body({"destinationChainId": "x", "fee": "y", "data": {}})
+    assert {fault.path for fault in caught.value.faults} == {"/destinationChainId", "/fee", "/data"}
+
+
+def test_lists_go_through_all_pages(live, proven):
+    assert proven.batch.id in {batch.internal_id for batch in live.service.all_batches(status="DONE")}
+    page = live.service.batches(limit=1)
+    assert len(page.batch_queries) == 1
+    assert page.next
+    balances = list(live.service.all_facts(account=BOB, property="BALANCE", block=proven.block))
+    assert [fact.value for fact in balances] == [live.balance(BOB, proven.block)]
+
+
+def test_what_can_be_proven_where_needs_no_key(live):
+    (connection,) = BatchQueryService(live.url).connections()
+    assert (connection.origin_chain_id, connection.destination_chain_id) == (CHAIN_ID, CHAIN_ID)
+
+
+def test_a_key_that_does_not_work_and_a_batch_of_nobody(live):
+    with pytest.raises(Unauthorized) as caught:
+        BatchQueryService(live.url, api_key="bqs_" + "0" * 43).batch("0" * 26).status()
+    assert "bqs_0" not in repr(caught.value) + str(caught.value)
+    with pytest.raises(NotFound, match=r"^No query found$"):
+        live.service.batch("0" * 26).wait(1)
+
+
+def test_another_sign_in_makes_a_key_of_another_name(live):
+    assert sign_in(live.url, address=ALICE, sign=sign(ALICE_KEY), chain_id=CHAIN_ID) != live.api_key
+
+
+# --- The command line -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def bqs(live: Live, monkeypatch, tmp_path, capsys) -> Callable[..., tuple[int, str, str]]:
+    """Run it, logged in; its exit code, its output and what it says beside."""
+    for name, value in {"URL": live.url, "API_KEY": live.api_key, "PATIENCE": "5"}.items():
+        monkeypatch.setenv(f"BQS_{name}", value)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    keyring.set_keyring(fail.Keyring())  # type: ignore[no-untyped-call] # keyring's
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        code = run(arguments)
+        said = capsys.readouterr()
+        assert live.api_key not in said.out + said.err
+        return code, said.out, said.err
+
+    return call
+
+
+def test_a_batch_is_submitted_followed_and_its_facts_are_printed(live, bqs, tmp_path):
+    block = live.chain.head()
+    where = ["--destination", str(CHAIN_ID), "--fee", "0"]
+    (tmp_path / "accounts.csv").write_text(
+        f"chain,block,account,props,slots,header\n{CHAIN_ID},{block},{ALICE},BALANCE,,\n{CHAIN_ID},{block},,,,TIMESTAMP\n"
+    )
+    code, out, said = bqs("submit", "accounts.csv", *where, "--wait", "--timeout", str(SECONDS))
+    assert code == 0, said
+    assert re.search(rf"{CHAIN_ID} +{block} +{ALICE} +BALANCE +{live.balance(ALICE, block)}$", out, re.MULTILINE)
+    assert re.search(rf"{CHAIN_ID} +{block} +TIMESTAMP +\d+$", out, re.MULTILINE)
+    assert "ACCOUNT_ACCUMULATED   COMPLETED  0x" in said
+    options = ["--chain", str(CHAIN_ID), "--block", str(block), "--account", ALICE, "--prop", "BALANCE"]
+    code, out, said = bqs("submit", *where, *options)
+    assert (code, re.fullmatch(r"[0-9A-Z]{26}\n", out) is not None) == (0, True)
+    code, out, _ = bqs("watch", out.strip(), "--timeout", str(SECONDS), "--json")
+    (fact,) = json.loads(out)["facts"]
+    assert (code, fact["value"], fact["sourceChainId"]) == (0, str(live.balance(ALICE, block)), str(CHAIN_ID))
+
+
+def test_facts_and_proofs_are_read_and_verified(live, bqs, proven, tmp_path):
+    balance = live.balance(BOB, proven.block)
+    for more in ([], ["--rpc-url", live.chain.url], ["--rpc-url", live.chain.url, "--registry", live.registry]):
+        code, out, said = bqs("read", proven.batch.id, *more)
+        assert code == 0, said
+        assert f"BALANCE   {balance}" in " ".join(out.split()).replace("BALANCE ", "BALANCE   ")
+    code, out, _ = bqs("read", "--account", BOB, "--block", str(proven.block), "--json")
+    assert str(balance) in {fact["value"] for fact in json.loads(out)["facts"]}
+    code, _, said = bqs("read", proven.batch.id, "--rpc-url", live.chain.url, "--registry", CONTRACT)
+    assert (code, "no facts registry" in said) == (ExitCode.NOT_TRUE, True)
+    code, out, said = bqs("verify", proven.batch.id, "--rpc-url", live.chain.url)
+    assert (code, said) == (0, "The bundle holds.\n")
+    assert str(balance) in out
+    assert bqs("bundle", proven.batch.id, "-o", "proof.json")[0] == 0
+    assert bqs("verify", "proof.json", "--rpc-url", live.chain.url, "--json")[0] == 0
+    block_hash = json.loads((tmp_path / "proof.json").read_text())["blockHash"]
+    assert bqs("verify", "proof.json", "--block-hash", block_hash)[0] == 0
+    code, _, said = bqs("verify", "proof.json", "--block-hash", "0x" + "11" * 32)
+    assert (code, "another hash than yours" in said) == (ExitCode.NOT_TRUE, True)
+    code, _, said = bqs("verify", "proof.json")
+    assert (code, f"that of block {proven.block} of chain {CHAIN_ID}" in said) == (ExitCode.USAGE, True)
+
+
+def test_batches_are_listed_and_cancelled(live, bqs, proven):
+    batch = soon(live)
+    code, out, _ = bqs("list", "--status", "done", "--limit", "3", "--after", "2026-01-01")
+    assert code == 0
+    assert "DONE" in out
+    assert batch.id not in out
+    code, out, _ = bqs("list", "--json", "--limit", "1")
+    assert [one["internalId"] for one in json.loads(out)["batchQueries"]] == [batch.id]
+    assert bqs("watch", batch.id, "--timeout", "1")[0] == ExitCode.NOT_DONE
+    assert bqs("cancel", batch.id)[0] == 0
+    code, _, said = bqs("watch", batch.id, "--json")
+    assert (code, json.loads(said.splitlines()[-1])["code"]) == (ExitCode.REJECTED, "cancelled_by_user")
+    assert bqs("cancel", proven.batch.id)[0] == ExitCode.REJECTED
+    assert bqs("watch", "0" * 26)[0] == ExitCode.NOT_FOUND
+
+
+def test_what_is_wrong_with_a_request_is_said_line_by_line(bqs, tmp_path):
+    (tmp_path / "batch.json").write_text('{"destinationChainId": "x", "fee": "y", "data": {}}')
+    code, out, said = bqs("submit", "batch.json")
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert sorted(re.findall(r"^  (/\w+): .*\.$", said, re.MULTILINE)) == ["/data", "/destinationChainId", "/fee"]
+
+
+def test_what_can_be_proven_where_is_listed(bqs):
+    assert bqs("chains") == (0, f"source  destination\n{CHAIN_ID}   {CHAIN_ID}\n", "")
+
+
+def test_a_key_is_taken_by_a_keystore_or_by_standard_input_if_it_works(live, bqs, monkeypatch, tmp_path):
+    monkeypatch.delenv("BQS_API_KEY")
+    keystore = Wallet.encrypt(bytes.fromhex(BOB_KEY[2:]), "a password", kdf="pbkdf2", iterations=1000)
+    (tmp_path / "key.json").write_text(json.dumps(keystore))
+    (tmp_path / "password").write_text("a password\n")
+    code, out, said = bqs("login", live.url, "--keystore", "key.json", "--password-file", "password")
+    assert (code, out) == (0, ""), said
+    assert "because this system offers no keyring; only you may read it." in said
+    assert bqs("list", "--json")[:2] == (0, '{"batchQueries": []}\n')
+    assert bqs("logout")[0] == 0
+    assert bqs("list")[0] == ExitCode.USAGE
+    for key, code in ((live.api_key, ExitCode.OK), ("bqs_" + "0" * 43, ExitCode.NOT_ALLOWED), ("", ExitCode.USAGE)):
+        monkeypatch.setattr("sys.stdin", io.StringIO(f"{key}\n"))
+        assert bqs("login", live.url)[0] == code
+    assert bqs("list", "--limit", "1")[0] == 0

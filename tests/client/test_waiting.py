@@ -1,0 +1,170 @@
+"""How a batch is followed: by questions that the service keeps, and by polls where it doesn't know them."""
+
+from typing import Any
+
+import pytest
+
+from batch_query_client import BatchRejected, NotDoneInTime, NotFound, UnexpectedAnswer
+from batch_query_client.effects import Unreachable
+from batch_query_client.operations import Access, details, wait
+from tests.client.world import PATIENCE, World, answer
+
+ID = "01M7W1MRHW703BTRFFPT53VVP5"
+ACCESS = Access("https://service.example", "bqs_key", PATIENCE)
+
+OPEN = {"queryStatus": "IN_PROGRESS"}
+DONE = {"queryStatus": "DONE"}
+
+
+def batch(**changed: Any) -> dict[str, Any]:
+    return {
+        "internalId": ID,
+        "status": "DONE",
+        "queryStatus": "DONE",
+        "destinationChainId": "31337",
+        "createdAt": "2026-01-01T00:00:00Z",
+        "queries": 2,
+        "queryList": [],
+        "next": None,
+    } | changed
+
+
+def query(number: int, *facts: dict[str, Any], **changed: Any) -> dict[str, Any]:
+    return {
+        "number": number,
+        "sourceChainId": "1",
+        "selector": "block:15",
+        "blockNumber": 15,
+        "account": "0x" + "aa" * 20,
+        "isCompleted": True,
+        "facts": list(facts),
+    } | changed
+
+
+def follow(world: World, **how: Any) -> Any:
+    return world.run(wait(ACCESS, ID, timeout=how.get("timeout"), progress=how.get("progress")))
+
+
+def waits(world: World) -> list[str]:
+    """How long the service was let keep each question about the status."""
+    return [request.url.partition("&wait=")[2] for request in world.requests if "status" in request.url]
+
+
+def test_a_service_that_keeps_the_question_is_asked_again_at_once():
+    world = World(
+        answer(200, OPEN, etag='"a"', after=25),
+        answer(304, after=25, etag='"a"'),
+        answer(200, DONE),
+        answer(200, batch()),
+    )
+    assert follow(world).status == "DONE"
+    assert world.pauses == []
+    assert waits(world) == ["25"] * 3
+    assert ("if-none-match", '"a"') not in world.requests[0].headers
+    assert ("if-none-match", '"a"') in world.requests[1].headers
+    assert all(request.seconds > 25 for request in world.requests[:3])
+    assert all(("api-key", "bqs_key") in request.headers for request in world.requests)
+
+
+def test_a_service_that_answers_at_once_is_asked_as_often_as_it_advises():
+    same = answer(304, retry_after="5", after=1)
+    world = World(answer(200, OPEN, etag='"a"', retry_after="2"), same, same, answer(200, DONE), answer(200, batch()))
+    follow(world)
+    # After the first answer, which is news, hardly.
+    assert world.pauses == [0.5, 4, 4]
+
+
+def test_a_status_that_changes_at_each_question_is_not_asked_for_without_end():
+    answers = [answer(200, OPEN | {"info": [str(n)]}, etag=f'"{n}"', retry_after="0") for n in range(100)]
+    world = World(*answers)
+    with pytest.raises(NotDoneInTime):
+        follow(world, timeout=10)
+    assert len(world.requests) <= 21
+
+
+def test_a_proxy_that_takes_the_etags_away_does_no_harm():
+    world = World(*[answer(200, OPEN, retry_after="3")] * 3, answer(200, DONE), answer(200, batch()))
+    follow(world)
+    assert world.pauses == [0.5, 3, 3]
+
+
+def test_in_time_means_in_time():
+    world = World(*[answer(200, OPEN | {"info": ["A node is down."]}, retry_after="4")] * 9)
+    with pytest.raises(NotDoneInTime, match=rf"^The batch {ID} is not DONE after 10 s\. A node is down\.$") as caught:
+        follow(world, timeout=10)
+    assert world.seconds == 10
+    assert caught.value.waits == ("A node is down.",)
+    assert waits(world)[0] == "10"
+
+
+def test_a_service_that_is_down_meanwhile_is_waited_for():
+    lost = Unreachable("can't be reached", was_sent=False)
+    assert follow(World(answer(200, OPEN), lost, answer(503), answer(200, DONE), answer(200, batch()))).status == "DONE"
+
+
+def test_what_went_back_a_moment_ago_is_followed_on():
+    world = World(
+        *(answer(200, DONE, etag='"a"'), answer(200, batch(queryStatus="IN_PROGRESS"))),
+        *(answer(200, OPEN), answer(200, DONE), answer(200, batch())),
+    )
+    assert follow(world).query_status == "DONE"
+
+
+def test_a_rejection_is_raised():
+    said = {"queryStatus": "REJECTED", "error": "Too old.", "code": "block_too_old", "retryable": False}
+    with pytest.raises(BatchRejected, match=r"^Too old\.$") as caught:
+        follow(World(answer(200, said)))
+    assert (caught.value.code, caught.value.retryable, caught.value.internal_id) == ("block_too_old", False, ID)
+
+
+def test_a_batch_that_is_not_ours_is_not_found():
+    with pytest.raises(NotFound, match=r"^No query found$"):
+        follow(World(answer(404, {"error": "No query found", "code": "not_found"})))
+
+
+def test_that_nothing_has_changed_of_what_was_never_told_is_no_answer():
+    with pytest.raises(UnexpectedAnswer):
+        follow(World(answer(304)))
+
+
+def test_progress_is_told_when_something_has_changed_and_at_the_end():
+    first, second = batch(status="ACCEPTED", queriesCompleted=0), batch(queriesCompleted=1)
+    world = World(
+        *(answer(200, OPEN, etag='"s"', after=2), answer(200, first, etag='"1"')),
+        *(answer(304, after=2), answer(304)),
+        *(answer(200, DONE), answer(200, second, etag='"2"')),
+        answer(200, batch()),
+    )
+    told = []
+    follow(world, progress=lambda batch: told.append(batch.queries_completed))
+    assert told == [0, 1]
+    assert waits(world) == ["2"] * 3
+
+
+def test_all_queries_are_taken_page_by_page():
+    balance = {"property": "BALANCE", "word": "0x" + "00" * 31 + "07"}
+    time = {"property": "BLOCK_AT_TIMESTAMP", "word": "0x" + "00" * 31 + "0f"}
+    world = World(
+        answer(200, batch(queryList=[query(1, balance)], next="a b&c")),
+        answer(200, batch(queryList=[query(2, time, selector="timestamp:99")])),
+    )
+    found = world.run(details(ACCESS, ID))
+    assert "cursor=a+b%26c" in world.requests[1].url
+    assert [(fact.value, fact.account, fact.timestamp) for fact in found.facts] == [
+        (7, "0x" + "aa" * 20, None),
+        (15, "", 99),
+    ]
+    assert found.next is None
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        batch(queryList=[query(1)], next="same"),
+        batch(queryList=[], next="another"),
+        batch(queryList=[query(n) for n in range(9)], next="another"),
+    ],
+)
+def test_a_list_that_turns_in_circles_is_left(page):
+    with pytest.raises(UnexpectedAnswer, match="doesn't end"):
+        World(answer(200, batch(queryList=[query(1)], next="same")), *[answer(200, page)] * 9).run(details(ACCESS, ID))

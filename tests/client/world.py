@@ -1,0 +1,58 @@
+"""Carries out the client's steps with answers that a test has written, on a clock of its own."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from batch_query_client.asking import Patience
+from batch_query_client.effects import Answer, Call, Now, Pause, Request, Steps, Tell, Unreachable
+
+# Half of each pause is taken; by chance it would be any share.
+PATIENCE = Patience(chance=lambda: 0.5)
+
+Answers = Answer | Unreachable | Callable[[Request], Answer]
+
+
+def answer(status: int = 200, value: Any = None, *, after: float = 0, **headers: str) -> Answer:
+    """JSON, `after` so many seconds."""
+    fields = [(name.replace("_", "-"), text) for name, text in headers.items()]
+    return Answer(status, (*fields, ("x-after", str(after))), b"" if value is None else json.dumps(value).encode())
+
+
+class World:
+    def __init__(self, *answers: Answers) -> None:
+        self._answers: Iterator[Answers] = iter(answers)
+        self.requests: list[Request] = []
+        self.pauses: list[float] = []
+        self.seconds = 0.0
+
+    def run(self, steps: Steps[Any]) -> Any:
+        send, value = steps.send, None
+        while True:
+            try:
+                effect = send(value)
+            except StopIteration as stop:
+                return stop.value
+            send, value = steps.send, None
+            match effect:
+                case Request():
+                    value = self._answer(effect)
+                    if isinstance(value, Unreachable):
+                        send = steps.throw
+                case Pause():
+                    self.pauses.append(effect.seconds)
+                    self.seconds += effect.seconds
+                case Now():
+                    value = self.seconds
+                case Tell():
+                    value = effect.function(effect.value)
+                case Call():
+                    value = effect.provider.make_request(effect.method, effect.parameters)
+
+    def _answer(self, request: Request) -> Any:
+        self.requests.append(request)
+        found = next(self._answers)
+        found = found(request) if callable(found) else found
+        if isinstance(found, Answer):
+            self.seconds += float(found.header("x-after") or 0)
+        return found

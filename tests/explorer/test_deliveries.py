@@ -1,0 +1,102 @@
+"""A batch's webhook on its page: for its owner alone, with a button that sends again."""
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from accounts.models import User
+from queries.models import Batch, DeliveryStatus, StepKind, Webhook, WebhookDelivery
+from tests.explorer.batches import accept, complete, path
+from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def chains(settings, tmp_path) -> None:
+    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
+
+
+@pytest.fixture
+def batch() -> Batch:
+    """DONE, told of the first step in vain."""
+    webhook = {"url": "https://hooks.example.org/s3cret", "headers": {"x": "s3cret"}, "events": ["STEP", "DONE"]}
+    batch = submit(a_key(), {**request(ALICE, block=12), "webhook": webhook})
+    accept(batch)
+    complete(batch, *StepKind)
+    first = batch.webhook.deliveries.earliest("pk")
+    attempt = {"at": timezone.now().isoformat(), "httpStatus": 503, "outcome": "It said no.", "seconds": 0.25}
+    WebhookDelivery.objects.filter(pk=first.pk).update(attempts=[attempt], failures=1)
+    return batch
+
+
+def client_of(address: str) -> Client:
+    client = Client()
+    client.force_login(User.objects.for_address(address))
+    return client
+
+
+def test_its_owner_sees_each_delivery_with_its_attempts(batch):
+    text = client_of(ALICE).get(path(batch)).text
+    assert "hooks.example.org:443" in text
+    for row in batch.webhook.deliveries.all():
+        assert row.message_id in text
+    for part in (
+        "ACCOUNT_ACCUMULATED</span>",
+        "It said no.",
+        "503",
+        "0.25 s",
+        "1 attempt:",
+        "What came before it goes first.",
+    ):
+        assert part in text
+    assert "s3cret" not in text
+
+
+def test_nobody_else_does(batch):
+    for client in (Client(), client_of(BOB)):
+        for of in (path(batch), f"{path(batch)}.json", f"{path(batch)}/1"):
+            text = client.get(of).text
+            assert "msg_" not in text
+            assert "hooks.example.org" not in text
+    assert client_of(BOB).get(f"{path(batch)}/deliveries").status_code == 404
+    assert Client().get(f"{path(batch)}/deliveries").status_code == 302
+
+
+def test_the_part_of_the_page_is_refreshed_with_it(batch):
+    client = client_of(ALICE)
+    page = client.get(path(batch)).text
+    assert f'hx-get="{path(batch)}/deliveries" hx-trigger="refresh from:#batch"' in page
+    part = client.get(f"{path(batch)}/deliveries").text
+    assert part.strip().startswith('<section id="deliveries"')
+    assert "It said no." in part
+    # What htmx asks for of the page itself is the same for everybody.
+    assert "msg_" not in client.get(path(batch), headers={"hx-request": "true"}).text
+
+
+def test_a_button_sends_one_again(batch):
+    first = batch.webhook.deliveries.earliest("pk")
+    WebhookDelivery.objects.update(status=DeliveryStatus.DELIVERED, ended_at=timezone.now())
+    Webhook.objects.update(due_at=None)
+    button = f"{path(batch)}/deliveries/{first.message_id}"
+    assert f'action="{button}"' in client_of(ALICE).get(path(batch)).text
+
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(User.objects.for_address(ALICE))
+    assert strict.post(button).status_code == 403
+    assert client_of(BOB).post(button).status_code == 404
+    assert Client().post(button).status_code == 302
+    assert client_of(ALICE).get(button).status_code == 302
+    assert not WebhookDelivery.objects.filter(status=DeliveryStatus.PENDING).exists()
+
+    client = client_of(ALICE)
+    answer = client.post(button)
+    assert (answer.status_code, answer.headers["Location"]) == (302, f"{path(batch)}#deliveries")
+    assert list(WebhookDelivery.objects.filter(status=DeliveryStatus.PENDING)) == [first]
+    assert "is sent again" in client.get(path(batch)).text
+
+
+def test_a_batch_without_a_webhook_has_no_such_part():
+    batch = submit(a_key(), request(ALICE, block=12))
+    assert 'id="deliveries"' not in client_of(ALICE).get(path(batch)).text
+    assert client_of(ALICE).get(f"{path(batch)}/deliveries").status_code == 404

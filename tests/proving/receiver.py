@@ -1,0 +1,83 @@
+"""Who receives webhooks in tests: a real HTTP server that remembers what it got, and answers as the test says."""
+
+import json
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Received:
+    path: str
+    headers: dict[str, str]  # names in lower case
+    body: bytes
+
+    @property
+    def id(self) -> str:
+        return self.headers["webhook-id"]
+
+    @property
+    def type(self) -> str:
+        return str(self.data("type"))
+
+    def data(self, name: str) -> Any:
+        document = json.loads(self.body)
+        return document.get(name) or document["data"].get(name)
+
+
+@dataclass
+class Receiver:
+    url: str = ""
+    received: list[Received] = field(default_factory=list)
+
+    @property
+    def types(self) -> list[str]:
+        return [one.type.removeprefix("batch_query.") for one in self.received]
+
+
+Answer = Callable[[Received], int]
+
+
+@contextmanager
+def receiver(
+    answer: Answer = lambda _: 204, headers: dict[str, str] | None = None, tls: ssl.SSLContext | None = None
+) -> Iterator[Receiver]:
+    """On a port of its own of 127.0.0.1. `answer` gives the status of each answer."""
+    this = Receiver()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            got = Received(self.path, {name.lower(): value for name, value in self.headers.items()}, body)
+            this.received.append(got)
+            # Who has waited for long enough hangs up.
+            with suppress(OSError):
+                self.send_response(answer(got))
+                for name, value in (headers or {}).items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 100
+
+    with Server(("127.0.0.1", 0), Handler) as server:
+        if tls:
+            # Where the connection is served, and not where it is taken: who breaks it off ends nothing else.
+            server.socket = tls.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        this.url = f"http{'s' if tls else ''}://127.0.0.1:{server.server_port}/hook"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield this
+        finally:
+            server.shutdown()
+            thread.join()

@@ -1,0 +1,128 @@
+"""The field `webhook` of a submission: every fault of it at once, and nothing secret of it anywhere."""
+
+import json
+import logging
+
+import pytest
+from django.test import Client
+
+from accounts import sealing
+from explorer.pages import submitted_request
+from queries import webhooks
+from queries.models import Batch, Webhook
+from tests.queries.test_submission import faults
+from tests.service import ALICE, request
+from tests.test_no_key_anywhere import all_that_is_stored
+
+URL = "https://hooks.example.org/in?token=s3cret-in-the-url"
+HEADERS = {"Authorization": "Bearer s3cret-in-a-header", "X-Mine": ""}
+
+
+def body(**webhook: object) -> dict[str, object]:
+    return {**request(ALICE, block=1), "webhook": webhook}
+
+
+def test_it_is_stored_sealed_and_can_be_read_again(post):
+    assert post(body(url=URL, headers=HEADERS, events=["STEP", "DONE", "STEP"])).status_code == 200
+    webhook = Webhook.objects.get()
+    assert (webhook.batch, webhook.receiver, webhook.due_at) == (Batch.objects.get(), "hooks.example.org:443", None)
+    assert webhook.events == ["STEP", "DONE"]
+    to = webhooks.destination(webhook)
+    assert (to.url, to.headers) == (URL, HEADERS)
+    assert "s3cret" not in repr(to)
+
+
+def test_it_tells_of_three_events_unless_it_says_otherwise(post):
+    post(body(url=URL))
+    assert Webhook.objects.get().events == ["DONE", "REJECTED", "WENT_BACK"]
+
+
+@pytest.mark.parametrize("none", [{}, {"webhook": None}], ids=["missing", "null"])
+def test_a_batch_needs_none(post, none):
+    assert post({**request(ALICE, block=1), **none}).status_code == 200
+    assert not Webhook.objects.exists()
+
+
+def test_nothing_secret_of_it_is_shown_logged_or_stored_as_it_is(post, caplog):
+    caplog.set_level(logging.DEBUG)
+    pk = post(body(url=URL, headers=HEADERS)).json()["internalId"]
+    # One that is refused for something else, too.
+    refused = post({**body(url=URL, headers=HEADERS), "fee": "x"})
+    pages = [Client().get(f"/explorer/query/{pk}{rest}").text for rest in ("", ".json", "/request.json")]
+    for text in (*pages, refused.text, caplog.text, all_that_is_stored()):
+        assert "s3cret" not in text
+    shown = submitted_request.public_request(Batch.objects.get())
+    assert shown == {**request(ALICE, block=1), "webhook": {"url": "(not shown)"}}
+
+
+def test_what_was_sealed_opens_for_its_row_and_secret_alone(post, settings):
+    post(body(url=URL))
+    webhook = Webhook.objects.get()
+    other = Webhook(pk="01M7W1MRHW703BTRFFPT53VVP5", sealed=webhook.sealed)
+    with pytest.raises(sealing.CantOpen):
+        webhooks.destination(other)
+    changed = bytes(webhook.sealed)
+    with pytest.raises(sealing.CantOpen):
+        webhooks.destination(Webhook(pk=webhook.pk, sealed=changed[:-1] + bytes([changed[-1] ^ 1])))
+    with pytest.raises(sealing.CantOpen):
+        webhooks.destination(Webhook(pk=webhook.pk, sealed=b""))
+    settings.API_KEY_SECRET = "another"
+    with pytest.raises(sealing.CantOpen):
+        webhooks.destination(webhook)
+
+
+@pytest.mark.parametrize(
+    ("webhook", "at"),
+    [
+        ({}, {"/webhook/url"}),
+        ("https://example.org", {"/webhook"}),
+        ([], {"/webhook"}),
+        ({"url": "http://example.org"}, {"/webhook/url"}),
+        ({"url": 5}, {"/webhook/url"}),
+        ({"url": URL, "secret": "x"}, {"/webhook/secret"}),
+        ({"url": URL, "events": []}, {"/webhook/events"}),
+        ({"url": URL, "events": ["done"]}, {"/webhook/events/0"}),
+        ({"url": URL, "events": "DONE"}, {"/webhook/events"}),
+        ({"url": URL, "events": ["DONE"] * 17}, {"/webhook/events"}),
+        ({"url": URL, "headers": []}, {"/webhook/headers"}),
+        ({"url": URL, "headers": {f"x-{n}": "" for n in range(17)}}, {"/webhook/headers"}),
+        ({"url": URL, "headers": {"x-a": "", "X-A": ""}}, {"/webhook/headers"}),
+        (
+            {"url": "x", "headers": {"Host": "y", "x-a": "ü"}, "events": ["x", "DONE"], "z": 1},
+            {"/webhook/url", "/webhook/headers/Host", "/webhook/headers/x-a", "/webhook/events/0", "/webhook/z"},
+        ),
+    ],
+)
+def test_every_fault_is_named_at_once(post, webhook, at):
+    answer = post({**request(ALICE, block=1), "webhook": webhook, "fee": "x"})
+    assert set(faults(answer)) == at | {"/fee"}
+    assert answer.json()["code"] == "invalid_request"
+    assert not Batch.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Host", "connection", "Keep-Alive", "Proxy-Authorization", "proxy-connection", "TE", "Trailer", "Upgrade"),
+        *("Transfer-Encoding", "Content-Length", "Content-Type", "content-encoding", "Expect", "Accept-Encoding"),
+        *("webhook-id", "Webhook-Signature", "webhook-timestamp", "User-Agent"),
+        *("", " ", "a b", "a:b", "a\r\nb", "ü", "a" * 65, "(", "x\u0000"),
+    ],
+)
+def test_headers_of_others_are_no_header_of_it(post, name):
+    found = faults(post(body(url=URL, headers={name: "x"})))
+    assert list(found) == [f"/webhook/headers/{name}"]
+
+
+@pytest.mark.parametrize(
+    "value", ["\r\nX: y", "\n", "\x00", "ü", " x", "x ", "\x7f", "x" * 1025, 5, None, ["x"], "\ud7ff"]
+)
+def test_values_of_headers_are_printable(post, value):
+    answer = post(body(url=URL, headers={"x-a": value}))
+    assert list(faults(answer)) == ["/webhook/headers/x-a"]
+
+
+def test_no_fault_shows_a_url_or_the_value_of_a_header(post):
+    answer = post(body(url="http://s3cret@example.org/s3cret", headers={"x-a": "s3cret\n", "y": {"s3cret": 1}}))
+    assert answer.status_code == 400
+    assert "s3cret" not in json.dumps(answer.json())
