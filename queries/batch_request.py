@@ -45,6 +45,9 @@ _DECIMAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 # Clients match this beginning.
 _ADDRESS_FAULT = "Invalid account address or ENS"
 
+# As a fee: what the batch is estimated at.
+AUTO = "auto"
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -190,8 +193,8 @@ def _account_of(name: str, context: _Context) -> Account:
     raise fault(f"{_ADDRESS_FAULT}: the name {_shown(name)} {account.because}.")
 
 
-def _fee(value: object) -> int:
-    return _decimal(value, "The fee, in wei,", (1 << 256) - 1)
+def _fee(value: object) -> int | None:
+    return None if value == AUTO else _decimal(value, "The fee, in wei,", (1 << 256) - 1)
 
 
 def _slot(value: object) -> str:
@@ -250,7 +253,11 @@ HeaderName = Annotated[
     _Counted,
 ]
 AccountKey = Annotated[Account, BeforeValidator(_account, json_schema_input_type=str), _Counted]
-Wei = Annotated[int, BeforeValidator(_fee, json_schema_input_type=str), Field(json_schema_extra={"examples": ["0"]})]
+Fee = Annotated[
+    int | None,
+    BeforeValidator(_fee, json_schema_input_type=str),
+    Field(json_schema_extra={"examples": ["0", AUTO]}),
+]
 
 
 class _Strict(BaseModel):
@@ -294,7 +301,9 @@ class BatchRequest(_Strict):
     """A batch query (docs/specification.md, "Batch query")."""
 
     destinationChainId: DestinationChainId = Field(description="Chain on which the facts are made available, decimal.")
-    fee: Wei = Field(description="The most that the batch may cost, in wei, decimal. 0 on test networks.")
+    fee: Fee = Field(
+        description="The most that the batch may cost, in wei, decimal. 0 on test networks. `auto`: its estimate."
+    )
     data: Annotated[
         dict[SourceChainId, Annotated[dict[BlockSelector, BlockRequest], Field(min_length=1)]], Field(min_length=1)
     ] = Field(

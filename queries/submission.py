@@ -126,7 +126,9 @@ def _new_batch(request: BatchRequest, body: bytes, key: ApiKey, parts: Sequence[
         user_id=key.user_id,
         api_key=key,
         destination_chain_id=request.destinationChainId,
-        fee=request.fee,
+        # An estimate is added when there is one.
+        fee=request.fee or 0,
+        fee_is_estimate=request.fee is None,
         request=_kept(request, body),
         size=sum(part.size for part in parts),
         block_count=block_count,
