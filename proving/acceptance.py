@@ -19,22 +19,21 @@ from django.utils import timezone
 from accounts import row_locks
 from accounts.models import User
 from chains import together
-from chains.rollups import DataCost
 from chains.rpc import NodeUnavailable, RpcRefused
 from chains.together import Outcome, Raised
 from config.configured_chains import get_chains
 from proving import assessment, connections, facts, heads, looks
-from proving.assessment import Ahead, Asked, Assessment, Counted, Inquiry, Wait
+from proving.assessment import Ahead, Asked, Assessment, Cost, Counted, Inquiry, Wait
 from proving.facts import Fact
 from proving.looks import Look
 from proving.registry import deployments
-from proving.spending import allowance, promised, workload
+from proving.spending import allowance, promised
 from proving.spending.promised import Promise
-from proving.spending.workload import Estimate, Missing, Part, Route
+from proving.spending.workload import Estimate
 from queries import leases, progress, submission, turns
 from queries.leases import Lease
 from queries.models import HEADER_COLUMNS, OPEN_STATUSES, Batch, Block, Query
-from queries.rejection_codes import Rejection, RejectionCode
+from queries.rejection_codes import Rejection
 
 logger = logging.getLogger(__name__)
 
@@ -312,20 +311,28 @@ def _decide_about_existing(
     assert counted is not None, "nothing stands in the way"
     assert estimate is not None, "same"
     assert fees is not None, "same"
-    missing = [Missing(place, Asked.once(place, asking.values()).facts, False) for place, asking in enumerate(rest)]
-    coming = workload.estimate(missing, assessed.tries, Route())
-    costs, of_coming = (assessment.cost(inquiry.connection.destination_rpc, one, fees) for one in (estimate, coming))
-    of_queries = {pk: 0 for asking in questions.at.values() for pk in asking}
-    for shares in estimate.shares:
-        of_queries |= shares.divided(questions.at[shares.missing.number])
-    for shares in coming.shares:
-        of_queries |= shares.divided(rest[shares.missing.number])
-    fresh = _with_headers(questions, counted)
-    acceptance = _Acceptance(costs.bound, of_queries, fresh, coming=of_coming.bound)
+    rpc = inquiry.connection.destination_rpc
+    coming = assessment.to_come(rest, assessed.tries)
+    costs, of_coming = (assessment.cost(rpc, one, fees) for one in (estimate, coming))
+    acceptance = _Acceptance(
+        costs.bound,
+        _parts(questions, estimate, rest, coming),
+        _with_headers(questions, counted),
+        coming=of_coming.bound,
+    )
     # What can never fit is said before what a higher fee would help.
-    destination = inquiry.connection.destination_rpc.chain
-    too_large = next(allowance.too_large(batch.user, destination, acceptance.needed, _before(batch)), None)
-    return too_large or _fee_too_low(batch, acceptance.needed, estimate, costs.data) or acceptance
+    too_large = next(allowance.too_large(batch.user, rpc.chain, acceptance.needed, _before(batch)), None)
+    return too_large or _fee_too_low(batch, acceptance.needed, costs, estimate.path_gas) or acceptance
+
+
+def _parts(questions: _Questions, estimate: Estimate, rest: Sequence[_Asking], coming: Estimate) -> dict[int, int]:
+    """By a query's id: what it takes of the one estimate or the other, in gas."""
+    parts = {pk: 0 for asking in questions.at.values() for pk in asking}
+    for shares in estimate.shares:
+        parts |= shares.divided(questions.at[shares.missing.number])
+    for shares in coming.shares:
+        parts |= shares.divided(rest[shares.missing.number])
+    return parts
 
 
 def _with_headers(questions: _Questions, counted: Counted) -> list[Block]:
@@ -336,20 +343,9 @@ def _with_headers(questions: _Questions, counted: Counted) -> list[Block]:
     return fresh
 
 
-def _fee_too_low(batch: Batch, needed: Promise, estimate: Estimate, data: DataCost) -> Rejection | None:
+def _fee_too_low(batch: Batch, needed: Promise, costs: Cost, path_gas: int) -> Rejection | None:
     if get_chains().chain(batch.destination_chain_id).test_network or batch.fee_is_estimate:
         return None
     # Gas may have been dearer than it was estimated at when the first of its queries were admitted.
-    before = max(batch.estimated_wei or 0, promised.caused_by(batch))
-    gas, wei = needed.gas + (batch.estimated_gas or 0), needed.wei + before
-    if wei <= batch.fee:
-        return None
-    of_path = estimate.parts.get(Part.PATHS)
-    path = f", {of_path.bound} of it for the path to blocks that are old" if of_path else ""
-    beside = f" and {data.wei} wei for its data" if data.wei else ""
-    return Rejection(
-        RejectionCode.FEE_TOO_LOW,
-        f"Proving this batch is estimated at {gas} gas{path}{beside}, {wei} wei at a gas price a quarter above the "
-        f"present one, which is more than its fee of {batch.fee} wei.",
-        retryable=True,
-    )
+    before = Promise(batch.estimated_gas or 0, max(batch.estimated_wei or 0, promised.caused_by(batch)))
+    return allowance.fee_too_low(batch.fee, needed + before, path_gas=path_gas, data_wei=costs.data.wei)

@@ -218,7 +218,7 @@ def assess(
     tries, estimate = sampled if isinstance(sampled, Tries) else Tries(), None
     if isinstance(counted, Counted):
         if counted.route.hops and tries.state is None:
-            tries = _sample_of_history(inquiry, counted.headers[counted.missing[0].number])
+            tries = sample_of_history(inquiry, counted.headers[counted.missing[0].number])
         estimate = workload.estimate(counted.missing, tries, counted.route)
     return Assessment(
         [one for one in said if isinstance(one, Rejection | Ahead | Raised)],
@@ -272,7 +272,7 @@ def _sample(inquiry: Inquiry, asked: Sequence[Asked]) -> Tries | Rejection:
     return _told_by(header, answers)
 
 
-def _sample_of_history(inquiry: Inquiry, header: Header) -> Tries:
+def sample_of_history(inquiry: Inquiry, header: Header) -> Tries:
     """The same by the account that a path leads through, where no other is asked for."""
     wanted = ProofRequest(header.number, header.hash, history.CONTRACT)
     return _told_by(header, inquiry.connection.source_rpc.proofs([wanted]))
@@ -366,6 +366,14 @@ def _without_held(inquiry: Inquiry, known: Sequence[Missing]) -> list[Missing]:
     return [replace(one, facts=missing[one.number]) for one in known]
 
 
+def to_come(blocks: Sequence[Mapping[int, Iterable[Fact]]], tries: Tries) -> Estimate:
+    """Of blocks that don't exist yet, of each by its place what each asks for: all of it, and no path."""
+    missing = [
+        Missing(place, Asked.once(place, asking.values()).facts, is_known=False) for place, asking in enumerate(blocks)
+    ]
+    return workload.estimate(missing, tries, Route())
+
+
 # --- What it costs ----------------------------------------------------------------------------------------------------
 
 
@@ -382,6 +390,10 @@ class Cost:
     @property
     def bound(self) -> Promise:
         return Promise(self.gas.bound, self.wei.bound)
+
+    def __add__(self, other: "Cost") -> "Cost":
+        data = DataCost(self.data.gas + other.data.gas, self.data.wei + other.data.wei)
+        return Cost(self.gas + other.gas, self.wei + other.wei, data)
 
 
 def cost(destination_rpc: RpcClient, estimate: Estimate, fees: Fees) -> Cost:

@@ -35,7 +35,8 @@ ERROR_CODES = (
     ErrorCode(429, "too_many_open_queries", "the same of accounts, slots and headers", needs_body=True),
     ErrorCode(429, "too_many_open_blocks", "the same of blocks", needs_body=True),
     ErrorCode(503, "storage_unavailable", "the database can't store or tell anything just now"),
-    ErrorCode(503, "busy", "other large batches are being stored", needs_body=True),
+    ErrorCode(503, "busy", "others' are being stored, resolved or estimated", needs_body=True),
+    ErrorCode(503, "chains_unavailable", "the nodes that an estimate needs don't answer", needs_body=True),
     ErrorCode(503, "overloaded", "too many requests are being answered"),
 )
 

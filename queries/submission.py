@@ -194,6 +194,15 @@ def _turn(size: int) -> Iterator[None]:
         _large_turn.release()
 
 
+def why_no_room(request: BatchRequest, body: bytes, key: ApiKey) -> Refused | None:
+    """Whether it would be refused now for what the user has open, and keeps stored. It stores nothing."""
+    try:
+        _check_room(_new_batch(request, body, key, list(request.parts())))
+    except (TooMuch, submission_rate.TooLarge) as refused:
+        return refused
+    return None
+
+
 _OPEN = ", ".join(f"'{status}'" for status in OPEN_STATUSES)
 
 

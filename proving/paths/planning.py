@@ -161,6 +161,7 @@ def route_to(
                 return plan
             if isinstance(plan, NotYet):
                 # It will begin at the block itself, or near it.
+                route = replace(route, waits=[*route.waits, plan.sentence])
                 plan = Plan(header.number, header.number, Start(header.number))
             route = _with(route, plan, connection)
             stops = [plan.origin, *plan.hops]
@@ -172,10 +173,10 @@ def route_to(
 
 def _with(route: Route, plan: Plan, connection: OpenConnection) -> Route:
     start = sources.of(connection.config).gas(connection.config) if plan.start else Likely()
-    return Route(
+    return replace(
+        route,
         paths=route.paths + 1,
         hops=route.hops + len(plan.hops),
-        riders=route.riders,
         walked=route.walked + plan.walk,
         headers=route.headers + bool(plan.start and plan.hops),
         newest=max(route.newest, plan.origin),

@@ -1,4 +1,4 @@
-"""What a user's batches may cause in a day, as acceptance holds them to it."""
+"""What a batch may cost by its fee, and a user's batches in a day, as acceptance holds them to it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,33 +17,55 @@ from queries.rejection_codes import Rejection, RejectionCode
 
 def too_large(user: User, destination: Chain, needed: Promise, before: Promise) -> Iterator[Rejection]:
     """Each limit that the batch can never fit, whatever others use: with what was admitted `before`."""
-    for limit in _limits(user, destination):
-        most, all_of_it = limit.most, limit.part(needed) + limit.part(before)
-        if not most:
-            rule = f"{limit.rule[0].upper()}{limit.rule[1:]} {limit.shown(0)} in 24 hours."
-            yield Rejection(RejectionCode.TOO_LARGE_FOR_BUDGET, rule, retryable=False)
-        elif all_of_it > most:
-            yield Rejection(
-                RejectionCode.TOO_LARGE_FOR_BUDGET,
-                f"This batch is estimated at {limit.shown(all_of_it)}, and {limit.rule} {limit.shown(most)} in 24 "
-                "hours. Send it in parts.",
-                retryable=False,
-            )
+    return filter(None, (_never_fits(limit, needed, before) for limit in _limits(user, destination)))
 
 
 def exceeded(user: User, destination: Chain, needed: Promise, before: Promise) -> Iterator[Rejection]:
     """Also each that leaves no room for this now; with nothing `needed`, each that is used up."""
-    yield from too_large(user, destination, needed, before)
     for limit in _limits(user, destination):
-        more, used = limit.part(needed), limit.promised()
-        if used + more > limit.most or (not more and used == limit.most):
-            said = f"; this batch is estimated at {limit.shown(more)}." if more else "."
-            yield Rejection(
-                RejectionCode.BUDGET_EXCEEDED,
-                f"{limit.rule[0].upper()}{limit.rule[1:]} {limit.shown(limit.most)} in 24 hours, of which "
-                f"{limit.shown(used)} are used or promised{said}",
-                retryable=True,
-            )
+        if rejection := _never_fits(limit, needed, before) or _is_used_up(limit, needed):
+            yield rejection
+
+
+def _never_fits(limit: "_DailyLimit", needed: Promise, before: Promise) -> Rejection | None:
+    whole = limit.part(needed) + limit.part(before)
+    if not limit.most:
+        reason = f"{limit.rule[0].upper()}{limit.rule[1:]} {limit.shown(0)} in 24 hours."
+    elif whole > limit.most:
+        reason = (
+            f"This batch is estimated at {limit.shown(whole)}, and {limit.rule} {limit.shown(limit.most)} in 24 hours. "
+            "Send it in parts."
+        )
+    else:
+        return None
+    return Rejection(RejectionCode.TOO_LARGE_FOR_BUDGET, reason, retryable=False)
+
+
+def _is_used_up(limit: "_DailyLimit", needed: Promise) -> Rejection | None:
+    more, used = limit.part(needed), limit.promised()
+    if used + more <= limit.most and (more or used < limit.most):
+        return None
+    said = f"; this batch is estimated at {limit.shown(more)}." if more else "."
+    return Rejection(
+        RejectionCode.BUDGET_EXCEEDED,
+        f"{limit.rule[0].upper()}{limit.rule[1:]} {limit.shown(limit.most)} in 24 hours, of which {limit.shown(used)} "
+        f"are used or promised{said}",
+        retryable=True,
+    )
+
+
+def fee_too_low(fee: int, needed: Promise, *, path_gas: int, data_wei: int) -> Rejection | None:
+    """Whether a fee, in wei, does not do for this, of which so much is for paths and for a rollup's data."""
+    if needed.wei <= fee:
+        return None
+    path = f", {path_gas} of it for the path to blocks that are old" if path_gas else ""
+    beside = f" and {data_wei} wei for its data" if data_wei else ""
+    return Rejection(
+        RejectionCode.FEE_TOO_LOW,
+        f"Proving this batch is estimated at {needed.gas} gas{path}{beside}, {needed.wei} wei at a gas price a quarter "
+        f"above the present one, which is more than its fee of {fee} wei.",
+        retryable=True,
+    )
 
 
 @dataclass(frozen=True)

@@ -230,6 +230,7 @@ class Route:
     headers: int = 0  # that the paths begin with
     newest: int = 0  # number of the highest block that is hopped from
     start_gas: Likely = Likely()  # for the block hash source
+    waits: Sequence[str] = ()  # what the block hash source is waited for, sentences
 
 
 # --- What it takes ----------------------------------------------------------------------------------------------------
@@ -365,6 +366,11 @@ class Estimate:
     @property
     def gas(self) -> Likely:
         return sum(self.parts.values(), Likely())
+
+    @property
+    def path_gas(self) -> int:
+        """Of the bound."""
+        return self.parts.get(Part.PATHS, Likely()).bound
 
 
 class Shares:
