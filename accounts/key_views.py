@@ -21,7 +21,7 @@ from pydantic import SecretStr
 
 from accounts import event_log, key_use, keys, webhook_secrets
 from accounts.form_input import given_in
-from accounts.models import ApiKey, EventKind, User, WebhookSecret
+from accounts.models import ApiKey, EventKind, User
 from accounts.signed_in import signed_in
 from config.error_answers import Refused, error_answer, refused_answer, wants_json
 from config.logs import redact_keys
@@ -80,7 +80,7 @@ def reveal_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
         if wants_json(request):
             return _refused(refused)
         return _dashboard_page(request, user, error=refused.sentence, status=_STATUS[refused.code])
-    secret = _secret(key)
+    secret = _hidden(keys.reveal(key))
     if secret:
         event_log.record(request, user, EventKind.KEY_SHOWN, key)
     if not wants_json(request):
@@ -107,7 +107,7 @@ def reveal_webhook_secret(request: HttpRequest, user: User) -> HttpResponse:
         if wants_json(request):
             return _refused(refused)
         return _dashboard_page(request, user, error=refused.sentence, status=_STATUS[refused.code])
-    secret = _opened(webhook_secrets.issue_first(user.pk))
+    secret = _hidden(webhook_secrets.reveal(webhook_secrets.issue_first(user.pk)))
     if secret:
         event_log.record(request, user, EventKind.WEBHOOK_SECRET_SHOWN)
     if not wants_json(request):
@@ -280,9 +280,8 @@ def _shown(live: list[ApiKey]) -> list[ShownKey]:
     return [ShownKey(key, requests.get(key.pk, key_use.Requests()), keys.reveal(key) is not None) for key in live]
 
 
-def _secret(key: ApiKey) -> SecretStr | None:
+def _hidden(value: str | None) -> SecretStr | None:
     # A debug page shows local variables and template contexts. This type shows asterisks there.
-    value = keys.reveal(key)
     return SecretStr(value) if value else None
 
 
@@ -304,12 +303,6 @@ def _shown_webhook_secret(user: User) -> ShownWebhookSecret:
         is_lost=current is not None and secret is None,
         previous_until=next((one.expires_at for one in found if one.expires_at), None),
     )
-
-
-def _opened(secret: WebhookSecret) -> SecretStr | None:
-    # As `_secret`.
-    value = webhook_secrets.reveal(secret)
-    return SecretStr(value) if value else None
 
 
 def _described(key: ApiKey) -> dict[str, int | str | None]:

@@ -30,9 +30,8 @@ def take(what: str, who: object, most: int, amount: int = 1) -> int:
     if seconds := seconds_to_wait(what, who, most, amount):
         return seconds
     if not _count(what, who, most, amount):
+        # There is no row, or others took the rest meanwhile. Whether there is one by now says nothing of then.
         now = timezone.now()
-        if ThrottleCount.objects.filter(pk=_key(what, who)).exists():
-            return max(1, seconds_to_wait(what, who, most, amount))  # Other requests took the rest meanwhile.
         old = ThrottleCount.objects.filter(Q(began_at__lt=now - _KEPT) | Q(began_at__gt=now + _KEPT))
         # Those that are locked are being used again.
         row_locks.delete_free(old)

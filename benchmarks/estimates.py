@@ -12,6 +12,7 @@ from eth_utils.address import to_checksum_address
 
 from benchmarks.gas import Case, Lab, generated, generated_cases, recorded_cases
 from chains.header import Header
+from chains.packed import AccountToProve
 from chains.rpc import AccountProof, ProofRequest, SlotProof
 from proving import trie_samples
 from proving.facts import AccountFact, Fact, SlotFact
@@ -77,7 +78,7 @@ def estimated(case: Case) -> Likely:
 
 
 def _served(case: Case, requests: Sequence[ProofRequest]) -> list[AccountProof]:
-    accounts = {to_checksum_address(account.address): account for account in case.accounts}
+    accounts: dict[str, AccountToProve] = {to_checksum_address(account.address): account for account in case.accounts}
     return [
         AccountProof(
             one.address,

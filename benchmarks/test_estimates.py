@@ -1,4 +1,6 @@
-"""How right estimates are. Each line: what is expected, what is spent, and the bound; both with how much they are above.
+"""How right estimates are.
+
+Each line has what is expected, what is spent, and the bound; both with how much they are above.
 
 Batches are those that `tests/proving/test_estimates.py` holds, proofs those of `benchmarks.estimates`.
 """

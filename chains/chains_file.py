@@ -322,7 +322,7 @@ class Chain(_Model):
 
     @property
     def all_signers(self) -> tuple[Signer, ...]:
-        """In the file's order; none where the chain is no destination."""
+        """In the file's order. A destination without any is one where whoever submits a batch sends what proves it."""
         return self.signers or (() if self.signer is None else (self.signer,))
 
     def accounts(self) -> tuple[LocalAccount, ...]:
@@ -568,11 +568,11 @@ def _contradictions(
         for place, connection in connections.items()
         if connection.window > windows.get(connection.source_id, connection.window)
     ]
-    destinations = {connection.destination_id for connection in connections.values()}
+    without_signer = {chain.id for chain in chains.values() if not chain.all_signers}
     faults += [
-        f"{place}.signer: chain {chain.id} is a destination, so it needs a signer"
-        for place, chain in chains.items()
-        if chain.id in destinations and not chain.all_signers
+        f"{place}.keep_headers: chain {connection.destination_id} has no signer that could pay for it"
+        for place, connection in connections.items()
+        if connection.keep_headers and connection.destination_id in without_signer
     ]
     return faults
 

@@ -57,6 +57,8 @@ WORD_BYTES = 32
 Tag = Literal["latest", "safe", "finalized", "earliest"]
 BlockIdentifier = int | bytes | Tag | Literal["pending"]
 """A block by its number, by its hash (EIP-1898), or by name."""
+Topic = bytes | tuple[bytes, ...] | None
+"""What a log must have in one place: a topic, one of several, or anything."""
 
 Answer = TypeVar("Answer")
 
@@ -210,14 +212,15 @@ class RpcClient:
             blocks=[one.block_number for one, _ in wanted],
         )
 
-    def logs(self, address: str, topics: Sequence[bytes | None], first: int, last: int) -> list[Log]:
+    def logs(self, address: str, topics: Sequence[Topic], first: int, last: int) -> list[Log]:
         """The logs of one contract in the blocks from `first` to `last`, both included, in the chain's order.
 
-        `topics` are those that a log must begin with; None stands for any. Nodes refuse ranges that they find too long.
+        `topics` are those that a log must begin with; None stands for any, and several for one of them. Nodes refuse
+        ranges that they find too long.
         """
         wanted = {
             "address": address,
-            "topics": [None if topic is None else hex_data(topic) for topic in topics],
+            "topics": [_topic(topic) for topic in topics],
             "fromBlock": hex(first),
             "toBlock": hex(last),
         }
@@ -351,6 +354,12 @@ def _header_request(block: int | Tag) -> Request:
     return "eth_getBlockByNumber", [_block(block), False]
 
 
+def _topic(topic: Topic) -> Any:
+    if isinstance(topic, tuple):
+        return [hex_data(one) for one in topic]
+    return None if topic is None else hex_data(topic)
+
+
 def _block(block: BlockIdentifier) -> Any:
     if isinstance(block, int):
         return hex(block)
@@ -427,9 +436,10 @@ def _read_log(result: Any, address: str) -> Log:
     )
 
 
-def _begins_with(log: Log, topics: Sequence[bytes | None]) -> bool:
+def _begins_with(log: Log, topics: Sequence[Topic]) -> bool:
     return len(log.topics) >= len(topics) and all(
-        wanted in {None, topic} for wanted, topic in zip(topics, log.topics, strict=False)
+        wanted is None or (topic in wanted if isinstance(wanted, tuple) else topic == wanted)
+        for wanted, topic in zip(topics, log.topics, strict=False)
     )
 
 

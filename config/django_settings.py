@@ -64,6 +64,7 @@ API_PATHS = ApiPaths(
     "/batch-queries",
     "/batch-queries/<internal_id>",
     "/batch-queries/<internal_id>/cancel",
+    "/batch-queries/<internal_id>/transactions",
     "/facts",
 )
 # The API's paths have no trailing slash (docs/specification.md, "Conventions"), and no path may exist twice.

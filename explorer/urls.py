@@ -18,6 +18,7 @@ urlpatterns = [
     path("explorer/query/<internal_id>/<int:number>", views.query, name="query"),
     path("explorer/query/<internal_id>/<int:number>/bundle.json", views.proof_bundle, name="bundle"),
     path("explorer/query/<internal_id>/<int:number>/read", views.read_now, name="read"),
+    path("explorer/query/<internal_id>/transactions", views.transactions, name="transactions"),
     path("healthz", healthz, name="health"),
     path("livez", livez, name="live"),
     path("readyz", readyz, name="ready"),

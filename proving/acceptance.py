@@ -30,10 +30,11 @@ from proving.registry import deployments
 from proving.spending import allowance, promised
 from proving.spending.promised import Promise
 from proving.spending.workload import Estimate
+from proving.transactions import signers
 from queries import leases, progress, submission, turns
 from queries.leases import Lease
 from queries.models import HEADER_COLUMNS, OPEN_STATUSES, Batch, Block, Query
-from queries.rejection_codes import Rejection
+from queries.rejection_codes import Rejection, RejectionCode
 
 logger = logging.getLogger(__name__)
 
@@ -139,12 +140,11 @@ def _record(decided: _Decided) -> bool:
     """Write the decision, in the caller's database transaction; whether the batch goes on."""
     batch, source, decision = decided.lease.row, decided.source, decided.decision
     if isinstance(decision, _Acceptance):
-        destination = get_chains().chain(batch.destination_chain_id)
-        decision = next(allowance.exceeded(batch.user, destination, decision.needed, _before(batch)), decision)
+        decision = _exceeded(batch, decision.needed) or decision
     if isinstance(decision, Rejection):
         progress.reject([batch.pk], code=decision.code, reason=decision.reason, retryable=decision.retryable)
         return False
-    turns.line_up(batch.user_id, batch.unadmitted(source, up_to=decision.up_to))
+    turns.line_up(batch, batch.unadmitted(source, up_to=decision.up_to))
     progress.admit(
         batch,
         source,
@@ -155,6 +155,14 @@ def _record(decided: _Decided) -> bool:
     )
     _store_headers(decision.blocks)
     return True
+
+
+def _exceeded(batch: Batch, needed: Promise) -> Rejection | None:
+    """Whether what the user's batches may cause in a day leaves no room for this."""
+    if batch.pays_itself:
+        return None
+    destination = get_chains().chain(batch.destination_chain_id)
+    return next(allowance.exceeded(batch.user, destination, needed, _before(batch)), None)
 
 
 def _before(batch: Batch) -> Promise:
@@ -173,7 +181,9 @@ def _decide(lease: Lease[Batch], source: int) -> Wait | Rejection | _Acceptance:
     batch = lease.row
     batch.user = together.share_work("user", batch.user_id, _users)
     destination = get_chains().chain(batch.destination_chain_id)
-    if exhausted := next(allowance.exceeded(batch.user, destination, _NOTHING, _before(batch)), None):
+    if not batch.pays_itself and (no_signer := signers.why_none(destination)):
+        return Rejection(RejectionCode.NO_SIGNER, no_signer, retryable=False)
+    if exhausted := _exceeded(batch, _NOTHING):
         return exhausted  # Before any node is asked.
     try:
         connection = connections.open_unless_paused(batch.destination_chain_id, source)
@@ -321,8 +331,18 @@ def _decide_about_existing(
         coming=of_coming.bound,
     )
     # What can never fit is said before what a higher fee would help.
-    too_large = next(allowance.too_large(batch.user, rpc.chain, acceptance.needed, _before(batch)), None)
-    return too_large or _fee_too_low(batch, acceptance.needed, costs, estimate.path_gas) or acceptance
+    return (
+        _too_large(batch, acceptance.needed)
+        or _fee_too_low(batch, acceptance.needed, costs, estimate.path_gas)
+        or acceptance
+    )
+
+
+def _too_large(batch: Batch, needed: Promise) -> Rejection | None:
+    if batch.pays_itself:
+        return None
+    destination = get_chains().chain(batch.destination_chain_id)
+    return next(allowance.too_large(batch.user, destination, needed, _before(batch)), None)
 
 
 def _parts(questions: _Questions, estimate: Estimate, rest: Sequence[_Asking], coming: Estimate) -> dict[int, int]:
@@ -344,7 +364,8 @@ def _with_headers(questions: _Questions, counted: Counted) -> list[Block]:
 
 
 def _fee_too_low(batch: Batch, needed: Promise, costs: Cost, path_gas: int) -> Rejection | None:
-    if get_chains().chain(batch.destination_chain_id).test_network or batch.fee_is_estimate:
+    destination = get_chains().chain(batch.destination_chain_id)
+    if destination.test_network or batch.fee_is_estimate or batch.pays_itself:
         return None
     # Gas may have been dearer than it was estimated at when the first of its queries were admitted.
     before = Promise(batch.estimated_gas or 0, max(batch.estimated_wei or 0, promised.caused_by(batch)))

@@ -46,7 +46,7 @@ _Asking = Mapping[int, Sequence[Fact]]
 
 
 class Unavailable(Refused):
-    """It can't be estimated now: busy, chains_unavailable."""
+    """It can't be estimated now: busy, chain_unavailable."""
 
     def __init__(self, code: str, sentence: str) -> None:
         super().__init__(code, sentence, retry_after=_RETRY_SECONDS)
@@ -133,21 +133,22 @@ def estimate(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate:
         raise Unavailable("busy", sentence) from None
     except _OutOfTime:
         raise Unavailable(
-            "chains_unavailable",
+            "chain_unavailable",
             f"The chains did not tell within {_MOST_SECONDS} s all that the estimate of this batch takes. Nothing was "
             "stored. Ask for it in parts, or later.",
         ) from None
     except ChainError as error:
-        raise Unavailable("chains_unavailable", f"{error} Nothing was stored; send it again in a moment.") from None
+        raise Unavailable("chain_unavailable", f"{error} Nothing was stored; send it again in a moment.") from None
     faults = [fault for one in sources for fault in one.faults]
     if faults and not any(one.cost or one.rejections for one in sources):
-        raise Unavailable("chains_unavailable", f"{faults[0]} Nothing was stored; send it again in a moment.")
-    low = _fee_too_low(request, destination, sources)
+        raise Unavailable("chain_unavailable", f"{faults[0]} Nothing was stored; send it again in a moment.")
+    pays_itself = request.sender is not None
+    low = None if pays_itself else _fee_too_low(request, destination, sources)
     return BatchEstimate(
         destination,
         fees.base_fee + fees.priority_fee,
         sources,
-        None if request.fee is None else low is None,
+        None if request.fee is None or pays_itself else low is None,
         confirming_blocks,
         list(_reasons(request, body, key, sources, low)),
     )
@@ -327,6 +328,8 @@ def _reasons(
     for of_source in sources:
         for one in of_source.rejections:
             yield Reason(of_source.source, one.code, one.reason, one.retryable)
+    if request.sender is not None:
+        return  # What others pay for has no limits.
     user = User.objects.get(pk=key.user_id)
     destination = get_chains().chain(request.destinationChainId)
     for one in (*allowance.exceeded(user, destination, _total(sources).bound, Promise(0, 0)), *([low] if low else [])):

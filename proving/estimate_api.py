@@ -17,7 +17,7 @@ from queries.batch_request import InvalidRequest
 from queries.openapi import BATCH_REQUEST
 from queries.submission_rate import ESTIMATES
 
-router = Router()
+router = Router(tags=["Batch queries"])
 
 
 class EstimatedGas(Schema):
@@ -56,7 +56,7 @@ class FeeCheck(Schema):
 
 
 class ExpectedRejection(Schema):
-    sourceChainId: str | None
+    sourceChainId: str | None = Field(None, description="Left out where it is about all of the batch.")
     code: str = Field(description="Of the rejection, or of the error that a submission would be answered, now.")
     error: str
     retryable: bool
@@ -78,10 +78,9 @@ class Estimate(Schema):
 @router.post(
     "/estimate-batch-query",
     operation_id="estimate_batch_query",
-    tags=["Batch queries"],
     auth=SUBMITTING_KEY,
     response={200: Estimate, **errors(400, 401, 403, 411, 413, 415, 429, 503)},
-    exclude_unset=True,
+    exclude_none=True,
     openapi_extra=dict(BATCH_REQUEST),
 )
 def estimate_batch_query(request: HttpRequest) -> Estimate:
@@ -110,7 +109,7 @@ def _answer(found: BatchEstimate) -> Estimate:
         transactions=found.transactions,
         blocksToDone=found.blocks_to_done,
         secondsToDone=found.seconds_to_done,
-        **({} if found.fee_suffices is None else {"fee": FeeCheck(sufficient=found.fee_suffices)}),
+        fee=None if found.fee_suffices is None else FeeCheck(sufficient=found.fee_suffices),
         rejections=[
             ExpectedRejection(
                 sourceChainId=None if one.source is None else str(one.source),

@@ -37,7 +37,7 @@ class _Open(admin.SimpleListFilter):
 class BatchAdmin(OperatorAdmin[Batch]):
     search_help_text = "Finds an identifier, and all batches of an address."
     links_by = frozenset({"open", "user__id__exact", "api_key__id__exact", "shares__transaction__id__exact"})
-    list_display = ("id", "status", "user", "destination_chain_id", "size", "created_at", "rejection_code")
+    list_display = ("id", "status", "sender", "user", "destination_chain_id", "size", "created_at", "rejection_code")
     list_select_related = ("user",)
     list_filter = (_Open,)
     exclude = ("request", "lease_token")

@@ -23,7 +23,7 @@ from config import parked_requests
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, refused_answer
 from queries import batch_request, idempotency, request_faults, status, status_watch, submission, submission_rate
-from queries.api_endpoint import SUBMITTING_KEY, KeyAuth, body_of, errors
+from queries.api_endpoint import CONDITIONAL, SUBMITTING_KEY, KeyAuth, body_of, conditional, errors, is_known
 from queries.api_errors import ApiError
 from queries.openapi import BATCH_REQUEST, Api
 
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 # Every other code is 429.
 _REFUSED_STATUS = {
-    **dict.fromkeys(("busy", "names_unavailable", "chains_unavailable"), 503),
+    **dict.fromkeys(("busy", "names_unavailable", "chain_unavailable"), 503),
     **dict.fromkeys(("storage_quota_exceeded", "too_large_for_limit"), 403),
 }
 
@@ -145,27 +145,13 @@ def _counting(user: User) -> Iterator[None]:
         raise
 
 
-_STATUS_HEADERS = {
-    "ETag": {"description": "For If-None-Match.", "schema": {"type": "string"}},
-    "Retry-After": {
-        "description": "In seconds; while the status is IN_PROGRESS.",
-        "schema": {"type": "integer", "minimum": 1},
-    },
-}
-
-
 @api.get(
     "/batch-query-status",
     operation_id="get_batch_query_status",
     tags=["Batch queries"],
     auth=KeyAuth(_key_and_status),
     response={200: Status, **errors(400, 401, 404, 503)},
-    openapi_extra={
-        "responses": {
-            200: {"headers": _STATUS_HEADERS},
-            304: {"description": "As the answer that had the ETag of If-None-Match.", "headers": _STATUS_HEADERS},
-        }
-    },
+    openapi_extra=CONDITIONAL,
 )
 def batch_query_status(
     request: HttpRequest,
@@ -187,22 +173,12 @@ def batch_query_status(
     if not batch:
         raise ApiError(404, "not_found", "No query found")
     content, etag = batch.answer()
-    # A list may have it, and a proxy may have made another out of it.
-    known = request.headers.get("If-None-Match", "")
-    is_known = etag.removeprefix("W/") in known
-    is_news = not is_known if known else not batch.is_open
+    is_news = not is_known(request, etag) if request.headers.get("If-None-Match") else not batch.is_open
     parking = parked_requests.parking(request)
     if wait and not is_news and parking and not parking.has_waited:
         status_watch.wait(parking, asked.user_id, batch.id, batch.query_status, wait)
-    if is_known:
-        response = HttpResponse(status=304)
-    else:
-        # Written as it is: to validate our own answer would take longer than to read it.
-        response = HttpResponse(json.dumps(content).encode(), content_type="application/json; charset=utf-8")
-    response.headers["ETag"] = etag
-    if seconds := batch.poll_seconds():
-        response.headers["Retry-After"] = str(seconds)
-    return response
+    # Written as it is: to validate our own answer would take longer than to read it.
+    return conditional(request, json.dumps(content).encode(), etag, batch.poll_seconds())
 
 
 @api.get("/chain-connections", operation_id="list_chain_connections", tags=["Chains"], response=ConnectionList)

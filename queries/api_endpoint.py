@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.http.request import UnreadablePostError
 from ninja import Schema
 from ninja.security import APIKeyHeader
@@ -75,6 +75,37 @@ class Error(Schema):
 def errors(*statuses: int) -> Mapping[Any, type[Error]]:
     """The error answers of an endpoint, for its `response`."""
     return dict.fromkeys(statuses, Error)
+
+
+_CONDITIONAL_HEADERS = {
+    "ETag": {"description": "For If-None-Match.", "schema": {"type": "string"}},
+    "Retry-After": {"description": "In seconds; while the batch is open.", "schema": {"type": "integer", "minimum": 1}},
+}
+CONDITIONAL = {
+    "responses": {
+        200: {"headers": _CONDITIONAL_HEADERS},
+        304: {"description": "As the answer that had the ETag of If-None-Match.", "headers": _CONDITIONAL_HEADERS},
+    }
+}
+"""For the `openapi_extra` of an endpoint about a batch that answers by `conditional`."""
+
+
+def is_known(request: HttpRequest, etag: str) -> bool:
+    """Whether the client has the answer with this ETag."""
+    # A list may have it, and a proxy may have made another out of it.
+    return etag.removeprefix("W/") in request.headers.get("If-None-Match", "")
+
+
+def conditional(request: HttpRequest, content: bytes, etag: str, retry_after: int | None) -> HttpResponse:
+    """`content` is JSON, and left out (304) where the client has it. `retry_after` is in seconds."""
+    if is_known(request, etag):
+        response = HttpResponse(status=304)
+    else:
+        response = HttpResponse(content, content_type="application/json; charset=utf-8")
+    response.headers["ETag"] = etag
+    if retry_after:
+        response.headers["Retry-After"] = str(retry_after)
+    return response
 
 
 def body_of(request: HttpRequest) -> bytes:

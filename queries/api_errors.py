@@ -17,13 +17,21 @@ from queries.batch_request import Fault
 class ApiError(Refused):
     """Ends a request to the API with an error answer."""
 
-    def __init__(self, status: int, code: str, sentence: str, *, faults: Sequence[Fault] = ()) -> None:
-        super().__init__(code, sentence)
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        sentence: str,
+        *,
+        faults: Sequence[Fault] = (),
+        retry_after: int | None = None,
+    ) -> None:
+        super().__init__(code, sentence, retry_after=retry_after)
         self.status, self.faults = status, faults
 
     def response(self) -> HttpResponse:
         details = [{"path": fault.path, "message": fault.message, "code": fault.code} for fault in self.faults]
-        return error_answer(self.status, self.code, self.sentence, details=details)
+        return error_answer(self.status, self.code, self.sentence, details=details, retry_after=self.retry_after)
 
 
 _SENTENCES = {

@@ -21,7 +21,7 @@ from pydantic import (
     WrapValidator,
     model_validator,
 )
-from pydantic_core import ErrorDetails
+from pydantic_core import ErrorDetails, PydanticCustomError
 
 from chains.address_checksum import checksummed
 from chains.chains_file import Chains
@@ -47,6 +47,8 @@ _ADDRESS_FAULT = "Invalid account address or ENS"
 
 # As a fee: what the batch is estimated at.
 AUTO = "auto"
+# The only sender that can be named.
+_SELF = "self"
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,8 @@ class _Context:
     chains: Chains
     destination: int | None  # None: it is not valid, which is a fault of its own
     accounts: Accounts  # that names stand for
+    fields: frozenset[str]  # of the body
+    pays_itself: bool
     faults: int = 0  # so far, in values of which there may be thousands
 
 
@@ -193,8 +197,30 @@ def _account_of(name: str, context: _Context) -> Account:
     raise fault(f"{_ADDRESS_FAULT}: the name {_shown(name)} {account.because}.")
 
 
-def _fee(value: object) -> int | None:
-    return None if value == AUTO else _decimal(value, "The fee, in wei,", (1 << 256) - 1)
+def _fee(value: object, info: ValidationInfo) -> int | None:
+    context = _context(info)
+    if "fee" not in context.fields:
+        if context.pays_itself:
+            return 0
+        raise PydanticCustomError("missing", "Field required")
+    fee = None if value == AUTO else _decimal(value, "The fee, in wei,", (1 << 256) - 1)
+    if fee != 0 and context.pays_itself:
+        raise _invalid("You pay for this batch yourself, so the service takes no fee for it: leave it out, or send 0.")
+    return fee
+
+
+def _sender(value: object, info: ValidationInfo) -> str | None:
+    context = _context(info)
+    if "sender" in context.fields:
+        if value != _SELF:
+            raise _invalid(f"The sender is {_SELF}, or is left out; it can't be {_shown(value)}.")
+        return _SELF
+    if context.destination is not None and not context.chains.chain(context.destination).all_signers:
+        raise _unsupported(
+            f"This service has no signer on chain {context.destination}, so it pays for nothing there. Add "
+            f'"sender": "{_SELF}", and send the transactions yourself.'
+        )
+    return None
 
 
 def _slot(value: object) -> str:
@@ -302,7 +328,15 @@ class BatchRequest(_Strict):
 
     destinationChainId: DestinationChainId = Field(description="Chain on which the facts are made available, decimal.")
     fee: Fee = Field(
-        description="The most that the batch may cost, in wei, decimal. 0 on test networks. `auto`: its estimate."
+        default_factory=int,
+        validate_default=True,
+        description="The most that the batch may cost, in wei, decimal. 0 on test networks. `auto`: its estimate. "
+        "Left out with a sender.",
+    )
+    sender: Annotated[str | None, BeforeValidator(_sender, json_schema_input_type=Literal["self"])] = Field(
+        default=None,
+        validate_default=True,
+        description="`self`: you send the transactions, and pay for them. Left out, the service does.",
     )
     data: Annotated[
         dict[SourceChainId, Annotated[dict[BlockSelector, BlockRequest], Field(min_length=1)]], Field(min_length=1)
@@ -364,7 +398,14 @@ def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
     repeated = (Fault("", f"The key {_shown(key)} appears twice in one object.") for key in document.duplicate_keys)
     accounts = account_names.resolve(names, chains)
     try:
-        context = _Context(chains, _known_destination(document.value, chains), accounts)
+        fields = document.value if isinstance(document.value, dict) else {}
+        context = _Context(
+            chains,
+            _known_destination(document.value, chains),
+            accounts,
+            fields=frozenset(fields),
+            pays_itself=fields.get("sender") == _SELF,
+        )
         request = BatchRequest.model_validate(document.value, context=context)
     except ValidationError as error:
         raise InvalidRequest(chain(repeated, map(_fault, error.errors(include_url=False)))) from None

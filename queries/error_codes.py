@@ -26,6 +26,7 @@ ERROR_CODES = (
     ErrorCode(403, "too_large_for_limit", "no wait makes room for a batch of this size", needs_body=True),
     ErrorCode(404, "not_found", "there is none of yours with this identifier"),
     ErrorCode(409, "already_finished", "the batch has ended"),
+    ErrorCode(409, "paid_by_operator", "the service sends the transactions of this batch"),
     ErrorCode(411, "length_required", "the body comes without Content-Length", needs_body=True),
     ErrorCode(413, "too_large", "the body is too large", needs_body=True),
     ErrorCode(415, "unsupported_encoding", "the body is compressed", needs_body=True),
@@ -35,8 +36,9 @@ ERROR_CODES = (
     ErrorCode(429, "too_many_open_queries", "the same of accounts, slots and headers", needs_body=True),
     ErrorCode(429, "too_many_open_blocks", "the same of blocks", needs_body=True),
     ErrorCode(503, "storage_unavailable", "the database can't store or tell anything just now"),
-    ErrorCode(503, "busy", "others' are being stored, resolved or estimated", needs_body=True),
-    ErrorCode(503, "chains_unavailable", "the nodes that an estimate needs don't answer", needs_body=True),
+    ErrorCode(503, "busy", "others have the service store large batches, or ask nodes, just now"),
+    ErrorCode(503, "chain_unavailable", "the nodes don't tell what is asked just now"),
+    ErrorCode(503, "names_unavailable", "no node or gateway tells what names stand for", needs_body=True),
     ErrorCode(503, "overloaded", "too many requests are being answered"),
 )
 

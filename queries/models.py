@@ -41,6 +41,13 @@ class BatchStatus(models.TextChoices):
 OPEN_STATUSES = (BatchStatus.RECEIVED, BatchStatus.ACCEPTED, BatchStatus.IN_PROGRESS)
 
 
+class Sender(models.TextChoices):
+    """Who sends the transactions of a batch, and pays for them."""
+
+    OPERATOR = "operator"
+    SELF = "self"  # whoever has submitted it, or anybody else: not this service
+
+
 class StepKind(models.TextChoices):
     """The steps of a query, in their order (docs/specification.md, "Steps of a query")."""
 
@@ -48,6 +55,10 @@ class StepKind(models.TextChoices):
     BLOCKHASH_AVAILABLE = "BLOCKHASH_AVAILABLE"
     HEADER_ACCUMULATED = "HEADER_ACCUMULATED"
     ACCOUNT_ACCUMULATED = "ACCOUNT_ACCUMULATED"
+
+
+PROVABLE_STEPS = (StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
+"""Of queries whose header and proofs are stored: the rest is up to transactions."""
 
 
 class BlockTag(models.TextChoices):
@@ -60,6 +71,13 @@ class BlockTag(models.TextChoices):
 class StepStatus(models.TextChoices):
     IN_PROGRESS = "IN_PROGRESS"
     COMPLETED = "COMPLETED"
+
+
+LEFT_TO_OTHERS = (
+    "You pay for this batch: it goes on when what it asks for is on the chain. GET /batch-queries/{}/transactions has "
+    "the transactions that are missing; anybody may send them."
+)
+"""What a batch waits for that pays itself, with its identifier."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +106,12 @@ class Batch(Leased):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, models.PROTECT, related_name="batches")
     api_key = models.ForeignKey(ApiKey, models.PROTECT, related_name="batches")
     destination_chain_id = models.PositiveBigIntegerField()
-    fee = Uint256Field()  # wei of the destination's native currency, the most that the batch may cost
+    # "self" is never sent for here, by whatever path: what the operator sends names no query of it.
+    sender = models.CharField(
+        max_length=8, choices=Sender.choices, default=Sender.OPERATOR, db_default=Sender.OPERATOR.value
+    )
+    # Wei of the destination's native currency: the most that the batch may cost the operator. 0 for "self".
+    fee = Uint256Field()
     # Whether that is its estimate: it grows with each source chain that is admitted.
     fee_is_estimate = models.BooleanField(default=False, db_default=False)
     request = models.TextField()  # the submitted JSON
@@ -144,6 +167,10 @@ class Batch(Leased):
         return self.id
 
     @property
+    def pays_itself(self) -> bool:
+        return self.sender == Sender.SELF
+
+    @property
     def why_no_proofs(self) -> str:
         """A sentence, where its proofs were pruned; else empty."""
         return _why_pruned("proofs", self.proofs_pruned_at, self.finished_at, "; the facts stay in the registry")
@@ -172,9 +199,19 @@ class Batch(Leased):
             (self.pk, limit),
         )
         found = [_wait(sentence, list(alike)) for sentence, alike in groupby(rows, itemgetter(0))]
+        if self.pays_itself and self._is_left_to_others():
+            found.insert(0, Wait(LEFT_TO_OTHERS.format(self.pk)))
         if self.waiting_for:
             found.insert(0, Wait(self.waiting_for, self.failing_since, self.due_at if self.failing_since else None))
         return list({wait.sentence: wait for wait in found}.values())
+
+    def _is_left_to_others(self) -> bool:
+        """Whether something is fetched, and not read back yet."""
+        rows = statements.every(
+            "SELECT 1 FROM queries_query WHERE batch_id = %s AND step IN (%s, %s, %s) LIMIT 1",
+            (self.pk, *PROVABLE_STEPS),
+        )
+        return bool(rows)
 
 
 def _why_pruned(what: str, pruned_at: datetime | None, finished_at: datetime | None, rest: str = "") -> str:
@@ -315,8 +352,9 @@ class Query(models.Model):
             # For a batch's page, which counts the queries at each step and looks for blocks that wait.
             models.Index(fields=["batch", "step"]),
             models.Index(fields=["batch", "block"]),
-            # For what is proven of an account, in the order of the blocks.
-            models.Index(fields=["address", "block"], name="facts_by_account"),
+            models.Index(fields=["address"]),
+            # What is proven of an account, in the order of the blocks.
+            models.Index(fields=["address", "block"], condition=models.Q(step__isnull=True), name="facts_by_account"),
         ]
 
     def __str__(self) -> str:
@@ -473,7 +511,7 @@ class StorageCheck(models.Model):
         return f"written at {self.at}"
 
 
-def open_queries(blocks: Collection[Block]) -> "models.QuerySet[Query]":
+def open_queries(blocks: "Collection[Block] | models.QuerySet[Block]") -> "models.QuerySet[Query]":
     """The queries about them, of accepted batches, that have open steps."""
     return Query.objects.filter(
         block__in=blocks,

@@ -15,7 +15,7 @@ from accounts.models import ApiKey
 from queries import progress
 from queries.api_endpoint import KEY, errors
 from queries.api_errors import ApiError
-from queries.models import Batch, BatchStatus, Query
+from queries.models import Batch, BatchStatus, Query, Sender
 from queries.query_parameters import CURSOR, LIMIT, Address, Number, Time, Ulid
 from queries.rejection_codes import RejectionCode
 from queries.status import QueryStatus, query_status
@@ -181,7 +181,7 @@ def told(batch: Batch, counts: Counts) -> dict[str, Any]:
         "destinationChainId": str(batch.destination_chain_id),
         "sourceChainIds": list(map(str, counts.source_chains)),
         "fee": str(batch.fee),
-        "sender": None,
+        "sender": Sender.SELF.value if batch.pays_itself else None,
         "createdAt": batch.created_at.isoformat(),
         "finishedAt": batch.finished_at and batch.finished_at.isoformat(),
         "queries": counts.queries,

@@ -17,6 +17,7 @@ class RejectionCode(models.TextChoices):
     TIMESTAMP_BEFORE_FIRST_BLOCK = "timestamp_before_first_block"
     FINALIZED_UNKNOWN = "finalized_unknown"
     HEADER_PROPERTY_MISSING = "header_property_missing"
+    NO_SIGNER = "no_signer"
     FEE_TOO_LOW = "fee_too_low"
     BUDGET_EXCEEDED = "budget_exceeded"
     TOO_LARGE_FOR_BUDGET = "too_large_for_budget"

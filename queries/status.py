@@ -13,9 +13,10 @@ from accounts import keys, statements
 from queries.models import OPEN_STATUSES, Batch, BatchStatus
 from queries.poll_interval import poll_seconds
 
-# Whether the batch or a block of its open queries says what it waits for: only then it is read.
+# Whether the batch or a block of its open queries says what it waits for: only then it is read. Who pays oneself waits
+# for what oneself sends.
 _SAYS_WHAT_IT_WAITS_FOR = """
-    b.waiting_for <> '' OR EXISTS (
+    b.waiting_for <> '' OR b.sender = 'self' OR EXISTS (
         SELECT 1 FROM queries_block
         WHERE queries_block.due_at IS NOT NULL AND queries_block.waiting_for <> '' AND queries_block.id IN (
             SELECT block_id FROM queries_query WHERE batch_id = b.id AND step IS NOT NULL))"""

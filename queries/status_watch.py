@@ -77,6 +77,15 @@ def _look_while_somebody_waits() -> None:
                 _waiting[:] = [each for each in _waiting if each not in over]
             for each in over:
                 each.parked.wake()
+    except Exception:
+        logger.exception(
+            "Nobody looks any more for the statuses that clients wait for; the next who waits has it done."
+        )
+        # Whoever was left to wait would have nobody to wake it.
+        with _lock:
+            left, _waiting[:], _thread = list(_waiting), [], None
+        for each in left:
+            each.parked.wake()
     finally:
         connection.close()
 

@@ -25,7 +25,7 @@ from queries import bulk_insert, submission_rate, webhooks
 from queries.batch_request import BatchRequest, Part
 from queries.chunks import chunks
 from queries.idempotency import Named
-from queries.models import OPEN_STATUSES, Batch, Block, Query, Step, StepKind, new_batch_id
+from queries.models import OPEN_STATUSES, Batch, Block, Query, Sender, Step, StepKind, new_batch_id
 from queries.progress import deadline_from
 
 stored = Signal()
@@ -126,6 +126,7 @@ def _new_batch(request: BatchRequest, body: bytes, key: ApiKey, parts: Sequence[
         user_id=key.user_id,
         api_key=key,
         destination_chain_id=request.destinationChainId,
+        sender=Sender.SELF if request.sender else Sender.OPERATOR,
         # An estimate is added when there is one.
         fee=request.fee or 0,
         fee_is_estimate=request.fee is None,

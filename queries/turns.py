@@ -5,7 +5,8 @@ the last turn each worker remembers by itself, and forgets when it is killed: wh
 
 A block of several users is worked on in the turns of the one for whom the fewest blocks are due: that is the user who
 would get to it first. Whoever joins takes it over only with fewer than the other, and each reconcile asks anew: it
-can't be taken and then buried under thousands.
+can't be taken and then buried under thousands. A batch that pays itself takes over no block from those who
+don't.
 """
 
 import itertools
@@ -17,7 +18,7 @@ from django.db.models import Count, QuerySet
 from django.utils import timezone
 
 from queries.chunks import chunks
-from queries.models import Block, Query, open_queries
+from queries.models import Batch, Block, Query, Sender, open_queries
 
 _T = TypeVar("_T")
 
@@ -58,10 +59,15 @@ def round_robin(queues: Iterable[Iterator[_T]]) -> Iterator[_T]:
                 yield one
 
 
-def line_up(user: int, queries: "QuerySet[Query]") -> None:
-    """Make the blocks of a user's admitted queries due, and give them places. Inside the caller's transaction."""
-    now = timezone.now()
+def line_up(batch: Batch, queries: "QuerySet[Query]") -> None:
+    """Make the blocks of a batch's admitted queries due, and give them places. Inside the caller's transaction."""
+    user, now = batch.user_id, timezone.now()
     blocks = Block.objects.filter(pk__in=queries.values("block"))
+    if batch.pays_itself:
+        # Where something is paid for, a pause may be what keeps it from being sent again too soon: it isn't cut short,
+        # and there is a look soon enough.
+        paid_for = open_queries(blocks).filter(batch__sender=Sender.OPERATOR)
+        blocks = blocks.exclude(pk__in=paid_for.values("block"), due_at__isnull=False)
     wanted = set(blocks.values_list("pk", flat=True))
     for_others = blocks.filter(due_at__isnull=False).exclude(turn_of=None).exclude(turn_of=user)
     mine = _due(user) + len(wanted)
@@ -80,11 +86,14 @@ def line_up(user: int, queries: "QuerySet[Query]") -> None:
 
 
 def users_of(blocks: Collection[Block]) -> dict[int, list[int]]:
-    """Ids of the users with open queries about each of the blocks, by its id."""
-    users: dict[int, list[int]] = {block.pk: [] for block in blocks}
-    for block, user in open_queries(blocks).order_by().values_list("block", "batch__user").distinct():
-        users[block].append(user)
-    return users
+    """Ids of the users with open queries about each of the blocks, by its id; of those who pay themselves only where
+    there are no others, for whom is sent.
+    """
+    users: dict[int, dict[str, list[int]]] = {block.pk: {sender: [] for sender in Sender} for block in blocks}
+    columns = ("block", "batch__user", "batch__sender")
+    for block, user, sender in open_queries(blocks).order_by().values_list(*columns).distinct():
+        users[block][sender].append(user)
+    return {block: by_sender[Sender.OPERATOR] or by_sender[Sender.SELF] for block, by_sender in users.items()}
 
 
 def whose(block: Block, users: Sequence[int]) -> int | None:

@@ -1,7 +1,7 @@
 """The endpoints about webhooks' deliveries (docs/specification.md, "Webhooks")."""
 
 import re
-from typing import Any, Literal
+from typing import Any
 
 from django.http import HttpRequest
 from ninja import Query, Router, Schema, Status
@@ -11,9 +11,8 @@ from accounts.models import ApiKey
 from queries import webhooks
 from queries.api_endpoint import KEY, errors
 from queries.api_errors import ApiError
-from queries.models import WebhookDelivery
+from queries.models import DeliveryStatus, WebhookDelivery, WebhookEvent
 from queries.query_parameters import CURSOR, LIMIT, Ulid
-from queries.webhook_request import Event
 
 router = Router(tags=["Webhooks"])
 
@@ -30,8 +29,8 @@ class DeliveryAttempt(Schema):
 class Delivery(Schema):
     id: str = Field(description="The header webhook-id of each attempt.")
     internalId: str = Field(description="Identifier of the batch query.")
-    event: Event
-    status: Literal["PENDING", "DELIVERED", "FAILED"] = Field(description="FAILED: given up.")
+    event: WebhookEvent
+    status: DeliveryStatus = Field(description="FAILED: given up.")
     createdAt: str = Field(description="When it happened, ISO 8601 in UTC.")
     nextTryAt: str | None = Field(description="While it is PENDING. Earlier events of the batch go first.")
     attempts: list[DeliveryAttempt] = Field(description="The last ones, the oldest first.")
@@ -60,7 +59,7 @@ def as_json(delivery: WebhookDelivery) -> dict[str, Any]:
 
 class DeliveryFilters(Schema):
     internalId: Ulid | None = None
-    status: Literal["PENDING", "DELIVERED", "FAILED"] | None = None
+    status: DeliveryStatus | None = None
     cursor: str | None = Field(None, pattern=r"^[0-9]{1,18}$", description=CURSOR)
 
 

@@ -28,8 +28,8 @@ WHOLE = {
     "config.stacks.Message": "django.contrib.messages.middleware.MessageMiddleware",
     "config.stacks.Htmx": "django_htmx.middleware.HtmxMiddleware",
 }
-NAMES = {"<internal_id>": "01M7W1MRHW703BTRFFPT53VVP5", "<int:number>": "1", "<int:key_id>": "1"}
-NAMES |= {"<delivery_id>": "msg_01M7W1MRHW703BTRFFPT53VVP5"}
+ULID = "01M7W1MRHW703BTRFFPT53VVP5"
+NAMES = {"<internal_id>": ULID, "<int:number>": "1", "<int:key_id>": "1", "<delivery_id>": f"msg_{ULID}"}
 
 
 @pytest.fixture(autouse=True)

@@ -23,10 +23,12 @@ class ProofBundle(Schema):
     batch: str
     query: int
     sourceChainId: str
+    selector: str = Field(description="How the request named the block.")
     blockNumber: str
     blockHash: str
     header: str = Field(description="RLP, whose keccak-256 is `blockHash`.")
     account: str | None = Field(description="null: the query is about the header.")
+    name: str | None = Field(description="The ENS name that the request gave.")
     accountProof: list[str] | None = Field(description="Nodes of the state trie (EIP-1186).")
     facts: dict[str, str] = Field(description="By property: the words that the facts registry answers.")
     slots: dict[str, ProvenSlot]

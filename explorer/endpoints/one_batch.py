@@ -21,7 +21,7 @@ from explorer.pages.chain_names import chain_name
 from proving import facts
 from proving.models import FactsRegistry, SignedTransaction, Transaction, TransactionState
 from queries import own_batches
-from queries.api_endpoint import KEY, errors
+from queries.api_endpoint import CONDITIONAL, KEY, conditional, errors
 from queries.models import OPEN_STATUSES, Batch, Query, Step, StepKind, StepStatus
 from queries.own_batches import BatchQuery
 from queries.poll_interval import poll_seconds
@@ -84,23 +84,12 @@ class BatchDetail(BatchQuery):
     next: str | None = Field(description="The `cursor` of the next page of `queryList`. null: there is none.")
 
 
-_HEADERS = {
-    "ETag": {"description": "For If-None-Match.", "schema": {"type": "string"}},
-    "Retry-After": {"description": "In seconds; while the batch is open.", "schema": {"type": "integer", "minimum": 1}},
-}
-
-
 @router.get(
     "/batch-queries/{internal_id}",
     operation_id="get_batch_query",
     auth=KEY,
     response={200: BatchDetail, **errors(400, 401, 404, 429, 503)},
-    openapi_extra={
-        "responses": {
-            200: {"headers": _HEADERS},
-            304: {"description": "As the answer that had the ETag of If-None-Match.", "headers": _HEADERS},
-        }
-    },
+    openapi_extra=CONDITIONAL,
 )
 def get_batch_query(
     request: HttpRequest,
@@ -117,14 +106,8 @@ def get_batch_query(
     # Written as it is: to validate thousands of facts of our own would take longer than to read them.
     body = json.dumps(_told(batch, int(cursor), limit)).encode()
     etag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
-    if etag in request.headers.get("If-None-Match", ""):
-        response = HttpResponse(status=304)
-    else:
-        response = HttpResponse(body, content_type="application/json; charset=utf-8")
-    response.headers["ETag"] = etag
-    if batch.status in OPEN_STATUSES:
-        response.headers["Retry-After"] = str(poll_seconds(timezone.now() - batch.created_at))
-    return response
+    is_open = batch.status in OPEN_STATUSES
+    return conditional(request, body, etag, poll_seconds(timezone.now() - batch.created_at) if is_open else None)
 
 
 def _told(batch: Batch, first: int, limit: int) -> dict[str, Any]:
@@ -166,12 +149,12 @@ def _queries(batch: Batch, queries: Sequence[Query], held_by: Mapping[int, Facts
             {
                 "number": query.position + 1,
                 "sourceChainId": str(query.source_chain_id),
-                "selector": _selector(query),
+                "selector": query.selector,
                 "blockNumber": str(block.number) if block else None,
                 "blockHash": (block and block.hash) or None,
                 "blockTimestamp": str(block.timestamp) if block and block.timestamp is not None else None,
                 "account": query.address or None,
-                "name": "",
+                "name": query.name,
                 "isCompleted": query.step is None,
                 "step": query.step,
                 "steps": [_step(step) for step in steps[query.pk]],
@@ -182,12 +165,6 @@ def _queries(batch: Batch, queries: Sequence[Query], held_by: Mapping[int, Facts
             }
         )
     return told
-
-
-def _selector(query: Query) -> str:
-    if query.timestamp is not None:
-        return f"timestamp:{query.timestamp}"
-    return f"block:{query.block.number}" if query.block else ""
 
 
 def _step(step: Step) -> dict[str, Any]:

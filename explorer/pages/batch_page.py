@@ -41,6 +41,7 @@ class Header:
     finished_at: datetime | None
     deadline_at: datetime | None  # while open
     destination: ChainName
+    sender: str  # as `queries.models.Sender`
     why_no_proofs: str  # a sentence, where its proof bundles were removed
     why_no_steps: str  # the same of the details of its steps
 
@@ -159,6 +160,7 @@ def _header(batch: Batch, destination: ChainName, *, can_change: bool) -> Header
         finished_at=batch.finished_at,
         deadline_at=batch.deadline_at if batch.status in OPEN_STATUSES else None,
         destination=destination,
+        sender=batch.sender,
         why_no_proofs=batch.why_no_proofs,
         why_no_steps=batch.why_no_steps,
     )

@@ -21,14 +21,18 @@ def command(user: User | None) -> str | None:
     connection = next(iter(get_chains().connections), None)
     if connection is None:
         return None
-    fee = "0" if get_chains().chain(connection.destination_id).test_network else "<fee in wei>"
+    destination = get_chains().chain(connection.destination_id)
+    if not destination.all_signers:
+        pays = '"sender": "self"'
+    else:
+        pays = f'"fee": "{"0" if destination.test_network else "<fee in wei>"}"'
     address = user.address if user else _registry_on_source(connection) or "<address>"
     recent = _recent_block(connection)
     block = "<number>" if recent is None else recent
     # Formatted by hand, because it is read more often than sent.
     body = f"""{{
   "destinationChainId": "{connection.destination_id}",
-  "fee": "{fee}",
+  {pays},
   "data": {{"{connection.source_id}": {{"block:{block}": {{"accounts": {{
     "{address}": {{"props": ["BALANCE"]}}
   }}}}}}}}

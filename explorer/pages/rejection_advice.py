@@ -42,6 +42,12 @@ _ADVICE: dict[str, Advice] = {
         "lacks a property that was asked for, or has it in another place than Ethereum's headers.",
         "Leave that property out. If the reason above is the fork, a newer block may have it.",
     ),
+    RejectionCode.NO_SIGNER: Advice(
+        "This service has no account on the destination chain that could send transactions, so it pays for nothing "
+        "there.",
+        'Send the batch again with "sender": "self". The service then prepares the transactions, and you, or anybody '
+        "else, send them.",
+    ),
     RejectionCode.FEE_TOO_LOW: Advice(
         "Gas would have cost more than the fee that the batch offered.",
         "Send it again with a higher fee, or when gas is cheaper. The fee is only the most that it may cost.",

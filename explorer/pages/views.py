@@ -28,6 +28,7 @@ from explorer.pages import (
     changes,
     first_query,
     heavy_reads,
+    left_to_send,
     read_from_chain,
     shown_deliveries,
     shown_facts,
@@ -36,14 +37,16 @@ from explorer.pages import (
 from explorer.pages.batch_page import BatchPage
 from explorer.pages.chain_names import chain_name
 from explorer.pages.code_snippets import submitting
+from explorer.pages.left_to_send import LeftToSend
 from explorer.pages.query_paging import Wanted, first_of_page
 from explorer.pages.read_from_chain import Reading
 from queries import webhooks
-from queries.models import Batch, BatchStatus, Query
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query
 
 # The request of a larger batch is only offered as a file.
 _MOST_SHOWN_QUERIES = 50
 _MOST_SHOWN_CHARACTERS = 20_000
+_TOO_OFTEN = "Your network has read the chain too often. Try again in a minute."
 
 
 class HtmxRequest(HttpRequest):
@@ -268,12 +271,30 @@ def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpRespons
     if not retry_after:
         read, status = read_from_chain.read_now(found, row, first_of_page(slots, len(row.slots))), 200
     else:
-        read, status = Reading(number, "Your network has read the chain too often. Try again in a minute."), 429
+        read, status = Reading(number, _TOO_OFTEN), 429
     if request.htmx:
         # htmx does not swap in answers with the status of an error.
         return render(request, "explorer/_reading.html", {"reading": read})
     response = _batch_page(request, internal_id, Wanted(only=number, slots=slots), read=read)
     response.status_code = status
+    if retry_after:
+        response.headers["Retry-After"] = str(retry_after)
+    return response
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
+    """What is left to be sent for a batch that pays itself, as the chains have it now. A GET leads to its page."""
+    found = batch_page.find(internal_id)
+    if found is None:
+        return _unknown_batch(request, internal_id, as_json=wants_json(request))
+    if request.method != "POST" or not found.pays_itself or found.status not in OPEN_STATUSES:
+        return HttpResponseRedirect(reverse("explorer:batch", args=[internal_id]))
+    retry_after = read_from_chain.count(client_address(request))
+    left = LeftToSend(_TOO_OFTEN) if retry_after else left_to_send.read(found)
+    context = {"internal_id": internal_id, "left": left}
+    response = render(request, "explorer/left_to_send.html", context, status=429 if retry_after else 200)
     if retry_after:
         response.headers["Retry-After"] = str(retry_after)
     return response

@@ -17,7 +17,7 @@ from proving.registry import deployments
 from proving.transactions import pauses, stop_switch
 from proving.worker import worker
 from queries import storage
-from queries.models import OPEN_STATUSES, Batch
+from queries.models import OPEN_STATUSES, Batch, Sender
 
 # What was seen of a chain counts for so long, and a worker has so long for its first observations.
 _COUNTS, _FIRST_OBSERVATIONS = timedelta(minutes=3), timedelta(minutes=1)
@@ -64,7 +64,9 @@ def stops() -> Iterator[Problem]:
 
 def signers() -> Iterator[Problem]:
     """What keeps transactions from being sent, while there is something to send."""
-    waiting = Batch.objects.filter(status__in=OPEN_STATUSES, destination_chain_id=OuterRef("chain_id"))
+    waiting = Batch.objects.filter(
+        status__in=OPEN_STATUSES, sender=Sender.OPERATOR, destination_chain_id=OuterRef("chain_id")
+    )
     # What is stopped is told by itself.
     stopped = SigningStop.objects.filter(chain_id=OuterRef("chain_id"))
     told = Signer.objects.filter(Exists(waiting), ~Exists(stopped), paused_at=None).exclude(notice="").order_by("pk")

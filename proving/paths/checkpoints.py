@@ -4,7 +4,7 @@ The rows are hints, which whoever plans a path asks the chain about: they may be
 chain that was reorganised.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from django.db.models import QuerySet
 
@@ -25,9 +25,9 @@ def rows(connection: OpenConnection) -> QuerySet[Block]:
     return known.exclude(hash="")
 
 
-def headers(connection: OpenConnection, rows: QuerySet[Block]) -> list[Header]:
-    """The blocks of these rows as the source chain has them now, which may be others than when they were noted."""
-    found = connection.source_rpc.headers(list(rows.values_list("number", flat=True)))
+def headers(connection: OpenConnection, numbers: Sequence[int]) -> list[Header]:
+    """The blocks of these numbers as the source chain has them now, which may be others than when they were noted."""
+    found = connection.source_rpc.headers(numbers)
     return [header for header in found if header is not None]
 
 

@@ -1,11 +1,17 @@
-"""Learns which headers others have accumulated in a registry of ours: paths may begin there.
+"""Learns which blocks others have made a registry of ours trust: paths may begin there.
 
-It reads events of final blocks only, once each. What it notes are hints, as all checkpoints are: whoever plans a path
-asks the chain.
+`read` reads events of final blocks, once each, and notes what they tell. Those are hints, as all checkpoints are:
+whoever plans a path asks the chain.
 """
+
+from collections.abc import Collection, Sequence
+from functools import partial
 
 from eth_utils.crypto import keccak
 
+from chains import together
+from chains.encoding import hex_data
+from chains.header import Header
 from chains.rpc import Log, RpcRefused
 from proving.connections import OpenConnection
 from proving.heads import Heads
@@ -14,15 +20,18 @@ from proving.paths import checkpoints
 from queries.chunks import chunks
 from queries.leases import Lease
 
-_EVENT = keccak(text="HeaderAccumulated(uint256,bytes32)")
+_HEADER = keccak(text="HeaderAccumulated(uint256,bytes32)")
+_HASH = keccak(text="BlockHashProven(bytes32)")
 # Blocks of the destination in one request, which nodes bound, and requests in one `read`.
 _BLOCKS_PER_REQUEST = 2000
 _REQUESTS_PER_READ = 20
 _HEADERS_PER_REQUEST = 50
+# What `unread` reads at the most: blocks of the destination, and events that name a block by its hash only.
+_MOST_UNREAD, _MOST_HASHES = 2 * _BLOCKS_PER_REQUEST, 200
 
 
 def read(lease: Lease[FactsRegistry], connection: OpenConnection, heads: Heads) -> bool:
-    """Note what was accumulated since the last read, as far as one read goes; whether that was all.
+    """Note what was proven since the last read, as far as one read goes; whether that was all.
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
@@ -35,7 +44,7 @@ def read(lease: Lease[FactsRegistry], connection: OpenConnection, heads: Heads) 
             break
         last = min(heads.final, first + most - 1)
         try:
-            logs = connection.destination_rpc.logs(connection.registry.contract.address, [_EVENT, None], first, last)
+            logs = _logs(connection, first, last)
         except RpcRefused:
             if most == 1:
                 raise
@@ -50,14 +59,45 @@ def read(lease: Lease[FactsRegistry], connection: OpenConnection, heads: Heads) 
     return first > heads.final
 
 
-def _note(connection: OpenConnection, logs: list[Log]) -> None:
-    roots = {int.from_bytes(log.topics[1]): log.data for log in logs}
+def unread(connection: OpenConnection, latest: int) -> list[int]:
+    """Numbers of the blocks that came to be trusted since the last `read`, up to the destination's block `latest`.
+
+    It notes nothing. Where nodes refuse to tell, there are none. Raises `NodeUnavailable`.
+    """
+    read_to = FactsRegistry.objects.values_list("events_read_to", flat=True).get(pk=connection.registry.row_id)
+    first = max(latest - _MOST_UNREAD + 1, latest if read_to is None else read_to, 0)
+    numbers: list[int] = []
+    try:
+        for start in range(first, latest + 1, _BLOCKS_PER_REQUEST):
+            logs = _logs(connection, start, min(latest, start + _BLOCKS_PER_REQUEST - 1))
+            numbers += [int.from_bytes(log.topics[1]) for log in logs if log.topics[0] == _HEADER]
+            hashes = [log.topics[1] for log in logs if log.topics[0] == _HASH][-_MOST_HASHES:]
+            numbers += [header.number for header in _by_hash(connection, hashes)]
+    except RpcRefused:
+        pass
+    return numbers
+
+
+def _logs(connection: OpenConnection, first: int, last: int) -> list[Log]:
+    topics = [(_HEADER, _HASH), None]
+    return connection.destination_rpc.logs(connection.registry.contract.address, topics, first, last)
+
+
+def _note(connection: OpenConnection, logs: Sequence[Log]) -> None:
+    roots = {int.from_bytes(log.topics[1]): log.data for log in logs if log.topics[0] == _HEADER}
     for chunk in chunks(sorted(roots), _HEADERS_PER_REQUEST):
         known = checkpoints.rows(connection).filter(number__in=chunk).values_list("number", flat=True)
-        headers = [
-            header
-            for header in connection.source_rpc.headers(sorted(set(chunk).difference(known)))
-            if header is not None
-        ]
+        headers = checkpoints.headers(connection, sorted(set(chunk).difference(known)))
         # Another root is that of a source chain that was reorganised, or of nodes that lie: no path begins there.
         checkpoints.note(connection, [header for header in headers if header.state_root == roots[header.number]])
+    for hashes in chunks([log.topics[1] for log in logs if log.topics[0] == _HASH], _HEADERS_PER_REQUEST):
+        named = checkpoints.rows(connection).filter(hash__in=map(hex_data, hashes)).values_list("hash", flat=True)
+        noted = set(named)
+        headers = _by_hash(connection, [block_hash for block_hash in hashes if hex_data(block_hash) not in noted])
+        checkpoints.note(connection, headers)
+
+
+def _by_hash(connection: OpenConnection, hashes: Collection[bytes]) -> list[Header]:
+    """The headers that the source chain has of these."""
+    found = together.each(partial(connection.source_rpc.header_by_hash, block_hash) for block_hash in hashes)
+    return [header for header in found if header is not None]

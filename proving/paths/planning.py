@@ -89,15 +89,16 @@ def survey(
     extend_lease: Callable[[], None],
     others: Collection[int] = (),
     trusted: Collection[int] = (),
+    hints: Collection[int] = (),
 ) -> Plan | NotYet | TooFar:
     """The cheapest path to a block's hash within the limits: what it takes, without proofs.
 
     `NotYet` where none can begin at this moment. `others` are blocks of the connection that wait too, `trusted` ones
-    that will be trusted by then. `extend_lease` is called between steps that take long. Raises `NodeUnavailable`,
-    `RpcRefused`.
+    that will be trusted by then, `hints` ones that the registry is asked about beside those that rows name.
+    `extend_lease` is called between steps that take long. Raises `NodeUnavailable`, `RpcRefused`.
     """
     extend_lease()
-    points = list(_checkpoints(connection, target))
+    points = list(_checkpoints(connection, target, hints))
     roots = [*(point.number for point in points if point.has_root), *(one for one in trusted if one > target)]
     plans: list[Plan] = []
     refused: RpcRefused | None = None
@@ -233,13 +234,14 @@ class _Checkpoint:
     has_hash: bool
 
 
-def _checkpoints(connection: OpenConnection, target: int) -> Iterator[_Checkpoint]:
+def _checkpoints(connection: OpenConnection, target: int, hints: Collection[int]) -> Iterator[_Checkpoint]:
     """The nearest blocks above that the registry trusts, as of the newest block: rows only tell which to ask for.
 
     What is pending may fail, or be mined after what builds on it, where two signers send.
     """
     rows = checkpoints.rows(connection).filter(number__gt=target).order_by("number")
-    found = checkpoints.headers(connection, rows[:_CHECKPOINTS])
+    numbers = {*rows.values_list("number", flat=True)[:_CHECKPOINTS], *(number for number in hints if number > target)}
+    found = checkpoints.headers(connection, sorted(numbers)[:_CHECKPOINTS])
     if not found:
         return
     contract = connection.registry.contract

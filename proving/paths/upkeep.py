@@ -166,7 +166,7 @@ def _send(connection: OpenConnection, leg: Leg | Preparation) -> _Done:
 def _newest_trusted(connection: OpenConnection) -> int | None:
     """The newest block whose state root the registry trusts, as of the pending block."""
     rows = checkpoints.rows(connection).order_by("-number")
-    found = checkpoints.headers(connection, rows[:_NEWEST])
+    found = checkpoints.headers(connection, list(rows.values_list("number", flat=True)[:_NEWEST]))
     contract = connection.registry.contract
     roots = connection.destination_rpc.eth_calls([contract.state_root(header.number) for header in found], "pending")
     trusted = (header.number for header, root in zip(found, roots, strict=True) if root == header.state_root)

@@ -13,7 +13,7 @@ from proving import connections
 from proving.facts import Missing
 from proving.paths import building, checkpoints, rotation, wanted
 from proving.paths.building import Leg
-from proving.reconcile import rows
+from proving.reconcile import calldata, rows
 from proving.reconcile.context import Context
 from proving.reconcile.decide import (
     Action,
@@ -27,9 +27,8 @@ from proving.reconcile.decide import (
     Requeue,
     Sending,
 )
-from proving.registry import packing
-from proving.registry.contract import in_one_call, revert_reason
-from proving.transactions import pending_limits, sending
+from proving.registry.contract import revert_reason
+from proving.transactions import pending_limits, sending, signers
 from proving.transactions.intents import Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay, Unsent
 from queries.models import Query
 
@@ -84,12 +83,10 @@ def _send(context: Context, action: Sending) -> Requeue | Fail | None:
 
 
 def _prove(context: Context, action: Prove) -> _NotSent | None:
-    assert context.block.header_rlp is not None, "INITIAL_STATE is completed"
     while True:
-        header = bytes(context.block.header_rlp) if action.with_header else None
-        packed = packing.intents(context.block, context.registry.contract, action.missing, header=header)
         # Of those that carry the header only one: the others wait for it.
-        intents = list(itertools.islice(packed, 1 if header is not None else _TRANSACTIONS_PER_LOOK))
+        most = 1 if action.with_header else _TRANSACTIONS_PER_LOOK
+        intents = list(itertools.islice(calldata.of_proofs(context, action), most))
         multicall = "" if action.is_alone else context.registry.multicall
         why_not = _submit(context, intents, multicall=multicall)
         if not isinstance(why_not, NotPaid):
@@ -100,22 +97,15 @@ def _prove(context: Context, action: Prove) -> _NotSent | None:
 
 
 def _prove_time(context: Context, action: ProveTime) -> _NotSent | None:
-    assert context.block.header_rlp is not None, "INITIAL_STATE is completed"
-    contract = context.registry.contract
-    header = bytes(context.block.header_rlp)
-    data = contract.prove_timestamp(header, action.following.encode(), action.timestamp)
-    intent = Intent(contract.address, data, accumulates=[context.block])
-    return _submit_for_who_can_pay(context, intent, action.queries)
+    return _submit_for_who_can_pay(context, calldata.of_time(context, action))
 
 
 def _prepare_path(context: Context, action: PreparePath) -> _NotSent | None:
-    to, data = in_one_call(context.registry.multicall, action.preparation.calls)
-    intent = Intent(to, data, extends=context.registry.row_id)
-    return _submit_for_who_can_pay(context, intent, action.queries)
+    return _submit_for_who_can_pay(context, calldata.of_preparation(context, action))
 
 
-def _submit_for_who_can_pay(context: Context, intent: Intent, queries: Collection[int]) -> _NotSent | None:
-    able = set(queries)
+def _submit_for_who_can_pay(context: Context, intent: Intent) -> _NotSent | None:
+    able = set(intent.queries)
     while True:
         why_not = _submit(context, [replace(intent, queries=able)])
         if not isinstance(why_not, NotPaid):
@@ -141,24 +131,8 @@ def _extend_path(context: Context, action: ExtendPath) -> _NotSent | None:
 
 
 def _send_leg(context: Context, action: ExtendPath, leg: Leg, needing: Missing) -> _NotSent | None:
-    """Send a part of a path, and behind it what can be proven at once because it ends at the block itself."""
-    proof: Intent | None = None
-    if leg.arrives and action.target.number == context.block.number:
-        beside = sum(map(len, leg.data))
-        packed = packing.intents(
-            context.block, context.registry.contract, needing, header=action.target.encode(), beside=beside
-        )
-        proof = next(iter(packed), None)
-    calls = [*leg.calls, *([(proof.to, proof.data)] if proof else [])]
-    to, data = in_one_call(context.registry.multicall, calls)
-    intent = Intent(
-        to,
-        data,
-        {*(pk for pks in needing.values() for pk in pks), *wanted.by_queries(context.block, leg.riders)},
-        accumulates=proof.accumulates if proof else (),
-        extends=context.registry.row_id,
-        leads_to=context.block,
-    )
+    riding = wanted.by_queries(context.block, leg.riders)
+    intent = next(calldata.of_leg(context, action, leg, needing, riding))
     return _submit(context, [intent], and_store=lambda _: checkpoints.note(context.connection, leg.checkpoints))
 
 
@@ -171,9 +145,9 @@ def _submit(
 ) -> _NotSent | None:
     """Sign, store and broadcast as many as there is room for; with a `multicall`, together with those of others."""
     # Observed it is all the same: what was sent before may be mined, or taken back.
-    if paused := connections.why_paused(context.connection.config):
-        return _postponed(context, paused)
     chain = context.destination_chain
+    if refused := connections.why_paused(context.connection.config) or signers.why_none(chain):
+        return _postponed(context, refused)
     # As often as there are batches that can't pay, and simulations take long.
     context.lease.extend()
     most = pending_limits.most(chain, context.block)

@@ -34,6 +34,9 @@ from queries.rejection_codes import RejectionCode
 _PROOF_PATIENCE = timedelta(minutes=10)
 # What is more than so many facts fills a transaction, or nearly: it has nothing to gain from others.
 _MOST_THAT_GATHERS = 50
+# What others send is looked for at longer and longer intervals: a tenth of the time for which it has not come, and so
+# many seconds at the most.
+_LONGEST_PAUSE_FOR_OTHERS = 300
 # After so many polls a block whose transaction is under way is reconciled though nobody has woken it.
 _TENDED_POLLS = 16
 
@@ -339,7 +342,7 @@ def prove(seen: Observation) -> Decision:
         return Decision(Fail(seen.contradiction), header_steps)
     known = [*header_steps, *_fact_steps(seen)]
     if not seen.missing_now:
-        return Decision(Continue(), known)
+        return _moved(seen, known) or Decision(Continue(), known)
     needs_path = not seen.hash_is_vouched_for and seen.needing == seen.missing_now
     if needs_path and not seen.root_is_known:
         # What a path leads to isn't available yet; it is as soon as one is planned.
@@ -347,6 +350,20 @@ def prove(seen: Observation) -> Decision:
     if held_back := _held_back(seen, needs_path=needs_path):
         return Decision(held_back, known)
     return _ready(seen, known, needs_path=needs_path)
+
+
+def _moved(seen: Observation, known: Sequence[Action]) -> Decision | None:
+    """Of a time that others are to prove: a reorg may have moved it, and nobody could prove it at this block."""
+    if seen.target is None:
+        return None
+    for fact, asking in seen.missing.items():
+        if isinstance(fact, TimeFact) and not _is_between(fact.timestamp, seen, seen.target):
+            return Decision(FindTime(fact.timestamp, asking), known)
+    return None
+
+
+def _is_between(timestamp: int, seen: Observation, following: Header) -> bool:
+    return (seen.timestamp or 0) <= timestamp < following.timestamp
 
 
 def _ready(seen: Observation, known: Sequence[Action], *, needs_path: bool) -> Decision:
@@ -412,7 +429,13 @@ def _header_steps(seen: Observation) -> list[Action]:
 
 
 def _hash_available(seen: Observation) -> Complete:
-    at_step = [query.id for query in seen.awaiting_header if query.step == StepKind.BLOCKHASH_AVAILABLE]
+    # No path is planned here for what others send: the registry must trust the block already.
+    is_trusted = seen.root_is_known or seen.hash_is_vouched_for
+    at_step = [
+        query.id
+        for query in seen.awaiting_header
+        if query.step == StepKind.BLOCKHASH_AVAILABLE and (is_trusted or not query.is_left_to_others)
+    ]
     return Complete(at_step, StepKind.BLOCKHASH_AVAILABLE)
 
 
@@ -442,7 +465,7 @@ def _sending(seen: Observation) -> Decision:
     following = seen.target
     assert following is not None, "`prove` waits for it"
     for timestamp, asking in times.items():
-        if not (seen.timestamp or 0) <= timestamp < following.timestamp:
+        if not _is_between(timestamp, seen, following):
             return Decision(FindTime(timestamp, asking))
     if following.parent_hash != seen.hash:
         return Decision(Requeue("The source chain is being reorganised.", seen.source_poll_seconds))
@@ -520,6 +543,9 @@ def _wait_for_path(seen: Observation) -> Requeue:
 
 def rest(seen: Rest) -> End:
     """When to reconcile again, once all is done that can be."""
+    if seen.left_to_others_for is not None and not seen.under_way:
+        pause = min(_LONGEST_PAUSE_FOR_OTHERS, seen.left_to_others_for.total_seconds() / 10)
+        return Requeue("", max(seen.poll_seconds, pause))
     if seen.is_open:
         # Whoever tends the transaction wakes the block when something has become of it.
         return Requeue(seen.under_way, seen.poll_seconds * (_TENDED_POLLS if seen.under_way else 1))

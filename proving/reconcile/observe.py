@@ -6,11 +6,11 @@ matters: values say when they were not looked up.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Literal
 
-from django.db.models import Exists, OuterRef, Q, QuerySet, Window
+from django.db.models import BooleanField, Case, Exists, Max, OuterRef, Q, QuerySet, When, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
@@ -32,12 +32,13 @@ from proving.registry import deployments
 from proving.sources import NotYet, Preparation
 from queries import clock
 from queries.chunks import chunks
-from queries.models import BatchStatus, Block, Query, StepKind, open_queries
+from queries.models import PROVABLE_STEPS, BatchStatus, Block, Query, Sender, StepKind, StepStatus, open_queries
 
 # Queries that one reconcile observes: bounds its memory and its length.
 _QUERIES_PER_LOOK = 1000
 # Rows named in one statement.
 _PER_STATEMENT = 500
+_PAYS_ITSELF = Case(When(batch__sender=Sender.SELF, then=True), default=False, output_field=BooleanField())
 
 
 # --- When the destination was reorganised -----------------------------------------------------------------------------
@@ -194,6 +195,7 @@ class OpenQuery:
     is_of_header: bool  # it asks for no account
     timestamp: int | None  # by which it names its block, unix seconds
     step: StepKind
+    is_left_to_others: bool = False  # its batch pays itself: what proves it is sent by somebody else
 
 
 @dataclass(frozen=True)
@@ -233,6 +235,8 @@ class Observation:
     """By id of a query that asks for nothing that is missing: hash of the transaction that proved it."""
     contradiction: str = ""
     """That the registry holds another value than was proven here, a sentence."""
+    is_part: bool = False
+    """Of a batch: whether it asks for more."""
 
     # Looked up where something is missing.
     sent_for: Collection[Fact] = ()
@@ -244,7 +248,7 @@ class Observation:
     is_accumulating: bool = False
     """A transaction that brings the header is under way."""
 
-    # Looked up where something is missing that needs the header.
+    # Looked up where something is missing that needs the header, whoever sends it.
     target: Header | None = None
     """The header whose hash must be vouched for: the block's own, or the next one, which alone says when it ended."""
     hash_is_vouched_for: bool = False
@@ -263,15 +267,30 @@ class Observation:
 
     @cached_property
     def missing_now(self) -> Missing:
-        """Without what is under way: nothing is paid twice."""
-        return {fact: asking for fact, asking in self.missing.items() if fact not in self.sent_for}
+        """What is to be sent: without what is under way, because nothing is paid twice, and without what only those
+        ask for who pay themselves. All that costs money is decided by this.
+        """
+        wanted = {
+            fact: [pk for pk in asking if not self.asked[pk].is_left_to_others]
+            for fact, asking in self.missing.items()
+            if fact not in self.sent_for
+        }
+        return {fact: asking for fact, asking in wanted.items() if asking}
 
     @cached_property
     def needing(self) -> Missing:
         """Of these what can't be proven without the block's header."""
+        return self._needing(self.missing_now)
+
+    @cached_property
+    def all_needing(self) -> Missing:
+        """The same of all that is missing, whoever sends it."""
+        return self._needing(self.missing)
+
+    def _needing(self, missing: Missing) -> Missing:
         if not self.root_is_known:
-            return self.missing_now
-        return {fact: asking for fact, asking in self.missing_now.items() if isinstance(fact, HeaderFact | TimeFact)}
+            return missing
+        return {fact: asking for fact, asking in missing.items() if isinstance(fact, HeaderFact | TimeFact)}
 
 
 def ask_ahead(context: Context) -> None:
@@ -298,8 +317,42 @@ def registry(context: Context) -> Observation:
 
     Raises `NodeUnavailable`, `RpcRefused`.
     """
+    seen = replace(
+        _compared(context, _looked_at(context)),
+        awaiting_header=together.share_work("awaiting header", context.block, _awaiting_header),
+    )
+    return _with_what_is_missing(context, seen) if seen.missing and not seen.contradiction else seen
+
+
+def of_batch(context: Context, batch: str) -> Observation:
+    """What the registry lacks of what one batch's open queries ask for, as if all was to be sent for it, and nothing
+    was under way.
+
+    Raises `NodeUnavailable`, `RpcRefused`.
+    """
+    asking = context.block.open_queries().filter(batch=batch).exclude(step=StepKind.INITIAL_STATE)
+    asking = asking.annotate(pays_itself=_PAYS_ITSELF).order_by("pk")
+    first, all_of_them = 0, asking.count()
+    while True:
+        seen = _compared(context, list(asking[first : first + _QUERIES_PER_LOOK]))
+        first += _QUERIES_PER_LOOK
+        context.lease.extend()
+        if seen.missing or seen.contradiction or first >= all_of_them:
+            break
+    asked = {pk: replace(query, is_left_to_others=False) for pk, query in seen.asked.items()}
+    seen = replace(seen, asked=asked, gather_seconds=0, is_part=first < all_of_them)
+    if not seen.missing or seen.contradiction:
+        return seen
+    seen = replace(seen, root_is_known=_root_is_known(context, seen))
+    target = _target(context, seen.needing)
+    if target is None:
+        return seen
+    return replace(seen, target=target, hash_is_vouched_for=_vouches(context, target, at="pending"))
+
+
+def _compared(context: Context, looked_at: Sequence[Query]) -> Observation:
+    """What the registry holds of what these queries ask for, whichever others wait for the header."""
     block = context.block
-    looked_at = list(_idle(context)[:_QUERIES_PER_LOOK])
     view = _read(context, [])
     root_is_confirmed = _has_root(context, view)
     if root_is_confirmed and looked_at:
@@ -308,7 +361,7 @@ def registry(context: Context) -> Observation:
     found = facts.compare(context.block, looked_at, view)
     lacking = {pk for asking in found.missing.values() for pk in asking}
     held = [query.pk for query in looked_at if query.pk not in lacking]
-    seen = Observation(
+    return Observation(
         number=block.number,
         hash=bytes.fromhex(block.hash[2:]),
         timestamp=block.timestamp,
@@ -321,7 +374,7 @@ def registry(context: Context) -> Observation:
         now=timezone.now(),
         gather_seconds=context.destination_chain.gather_seconds,
         gathers_until=block.gathers_until,
-        awaiting_header=together.share_work("awaiting header", block, _awaiting_header),
+        awaiting_header=(),
         asked={query.pk: _open_query(query) for query in looked_at},
         view=view,
         root_is_confirmed=root_is_confirmed,
@@ -331,14 +384,14 @@ def registry(context: Context) -> Observation:
         contradiction=found.contradiction,
         proven_by=sent.proven_by(held, context.registry),
     )
-    return _with_what_is_missing(context, seen) if seen.missing and not seen.contradiction else seen
 
 
 def _awaiting_header(blocks: Sequence[Block]) -> list[list[OpenQuery]]:
     # Of thousands most are past these steps, and each one that is named costs each look.
     awaiting = open_queries(blocks).filter(step__in=[StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED])
     found: dict[int, list[OpenQuery]] = {block.pk: [] for block in blocks}
-    for query in awaiting.only("block", "address", "timestamp", "step").order_by("pk"):
+    awaiting = awaiting.only("block", "address", "timestamp", "step").annotate(pays_itself=_PAYS_ITSELF)
+    for query in awaiting.order_by("pk"):
         assert query.block_id is not None, "it is one of these"
         found[query.block_id].append(_open_query(query))
     return [found[block.pk] for block in blocks]
@@ -346,7 +399,8 @@ def _awaiting_header(blocks: Sequence[Block]) -> list[list[OpenQuery]]:
 
 def _open_query(query: Query) -> OpenQuery:
     assert query.step is not None, "it is open"
-    return OpenQuery(query.pk, not query.address, query.timestamp, StepKind(query.step))
+    pays_itself: bool = query.pays_itself  # type: ignore[attr-defined]  # of the annotation
+    return OpenQuery(query.pk, not query.address, query.timestamp, StepKind(query.step), pays_itself)
 
 
 def _with_what_is_missing(context: Context, seen: Observation) -> Observation:
@@ -355,13 +409,11 @@ def _with_what_is_missing(context: Context, seen: Observation) -> Observation:
         seen,
         sent_for=sent.facts_under_way(context.block),
         failures=sent.failures(asking),
-        root_is_known=seen.root_is_confirmed or _has_root(context, _read(context, [], at="latest")),
+        root_is_known=_root_is_known(context, seen),
         is_accumulating=sent.is_accumulating(context.block),
     )
-    if not seen.needing:
-        return seen
-    is_timed = any(isinstance(fact, TimeFact) for fact in seen.needing)
-    target = context.source_rpc.header(context.block.number + 1) if is_timed else _own_header(context.block)
+    # By what is to be sent, if anything is: what others want besides must lead no further.
+    target = _target(context, seen.needing or seen.all_needing)
     if target is None:
         return seen
     row = context.registry.row_id
@@ -387,9 +439,33 @@ def _with_what_is_missing(context: Context, seen: Observation) -> Observation:
     )
 
 
+def _root_is_known(context: Context, seen: Observation) -> bool:
+    return seen.root_is_confirmed or _has_root(context, _read(context, [], at="latest"))
+
+
+def _target(context: Context, needing: Missing) -> Header | None:
+    """The header whose hash must be vouched for. None where nothing needs it, or it isn't there yet."""
+    if not needing:
+        return None
+    is_timed = any(isinstance(fact, TimeFact) for fact in needing)
+    return context.source_rpc.header(context.block.number + 1) if is_timed else _own_header(context.block)
+
+
 def _own_header(block: Block) -> Header:
     assert block.header_rlp is not None, "INITIAL_STATE is completed"
     return Header.decode(bytes(block.header_rlp))
+
+
+def _looked_at(context: Context) -> list[Query]:
+    """Those come first for which something may be sent. Of a crowd the others are looked at by lot: for some of them
+    nobody may ever send anything, and these must not be the first each time.
+    """
+    idle = _idle(context)
+    first = list(idle[:_QUERIES_PER_LOOK])
+    if len(first) < _QUERIES_PER_LOOK:
+        return first
+    sent_for = [query for query in first if not query.pays_itself]  # type: ignore[attr-defined]  # of the annotation
+    return [*sent_for, *idle.filter(batch__sender=Sender.SELF).order_by("?")[:_QUERIES_PER_LOOK]]
 
 
 def _idle(context: Context) -> QuerySet[Query]:
@@ -399,7 +475,8 @@ def _idle(context: Context) -> QuerySet[Query]:
     waiting = context.block.open_queries().exclude(step=StepKind.INITIAL_STATE)
     # In turns: a batch of many that can't pay must not keep others from being looked at.
     turn = Window(RowNumber(), partition_by="batch", order_by="pk")
-    return waiting.filter(~Exists(under_way)).annotate(turn=turn).order_by("turn", "pk")
+    idle = waiting.filter(~Exists(under_way)).annotate(turn=turn, pays_itself=_PAYS_ITSELF)
+    return idle.order_by("pays_itself", "turn", "pk")
 
 
 def _read(context: Context, wanted: Sequence[Fact], *, at: Literal["latest"] | None = None) -> RegistryView:
@@ -451,12 +528,27 @@ class PathFound:
 
 def path(context: Context, target: Header) -> PathFound | Preparation | NotYet | TooFar:
     """Plan a path to a header's hash. Raises `NodeUnavailable`, `RpcRefused`."""
-    others = wanted.by_others(context.block)
-    plan = planning.survey(context.connection, target.number, extend_lease=context.lease.extend, others=others)
+    found = _path(context, target, wanted.by_others(context.block))
+    if not isinstance(found, PathFound):
+        return found
+    return replace(found, rotation=rotation.of_paths(context.registry.row_id, context.block))
+
+
+def path_of_batch(
+    context: Context, target: Header, batch: str, hints: Collection[int]
+) -> PathFound | Preparation | NotYet | TooFar:
+    """As `path`, for one batch that pays itself, whose turn it always is. `hints` are those of `planning.survey`."""
+    return _path(context, target, wanted.by_others(context.block, batch), hints)
+
+
+def _path(
+    context: Context, target: Header, others: Sequence[int], hints: Collection[int] = ()
+) -> PathFound | Preparation | NotYet | TooFar:
+    plan = planning.survey(
+        context.connection, target.number, extend_lease=context.lease.extend, others=others, hints=hints
+    )
     begun = building.begin(context.connection, plan) if isinstance(plan, Plan) else plan
-    if not isinstance(begun, Plan):
-        return begun
-    return PathFound(begun, others, rotation.of_paths(context.registry.row_id, context.block))
+    return PathFound(begun, others) if isinstance(begun, Plan) else begun
 
 
 # --- At the end -------------------------------------------------------------------------------------------------------
@@ -468,6 +560,7 @@ class Rest:
 
     is_open: bool
     under_way: str  # a sentence about the transaction that is waited for
+    left_to_others_for: timedelta | None  # how long it only waits for what others send; None where it doesn't
     checked_number: int | None
     final: int
     poll_seconds: float
@@ -475,19 +568,37 @@ class Rest:
 
 
 def is_open(context: Context) -> bool:
-    return together.share_work("is open", context.block, _are_open)
+    return bool(_senders(context))
 
 
-def _are_open(blocks: Sequence[Block]) -> list[bool]:
-    found = set(open_queries(blocks).order_by().values_list("block", flat=True).distinct())
-    return [block.pk in found for block in blocks]
+def _senders(context: Context) -> Collection[str]:
+    """Of the batches with open queries about the block."""
+    return together.share_work("senders", context.block, _senders_of)
+
+
+def _senders_of(blocks: Sequence[Block]) -> list[Collection[str]]:
+    senders: dict[int, set[str]] = {block.pk: set() for block in blocks}
+    for block, sender in open_queries(blocks).order_by().values_list("block", "batch__sender").distinct():
+        senders[block].add(sender)
+    return [senders[block.pk] for block in blocks]
+
+
+def _last_begun(blocks: Sequence[Block]) -> list[datetime | None]:
+    """When the newest step began that transactions complete; None where there is none."""
+    waiting = open_queries(blocks).filter(step__in=PROVABLE_STEPS, steps__status=StepStatus.IN_PROGRESS).order_by()
+    newest = dict(waiting.values_list("block").annotate(Max("steps__started_at")))
+    return [newest.get(block.pk) for block in blocks]
 
 
 def rest(context: Context) -> Rest:
-    still_open = is_open(context)
+    senders = _senders(context)
+    begun: datetime | None = None
+    if senders == {Sender.SELF}:
+        begun = together.share_work("last begun", context.block, _last_begun)
     return Rest(
-        is_open=still_open,
-        under_way=_under_way(context.block) if still_open else "",
+        is_open=bool(senders),
+        under_way=_under_way(context.block) if senders else "",
+        left_to_others_for=None if begun is None else timezone.now() - begun,
         checked_number=context.block.checked_number,
         final=context.heads.final,
         poll_seconds=context.poll_seconds,

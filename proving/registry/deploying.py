@@ -18,7 +18,7 @@ from proving import sources
 from proving.models import LIVE_STATES, AccountProof, FactsRegistry, Transaction, TransactionState
 from proving.registry import deployments
 from proving.registry.contract import creation_code, revert_reason
-from proving.transactions import sending, signing, tending
+from proving.transactions import sending, signers, signing, tending
 from proving.transactions.intents import Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay
 from queries import progress
 from queries.models import OPEN_STATUSES, Block, Query, StepKind
@@ -50,6 +50,8 @@ def deploy(destination: int, source: int, *, replace: bool = False, seconds: flo
                 replaced = row
             row = None
     if row is None:
+        if no_signer := signers.why_none(chain):
+            raise DeploymentError(f"{no_signer} To deploy, name one in chains.toml; then it may be left out again.")
         row = _begin(chain, connection, replaced)
     if row.deployed_at is None:
         _finish(chain, row, seconds)

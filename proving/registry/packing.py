@@ -22,6 +22,8 @@ _MAX_GAS = 13_000_000
 _ACCOUNT_GAS, _ACCOUNT_BYTES = 95_000, 160
 _SLOT_GAS, _SLOT_BYTES = 30_000, 70
 _NODE_GAS = 6_000
+# Of a header that is accumulated, and of each of its fields.
+_HEADER_GAS, _HEADER_FIELD_GAS = 60_000, 25_000
 # What a byte of other calls in the same transaction takes at the most.
 _GAS_BESIDE = 60
 _ROWS_PER_READ = 50
@@ -44,6 +46,11 @@ class _Pack:
         self._storage_nodes: dict[str, set[bytes]] = {}
         self._bytes = beside
         self._gas = beside * _GAS_BESIDE
+
+    @property
+    def gas(self) -> int:
+        """An upper bound, without calldata."""
+        return self._gas
 
     @property
     def accounts(self) -> list[AccountToProve]:
@@ -97,7 +104,7 @@ def intents(
 ) -> Iterator[Intent]:
     """Transactions that prove the missing facts; each fact comes with the ids of the queries that ask for it.
 
-    With `header` each would accumulate it: only the first may be sent, and fields of the header go with it. Facts about
+    With `header` the first accumulates it, and fields of the header go with it: the others rest on that. Facts about
     times are not of this kind. `beside` are the bytes of other calls that share the first transaction.
     """
     fields = {fact.field: queries for fact, queries in missing.items() if isinstance(fact, HeaderFact)}
@@ -115,7 +122,9 @@ def intents(
             pack.queries,
             accumulates=() if header is None else (block,),
             continued=frozenset(pack.continued),
+            most_gas=pack.gas + (0 if header is None else _HEADER_GAS + len(fields) * _HEADER_FIELD_GAS),
         )
+        header = None
 
 
 def _packs(block: Block, missing: Mapping[Fact, Collection[int]], *, first: _Pack) -> Iterator[_Pack]:

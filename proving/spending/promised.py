@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from proving.models import Share, SignedTransaction, Transaction, TransactionState
 from queries import clock
-from queries.models import OPEN_STATUSES, Batch
+from queries.models import OPEN_STATUSES, Batch, Sender
 
 _DAY = timedelta(days=1)
 
@@ -33,7 +33,8 @@ def to_user(user_id: int, destinations: list[int]) -> Promise:
     what the open ones are still expected to cause.
     """
     batches = Batch.objects.filter(user=user_id, destination_chain_id__in=destinations)
-    open_ones = batches.filter(status__in=OPEN_STATUSES).exclude(estimated_gas=None)
+    # What pays itself is never sent for here.
+    open_ones = batches.filter(status__in=OPEN_STATUSES, sender=Sender.OPERATOR).exclude(estimated_gas=None)
     in_a_day = Share.objects.filter(recent("transaction__"), batch__in=batches).annotate(of_open=Value(value=False))
     of_open_ones = Share.objects.filter(batch__in=open_ones).annotate(of_open=Value(value=True))
     columns = ("batch", "gas", "wei", "of_open")

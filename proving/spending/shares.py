@@ -9,11 +9,15 @@ from proving.models import Share, SignedTransaction, Transaction, TransactionSta
 from proving.spending import estimates
 from proving.spending.estimates import RIDER_GAS
 from queries.chunks import chunks
-from queries.models import Batch, Query
+from queries.models import Batch, Query, Sender
 
 # Of a transaction whose cost its batches show as spent.
 _SPENT_STATES = (TransactionState.CONFIRMED, TransactionState.FINAL)
 _PER_STATEMENT = 500
+
+
+class NotOurs(Exception):
+    """A batch pays itself, and nothing may be sent for it here. That this is asked for is a defect."""
 
 
 def divide(tx: Transaction, weights: Counter[str] | None = None) -> None:
@@ -82,7 +86,7 @@ def _portions_of(tx: Transaction) -> Counter[str]:
 
     By what its queries would take alone, and at most by what it was estimated to take, which leaves out what was proven
     before: so who asks for little pays little, whoever else asks for much. But who rides along with a path to another
-    block pays for what that adds, and not for the path.
+    block pays for what that adds, and not for the path. Raises `NotOurs`.
     """
     portions: Counter[str] = Counter()
     asking = list(tx.queries.all())
@@ -96,9 +100,12 @@ def _portions_of(tx: Transaction) -> Counter[str]:
     weights: Counter[str] = Counter()
     for query in main or asking:
         weights[query.batch_id] += estimates.gas_of(query)
-    estimated = Batch.objects.filter(pk__in=weights).values_list("pk", "estimated_gas")
-    for batch, estimate in estimated:
-        weights[batch] = max(1, min(weights[batch], estimate or 0))
+    paying = {query.batch_id for query in asking}
+    for batch, estimate, sender in Batch.objects.filter(pk__in=paying).values_list("pk", "estimated_gas", "sender"):
+        if sender == Sender.SELF:
+            raise NotOurs(f"A transaction of the operator was to be for batch {batch}, which pays itself.")
+        if batch in weights:
+            weights[batch] = max(1, min(weights[batch], estimate or 0))
     for batch, weight in weights.items():
         portions[batch] += rest * weight // weights.total()
     return portions

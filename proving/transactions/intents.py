@@ -8,6 +8,10 @@ from queries.models import Block, Query
 
 # EIP-7825: no transaction may have more.
 MAX_GAS = 16_777_216
+# Of an estimate, for what changes between estimating and mining (another's transaction that goes first).
+GAS_MARGIN = 1.15
+# Of every transaction; of a byte of calldata, and the least of one (EIP-7623).
+_TRANSACTION_GAS, _BYTE_GAS, _LEAST_BYTE_GAS = 21_000, 16, 40
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,15 @@ class Intent:
     leads_to: Block | None = None
     continued: Collection[int] = ()
     """Of the queries, those of which more is proven by the next one."""
+    most_gas: int | None = None
+    """What executing it takes at the most, without its calldata; None where only a simulation tells."""
+
+    def gas_bound(self) -> int | None:
+        """The most that it takes as a transaction; None where only a simulation tells."""
+        if self.most_gas is None:
+            return None
+        size = len(self.data)
+        return _TRANSACTION_GAS + max(self.most_gas + _BYTE_GAS * size, _LEAST_BYTE_GAS * size)
 
     def is_under_way(self, signers: Collection[Signer]) -> bool:
         """Whether a stored one does the same. One at a time extends a registry, because each builds on the last."""

@@ -28,7 +28,7 @@ from proving.transactions.purpose import is_wanted, show
 from proving.transactions.signing import broadcast, senders, sign
 from proving.transactions.stop_switch import why_stopped
 from queries.leases import Lease
-from queries.models import OPEN_STATUSES, Batch, Block, Query
+from queries.models import OPEN_STATUSES, Batch, Block, Query, Sender
 
 logger = logging.getLogger(__name__)
 
@@ -96,8 +96,13 @@ def _holds_up_others(signer: Signer, tx: Transaction, poor: Collection[str] | No
             )
         )
     paying = Batch.objects.filter(queries__transactions=tx) if poor is None else poor
+    # What pays itself waits for nothing of ours: to cancel for it would cost money.
     waiting = Query.objects.filter(
-        block__in=blocks, is_admitted=True, step__isnull=False, batch__status__in=OPEN_STATUSES
+        block__in=blocks,
+        is_admitted=True,
+        step__isnull=False,
+        batch__status__in=OPEN_STATUSES,
+        batch__sender=Sender.OPERATOR,
     )
     return waiting.exclude(batch__in=paying).exists()
 

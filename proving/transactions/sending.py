@@ -32,7 +32,18 @@ from proving.spending.limits import Rest
 from proving.transactions import funds, pauses, pending_limits, signers
 from proving.transactions.fees import MarketFees, market_fees, most_for_gas
 from proving.transactions.funds import Balance, Costs, Funds, Lack
-from proving.transactions.intents import MAX_GAS, Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay, Unsent
+from proving.transactions.intents import (
+    GAS_MARGIN,
+    MAX_GAS,
+    Intent,
+    NoRoom,
+    NotPaid,
+    Order,
+    Refused,
+    Sent,
+    UnderWay,
+    Unsent,
+)
 from proving.transactions.signers import Beside, Pending
 from proving.transactions.signing import broadcast, sign
 from proving.transactions.stop_switch import why_stopped
@@ -41,8 +52,6 @@ from queries.models import Batch
 
 logger = logging.getLogger(__name__)
 
-# Of the estimate, for what changes between estimating and mining (another's transaction that goes first).
-_GAS_MARGIN = 1.15
 # What several blocks share at the most: the fewer it concerns that one of them reverts, and blocks have room for it.
 _SHARED_GAS, _SHARED_BYTES = 6_000_000, 80_000
 # Where it is simulated. What another signer has pending may be mined after it: then it finds what is there now.
@@ -81,8 +90,8 @@ def _submit_each(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsen
 
 
 def _submit_all(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent | Raised]:
-    if stopped := why_stopped(chain.id):
-        return [Refused(stopped)] * len(orders)
+    if refused := why_stopped(chain.id) or signers.why_none(chain):
+        return [Refused(refused)] * len(orders)
     rpc = get_rpc(chain.id)
     rows = signers.rows(chain)
     # What one signer sends is mined in its order, so that only others can be in the way.
@@ -186,7 +195,7 @@ def _simulate_one(rpc: RpcClient, sender: str, intent: Intent, at: Sequence[Bloc
     estimate = max(together.each(estimates))
     if estimate > MAX_GAS:
         return Refused(f"A transaction would need {estimate} gas, and none may have more than {MAX_GAS} (EIP-7825).")
-    gas_limit = min(MAX_GAS, int(estimate * _GAS_MARGIN))
+    gas_limit = min(MAX_GAS, int(estimate * GAS_MARGIN))
     return _Simulated(intent, Costs(gas_limit, rollups.data_cost(rpc, len(intent.data), gas_limit).wei))
 
 

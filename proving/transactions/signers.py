@@ -39,6 +39,16 @@ def _patience(chain: Chain) -> timedelta:
     return timedelta(seconds=max(60, 10 * chain.block_seconds))
 
 
+def why_none(chain: Chain) -> str:
+    """A sentence, where the chain has no signer; else empty."""
+    if chain.all_signers:
+        return ""
+    return (
+        f"This service has no signer on chain {chain.id}, so it sends nothing there. Batches with the sender self are "
+        "proven, by transactions that their submitters send."
+    )
+
+
 def rows(chain: Chain) -> list[Signer]:
     """Those of the file, in its order. Raises `chains.chains_file.SignerError`."""
     addresses = signing.senders(chain)

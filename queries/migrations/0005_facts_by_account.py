@@ -13,10 +13,8 @@ class Migration(migrations.Migration):
     operations = [
         migrations.AddIndex(
             model_name="query",
-            index=models.Index(fields=["address", "block"], name="facts_by_account"),
-        ),
-        migrations.RemoveIndex(
-            model_name="query",
-            name="queries_que_address_039ea7_idx",
+            index=models.Index(
+                condition=models.Q(("step__isnull", True)), fields=["address", "block"], name="facts_by_account"
+            ),
         ),
     ]

@@ -65,3 +65,17 @@ def test_old_counts_are_deleted_when_somebody_new_is_counted():
     ThrottleCount.objects.update(began_at=timezone.now() - timedelta(minutes=61))
     throttle.take("reads", "bob", 1)
     assert list(ThrottleCount.objects.values_list("pk", flat=True)) == ["reads:bob"]
+
+
+def test_of_two_that_come_first_at_once_both_are_counted(monkeypatch):
+    count = throttle._count
+
+    def count_before_another(*args):
+        monkeypatch.setattr(throttle, "_count", count)
+        assert not count(*args)  # There is no row yet.
+        assert throttle.take("knock", "alice", 3) == 0
+        return False
+
+    monkeypatch.setattr(throttle, "_count", count_before_another)
+    assert throttle.take("knock", "alice", 3) == 0
+    assert ThrottleCount.objects.get().used == 2

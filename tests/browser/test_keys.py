@@ -131,7 +131,7 @@ def test_a_key_is_shown_without_javascript(open_context, sign_in_as):
     page, secret = context.new_page(), secret_of(ApiKey.objects.get())
     page.goto("/dashboard")
     expect(page.get_by_role("button", name="Copy")).to_be_hidden()
-    page.get_by_role("button", name="Show").click()
+    card(page).get_by_role("button", name="Show").click()
     expect(page.get_by_text(secret)).to_be_visible()
     page.get_by_role("link", name="Hide").click()
     expect(page.get_by_text(secret)).to_be_hidden()

@@ -514,7 +514,6 @@ def test_a_fault_of_a_connection_is_named_with_its_place(load, fields, fault):
         ('"native"', '"native"\nwindow = 8192', "connections[0].window: must be at most 8191"),
         ("[chains.signer]", "history_window = 0\n[chains.signer]", "chains[0].history_window"),
         ("[chains.signer]", "history_window = 8190\n[chains.signer]", "connections[0].window: must be at most 8190"),
-        ('[chains.signer]\nkey = "${SIGNER_KEY}"', "", "chains[0].signer: chain 31337 is a destination"),
         ("[[connections]]", "[[bridges]]", "bridges: is not known here"),
         ("[[connections]]", "[connections]", "connections: must be written as [[connections]]"),
         ("[chains.signer]", "[[chains.signer]]", "chains[0].signer: must be a table"),
@@ -541,6 +540,13 @@ def test_a_fault_is_named_with_its_place(load, old, new, fault):
     assert old in ONE
     (told,) = faults_of(load, ONE.replace(old, new))
     assert told.startswith(fault)
+
+
+def test_a_destination_may_have_no_signer_where_nothing_is_sent_without_being_asked(load):
+    without = ONE.replace('[chains.signer]\nkey = "${SIGNER_KEY}"', "")
+    assert load(without).chain(31337).accounts() == ()
+    (fault,) = faults_of(load, without.replace('"native"', '"native"\nkeep_headers = true'))
+    assert fault == "connections[0].keep_headers: chain 31337 has no signer that could pay for it"
 
 
 def test_all_faults_are_named_at_once(load):

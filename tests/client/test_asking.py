@@ -64,6 +64,11 @@ def test_patience_ends_and_the_last_answer_counts():
     assert world.seconds <= PATIENCE.seconds
 
 
+def test_patience_begins_with_the_first_failure():
+    world = World(answer(503, after=50), answer(503, after=50), answer())
+    assert world.run(ask(GET, PATIENCE)).status == 200
+
+
 def test_an_advice_beyond_all_patience_is_not_kept_to():
     world = World(answer(503, retry_after="999999999"))
     assert world.run(ask(GET, PATIENCE)).status == 503

@@ -83,6 +83,17 @@ def test_a_time_is_shown_only_by_the_hash_of_the_next_block(bundles):
     assert verify(bundle).timestamp == int(bundle["timestamp"])
 
 
+def test_the_next_block_is_the_one_that_the_caller_knows(bundles):
+    bundle = bundles[4]
+    number = int(bundle["blockNumber"])
+    with pytest.raises(InvalidBundle, match="nextHeader is of a block with another hash than yours"):
+        verify_bundle(json.dumps(bundle), block_hash=hash_of(number), next_block_hash=hash_of(number + 2))
+    # Without a hash to compare with it shows nothing, but must not contradict the block either.
+    of_another = rlp.encode([b"\1" * 32, *rlp.decode(bytes.fromhex(bundle["nextHeader"][2:]))[1:]])
+    with pytest.raises(InvalidBundle, match="not that of the block after it"):
+        verify_bundle(json.dumps(bundle | {"nextHeader": f"0x{of_another.hex()}"}), block_hash=hash_of(number))
+
+
 def slot(**parts: Any) -> Change:
     return lambda bundle: {"slots": bundle["slots"] | {word(5): bundle["slots"][word(5)] | parts}}
 

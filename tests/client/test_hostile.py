@@ -29,6 +29,15 @@ def test_whatever_a_service_or_a_node_does_the_client_ends_with_a_sentence(behav
     assert time.monotonic() - began < SECONDS
 
 
+def test_an_answer_without_end_is_left_for_its_length_and_not_for_its_time():
+    patient = Patience(seconds=0, answer_seconds=4 * SECONDS)
+    with (
+        hostile_node(WORST["endless reply"], chain_id=None) as url,
+        pytest.raises(Unavailable, match=r"^127\.0\.0\.1 sent more than \d+ bytes\.$"),
+    ):
+        BatchQueryService(url, patience=patient).submit_body({"data": {}})
+
+
 @pytest.mark.parametrize("name", ["dripped headers", "gzip bomb", "hangs up midway"])
 def test_so_it_does_for_callers_that_do_not_block(name):
     async def submit(url: str) -> None:

@@ -3,11 +3,14 @@
 import asyncio
 import io
 import json
+import queue
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import keyring
@@ -27,16 +30,20 @@ from batch_query_client import (
     Conflict,
     Header,
     InvalidRequest,
+    InvalidWebhook,
     NotDoneInTime,
     NotFound,
     Patience,
     Unauthorized,
+    Webhook,
     WrongChain,
     WrongFact,
     sign_in,
+    verify_webhook,
 )
 from batch_query_client.command_line.exit_codes import ExitCode
 from batch_query_client.command_line.running import run
+from demo.client import take_webhook_secret
 from demo.installation import CHAIN_ID, CHAINS_TOML, Service, free_port
 from devnet.devchain import ACCOUNTS, DevChain
 
@@ -93,7 +100,6 @@ def proven(live: Live) -> Proven:
     block = live.chain.head()
     batch = live.service.submit(
         destination=CHAIN_ID,
-        fee=0,
         queries=[
             Account(BOB, chain=CHAIN_ID, block=block, props=["BALANCE"]),
             Account(CONTRACT, chain=CHAIN_ID, block=block, slots=[1, 0xFFFF]),
@@ -116,9 +122,9 @@ def test_what_was_asked_for_is_what_the_chain_says(live, proven):
 
 
 def test_progress_was_told_step_by_step(proven):
-    assert proven.told[-1].query_status == "DONE"
-    assert len(proven.told) > 1
-    assert max(batch.queries_completed for batch in proven.told) == proven.told[-1].queries == 3
+    completed = [batch.queries_completed for batch in proven.told]
+    assert completed == sorted(completed)
+    assert (proven.told[-1].query_status, completed[-1], proven.told[-1].queries) == ("DONE", 3, 3)
 
 
 @pytest.mark.parametrize("node", ["url", "web3", "provider"])
@@ -150,32 +156,31 @@ def test_a_proof_is_verified_by_a_node_of_one_s_own(live, proven, number):
 
 
 def test_callers_that_do_not_block_get_the_same(live):
-    block = live.chain.head()
-
-    async def ask() -> tuple[int, int, int]:
+    async def ask() -> set[int]:
         told = []
 
         async def progress(batch: BatchDetails) -> None:
             told.append(batch.status)
 
         async with AsyncBatchQueryService(live.url, api_key=live.api_key, patience=PATIENCE) as service:
-            query = Account(CHARLIE, chain=CHAIN_ID, block=block, props=["BALANCE"])
-            batch = await service.submit(destination=CHAIN_ID, fee=0, queries=[query])
+            query = Account(CHARLIE, chain=CHAIN_ID, block="latest", props=["BALANCE"])
+            batch = await service.submit(destination=CHAIN_ID, queries=[query])
             done = await batch.wait(SECONDS, progress=progress)
             async_web3 = AsyncWeb3(AsyncHTTPProvider(live.chain.url))
             (fact,) = await batch.facts_on_chain(async_web3)
             await async_web3.provider.disconnect()
             verified = await batch.verify(live.chain.url)
             assert told[-1] == "DONE"
-            return done.facts[0].value, fact.value, int.from_bytes(verified.facts["BALANCE"])
+            return {done.facts[0].value, fact.value, int.from_bytes(verified.facts["BALANCE"])}
 
-    assert set(asyncio.run(ask())) == {live.balance(CHARLIE, block)}
+    # Nobody sends or gets anything at this account: its balance is that of any block.
+    assert asyncio.run(ask()) == {live.balance(CHARLIE, live.chain.head())}
 
 
 def test_a_key_sent_twice_makes_one_batch(live):
     queries = [Account(BOB, chain=CHAIN_ID, block=1, props=["NONCE"])]
     first, again = (
-        live.service.submit(destination=CHAIN_ID, fee=0, queries=queries, idempotency_key="the same") for _ in range(2)
+        live.service.submit(destination=CHAIN_ID, queries=queries, idempotency_key="the same") for _ in range(2)
     )
     assert first.id == again.id
     with pytest.raises(InvalidRequest) as caught:
@@ -185,7 +190,7 @@ def test_a_key_sent_twice_makes_one_batch(live):
 
 def test_a_batch_that_can_not_be_proven_is_rejected(live):
     far = Account(BOB, chain=CHAIN_ID, block=10**9, props=["NONCE"])
-    batch = live.service.submit(destination=CHAIN_ID, fee=0, queries=[far])
+    batch = live.service.submit(destination=CHAIN_ID, queries=[far])
     with pytest.raises(BatchRejected) as caught:
         batch.wait(SECONDS)
     assert (caught.value.code, caught.value.retryable, caught.value.internal_id) == (
@@ -198,7 +203,7 @@ def test_a_batch_that_can_not_be_proven_is_rejected(live):
 def soon(live: Live) -> Batch:
     """It waits for a block that comes in a while."""
     query = Account(BOB, chain=CHAIN_ID, block=live.chain.head() + 60, props=["NONCE"])
-    return live.service.submit(destination=CHAIN_ID, fee=0, queries=[query])
+    return live.service.submit(destination=CHAIN_ID, queries=[query])
 
 
 def test_what_takes_longer_than_it_may_goes_on_and_can_be_cancelled(live):
@@ -226,6 +231,21 @@ def test_every_fault_is_told_and_nothing_is_made(live):
     assert {fault.path for fault in caught.value.faults} == {"/destinationChainId", "/fee", "/data"}
 
 
+def test_an_estimate_tells_parts_and_what_would_be_rejected_and_stores_nothing(live, proven):
+    before = len(live.service.batches().batch_queries)
+    exists = Account(BOB, chain=CHAIN_ID, block=proven.block, props=["BALANCE", "NONCE"])
+    told = live.service.estimate(destination=CHAIN_ID, queries=[exists])
+    (source,) = told.sources
+    accounts = source.parts["accounts"]
+    assert (source.source_chain_id, accounts.count, accounts.in_registry) == (CHAIN_ID, 2, 1)
+    assert 0 < accounts.gas.expected <= accounts.gas.bound <= source.gas.bound == told.gas.bound
+    assert (told.fee, told.rejections, told.transactions) == (None, (), 1)
+    far = Account(BOB, chain=CHAIN_ID, block=10**9, props=["NONCE"])
+    (rejection,) = live.service.estimate(destination=CHAIN_ID, queries=[far]).rejections
+    assert (rejection.code, rejection.source_chain_id) == ("block_too_far_ahead", CHAIN_ID)
+    assert len(live.service.batches().batch_queries) == before
+
+
 def test_lists_go_through_all_pages(live, proven):
     assert proven.batch.id in {batch.internal_id for batch in live.service.all_batches(status="DONE")}
     page = live.service.batches(limit=1)
@@ -233,6 +253,34 @@ def test_lists_go_through_all_pages(live, proven):
     assert page.next
     balances = list(live.service.all_facts(account=BOB, property="BALANCE", block=proven.block))
     assert [fact.value for fact in balances] == [live.balance(BOB, proven.block)]
+
+
+def test_what_a_webhook_receives_is_what_the_service_has_signed(live):
+    received: queue.Queue[tuple[bytes, dict[str, str]]] = queue.Queue()
+
+    class Receiver(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            received.put((self.rfile.read(int(self.headers["content-length"])), dict(self.headers)))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Nowhere."""
+
+    secret = take_webhook_secret(live.url, ALICE, ALICE_KEY, CHAIN_ID)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        hook = Webhook(f"http://127.0.0.1:{server.server_address[1]}/", {"x-token": "a token"}, ["DONE"])
+        queries = [Header(["GAS_USED"], chain=CHAIN_ID, block=live.chain.head())]
+        batch = live.service.submit(destination=CHAIN_ID, queries=queries, webhook=hook)
+        body, headers = received.get(timeout=SECONDS)
+        server.shutdown()
+    event = verify_webhook(body, headers, secret)
+    assert (event.type, event.data.internal_id, event.data.query_status) == ("batch_query.done", batch.id, "DONE")
+    assert event.id.startswith("msg_")
+    assert headers["x-token"] == "a token"
+    with pytest.raises(InvalidWebhook):
+        verify_webhook(body, headers, "whsec_" + "a" * 32)
 
 
 def test_what_can_be_proven_where_needs_no_key(live):
@@ -336,6 +384,15 @@ def test_what_is_wrong_with_a_request_is_said_line_by_line(bqs, tmp_path):
     code, out, said = bqs("submit", "batch.json")
     assert (code, out) == (ExitCode.USAGE, "")
     assert sorted(re.findall(r"^  (/\w+): .*\.$", said, re.MULTILINE)) == ["/data", "/destinationChainId", "/fee"]
+
+
+def test_what_it_would_cost_is_shown_by_part(bqs, proven):
+    question = ("--destination", str(CHAIN_ID), "--chain", str(CHAIN_ID), "--account", BOB, "--prop", "NONCE")
+    code, out, said = bqs("estimate", *question, "--block", str(proven.block))
+    assert (code, said) == (0, "")
+    assert re.search(rf"^{CHAIN_ID} +accounts +1 +0 +\d+ +\d+$", out, re.MULTILINE)
+    code, _, said = bqs("estimate", *question, "--block", str(10**9))
+    assert (code, "It would be rejected (block_too_far_ahead)" in said) == (ExitCode.REJECTED, True)
 
 
 def test_what_can_be_proven_where_is_listed(bqs):

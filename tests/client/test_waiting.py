@@ -130,8 +130,9 @@ def test_that_nothing_has_changed_of_what_was_never_told_is_no_answer():
 def test_progress_is_told_when_something_has_changed_and_at_the_end():
     first, second = batch(status="ACCEPTED", queriesCompleted=0), batch(queriesCompleted=1)
     world = World(
-        *(answer(200, OPEN, etag='"s"', after=2), answer(200, first, etag='"1"')),
-        *(answer(304, after=2), answer(304)),
+        answer(200, first, etag='"1"'),
+        *(answer(200, OPEN, etag='"s"', after=2, retry_after="15"), answer(304)),
+        *(answer(304, after=2, retry_after="15"), answer(304)),
         *(answer(200, DONE), answer(200, second, etag='"2"')),
         answer(200, batch()),
     )
@@ -139,6 +140,8 @@ def test_progress_is_told_when_something_has_changed_and_at_the_end():
     follow(world, progress=lambda batch: told.append(batch.queries_completed))
     assert told == [0, 1]
     assert waits(world) == ["2"] * 3
+    # The advice is for those whose question was not kept.
+    assert world.pauses == []
 
 
 def test_all_queries_are_taken_page_by_page():

@@ -193,7 +193,7 @@ def test_every_reference_leads_to_a_schema_and_every_schema_is_referred_to():
 
 def test_what_a_request_may_leave_out_is_not_required():
     schemas = description()["components"]["schemas"]
-    assert set(schemas["BatchRequest"]["required"]) == {"destinationChainId", "fee", "data"}
+    assert set(schemas["BatchRequest"]["required"]) == {"destinationChainId", "data"}
     assert "required" not in schemas["AccountRequest"]
     assert '"default"' not in json.dumps(schemas)
     assert '"title": "' not in json.dumps(schemas)

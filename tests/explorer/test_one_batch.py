@@ -192,6 +192,15 @@ def test_a_time_without_its_block_is_told_too():
     assert {fact["registry"] for fact in query["facts"]} == {REGISTRY}
 
 
+def test_what_a_tag_and_a_name_stood_for_is_told_beside_them():
+    batch = asking(latest={"accounts": {ALICE: {"props": ["NONCE"]}}})
+    batch.queries.update(name="alice.eth")
+    find_block(batch)
+    (query,) = detail(batch)["queryList"]
+    assert (query["selector"], query["blockNumber"]) == ("latest", "12")
+    assert (query["name"], query["account"]) == ("alice.eth", ALICE)
+
+
 def test_queries_are_paged_in_the_order_of_the_request():
     accounts = list(many_accounts(7))
     batch = a_batch(*accounts)

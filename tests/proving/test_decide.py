@@ -465,14 +465,60 @@ def test_what_can_not_be_fetched(what, then, actions):
 
 
 def test_when_to_reconcile_again():
-    rest = Rest(True, "Under way.", None, final=10, poll_seconds=0.5, block_seconds=12)
+    rest = Rest(True, "Under way.", None, None, final=10, poll_seconds=0.5, block_seconds=12)
     assert decide.rest(rest) == Requeue("Under way.", 8)
     assert decide.rest(replace(rest, under_way="")) == Requeue("", 0.5)
+    left = replace(rest, under_way="", left_to_others_for=timedelta(seconds=1))
+    assert decide.rest(left) == Requeue("", 0.5)
+    assert decide.rest(replace(left, left_to_others_for=timedelta(minutes=10))) == Requeue("", 60)
+    assert decide.rest(replace(left, left_to_others_for=timedelta(days=1))) == Requeue("", 300)
+    assert decide.rest(replace(left, left_to_others_for=timedelta(days=1), under_way="Mined.")) == Requeue("Mined.", 8)
     done = replace(rest, is_open=False)
     assert decide.rest(done) == Settled()
     assert decide.rest(replace(done, checked_number=10)) == Settled()
     assert decide.rest(replace(done, checked_number=11)) == Requeue("", 24)
     assert decide.rest(replace(done, checked_number=30)) == Requeue("", 60)
+
+
+OTHERS, OTHERS_TIMED = (
+    replace(ACCOUNT_QUERY, id=4, is_left_to_others=True),
+    replace(TIMED_QUERY, is_left_to_others=True),
+)
+
+
+@pytest.mark.parametrize(
+    ("base", "then", "actions"),
+    [
+        pytest.param(NOTHING_IN_REGISTRY, Continue(), [BLOCK_HASH], id="trusted"),
+        pytest.param(UNVOUCHED, Continue(), [], id="no path is planned, and none sent"),
+        pytest.param(replace(UNVOUCHED, failures=3, is_extending=True), Continue(), [], id="whatever is under way"),
+        pytest.param(replace(NOTHING_IN_REGISTRY, gather_seconds=5), Continue(), [BLOCK_HASH], id="nothing gathers"),
+        pytest.param(
+            TRUSTED, Continue(), ["ShowPath", BLOCK_HASH, HEADER_DONE, HEADER_DONE], id="below a trusted root"
+        ),
+    ],
+)
+def test_what_is_left_to_others_is_completed_and_never_sent(base, then, actions):
+    decision = decide.prove(replace(base, awaiting_header=[OTHERS], asked={4: OTHERS}, missing={BALANCE: [4]}))
+    assert (decision.then, kinds(decision)) == (then, actions)
+
+
+def test_beside_what_is_left_to_others_only_the_rest_is_sent():
+    asked = {1: ACCOUNT_QUERY, 4: OTHERS}
+    both = replace(NOTHING_IN_REGISTRY, asked=asked, missing={BALANCE: [1, 4], NONCE: [4], OF_HEADER: [4]})
+    (prove,) = [action for action in decide.prove(both).actions if isinstance(action, Prove)]
+    assert prove.missing == {BALANCE: [1]}
+    below = replace(both, root_is_known=True, hash_is_vouched_for=False)
+    assert below.needing == {}
+    assert decide.prove(below).then == Continue()
+    unvouched = decide.prove(replace(both, hash_is_vouched_for=False)).then
+    assert unvouched == FindPath(OWN, {BALANCE: [1]})
+
+
+@pytest.mark.parametrize(("following", "then"), [(NEXT, Continue()), (header(8, timestamp=1004), FindTime(1005, [3]))])
+def test_a_time_that_others_prove_moves_with_a_reorg(following, then):
+    seen = replace(NOTHING_IN_REGISTRY, asked={3: OTHERS_TIMED}, missing={OF_TIME: [3]}, target=following)
+    assert decide.prove(seen).then == then
 
 
 GATHERING = replace(NOTHING_IN_REGISTRY, now=datetime(2026, 1, 1, 0, 0, 7, tzinfo=UTC), gather_seconds=5)
@@ -530,7 +576,9 @@ def users_of(*names: str) -> set[str]:
 
 def test_one_module_signs_and_two_ask_it_to():
     assert users_of("sign_transaction", "send_raw") == {"transactions/signing.py"}
-    assert users_of("sign", "broadcast") == {"transactions/sending.py", "transactions/replacement.py"}
+    # What is signed for webhooks are messages.
+    asking = users_of("sign", "broadcast") - {"webhooks/delivering.py"}
+    assert asking == {"transactions/sending.py", "transactions/replacement.py"}
 
 
 def test_deciding_reads_and_writes_nothing():

@@ -278,7 +278,7 @@ def test_what_is_not_admitted_yet_is_reserved_for_too(costly, key):
     for position in range(1, 9):
         query.pk, query.position, query.source_chain_id, query.is_admitted = None, position, 5, False
         query.save()
-    Batch.objects.filter(pk=batch.pk).update(fee=302_000 * 4 * GWEI)
+    Batch.objects.filter(pk=batch.pk).update(fee=302_000 * 2 * GWEI)
     work()
     work()
     assert not Transaction.objects.exists()

@@ -14,6 +14,7 @@ from accounts.models import ThrottleCount
 from proving import pruning
 from queries import idempotency, submission_rate
 from queries.models import Batch, IdempotencyKey
+from tests.queries.test_submission import LOCKS, STATEMENTS_OF_A_SUBMISSION
 from tests.service import ALICE, BOB, a_key, header, request
 from tests.side_by_side import meet
 
@@ -83,6 +84,15 @@ def test_a_key_is_printable_with_or_without_quotes(post, written, stored):
         assert IdempotencyKey.objects.get().key == stored
 
 
+def test_a_key_takes_two_statements_more_and_the_second_answer_a_few(post, django_assert_max_num_queries):
+    post(OTHER)  # It makes the rows of the throttle.
+    most = STATEMENTS_OF_A_SUBMISSION + LOCKS * connection.features.has_select_for_update
+    with django_assert_max_num_queries(most + 2):
+        post(BODY, **{"idempotency-key": "k"})
+    with django_assert_max_num_queries(4):
+        post(BODY, **{"idempotency-key": "k"})
+
+
 def test_a_key_is_its_user_s_whichever_api_key_is_used(key):
     first = sent(key)
     assert sent(a_key(ALICE, "another")).json() == first.json()
@@ -116,6 +126,7 @@ def test_after_its_time_a_key_makes_another_batch_and_is_pruned(post, settings):
     pass_time(hours=24.1)
     # As long as nobody has pruned it, too.
     second = post(OTHER, **{"idempotency-key": "k"}).json()
+    assert second.keys() == first.keys()
     assert second != first
     assert post(OTHER, **{"idempotency-key": "k"}).json() == second
     pass_time(hours=24.1)

@@ -85,12 +85,13 @@ def test_it_tells_how_each_stands(key, get):
 def test_pages_lead_from_the_newest_to_the_oldest_whatever_comes_meanwhile(key, get):
     batches = [submit(key, request(ALICE, block=1)).pk for _ in range(5)]
     page = get(limit=2)
-    seen = listed(page)
+    pages = [listed(page)]
     while page["next"]:
         submit(key, request(ALICE, block=1))
         page = get(limit=2, cursor=page["next"])
-        seen += listed(page)
-    assert seen == sorted(batches, reverse=True)
+        pages.append(listed(page))
+    assert [batch for page in pages for batch in page] == sorted(batches, reverse=True)
+    assert list(map(len, pages)) == [2, 2, 1]
 
 
 def test_only_one_s_own_are_listed_by_any_key(key, get, client: Client):

@@ -37,6 +37,39 @@ def test_it_stores_the_batch_and_answers_with_its_id(post, key):
     assert (step.kind, step.status) == (StepKind.INITIAL_STATE, StepStatus.IN_PROGRESS)
 
 
+def test_who_pays_oneself_needs_no_fee(post):
+    body = request(ALICE, block=12)
+    for fee in ({"fee": "0"}, {}):
+        del body["fee"]
+        assert post(body | fee | {"sender": "self"}).status_code == 200
+        body["fee"] = "0"
+    assert list(Batch.objects.values_list("sender", "fee")) == [("self", 0)] * 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"sender": "operator"}, {"/sender": "The sender is self, or is left out; it can't be 'operator'."}),
+        ({"sender": None}, {"/sender": "The sender is self, or is left out; it can't be 'NoneType'."}),
+        ({"sender": ["self"]}, {"/sender": "The sender is self, or is left out; it can't be 'list'."}),
+        (
+            {"sender": "self", "fee": "1"},
+            {"/fee": "You pay for this batch yourself, so the service takes no fee for it"},
+        ),
+        ({"sender": "self", "fee": None}, {"/fee": "The fee, in wei, must be a decimal string"}),
+        ({"sender": "self", "fee": 0, "data": {}}, {"/fee": "The fee, in wei, must be", "/data": "'data' is empty"}),
+        ({"sender": "SELF", "fee": "x"}, {"/sender": "The sender is self", "/fee": "The fee, in wei, must be"}),
+    ],
+)
+def test_every_fault_of_the_sender_and_its_fee_is_named(post, changes, expected):
+    found = faults(post(request(ALICE, block=12) | changes))
+    assert found.keys() == expected.keys()
+    for path, beginning in expected.items():
+        assert found[path][0] == "invalid_request"
+        assert found[path][1].startswith(beginning)
+    assert not Batch.objects.exists()
+
+
 def test_it_keeps_the_order_of_the_request(post):
     body = request(BOB, ALICE, block=2)
     body["data"]["31337"]["block:1"] = {"accounts": {ALICE: {"props": ["NONCE"]}}}

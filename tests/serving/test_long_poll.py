@@ -206,19 +206,25 @@ def at_once(asker: Asker) -> bool:
 def test_for_a_newcomer_the_one_ends_that_waits_longest(users):
     """An address may have 100 connections."""
     first, second, third, *_ = users
-    wait_for_room(first)
     with ExitStack() as open_connections:
-        waiting = [
-            open_connections.enter_context(user.waiting()) for user in (first, second) for _ in range(MOST_OF_USER)
-        ]
+        its_users = [user for user in (first, second) for _ in range(MOST_OF_USER)]
+        waiting = [open_connections.enter_context(user.waiting()) for user in its_users]
         deadline = time.monotonic() + SOON
-        while not (at_once(first) and at_once(second)):
+        # Some may be answered at once, as long as the server hasn't seen that others have gone.
+        while select.select(waiting, [], [], 0.4)[0]:
             assert time.monotonic() < deadline
+            for place, each in enumerate(waiting):
+                if is_answered(each, 0):
+                    each.close()
+                    waiting[place] = open_connections.enter_context(its_users[place].waiting())
         assert status(third.ask(0)) == "IN_PROGRESS"
-        longest, *others = waiting
+        assert select.select(waiting, [], [], SOON)[0]
+        ended = [place for place, each in enumerate(waiting) if is_answered(each, 0)]
+        # Several threads park them, so not quite in the order of their connections.
+        assert max(ended) < 10
+        longest = waiting[ended[0]]
         assert status(read_answer(longest)) == "IN_PROGRESS"
         assert is_closed(longest)
-        assert len([each for each in others if is_answered(each, 0)]) < 10
 
 
 def test_when_the_process_ends_all_are_answered(asker):

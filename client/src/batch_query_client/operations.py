@@ -186,6 +186,8 @@ def wait(
     while True:
         limited = replace(access, patience=replace(access.patience, seconds=min(access.patience.seconds, left)))
         at = yield from now()
+        if progress is not None and shown.answer is None:
+            shown = yield from _show(limited, internal_id, shown, progress)
         kept = int(min(left, LONG_POLL if progress is None else WATCHED_POLL))
         asked = yield from _status(limited, internal_id, asked, kept)
         assert asked.answer is not None

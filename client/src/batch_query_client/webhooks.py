@@ -22,6 +22,10 @@ class WebhookData(AnswerModel):
     code: Text = ""
     """Of a batch that was rejected."""
     retryable: bool | None = None
+    step: Text = ""
+    """Which one all queries have completed, or where the batch begins again."""
+    reason: Text = ""
+    """Why it went back."""
 
 
 class WebhookEvent(AnswerModel):

@@ -16,6 +16,7 @@ from proving.health import attester_checks, chain_checks, report
 from proving.health.problems import Problem
 from proving.models import FactsRegistry
 from proving.registry import deployments
+from proving.transactions import signers
 
 _COLUMNS = ("node", "head", "age", "finalized", "EIP-2935", "proofs")
 
@@ -50,8 +51,8 @@ class Command(BaseCommand):
         rpc = RpcClient(chain)
         seen = chain_checks.examine(chain, rpc)
         if chain in chains.destinations():
-            for signer in chain.all_signers:
-                self.stdout.write(f"  {_said_of(signer, chain, rpc)}")
+            for line in [_said_of(signer, chain, rpc) for signer in chain.all_signers] or [signers.why_none(chain)]:
+                self.stdout.write(f"  {line}")
         if seen.head and not can_be_used:
             return [*seen.problems, Problem("no_proofs", f"No node of {chain.label} can be used: none serves proofs.")]
         return seen.problems

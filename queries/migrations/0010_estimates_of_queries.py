@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("queries", "0008_account_names"),
+        ("queries", "0009_sender"),
     ]
 
     operations = [

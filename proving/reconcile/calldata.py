@@ -1,0 +1,67 @@
+"""What the actions that cost money consist of: intents, from stored proofs and what nodes tell. It sends nothing."""
+
+from collections.abc import Collection, Iterator
+
+from proving.facts import Missing
+from proving.paths.building import Leg
+from proving.reconcile.context import Context
+from proving.reconcile.decide import ExtendPath, PreparePath, Prove, ProveTime
+from proving.registry import packing
+from proving.registry.contract import in_one_call
+from proving.transactions.intents import Intent
+
+# At the most, without calldata.
+_TIME_GAS = 120_000
+
+
+def of_proofs(context: Context, action: Prove) -> Iterator[Intent]:
+    """As many as it takes. Where the first carries the header, the others rest on it."""
+    header = _header(context) if action.with_header else None
+    return packing.intents(context.block, context.registry.contract, action.missing, header=header)
+
+
+def of_time(context: Context, action: ProveTime) -> Intent:
+    contract = context.registry.contract
+    data = contract.prove_timestamp(_header(context), action.following.encode(), action.timestamp)
+    return Intent(contract.address, data, action.queries, accumulates=[context.block], most_gas=_TIME_GAS)
+
+
+def of_preparation(context: Context, action: PreparePath) -> Intent:
+    to, data = in_one_call(context.registry.multicall, action.preparation.calls)
+    return Intent(to, data, action.queries, extends=context.registry.row_id)
+
+
+def of_leg(
+    context: Context, action: ExtendPath, leg: Leg, needing: Missing, riding: Collection[int]
+) -> Iterator[Intent]:
+    """A part of a path. If it ends at the block itself, what can be proven at once goes with it, and the rest of what
+    is `needing` it follows, resting on it.
+
+    `riding` are the ids of queries whose blocks ride along.
+    """
+    proofs: Iterator[Intent] = iter(())
+    if leg.arrives and action.target.number == context.block.number:
+        proofs = packing.intents(
+            context.block,
+            context.registry.contract,
+            needing,
+            header=action.target.encode(),
+            beside=sum(map(len, leg.data)),
+        )
+    proof = next(proofs, None)
+    calls = [*leg.calls, *([(proof.to, proof.data)] if proof else [])]
+    to, data = in_one_call(context.registry.multicall, calls)
+    yield Intent(
+        to,
+        data,
+        {*(pk for pks in needing.values() for pk in pks), *riding},
+        accumulates=proof.accumulates if proof else (),
+        extends=context.registry.row_id,
+        leads_to=context.block,
+    )
+    yield from proofs
+
+
+def _header(context: Context) -> bytes:
+    assert context.block.header_rlp is not None, "INITIAL_STATE is completed"
+    return bytes(context.block.header_rlp)

@@ -1,0 +1,347 @@
+"""The transactions that a batch lacks that pays itself: unsigned, for whoever wants to send them.
+
+What is missing is observed and decided by the same functions as what the operator pays for. Nothing is sent here and
+nothing is written: only the chain tells what became of a transaction that was given out.
+
+They are in an order that works. Each that can be simulated is. One that rests on another before it, which nobody has
+sent yet, gets an upper bound of its gas. A path that takes several transactions is given one by one: where the next one
+begins is known when the last is on the chain.
+"""
+
+import itertools
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from chains import rollups, together
+from chains.rpc import NodeUnavailable, Reverted, RpcClient, RpcRefused
+from chains.together import Outcome, Raised
+from config.configured_chains import get_chains
+from proving import connections
+from proving.connections import OpenConnection
+from proving.facts import AccountFact, HeaderFact, Missing, SlotFact
+from proving.heads import Heads
+from proving.paths import building, events, wanted
+from proving.reconcile import calldata, decide, observe
+from proving.reconcile.context import Context
+from proving.reconcile.decide import (
+    Action,
+    Continue,
+    Decision,
+    ExtendPath,
+    Fail,
+    FindPath,
+    FindTime,
+    PreparePath,
+    Prove,
+    ProveTime,
+    Requeue,
+)
+from proving.reconcile.observe import Observation
+from proving.registry.contract import revert_reason
+from proving.registry.deployments import Unusable
+from proving.transactions.intents import GAS_MARGIN, MAX_GAS, Intent
+from queries.chunks import chunks
+from queries.leases import Lease
+from queries.models import PROVABLE_STEPS, Batch, Block, StepKind
+
+# In one answer, which is some megabytes then.
+_MOST = 16
+# How long it may take to find them, in seconds; looked at between exchanges with nodes.
+_SECONDS = 20
+_BLOCKS_TOGETHER = 64
+# Who sends them makes no difference.
+_ANYBODY = "0x0000000000000000000000000000000000000000"
+
+_MORE = "More transactions are missing: ask again when these are on the chain."
+_ON_CHAIN = "All that it asks for is on the chain; waiting for confirmations."
+
+
+@dataclass(frozen=True)
+class Unsigned:
+    """One transaction, which carries no money."""
+
+    to: str
+    data: bytes
+    gas: int
+    """A limit that suffices."""
+    what: str
+    """What it does, a sentence."""
+    queries: Collection[int]
+    """Those that it is for: ids."""
+
+
+@dataclass(frozen=True)
+class Left:
+    """What is left to be sent for a batch."""
+
+    transactions: Sequence[Unsigned]
+    """To be sent in this order."""
+    waits: Sequence[str]
+    """What is waited for besides, sentences."""
+    is_complete: bool
+    """Whether nothing is missing once these are on the chain."""
+
+
+class TooSlow(Exception):
+    """The nodes are too slow to tell what is missing."""
+
+
+def left_of(batch: Batch) -> Left:
+    """What is left to be sent for a batch that is open.
+
+    Raises `NodeUnavailable`, `RpcRefused` and `TooSlow` where nothing can be told.
+    """
+    found = _Found(time.monotonic() + _SECONDS)
+    _note_what_is_not_prepared(found, batch)
+    provable = batch.queries.filter(is_admitted=True, step__in=PROVABLE_STEPS).order_by("source_chain_id")
+    try:
+        for source in provable.values_list("source_chain_id", flat=True).distinct():
+            _find(found, batch, source)
+    except _Enough:
+        found.wait(_MORE)
+    if found.fault is not None and not found.transactions:
+        raise found.fault
+    if found.is_complete and not found.transactions:
+        found.waits[_ON_CHAIN] = None
+    return Left(found.transactions, list(found.waits), found.is_complete)
+
+
+class _Enough(Exception):
+    """One answer holds no more."""
+
+
+@dataclass
+class _Found:
+    """What was found so far."""
+
+    ends: float  # as `time.monotonic` tells
+    transactions: list[Unsigned] = field(default_factory=list)
+    waits: dict[str, None] = field(default_factory=dict)
+    is_complete: bool = True
+    fault: Exception | None = None
+
+    def wait(self, sentence: str) -> None:
+        """Something is missing beside the transactions, and why."""
+        self.waits[sentence] = None
+        self.is_complete = False
+
+    def fail(self, error: Exception) -> None:
+        self.fault = self.fault or error
+        self.wait(str(error))
+
+    def add(self, transactions: Sequence[Unsigned]) -> None:
+        """Raises `_Enough`."""
+        room = _MOST - len(self.transactions)
+        self.transactions += transactions[:room]
+        if len(transactions) > room:
+            raise _Enough
+
+
+def _note_what_is_not_prepared(found: _Found, batch: Batch) -> None:
+    if batch.queries.filter(is_admitted=False).exists():
+        found.wait(batch.waiting_for or "Waiting for a worker to check it against the chains.")
+    fetching = batch.queries.filter(is_admitted=True, step=StepKind.INITIAL_STATE)
+    if fetching.exists():
+        found.wait("Waiting for block headers and proofs of the source chain.")
+
+
+# --- Of one source chain ----------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Source:
+    """One source chain of the batch, and what was given out of a path to its blocks."""
+
+    found: _Found
+    batch: str
+    connection: OpenConnection
+    heads: Heads
+    trusted: Collection[int] | None = None
+    """Blocks whose hashes are known when the path is on the chain; None while there is no path."""
+
+    def context(self, block: Block) -> Context:
+        chain = get_chains().chain(self.connection.config.destination_id)
+        return Context(_Reading(block, "", ends=self.found.ends), self.connection, chain, self.heads)
+
+
+@dataclass
+class _Reading(Lease[Block]):
+    """That of somebody who only reads: whoever has the row keeps it. It can't be extended, and so it ends."""
+
+    ends: float = 0
+
+    def extend(self) -> None:
+        """Raises `TooSlow`."""
+        if time.monotonic() > self.ends:
+            raise TooSlow("The nodes are too slow to tell all that is missing.")
+
+
+def _find(found: _Found, batch: Batch, source_id: int) -> None:
+    """Add what is missing of the blocks of one source chain, the oldest first: a path to it passes the others.
+
+    Raises `_Enough`.
+    """
+    try:
+        connection = connections.open_unless_paused(batch.destination_chain_id, source_id)
+        head = connection.destination_rpc.head()
+        # What somebody has just sent counts at once: to wait for confirmations is not to send it again.
+        source = _Source(found, batch.pk, connection, Heads(head, head, 0))
+        waiting = batch.queries.filter(source_chain_id=source_id, is_admitted=True, step__in=PROVABLE_STEPS)
+        blocks = Block.objects.filter(pk__in=waiting.values("block")).order_by("number")
+        for chunk in chunks(list(blocks.values_list("pk", flat=True)), _BLOCKS_TOGETHER):
+            contexts = [source.context(block) for block in Block.objects.filter(pk__in=chunk).order_by("number")]
+            seen = together.run([partial(observe.of_batch, context, batch.pk) for context in contexts])
+            for context, outcome in zip(contexts, seen, strict=True):
+                context.lease.extend()
+                _add(source, context, outcome)
+    except Unusable as why:
+        found.wait(str(why))
+    except (NodeUnavailable, RpcRefused, TooSlow) as error:
+        found.fail(error)
+
+
+def _add(source: _Source, context: Context, seen: Outcome[Observation]) -> None:
+    """Add what is missing of one block. Raises `_Enough`, `TooSlow`."""
+    try:
+        if isinstance(seen, Raised):
+            raise seen.error
+        proposed = list(itertools.islice(_of_block(source, context, seen), _MOST + 1))
+        source.found.add(_with_gas(context.destination_rpc, proposed))
+    except Reverted as reverted:
+        # The chain moved since it was observed.
+        reason = revert_reason(reverted.data)
+        source.found.wait(f"The registry does not accept a proof at this moment: {reason}. Ask again.")
+    except (NodeUnavailable, RpcRefused) as error:
+        source.found.fail(error)
+    else:
+        return
+    # What would rest on a path that isn't given out.
+    source.trusted = ()
+
+
+# --- Of one block -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Proposed:
+    intent: Intent
+    what: str
+    rests: bool = False
+    """On one before it, so that it can't be simulated yet."""
+
+
+def _of_block(source: _Source, context: Context, seen: Observation) -> Iterator[_Proposed]:
+    decision = decide.prove(seen)
+    asked, rests = decision.then, False
+    if isinstance(asked, FindPath):
+        if source.trusted is None:
+            decision = _with_path(source, context, seen, decision, asked)
+        elif asked.target.number in source.trusted:
+            rests = True
+            decision = decide.prove(replace(seen, hash_is_vouched_for=True))
+    _note_waits(source.found, decision)
+    if seen.is_part:
+        source.found.wait(_MORE)
+    for action in decision.actions:
+        yield from _of_action(source, context, seen, action, rests=rests)
+
+
+def _with_path(source: _Source, context: Context, seen: Observation, decision: Decision, asked: FindPath) -> Decision:
+    hints = events.unread(source.connection, source.heads.latest.number)
+    found = observe.path_of_batch(context, asked.target, source.batch, hints)
+    further = decide.path(seen, asked, found)
+    return Decision(further.then, [*decision.actions, *further.actions])
+
+
+def _note_waits(found: _Found, decision: Decision) -> None:
+    if any(isinstance(action, ExtendPath) for action in decision.actions):
+        return  # What is waited for is what is given out.
+    match decision.then:
+        case Continue():
+            pass
+        case Requeue(sentence) | Fail(sentence):
+            found.wait(sentence)
+        case FindTime():
+            found.wait("The source chain was reorganised: the block of a time is sought anew.")
+        case _:
+            found.wait(_MORE)
+
+
+def _of_action(
+    source: _Source, context: Context, seen: Observation, action: Action, *, rests: bool
+) -> Iterator[_Proposed]:
+    where = f"block {context.block.number} of chain {context.block.source_chain_id}"
+    match action:
+        case Prove():
+            yield from _of_proofs(context, action, where, rests=rests)
+        case ProveTime():
+            yield from _of_times(source, context, seen, action, where, rests=rests)
+        case PreparePath():
+            source.trusted = ()
+            yield _Proposed(calldata.of_preparation(context, action), f"Records a hash that leads to {where}.")
+        case ExtendPath():
+            yield from _of_leg(source, context, seen, action, where)
+
+
+def _of_proofs(context: Context, action: Prove, where: str, *, rests: bool) -> Iterator[_Proposed]:
+    for intent in calldata.of_proofs(context, action):
+        what = f"Accumulates the header of {where}, and proves" if intent.accumulates else "Proves"
+        yield _Proposed(intent, f"{what} facts of {where}.", rests)
+        rests = rests or action.with_header
+
+
+def _of_times(
+    source: _Source, context: Context, seen: Observation, action: ProveTime, where: str, *, rests: bool
+) -> Iterator[_Proposed]:
+    each: ProveTime | Prove | None = action
+    while isinstance(each, ProveTime):
+        what = f"Proves that {where} was the latest at the time {each.timestamp}, and accumulates its header."
+        yield _Proposed(calldata.of_time(context, each), what, rests)
+        each = each.otherwise
+    # Whoever asks for a time asks for accounts of its block, too. Each of these transactions brings the header.
+    facts: Missing = {
+        fact: asking for fact, asking in seen.missing_now.items() if isinstance(fact, AccountFact | SlotFact)
+    }
+    below = Prove(facts, root_is_known=True)
+    yield from _of_proofs(context, below, where, rests=rests or not seen.root_is_known)
+    if any(isinstance(fact, HeaderFact) for fact in seen.missing_now):
+        source.found.wait(_MORE)
+
+
+def _of_leg(
+    source: _Source, context: Context, seen: Observation, action: ExtendPath, where: str
+) -> Iterator[_Proposed]:
+    leg = building.next_leg(source.connection, action.plan, others=action.others)
+    source.trusted = {*leg.riders, *(header.number for header in leg.checkpoints)}
+    riding = wanted.by_queries(context.block, leg.riders, source.batch)
+    path, *proofs = itertools.islice(calldata.of_leg(context, action, leg, action.needing, riding), _MOST + 1)
+    yield _Proposed(path, f"Leads to {where}{', and proves facts there' if path.accumulates else ''}.")
+    yield from (_Proposed(proof, f"Proves facts of {where}.", rests=True) for proof in proofs)
+    if not leg.arrives:
+        source.found.wait(_MORE)
+    elif not path.accumulates:
+        # It leads to the block after it, which tells when it ended.
+        for further in decide.prove(replace(seen, hash_is_vouched_for=True)).actions:
+            yield from _of_action(source, context, seen, further, rests=True)
+
+
+# --- Gas --------------------------------------------------------------------------------------------------------------
+
+
+def _with_gas(rpc: RpcClient, proposed: Sequence[_Proposed]) -> list[Unsigned]:
+    """Raises `Reverted`, `NodeUnavailable`, `RpcRefused`."""
+    limits = together.each(partial(_gas_limit, rpc, one) for one in proposed)
+    return [
+        Unsigned(one.intent.to, one.intent.data, gas, one.what, one.intent.queries)
+        for one, gas in zip(proposed, limits, strict=True)
+    ]
+
+
+def _gas_limit(rpc: RpcClient, proposed: _Proposed) -> int:
+    intent = proposed.intent
+    bound = intent.gas_bound() if proposed.rests else None
+    if bound is None:
+        return min(MAX_GAS, int(rpc.estimate_gas(_ANYBODY, intent.to, intent.data) * GAS_MARGIN))
+    return min(MAX_GAS, bound + rollups.data_cost(rpc, len(intent.data), bound).gas)

@@ -1,0 +1,143 @@
+"""`GET /batch-queries/{internalId}/transactions`: what is left to be sent for a batch that pays itself."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from ninja import Router, Schema
+from pydantic import Field
+
+from accounts import throttle
+from chains.chains_file import UnknownChain
+from chains.encoding import hex_data
+from chains.rpc import NodeUnavailable, RpcRefused
+from config import node_waits
+from proving.reconcile import unsigned
+from proving.reconcile.unsigned import Left, TooSlow
+from queries.api_endpoint import KEY, errors
+from queries.api_errors import ApiError
+from queries.chunks import chunks
+from queries.models import Batch, BatchStatus, Query
+from queries.own_batches import own_batch
+
+router = Router(tags=["Batch queries"])
+
+# Of one user in a minute: each asks nodes for some seconds at the most.
+_MOST_PER_MINUTE = 60
+# When to ask again while nodes, or too many others, keep this from being told.
+_RETRY_SECONDS = 5
+_PER_STATEMENT = 500
+
+
+class Call(Schema):
+    """A call of EIP-5792."""
+
+    to: str
+    data: str
+    value: str
+
+
+class UnsignedTransaction(Call):
+    gas: str = Field(description="A gas limit that suffices, as JSON-RPC writes numbers.")
+    chainId: str = Field(description="As JSON-RPC writes numbers.")
+    what: str = Field(description="What it does, a sentence.")
+    queries: list[int] = Field(description="Numbers of the queries that it is for, from 1.")
+
+
+class WalletCalls(Schema):
+    """The parameter of `wallet_sendCalls` (EIP-5792)."""
+
+    version: str
+    chainId: str
+    atomicRequired: bool
+    calls: list[Call]
+
+
+class LeftToSend(Schema):
+    chainId: str = Field(description="The destination chain, decimal.")
+    isComplete: bool = Field(description="Whether nothing is missing once these transactions are on the chain.")
+    waits: list[str] = Field(description="What the batch waits for besides, sentences.")
+    transactions: list[UnsignedTransaction] = Field(description="To be sent in this order, by anybody.")
+    calls: WalletCalls = Field(description="The same in the form of EIP-5792.")
+
+
+@router.get(
+    "/batch-queries/{internal_id}/transactions",
+    operation_id="get_batch_transactions",
+    auth=KEY,
+    response={200: LeftToSend, **errors(401, 404, 409, 429, 503)},
+    summary="Transactions to send",
+)
+def batch_transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
+    """What is missing on the destination chain for one of your batches with the sender self, as unsigned transactions.
+
+    Anybody may send them, in this order. Each has a gas limit that suffices. Where `isComplete` is false, more follow
+    when these are on the chain, or when what `waits` says has come.
+    """
+    batch = _find(request, internal_id)
+    if batch.status == BatchStatus.DONE:
+        left = Left((), (), is_complete=True)
+    else:
+        if seconds := throttle.take("unsigned transactions", batch.user_id, _MOST_PER_MINUTE):
+            sentence = f"You may ask {_MOST_PER_MINUTE} times in a minute. Wait as long as Retry-After says."
+            raise ApiError(429, "too_many_requests", sentence, retry_after=seconds)
+        left = _left_of(batch)
+    # Written as it is: to validate megabytes of our own would take long.
+    return HttpResponse(json.dumps(_body(batch, left)), content_type="application/json; charset=utf-8")
+
+
+def _find(request: HttpRequest, internal_id: str) -> Batch:
+    """Raises `ApiError`."""
+    batch = own_batch(request, internal_id)
+    if not batch.pays_itself:
+        raise ApiError(409, "paid_by_operator", "The service sends the transactions of this batch.")
+    if batch.status == BatchStatus.REJECTED:
+        raise ApiError(409, "already_finished", f"The batch was rejected: {batch.rejection_reason}")
+    return batch
+
+
+def _left_of(batch: Batch) -> Left:
+    """Raises `ApiError`."""
+    try:
+        with node_waits.waiting_for(batch.destination_chain_id):
+            return unsigned.left_of(batch)
+    except node_waits.Busy:
+        code, sentence = "busy", "Too many others ask the chains just now. Ask again in a moment."
+    except UnknownChain as gone:
+        code, sentence = "chain_unavailable", str(gone)
+    except (NodeUnavailable, RpcRefused, TooSlow) as error:
+        code, sentence = "chain_unavailable", f"What is missing can't be told at this moment. {error}"
+    raise ApiError(503, code, sentence, retry_after=_RETRY_SECONDS)
+
+
+def _body(batch: Batch, left: Left) -> Mapping[str, Any]:
+    chain = hex(batch.destination_chain_id)
+    calls = [{"to": tx.to, "data": hex_data(tx.data), "value": "0x0"} for tx in left.transactions]
+    numbers = _numbers(left)
+    return {
+        "chainId": str(batch.destination_chain_id),
+        "isComplete": left.is_complete,
+        "waits": list(left.waits),
+        "transactions": [
+            {
+                **call,
+                "gas": hex(tx.gas),
+                "chainId": chain,
+                "what": tx.what,
+                "queries": sorted(numbers[pk] for pk in tx.queries if pk in numbers),
+            }
+            for tx, call in zip(left.transactions, calls, strict=True)
+        ],
+        "calls": {"version": "2.0.0", "chainId": chain, "atomicRequired": False, "calls": calls},
+    }
+
+
+def _numbers(left: Left) -> Mapping[int, int]:
+    """By a query's id its number in the batch, from 1."""
+    asked = sorted({pk for tx in left.transactions for pk in tx.queries})
+    numbers: dict[int, int] = {}
+    for chunk in chunks(asked, _PER_STATEMENT):
+        rows = Query.objects.filter(pk__in=chunk).values_list("pk", "position")
+        numbers |= {pk: position + 1 for pk, position in rows}
+    return numbers
