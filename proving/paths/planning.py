@@ -138,6 +138,7 @@ def route_to(
     """
     route = Route()
     trusted: set[int] = set()
+    hopped_to: set[int] = set()
     # How many ride along, by the block that is hopped from.
     riding: dict[int, int] = {}
     numbers = [header.number for header in targets]
@@ -164,20 +165,26 @@ def route_to(
                 # It will begin at the block itself, or near it.
                 route = replace(route, waits=[*route.waits, plan.sentence])
                 plan = Plan(header.number, header.number, Start(header.number))
-            route = _with(route, plan, connection)
+            if not plan.hops and plan.origin in hopped_to and plan.walk <= connection.config.window:
+                # Whoever works on the lowest hops past the others, also where from one of them a walk would be cheaper.
+                plan = replace(plan, hops=[plan.target], walk=0)
+            route = _with(route, plan, connection, goes_on=plan.origin in hopped_to)
             stops = [plan.origin, *plan.hops]
             riding |= dict.fromkeys(stops[:-1], 0)
+            hopped_to.update(plan.hops)
             trusted.update(stops)
         trusted.add(header.number)
     return route
 
 
-def _with(route: Route, plan: Plan, connection: OpenConnection) -> Route:
+def _with(route: Route, plan: Plan, connection: OpenConnection, *, goes_on: bool) -> Route:
+    """The route with this path, which may be the same that leads to a block before it."""
     start = sources.of(connection.config).gas(connection.config) if plan.start else Likely()
     return replace(
         route,
-        paths=route.paths + 1,
+        paths=route.paths + (not goes_on),
         hops=route.hops + len(plan.hops),
+        ends=route.ends + bool(plan.hops and not plan.walk),
         walked=route.walked + plan.walk,
         headers=route.headers + bool(plan.start and plan.hops),
         newest=max(route.newest, plan.origin),

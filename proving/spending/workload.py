@@ -225,6 +225,7 @@ class Route:
 
     paths: int = 0
     hops: int = 0
+    ends: int = 0  # of these, that lead to blocks that are asked for
     riders: int = 0  # blocks whose hashes become known beside those that are hopped to
     walked: int = 0  # headers
     headers: int = 0  # that the paths begin with
@@ -333,8 +334,8 @@ class _Way:
         hop += Load(_STORAGE_BYTES) + one + slot
         rider = slot + Load(two.size - one.size, two.execution - one.execution)
         walked = header + Load(1, _WALKED_HEADER)
-        # The header that the last hop leads to is that of the block itself.
-        headers = max(0, route.hops - route.paths) + route.headers
+        # What is asked for counts its header itself.
+        headers = route.hops - route.ends + route.headers
         load = hop * route.hops + rider * route.riders + (header + Load(execution=_HEADER)) * headers
         load += walked * route.walked + Load(execution=_BLOCK_HASH) * bool(route.walked)
         self.load = load
