@@ -233,8 +233,8 @@ def test_every_fault_is_told_and_nothing_is_made(live):
 
 def test_an_estimate_tells_parts_and_what_would_be_rejected_and_stores_nothing(live, proven):
     before = len(live.service.batches().batch_queries)
-    exists = Account(BOB, chain=CHAIN_ID, block=proven.block, props=["BALANCE", "NONCE"])
-    told = live.service.estimate(destination=CHAIN_ID, queries=[exists])
+    both = [Account(one, chain=CHAIN_ID, block=proven.block, props=["BALANCE"]) for one in (BOB, CHARLIE)]
+    told = live.service.estimate(destination=CHAIN_ID, queries=both)
     (source,) = told.sources
     accounts = source.parts["accounts"]
     assert (source.source_chain_id, accounts.count, accounts.in_registry) == (CHAIN_ID, 2, 1)
@@ -386,9 +386,9 @@ def test_what_is_wrong_with_a_request_is_said_line_by_line(bqs, tmp_path):
     assert sorted(re.findall(r"^  (/\w+): .*\.$", said, re.MULTILINE)) == ["/data", "/destinationChainId", "/fee"]
 
 
-def test_what_it_would_cost_is_shown_by_part(bqs, proven):
+def test_what_it_would_cost_is_shown_by_part(bqs):
     question = ("--destination", str(CHAIN_ID), "--chain", str(CHAIN_ID), "--account", BOB, "--prop", "NONCE")
-    code, out, said = bqs("estimate", *question, "--block", str(proven.block))
+    code, out, said = bqs("estimate", *question, "--block", "2")
     assert (code, said) == (0, "")
     assert re.search(rf"^{CHAIN_ID} +accounts +1 +0 +\d+ +\d+$", out, re.MULTILINE)
     code, _, said = bqs("estimate", *question, "--block", str(10**9))
