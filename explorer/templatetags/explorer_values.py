@@ -101,19 +101,18 @@ def grouped(number: int) -> str:
 # --- States -----------------------------------------------------------------------------------------------------------
 
 # Drawn in a square of 16, with the text's colour.
-_RING = '<circle cx="8" cy="8" r="6.5"/>'
-_DISC = '<circle class="solid" cx="8" cy="8" r="7.5"/>'
+_RING = '<circle cx="8" cy="8" r="6.25"/>'
+_DISC = '<circle class="f" cx="8" cy="8" r="7"/>'
 _ICONS = {
-    "RECEIVED": f'{_RING}<path d="M8 4.5V8l2.5 1.5"/>',
-    "ACCEPTED": f'{_RING}<path d="m5.5 8 2 2 3-3.5"/>',
-    "IN_PROGRESS": '<path d="M8 1.5A6.5 6.5 0 1 1 1.5 8"/><circle class="dot" cx="8" cy="8" r="2"/>',
-    "DONE": f'{_DISC}<path class="on" d="m4.7 8.2 2.3 2.3 4.2-4.8"/>',
-    "REJECTED": f'{_DISC}<path class="on" d="m5.4 5.4 5.2 5.2m0-5.2-5.2 5.2"/>',
+    "RECEIVED": '<circle cx="8" cy="8" r="6.25" stroke-dasharray="2.2 2.6"/>',
+    "ACCEPTED": f'{_RING}<circle class="f" cx="8" cy="8" r="2.25"/>',
+    "IN_PROGRESS": f'{_RING}<path class="f spin" d="M8 4a4 4 0 0 1 0 8z"/>',
+    "DONE": f'{_DISC}<path class="k" d="m5 8.2 2.1 2.1L11 6.2"/>',
+    "REJECTED": f'{_DISC}<path class="k" d="m5.7 5.7 4.6 4.6m0-4.6-4.6 4.6"/>',
     "STOPPED": f'{_RING}<path d="M5 8h6"/>',
     "WENT_BACK": '<path d="M3 6.5h7a3.5 3.5 0 0 1 0 7H6"/><path d="M6 3 2.5 6.5 6 10"/>',
-    "WAITING": '<path d="M4 1.5h8M4 14.5h8M5 1.5c0 4 6 4.5 6 13M11 1.5c0 4-6 4.5-6 13"/>',
-    "NOTICE": '<path d="M8 1.5 15 14H1Z"/><path d="M8 6v4m0 1.5v.5"/>',
-    "": '<circle class="dashed" cx="8" cy="8" r="6.5"/>',
+    "WAITING": f'{_RING}<path d="M8 4.5V8l2.5 1.5"/>',
+    "": '<circle cx="8" cy="8" r="4.5"/>',
 }
 _ICONS["COMPLETED"] = _ICONS["DELIVERED"] = _ICONS["DONE"]
 _ICONS["FAILED"] = _ICONS["REJECTED"]
@@ -124,14 +123,14 @@ _ICONS["PENDING"] = _ICONS["WAITING"]
 def icon(name: str) -> SafeString:
     """An icon for those who see it. The word beside it is for everybody."""
     return mark_safe(  # noqa: S308 (constants of this module)
-        f'<svg class="icon" viewBox="0 0 16 16" aria-hidden="true">{_ICONS[name]}</svg>'
+        f'<svg class="ic" viewBox="0 0 16 16" aria-hidden="true">{_ICONS[name]}</svg>'
     )
 
 
 @register.simple_tag
 def status(name: str, element: str = "span") -> SafeString:
-    """A state by word, icon and colour."""
-    return format_html('<{0} class="status {1}">{2}{1}</{0}>', element, name, icon(name))
+    """A state by word, icon and colour. As `strong` it is tinted, which a page does once."""
+    return format_html('<{0} class="chip {1}">{2}{1}</{0}>', element, name, icon(name))
 
 
 # --- Long values ------------------------------------------------------------------------------------------------------
@@ -139,13 +138,19 @@ def status(name: str, element: str = "span") -> SafeString:
 
 @register.simple_tag
 def hexadecimal(value: str, what: str) -> SafeString:
-    """A long value that narrow screens show by its ends, with a button that copies it whole. `what` names it."""
+    """A long value with a button that copies it. `what` names it."""
+    return format_html('<span class="hex">{}</span> {}', value, copy(value, what))
+
+
+@register.simple_tag
+def short(value: str, start: int = 6, end: int = 4) -> SafeString:
+    """A long value by its ends, such as 0x7099…79C8; whole where the pointer is, and wherever it is copied to."""
     return format_html(
-        '<span class="hex"><span class="mono value"><span class="start">{}</span><span class="end">{}</span></span>{}'
-        "</span>",
-        value[:-6],
-        value[-6:],
-        copy(value, what),
+        '<span class="short" title="{0}">{1}<span class="mid">{2}</span>{3}</span>',
+        value,
+        value[:start],
+        value[start:-end],
+        value[-end:],
     )
 
 
@@ -155,11 +160,18 @@ def slot_number(slot: str) -> str:
     return f"{int(slot, 16):#x}"
 
 
+# The style sheet hides it if scripts are off. The empty part says what came of it.
+_COPY_ICON = mark_safe(
+    '<svg class="ic" viewBox="0 0 16 16" aria-hidden="true"><rect x="5.5" y="5.5" width="8" height="8" rx="1.5"/>'
+    '<path d="M10.5 3.5a1 1 0 0 0-1-1h-6a1 1 0 0 0-1 1v6a1 1 0 0 0 1 1"/></svg><span></span>'
+)
+
+
 @register.simple_tag
 def copy(text: str, what: str) -> SafeString:
-    """A button that copies the text. The style sheet hides it if scripts are off."""
+    """A button that copies the text."""
     return format_html(
-        '<button type="button" class="copy" data-copy="{}" aria-label="Copy {}">Copy</button>', text, what
+        '<button type="button" class="copy" data-copy="{}" aria-label="Copy {}">{}</button>', text, what, _COPY_ICON
     )
 
 
@@ -167,9 +179,10 @@ def copy(text: str, what: str) -> SafeString:
 def copy_from(element_id: str, what: str) -> SafeString:
     """As `copy`, of the text of an element, so that the page holds it once."""
     return format_html(
-        '<button type="button" class="copy" data-copy-from="{}" aria-label="Copy {}">Copy</button>',
+        '<button type="button" class="copy" data-copy-from="{}" aria-label="Copy {}">{}</button>',
         element_id,
         what,
+        _COPY_ICON,
     )
 
 

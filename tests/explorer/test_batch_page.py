@@ -56,7 +56,7 @@ pytestmark = pytest.mark.django_db
 
 def text_of(html: str) -> str:
     """What a reader sees of the page's main part."""
-    main = html[html.index("<main") : html.index("</main>")].replace('</span><span class="end">', "")
+    main = html[html.index("<main") : html.index("</main>")]
     main = re.sub(r"<button[^>]*class=.copy.*?</button>", "", main)
     return " ".join(re.sub(r"<[^>]+>", " ", main).split())
 
@@ -96,7 +96,7 @@ def test_it_shows_the_status_by_word_icon_and_colour(status):
         finish(batch)
     if status == BatchStatus.REJECTED:
         progress.reject([batch.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="X.", retryable=False)
-    assert re.search(f'<strong class="status {status}"><svg class="icon"[^>]*>.+?</svg>{status}</strong>', page(batch))
+    assert re.search(f'<strong class="chip {status}"><svg class="ic"[^>]*>.+?</svg>{status}</strong>', page(batch))
 
 
 def test_it_shows_the_estimate_and_the_cost_once_they_are_known():
