@@ -9,12 +9,16 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from explorer.pages.amounts import whole_units
+from explorer.pages.amounts import rounded, whole_units
 from explorer.pages.query_cards import ShownQuery, ShownStep
+from explorer.pages.shown_facts import ADDRESS_ENDS, InShort
+from explorer.pages.timelines import Segment
+from explorer.pages.timelines import Timeline as BatchTimeline
 
 register = template.Library()
 
 register.filter("whole_units", whole_units)
+register.filter("rounded", rounded)
 
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 
@@ -143,7 +147,7 @@ def hexadecimal(value: str, what: str) -> SafeString:
 
 
 @register.simple_tag
-def short(value: str, start: int = 6, end: int = 4) -> SafeString:
+def short(value: str, start: int = ADDRESS_ENDS[0], end: int = ADDRESS_ENDS[1]) -> SafeString:
     """A long value by its ends, such as 0x7099…79C8; whole where the pointer is, and wherever it is copied to."""
     return format_html(
         '<span class="short" title="{0}">{1}<span class="mid">{2}</span>{3}</span>',
@@ -154,17 +158,26 @@ def short(value: str, start: int = 6, end: int = 4) -> SafeString:
     )
 
 
+@register.simple_tag
+def in_short(value: InShort) -> SafeString:
+    """What a fact is, with its unit."""
+    if value.ends:
+        return short(value.text, *value.ends)
+    return (
+        format_html('{}\xa0<span class="unit">{}</span>', value.text, value.unit)
+        if value.unit
+        else format_html("{}", value.text)
+    )
+
+
 @register.filter
 def slot_number(slot: str) -> str:
     """A storage slot without leading zeros."""
     return f"{int(slot, 16):#x}"
 
 
-# The style sheet hides it if scripts are off. The empty part says what came of it.
-_COPY_ICON = mark_safe(
-    '<svg class="ic" viewBox="0 0 16 16" aria-hidden="true"><rect x="5.5" y="5.5" width="8" height="8" rx="1.5"/>'
-    '<path d="M10.5 3.5a1 1 0 0 0-1-1h-6a1 1 0 0 0-1 1v6a1 1 0 0 0 1 1"/></svg><span></span>'
-)
+# Drawn once, in base.html. The style sheet hides buttons if scripts are off. The empty part says what came of it.
+_COPY_ICON = mark_safe('<svg class="ic" aria-hidden="true"><use href="#copy-icon"/></svg><span></span>')
 
 
 @register.simple_tag
@@ -188,6 +201,99 @@ def copy_from(element_id: str, what: str) -> SafeString:
 
 # --- Where the time went ----------------------------------------------------------------------------------------------
 
+# The least visible width, in percent.
+_THINNEST = 0.8
+# Of a timeline, in pixels.
+_LANE_HEIGHT, _BAR_AT, _LABEL_AT = 48, 20, 32
+# A narrower segment has no room for its label, in percent.
+_LEAST_LABELLED = 4
+
+
+@dataclass(frozen=True)
+class DrawnSegment:
+    """A segment and its place, in percent."""
+
+    kind: str
+    what: str
+    label: str
+    x: float
+    width: float
+
+    @property
+    def middle(self) -> float:
+        return round(self.x + self.width / 2, 2)
+
+
+@dataclass(frozen=True)
+class DrawnLane:
+    name: str
+    note: str
+    top: int  # pixels
+    segments: tuple[DrawnSegment, ...]
+
+    @property
+    def text_y(self) -> int:
+        return self.top + 12
+
+    @property
+    def y(self) -> int:
+        return self.top + _BAR_AT
+
+    @property
+    def label_y(self) -> int:
+        return self.top + _LABEL_AT
+
+
+@dataclass(frozen=True)
+class DrawnTimeline:
+    """A timeline as it stands now."""
+
+    start: datetime
+    end: datetime
+    goes_on: bool
+    lanes: tuple[DrawnLane, ...]
+    leaves_steps_out: bool
+
+    @property
+    def took(self) -> timedelta:
+        return self.end - self.start
+
+    @property
+    def height(self) -> int:
+        return _LANE_HEIGHT * len(self.lanes)
+
+    @property
+    def text(self) -> str:
+        """The same in words."""
+        lanes = (f"{lane.name}: {', '.join(one.what for one in lane.segments)}." for lane in self.lanes)
+        return f"{span(self.took)} {'so far' if self.goes_on else 'in all'}. {' '.join(lanes)}"
+
+
+@register.filter
+def drawn(timeline: BatchTimeline) -> DrawnTimeline:
+    now = timezone.now()
+    end = timeline.end or now
+    length = max(end - timeline.start, timedelta(milliseconds=1))
+
+    def segment(one: Segment) -> DrawnSegment:
+        start, until = max(one.start, timeline.start), min(one.end or end, end)
+        width = min(max(100 * (until - start) / length, _THINNEST), 100)
+        x = max(0.0, min(100 * (start - timeline.start) / length, 100 - width))
+        label = one.label if width >= _LEAST_LABELLED else ""
+        lasted = f", {span(until - start)}" if until > start else ""
+        return DrawnSegment(one.kind, one.what + lasted, label, round(x, 2), round(width, 2))
+
+    return DrawnTimeline(
+        start=timeline.start,
+        end=end,
+        goes_on=timeline.end is None,
+        lanes=tuple(
+            DrawnLane(lane.name, lane.note, _LANE_HEIGHT * at, tuple(map(segment, lane.segments)))
+            for at, lane in enumerate(timeline.lanes)
+        ),
+        leaves_steps_out=not any(one.label for lane in timeline.lanes for one in lane.segments),
+    )
+
 
 @dataclass(frozen=True)
 class TimedStep:
@@ -210,10 +316,6 @@ class Timeline:
     longest: ShownStep | None  # of those that ended
     went_back: timedelta  # the part of `took` that was lost because steps went back
     is_open: bool
-
-
-# The least visible width, in percent.
-_THINNEST = 0.8
 
 
 @register.filter

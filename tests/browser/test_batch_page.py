@@ -424,13 +424,13 @@ def test_the_keyboard_alone_pauses_opens_and_copies(open_context: Callable[..., 
                 return
         raise AssertionError(f"no way to {name!r} by the Tab key")
 
+    tab_to("Pause updates")
+    page.keyboard.press("Space")
+    expect(page.get_by_role("button", name="Resume updates")).to_be_focused()
     tab_to("Copy the batch's identifier")
     page.keyboard.press("Enter")
     expect(page.get_by_text("Copied")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()") == batch.pk
-    tab_to("Pause updates")
-    page.keyboard.press("Space")
-    expect(page.get_by_role("button", name="Resume updates")).to_be_focused()
     tab_to("The request as JSON")
     page.keyboard.press("Enter")
     expect(page.locator("#submitted-json")).to_be_visible()
