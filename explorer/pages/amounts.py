@@ -10,18 +10,23 @@ def whole_units(wei: int) -> str:
     return f"{whole}.{fraction}" if fraction else str(whole)
 
 
-def rounded(amount: int, decimals: int = 18) -> str:
-    """An amount of the smallest units as a decimal number of whole ones, to 4 decimals, with commas for thousands.
+def rounded(amount: int, decimals: int = 18, places: int = 4) -> str:
+    """An amount of the smallest units as a decimal number of whole ones, to some places, with commas for thousands.
 
     One that is not 0 never looks as if it were: then it is exact.
     """
     whole, rest = divmod(amount, 10**decimals)
     if not rest:
         return f"{whole:,}"
-    of_ten_thousand = (amount * 10_000 + 10**decimals // 2) // 10**decimals
-    if not of_ten_thousand:
-        return f"0.{rest:0{decimals}d}".rstrip("0")
     exact = f"{rest:0{decimals}d}".rstrip("0")
-    if len(exact) <= 4:
+    if len(exact) <= places:
         return f"{whole:,}.{exact}"
-    return f"{of_ten_thousand // 10_000:,}.{of_ten_thousand % 10_000:04d}"
+    parts = (amount * 10**places + 10**decimals // 2) // 10**decimals
+    if not parts:
+        return f"0.{exact}"
+    return f"{parts // 10**places:,}.{parts % 10**places:0{places}d}"
+
+
+def cost(wei: int) -> str:
+    """As `rounded`, to 6 places: what gas costs is little."""
+    return rounded(wei, places=6)

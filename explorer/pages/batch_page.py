@@ -99,6 +99,10 @@ class BatchPage:
     poll_seconds: int | None  # None: nothing can change any more
 
     @property
+    def has_one_source(self) -> bool:
+        return len(self.source_chains) == 1
+
+    @property
     def reads_itself(self) -> bool:
         """Whether the facts are read on the chain that they are about."""
         return [chain.id for chain in self.source_chains] == [self.header.destination.id]

@@ -13,7 +13,7 @@ from django.utils import timezone
 from accounts import statements
 from chains.chains_file import Chains
 from config.configured_chains import get_chains
-from explorer.pages.query_paging import PAGE_SIZE, Wanted, first_of_page
+from explorer.pages.query_paging import ROWS_SIZE, Wanted, first_of_page
 from proving.models import WATCHED_STATES
 from proving.worker import worker
 from queries import poll_interval
@@ -124,7 +124,7 @@ def version(internal_id: str, wanted: Wanted) -> str | None:
     if wanted.filters.parts or not internal_id.isalnum() or (wanted.only or 0) > _MOST_QUERIES:
         return None
     first = wanted.only if wanted.only is not None else first_of_page(wanted.first, _MOST_QUERIES)
-    last = first if wanted.only is not None else first + PAGE_SIZE - 1
+    last = first if wanted.only is not None else first + ROWS_SIZE - 1
     sql, always = statement()
     row = statements.first(sql, always | {"batch": internal_id, "first": first - 1, "last": last - 1})
     if row is None:

@@ -19,7 +19,9 @@ from queries.models import Batch, Block, Query, Step
 
 # A batch of at most so many queries shows each whole, below the table of all.
 MAX_CARDS = 10
+# Of queries that are all whole, for programs; and of lines of the table.
 PAGE_SIZE = 50
+ROWS_SIZE = 25
 
 
 # Columns of queries, in SQL, by the name that a page's address has for them.
@@ -242,12 +244,12 @@ def _place(batch: Batch, wanted: Wanted, total: int) -> _Place:
     if (only := wanted.only) is not None:
         previous, following = (only - 1 if only > 1 else None), (only + 1 if only < total else None)
         return _Place("position = %s", (only - 1,), previous, following, total)
-    start = first_of_page(wanted.first, total)
+    start, size = first_of_page(wanted.first, total), PAGE_SIZE if wanted.always_whole else ROWS_SIZE
     return _Place(
         "position >= %s AND position < %s",
-        (start - 1, start - 1 + PAGE_SIZE),
-        previous=max(1, start - PAGE_SIZE) if start > 1 else None,
-        following=start + PAGE_SIZE if start + PAGE_SIZE <= total else None,
+        (start - 1, start - 1 + size),
+        previous=max(1, start - size) if start > 1 else None,
+        following=start + size if start + size <= total else None,
         matching=total,
     )
 
@@ -263,12 +265,12 @@ def _place_among(batch: Batch, wanted: Wanted, total: int) -> _Place:
     )
     positions = [position for (position,) in rows]
     at = _place_of(positions, wanted, total)
-    shown = tuple(positions[at : at + PAGE_SIZE])
+    shown = tuple(positions[at : at + ROWS_SIZE])
     return _Place(
         f"position IN ({', '.join(['%s'] * len(shown))})" if shown else "1 = 0",
         shown,
-        previous=positions[max(0, at - PAGE_SIZE)] + 1 if at else None,
-        following=positions[at + PAGE_SIZE] + 1 if at + PAGE_SIZE < len(positions) else None,
+        previous=positions[max(0, at - ROWS_SIZE)] + 1 if at else None,
+        following=positions[at + ROWS_SIZE] + 1 if at + ROWS_SIZE < len(positions) else None,
         matching=len(positions),
         first_matching=at + 1,
         shown=shown,

@@ -9,7 +9,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from explorer.pages.amounts import rounded, whole_units
+from explorer.pages.amounts import cost, whole_units
 from explorer.pages.query_cards import ShownQuery, ShownStep
 from explorer.pages.shown_facts import ADDRESS_ENDS, InShort
 from explorer.pages.timelines import Segment
@@ -18,7 +18,7 @@ from explorer.pages.timelines import Timeline as BatchTimeline
 register = template.Library()
 
 register.filter("whole_units", whole_units)
-register.filter("rounded", rounded)
+register.filter("cost", cost)
 
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from explorer.pages.amounts import rounded
+from explorer.pages.amounts import cost, rounded
 
 ETH = 10**18
 
@@ -28,3 +28,4 @@ def test_an_amount_is_rounded_to_four_decimals_and_never_to_nothing(wei, written
 
 def test_other_units_have_other_decimals():
     assert rounded(1_042_749_999, decimals=9) == "1.0427"
+    assert cost(121_533_919_016_489) == "0.000122"

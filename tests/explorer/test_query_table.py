@@ -106,15 +106,15 @@ def test_what_was_chosen_stays_chosen_on_other_pages_and_in_refreshes():
     accept(batch)
     html = page(batch, state="open", sort="block")
     assert "120 of the 120 queries are as chosen." in html
-    assert "Found 1 to 50 of 120" in html
+    assert "Found 1 to 25 of 120" in html
     assert '<option value="open" selected>' in html
-    assert 'href="?state=open&amp;sort=block&amp;from=51"' in html
+    assert 'href="?state=open&amp;sort=block&amp;from=26"' in html
     assert f'hx-get="{path(batch)}?state=open&amp;sort=block&amp;version=' in html
     version = re.search(r"version=(\w+)", html)
     assert version
     same = {"state": "open", "sort": "block", "version": version[1]}
     AccountProof.objects.all().delete()
-    assert numbers(batch, **{"from": "51"} | {"state": "open", "sort": "block"})[0] == 51
+    assert numbers(batch, **{"from": "26"} | {"state": "open", "sort": "block"})[0] == 26
     assert polled(batch, **same).status_code == 204
     progress.complete(queries_of(batch)[:1], StepKind.INITIAL_STATE)
     assert polled(batch, **same).status_code == 200
