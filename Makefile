@@ -97,8 +97,9 @@ old-blocks: .venv/ready node_modules/ready ## Prove a block 20,000 blocks back (
 bench-gas: .venv/ready node_modules/ready ## Measure the gas of proving (JSON=path, FIXTURES='path/*.json')
 	@$(BIN)/python -m benchmarks.gas $(if $(JSON),--json '$(JSON)') $(if $(FIXTURES),--fixtures '$(FIXTURES)')
 
-attack: .venv/ready .venv-attack/ready node_modules/ready ## Attack a running service: clients, nodes, disks, clocks (ONLY=name SEED=1)
-	@$(BIN)/python -m tests.attacks $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED))
+attack: .venv/ready .venv-attack/ready node_modules/ready ## Attack a running service: clients, nodes, disks, clocks (ONLY=name SEED=1 REQUESTS=100000)
+	@$(BIN)/python -m tests.attacks $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED)) \
+		$(if $(REQUESTS),--requests $(REQUESTS))
 
 chaos: .venv/ready node_modules/ready ## Kill workers, database, broker and node at random, on each engine (ONLY=name ENGINE=name SEED=1)
 	@$(BIN)/python -m tests.chaos $(if $(ONLY),--only '$(ONLY)') $(if $(ENGINE),--engine '$(ENGINE)') $(if $(SEED),--seed $(SEED))

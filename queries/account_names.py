@@ -22,7 +22,7 @@ _RETRY_SECONDS = 5
 
 @dataclass(frozen=True)
 class Account:
-    """An account as a request names it. Under its name and under its address it is two, and so is it under two names."""
+    """An account as a request names it. Under its name and under its address it is two, and so under two names."""
 
     address: str  # EIP-55
     name: str = ""  # normalised (ENSIP-15); empty: it was named by its address

@@ -229,7 +229,7 @@ def _slot(value: object) -> str:
 
 
 def _at_most_once(accounts: object, info: ValidationInfo) -> object:
-    # One address or name in two spellings: neither JSON nor a dict sees that, so it is looked for before they are merged.
+    # A name or address in two spellings: neither JSON nor a dict sees that, so it is looked for before they are merged.
     if isinstance(accounts, dict):
         seen: set[str] = set()
         for key in accounts:
