@@ -34,7 +34,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make attack", description=__doc__)
     parser.add_argument("--only", choices=sorted(attacks(0)))
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--requests", type=int, default=20_000, help="made from the description, and as many by hand")
+    parser.add_argument("--requests", type=int, default=20_000, help="to be made by `requests`")
     options = parser.parse_args()
     for name, attack in attacks(options.requests).items():
         if options.only not in {None, name}:
