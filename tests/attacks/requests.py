@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import threading
 import time
@@ -241,12 +242,15 @@ def _round(attacked: Target, key: str, folder: Path, seed: int, *, is_first: boo
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=4 * _ROUND_SECONDS, check=False, cwd=folder, env=environment
     )
-    said = done.stdout.splitlines()
     told = json.loads(counts.read_text()) if counts.exists() else {"counts": [], "seconds": []}
-    faults = [line.strip() for line in said if done.returncode and line.strip().startswith(("- ", "curl "))]
-    if done.returncode and not faults:
-        faults = [*said[-5:], *done.stderr.splitlines()[-5:]]
+    faults = [_said(done.stdout) or done.stderr[-1000:]] if done.returncode else []
     return Tally(Counter({(name, status): count for name, status, count in told["counts"]}), told["seconds"], faults)
+
+
+def _said(output: str) -> str:
+    """Of what it prints, what is wrong."""
+    begins = re.search(r"^=+ (ERRORS|FAILURES) =+$", output, re.MULTILINE)
+    return output[begins.start() :].partition("= SUMMARY =")[0][:4000] if begins else output[-1000:]
 
 
 def _goes_on(attacked: Target) -> Seen:
