@@ -24,7 +24,7 @@ class FreshInstallation:
 
 
 def fresh_installation(folder: Path) -> FreshInstallation:
-    """`folder` is `tmp_path` or from `tmp_path_factory`, which gives each of a run's processes a folder beside others."""
+    """`folder` is `tmp_path`, or from `tmp_path_factory`: beside it are those of the run's other processes."""
     made = folder.parents[1 if "PYTEST_XDIST_WORKER" in os.environ else 0] / "fresh-installation"
     with made.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
