@@ -21,6 +21,9 @@ NPM_CI = echo "Installing the development chain and the other npm packages ...";
 	$(NODE_PATH_FIRST) npm ci $(1) --silent --ignore-scripts --no-audit --no-fund \
 	|| { echo "The npm packages could not be installed. Is there a network? $(BIN)/npm ci says more."; exit 1; }
 
+# Compiled modules are kept, whatever the shell says: hundreds of processes would compile each anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # In how many processes tests run.
 TEST_PROCESSES ?= 3
 

@@ -175,7 +175,7 @@ def _malformed(choice: random.Random, key: str) -> tuple[str, str, bytes, dict[s
 
 def _body(choice: random.Random) -> bytes:
     if choice.randrange(_LARGE) == 0:
-        return choice.choice(list(NASTY.values()))
+        return choice.choice(list(NASTY.values()))()
     value = _spoilt(choice, _good(choice.randrange(10**6)))
     body = json.dumps(value).encode()
     kind = choice.randrange(5)
