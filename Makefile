@@ -21,6 +21,9 @@ NPM_CI = echo "Installing the development chain and the other npm packages ...";
 	$(NODE_PATH_FIRST) npm ci $(1) --silent --ignore-scripts --no-audit --no-fund \
 	|| { echo "The npm packages could not be installed. Is there a network? $(BIN)/npm ci says more."; exit 1; }
 
+# Compiled modules are kept, whatever the shell says: hundreds of processes would compile each anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # In how many processes tests run.
 TEST_PROCESSES ?= 3
 
@@ -29,7 +32,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 4
 
-.PHONY: help demo demo-cross-chain demo-cluster test test-postgres test-fast chromium attack chaos fuzz mutants prove slither bench bench-http bench-room bench-scale old-blocks bench-gas lint format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain demo-cluster test test-postgres test-fast chromium attack chaos fuzz mutants prove slither bench bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs contracts lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -96,6 +99,9 @@ old-blocks: .venv/ready node_modules/ready ## Prove a block 20,000 blocks back (
 
 bench-gas: .venv/ready node_modules/ready ## Measure the gas of proving (JSON=path, FIXTURES='path/*.json')
 	@$(BIN)/python -m benchmarks.gas $(if $(JSON),--json '$(JSON)') $(if $(FIXTURES),--fixtures '$(FIXTURES)')
+
+bench-estimates: .venv/ready node_modules/ready ## Measure how far what is estimated is above what is spent
+	$(BIN)/python -m pytest benchmarks/test_estimates.py -q -p no:cacheprovider
 
 attack: .venv/ready .venv-attack/ready node_modules/ready ## Attack a running service: clients, nodes, disks, clocks (ONLY=name SEED=1 REQUESTS=100000)
 	@$(BIN)/python -m tests.attacks $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED)) \

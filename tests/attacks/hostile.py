@@ -328,7 +328,7 @@ def good(block: int) -> dict[str, Any]:
 
 def _body(choice: random.Random) -> bytes:
     if choice.randrange(_LARGE) == 0:
-        return choice.choice(list(NASTY.values()))
+        return choice.choice(list(NASTY.values()))()
     kind = choice.randrange(10)
     if kind == 0:
         return choice.choice(_BODIES)
