@@ -16,6 +16,7 @@ from typing import Any
 import schemathesis
 
 _KNOWN = json.loads(Path(os.environ["ATTACK_KNOWN"]).read_text())
+_TAKE_BATCHES = {"/submit-batch-query", "/estimate-batch-query"}
 _lock = threading.Lock()
 _counts: Counter[tuple[str, str]] = Counter()
 _seconds: list[float] = []
@@ -37,7 +38,7 @@ def before_call(context: Any, case: Any, kwargs: Any) -> None:
     if case.query and str(case.query.get("wait", "")).isdigit():
         # As long as it may be, it would be waited for.
         case.query["wait"] = chance % 2
-    if case.operation.path == "/submit-batch-query" and case.operation.method == "post" and chance % 5 == 0:
+    if case.operation.path in _TAKE_BATCHES and case.operation.method == "post" and chance % 5 == 0:
         case.body = _KNOWN["bodies"][chance // 5 % len(_KNOWN["bodies"])]
 
 
