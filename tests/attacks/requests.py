@@ -255,11 +255,14 @@ def _said(output: str) -> str:
 
 def _goes_on(attacked: Target) -> Seen:
     log = attacked.service.log("web").read_text(errors="replace")
-    tracebacks = log.count("Traceback (most recent call last)")
+    # A database that is locked for longer than a request waits is logged with one, and answered by a documented 503.
+    told = re.findall(r"^\d{4}-.*\nTraceback \(most recent", log, re.MULTILINE)
+    tracebacks = [line for line in told if "Service Unavailable" not in line]
     healthy = requests.get(f"{attacked.url}/healthz", timeout=30).ok
     return Seen(
         "the service afterwards",
         "it is healthy, and its log has no exception",
-        f"{'healthy' if healthy else 'not healthy'}, {tracebacks} exceptions in its log",
+        f"{'healthy' if healthy else 'not healthy'}, {len(tracebacks)} exceptions in its log, and "
+        f"{len(told) - len(tracebacks)} of a locked database",
         healthy and not tracebacks,
     )
