@@ -62,7 +62,7 @@ POSTGRESQL_FIRST := tests/accounts/test_side_by_side.py tests/proving/test_side_
 	tests/queries/test_storage.py tests/queries/test_submission.py \
 	tests/queries/test_uint256.py tests/proving/test_shared_transactions.py
 # Of servers that are killed and waited for. `make test-postgres` runs them; the demo of a cluster is among the others.
-MINUTES_LONG := tests/cluster/test_celery_workers.py tests/serving/test_postgresql.py
+MINUTES_LONG := tests/cluster/test_celery_workers.py tests/cluster/test_rabbitmq.py tests/serving/test_postgresql.py
 
 # The folders and files whose tests use a database.
 DATABASE_TESTS := tests/accounts tests/attesting tests/browser tests/cluster tests/docs/test_monitoring.py \
