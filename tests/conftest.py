@@ -12,8 +12,8 @@ from accounts import key_use
 from config import configured_chains as configured
 from devnet.devchain import DevChain
 from proving import heads
-from proving.registry.deploying import deploy
 from queries import storage
+from tests.deployed import deploy_on
 from tests.service import chains_toml
 
 
@@ -116,7 +116,7 @@ def chain() -> Iterator[DevChain]:
 def service(chain: DevChain, db, settings, tmp_path) -> DevChain:
     """The service, connected to `chain`, with the facts registry deployed."""
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-    deploy(31337, 31337)
+    deploy_on(chain)
     return chain
 
 
@@ -124,5 +124,5 @@ def service(chain: DevChain, db, settings, tmp_path) -> DevChain:
 def two_signers(chain: DevChain, db, settings, tmp_path) -> DevChain:
     """The same with two signers."""
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, signers=2)
-    deploy(31337, 31337)
+    deploy_on(chain)
     return chain
