@@ -12,6 +12,7 @@ from accounts import key_use
 from config import configured_chains as configured
 from devnet.devchain import DevChain
 from proving import heads
+from proving.paths import rotation
 from queries import storage
 from tests.deployed import deploy_on
 from tests.service import chains_toml
@@ -96,6 +97,13 @@ def counts_without_timer(monkeypatch) -> Iterator[None]:
 def forget_what_was_found_of_storage(monkeypatch) -> None:
     """No test is told what the check of another one's database found."""
     monkeypatch.setattr(storage, "_last_check", None)
+
+
+@pytest.fixture(autouse=True)
+def forget_who_was_given_a_turn() -> Iterator[None]:
+    """By the numbers of rows, which another test's database has too."""
+    yield
+    rotation._given.clear()
 
 
 @pytest.fixture(autouse=True)
