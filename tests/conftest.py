@@ -30,12 +30,13 @@ SLOW = {"browser", "contracts", "test_nasty_bodies.py", "test_no_key_anywhere.py
 
 # What takes longest goes first: otherwise one process would still have such a file when the others are done.
 LONGEST = [
-    *("proving/test_full_disk.py", "docs/test_examples.py", "proving/test_worker.py", "serving/test_bounds.py"),
-    "client/test_service.py",
-    *("demo/test_cross_chain.py", "contracts/test_fuzzing_campaigns.py", "proving/test_kills.py"),
-    *("proving/test_spending_edges.py", "contracts/test_forgeries.py", "proving/test_spending.py"),
-    *("browser/test_batch_page.py", "proving/test_sources.py", "attesting/test_process.py"),
-    *("serving/test_database.py", "proving/test_turns.py", "contracts/test_real_proofs.py"),
+    *("proving/test_full_disk.py", "docs/test_examples.py", "tests/test_no_key_anywhere.py", "proving/test_worker.py"),
+    *("browser/test_batch_page.py", "serving/test_bounds.py", "client/test_service.py", "proving/test_kills.py"),
+    *("proving/test_spending_edges.py", "demo/test_cross_chain.py", "contracts/test_forgeries.py"),
+    *("contracts/test_fuzzing_campaigns.py", "proving/test_turns.py", "serving/test_database.py"),
+    *("serving/test_metrics.py", "proving/test_spending.py", "proving/test_sources.py", "demo/test_cluster.py"),
+    *("attesting/test_process.py", "contracts/test_real_proofs.py", "tools/test_install.py"),
+    *("tests/test_error_reports.py", "tests/test_stacks.py"),
 ]
 
 
