@@ -32,7 +32,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 4
 
-.PHONY: help demo demo-cross-chain demo-cluster test test-postgres test-fast chromium attack chaos fuzz mutants prove slither bench bench-http bench-room bench-scale old-blocks bench-gas lint format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain demo-cluster test test-postgres test-fast chromium attack chaos fuzz mutants prove slither bench bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs contracts lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -62,7 +62,7 @@ POSTGRESQL_FIRST := tests/accounts/test_side_by_side.py tests/proving/test_side_
 	tests/queries/test_storage.py tests/queries/test_submission.py \
 	tests/queries/test_uint256.py tests/proving/test_shared_transactions.py
 # Of servers that are killed and waited for. `make test-postgres` runs them; the demo of a cluster is among the others.
-MINUTES_LONG := tests/cluster/test_celery_workers.py tests/serving/test_postgresql.py
+MINUTES_LONG := tests/cluster/test_celery_workers.py tests/cluster/test_rabbitmq.py tests/serving/test_postgresql.py
 
 # The folders and files whose tests use a database.
 DATABASE_TESTS := tests/accounts tests/attesting tests/browser tests/cluster tests/docs/test_monitoring.py \
@@ -99,6 +99,9 @@ old-blocks: .venv/ready node_modules/ready ## Prove a block 20,000 blocks back (
 
 bench-gas: .venv/ready node_modules/ready ## Measure the gas of proving (JSON=path, FIXTURES='path/*.json')
 	@$(BIN)/python -m benchmarks.gas $(if $(JSON),--json '$(JSON)') $(if $(FIXTURES),--fixtures '$(FIXTURES)')
+
+bench-estimates: .venv/ready node_modules/ready ## Measure how far what is estimated is above what is spent
+	$(BIN)/python -m pytest benchmarks/test_estimates.py -q -p no:cacheprovider
 
 attack: .venv/ready .venv-attack/ready node_modules/ready ## Attack a running service: clients, nodes, disks, clocks (ONLY=name SEED=1)
 	@$(BIN)/python -m tests.attacks $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED))

@@ -68,6 +68,9 @@ class Case:
     peers: str = ""
     others: Sequence[tuple[int, bytes]] = ()
     """Further blocks that are vouched for: number and hash."""
+    header: bytes = b""
+    accounts: Sequence[AccountToProve] = ()
+    """What is proven, where it is of one block."""
 
 
 class Lab:
@@ -165,6 +168,8 @@ def recorded(
         before=[packed.encode(header, root)] if known else [],
         heads=max(1, len(accounts)),
         peers=peers,
+        header=header,
+        accounts=accounts,
     )
 
 
@@ -243,7 +248,8 @@ def generated(
         for place, address in enumerate(addresses)
     ]
     header = header_of(state_root, number)
-    return Case(name, number, keccak(header), packed.encode(header, state_root, accounts), heads=count, peers=peers)
+    data = packed.encode(header, state_root, accounts)
+    return Case(name, number, keccak(header), data, heads=count, peers=peers, header=header, accounts=accounts)
 
 
 def blocks_together(count: int) -> Case:

@@ -53,6 +53,12 @@ def data_cost(rpc: RpcClient, size: int, gas: int) -> DataCost:
     return DataCost()
 
 
+def without_margin(cost: DataCost, size: int, most: int) -> DataCost:
+    """What `size` bytes of data are expected to cost, if `most` cost so much at the most."""
+    part = size / most / _MARGIN if most else 0.0
+    return DataCost(int(cost.gas * part), int(cost.wei * part))
+
+
 def paid_beside_gas(rpc: RpcClient, receipt: Receipt) -> int | None:
     """In wei: the data fee and the operator fee of a mined transaction. None if the node doesn't tell.
 

@@ -56,6 +56,7 @@ ROOT_URLCONF = "config.urls"
 WSGI_APPLICATION = "config.wsgi.application"
 API_PATHS = ApiPaths(
     "/submit-batch-query",
+    "/estimate-batch-query",
     "/batch-query-status",
     "/chain-connections",
     "/webhook-deliveries",

@@ -4,11 +4,11 @@ from django.contrib import admin
 from django.urls import include, path
 
 from explorer.endpoints import described_files, held_facts, one_batch
-from proving import transactions_api
+from proving import estimate_api, transactions_api
 from queries import own_batches, webhook_api
 from queries.api import api
 
-for endpoints in (own_batches, one_batch, transactions_api, held_facts, webhook_api):
+for endpoints in (estimate_api, own_batches, one_batch, transactions_api, held_facts, webhook_api):
     api.add_router("", endpoints.router)
 api.describe(described_files.paths(), described_files.schemas())
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from chains import history, together
 from chains.chains_file import Connection
 from chains.rpc import RpcClient
-from config.configured_chains import get_chains, get_rpc
+from config.configured_chains import get_chains, get_page_rpc, get_rpc
 from proving.registry import deployments
 from proving.registry.deployments import Deployment, Unusable
 from proving.transactions import pauses
@@ -44,3 +44,13 @@ def open_unless_paused(destination: int, source: int) -> OpenConnection:
     if paused := why_paused(connection.config):
         raise Unusable(paused)
     return connection
+
+
+def open_for_waiting(destination: int, source: int) -> OpenConnection:
+    """As `open_unless_paused`, for somebody who waits for an answer. It writes nothing."""
+    config = get_chains().connection(source, destination)
+    assert config is not None, "the request was checked"
+    if paused := why_paused(config):
+        raise Unusable(paused)
+    registry = deployments.noted(destination, source)
+    return OpenConnection(config, registry, get_page_rpc(source), get_page_rpc(destination))

@@ -30,7 +30,10 @@ from queries.openapi import BATCH_REQUEST, Api
 logger = logging.getLogger(__name__)
 
 # Every other code is 429.
-_REFUSED_STATUS = {"busy": 503, "names_unavailable": 503, "storage_quota_exceeded": 403, "too_large_for_limit": 403}
+_REFUSED_STATUS = {
+    **dict.fromkeys(("busy", "names_unavailable", "chain_unavailable"), 503),
+    **dict.fromkeys(("storage_quota_exceeded", "too_large_for_limit"), 403),
+}
 
 api = Api(
     title="Batch Query Service",

@@ -45,6 +45,8 @@ _DECIMAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
 # Clients match this beginning.
 _ADDRESS_FAULT = "Invalid account address or ENS"
 
+# As a fee: what the batch is estimated at.
+AUTO = "auto"
 # The only sender that can be named.
 _SELF = "self"
 
@@ -195,14 +197,14 @@ def _account_of(name: str, context: _Context) -> Account:
     raise fault(f"{_ADDRESS_FAULT}: the name {_shown(name)} {account.because}.")
 
 
-def _fee(value: object, info: ValidationInfo) -> int:
+def _fee(value: object, info: ValidationInfo) -> int | None:
     context = _context(info)
     if "fee" not in context.fields:
         if context.pays_itself:
             return 0
         raise PydanticCustomError("missing", "Field required")
-    fee = _decimal(value, "The fee, in wei,", (1 << 256) - 1)
-    if fee and context.pays_itself:
+    fee = None if value == AUTO else _decimal(value, "The fee, in wei,", (1 << 256) - 1)
+    if fee != 0 and context.pays_itself:
         raise _invalid("You pay for this batch yourself, so the service takes no fee for it: leave it out, or send 0.")
     return fee
 
@@ -277,7 +279,11 @@ HeaderName = Annotated[
     _Counted,
 ]
 AccountKey = Annotated[Account, BeforeValidator(_account, json_schema_input_type=str), _Counted]
-Wei = Annotated[int, BeforeValidator(_fee, json_schema_input_type=str), Field(json_schema_extra={"examples": ["0"]})]
+Fee = Annotated[
+    int | None,
+    BeforeValidator(_fee, json_schema_input_type=str),
+    Field(json_schema_extra={"examples": ["0", AUTO]}),
+]
 
 
 class _Strict(BaseModel):
@@ -321,10 +327,11 @@ class BatchRequest(_Strict):
     """A batch query (docs/specification.md, "Batch query")."""
 
     destinationChainId: DestinationChainId = Field(description="Chain on which the facts are made available, decimal.")
-    fee: Wei = Field(
+    fee: Fee = Field(
         default_factory=int,
         validate_default=True,
-        description="The most that the batch may cost, in wei, decimal. 0 on test networks. Left out with a sender.",
+        description="The most that the batch may cost, in wei, decimal. 0 on test networks. `auto`: its estimate. "
+        "Left out with a sender.",
     )
     sender: Annotated[str | None, BeforeValidator(_sender, json_schema_input_type=Literal["self"])] = Field(
         default=None,

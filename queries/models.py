@@ -112,6 +112,8 @@ class Batch(Leased):
     )
     # Wei of the destination's native currency: the most that the batch may cost the operator. 0 for "self".
     fee = Uint256Field()
+    # Whether that is its estimate: it grows with each source chain that is admitted.
+    fee_is_estimate = models.BooleanField(default=False, db_default=False)
     request = models.TextField()  # the submitted JSON
     size = models.PositiveIntegerField(default=0)  # accounts, slots and headers, as MAX_QUERIES_PER_BATCH counts them
     block_count = models.PositiveIntegerField(default=0)  # blocks that it names, by numbers or times
@@ -330,6 +332,8 @@ class Query(models.Model):
     position = models.PositiveIntegerField()  # in the request, from 0
     # Whether it was checked against its source chain. A source chain that can't be asked now holds up no other.
     is_admitted = models.BooleanField(default=False)
+    # Its part of the batch's estimate, without paths; null as long as that is not known.
+    estimated_gas = models.PositiveBigIntegerField(null=True)
     address = models.CharField(max_length=42, blank=True)  # EIP-55; empty: the header is asked for
     # By which ENS name the request names the account, normalised; empty: by its address.
     name = models.CharField(max_length=255, blank=True, default="", db_default="")

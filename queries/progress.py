@@ -6,6 +6,7 @@ stays true until the transaction ends: all that is written here is of a batch.
 """
 
 import logging
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
@@ -37,24 +38,49 @@ _ORDER = list(StepKind)
 _CHUNK = 500
 
 
-def admit(batch: Batch, source: int, *, estimated_gas: int, estimated_wei: int, up_to: int | None = None) -> None:
+def admit(
+    batch: Batch,
+    source: int,
+    *,
+    estimated_gas: int,
+    estimated_wei: int,
+    of_queries: Mapping[int, int] | None = None,
+    up_to: int | None = None,
+) -> None:
     """The queries about one source chain were checked against the chains. The first such call accepts the batch.
 
     `estimated_gas` is in units of gas, and `estimated_wei` is what that costs at the present gas price. Calls add up.
-    `up_to` is as that of `Batch.unadmitted`: the other queries go on waiting.
+    `of_queries` are the queries' parts of that gas, by their ids. `up_to` is as that of `Batch.unadmitted`: the other
+    queries go on waiting.
     """
     with transaction.atomic(savepoint=False):
         fresh = Batch.objects.select_for_update(no_key=True).get(pk=batch.pk)
         if fresh.status not in OPEN_STATUSES:
             return
+        _note_estimates(fresh.unadmitted(source), of_queries or {})
         fresh.unadmitted(source, up_to=up_to).update(is_admitted=True)
         fresh.estimated_gas = (fresh.estimated_gas or 0) + estimated_gas
         fresh.estimated_wei = (fresh.estimated_wei or 0) + estimated_wei
+        if fresh.fee_is_estimate:
+            fresh.fee += estimated_wei
         if fresh.status == BatchStatus.RECEIVED:
             fresh.status, fresh.accepted_at = BatchStatus.ACCEPTED, timezone.now()
-        fresh.save(update_fields=["status", "accepted_at", "estimated_gas", "estimated_wei"])
-    batch.estimated_gas, batch.estimated_wei = fresh.estimated_gas, fresh.estimated_wei
+        fresh.save(update_fields=["status", "accepted_at", "estimated_gas", "estimated_wei", "fee"])
+    batch.estimated_gas, batch.estimated_wei, batch.fee = fresh.estimated_gas, fresh.estimated_wei, fresh.fee
     logger.info("batch %s: queries about chain %d admitted, about %d gas", batch.pk, source, estimated_gas)
+
+
+def _note_estimates(queries: "QuerySet[Query]", of_queries: Mapping[int, int]) -> None:
+    by_gas: dict[int, list[int]] = defaultdict(list)
+    for pk, gas in of_queries.items():
+        by_gas[gas].append(pk)
+    # Most take the same: one statement does for them.
+    usual = max(by_gas, key=lambda gas: len(by_gas[gas]), default=None)
+    if usual is not None:
+        queries.update(estimated_gas=usual)
+    for gas in by_gas.keys() - {usual}:
+        for chunk in chunks(by_gas[gas], _CHUNK):
+            queries.filter(pk__in=chunk).update(estimated_gas=gas)
 
 
 def reject(batches: Collection[str], *, code: RejectionCode, reason: str, retryable: bool) -> int:

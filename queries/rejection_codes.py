@@ -3,6 +3,8 @@
 `explorer.pages.rejection_advice` explains each code to people.
 """
 
+from dataclasses import dataclass
+
 from django.db import models
 
 
@@ -23,3 +25,12 @@ class RejectionCode(models.TextChoices):
     DEADLINE_EXCEEDED = "deadline_exceeded"
     CANCELLED_BY_OPERATOR = "cancelled_by_operator"
     CANCELLED_BY_USER = "cancelled_by_user"
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """Why a batch is, or would be, rejected."""
+
+    code: RejectionCode
+    reason: str  # a sentence
+    retryable: bool  # whether sending the same batch again can help

@@ -127,7 +127,9 @@ def _new_batch(request: BatchRequest, body: bytes, key: ApiKey, parts: Sequence[
         api_key=key,
         destination_chain_id=request.destinationChainId,
         sender=Sender.SELF if request.sender else Sender.OPERATOR,
-        fee=request.fee,
+        # An estimate is added when there is one.
+        fee=request.fee or 0,
+        fee_is_estimate=request.fee is None,
         request=_kept(request, body),
         size=sum(part.size for part in parts),
         block_count=block_count,
@@ -191,6 +193,15 @@ def _turn(size: int) -> Iterator[None]:
         yield
     finally:
         _large_turn.release()
+
+
+def why_no_room(request: BatchRequest, body: bytes, key: ApiKey) -> Refused | None:
+    """Whether it would be refused now for what the user has open, and keeps stored. It stores nothing."""
+    try:
+        _check_room(_new_batch(request, body, key, list(request.parts())))
+    except (TooMuch, submission_rate.TooLarge) as refused:
+        return refused
+    return None
 
 
 _OPEN = ", ".join(f"'{status}'" for status in OPEN_STATUSES)

@@ -57,6 +57,7 @@ class Header:
 @dataclass(frozen=True)
 class Costs:
     fee: int  # wei
+    fee_is_estimate: bool  # it is as much as is estimated, and not known before
     estimated_gas: int | None
     estimated_wei: int | None
     gas_used: int
@@ -120,7 +121,14 @@ def read(internal_id: str, wanted: Wanted | None = None) -> BatchPage | None:
         return None
     return BatchPage(
         header=_header(batch, destination, can_change=can_change),
-        costs=Costs(batch.fee, batch.estimated_gas, batch.estimated_wei, batch.gas_used, batch.spent),
+        costs=Costs(
+            batch.fee,
+            batch.fee_is_estimate,
+            batch.estimated_gas,
+            batch.estimated_wei,
+            batch.gas_used,
+            batch.spent,
+        ),
         progress=progress,
         rejection=_rejection(batch),
         sources=tuple(

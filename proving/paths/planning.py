@@ -22,7 +22,8 @@ from proving.connections import OpenConnection
 from proving.paths import checkpoints
 from proving.registry import deployments
 from proving.sources import NotYet, Start
-from proving.spending.estimates import HOP_GAS, RIDER_GAS, WALKED_HEADER_GAS
+from proving.spending.estimates import HOP_GAS, WALKED_HEADER_GAS
+from proving.spending.workload import Likely, Route
 from queries.chunks import chunks
 from queries.models import PathUnit
 
@@ -127,16 +128,17 @@ def survey(
     return not_yet if not_yet is not None and isinstance(cheapest, TooFar) else cheapest
 
 
-def estimate(
+def route_to(
     connection: OpenConnection, targets: Sequence[Header], *, extend_lease: Callable[[], None]
-) -> int | TooFar:
-    """Gas of the paths to the hashes of all these blocks, the highest first, on the high side.
+) -> Route | TooFar:
+    """The paths to the hashes of all these blocks, the highest first.
 
     What one path leads over shortens the next. `extend_lease` is called between steps that take long. Raises
     `NodeUnavailable`, `RpcRefused`.
     """
-    gas = 0
+    route = Route()
     trusted: set[int] = set()
+    hopped_to: set[int] = set()
     # How many ride along, by the block that is hopped from.
     riding: dict[int, int] = {}
     numbers = [header.number for header in targets]
@@ -154,20 +156,40 @@ def estimate(
         at = next(passed, None)
         if not vouched and at is not None:
             riding[at] += 1
-            gas += RIDER_GAS
+            route = replace(route, riders=route.riders + 1)
         elif not vouched:
             plan = survey(connection, header.number, extend_lease=extend_lease, others=numbers, trusted=trusted)
             if isinstance(plan, TooFar):
                 return plan
             if isinstance(plan, NotYet):
                 # It will begin at the block itself, or near it.
+                route = replace(route, waits=[*route.waits, plan.sentence])
                 plan = Plan(header.number, header.number, Start(header.number))
-            gas += plan.gas + (sources.of(connection.config).gas(connection.config) if plan.start else 0)
+            if not plan.hops and plan.origin in hopped_to and plan.walk <= connection.config.window:
+                # Whoever works on the lowest hops past the others, also where from one of them a walk would be cheaper.
+                plan = replace(plan, hops=[plan.target], walk=0)
+            route = _with(route, plan, connection, goes_on=plan.origin in hopped_to)
             stops = [plan.origin, *plan.hops]
             riding |= dict.fromkeys(stops[:-1], 0)
+            hopped_to.update(plan.hops)
             trusted.update(stops)
         trusted.add(header.number)
-    return gas
+    return route
+
+
+def _with(route: Route, plan: Plan, connection: OpenConnection, *, goes_on: bool) -> Route:
+    """The route with this path, which may be the same that leads to a block before it."""
+    start = sources.of(connection.config).gas(connection.config) if plan.start else Likely()
+    return replace(
+        route,
+        paths=route.paths + (not goes_on),
+        hops=route.hops + len(plan.hops),
+        ends=route.ends + bool(plan.hops and not plan.walk),
+        walked=route.walked + plan.walk,
+        headers=route.headers + bool(plan.start and plan.hops),
+        newest=max(route.newest, plan.origin),
+        start_gas=route.start_gas + start,
+    )
 
 
 def _from_source(

@@ -51,15 +51,29 @@ def find(destination: int, source: int) -> Deployment:
 
     Raises `Unusable`; `NodeUnavailable` and `RpcRefused` where its code can't be read.
     """
-    rows = FactsRegistry.in_use.filter(destination_chain_id=destination, source_chain_id=source)
-    row = rows.exclude(deployed_at=None).first()
-    if row is None:
-        raise Unusable(not_deployed(destination, source))
+    row = _row(destination, source)
     compared_at = _compared_at.setdefault(get_rpc(destination), {})
     now = time.monotonic()
     if now - compared_at.get(row.address, -math.inf) > (_REFUSED_SECONDS if row.refused else _USED_SECONDS):
         check(row)
         compared_at[row.address] = now
+    return _usable(row)
+
+
+def noted(destination: int, source: int) -> Deployment:
+    """As `find`, for who may neither ask nor write: by what workers have noted of its code. Raises `Unusable`."""
+    return _usable(_row(destination, source))
+
+
+def _row(destination: int, source: int) -> FactsRegistry:
+    rows = FactsRegistry.in_use.filter(destination_chain_id=destination, source_chain_id=source)
+    row = rows.exclude(deployed_at=None).first()
+    if row is None:
+        raise Unusable(not_deployed(destination, source))
+    return row
+
+
+def _usable(row: FactsRegistry) -> Deployment:
     if row.refused:
         raise Unusable(row.refused_with_remedy)
     return Deployment(row.pk, Registry(row.address), row.block_hash_source, row.multicall)

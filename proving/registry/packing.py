@@ -1,5 +1,6 @@
 """Packs what is missing of one block into transactions, as few as their limits allow."""
 
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -84,6 +85,13 @@ class _Pack:
         self._bytes += more_bytes
         self._gas += more_gas
         return True
+
+
+def about(accounts: int, slots: int, *, nodes: float, size: float) -> int:
+    """In how many transactions these come, if they have so many nodes of so many bytes in all."""
+    packed_bytes = size + accounts * _ACCOUNT_BYTES + slots * _SLOT_BYTES
+    gas = nodes * _NODE_GAS + accounts * _ACCOUNT_GAS + slots * _SLOT_GAS
+    return max(1, math.ceil(packed_bytes / MAX_BYTES), math.ceil(gas / _MAX_GAS))
 
 
 def intents(

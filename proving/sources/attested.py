@@ -19,6 +19,7 @@ from proving.connections import OpenConnection
 from proving.models import FactsRegistry
 from proving.registry.contract import call
 from proving.sources.base import NotYet, Start
+from proving.spending.workload import Likely
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +39,9 @@ class Attested:
         addresses = sorted((attester.address for attester in connection.attesters), key=str.lower)
         return connection.source_id, addresses, connection.threshold
 
-    def gas(self, connection: Connection) -> int:
-        return 90_000 + 15_000 * (connection.threshold or 0)
+    def gas(self, connection: Connection) -> Likely:
+        signatures = connection.threshold or 0
+        return Likely(28_000 + 8_000 * signatures, 90_000 + 15_000 * signatures)
 
     def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
         final = self._final(connection)

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from chains.chains_file import Connection
 from proving.connections import OpenConnection
 from proving.registry.contract import Call
+from proving.spending.workload import Likely
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ class BlockHashSource(Protocol):
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         """The arguments of the contract's constructor."""
 
-    def gas(self, connection: Connection) -> int:
-        """What it takes to have one block vouched for, on the high side."""
+    def gas(self, connection: Connection) -> Likely:
+        """What it takes to have one block vouched for."""
 
     def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
         """Where a path to the block `target` could start: at it, or above. Its calls are `begin`'s to tell.

@@ -7,6 +7,7 @@ from chains.chains_file import Connection
 from proving.connections import OpenConnection
 from proving.registry.contract import call
 from proving.sources.base import NotYet, Start
+from proving.spending.workload import Likely
 
 # `blockhash` serves so many where the chain has no history contract (EIP-2935).
 _BLOCKHASH_WINDOW = 256
@@ -24,8 +25,8 @@ class Native:
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         return (_window(connection),)
 
-    def gas(self, connection: Connection) -> int:
-        return 0
+    def gas(self, connection: Connection) -> Likely:
+        return Likely()
 
     def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
         head = connection.source_rpc.head().number

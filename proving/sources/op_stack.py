@@ -10,6 +10,7 @@ from chains.chains_file import Connection
 from proving.connections import OpenConnection
 from proving.registry.contract import call
 from proving.sources.base import NotYet, Preparation, Start
+from proving.spending.workload import Likely
 
 # Source: OP Stack specification, "Predeploys".
 L1_BLOCK = "0x4200000000000000000000000000000000000015"
@@ -29,8 +30,8 @@ class OpStack:
     def arguments(self, connection: Connection) -> tuple[Any, ...]:
         return (connection.source_id,)
 
-    def gas(self, connection: Connection) -> int:
-        return 100_000
+    def gas(self, connection: Connection) -> Likely:
+        return Likely(76_000, 100_000)
 
     def reach(self, connection: OpenConnection, target: int, others: Collection[int]) -> Start | NotYet:
         recorded = self._recorded(connection)

@@ -1,86 +1,54 @@
-"""What proving will take: gas of what is not proven yet, always on the high side."""
+"""What is still to do for a batch, in gas, as its rows tell: always on the high side.
+
+Acceptance has asked the chains (`proving.assessment`), and left with each query its part of the batch's estimate.
+"""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass
 
 from django.db.models import Exists, OuterRef, QuerySet
 
 from proving import facts
-from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
+from proving.facts import Fact
 from proving.models import LIVE_STATES, Transaction, proves_facts
+from proving.spending import workload
+from proving.spending.workload import Estimate, Missing, Route, Tries
 from queries.models import Batch, Block, PathUnit, Query, StepKind
 
-_TRANSACTION_GAS = 21_000
-# EIP-7623: no byte of calldata that isn't zero costs less, and proofs have few zeros.
-_GAS_OF_A_BYTE = 40
-
-# Bounds of what the transactions of this service use for proofs from mainnet (make bench-gas), and of what they are
-# signed for, which is 15 % more. A branch node of a trie takes about 21,000. Accounts: 9 nodes. The slots of the
-# largest contracts: 8, of which all slots share the first. A header comes with a transaction of its own.
-_HEADER_GAS = 60_000 + _TRANSACTION_GAS
-_HEADER_FIELD_GAS = 25_000
-_ACCOUNT_GAS = 200_000
-_FIRST_SLOT_GAS = 170_000  # of an account; the others share its upper nodes
-_SLOT_GAS = 140_000
-_TIME_GAS = 120_000 + _TRANSACTION_GAS
-# Of a block that rides along with the path to another one: one slot more in a proof.
-RIDER_GAS = 55_000
-HOP_GAS = 250_000
-WALKED_HEADER_GAS = 30_000
+# Of paths, on mainnet. Of a block that rides along with the path to another one: one slot more in a proof.
+HOP_GAS, RIDER_GAS, WALKED_HEADER_GAS = 250_000, 55_000, 30_000
 
 
-@dataclass
-class Workload:
-    """What is not proven yet, by kind."""
+@dataclass(frozen=True)
+class Undone:
+    """What is neither proven nor under way."""
 
-    headers: int = 0
-    header_fields: int = 0
-    accounts: int = 0
-    first_slots: int = 0
-    slots: int = 0  # beside the first of each account
-    times: int = 0
+    proof_gas: int = 0
     path_gas: int = 0  # by which the registry comes to trust the blocks
     unadmitted_gas: int = 0  # for what is not checked against its source chain yet; no part of `gas`
 
-    def add(self, facts: Iterable[Fact], *, header: bool) -> None:
-        """Facts of one block, each once; and its header, if it is to be accumulated."""
-        wanted = list(facts)
-        self.headers += header
-        self.header_fields += sum(isinstance(fact, HeaderFact) for fact in wanted)
-        self.times += sum(isinstance(fact, TimeFact) for fact in wanted)
-        with_slots = {fact.address for fact in wanted if isinstance(fact, SlotFact)}
-        self.first_slots += len(with_slots)
-        self.slots += sum(isinstance(fact, SlotFact) for fact in wanted) - len(with_slots)
-        self.accounts += len({fact.address for fact in wanted if isinstance(fact, AccountFact | SlotFact)})
-
     @property
     def gas(self) -> int:
-        gas = (
-            self.headers * _HEADER_GAS
-            + self.header_fields * _HEADER_FIELD_GAS
-            + self.accounts * _ACCOUNT_GAS
-            + self.first_slots * _FIRST_SLOT_GAS
-            + self.slots * _SLOT_GAS
-            + self.times * _TIME_GAS
-            + self.path_gas
-        )
-        return gas + _TRANSACTION_GAS if gas else 0
-
-    @property
-    def data_bytes(self) -> int:
-        """The most calldata that so much gas pays for."""
-        return self.gas // _GAS_OF_A_BYTE
+        return self.proof_gas + self.path_gas
 
 
 def gas_of(query: Query) -> int:
-    """What a query would take by itself."""
-    work = Workload()
-    work.add(facts.of(query), header=not query.address)
-    return work.gas
+    """What a query takes at the most: its part of the batch's estimate, or as much as it could take by itself."""
+    return of_unknown([query]).gas.bound if query.estimated_gas is None else query.estimated_gas
 
 
-def unproven(batch: Batch, *, beside: Collection[int] = (), with_paths: bool) -> Workload:
+def of_unknown(queries: Iterable[Query]) -> Estimate:
+    """What queries take about which no node was asked: all of their facts, on the largest of chains, without paths."""
+    wanted: dict[Hashable, dict[Fact, None]] = defaultdict(dict)
+    for query in queries:
+        where = (query.source_chain_id, query.block_id, query.timestamp, query.block_tag)
+        wanted[where].update(dict.fromkeys(facts.of(query)))
+    missing = [Missing(0, list(there), is_known=False) for there in wanted.values()]
+    return workload.estimate(missing, Tries(), Route())
+
+
+def unproven(batch: Batch, *, beside: Collection[int] = (), with_paths: bool) -> Undone:
     """What of a batch's queries is neither proven nor under way, as the rows know it, `beside` those of these ids.
 
     What is not admitted is counted by itself. `with_paths` counts also how the registry comes to trust old blocks, as
@@ -90,31 +58,18 @@ def unproven(batch: Batch, *, beside: Collection[int] = (), with_paths: bool) ->
         proves_facts("queries__block"), queries=OuterRef("pk"), state__in=LIVE_STATES
     ).exclude(continued=OuterRef("pk"))
     left = batch.queries.filter(~Exists(under_way), is_admitted=True, step__isnull=False)
-    wanted: dict[int | None, set[Fact]] = defaultdict(set)
-    for query in left.iterator(chunk_size=1000):
-        if query.pk not in beside:
-            wanted[query.block_id].update(facts.of(query))
+    proof_gas = sum(gas_of(query) for query in left.iterator(chunk_size=1000) if query.pk not in beside)
+    unadmitted = list(batch.queries.filter(is_admitted=False))
+    unadmitted_gas = sum(query.estimated_gas or 0 for query in unadmitted)
+    unadmitted_gas += of_unknown(query for query in unadmitted if query.estimated_gas is None).gas.bound
+    return Undone(proof_gas, _path_gas(left) if with_paths else 0, unadmitted_gas)
+
+
+def _path_gas(left: QuerySet[Query]) -> int:
     accumulating = Transaction.objects.filter(accumulates=OuterRef("pk"), state__in=LIVE_STATES)
     needing_header = Block.objects.filter(~Exists(accumulating), pk__in=left.values("block")).filter(
         queries__in=left.exclude(step=StepKind.ACCOUNT_ACCUMULATED)
     )
-    paths = {
-        pk: left_over * (HOP_GAS if unit == PathUnit.HOPS else WALKED_HEADER_GAS)
-        for pk, unit, left_over in needing_header.values_list("pk", "path_unit", "path_left").distinct()
-    }
-    work = Workload(path_gas=max(paths.values(), default=0) if with_paths else 0)
-    for block, missing in wanted.items():
-        work.add(missing, header=block in paths)
-    work.unadmitted_gas = of_unadmitted(batch.queries.filter(is_admitted=False)).gas
-    return work
-
-
-def of_unadmitted(queries: "QuerySet[Query]") -> Workload:
-    """What queries take that are not admitted yet, of which no node was asked: all of their facts, and no path."""
-    wanted: dict[tuple[object, ...], set[Fact]] = defaultdict(set)
-    for query in queries.iterator(chunk_size=1000):
-        wanted[query.source_chain_id, query.block_id, query.timestamp, query.block_tag].update(facts.of(query))
-    work = Workload()
-    for missing in wanted.values():
-        work.add(missing, header=True)
-    return work
+    paths = needing_header.values_list("path_unit", "path_left").distinct()
+    each = (length * (HOP_GAS if unit == PathUnit.HOPS else WALKED_HEADER_GAS) for unit, length in paths)
+    return max(each, default=0)

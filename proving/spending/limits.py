@@ -16,7 +16,7 @@ from chains.chains_file import Chain
 from config.configured_chains import get_chains
 from proving.models import Share, Transaction
 from proving.spending import estimates
-from proving.spending.estimates import Workload
+from proving.spending.estimates import Undone
 from proving.spending.promised import recent, sum_wei
 from queries.models import Batch, Query
 
@@ -46,7 +46,7 @@ class Limit:
         )
 
 
-Rest = Mapping[str, Workload]
+Rest = Mapping[str, Undone]
 """By batch: what is still to do beside certain transactions."""
 
 
@@ -80,14 +80,16 @@ def _limits_by_fee(
     if chain.test_network:
         return
     for batch in Batch.objects.filter(pk__in=portions).defer("request"):
-        work = rest.get(batch.pk, Workload())
+        work = rest.get(batch.pk, Undone())
         others = Share.objects.filter(batch=batch).exclude(transaction=tx)
         # Of a path, the transaction is a part.
         behind = replace(work, path_gas=max(0, work.path_gas - portions[batch.pk])).gas
         signed = portions[batch.pk] + following[batch.pk]
         # What is partly proven counts whole: but all of it takes no more than was estimated.
         most = (batch.estimated_gas or 0) - (others.aggregate(total=Sum("gas"))["total"] or 0)
-        gas = max(signed, min(signed + behind, most)) + work.unadmitted_gas
+        # What is admitted later brings its own part of a fee that is the estimate.
+        unadmitted = 0 if batch.fee_is_estimate else work.unadmitted_gas
+        gas = max(signed, min(signed + behind, most)) + unadmitted
         left = batch.fee - sum_wei(others) - _data_fee(tx, gas)
         yield Limit(frozenset({batch.pk}), "the batch's fee", gas, left, _unfinished([batch.pk]))
 

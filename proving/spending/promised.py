@@ -24,6 +24,9 @@ class Promise:
     gas: int
     wei: int
 
+    def __add__(self, other: "Promise") -> "Promise":
+        return Promise(self.gas + other.gas, self.wei + other.wei)
+
 
 def to_user(user_id: int, destinations: list[int]) -> Promise:
     """On these destinations: what the user's batches have caused in the last 24 hours, whatever became of them, and

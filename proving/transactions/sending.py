@@ -27,7 +27,7 @@ from proving import heads
 from proving.models import Share, SignedTransaction, Signer, Transaction
 from proving.registry.contract import in_one_call
 from proving.spending import limits, shares
-from proving.spending.estimates import Workload
+from proving.spending.estimates import Undone
 from proving.spending.limits import Rest
 from proving.transactions import funds, pauses, pending_limits, signers
 from proving.transactions.fees import MarketFees, market_fees, most_for_gas
@@ -430,7 +430,7 @@ def _shared(several: Sequence[_Ready]) -> _Ready:
         continued=frozenset(pk for part in parts for pk in part.intent.continued),
     )
     costs = Costs(sum(part.costs.gas_limit for part in parts), sum(part.costs.data_fee for part in parts))
-    rest: dict[str, Workload] = {}
+    rest: dict[str, Undone] = {}
     for one in several:
         for batch, work in one.rest.items():
             # Each counts what the others prove as still to do.

@@ -100,7 +100,6 @@ def proven(live: Live) -> Proven:
     block = live.chain.head()
     batch = live.service.submit(
         destination=CHAIN_ID,
-        fee=0,
         queries=[
             Account(BOB, chain=CHAIN_ID, block=block, props=["BALANCE"]),
             Account(CONTRACT, chain=CHAIN_ID, block=block, slots=[1, 0xFFFF]),
@@ -165,7 +164,7 @@ def test_callers_that_do_not_block_get_the_same(live):
 
         async with AsyncBatchQueryService(live.url, api_key=live.api_key, patience=PATIENCE) as service:
             query = Account(CHARLIE, chain=CHAIN_ID, block="latest", props=["BALANCE"])
-            batch = await service.submit(destination=CHAIN_ID, fee=0, queries=[query])
+            batch = await service.submit(destination=CHAIN_ID, queries=[query])
             done = await batch.wait(SECONDS, progress=progress)
             async_web3 = AsyncWeb3(AsyncHTTPProvider(live.chain.url))
             (fact,) = await batch.facts_on_chain(async_web3)
@@ -181,7 +180,7 @@ def test_callers_that_do_not_block_get_the_same(live):
 def test_a_key_sent_twice_makes_one_batch(live):
     queries = [Account(BOB, chain=CHAIN_ID, block=1, props=["NONCE"])]
     first, again = (
-        live.service.submit(destination=CHAIN_ID, fee=0, queries=queries, idempotency_key="the same") for _ in range(2)
+        live.service.submit(destination=CHAIN_ID, queries=queries, idempotency_key="the same") for _ in range(2)
     )
     assert first.id == again.id
     with pytest.raises(InvalidRequest) as caught:
@@ -191,7 +190,7 @@ def test_a_key_sent_twice_makes_one_batch(live):
 
 def test_a_batch_that_can_not_be_proven_is_rejected(live):
     far = Account(BOB, chain=CHAIN_ID, block=10**9, props=["NONCE"])
-    batch = live.service.submit(destination=CHAIN_ID, fee=0, queries=[far])
+    batch = live.service.submit(destination=CHAIN_ID, queries=[far])
     with pytest.raises(BatchRejected) as caught:
         batch.wait(SECONDS)
     assert (caught.value.code, caught.value.retryable, caught.value.internal_id) == (
@@ -204,7 +203,7 @@ def test_a_batch_that_can_not_be_proven_is_rejected(live):
 def soon(live: Live) -> Batch:
     """It waits for a block that comes in a while."""
     query = Account(BOB, chain=CHAIN_ID, block=live.chain.head() + 60, props=["NONCE"])
-    return live.service.submit(destination=CHAIN_ID, fee=0, queries=[query])
+    return live.service.submit(destination=CHAIN_ID, queries=[query])
 
 
 def test_what_takes_longer_than_it_may_goes_on_and_can_be_cancelled(live):
@@ -230,6 +229,21 @@ def test_every_fault_is_told_and_nothing_is_made(live):
     with pytest.raises(InvalidRequest) as caught:
         live.service.submit_body({"destinationChainId": "x", "fee": "y", "data": {}})
     assert {fault.path for fault in caught.value.faults} == {"/destinationChainId", "/fee", "/data"}
+
+
+def test_an_estimate_tells_parts_and_what_would_be_rejected_and_stores_nothing(live, proven):
+    before = len(live.service.batches().batch_queries)
+    both = [Account(one, chain=CHAIN_ID, block=proven.block, props=["BALANCE"]) for one in (BOB, CHARLIE)]
+    told = live.service.estimate(destination=CHAIN_ID, queries=both)
+    (source,) = told.sources
+    accounts = source.parts["accounts"]
+    assert (source.source_chain_id, accounts.count, accounts.in_registry) == (CHAIN_ID, 2, 1)
+    assert 0 < accounts.gas.expected <= accounts.gas.bound <= source.gas.bound == told.gas.bound
+    assert (told.fee, told.rejections, told.transactions) == (None, (), 1)
+    far = Account(BOB, chain=CHAIN_ID, block=10**9, props=["NONCE"])
+    (rejection,) = live.service.estimate(destination=CHAIN_ID, queries=[far]).rejections
+    assert (rejection.code, rejection.source_chain_id) == ("block_too_far_ahead", CHAIN_ID)
+    assert len(live.service.batches().batch_queries) == before
 
 
 def test_lists_go_through_all_pages(live, proven):
@@ -258,7 +272,7 @@ def test_what_a_webhook_receives_is_what_the_service_has_signed(live):
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         hook = Webhook(f"http://127.0.0.1:{server.server_address[1]}/", {"x-token": "a token"}, ["DONE"])
         queries = [Header(["GAS_USED"], chain=CHAIN_ID, block=live.chain.head())]
-        batch = live.service.submit(destination=CHAIN_ID, fee=0, queries=queries, webhook=hook)
+        batch = live.service.submit(destination=CHAIN_ID, queries=queries, webhook=hook)
         body, headers = received.get(timeout=SECONDS)
         server.shutdown()
     event = verify_webhook(body, headers, secret)
@@ -370,6 +384,15 @@ def test_what_is_wrong_with_a_request_is_said_line_by_line(bqs, tmp_path):
     code, out, said = bqs("submit", "batch.json")
     assert (code, out) == (ExitCode.USAGE, "")
     assert sorted(re.findall(r"^  (/\w+): .*\.$", said, re.MULTILINE)) == ["/data", "/destinationChainId", "/fee"]
+
+
+def test_what_it_would_cost_is_shown_by_part(bqs):
+    question = ("--destination", str(CHAIN_ID), "--chain", str(CHAIN_ID), "--account", BOB, "--prop", "NONCE")
+    code, out, said = bqs("estimate", *question, "--block", "2")
+    assert (code, said) == (0, "")
+    assert re.search(rf"^{CHAIN_ID} +accounts +1 +0 +\d+ +\d+$", out, re.MULTILINE)
+    code, _, said = bqs("estimate", *question, "--block", str(10**9))
+    assert (code, "It would be rejected (block_too_far_ahead)" in said) == (ExitCode.REJECTED, True)
 
 
 def test_what_can_be_proven_where_is_listed(bqs):

@@ -1,20 +1,21 @@
 """Which blocks `latest` and `finalized` become, and that a block to come holds up nothing but its own queries."""
 
+import itertools
 from typing import Any
 
 import pytest
 
 from accounts.models import ApiKey
-from config.configured_chains import forget_chains, get_rpc
+from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving import acceptance
 from proving.acceptance import accept
 from proving.models import Transaction
-from proving.spending.estimates import Workload
+from proving.spending.promised import Promise
 from queries.models import Batch, BatchStatus, Block
 from tests.chains.lying_node import ask, error, lying_node
 from tests.proving.test_spending import costly, fresh, key, set_price
-from tests.service import ALICE, BOB, CHARLIE, expire_leases, submit, work, work_until_done
+from tests.service import ALICE, BOB, CHARLIE, a_key, expire_leases, submit, work, work_until_done
 
 __all__ = ["costly", "key"]  # fixtures
 
@@ -150,28 +151,34 @@ def test_only_what_exists_is_admitted_and_each_when_it_does(costly, key):
     """Where nothing mines but the test."""
     head = costly.head()
     batch = asking(key, fee=10**18, **{f"block_{head + ahead}": [ALICE] for ahead in (-1, 1, 2)})
-    estimates = []
+    estimates = [0]
     for count in (1, 2, 3):
         accept(batch.pk)
         assert admitted(batch) == [True] * count + [False] * (3 - count)
         assert Block.objects.filter(due_at__isnull=False).count() == count
-        estimates.append(fresh(batch).estimated_gas)
+        estimates.append(fresh(batch).estimated_gas or 0)
         costly.mine()
     # What was admitted before is not counted again.
-    assert estimates == [count * Workload(headers=1, accounts=1).gas for count in (1, 2, 3)]
+    first, *others = [after - before for before, after in itertools.pairwise(estimates)]
+    assert others == [pytest.approx(first, rel=0.01)] * 2
     assert (batch.waiting_for, batch.due_at) == ("", None)
 
 
-def price() -> int:
-    """In wei for a unit of gas, as acceptance reckons."""
-    fees = get_rpc(31337).fees()
-    return fees.base_fee * 5 // 4 + fees.priority_fee
+def estimate_of(costly: DevChain, *heights: int) -> Promise:
+    """Of Alice at so many blocks above the head, as acceptance reckons."""
+    blocks = {f"block_{costly.head() + above}": [ALICE] for above in heights}
+    with pytest.MonkeyPatch.context() as patch:
+        reckoned: list[Promise] = []
+        patch.setattr(acceptance, "_fee_too_low", lambda _, needed, *__: reckoned.append(needed))
+        accept(asking(a_key(BOB), fee=10**18, **blocks).pk)
+    Batch.objects.all().delete()
+    return reckoned[0]
 
 
 def test_the_fee_must_do_for_what_is_to_come_before_anything_is_sent(costly, key):
     head = costly.head()
+    both = estimate_of(costly, 0, 2).wei
     blocks = {f"block_{head}": [ALICE], f"block_{head + 2}": [ALICE]}
-    both = 2 * Workload(headers=1, accounts=1).gas * price()
     enough, too_little = asking(key, fee=both, **blocks), asking(key, fee=both - 1, **blocks)
     for batch in (enough, too_little):
         accept(batch.pk)
@@ -184,7 +191,7 @@ def test_the_fee_must_do_for_what_is_to_come_before_anything_is_sent(costly, key
 
 def test_the_budget_must_do_for_what_is_to_come(costly, key, settings):
     head = costly.head()
-    settings.DAILY_GAS_BUDGET = 2 * Workload(headers=1, accounts=1).gas - 1
+    settings.DAILY_GAS_BUDGET = estimate_of(costly, 0, 1).gas - 1
     batch = asking(key, fee=10**18, **{f"block_{head}": [ALICE], f"block_{head + 1}": [ALICE]})
     accept(batch.pk)
     assert (fresh(batch).status, batch.rejection_code) == (BatchStatus.REJECTED, "too_large_for_budget")
@@ -193,7 +200,7 @@ def test_the_budget_must_do_for_what_is_to_come(costly, key, settings):
 def test_what_is_to_come_can_still_be_refused_when_the_first_part_is_paid(costly, key):
     """As with several source chains: the batch is rejected, and what was spent and proven stays so."""
     head = costly.head()
-    fee = 3 * Workload(headers=1, accounts=1).gas * price()
+    fee = 2 * estimate_of(costly, 0, 20).wei
     batch = asking(key, fee=fee, **{f"block_{head}": [ALICE], f"block_{head + 20}": [ALICE]})
     for _ in range(3):
         work()

@@ -404,7 +404,7 @@ def test_the_estimate_counts_the_path(old, key):
     far = submit(key, request(ALICE, block=old.head() - 3 * WINDOW - 5))
     work()
     estimates = [Batch.objects.get(pk=batch.pk).estimated_gas or 0 for batch in (near, far)]
-    assert estimates[1] - estimates[0] == 3 * 250_000 + 60_000
+    assert 3 * 90_000 < estimates[1] - estimates[0] < 3 * 200_000
 
 
 def test_the_estimate_counts_what_blocks_of_one_window_share(old, key):
@@ -418,7 +418,8 @@ def test_the_estimate_counts_what_blocks_of_one_window_share(old, key):
             task()
         estimates.append(Batch.objects.get(pk=batch.pk).estimated_gas or 0)
     one, four = estimates
-    assert four - one == 3 * (200_000 + 81_000) + 3 * RIDER_GAS
+    # Of each a transaction with its header and an account, and a slot more in the proof that they share.
+    assert 3 * 103_000 < four - one < 3 * (140_000 + RIDER_GAS)
 
 
 def test_a_fee_that_does_not_cover_the_path_is_rejected_with_the_figure(chain, db, settings, tmp_path, key):

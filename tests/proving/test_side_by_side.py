@@ -22,7 +22,8 @@ from proving import acceptance, pruning
 from proving.models import AccountProof, Share, SignedTransaction, Signer, Transaction, TransactionState
 from proving.reconcile import block as reconcile
 from proving.spending import limits, shares
-from proving.spending.estimates import Workload
+from proving.spending.estimates import Undone
+from proving.spending.promised import Promise
 from proving.transactions import pauses, sending, signers, stop_switch, tending
 from proving.transactions.fees import OfferedFees
 from queries import leases, progress, submission_rate
@@ -173,7 +174,8 @@ def test_two_batches_are_not_promised_the_same_rest_of_a_budget(costly, settings
     settings.DAILY_GAS_BUDGET = 1_000_000
     batches = [a_batch(block=block, fee=10**18) for block in (1, 2)]
     decided = [
-        acceptance._Decided(claimed(Batch, batch.pk), 31337, acceptance._Acceptance(600_000, 1)) for batch in batches
+        acceptance._Decided(claimed(Batch, batch.pk), 31337, acceptance._Acceptance(Promise(600_000, 1)))
+        for batch in batches
     ]
     met = meet(lambda: acceptance._record_all(decided[:1]), lambda: acceptance._record_all(decided[1:]))
     assert (met.first, met.second, met.waited) == ([True], [False], True)
@@ -269,7 +271,7 @@ def test_what_a_user_may_use_in_a_day_is_not_used_twice_on_two_chains(costly, se
     accept(batch)
     signer, _ = two_signers()
     offer = OfferedFees(1, 1)
-    ready: Any = [SimpleNamespace(rest={batch.pk: Workload()})]
+    ready: Any = [SimpleNamespace(rest={batch.pk: Undone()})]
 
     def send_some(nonce: int) -> bool:
         """Whether the budget had room."""
@@ -318,7 +320,7 @@ def test_who_is_accepted_waits_for_pruning_and_who_submits_does_not():
     assert (met.first, met.waited) == (1, False)
     AccountProof.objects.update(nodes=["0xab"])
     lease = claimed(Batch, met.second.pk)
-    accepting: Any = [SimpleNamespace(lease=lease, source=31337, decision=acceptance._Acceptance(1, 1))]
+    accepting: Any = [SimpleNamespace(lease=lease, source=31337, decision=acceptance._Acceptance(Promise(1, 1)))]
 
     def accepted() -> None:
         with transaction.atomic():

@@ -193,7 +193,7 @@ def test_what_was_proven_before_makes_nobody_pay_for_others(costly, key):
     for batch in (victim, thief):
         assert work_until_done(batch, costly).status == BatchStatus.DONE
     work()
-    assert fresh(victim).gas_used < (victim.estimated_gas or 0) // 2 < fresh(thief).gas_used
+    assert fresh(victim).gas_used < (victim.estimated_gas or 0) < 100_000 < fresh(thief).gas_used
 
 
 # --- A fee and its estimate -------------------------------------------------------------------------------------------

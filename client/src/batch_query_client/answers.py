@@ -327,10 +327,10 @@ class Wei(AnswerModel):
 class EstimatedPart(AnswerModel):
     """Headers, accounts, slots and so on of one source chain."""
 
-    count: Number = 0
-    in_registry: Number | None = None
+    count: Number
+    in_registry: Number
     """How many of them cost nothing, because the registry has them."""
-    gas: Gas | Number | None = None
+    gas: Gas
 
 
 class EstimatedSource(AnswerModel):
@@ -355,15 +355,17 @@ class Estimate(AnswerModel):
 
     gas: Gas
     wei: Wei
-    gas_price: Decimal | None = None
+    gas_price: Decimal
     """In wei."""
-    sources: tuple[EstimatedSource, ...] = ()
-    transactions: Number = 0
-    blocks_to_done: Number | None = None
-    seconds_to_done: Number | None = None
+    sources: tuple[EstimatedSource, ...]
+    transactions: Number
+    blocks_to_done: Number
+    """Of the destination chain."""
+    seconds_to_done: Number
     fee: FeeCheck | None = None
-    rejections: tuple[EstimatedRejection, ...] = ()
-    waits: tuple[Text, ...] = ()
+    """None where the fee is the estimate."""
+    rejections: tuple[EstimatedRejection, ...]
+    waits: tuple[Text, ...]
 
 
 # --- Paid by the caller -----------------------------------------------------------------------------------------------

@@ -85,17 +85,15 @@ def _print_estimate(found: Estimate) -> None:
             ("gas", f"{found.gas.expected}, at most {found.gas.bound}"),
             ("wei", f"{found.wei.expected}, at most {found.wei.bound}"),
             ("transactions", found.transactions),
-            *([("blocks to done", found.blocks_to_done)] if found.blocks_to_done is not None else []),
-            *([("seconds to done", found.seconds_to_done)] if found.seconds_to_done is not None else []),
+            ("blocks to done", found.blocks_to_done),
+            ("seconds to done", found.seconds_to_done),
         ]
     )
     rows: list[tuple[object, ...]] = []
     for source in found.sources:
         rows.append((source.source_chain_id, "all", "", "", source.gas.expected, source.gas.bound))
         for name, part in source.parts.items():
-            gas = part.gas
-            expected, bound = (gas, "") if isinstance(gas, int) or gas is None else (gas.expected, gas.bound)
-            rows.append((source.source_chain_id, name, part.count, part.in_registry, expected, bound))
+            rows.append((source.source_chain_id, name, part.count, part.in_registry, part.gas.expected, part.gas.bound))
     print_table(("source", "part", "count", "there already", "gas", "at most"), rows, empty="Nothing is to be proven.")
     for wait in found.waits:
         say(wait)

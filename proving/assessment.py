@@ -1,0 +1,415 @@
+"""What it takes to prove what is asked of one source chain, and what stands in the way.
+
+It asks both chains and reads rows. It writes nothing, and stores nothing: acceptance does, which decides by it.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Self
+
+from django.conf import settings
+from django.utils import timezone
+
+from chains import history, rollups, together
+from chains.chains_file import Chain
+from chains.header import Header
+from chains.rollups import DataCost
+from chains.rpc import AccountProof, Fees, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
+from chains.together import Raised
+from chains.trie import InvalidProof
+from proving import facts, timestamps, trie_samples
+from proving.connections import OpenConnection
+from proving.facts import AccountFact, Fact, HeaderFact, SlotFact, TimeFact
+from proving.heads import poll_seconds
+from proving.paths import planning
+from proving.paths.planning import TooFar
+from proving.spending import workload
+from proving.spending.promised import Promise
+from proving.spending.workload import Estimate, Likely, Missing, Route, Tries
+from queries.chunks import by_size, chunks
+from queries.models import BlockTag
+from queries.rejection_codes import Rejection, RejectionCode
+
+# So many of the newest states every node keeps, archive or not. A refusal of one of these tells little.
+_KEPT_BY_ALL = 128
+# Headers, blocks or facts that are read between two calls of `go_on`.
+_PER_READ = 200
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Why it can't be decided yet, a sentence, and when to ask again; None: ever later, because it fails."""
+
+    sentence: str
+    until: datetime | None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked for at one block of the source chain, each fact once."""
+
+    number: int
+    facts: Sequence[Fact]
+
+    @classmethod
+    def once(cls, number: int, several: Iterable[Iterable[Fact]]) -> Self:
+        """What several ask for there."""
+        return cls(number, list(dict.fromkeys(fact for wanted in several for fact in wanted)))
+
+
+@dataclass(frozen=True)
+class Inquiry:
+    """A connection, and how long its chains may be asked."""
+
+    connection: OpenConnection
+    go_on: Callable[[], None]
+    """Called between steps that take long. What it raises ends the inquiry."""
+    head: Callable[[], Header]
+    """The source chain's newest block, of a moment ago at most."""
+
+    @property
+    def source(self) -> Chain:
+        return self.connection.source_rpc.chain
+
+
+# --- What does not exist yet ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ahead:
+    """Some of what is named does not exist yet."""
+
+    head: int
+    """Blocks so high exist."""
+    wait: Wait
+    """For the others."""
+
+
+def ahead(numbers: Collection[int], times: Collection[int], source: Chain, head: Header) -> Ahead | Rejection | None:
+    """Which of these blocks, and of these times (unix seconds) whose blocks were not found, are still to come."""
+    coming = [number for number in numbers if number > head.number]
+    if not coming and not times:
+        return None
+    too_far = _too_far_ahead(max(coming, default=0), max(times, default=0), source, head)
+    return too_far or Ahead(head.number, _until_they_exist(coming, times, source, head))
+
+
+def _too_far_ahead(highest: int, latest: int, source: Chain, head: Header) -> Rejection | None:
+    blocks = highest - head.number
+    if blocks > settings.MAX_BLOCKS_AHEAD:
+        return Rejection(
+            RejectionCode.BLOCK_TOO_FAR_AHEAD,
+            f"Block {highest} of chain {source.id} is {blocks} blocks above the head {head.number}; a batch waits for "
+            f"at most {settings.MAX_BLOCKS_AHEAD}. Send it again when the block is nearer.",
+            retryable=True,
+        )
+    seconds = latest - head.timestamp
+    if seconds > settings.MAX_BLOCKS_AHEAD * source.block_seconds:
+        return Rejection(
+            RejectionCode.TIMESTAMP_TOO_FAR_AHEAD,
+            f"The time {latest} is {seconds} s after the newest block of chain {source.id}. Try again when it is near.",
+            retryable=True,
+        )
+    return None
+
+
+def _until_they_exist(numbers: Collection[int], times: Collection[int], source: Chain, head: Header) -> Wait:
+    """Waits for the next of them."""
+    sentences: list[str] = []
+    seconds: list[float] = []
+    if numbers:
+        block = min(numbers)
+        sentences.append(
+            f"Block {block} of chain {source.id} does not exist yet; the head is {head.number}.{_last_of(numbers)}"
+        )
+        seconds.append((block - head.number - 1) * source.block_seconds)
+    if times:
+        time = min(times)
+        sentences.append(
+            f"No block of chain {source.id} is later than the time {time} yet, so it may still get a later block."
+            f"{_last_of(times)}"
+        )
+        seconds.append(time - head.timestamp)
+    pause = timedelta(seconds=max(poll_seconds(source), min(seconds)))
+    return Wait(" ".join(sentences), timezone.now() + pause)
+
+
+def _last_of(coming: Collection[int]) -> str:
+    return f" The last one that is waited for is {max(coming)}." if max(coming) != min(coming) else ""
+
+
+# --- What times and tags select ---------------------------------------------------------------------------------------
+
+
+def block_of_time(inquiry: Inquiry, time: int, head: Header) -> int | Rejection:
+    """The number of the latest block that is not after a time (unix seconds), which the head is."""
+    number = timestamps.block_at(inquiry.connection.source_rpc, time, head, extend_lease=inquiry.go_on)
+    if number is not None:
+        return number
+    return Rejection(
+        RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK,
+        f"The time {time} is before the first block of chain {inquiry.source.id}.",
+        retryable=False,
+    )
+
+
+def block_of_tag(inquiry: Inquiry, tag: str, head: Header, finalized: Header | None) -> int | Rejection:
+    """The number of the block that has this tag, by what was seen.
+
+    Raises `NodeUnavailable`, and `RpcRefused` where another node may know better.
+    """
+    header, said = (head if tag == BlockTag.LATEST else finalized), ""
+    if header is None:
+        try:
+            header = inquiry.connection.source_rpc.header("finalized")
+        except RpcRefused as refused:
+            if refused.may_pass:
+                raise
+            said = f" {refused}"
+    if header is not None:
+        return header.number
+    return Rejection(
+        RejectionCode.FINALIZED_UNKNOWN,
+        f"No node of chain {inquiry.source.id} says which of its blocks is the newest final one.{said}",
+        retryable=True,
+    )
+
+
+# --- What exists ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """Of blocks that exist."""
+
+    obstacles: Sequence[Rejection | Ahead | Raised]
+    """What stands in the way, or what could not be asked. That a block doesn't exist is told first: the rest failed on
+    that."""
+    tries: Tries
+    counted: "Counted | None"
+    estimate: Estimate | None
+    fees: Fees | None
+    """Of the destination. Where nothing stands in the way, these three are there."""
+
+
+def assess(
+    inquiry: Inquiry,
+    asked: Sequence[Asked],
+    *,
+    heights: Callable[[], Ahead | Rejection | None],
+    beside: Callable[[], object] = lambda: None,
+) -> Assessment:
+    """All questions about these blocks, which rise, side by side: `heights`, whether they exist, and those `beside`."""
+    found = together.run(
+        (
+            heights,
+            lambda: _lacking_properties(inquiry, asked),
+            lambda: _sample(inquiry, asked),
+            lambda: _count(inquiry, asked),
+            inquiry.connection.destination_rpc.fees,
+            beside,
+        )
+    )
+    coming, lacking, sampled, counted, fees, _ = found
+    if coming is None and isinstance(counted, Counted):
+        counted = _with_all_headers(inquiry, asked, counted)
+    said = (coming, *(lacking if isinstance(lacking, list) else [lacking]), sampled, counted, fees)
+    tries, estimate = sampled if isinstance(sampled, Tries) else Tries(), None
+    if isinstance(counted, Counted):
+        if counted.route.hops and tries.state is None:
+            tries = sample_of_history(inquiry, counted.headers[counted.missing[0].number])
+        estimate = workload.estimate(counted.missing, tries, counted.route)
+    return Assessment(
+        [one for one in said if isinstance(one, Rejection | Ahead | Raised)],
+        tries,
+        counted if isinstance(counted, Counted) else None,
+        estimate,
+        fees if isinstance(fees, Fees) else None,
+    )
+
+
+def _with_all_headers(inquiry: Inquiry, asked: Sequence[Asked], counted: "Counted") -> "Counted | Raised":
+    """What has no header was not counted."""
+    if all(one.number in counted.headers for one in asked):
+        return counted
+    return Raised(NodeUnavailable(f"A node of chain {inquiry.source.id} lacks headers that it must have."))
+
+
+def _lacking_properties(inquiry: Inquiry, asked: Sequence[Asked]) -> list[Rejection]:
+    """Of each block whose header has not what is asked of it."""
+    fields = {one.number: [fact.field for fact in one.facts if isinstance(fact, HeaderFact)] for one in asked}
+    found: list[Rejection] = []
+    for numbers in chunks([number for number, wanted in fields.items() if wanted], _PER_READ):
+        for header in inquiry.connection.source_rpc.known_headers(numbers):
+            if lacking := facts.lacking(header, fields[header.number]):
+                sentence = facts.why_lacking(inquiry.source.id, header, lacking)
+                found.append(Rejection(RejectionCode.HEADER_PROPERTY_MISSING, sentence, retryable=False))
+        inquiry.go_on()
+    return found
+
+
+def _sample(inquiry: Inquiry, asked: Sequence[Asked]) -> Tries | Rejection:
+    """What the tries are like, as proofs at the oldest block tell that needs some.
+
+    It is also asked whether some node still serves proofs there: many keep only the newest states.
+    """
+    oldest = next((one for one in asked if any(isinstance(fact, AccountFact | SlotFact) for fact in one.facts)), None)
+    if oldest is None:
+        return Tries()
+    rpc = inquiry.connection.source_rpc
+    header, head = together.together(lambda: rpc.known_header(oldest.number), inquiry.head)
+    wanted = trie_samples.wanted(header, oldest.facts, (fact for one in asked for fact in one.facts))
+    is_old = oldest.number <= head.number - _KEPT_BY_ALL
+    try:
+        answers = rpc.proofs(wanted)
+    except NodeUnavailable:
+        # Whoever is to prove the queries asks for them again.
+        if is_old:
+            raise
+        answers = []
+    inquiry.go_on()
+    refused = [answer for answer in answers if isinstance(answer, RpcRefused)]
+    if is_old and len(refused) == len(answers) and not refused[0].may_pass:
+        return Rejection(
+            RejectionCode.PROOF_UNAVAILABLE,
+            f"No node of chain {inquiry.source.id} serves proofs at block {oldest.number}. {refused[0]}",
+            retryable=True,
+        )
+    return _told_by(header, answers)
+
+
+def sample_of_history(inquiry: Inquiry, header: Header) -> Tries:
+    """The same by the account that a path leads through, where no other is asked for."""
+    wanted = ProofRequest(header.number, header.hash, history.CONTRACT)
+    return _told_by(header, inquiry.connection.source_rpc.proofs([wanted]))
+
+
+def _told_by(header: Header, answers: Sequence[AccountProof | RpcRefused]) -> Tries:
+    proofs = [answer for answer in answers if isinstance(answer, AccountProof)]
+    try:
+        return trie_samples.read(header, proofs) if proofs else Tries()
+    except InvalidProof:
+        return Tries()
+
+
+# --- What is missing --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What the registry does not hold yet, and how it comes to trust the blocks of that."""
+
+    missing: Sequence[Missing]
+    """Of each block that exists; of some nothing is."""
+    route: Route
+    headers: Mapping[int, Header]
+    """Of these blocks, and of some that follow, by number: as the source chain has them now."""
+
+
+def _count(inquiry: Inquiry, asked: Sequence[Asked]) -> Counted | Rejection:
+    """Count what the registry does not hold yet; refuses blocks that are too far from those that it can trust."""
+    looked_up: list[Missing] = []
+    headers: dict[int, Header] = {}
+    for part in chunks(asked, _PER_READ):
+        found, read = _look_up(inquiry, part)
+        looked_up += found
+        headers |= read
+    unknown = [one for one in looked_up if not one.is_known]
+    held = partial(_without_held, inquiry, [one for one in looked_up if one.is_known])
+
+    def route_to(wanting: Iterable[Missing]) -> Route | TooFar:
+        numbers = sorted({one.hashed for one in wanting if one.needs_header}, reverse=True)
+        targets = [headers[number] for number in numbers if number in headers]
+        return planning.route_to(inquiry.connection, targets, extend_lease=inquiry.go_on)
+
+    try:
+        if any(one.is_known and one.needs_header for one in looked_up):
+            # Only what is not held tells for which of these blocks a path is needed.
+            missing = held()
+            route = route_to([*unknown, *missing])
+        else:
+            route, missing = together.together(lambda: route_to(unknown), held)
+    except planning.StatesRefused as refused:
+        return Rejection(
+            RejectionCode.PROOF_UNAVAILABLE,
+            f"No node of chain {inquiry.source.id} serves the states that lead to so old a block. {refused}",
+            retryable=True,
+        )
+    if isinstance(route, TooFar):
+        return Rejection(RejectionCode.BLOCK_TOO_OLD, route.sentence, retryable=False)
+    return Counted([*unknown, *missing], route, headers)
+
+
+def _look_up(inquiry: Inquiry, asked: Sequence[Asked]) -> tuple[list[Missing], dict[int, Header]]:
+    """Which of the blocks the registry knows; and the headers of them, and of those that follow, by number."""
+    contract = inquiry.connection.registry.contract
+    following = {one.number + 1 for one in asked if any(isinstance(fact, TimeFact) for fact in one.facts)}
+    numbers = sorted({one.number for one in asked} | following)
+    roots, read = together.together(
+        lambda: inquiry.connection.destination_rpc.eth_calls([contract.state_root(one.number) for one in asked]),
+        lambda: inquiry.connection.source_rpc.headers(numbers),
+    )
+    inquiry.go_on()
+    headers = {header.number: header for header in read if header is not None}
+    found = [
+        Missing(one.number, one.facts, isinstance(root, bytes) and any(root), headers[one.number])
+        for one, root in zip(asked, roots, strict=True)
+        if one.number in headers
+    ]
+    return found, headers
+
+
+def _without_held(inquiry: Inquiry, known: Sequence[Missing]) -> list[Missing]:
+    """Without the facts that the registry holds already."""
+    rpc, contract = inquiry.connection.destination_rpc, inquiry.connection.registry.contract
+    pieces = [(one, part) for one in known for part in chunks(one.facts, _PER_READ)]
+    missing: dict[int, list[Fact]] = defaultdict(list)
+    for parcel in by_size(pieces, lambda piece: len(piece[1]), _PER_READ):
+        views = together.each(partial(facts.read, rpc, contract, one.number, part, at="latest") for one, part in parcel)
+        for (one, _), view in zip(parcel, views, strict=True):
+            missing[one.number] += [fact for fact, word in view.facts.items() if word is None]
+        inquiry.go_on()
+    return [replace(one, facts=missing[one.number]) for one in known]
+
+
+def to_come(blocks: Sequence[Mapping[int, Iterable[Fact]]], tries: Tries) -> Estimate:
+    """Of blocks that don't exist yet, of each by its place what each asks for: all of it, and no path."""
+    missing = [
+        Missing(place, Asked.once(place, asking.values()).facts, is_known=False) for place, asking in enumerate(blocks)
+    ]
+    return workload.estimate(missing, tries, Route())
+
+
+# --- What it costs ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of what is missing."""
+
+    gas: Likely
+    wei: Likely
+    """Expected at the present gas price; at the most, at one a quarter above it."""
+    data: DataCost
+    """Of the most, what a rollup takes for data."""
+
+    @property
+    def bound(self) -> Promise:
+        return Promise(self.gas.bound, self.wei.bound)
+
+    def __add__(self, other: "Cost") -> "Cost":
+        data = DataCost(self.data.gas + other.data.gas, self.data.wei + other.data.wei)
+        return Cost(self.gas + other.gas, self.wei + other.wei, data)
+
+
+def cost(destination_rpc: RpcClient, estimate: Estimate, fees: Fees) -> Cost:
+    """Raises `NodeUnavailable`, `RpcRefused`."""
+    data = rollups.data_cost(destination_rpc, estimate.size.bound, estimate.gas.bound)
+    likely = rollups.without_margin(data, estimate.size.expected, estimate.size.bound)
+    gas = estimate.gas + Likely(likely.gas, data.gas)
+    # Room for two blocks that raise the base fee: it is signed only where the fee suffices for the next one.
+    most = gas.bound * (fees.base_fee * 5 // 4 + fees.priority_fee) + data.wei
+    return Cost(gas, Likely(gas.expected * (fees.base_fee + fees.priority_fee) + likely.wei, most), data)

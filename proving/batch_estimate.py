@@ -1,0 +1,336 @@
+"""What a batch would take that nobody has submitted: the chains are asked as acceptance asks them.
+
+Somebody waits for the answer. So no node is waited for long, few requests wait at a time, and a source chain that does
+not answer is left out. Nothing is stored.
+"""
+
+import math
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+from accounts.models import ApiKey, User
+from chains import together
+from chains.chains_file import Chain
+from chains.header import Header
+from chains.rollups import DataCost
+from chains.rpc import ChainError, Fees, RpcClient, RpcRefused
+from chains.together import Raised
+from config import node_waits
+from config.configured_chains import get_chains, get_page_rpc
+from config.error_answers import Refused
+from proving import assessment, connections, facts
+from proving.assessment import Ahead, Asked, Cost, Counted, Inquiry
+from proving.facts import Fact, HeaderFact
+from proving.registry.deployments import Unusable
+from proving.spending import allowance
+from proving.spending.promised import Promise
+from proving.spending.workload import Estimate, Likely, Missing, Part
+from queries import submission
+from queries.batch_request import BatchRequest, Selector
+from queries.models import Query
+from queries.rejection_codes import Rejection
+
+# How long a thread waits for a place among those that wait for nodes, how long it asks them after that, and when the
+# client should try again.
+_PATIENCE_SECONDS = 0.5
+_MOST_SECONDS = 10
+_RETRY_SECONDS = 5
+# Where a chain has no `finalized` tag (`proving.heads`).
+_FINAL_DEPTH = 64
+
+_Asking = Mapping[int, Sequence[Fact]]
+"""By the place in the request: what each account or header asks for."""
+
+
+class Unavailable(Refused):
+    """It can't be estimated now: busy, chain_unavailable."""
+
+    def __init__(self, code: str, sentence: str) -> None:
+        super().__init__(code, sentence, retry_after=_RETRY_SECONDS)
+
+
+class _OutOfTime(Exception):
+    """The client has waited long enough."""
+
+
+@dataclass(frozen=True)
+class PartEstimate:
+    count: int
+    in_registry: int  # of these
+    gas: Likely
+
+
+@dataclass(frozen=True)
+class SourceEstimate:
+    """Of what is asked of one source chain, as far as it could be asked."""
+
+    source: int
+    cost: Cost | None = None  # None: it is not known
+    parts: Mapping[Part, PartEstimate] = field(default_factory=dict)
+    estimates: Sequence[Estimate] = ()  # of what exists, and of what is still to come
+    seconds: float = 0  # until all of it exists
+    rejections: Sequence[Rejection] = ()
+    waits: Sequence[str] = ()  # sentences
+    faults: Sequence[str] = ()  # of nodes, sentences
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why the batch would be rejected, or refused when it is submitted."""
+
+    source: int | None  # None: it is not about one source chain
+    code: str
+    sentence: str
+    retryable: bool
+
+
+@dataclass(frozen=True)
+class BatchEstimate:
+    destination: Chain
+    gas_price: int  # wei, at present
+    sources: Sequence[SourceEstimate]
+    fee_suffices: bool | None  # None: it would be the estimate
+    confirming_blocks: int  # until what is mined counts
+    reasons: Sequence[Reason]
+
+    @property
+    def cost(self) -> Cost:
+        return _total(self.sources)
+
+    @property
+    def transactions(self) -> int:
+        return sum(one.transactions for one in self._estimates)
+
+    @property
+    def _estimates(self) -> list[Estimate]:
+        return [one for of_source in self.sources for one in of_source.estimates]
+
+    @property
+    def blocks_to_done(self) -> int:
+        """Of the destination, from now on, once all blocks exist."""
+        rows = max((one.in_a_row for one in self._estimates), default=0)
+        return rows + self.confirming_blocks if rows else 0
+
+    @property
+    def seconds_to_done(self) -> int:
+        """Without what is waited for of a chain that does not answer."""
+        gathering = self.destination.gather_seconds if self.transactions else 0
+        until_all_exist = max((one.seconds for one in self.sources), default=0)
+        return math.ceil(until_all_exist + gathering + self.blocks_to_done * self.destination.block_seconds)
+
+
+def estimate(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate:
+    """Raises `Unavailable`."""
+    destination = get_chains().chain(request.destinationChainId)
+    try:
+        with node_waits.waiting_for(destination.id, patience_seconds=_PATIENCE_SECONDS):
+            sources, fees, confirming_blocks = _ask(request, destination)
+    except node_waits.Busy:
+        sentence = "Other batches are being estimated. Nothing was stored; send it again in a moment."
+        raise Unavailable("busy", sentence) from None
+    except _OutOfTime:
+        raise Unavailable(
+            "chain_unavailable",
+            f"The chains did not tell within {_MOST_SECONDS} s all that the estimate of this batch takes. Nothing was "
+            "stored. Ask for it in parts, or later.",
+        ) from None
+    except ChainError as error:
+        raise Unavailable("chain_unavailable", f"{error} Nothing was stored; send it again in a moment.") from None
+    faults = [fault for one in sources for fault in one.faults]
+    if faults and not any(one.cost or one.rejections for one in sources):
+        raise Unavailable("chain_unavailable", f"{faults[0]} Nothing was stored; send it again in a moment.")
+    pays_itself = request.sender is not None
+    low = None if pays_itself else _fee_too_low(request, destination, sources)
+    return BatchEstimate(
+        destination,
+        fees.base_fee + fees.priority_fee,
+        sources,
+        None if request.fee is None or pays_itself else low is None,
+        confirming_blocks,
+        list(_reasons(request, body, key, sources, low)),
+    )
+
+
+# --- What the chains say ----------------------------------------------------------------------------------------------
+
+
+def _ask(request: BatchRequest, destination: Chain) -> tuple[list[SourceEstimate], Fees, int]:
+    ends = time.monotonic() + _MOST_SECONDS
+
+    def go_on() -> None:
+        if time.monotonic() > ends:
+            raise _OutOfTime
+
+    rpc = get_page_rpc(destination.id)
+    sources, fees, confirming_blocks = together.together(
+        lambda: together.each(
+            partial(_of_source, destination, source, parts, go_on) for source, parts in _by_source(request).items()
+        ),
+        rpc.fees,
+        lambda: _confirming_blocks(destination, rpc),
+    )
+    return sources, fees, confirming_blocks
+
+
+def _by_source(request: BatchRequest) -> Mapping[int, Mapping[Selector, _Asking]]:
+    """By the source chain, and by what selects a block there."""
+    found: dict[int, dict[Selector, dict[int, Sequence[Fact]]]] = defaultdict(lambda: defaultdict(dict))
+    for place, part in enumerate(request.parts()):
+        asking = Query(address=part.address, fields=part.fields, slots=part.slots, timestamp=part.selector.timestamp)
+        found[part.source][part.selector][place] = facts.of(asking)
+    return found
+
+
+def _confirming_blocks(destination: Chain, rpc: RpcClient) -> int:
+    if isinstance(destination.confirmations, int):
+        return destination.confirmations - 1
+    try:
+        head, finalized = together.together(rpc.head, lambda: rpc.header("finalized"))
+    except RpcRefused:
+        return _FINAL_DEPTH
+    return head.number - finalized.number if finalized else _FINAL_DEPTH
+
+
+def _of_source(
+    destination: Chain, source: int, selected: Mapping[Selector, _Asking], go_on: Callable[[], None]
+) -> SourceEstimate:
+    try:
+        connection = connections.open_for_waiting(destination.id, source)
+        head = connection.source_rpc.head()
+        return _of_connection(Inquiry(connection, go_on, lambda: head), selected, head)
+    except Unusable as why:
+        return SourceEstimate(source, waits=[str(why)])
+    except ChainError as error:
+        return SourceEstimate(source, waits=[str(error)], faults=[str(error)])
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What is asked for at blocks of one source chain."""
+
+    at: Mapping[int, _Asking]  # by number
+    unfound: Mapping[int, _Asking]  # by the time (unix seconds) whose block is still to come
+    rejections: Sequence[Rejection]
+
+    def existing(self, head: Header) -> list[Asked]:
+        return [Asked.once(number, self.at[number].values()) for number in sorted(self.at) if number <= head.number]
+
+    def coming(self, head: Header) -> list[_Asking]:
+        return [*(asking for number, asking in self.at.items() if number > head.number), *self.unfound.values()]
+
+
+def _find(inquiry: Inquiry, selected: Mapping[Selector, _Asking], head: Header) -> _Found:
+    at: dict[int, dict[int, Sequence[Fact]]] = defaultdict(dict)
+    unfound: dict[int, _Asking] = {}
+    rejections: list[Rejection] = []
+    for selector, asking in selected.items():
+        number: int | Rejection | None = selector.number
+        if selector.tag:
+            number = assessment.block_of_tag(inquiry, selector.tag, head, None)
+        elif selector.timestamp is not None and selector.timestamp < head.timestamp:
+            number = assessment.block_of_time(inquiry, selector.timestamp, head)
+        if isinstance(number, Rejection):
+            rejections.append(number)
+        elif number is not None:
+            at[number].update(asking)
+        elif selector.timestamp is not None:
+            unfound[selector.timestamp] = asking
+    return _Found(at, unfound, rejections)
+
+
+def _of_connection(inquiry: Inquiry, selected: Mapping[Selector, _Asking], head: Header) -> SourceEstimate:
+    found = _find(inquiry, selected, head)
+    ahead = assessment.ahead(found.at, found.unfound, inquiry.source, head)
+    asked, coming = found.existing(head), found.coming(head)
+    assessed = assessment.assess(inquiry, asked, heights=lambda: None)
+    faults = list(_faults(assessed.obstacles))
+    rejections = [one for one in (*found.rejections, ahead, *assessed.obstacles) if isinstance(one, Rejection)]
+    waits = [ahead.wait.sentence] if isinstance(ahead, Ahead) else []
+    if assessed.counted is None or assessed.estimate is None or assessed.fees is None:
+        return SourceEstimate(inquiry.source.id, rejections=rejections, waits=[*waits, *faults], faults=faults)
+    tries = assessed.tries if asked or not coming else assessment.sample_of_history(inquiry, head)
+    estimates = [assessed.estimate, assessment.to_come(coming, tries)]
+    rpc = inquiry.connection.destination_rpc
+    costs = [assessment.cost(rpc, one, assessed.fees) for one in estimates]
+    return SourceEstimate(
+        inquiry.source.id,
+        cost=costs[0] + costs[1],
+        parts=_parts(assessed.counted, asked, [Asked.once(0, asking.values()) for asking in coming], estimates),
+        estimates=estimates,
+        seconds=_seconds_until(found, inquiry.source, head),
+        rejections=rejections,
+        waits=[*waits, *assessed.counted.route.waits, *faults],
+        faults=faults,
+    )
+
+
+def _faults(obstacles: Iterable[object]) -> Iterator[str]:
+    for obstacle in obstacles:
+        if isinstance(obstacle, Raised):
+            if not isinstance(obstacle.error, ChainError):
+                raise obstacle.error
+            yield str(obstacle.error)
+
+
+def _seconds_until(found: _Found, source: Chain, head: Header) -> float:
+    """Until all of it exists."""
+    blocks = max(found.at, default=0) - head.number
+    return max(0.0, blocks * source.block_seconds, max(found.unfound, default=0) - head.timestamp)
+
+
+def _parts(
+    counted: Counted, asked: Sequence[Asked], coming: Sequence[Asked], estimates: Sequence[Estimate]
+) -> dict[Part, PartEstimate]:
+    every, missing = _count([*asked, *coming]), _count([*counted.missing, *coming])
+    every += Counter({Part.HEADERS: len(asked) + len(coming), Part.PATHS: counted.route.paths})
+    missing += Counter({Part.HEADERS: sum(not one.is_known for one in counted.missing) + len(coming)})
+    missing[Part.PATHS] = every[Part.PATHS]
+    gas = {part: sum((one.parts.get(part, Likely()) for one in estimates), Likely()) for part in Part}
+    return {part: PartEstimate(every[part], every[part] - missing[part], gas[part]) for part in Part if every[part]}
+
+
+def _count(blocks: Iterable[Asked | Missing]) -> Counter[Part]:
+    """How much of each part is asked for, without the headers themselves."""
+    found: Counter[Part] = Counter()
+    for block in blocks:
+        here = Missing(0, block.facts, is_known=True)
+        found[Part.HEADER_FIELDS] += sum(isinstance(fact, HeaderFact) for fact in here.facts)
+        found[Part.ACCOUNTS] += len(here.words)
+        found[Part.SLOTS] += sum(map(len, here.slots.values()))
+        found[Part.TIMES] += here.times
+    return found
+
+
+# --- What acceptance would say ----------------------------------------------------------------------------------------
+
+
+def _total(sources: Iterable[SourceEstimate]) -> Cost:
+    return sum((one.cost for one in sources if one.cost), Cost(Likely(), Likely(), DataCost()))
+
+
+def _fee_too_low(request: BatchRequest, destination: Chain, sources: Sequence[SourceEstimate]) -> Rejection | None:
+    if request.fee is None or destination.test_network:
+        return None
+    cost = _total(sources)
+    path_gas = sum(one.path_gas for of_source in sources for one in of_source.estimates)
+    return allowance.fee_too_low(request.fee, cost.bound, path_gas=path_gas, data_wei=cost.data.wei)
+
+
+def _reasons(
+    request: BatchRequest, body: bytes, key: ApiKey, sources: Sequence[SourceEstimate], low: Rejection | None
+) -> Iterator[Reason]:
+    """All of them, though a batch is rejected for the first."""
+    if refused := submission.why_no_room(request, body, key):
+        yield Reason(None, refused.code, refused.sentence, refused.retry_after is not None)
+    for of_source in sources:
+        for one in of_source.rejections:
+            yield Reason(of_source.source, one.code, one.reason, one.retryable)
+    if request.sender is not None:
+        return  # What others pay for has no limits.
+    user = User.objects.get(pk=key.user_id)
+    destination = get_chains().chain(request.destinationChainId)
+    for one in (*allowance.exceeded(user, destination, _total(sources).bound, Promise(0, 0)), *([low] if low else [])):
+        yield Reason(None, one.code, one.reason, one.retryable)

@@ -1,0 +1,135 @@
+"""The endpoint that estimates a batch query (docs/specification.md, "Estimate a batch query")."""
+
+from django.conf import settings
+from django.http import HttpRequest
+from ninja import Router, Schema
+from pydantic import Field
+
+from accounts.models import ApiKey
+from config.configured_chains import get_chains
+from proving import batch_estimate
+from proving.batch_estimate import BatchEstimate, SourceEstimate
+from proving.spending.workload import Likely
+from queries import batch_request, submission_rate
+from queries.api_endpoint import SUBMITTING_KEY, body_of, errors
+from queries.api_errors import ApiError
+from queries.batch_request import InvalidRequest
+from queries.openapi import BATCH_REQUEST
+from queries.submission_rate import ESTIMATES
+
+router = Router(tags=["Batch queries"])
+
+
+class EstimatedGas(Schema):
+    expected: int
+    bound: int = Field(description="What acceptance compares with budgets: it is not to take more.")
+
+
+class EstimatedWei(Schema):
+    expected: str = Field(description="At the present gas price, decimal.")
+    bound: str = Field(description="At a gas price a quarter above it: what a fee must cover, decimal.")
+
+
+class EstimatedPart(Schema):
+    count: int
+    inRegistry: int = Field(description="How many of these the registry holds already: they cost nothing.")
+    gas: EstimatedGas
+
+
+class EstimatedParts(Schema):
+    headers: EstimatedPart | None = Field(None, description="By blocks.")
+    headerFields: EstimatedPart | None = None
+    accounts: EstimatedPart | None = Field(None, description="At each block.")
+    slots: EstimatedPart | None = None
+    times: EstimatedPart | None = None
+    paths: EstimatedPart | None = Field(None, description="By which the registry comes to trust old blocks.")
+
+
+class EstimatedSource(Schema):
+    sourceChainId: str
+    gas: EstimatedGas
+    parts: EstimatedParts = Field(description="Those that are asked for. On Arbitrum, data takes gas beside these.")
+
+
+class FeeCheck(Schema):
+    sufficient: bool
+
+
+class ExpectedRejection(Schema):
+    sourceChainId: str | None = Field(None, description="Left out where it is about all of the batch.")
+    code: str = Field(description="Of the rejection, or of the error that a submission would be answered, now.")
+    error: str
+    retryable: bool
+
+
+class Estimate(Schema):
+    gas: EstimatedGas
+    wei: EstimatedWei
+    gasPrice: str = Field(description="At present, in wei, decimal.")
+    sources: list[EstimatedSource] = Field(description="Those that could be asked.")
+    transactions: int
+    blocksToDone: int = Field(description="Of the destination chain.")
+    secondsToDone: int = Field(description="About, with the time until all blocks exist.")
+    fee: FeeCheck | None = Field(None, description="Whether the fee covers the bound. Left out where it is `auto`.")
+    rejections: list[ExpectedRejection] = Field(description="Each reason for which the batch would be rejected now.")
+    waits: list[str] = Field(description="What it would wait for, or what could not be asked, in sentences.")
+
+
+@router.post(
+    "/estimate-batch-query",
+    operation_id="estimate_batch_query",
+    auth=SUBMITTING_KEY,
+    response={200: Estimate, **errors(400, 401, 403, 411, 413, 415, 429, 503)},
+    exclude_none=True,
+    openapi_extra=dict(BATCH_REQUEST),
+)
+def estimate_batch_query(request: HttpRequest) -> Estimate:
+    """Estimate what a batch query would cost, how long it would take, and whether it would be rejected.
+
+    The body is that of a submission. Nothing is stored.
+    """
+    key: ApiKey = request.auth  # type: ignore[attr-defined]
+    submission_rate.count_request(key.user, ESTIMATES)
+    body = body_of(request)
+    try:
+        parsed = batch_request.parse(body, get_chains(), max_queries=settings.MAX_QUERIES_PER_BATCH)
+    except InvalidRequest as invalid:
+        raise ApiError(400, invalid.code, invalid.sentence, faults=invalid.faults) from None
+    submission_rate.count_queries(key.user, sum(part.size for part in parsed.parts()), ESTIMATES)
+    return _answer(batch_estimate.estimate(parsed, body, key))
+
+
+def _answer(found: BatchEstimate) -> Estimate:
+    cost = found.cost
+    return Estimate(
+        gas=_gas(cost.gas),
+        wei=EstimatedWei(expected=str(cost.wei.expected), bound=str(cost.wei.bound)),
+        gasPrice=str(found.gas_price),
+        sources=[_source(one, one.cost.gas) for one in found.sources if one.cost],
+        transactions=found.transactions,
+        blocksToDone=found.blocks_to_done,
+        secondsToDone=found.seconds_to_done,
+        fee=None if found.fee_suffices is None else FeeCheck(sufficient=found.fee_suffices),
+        rejections=[
+            ExpectedRejection(
+                sourceChainId=None if one.source is None else str(one.source),
+                code=one.code,
+                error=one.sentence,
+                retryable=one.retryable,
+            )
+            for one in found.reasons
+        ],
+        waits=list(dict.fromkeys(sentence for one in found.sources for sentence in one.waits)),
+    )
+
+
+def _source(one: SourceEstimate, gas: Likely) -> EstimatedSource:
+    parts = {
+        part.value: EstimatedPart(count=of_part.count, inRegistry=of_part.in_registry, gas=_gas(of_part.gas))
+        for part, of_part in one.parts.items()
+    }
+    return EstimatedSource(sourceChainId=str(one.source), gas=_gas(gas), parts=EstimatedParts(**parts))
+
+
+def _gas(gas: Likely) -> EstimatedGas:
+    return EstimatedGas(expected=gas.expected, bound=gas.bound)

@@ -1,0 +1,107 @@
+"""What a batch may cost by its fee, and a user's batches in a day, as acceptance holds them to it."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from operator import attrgetter
+
+from django.conf import settings
+
+from accounts import user_limits
+from accounts.models import User
+from chains.chains_file import Chain
+from config.configured_chains import get_chains
+from proving.spending import promised
+from proving.spending.promised import Promise
+from queries.rejection_codes import Rejection, RejectionCode
+
+
+def too_large(user: User, destination: Chain, needed: Promise, before: Promise) -> Iterator[Rejection]:
+    """Each limit that the batch can never fit, whatever others use: with what was admitted `before`."""
+    return filter(None, (_never_fits(limit, needed, before) for limit in _limits(user, destination)))
+
+
+def exceeded(user: User, destination: Chain, needed: Promise, before: Promise) -> Iterator[Rejection]:
+    """Also each that leaves no room for this now; with nothing `needed`, each that is used up."""
+    for limit in _limits(user, destination):
+        if rejection := _never_fits(limit, needed, before) or _is_used_up(limit, needed):
+            yield rejection
+
+
+def _never_fits(limit: "_DailyLimit", needed: Promise, before: Promise) -> Rejection | None:
+    whole = limit.part(needed) + limit.part(before)
+    if not limit.most:
+        reason = f"{limit.rule[0].upper()}{limit.rule[1:]} {limit.shown(0)} in 24 hours."
+    elif whole > limit.most:
+        reason = (
+            f"This batch is estimated at {limit.shown(whole)}, and {limit.rule} {limit.shown(limit.most)} in 24 hours. "
+            "Send it in parts."
+        )
+    else:
+        return None
+    return Rejection(RejectionCode.TOO_LARGE_FOR_BUDGET, reason, retryable=False)
+
+
+def _is_used_up(limit: "_DailyLimit", needed: Promise) -> Rejection | None:
+    more, used = limit.part(needed), limit.promised()
+    if used + more <= limit.most and (more or used < limit.most):
+        return None
+    said = f"; this batch is estimated at {limit.shown(more)}." if more else "."
+    return Rejection(
+        RejectionCode.BUDGET_EXCEEDED,
+        f"{limit.rule[0].upper()}{limit.rule[1:]} {limit.shown(limit.most)} in 24 hours, of which {limit.shown(used)} "
+        f"are used or promised{said}",
+        retryable=True,
+    )
+
+
+def fee_too_low(fee: int, needed: Promise, *, path_gas: int, data_wei: int) -> Rejection | None:
+    """Whether a fee, in wei, does not do for this, of which so much is for paths and for a rollup's data."""
+    if needed.wei <= fee:
+        return None
+    path = f", {path_gas} of it for the path to blocks that are old" if path_gas else ""
+    beside = f" and {data_wei} wei for its data" if data_wei else ""
+    return Rejection(
+        RejectionCode.FEE_TOO_LOW,
+        f"Proving this batch is estimated at {needed.gas} gas{path}{beside}, {needed.wei} wei at a gas price a quarter "
+        f"above the present one, which is more than its fee of {fee} wei.",
+        retryable=True,
+    )
+
+
+@dataclass(frozen=True)
+class _DailyLimit:
+    rule: str  # the beginning of a sentence
+    most: int
+    promised: Callable[[], int]
+    part: Callable[[Promise], int]
+    shown: Callable[[int], str]
+
+
+def _limits(user: User, destination: Chain) -> Iterator[_DailyLimit]:
+    """In gas over all destinations that cost real money, and in the currency of this one."""
+    if not destination.test_network:
+        costly = [chain.id for chain in get_chains().destinations() if not chain.test_network]
+        yield _DailyLimit(
+            "a user's batches may use",
+            user_limits.own_or(user.daily_gas_budget, settings.DAILY_GAS_BUDGET),
+            lambda: promised.to_user(user.pk, costly).gas,
+            attrgetter("gas"),
+            "{} gas".format,
+        )
+    if (most := user_limits.daily_wei(user.daily_limits_wei, destination)) is not None:
+        yield _DailyLimit(
+            f"a user's batches may cost, on chain {destination.id},",
+            most,
+            lambda: promised.to_user(user.pk, [destination.id]).wei,
+            attrgetter("wei"),
+            destination.amount,
+        )
+    if (most := destination.daily_limit_wei) is not None:
+        # What others have used up is waited for.
+        yield _DailyLimit(
+            f"all batches together may cost, on chain {destination.id},",
+            most,
+            lambda: 0,
+            attrgetter("wei"),
+            destination.amount,
+        )

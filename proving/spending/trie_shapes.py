@@ -1,0 +1,149 @@
+"""How large a proof of many keys of one trie is, told by the proofs of a few.
+
+Keys are hashes, so those that are asked for lie anywhere in the trie: the ways of a few tell how deep and how wide it
+is, and of `n` keys at random `16^k * (1 - (1 - 16^-k)^n)` nodes at depth `k` are on their ways, on average.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
+
+from chains.trie_path import End, TriePath
+
+_PLACES = 16
+# More children than that on average are sixteen.
+_FULL = _PLACES - 0.5
+_HASH = 32
+# What a branch takes beside hashes, in bytes: where it has all sixteen children and one is proven, and else, beside a
+# byte for each child (docs/developing/proof-format.md).
+_FULL_BYTES, _BRANCH_BYTES = 1, 2
+# As nodes send them: lengths, and a byte for each place; and a leaf with an account of the usual size.
+_RAW_BRANCH, _RAW_LEAF = 20, 115
+# On the high side, a branch has so many more children than were seen, and one of two comes last.
+_MORE, _TWO = 3.0, 2.0
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Of one trie in one proof, or several: what they take, on average."""
+
+    size: float = 0.0  # packed, in bytes, without leaves
+    raw_size: float = 0.0  # as a node sends them, in bytes
+    raw_count: float = 0.0
+    full: float = 0.0  # branches of sixteen children of which one is proven
+    branches: float = 0.0  # others
+    children: float = 0.0  # of those
+    others: float = 0.0  # leaves that prove that other keys are absent
+
+    def __add__(self, other: "Nodes") -> "Nodes":
+        return Nodes(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
+
+
+@dataclass(frozen=True)
+class Level:
+    """The branches at one depth."""
+
+    share: float  # of the keys on whose way there is one
+    children: float
+
+
+@dataclass(frozen=True)
+class Shape:
+    levels: Mapping[int, Level]  # by depth
+    ends: Mapping[tuple[int, End], float]
+    """By depth: the share of the keys whose way ends there so."""
+
+    @property
+    def absent(self) -> float:
+        """The share of the keys that the trie does not have."""
+        return sum(share for (_, end), share in self.ends.items() if end != End.LEAF)
+
+    def nodes(self, keys: float, transactions: int = 1) -> Nodes:
+        """What proves so many keys, in so many transactions, each for those in one part of the trie.
+
+        Transactions have in common only what is on the way to where one ends and the next begins.
+        """
+        visited = {depth: _distinct(depth, keys * level.share, transactions) for depth, level in self.levels.items()}
+        ended = {
+            (depth, end): keys * share if end == End.LEAF else _distinct(depth, keys * share, transactions)
+            for (depth, end), share in self.ends.items()
+        }
+        found = Nodes(
+            raw_size=sum(_RAW_LEAF * count for (_, end), count in ended.items() if end != End.EMPTY),
+            raw_count=sum(count for (_, end), count in ended.items() if end != End.EMPTY),
+            others=sum(count for (_, end), count in ended.items() if end == End.OTHER),
+        )
+        for depth, level in self.levels.items():
+            count = visited[depth]
+            # What comes from below is not sent.
+            below = [visited.get(depth + 1, 0.0), ended.get((depth + 1, End.LEAF), 0.0)]
+            hashes = max(0.0, count * level.children - sum(below) - ended.get((depth + 1, End.OTHER), 0.0))
+            # Those of sixteen with one on the ways: all, or none where there are two on average.
+            places = _distinct(depth + 1, keys * level.share, transactions)
+            full = max(0.0, 2 * count - places) if level.children > _FULL else 0.0
+            found += Nodes(
+                size=hashes * _HASH + full * _FULL_BYTES + (count - full) * (_BRANCH_BYTES + level.children),
+                raw_size=count * (_RAW_BRANCH + _HASH * level.children),
+                raw_count=count,
+                full=full,
+                branches=count - full,
+                children=(count - full) * level.children,
+            )
+        return found
+
+    @property
+    def deeper(self) -> "Shape":
+        """On the high side: each way is as deep as the deepest and one branch more, and leads to the key's own leaf."""
+        if self.ends.keys() == {(0, End.EMPTY)}:
+            return self
+        levels = {
+            depth: Level(1.0, level.children if level.children > _FULL else min(_PLACES, level.children + _MORE))
+            for depth, level in self.levels.items()
+        }
+        below = max(levels, default=-1) + 1
+        return Shape(levels | {below: Level(1.0, _TWO)}, {(below + 1, End.LEAF): 1.0})
+
+
+def of_paths(paths: Sequence[TriePath]) -> Shape:
+    """As the ways of some keys, at least one, tell."""
+    children: dict[int, list[int]] = {}
+    for path in paths:
+        for depth, count in path.branches:
+            children.setdefault(depth, []).append(count)
+    levels = {
+        depth: Level(len(counts) / len(paths), sum(counts) / len(counts)) for depth, counts in sorted(children.items())
+    }
+    ends = Counter((path.depth, path.end) for path in paths)
+    return Shape(levels, {place: count / len(paths) for place, count in ends.items()})
+
+
+def of_random_keys(count: int) -> Shape:
+    """Of a trie that has so many keys: the ways of these."""
+    levels: dict[int, Level] = {}
+    ends: dict[tuple[int, End], float] = {}
+    before = 1.0  # the share of the keys whose way comes to this depth
+    for depth in range(_PLACES):
+        share = 1 - (1 - _PLACES**-depth) ** (count - 1) if count > 1 else 0.0
+        if share < 0.01:
+            ends[depth, End.LEAF] = before
+            break
+        filled = 1 - (1 - _PLACES ** -(depth + 1)) ** (count - 1)
+        levels[depth] = Level(share, max(_TWO, 1 + (_PLACES - 1) * filled / share))
+        if before > share:
+            ends[depth, End.LEAF] = before - share
+        before = share
+    return Shape(levels, ends)
+
+
+def of_children(*counts: int) -> Shape:
+    """Of a trie whose ways all have branches of so many children, from the root on, and end in leaves."""
+    levels = {depth: Level(1.0, float(count)) for depth, count in enumerate(counts)}
+    return Shape(levels, {(len(counts), End.LEAF): 1.0})
+
+
+def _distinct(depth: int, keys: float, transactions: int) -> float:
+    """How many of the nodes at a depth are on the ways of so many keys."""
+    places = float(_PLACES**depth)
+    found = -places * math.expm1(keys * math.log1p(-1 / places)) if depth else 1.0
+    return min(keys, found + transactions - 1)
