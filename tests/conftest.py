@@ -12,8 +12,9 @@ from accounts import key_use
 from config import configured_chains as configured
 from devnet.devchain import DevChain
 from proving import heads
-from proving.registry.deploying import deploy
+from proving.paths import rotation
 from queries import storage
+from tests.deployed import deploy_on
 from tests.service import chains_toml
 
 
@@ -29,12 +30,13 @@ SLOW = {"browser", "contracts", "test_nasty_bodies.py", "test_no_key_anywhere.py
 
 # What takes longest goes first: otherwise one process would still have such a file when the others are done.
 LONGEST = [
-    *("proving/test_full_disk.py", "docs/test_examples.py", "proving/test_worker.py", "serving/test_bounds.py"),
-    "client/test_service.py",
-    *("demo/test_cross_chain.py", "contracts/test_fuzzing_campaigns.py", "proving/test_kills.py"),
-    *("proving/test_spending_edges.py", "contracts/test_forgeries.py", "proving/test_spending.py"),
-    *("browser/test_batch_page.py", "proving/test_sources.py", "attesting/test_process.py"),
-    *("serving/test_database.py", "proving/test_turns.py", "contracts/test_real_proofs.py"),
+    *("proving/test_full_disk.py", "docs/test_examples.py", "tests/test_no_key_anywhere.py", "proving/test_worker.py"),
+    *("browser/test_batch_page.py", "serving/test_bounds.py", "client/test_service.py", "proving/test_kills.py"),
+    *("proving/test_spending_edges.py", "demo/test_cross_chain.py", "contracts/test_forgeries.py"),
+    *("contracts/test_fuzzing_campaigns.py", "proving/test_turns.py", "serving/test_database.py"),
+    *("serving/test_metrics.py", "proving/test_spending.py", "proving/test_sources.py", "demo/test_cluster.py"),
+    *("attesting/test_process.py", "contracts/test_real_proofs.py", "tools/test_install.py"),
+    *("tests/test_error_reports.py", "tests/test_stacks.py"),
 ]
 
 
@@ -99,6 +101,13 @@ def forget_what_was_found_of_storage(monkeypatch) -> None:
 
 
 @pytest.fixture(autouse=True)
+def forget_who_was_given_a_turn() -> Iterator[None]:
+    """By the numbers of rows, which another test's database has too."""
+    yield
+    rotation._given.clear()
+
+
+@pytest.fixture(autouse=True)
 def pages_without_collected_files(settings, tmp_path) -> None:
     settings.STATIC_ROOT = str(tmp_path)
     settings.STORAGES = {"staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}}
@@ -116,7 +125,7 @@ def chain() -> Iterator[DevChain]:
 def service(chain: DevChain, db, settings, tmp_path) -> DevChain:
     """The service, connected to `chain`, with the facts registry deployed."""
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-    deploy(31337, 31337)
+    deploy_on(chain)
     return chain
 
 
@@ -124,5 +133,5 @@ def service(chain: DevChain, db, settings, tmp_path) -> DevChain:
 def two_signers(chain: DevChain, db, settings, tmp_path) -> DevChain:
     """The same with two signers."""
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, signers=2)
-    deploy(31337, 31337)
+    deploy_on(chain)
     return chain
