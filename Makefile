@@ -21,6 +21,9 @@ NPM_CI = echo "Installing the development chain and the other npm packages ...";
 	$(NODE_PATH_FIRST) npm ci $(1) --silent --ignore-scripts --no-audit --no-fund \
 	|| { echo "The npm packages could not be installed. Is there a network? $(BIN)/npm ci says more."; exit 1; }
 
+# Compiled modules are kept, whatever the shell says: hundreds of processes would compile each anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 # In how many processes tests run.
 TEST_PROCESSES ?= 3
 
@@ -59,7 +62,7 @@ POSTGRESQL_FIRST := tests/accounts/test_side_by_side.py tests/proving/test_side_
 	tests/queries/test_storage.py tests/queries/test_submission.py \
 	tests/queries/test_uint256.py tests/proving/test_shared_transactions.py
 # Of servers that are killed and waited for. `make test-postgres` runs them; the demo of a cluster is among the others.
-MINUTES_LONG := tests/cluster/test_celery_workers.py tests/serving/test_postgresql.py
+MINUTES_LONG := tests/cluster/test_celery_workers.py tests/cluster/test_rabbitmq.py tests/serving/test_postgresql.py
 
 # The folders and files whose tests use a database.
 DATABASE_TESTS := tests/accounts tests/attesting tests/browser tests/cluster tests/docs/test_monitoring.py \
@@ -100,8 +103,9 @@ bench-gas: .venv/ready node_modules/ready ## Measure the gas of proving (JSON=pa
 bench-estimates: .venv/ready node_modules/ready ## Measure how far what is estimated is above what is spent
 	$(BIN)/python -m pytest benchmarks/test_estimates.py -q -p no:cacheprovider
 
-attack: .venv/ready .venv-attack/ready node_modules/ready ## Attack a running service: clients, nodes, disks, clocks (ONLY=name SEED=1)
-	@$(BIN)/python -m tests.attacks $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED))
+attack: .venv/ready .venv-attack/ready node_modules/ready ## Attack a running service: clients, nodes, disks, clocks (ONLY=name SEED=1 REQUESTS=100000)
+	@$(BIN)/python -m tests.attacks $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED)) \
+		$(if $(REQUESTS),--requests $(REQUESTS))
 
 chaos: .venv/ready node_modules/ready ## Kill workers, database, broker and node at random, on each engine (ONLY=name ENGINE=name SEED=1)
 	@$(BIN)/python -m tests.chaos $(if $(ONLY),--only '$(ONLY)') $(if $(ENGINE),--engine '$(ENGINE)') $(if $(SEED),--seed $(SEED))

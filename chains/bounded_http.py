@@ -11,11 +11,12 @@ import threading
 import zlib
 from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
-
-import aiohttp
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from chains.loop_thread import LoopThread
+
+if TYPE_CHECKING:
+    import aiohttp
 
 _GZIP = 16 + zlib.MAX_WBITS
 
@@ -75,7 +76,7 @@ def post_all(requests: Sequence[Post]) -> list[Answer | Failed]:
     return answers
 
 
-async def _post_all(session: aiohttp.ClientSession, requests: Sequence[Post]) -> list[Answer | Failed]:
+async def _post_all(session: "aiohttp.ClientSession", requests: Sequence[Post]) -> list[Answer | Failed]:
     async def answer_or_failure(request: Post) -> Answer | Failed:
         try:
             return await _post(session, request)
@@ -85,8 +86,10 @@ async def _post_all(session: aiohttp.ClientSession, requests: Sequence[Post]) ->
     return await asyncio.gather(*map(answer_or_failure, requests))
 
 
-async def _post(session: aiohttp.ClientSession, request: Post) -> Answer:
+async def _post(session: "aiohttp.ClientSession", request: Post) -> Answer:
     """The answer as it came, perhaps packed."""
+    import aiohttp  # noqa: PLC0415 (it takes a while to load, and most commands and pages ask nobody)
+
     try:
         # Around everything: the library's own time-out ends before it has hung up.
         async with asyncio.timeout(request.total_seconds):
@@ -103,7 +106,9 @@ async def _post(session: aiohttp.ClientSession, request: Post) -> Answer:
     raise failed
 
 
-async def _answer(session: aiohttp.ClientSession, request: Post) -> Answer:
+async def _answer(session: "aiohttp.ClientSession", request: Post) -> Answer:
+    import aiohttp  # noqa: PLC0415 (same)
+
     content = bytearray()
     async with session.request(
         request.method,
@@ -153,7 +158,9 @@ class _Exchanges:
     def run(self, work: Coroutine[Any, Any, Result]) -> Result:
         return self._loop.run(work)
 
-    async def _open(self) -> aiohttp.ClientSession:
+    async def _open(self) -> "aiohttp.ClientSession":
+        import aiohttp  # noqa: PLC0415 (same)
+
         # As many connections as threads ask at once. Nodes and attesters need no cookies.
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),

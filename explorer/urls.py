@@ -17,7 +17,8 @@ urlpatterns = [
     path("explorer/query/<internal_id>/deliveries", views.deliveries, name="deliveries"),
     path("explorer/query/<internal_id>/deliveries/<delivery_id>", views.send_again, name="send_again"),
     path("explorer/query/<internal_id>/<int:number>", views.query, name="query"),
-    path("explorer/query/<internal_id>/<int:number>/bundle.json", views.proof_bundle, name="bundle"),
+    # Of what is no number as well: a program is told so as JSON.
+    path("explorer/query/<internal_id>/<number>/bundle.json", views.proof_bundle, name="bundle"),
     path("explorer/query/<internal_id>/<int:number>/read", views.read_now, name="read"),
     path("explorer/query/<internal_id>/transactions", views.transactions, name="transactions"),
     path("healthz", healthz, name="health"),

@@ -214,6 +214,8 @@ def assess(
         )
     )
     coming, lacking, sampled, counted, fees, _ = found
+    if coming is None and isinstance(counted, Counted):
+        counted = _with_all_headers(inquiry, asked, counted)
     said = (coming, *(lacking if isinstance(lacking, list) else [lacking]), sampled, counted, fees)
     tries, estimate = sampled if isinstance(sampled, Tries) else Tries(), None
     if isinstance(counted, Counted):
@@ -227,6 +229,13 @@ def assess(
         estimate,
         fees if isinstance(fees, Fees) else None,
     )
+
+
+def _with_all_headers(inquiry: Inquiry, asked: Sequence[Asked], counted: "Counted") -> "Counted | Raised":
+    """What has no header was not counted."""
+    if all(one.number in counted.headers for one in asked):
+        return counted
+    return Raised(NodeUnavailable(f"A node of chain {inquiry.source.id} lacks headers that it must have."))
 
 
 def _lacking_properties(inquiry: Inquiry, asked: Sequence[Asked]) -> list[Rejection]:

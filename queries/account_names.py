@@ -5,7 +5,7 @@ That takes nodes, and holds a thread of the web server meanwhile: only some of t
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from chains.chains_file import Chain, Chains
@@ -22,10 +22,10 @@ _RETRY_SECONDS = 5
 
 @dataclass(frozen=True)
 class Account:
-    """An account as a request names it. Two are the same if their addresses are."""
+    """An account as a request names it. Under its name and under its address it is two, and so under two names."""
 
     address: str  # EIP-55
-    name: str = field(default="", compare=False)  # normalised (ENSIP-15); empty: it was named by its address
+    name: str = ""  # normalised (ENSIP-15); empty: it was named by its address
 
 
 @dataclass(frozen=True)

@@ -231,15 +231,15 @@ def _slot(value: object) -> str:
 
 
 def _at_most_once(accounts: object, info: ValidationInfo) -> object:
-    # The same account in two spellings: neither JSON nor a dict sees that, so it is looked for before they are merged.
+    # A name or address in two spellings: neither JSON nor a dict sees that, so it is looked for before they are merged.
     if isinstance(accounts, dict):
         seen: set[str] = set()
         for key in accounts:
             account = _context(info).accounts.get(key)
-            address = account.address if isinstance(account, Account) else key
-            if address.lower() in seen:
+            spelling = account.name if isinstance(account, Account) else key.lower()
+            if spelling in seen:
                 raise _invalid(f"The account {_shown(key)} is named twice at this block.")
-            seen.add(address.lower())
+            seen.add(spelling)
     return accounts
 
 

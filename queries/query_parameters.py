@@ -1,4 +1,8 @@
-"""Types of the API's query parameters. A malformed one is told by name (`queries.api`)."""
+"""Types of the API's query parameters. A malformed one is told by name (`queries.api`).
+
+No validator raises `ValueError`: pydantic's error would keep it, with its traceback and all of the request, for ever,
+because the garbage collector can't see into pydantic's errors.
+"""
 
 import re
 from datetime import UTC, datetime
@@ -8,6 +12,7 @@ from ninja.params import functions
 from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
 
 from chains.address_checksum import checksummed
+from queries.request_faults import invalid
 
 # What a database takes.
 _MOST = (1 << 63) - 1
@@ -17,21 +22,21 @@ _SLOT = re.compile(r"(?:0x)?([0-9a-fA-F]{1,64})", re.ASCII)
 
 def _number(value: object) -> int:
     if not isinstance(value, str) or not _DECIMAL.fullmatch(value) or int(value) > _MOST:
-        raise ValueError("not a decimal number without sign or leading zeros")
+        raise invalid("not a decimal number without sign or leading zeros")
     return int(value)
 
 
 def _address(value: str) -> str:
     address = checksummed(value)
     if address is None:
-        raise ValueError("not 0x and 40 hexadecimal digits")
+        raise invalid("not 0x and 40 hexadecimal digits")
     return address
 
 
 def _slot(value: str) -> str:
     digits = _SLOT.fullmatch(value)
     if digits is None:
-        raise ValueError("not up to 64 hexadecimal digits")
+        raise invalid("not up to 64 hexadecimal digits")
     return f"0x{digits[1].lower():0>64}"
 
 
@@ -39,7 +44,7 @@ def _in_utc(value: datetime) -> datetime:
     try:
         return value.astimezone(UTC)
     except OverflowError:
-        raise ValueError("beyond the calendar") from None
+        raise invalid("beyond the calendar") from None
 
 
 Number = Annotated[int, BeforeValidator(_number, json_schema_input_type=str)]

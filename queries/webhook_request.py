@@ -22,6 +22,8 @@ _RESERVED = {
     *("host", "accept-encoding", "user-agent"),
 }
 _RESERVED_BEGINNINGS = ("content-", "proxy-", "webhook-")
+# What clients of the service that this one replaces name, because its documentation did. Each event has it anyway.
+_JSON = re.compile(r"application/json(?:[ \t]*;[ \t]*charset=\"?utf-8\"?)?", re.ASCII | re.IGNORECASE)
 
 
 def _url(value: object) -> str:
@@ -58,7 +60,13 @@ def _headers(value: object) -> object:
         names = [str(name).lower() for name in value]
         if len(set(names)) < len(names):
             raise invalid("A header is named twice, in different capitals.")
+        return {name: text for name, text in value.items() if not _is_sent_anyway(name, text)}
     return value
+
+
+def _is_sent_anyway(name: object, value: object) -> bool:
+    is_content_type = isinstance(name, str) and name.lower() == "content-type"
+    return is_content_type and isinstance(value, str) and _JSON.fullmatch(value) is not None
 
 
 def _events(value: list[str]) -> list[str]:

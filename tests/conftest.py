@@ -1,5 +1,6 @@
 """Fixtures for tests of the service on a real development chain."""
 
+import gc
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +12,9 @@ from accounts import key_use
 from config import configured_chains as configured
 from devnet.devchain import DevChain
 from proving import heads
-from proving.registry.deploying import deploy
+from proving.paths import rotation
 from queries import storage
+from tests.deployed import deploy_on
 from tests.service import chains_toml
 
 
@@ -28,12 +30,13 @@ SLOW = {"browser", "contracts", "test_nasty_bodies.py", "test_no_key_anywhere.py
 
 # What takes longest goes first: otherwise one process would still have such a file when the others are done.
 LONGEST = [
-    *("proving/test_full_disk.py", "docs/test_examples.py", "proving/test_worker.py", "serving/test_bounds.py"),
-    "client/test_service.py",
-    *("demo/test_cross_chain.py", "contracts/test_fuzzing_campaigns.py", "proving/test_kills.py"),
-    *("proving/test_spending_edges.py", "contracts/test_forgeries.py", "proving/test_spending.py"),
-    *("browser/test_batch_page.py", "proving/test_sources.py", "attesting/test_process.py"),
-    *("serving/test_database.py", "proving/test_turns.py", "contracts/test_real_proofs.py"),
+    *("proving/test_full_disk.py", "docs/test_examples.py", "tests/test_no_key_anywhere.py", "proving/test_worker.py"),
+    *("browser/test_batch_page.py", "serving/test_bounds.py", "client/test_service.py", "proving/test_kills.py"),
+    *("proving/test_spending_edges.py", "demo/test_cross_chain.py", "contracts/test_forgeries.py"),
+    *("contracts/test_fuzzing_campaigns.py", "proving/test_turns.py", "serving/test_database.py"),
+    *("serving/test_metrics.py", "proving/test_spending.py", "proving/test_sources.py", "demo/test_cluster.py"),
+    *("attesting/test_process.py", "contracts/test_real_proofs.py", "tools/test_install.py"),
+    *("tests/test_error_reports.py", "tests/test_stacks.py"),
 ]
 
 
@@ -41,6 +44,14 @@ LONGEST = [
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     ranks = {name: rank for rank, name in enumerate(LONGEST)}
     items.sort(key=lambda item: ranks.get("/".join(item.path.parts[-2:]), len(ranks)))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What was collected stays, so nobody need look through it for garbage again and again: a tenth of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 50)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -90,6 +101,13 @@ def forget_what_was_found_of_storage(monkeypatch) -> None:
 
 
 @pytest.fixture(autouse=True)
+def forget_who_was_given_a_turn() -> Iterator[None]:
+    """By the numbers of rows, which another test's database has too."""
+    yield
+    rotation._given.clear()
+
+
+@pytest.fixture(autouse=True)
 def pages_without_collected_files(settings, tmp_path) -> None:
     settings.STATIC_ROOT = str(tmp_path)
     settings.STORAGES = {"staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}}
@@ -107,7 +125,7 @@ def chain() -> Iterator[DevChain]:
 def service(chain: DevChain, db, settings, tmp_path) -> DevChain:
     """The service, connected to `chain`, with the facts registry deployed."""
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-    deploy(31337, 31337)
+    deploy_on(chain)
     return chain
 
 
@@ -115,5 +133,5 @@ def service(chain: DevChain, db, settings, tmp_path) -> DevChain:
 def two_signers(chain: DevChain, db, settings, tmp_path) -> DevChain:
     """The same with two signers."""
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, signers=2)
-    deploy(31337, 31337)
+    deploy_on(chain)
     return chain

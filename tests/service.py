@@ -84,9 +84,10 @@ def work() -> None:
     """Time passes until everything that will be due is, and a worker does it once. What nobody made due is not done."""
     for model in (Signer, Batch, Block):
         model.objects.filter(due_at__gt=timezone.now()).update(due_at=timezone.now())
-        # Asked for anew each time: accepting a batch makes its blocks due.
-        for task in [task for task in due() if task.kind == model.__name__.lower()]:
-            task()
+        # Asked for anew each time, as accepting a batch makes its blocks due; and not for nothing, as that takes long.
+        if model.objects.filter(due_at__isnull=False).exists():
+            for task in [task for task in due() if task.kind == model.__name__.lower()]:
+                task()
 
 
 def work_until_done(batch: Batch, chain: DevChain | None = None, rounds: int = 10) -> Batch:

@@ -39,7 +39,7 @@ def key(request, settings, tmp_path) -> ApiKey:
 
 
 def filled(route: str, key: ApiKey) -> str:
-    values = {"<internal_id>": key.batches.get().pk, "<int:number>": "1", "<int:key_id>": str(key.pk)}
+    values = {"<internal_id>": key.batches.get().pk, "<int:number>": "1", "<number>": "1", "<int:key_id>": str(key.pk)}
     values |= {"<delivery_id>": "msg_01M7W1MRHW703BTRFFPT53VVP5"}
     values |= {"<path:object_id>": "1", "<path:content_type_id>": "1", "<slug:deed>": "cancel"}
     values |= {"^(?P<app_label>accounts|queries|proving)/$": "proving/", "(?P<url>.*)$": "anything"}

@@ -29,7 +29,13 @@ WHOLE = {
     "config.stacks.Htmx": "django_htmx.middleware.HtmxMiddleware",
 }
 ULID = "01M7W1MRHW703BTRFFPT53VVP5"
-NAMES = {"<internal_id>": ULID, "<int:number>": "1", "<int:key_id>": "1", "<delivery_id>": f"msg_{ULID}"}
+NAMES = {
+    "<internal_id>": ULID,
+    "<int:number>": "1",
+    "<number>": "1",
+    "<int:key_id>": "1",
+    "<delivery_id>": f"msg_{ULID}",
+}
 
 
 @pytest.fixture(autouse=True)

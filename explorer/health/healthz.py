@@ -17,7 +17,7 @@ from config.configured_chains import get_chains
 from proving.health import report
 from proving.health.problems import Problem
 from proving.models import FactsRegistry
-from proving.worker import worker
+from proving.worker import heartbeats
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def healthz(request: HttpRequest) -> JsonResponse:
     try:
         problems = [problem for check in report.CHECKS for problem in check()]
         slower = [*report.brokers()]
-        last_beat, notices = worker.last_beat(), [*_notices(), *(notice.sentence for notice in slower)]
+        last_beat, notices = heartbeats.last_beat(), [*_notices(), *(notice.sentence for notice in slower)]
     except DatabaseError:
         logger.exception("the database does not answer a health check")
         database = "unavailable"

@@ -13,7 +13,7 @@ from explorer.pages.chain_names import ChainName, chain_name
 from explorer.pages.polling import transactions
 from explorer.pages.query_cards import HEADER_STEPS, STEP_MEANINGS
 from proving.models import LIVE_STATES, FactsRegistry, TransactionState
-from proving.worker import worker
+from proving.worker import heartbeats
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, StepKind, Wait
 
 AtStep = Mapping[str | None, int]
@@ -102,7 +102,7 @@ def read(
     return Progress(
         step_counts=tuple(_step_counts(at_step, headers_at_step)),
         waits=tuple(_shown_waits(waited_for, several=len(counts.source_chains) > 1)),
-        no_worker=can_change and not worker.is_running(),
+        no_worker=can_change and not heartbeats.is_running(),
         notices=_notices(destination.id, registries) if can_change else (),
         went_back_at=batch.went_back_at,
         went_back_because=batch.went_back_because,

@@ -15,7 +15,7 @@ from chains.chains_file import Chains
 from config.configured_chains import get_chains
 from explorer.pages.query_paging import ROWS_SIZE, Wanted, first_of_page
 from proving.models import WATCHED_STATES
-from proving.worker import worker
+from proving.worker import heartbeats
 from queries import poll_interval
 from queries.models import OPEN_STATUSES
 
@@ -103,7 +103,7 @@ _PARTS = (
 @statements.of_now
 def statement() -> tuple[str, dict[str, Any]]:
     """The statement, and the values in it that are always the same."""
-    running, values = worker.is_running_sql()
+    running, values = heartbeats.is_running_sql()
     always = {f"running_{at}": value for at, value in enumerate(values)}
     for name in always:
         running = running.replace("%s", f"%({name})s", 1)

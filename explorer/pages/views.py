@@ -3,6 +3,8 @@
 They write only throttle counts, and that a webhook's delivery is to be sent again.
 """
 
+import re
+
 from django.conf import settings
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
@@ -46,6 +48,8 @@ from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query
 # The request of a larger batch is only offered as a file.
 _MOST_SHOWN_QUERIES = 50
 _MOST_SHOWN_CHARACTERS = 20_000
+# Of a query. Longer than any that there is.
+_NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _TOO_OFTEN = "Your network has read the chain too often. Try again in a minute."
 
 
@@ -245,10 +249,10 @@ def facts_csv_file(request: HttpRequest, internal_id: str) -> HttpResponse:
 @never_cache
 @require_safe
 @heavy_reads.answering_429
-def proof_bundle(request: HttpRequest, internal_id: str, number: int) -> HttpResponse:
+def proof_bundle(request: HttpRequest, internal_id: str, number: str) -> HttpResponse:
     """The file that `manage.py verify_bundle` checks. It exists once the query is completed, like its facts."""
     try:
-        found, row = _query(internal_id, number)
+        found, row = _query(internal_id, int(number) if _NUMBER.fullmatch(number) else 0)
     except Refused as refused:
         return _not_here(request, internal_id, refused, as_json=_is_program(request))
     if found.proofs_pruned_at:

@@ -15,7 +15,7 @@ from proving.health.problems import Problem
 from proving.models import ChainWatch, ConnectionPause, FactsRegistry, Signer, SigningStop, WorkerHeartbeat
 from proving.registry import deployments
 from proving.transactions import pauses, stop_switch
-from proving.worker import worker
+from proving.worker import heartbeats
 from queries import storage
 from queries.models import OPEN_STATUSES, Batch, Sender
 
@@ -24,14 +24,14 @@ _COUNTS, _FIRST_OBSERVATIONS = timedelta(minutes=3), timedelta(minutes=1)
 
 
 def workers() -> Iterator[Problem]:
-    if not worker.is_running():
+    if not heartbeats.is_running():
         yield Problem("no_worker", "No worker is running: batches are stored, but none moves.")
 
 
 def clocks() -> Iterator[Problem]:
-    for sentence in worker.running().exclude(clock_problem="").values_list("clock_problem", flat=True).distinct():
+    for sentence in heartbeats.running().exclude(clock_problem="").values_list("clock_problem", flat=True).distinct():
         yield Problem("clock", sentence)
-    if WorkerHeartbeat.objects.filter(beat_at__gt=Now() + worker.SILENCE).exists():
+    if WorkerHeartbeat.objects.filter(beat_at__gt=Now() + heartbeats.SILENCE).exists():
         yield Problem("clock", "A worker's clock is, or was, ahead of the database's.")
 
 
@@ -40,7 +40,7 @@ def chains() -> Iterator[Problem]:
     configured = {chain.id: chain for chain in get_chains().chains}
     seen = ChainWatch.objects.filter(pk__in=configured, looked_at__range=(Now() - _COUNTS, Now() + _COUNTS))
     problems = dict(seen.values_list("chain_id", "problems"))
-    is_observing = worker.running().filter(started_at__lt=Now() - _FIRST_OBSERVATIONS).exists()
+    is_observing = heartbeats.running().filter(started_at__lt=Now() - _FIRST_OBSERVATIONS).exists()
     for chain_id, chain in configured.items():
         if chain_id in problems:
             yield from (Problem(*pair) for pair in problems[chain_id])
@@ -95,7 +95,7 @@ def storing() -> Iterator[Problem]:
 
 def brokers() -> Iterator[Problem]:
     """What keeps the service from working at its full speed, though not from working: for notices."""
-    found = worker.running().exclude(broker_problem="").values_list("broker_problem", flat=True)
+    found = heartbeats.running().exclude(broker_problem="").values_list("broker_problem", flat=True)
     for sentence in found.distinct():
         yield Problem("broker_unavailable", sentence)
 

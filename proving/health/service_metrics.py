@@ -22,7 +22,7 @@ from config.configured_chains import get_chains
 from proving.health import report
 from proving.health.problems import CODES
 from proving.models import ChainHead, ChainWatch, FactsRegistry, Signer, SigningStop, Transaction, TransactionState
-from proving.worker import worker
+from proving.worker import heartbeats
 from queries.leases import Leased
 from queries.models import OPEN_STATUSES, Batch, Block, DeliveryStatus, Webhook, WebhookDelivery
 
@@ -223,7 +223,7 @@ def _chains() -> Iterator[_Family]:
 
 
 def _health() -> Iterator[_Family]:
-    yield _gauge("workers", "Workers that run.", [((), worker.running().count())])
+    yield _gauge("workers", "Workers that run.", [((), heartbeats.running().count())])
     codes = [problem.code for check in report.CHECKS for problem in check()]
     counts = [((code,), codes.count(code)) for code in sorted({*CODES, *codes})]
     yield _gauge("problems", "What keeps the service from working, by the codes of /healthz.", counts, "code")

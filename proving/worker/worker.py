@@ -15,15 +15,13 @@ import threading
 import time
 from collections.abc import Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import timedelta
 
 from django.db import Error as DatabaseError
 from django.db import connection, connections, transaction
-from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from accounts import row_locks, statements
+from accounts import row_locks
 from chains import together
 from chains.together import Raised
 from proving import pruning
@@ -34,6 +32,7 @@ from proving.worker.couriers import Couriers
 from proving.worker.doorbell import Doorbell
 from proving.worker.due import Poll, Task, due, due_webhooks, recover, reject_overdue
 from proving.worker.groups import Group, Groups
+from proving.worker.heartbeats import SILENCE
 from proving.worker.routes import WEBHOOKS, Route
 from queries.clock import Clock
 from queries.turns import Turns
@@ -50,33 +49,7 @@ _SWEEP_SECONDS = 5
 _AGAIN_SECONDS, _REST_SECONDS = 1.0, 0.1
 # How long one poll may take, also when much is due that can't be taken up: the worker beats between two polls.
 _MOST_POLL_SECONDS = 1.0
-# A worker that has been silent for so long is taken for dead.
-SILENCE = timedelta(seconds=20)
 _WATCH = Task("chains", None, (), lambda _: chain_checks.observe_what_is_due())
-
-
-def last_beat() -> datetime | None:
-    """When a worker was last heard of."""
-    beats = WorkerHeartbeat.objects.filter(beat_at__lt=Now() + SILENCE)
-    return beats.order_by("-beat_at").values_list("beat_at", flat=True).first()
-
-
-def running() -> QuerySet[WorkerHeartbeat]:
-    """Of the workers that run. A beat from the future is that of a clock that was ahead, and tells nothing."""
-    return WorkerHeartbeat.objects.filter(beat_at__gt=Now() - SILENCE, beat_at__lt=Now() + SILENCE)
-
-
-@statements.of_now
-def is_running_sql() -> tuple[str, tuple[Any, ...]]:
-    """The expression that is true if one runs, and its values: each page asks."""
-    sql, values = running().values("pk").query.sql_with_params()
-    return f"EXISTS ({sql})", values
-
-
-def is_running() -> bool:
-    sql, values = is_running_sql()
-    row = statements.first(f"SELECT {sql}", values)
-    return row is not None and statements.read_boolean(row[0])
 
 
 class Worker:

@@ -1,4 +1,4 @@
-"""All attacks, one after another: `make attack`, ONLY=name, SEED=1.
+"""All attacks, one after another: `make attack`, ONLY=name, SEED=1, REQUESTS=100000.
 
 Everything stays on this machine. It prints what was tried and what was seen, and ends with 1 at the first broken
 promise.
@@ -9,28 +9,34 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from tests.attacks import clients, clocks, kills, money, nodes, requests, starvation, storage
+from tests.attacks import clients, clocks, kills, money, nodes, requests, starvation, storage, waiting
 from tests.attacks.table import Seen
 
-# By name. Each is given a seed, and tells what it has seen as soon as it has.
-ATTACKS: Mapping[str, Callable[[int], Iterator[Seen]]] = {
-    "clients": clients.run,
-    "clocks": clocks.run,
-    "kills": kills.run,
-    "money": money.run,
-    "nodes": nodes.run,
-    "requests": requests.run,
-    "starvation": starvation.run,
-    "storage": storage.run,
-}
+Attack = Callable[[int], Iterator[Seen]]
+
+
+def attacks(count: int) -> Mapping[str, Attack]:
+    """By name. Each is given a seed, and tells what it has seen as soon as it has. `count` is that of requests."""
+    return {
+        "clients": clients.run,
+        "clocks": clocks.run,
+        "kills": kills.run,
+        "money": money.run,
+        "nodes": nodes.run,
+        "requests": lambda seed: requests.run(seed, count),
+        "starvation": starvation.run,
+        "storage": storage.run,
+        "waiting": waiting.run,
+    }
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make attack", description=__doc__)
-    parser.add_argument("--only", choices=sorted(ATTACKS))
+    parser.add_argument("--only", choices=sorted(attacks(0)))
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--requests", type=int, default=20_000, help="to be made by `requests`")
     options = parser.parse_args()
-    for name, attack in ATTACKS.items():
+    for name, attack in attacks(options.requests).items():
         if options.only not in {None, name}:
             continue
         print(f"--- {name}", flush=True)

@@ -16,7 +16,7 @@ from demo import balances, client
 from demo.cluster import Cluster
 from demo.installation import CHAIN_ID, CHAINS_TOML, free_port
 from devnet.devchain import DevChain
-from devnet.servers import Postgres, Redis
+from devnet.servers import Postgres, RabbitMQ, Redis
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED
 
 QUEUES = ("signers.31337", "registries.31337.31337", "batches.31337", "blocks.31337.31337")
@@ -25,12 +25,14 @@ LEASE_SECONDS = 3
 
 
 class Machines:
-    """A chain, PostgreSQL, Redis and a web server, and the workers that a test starts."""
+    """A chain, PostgreSQL, a broker and a web server, and the workers that a test starts."""
 
-    def __init__(self, running: ExitStack, folder: "pytest.TempPathFactory") -> None:
+    def __init__(self, running: ExitStack, folder: "pytest.TempPathFactory", broker: Redis | RabbitMQ) -> None:
         self.chain = running.enter_context(DevChain(chain_id=CHAIN_ID, block_seconds=0.5))
         self.chain.mine(200)
-        self.postgres, self.redis = running.enter_context(Postgres()), running.enter_context(Redis())
+        self.postgres = running.enter_context(Postgres())
+        self.broker = broker
+        running.enter_context(broker)
         self.cluster = Cluster(
             running,
             folder.mktemp("cluster"),
@@ -38,7 +40,7 @@ class Machines:
             balances.SIGNER_KEY,
             free_port(),
             DATABASE_URL=self.postgres.url(),
-            BROKER_URL=self.redis.url(),
+            BROKER_URL=self.broker.url(),
             LEASE_SECONDS=str(LEASE_SECONDS),
         )
         self.registry = self.cluster.deploy_registry(CHAIN_ID, CHAIN_ID)
@@ -119,6 +121,11 @@ class Machines:
             for table in ("queries_batch", "queries_block", "proving_signer")
         )
 
+    def kill_workers(self) -> None:
+        for name in self.cluster.names():
+            if name != "web":
+                self.cluster.kill(name)
+
     def _found(self, topic: str) -> int:
         return len(self.chain.rpc("eth_getLogs", {"address": self.registry, "topics": [topic], "fromBlock": "0x0"}))
 
@@ -133,19 +140,17 @@ class Machines:
 @pytest.fixture(scope="session")
 def all_machines(tmp_path_factory) -> Iterator[Machines]:
     with ExitStack() as running:
-        yield Machines(running, tmp_path_factory)
+        yield Machines(running, tmp_path_factory, Redis())
 
 
 @pytest.fixture
 def machines(all_machines: Machines) -> Iterator[Machines]:
     """With an empty broker and no worker."""
-    all_machines.redis.stop()
-    all_machines.redis.start()
+    all_machines.broker.stop()
+    all_machines.broker.start()
     all_machines.begin()
     yield all_machines
-    for name in all_machines.cluster.names():
-        if name != "web":
-            all_machines.cluster.kill(name)
+    all_machines.kill_workers()
 
 
 @pytest.fixture(scope="module")

@@ -47,7 +47,7 @@ def test_the_last_worker_killed_another_one_goes_on_where_it_was(machines):
 
 def test_what_was_submitted_while_no_worker_ran_is_done_although_every_message_is_lost(machines):
     machines.submit(4)
-    with redis.Redis.from_url(machines.redis.url()) as client:
+    with redis.Redis.from_url(machines.broker.url()) as client:
         client.flushall()
     start(machines, "worker-1")
     machines.until_all_are_done()
@@ -56,7 +56,7 @@ def test_what_was_submitted_while_no_worker_ran_is_done_although_every_message_i
 def test_a_broker_that_is_emptied_again_and_again_delays_and_loses_nothing(machines):
     start(machines, "worker-1", "worker-2")
     machines.submit(20)
-    with redis.Redis.from_url(machines.redis.url()) as client:
+    with redis.Redis.from_url(machines.broker.url()) as client:
 
         def are_done() -> bool:
             client.flushall()
@@ -68,7 +68,7 @@ def test_a_broker_that_is_emptied_again_and_again_delays_and_loses_nothing(machi
 
 def test_without_the_broker_all_goes_on_through_the_database_and_healthz_says_it(machines):
     """It is down before the workers start, and comes back when all is done."""
-    machines.redis.kill()
+    machines.broker.kill()
     start(machines, "worker-1", "worker-2")
     assert machines.submit(10) < 5
     machines.until_all_are_done()
@@ -77,7 +77,7 @@ def test_without_the_broker_all_goes_on_through_the_database_and_healthz_says_it
     health = machines.health()
     assert health["status"] == "ok"
     assert any("broker" in sentence for sentence in health["notices"])
-    machines.redis.start()
+    machines.broker.start()
     machines.until(lambda: machines.health()["codes"] == [], "the end of it")
     machines.submit(2)
     machines.until_all_are_done()
@@ -129,10 +129,10 @@ def test_asked_to_stop_it_finishes_what_it_has_in_hand(machines):
 @pytest.mark.parametrize("is_away_from_the_start", [True, False])
 def test_it_stops_while_the_broker_is_away(machines, is_away_from_the_start):
     if is_away_from_the_start:
-        machines.redis.kill()
+        machines.broker.kill()
     start(machines, "worker-1")
     machines.until(lambda: "no_worker" not in machines.health()["codes"], "the first beat")
-    machines.redis.kill()
+    machines.broker.kill()
     machines.until(lambda: "broker_unavailable" in machines.health()["codes"], "the code")
     process = machines.cluster.process("worker-1")
     process.send(signal.SIGTERM)
@@ -141,16 +141,16 @@ def test_it_stops_while_the_broker_is_away(machines, is_away_from_the_start):
 
 @pytest.mark.parametrize("is_right", [True, False])
 def test_no_password_of_the_broker_is_logged(machines, is_right):
-    with redis.Redis.from_url(machines.redis.url()) as client:
+    with redis.Redis.from_url(machines.broker.url()) as client:
         client.config_set("requirepass", PASSWORD if is_right else "another")
-    url = machines.redis.url().replace("redis://", f"redis://:{PASSWORD}@")
+    url = machines.broker.url().replace("redis://", f"redis://:{PASSWORD}@")
     machines.cluster.start_worker("worker-1", BROKER_URL=url)
     if not is_right:
         machines.until(lambda: "broker_unavailable" in machines.health()["codes"], "the code")
     machines.until(lambda: "worker-1@" in machines.cluster.log("worker-1").read_text(), "the banner")
     machines.submit()
     machines.until_all_are_done()
-    machines.redis.kill()
+    machines.broker.kill()
     log = machines.cluster.log("worker-1")
     machines.until(lambda: bool(re.search(r"ERROR|Error", log.read_text())), "the error")
     assert "redis://:**@" in log.read_text()

@@ -505,6 +505,12 @@ def test_values_are_shown_while_another_source_chain_hangs_and_not_after_a_rejec
     assert Client().get(f"{path(batch)}/1/bundle.json").json()["code"] == "rejected"
 
 
+@pytest.mark.parametrize("number", ["0", "3", "null", "1.0", "-1", "\u0661", "9" * 30, "9" * 3000])
+def test_a_program_that_asks_for_a_proof_that_there_is_not_is_told_so_as_json(number):
+    answer = Client().get(f"{path(a_batch())}/{number}/bundle.json")
+    assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
+
+
 @pytest.mark.parametrize("balance", [0, 1, 10**18, 2**256 - 1])
 def test_any_balance_is_shown_exactly(balance):
     batch = a_batch()

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from proving.models import ChainWatch, FactsRegistry, Signer, WorkerHeartbeat
 from proving.transactions import stop_switch
-from proving.worker import worker
+from proving.worker import heartbeats
 from queries import storage
 from queries.models import Batch, BatchStatus
 from tests.explorer.batches import SOURCE, a_batch, beat, connect_source, deployed
@@ -88,7 +88,7 @@ def test_it_is_degraded_while_no_worker_runs(silent):
     WorkerHeartbeat.objects.all().delete()
     if silent:
         beat()
-        last = timezone.now() - worker.SILENCE - MILLISECOND
+        last = timezone.now() - heartbeats.SILENCE - MILLISECOND
         WorkerHeartbeat.objects.update(beat_at=last)
     assert problems() == [("no_worker", "No worker is running: batches are stored, but none moves.")]
     said = Client().get("/healthz").json()["worker"]
@@ -117,7 +117,7 @@ def test_it_says_so_when_the_database_does_not_answer(caplog):
 def test_it_is_degraded_while_a_workers_clock_is_wrong():
     WorkerHeartbeat.objects.update(clock_problem="The clock is 90,000 s ahead.")
     assert problems() == [("clock", "The clock is 90,000 s ahead.")]
-    WorkerHeartbeat.objects.update(beat_at=timezone.now() - worker.SILENCE - MILLISECOND)
+    WorkerHeartbeat.objects.update(beat_at=timezone.now() - heartbeats.SILENCE - MILLISECOND)
     assert codes() == ["no_worker"], "the clock of a worker that is gone is nobody's"
 
 

@@ -287,3 +287,24 @@ def test_a_batch_whose_check_failed_does_not_hold_up_the_others(service, key, mo
     now = submit(key, request(ALICE, block=service.head()))
     assert work_until_done(now).status == BatchStatus.DONE
     assert work_until_done(ahead, service).status == BatchStatus.DONE
+
+
+def test_a_block_without_its_header_is_not_accepted_as_if_it_took_nothing(service, key, reconfigure):
+    number = service.head() - 1
+
+    def lose(body):
+        answers = ask(service.url, body)
+        for asked, answer in zip(body, answers, strict=True) if isinstance(body, list) else [(body, answers)]:
+            if asked["method"] == "eth_getBlockByNumber" and asked["params"][0] == hex(number):
+                answer["result"] = None
+        return answers
+
+    body = request(ALICE, block=number)
+    body["data"]["31337"][f"block:{number - 1}"] = body["data"]["31337"][f"block:{number}"]
+    batch = submit(key, body)
+    with lying_node(lose) as url:
+        reconfigure(service.url, url)
+        work()
+    batch.refresh_from_db()
+    assert (batch.status, batch.estimated_gas) == (BatchStatus.RECEIVED, None)
+    assert "lacks headers" in batch.waiting_for

@@ -25,6 +25,7 @@ from proving.registry.deploying import deploy
 from tests.attesting import process
 from tests.chains.lying_node import Raw, ask, error, lying_node
 from tests.explorer.batches import beat
+from tests.names import Names
 from tests.service import SIGNER, SIGNERS, chains_toml
 
 pytestmark = pytest.mark.django_db
@@ -86,6 +87,38 @@ def test_it_tells_how_far_back_a_pruned_node_proves(configure):
         pruned.mine(200)
         configure(pruned.url)
         assert check("no_registry")[2].endswith("at least 128 blocks back")
+
+
+@pytest.fixture
+def with_names(configure):
+    def write(url: str) -> None:
+        path = configure(url)
+        path.write_text("[ens]\nchain = 31337\n" + path.read_text())
+        forget_chains()
+
+    return write
+
+
+def test_it_asks_for_a_name_where_names_are_configured(with_names):
+    with DevChain() as chain:
+        Names(chain)
+        chain.mine(200)
+        with_names(chain.url)
+        assert check("no_registry")[-1] == "  ENS names can be asked for."
+
+
+def test_a_chain_without_a_universal_resolver_is_told(with_names, devchain):
+    with_names(devchain.url)
+    assert "names" not in " ".join(check("names_unavailable", "no_registry"))
+
+
+def test_nodes_that_do_not_answer_calls_are_told(with_names, devchain):
+    def without_calls(body):
+        return Raw(status=503) if body["method"] == "eth_call" else ask(devchain.url, body)
+
+    with lying_node(without_calls) as url:
+        with_names(url)
+        check("names_unavailable", "no_registry")
 
 
 def test_it_fails_when_no_node_of_a_chain_can_be_used(configure, devchain):

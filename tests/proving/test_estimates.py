@@ -232,6 +232,14 @@ def test_it_tells_all_reasons_at_once(costly, client, key, settings):
     assert "fee" not in estimate(client, key, request(ALICE, block=head) | {"fee": "auto"})
 
 
+def test_what_one_pays_oneself_has_no_limits(costly, client, key, settings):
+    settings.DAILY_GAS_BUDGET = 1000
+    body = request(ALICE, block=costly.head()) | {"sender": "self"}
+    told = estimate(client, key, body)
+    assert told["gas"]["bound"] > 1000
+    assert (told["rejections"], told.get("fee")) == ([], None)
+
+
 def test_what_is_to_come_is_estimated_and_waited_for(service, client, key):
     head = service.head()
     now = estimate(client, key, request(ALICE, block=head))

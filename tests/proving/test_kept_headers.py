@@ -14,11 +14,11 @@ from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
 from proving.paths import upkeep
-from proving.registry.deploying import deploy
 from proving.transactions import stop_switch
 from proving.worker.due import due
 from queries import leases
 from queries.models import BatchStatus, Block
+from tests.deployed import deploy_on
 from tests.proving.chain_state import HEADER_ACCUMULATED, events, registry
 from tests.proving.test_worker import a_worker, until
 from tests.service import BOB, CHARLIE, a_key, chains_toml, request, submit, work, work_until_done
@@ -29,7 +29,7 @@ WINDOW = 16
 @pytest.fixture
 def kept(chain: DevChain, db, settings, tmp_path) -> DevChain:
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection=f"window = {WINDOW}\nkeep_headers = true")
-    deploy(31337, 31337)
+    deploy_on(chain)
     return chain
 
 
@@ -95,7 +95,7 @@ def test_without_the_setting_nothing_is_kept(chain, service):
 
 def test_what_somebody_else_has_accumulated_is_learned_and_built_upon(chain, db, settings, tmp_path):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 10")
-    deploy(31337, 31337)
+    deploy_on(chain)
     heartbeat()
     chain.mine(20)
     header = get_rpc(31337).header(chain.head() - 4)

@@ -13,6 +13,7 @@ from proving.models import FactsRegistry, Signer, Transaction
 from proving.registry.deploying import deploy
 from queries.leases import Lease
 from queries.models import BatchStatus, Step, StepKind
+from tests.deployed import deploy_on
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, registry, signer_nonce
 from tests.service import ALICE, BOB, a_key, chains_toml, expire_leases, request, submit, work, work_until_done
 
@@ -136,7 +137,7 @@ def test_what_two_signers_send_is_sent_once_wherever_the_worker_is_killed(two_si
 
 def test_a_path_is_sent_once_wherever_the_worker_is_killed(chain, db, settings, tmp_path, killer):
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 10")
-    deploy(31337, 31337)
+    deploy_on(chain)
     key = a_key()
     for exchange in itertools.count(1):
         chain.mine(40)

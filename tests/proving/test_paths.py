@@ -28,6 +28,7 @@ from queries import progress
 from queries.models import Batch, BatchStatus, Block, Query, StepKind
 from queries.properties import AccountField, HeaderField
 from queries.rejection_codes import RejectionCode
+from tests.deployed import deploy_on
 from tests.proving.chain_state import balance_at, field_on_chain, registry
 from tests.service import (
     ALICE,
@@ -56,7 +57,7 @@ def key(db):
 def old(chain: DevChain, db, settings, tmp_path) -> DevChain:
     """The service with windows of 10 blocks, on a chain of 60 in which balances change."""
     connect(chain, settings, tmp_path)
-    deploy(31337, 31337)
+    deploy_on(chain)
     grow(chain, 50)
     return chain
 

@@ -30,6 +30,7 @@ from queries.clock import Clock
 from queries.models import Batch, BatchStatus, Block, PathUnit, Query
 from queries.rejection_codes import RejectionCode
 from tests.chains.lying_node import lying_node
+from tests.deployed import deploy_on
 from tests.proving.rollups import FEE_OF_A_BYTE, OP_STACK, charge_for_data, oracle_at
 from tests.proving.test_transactions import age
 from tests.service import (
@@ -60,7 +61,7 @@ def serve(settings, folder: Path, chain: DevChain, url: str = "") -> None:
     settings.CHAINS_FILE = chains_toml(folder, url or chain.url, chain_id=chain.chain_id, chain=COSTLY)
     settings.ALLOWED_ADDRESSES = ["*"]
     forget_chains()
-    deploy(chain.chain_id, chain.chain_id)
+    deploy_on(chain)
     # What the operator has paid for the registry is no matter of these tests.
     Transaction.objects.all().delete()
 

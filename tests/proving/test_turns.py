@@ -16,7 +16,6 @@ from accounts.models import ApiKey
 from devnet.devchain import DevChain
 from proving.models import Signer, Transaction
 from proving.reconcile.block import reconcile
-from proving.registry.deploying import deploy
 from proving.transactions import pending_limits, tending
 from proving.worker import groups, worker
 from proving.worker.due import Poll, Task, due
@@ -24,6 +23,7 @@ from proving.worker.groups import Group, Groups
 from queries import submission, turns
 from queries.models import Batch, BatchStatus, Block
 from queries.turns import Turns
+from tests.deployed import deploy_on
 from tests.explorer.batches import SOURCE, connect_source, of_two_sources
 from tests.service import ALICE, BOB, CHARLIE, a_key, chains_toml, request, submit, work, work_until_done
 
@@ -526,7 +526,7 @@ def test_the_room_is_of_gas_too(service, heavy, newcomer, monkeypatch):
 def short_windows(chain: DevChain, db, settings, tmp_path) -> DevChain:
     """A chain on which a path to an old block takes hops of ten blocks."""
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url, connection="window = 10")
-    deploy(31337, 31337)
+    deploy_on(chain)
     chain.mine(100)
     return chain
 

@@ -20,7 +20,8 @@ from devnet.devchain import PROJECT, DevChain
 from proving.models import Signer, Transaction, WorkerHeartbeat
 from proving.reconcile import observe
 from proving.registry.deploying import deploy
-from proving.worker import worker
+from proving.worker import heartbeats
+from proving.worker.worker import Worker
 from queries.models import Batch, BatchStatus
 from tests.databases import same_database
 from tests.metrics import value
@@ -78,7 +79,7 @@ def start_worker(settings, tmp_path, transactional_db) -> Iterator[Callable[...,
 @contextmanager
 def a_worker() -> Iterator[None]:
     """A worker in a thread of this process, so that a test may reach into it."""
-    running = worker.Worker()
+    running = Worker()
     thread = threading.Thread(target=running.run)
     thread.start()
     try:
@@ -111,9 +112,9 @@ def last_log(tmp_path: Path) -> str:
 
 
 def test_a_worker_does_what_is_submitted_and_says_that_it_runs(service, start_worker):
-    assert not worker.is_running()
+    assert not heartbeats.is_running()
     start_worker()
-    until(worker.is_running, "the first heartbeat")
+    until(heartbeats.is_running, "the first heartbeat")
     batch = submit(a_key(), request(ALICE, block=service.head()))
     until(lambda: is_done(batch), "DONE")
 
@@ -213,7 +214,7 @@ def test_two_workers_do_everything_once(chain, settings, tmp_path, transactional
 @pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
 def test_it_stops_in_order_when_asked_to(service, start_worker, ending, tmp_path):
     process = start_worker()
-    until(worker.is_running, "the first heartbeat")
+    until(heartbeats.is_running, "the first heartbeat")
     submit(a_key(), request(ALICE, block=service.head()))
     process.send_signal(ending)
     assert process.wait(timeout=20) == 0

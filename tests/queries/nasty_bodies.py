@@ -1,7 +1,7 @@
 """Bodies of as many bytes as may be, each of which would cost a service that looks at all of it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from devnet.devchain import ACCOUNTS
 
@@ -31,47 +31,50 @@ GOOD_ACCOUNTS = _body(
     + "}}"
 )
 
-NASTY: Mapping[str, bytes] = {
-    "bad slots": _account(f'"slots": [{_repeated("null")}]'),
-    "good slots": _account(f'"slots": [{_repeated(_SLOT)}]'),
-    "the same slot": _account(f'"slots": [{_repeated(chr(34) + "1" + chr(34))}]'),
-    "bad slots within the limit": _account(f'"slots": [{",".join(["null"] * 9_999)}]'),
-    "bad properties of one account": _account(f'"props": [{_repeated("1")}]'),
-    "bad properties": _body(
+# Made when they are asked for: all of them take seconds.
+NASTY: Mapping[str, Callable[[], bytes]] = {
+    "bad slots": lambda: _account(f'"slots": [{_repeated("null")}]'),
+    "good slots": lambda: _account(f'"slots": [{_repeated(_SLOT)}]'),
+    "the same slot": lambda: _account(f'"slots": [{_repeated(chr(34) + "1" + chr(34))}]'),
+    "bad slots within the limit": lambda: _account(f'"slots": [{",".join(["null"] * 9_999)}]'),
+    "bad properties of one account": lambda: _account(f'"props": [{_repeated("1")}]'),
+    "bad properties": lambda: _body(
         '"block:1": {"accounts": {'
         + ",".join(f'"0x{number:040x}": {{"props": [{",".join("1" * 16)}]}}' for number in range(10_000))
         + "}}"
     ),
-    "bad header properties": _body(
+    "bad header properties": lambda: _body(
         ",".join(f'"block:{number}": {{"header": [{",".join("1" * 64)}]}}' for number in range(10_000))
     ),
-    "bad addresses": _body(f'"block:1": {{"accounts": {{{_repeated(chr(34) + "0x{}" + chr(34) + ": {{}}")}}}}}'),
-    "bad addresses within the limit": _body(
+    "bad addresses": lambda: _body(
+        f'"block:1": {{"accounts": {{{_repeated(chr(34) + "0x{}" + chr(34) + ": {{}}")}}}}}'
+    ),
+    "bad addresses within the limit": lambda: _body(
         '"block:1": {"accounts": {' + ",".join(f'"0x{number}": 1' for number in range(10_000)) + "}}"
     ),
-    "accounts that are none": _body(
+    "accounts that are none": lambda: _body(
         '"block:1": {"accounts": {' + ",".join(f'"0x{number:040x}": 1' for number in range(10_000)) + "}}"
     ),
-    "bad blocks": _body(_repeated('"{}": 1')),
-    "bad sources": f'{{"data": {{{_repeated(chr(34) + "{}" + chr(34) + ": 1")}}}}}'.encode(),
-    "empty blocks": _body(_repeated('"block:{}": {{}}')),
-    "unknown fields": f"{{{_repeated(chr(34) + '{}' + chr(34) + ': 1')}}}".encode(),
-    "unknown fields within the limit": json.dumps(dict.fromkeys(range(50_000), 1)).encode(),
-    "one key": b'{"fee": 1' + b', "fee": 1' * 49_999 + b"}",
-    "deep lists": b"[" * BYTES,
-    "deep objects": b'{"a":' * (BYTES // 5),
-    "tiny lists": b"[" + b"[]," * (BYTES // 3 - 1) + b"[]]",
-    "tiny objects": b"[" + b"{}," * (BYTES // 3 - 1) + b"{}]",
-    "tiny numbers": b"[" + b"1," * (BYTES // 2 - 1) + b"1]",
-    "long numbers": b"[" + (b"1" * 999 + b",") * (BYTES // 1000 - 1) + b"1]",
-    "one number": b"1" * BYTES,
-    "fractions": b"[" + b"0.1," * (BYTES // 4 - 1) + b"1]",
-    "tiny strings": b"[" + b'"ab",' * (BYTES // 5 - 1) + b"1]",
-    "one string": json.dumps({"fee": "9" * (BYTES - 100)}).encode(),
-    "one address": _body('"block:1": {"accounts": {"0x' + "1" * (BYTES - 1000) + '": {}}}'),
-    "one slot": _account('"slots": ["' + "1" * (BYTES - 1000) + '"]'),
-    "escapes": b'{"fee": "' + b"\\u00e9" * (BYTES // 6 - 10) + b'"}',
-    "escapes in slots": _account(f'"slots": [{_repeated(chr(34) + chr(92) + "u0031{}" + chr(34))}]'),
-    "spaces": b" " * BYTES,
-    "lines": b"\n" * BYTES,
+    "bad blocks": lambda: _body(_repeated('"{}": 1')),
+    "bad sources": lambda: b'{"data": {' + _repeated('"{}": 1').encode() + b"}}",
+    "empty blocks": lambda: _body(_repeated('"block:{}": {{}}')),
+    "unknown fields": lambda: b"{" + _repeated('"{}": 1').encode() + b"}",
+    "unknown fields within the limit": lambda: json.dumps(dict.fromkeys(range(50_000), 1)).encode(),
+    "one key": lambda: b'{"fee": 1' + b', "fee": 1' * 49_999 + b"}",
+    "deep lists": lambda: b"[" * BYTES,
+    "deep objects": lambda: b'{"a":' * (BYTES // 5),
+    "tiny lists": lambda: b"[" + b"[]," * (BYTES // 3 - 1) + b"[]]",
+    "tiny objects": lambda: b"[" + b"{}," * (BYTES // 3 - 1) + b"{}]",
+    "tiny numbers": lambda: b"[" + b"1," * (BYTES // 2 - 1) + b"1]",
+    "long numbers": lambda: b"[" + (b"1" * 999 + b",") * (BYTES // 1000 - 1) + b"1]",
+    "one number": lambda: b"1" * BYTES,
+    "fractions": lambda: b"[" + b"0.1," * (BYTES // 4 - 1) + b"1]",
+    "tiny strings": lambda: b"[" + b'"ab",' * (BYTES // 5 - 1) + b"1]",
+    "one string": lambda: json.dumps({"fee": "9" * (BYTES - 100)}).encode(),
+    "one address": lambda: _body('"block:1": {"accounts": {"0x' + "1" * (BYTES - 1000) + '": {}}}'),
+    "one slot": lambda: _account('"slots": ["' + "1" * (BYTES - 1000) + '"]'),
+    "escapes": lambda: b'{"fee": "' + b"\\u00e9" * (BYTES // 6 - 10) + b'"}',
+    "escapes in slots": lambda: _account(f'"slots": [{_repeated(chr(34) + chr(92) + "u0031{}" + chr(34))}]'),
+    "spaces": lambda: b" " * BYTES,
+    "lines": lambda: b"\n" * BYTES,
 }

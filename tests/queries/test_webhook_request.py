@@ -115,6 +115,23 @@ def test_headers_of_others_are_no_header_of_it(post, name):
 
 
 @pytest.mark.parametrize(
+    "value", ["application/json", "Application/JSON;charset=utf-8", "application/json ; charset=UTF-8"]
+)
+def test_the_content_type_that_is_sent_anyway_may_be_named(post, value):
+    """As in the documentation of the service that this one replaces, which its clients follow."""
+    assert post(body(url=URL, headers={"x-a": "b", "content-Type": value})).status_code == 200
+    assert webhooks.destination(Webhook.objects.get()).headers == {"x-a": "b"}
+
+
+@pytest.mark.parametrize(
+    "value", ["", "text/plain", "application/json; charset=latin-1", "application/json\n", 5, None]
+)
+def test_no_other_content_type_may_be_named(post, value):
+    answer = post(body(url=URL, headers={"Content-Type": value}))
+    assert set(faults(answer)) == {"/webhook/headers/Content-Type"}
+
+
+@pytest.mark.parametrize(
     "value", ["\r\nX: y", "\n", "\x00", "ü", " x", "x ", "\x7f", "x" * 1025, 5, None, ["x"], "\ud7ff"]
 )
 def test_values_of_headers_are_printable(post, value):

@@ -13,6 +13,7 @@ from typing import Any
 
 from demo.installation import CHAINS_TOML, Installation
 from devnet.devchain import ACCOUNTS, PROJECT
+from tests.fresh_installation import fresh_installation
 
 # Nothing listens there: what is tested here asks no chain.
 NO_NODE = "http://127.0.0.1:1"
@@ -66,8 +67,9 @@ def serving(
             running, folder / "state", CHAINS_TOML % NO_NODE, ACCOUNTS[3][1], PYTHONPATH=str(PROJECT), **environment
         )
         if app == "config.wsgi":
-            installation.manage("migrate", "--no-input", "-v", "0")
-            installation.manage("collectstatic", "--no-input", "-v", "0")
+            fresh = fresh_installation(folder)
+            fresh.copy_database(installation.folder)
+            installation.environment["STATIC_DIR"] = str(fresh.static)
         with socket.create_server(("127.0.0.1", 0)) as listener:
             port: int = listener.getsockname()[1]
         listening = [option for place in (f"127.0.0.1:{port}", *also) for option in ("--bind", place)]

@@ -6,6 +6,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,24 @@ from tests.serving.process import WebServer, ask, serving
 WAIT_SECONDS = 20
 
 
-@pytest.fixture
-def of_two(tmp_path) -> Iterator[WebServer]:
-    """Two processes, each with a thread of its own."""
-    with serving(tmp_path, threads=2, WEB_CONCURRENCY="2", METRICS_TOKEN="the-token", LOG_FORMAT="json") as server:
+@contextmanager
+def two_processes(folder: Path) -> Iterator[WebServer]:
+    """Each with a thread of its own."""
+    with serving(folder, threads=2, WEB_CONCURRENCY="2", METRICS_TOKEN="the-token", LOG_FORMAT="json") as server:
         until(lambda: len(server.pids()[1]) == 2)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def of_two(tmp_path_factory) -> Iterator[WebServer]:
+    """For tests that leave it as it is."""
+    with two_processes(tmp_path_factory.mktemp("of_two")) as server:
+        yield server
+
+
+@pytest.fixture
+def own(tmp_path) -> Iterator[WebServer]:
+    with two_processes(tmp_path) as server:
         yield server
 
 
@@ -47,29 +61,29 @@ def folders(supervisor: int) -> list[Path]:
 
 
 @pytest.mark.skipif(not os.access("/dev/shm", os.W_OK), reason="there is no /dev/shm")
-def test_any_process_tells_of_all_and_no_count_is_lost_when_one_dies(of_two):
-    supervisor, processes = of_two.pids()
+def test_any_process_tells_of_all_and_no_count_is_lost_when_one_dies(own):
+    supervisor, processes = own.pids()
     (folder,) = folders(supervisor)
 
     # Each of the two answers some of so many: who accepts a connection is chance.
     def has_counts_of_both() -> bool:
-        get(of_two, "/chain-connections")
+        get(own, "/chain-connections")
         return {path.name for path in folder.glob("counter_*.db")} == {"counter_0.db", "counter_1.db"}
 
     until(has_counts_of_both)
-    before = counted(of_two, "chain-connections")
-    assert {counted(of_two, "chain-connections") for _ in range(10)} == {before}
+    before = counted(own, "chain-connections")
+    assert {counted(own, "chain-connections") for _ in range(10)} == {before}
     for process in processes:
         os.kill(process, signal.SIGKILL)
-    until(lambda: len(set(of_two.pids()[1]) - set(processes)) == 2)
-    until(of_two.answers)
-    assert counted(of_two, "chain-connections") == before
+    until(lambda: len(set(own.pids()[1]) - set(processes)) == 2)
+    until(own.answers)
+    assert counted(own, "chain-connections") == before
     for _ in range(10):
-        get(of_two, "/chain-connections")
-    assert counted(of_two, "chain-connections") == before + 10
+        get(own, "/chain-connections")
+    assert counted(own, "chain-connections") == before + 10
     assert {path.name for path in folder.glob("counter_*.db")} == {"counter_0.db", "counter_1.db"}
-    assert value(get(of_two, "/metrics")[1], "batchquery_request_seconds_count", route="chain-connections")
-    of_two.installation.stop()
+    assert value(get(own, "/metrics")[1], "batchquery_request_seconds_count", route="chain-connections")
+    own.installation.stop()
     assert not folder.exists()
 
 
@@ -131,7 +145,7 @@ def test_the_probes_answer(of_two):
     assert get(of_two, "/healthz")[0] == 503
 
 
-def test_a_process_lives_and_is_not_ready_without_its_database(of_two):
-    (of_two.installation.folder / "db.sqlite3").rename(of_two.installation.folder / "away")
-    assert get(of_two, "/livez")[0] == 200
-    until(lambda: get(of_two, "/readyz")[0] == 503)
+def test_a_process_lives_and_is_not_ready_without_its_database(own):
+    (own.installation.folder / "db.sqlite3").rename(own.installation.folder / "away")
+    assert get(own, "/livez")[0] == 200
+    until(lambda: get(own, "/readyz")[0] == 503)

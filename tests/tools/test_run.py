@@ -13,6 +13,7 @@ import pytest
 import requests
 
 from devnet.devchain import ACCOUNTS, PROJECT
+from tests.fresh_installation import fresh_installation
 from tests.service import chains_toml
 
 Start = Callable[..., subprocess.Popen[str]]
@@ -31,7 +32,7 @@ def start(tmp_path: Path, port: int) -> Iterator[Start]:
     chains = chains_toml(tmp_path, "http://127.0.0.1:1")
     chains.write_text(chains.read_text().replace('key_file = "signer.key"', 'key = "${SIGNER_KEY}"'))
     env = {"PATH": os.environ["PATH"], "STATE_DIR": str(tmp_path), "CHAINS_FILE": str(chains)}
-    subprocess.run([sys.executable, "manage.py", "migrate", "-v", "0"], cwd=PROJECT, env=env, check=True)
+    fresh_installation(tmp_path).copy_database(tmp_path)
     (tmp_path / "static").mkdir()
     started = []
 

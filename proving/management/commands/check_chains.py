@@ -22,7 +22,9 @@ _COLUMNS = ("node", "head", "age", "finalized", "EIP-2935", "proofs")
 
 
 class Command(BaseCommand):
-    help = "Asks every node and attester, looks at signers and registries, and ends with 1 where something is wrong."
+    help = (
+        "Asks every node and attester and for ENS, looks at signers and registries; ends with 1 if something is wrong."
+    )
 
     def handle(self, **_: Any) -> None:
         try:
@@ -53,9 +55,24 @@ class Command(BaseCommand):
         if chain in chains.destinations():
             for line in [_said_of(signer, chain, rpc) for signer in chain.all_signers] or [signers.why_none(chain)]:
                 self.stdout.write(f"  {line}")
+        problems = [*seen.problems, *self._check_names(chain, chains)] if seen.head else seen.problems
         if seen.head and not can_be_used:
-            return [*seen.problems, Problem("no_proofs", f"No node of {chain.label} can be used: none serves proofs.")]
-        return seen.problems
+            return [*problems, Problem("no_proofs", f"No node of {chain.label} can be used: none serves proofs.")]
+        return problems
+
+    def _check_names(self, chain: Chain, chains: Chains) -> list[Problem]:
+        """Where ENS names are resolved on this chain: ask for one, as a submission does."""
+        if chains.ens is None or chains.ens.chain_id != chain.id:
+            return []
+        # It takes a while to import, and is used here alone.
+        from chains import ens  # noqa: PLC0415
+
+        try:
+            ens.resolve(chain, ["eth"])
+        except NodeUnavailable as error:
+            return [Problem("names_unavailable", str(error))]
+        self.stdout.write("  ENS names can be asked for.")
+        return []
 
     def _check_attesters(self, connection: Connection) -> Sequence[Problem]:
         asked = attester_checks.examine(connection)

@@ -1,0 +1,37 @@
+"""What is known of the workers that run. Pages and probes ask it, in processes in which none does."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+
+from accounts import statements
+from proving.models import WorkerHeartbeat
+
+# A worker that has been silent for so long is taken for dead.
+SILENCE = timedelta(seconds=20)
+
+
+def last_beat() -> datetime | None:
+    """When a worker was last heard of."""
+    beats = WorkerHeartbeat.objects.filter(beat_at__lt=Now() + SILENCE)
+    return beats.order_by("-beat_at").values_list("beat_at", flat=True).first()
+
+
+def running() -> QuerySet[WorkerHeartbeat]:
+    """Of the workers that run. A beat from the future is that of a clock that was ahead, and tells nothing."""
+    return WorkerHeartbeat.objects.filter(beat_at__gt=Now() - SILENCE, beat_at__lt=Now() + SILENCE)
+
+
+@statements.of_now
+def is_running_sql() -> tuple[str, tuple[Any, ...]]:
+    """The expression that is true if one runs, and its values: each page asks."""
+    sql, values = running().values("pk").query.sql_with_params()
+    return f"EXISTS ({sql})", values
+
+
+def is_running() -> bool:
+    sql, values = is_running_sql()
+    row = statements.first(f"SELECT {sql}", values)
+    return row is not None and statements.read_boolean(row[0])

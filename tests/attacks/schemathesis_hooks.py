@@ -1,0 +1,55 @@
+"""What schemathesis loads beside the API's description: it counts what was answered, and asks about what exists.
+
+It runs in the environment of `make attack` alone, with nothing of this project's. ATTACK_KNOWN names a file with what
+exists, and ATTACK_COUNTS one to write the counts into.
+"""
+
+import atexit
+import json
+import os
+import threading
+import zlib
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import schemathesis
+
+_KNOWN = json.loads(Path(os.environ["ATTACK_KNOWN"]).read_text())
+_TAKE_BATCHES = {"/submit-batch-query", "/estimate-batch-query"}
+_lock = threading.Lock()
+_counts: Counter[tuple[str, str]] = Counter()
+_seconds: list[float] = []
+
+
+def _chance(case: Any) -> int:
+    """The same for the same case, because what failed is tried again."""
+    asked = (case.path_parameters, case.query, case.body)
+    return zlib.crc32(repr(asked).encode(errors="replace"))
+
+
+@schemathesis.hook
+def before_call(context: Any, case: Any, kwargs: Any) -> None:
+    chance = _chance(case)
+    for places in (case.path_parameters, case.query):
+        for name, known in _KNOWN["values"].items():
+            if places and name in places and chance % 2:
+                places[name] = known[chance // 2 % len(known)]
+    if case.query and str(case.query.get("wait", "")).isdigit():
+        # As long as it may be, it would be waited for.
+        case.query["wait"] = chance % 2
+    if case.operation.path in _TAKE_BATCHES and case.operation.method == "post" and chance % 5 == 0:
+        case.body = _KNOWN["bodies"][chance // 5 % len(_KNOWN["bodies"])]
+
+
+@schemathesis.hook
+def after_call(context: Any, case: Any, response: Any) -> None:
+    with _lock:
+        _counts[f"{case.operation.method.upper()} {case.operation.path}", str(response.status_code)] += 1
+        _seconds.append(response.elapsed)
+
+
+@atexit.register
+def _write() -> None:
+    counted = [[*key, count] for key, count in _counts.items()]
+    Path(os.environ["ATTACK_COUNTS"]).write_text(json.dumps({"counts": counted, "seconds": _seconds}))

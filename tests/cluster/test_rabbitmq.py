@@ -1,0 +1,69 @@
+"""Celery's workers on RabbitMQ instead of Redis: what differs between the two."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import kombu
+import pytest
+
+from devnet.servers import RabbitMQ
+from proving.worker import doorbell
+from tests.cluster.conftest import QUEUES, Machines
+
+pytestmark = pytest.mark.skipif(
+    not RabbitMQ.is_installed(), reason="RabbitMQ is missing: apt-get install rabbitmq-server"
+)
+
+
+@pytest.fixture(scope="module")
+def on_rabbitmq(tmp_path_factory) -> Iterator[Machines]:
+    with ExitStack() as running:
+        yield Machines(running, tmp_path_factory, RabbitMQ())
+
+
+@pytest.fixture
+def machines(on_rabbitmq: Machines) -> Iterator[Machines]:
+    on_rabbitmq.begin()
+    yield on_rabbitmq
+    on_rabbitmq.kill_workers()
+
+
+def queued(machines: Machines, queue: str) -> int:
+    with kombu.Connection(machines.broker.url()) as connection:
+        channel: Any = connection.default_channel
+        return int(channel.queue_declare(queue, passive=True).message_count)
+
+
+def test_two_workers_hear_of_work_by_messages_and_do_everything_once(machines):
+    for name in ("worker-1", "worker-2"):
+        machines.cluster.start_worker(name)
+    machines.submit(24, per_block=3)
+    machines.until_all_are_done()
+    machines.assert_nothing_was_done_twice()
+    machines.until(lambda: all(queued(machines, queue) == 0 for queue in QUEUES), "every message taken")
+    for name in ("worker-1", "worker-2"):
+        assert "amqp://guest:**@127.0.0.1" in machines.cluster.log(name).read_text()
+
+
+def test_a_few_messages_wait_while_no_worker_takes_any(machines):
+    machines.submit(40)
+    machines.until(lambda: queued(machines, "batches.31337") > 0, "a message")
+    assert queued(machines, "batches.31337") <= doorbell._MOST_QUEUED + 1
+    machines.cluster.start_worker("worker-1")
+    machines.until_all_are_done()
+
+
+def test_without_it_all_goes_on_through_the_database_and_healthz_says_it(machines):
+    for name in ("worker-1", "worker-2"):
+        machines.cluster.start_worker(name)
+    machines.submit(4)
+    machines.broker.kill()
+    assert machines.submit(10) < 5
+    machines.until_all_are_done()
+    machines.assert_nothing_was_done_twice()
+    machines.until(lambda: "broker_unavailable" in machines.health()["codes"], "the code")
+    machines.broker.start()
+    machines.until(lambda: machines.health()["codes"] == [], "the end of it")
+    machines.submit(2)
+    machines.until_all_are_done()

@@ -1,0 +1,549 @@
+"""What public clients of the service that this one replaces send, and how they read the answers.
+
+Their heads were recorded on the wire, byte for byte, from the libraries that these clients use: axios 1.6 on Node and
+Bun, node-fetch 2.7, Node's own fetch, requests, curl, and fetch in Chromium. Bodies are as the clients build them, and
+as documentation has them. What differs from one installation to another stands in angle brackets.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.serving.process import Answer
+
+
+class GivesUp(Exception):
+    """The client stops, with what it shows or looks at."""
+
+
+# --- How libraries and clients read -----------------------------------------------------------------------------------
+
+
+def _of_any_status(answer: Answer) -> Any:
+    """As `await (await fetch(…)).json()` does."""
+    return json.loads(answer.body)
+
+
+def _of_success(answer: Answer) -> Any:
+    """As axios does, and `raise_for_status`, and whoever looks at `response.ok`."""
+    if not 200 <= answer.status < 300:
+        raise GivesUp(answer.status)
+    return json.loads(answer.body)
+
+
+def _without_error(answer: Answer) -> Any:
+    """As the voting relayer does: whatever the status is, an `error` stops it."""
+    told = json.loads(answer.body)
+    if told.get("error"):
+        raise GivesUp(told["error"])
+    return told
+
+
+def _as_printed(answer: Answer) -> Any:
+    """As who pipes curl into something does."""
+    return json.loads(answer.body)
+
+
+@dataclass(frozen=True)
+class Client:
+    submission: str
+    question: str  # how far the batch is
+    read: Callable[[Answer], Any] = _of_any_status
+
+    def identifier(self, answer: Answer) -> str:
+        told = self.read(answer)
+        if "internalId" not in told:
+            raise GivesUp(told)
+        return str(told["internalId"])
+
+    def status(self, answer: Answer) -> str:
+        return str(self.read(answer)["queryStatus"])
+
+
+def as_sent(request: str, **places: object) -> bytes:
+    """Its bytes, with what stands in angle brackets. Header and body are apart by the first empty line."""
+    head, _, body = request.partition("\n\n")
+    for name, value in places.items():
+        head, body = (text.replace(f"<{name}>", str(value)) for text in (head, body))
+    head = head.replace("<length>", str(len(body)))
+    return head.replace("\n", "\r\n").encode() + b"\r\n\r\n" + body.encode()
+
+
+# --- Documentation ----------------------------------------------------------------------------------------------------
+
+GUIDE = Client(
+    """POST /submit-batch-query?apiKey=<key> HTTP/1.1
+Host: <host>
+User-Agent: curl/7.88.1
+Accept: */*
+Content-Type: application/json
+Content-Length: <length>
+
+{
+  "destinationChainId": "11155111",
+  "fee": "0",
+  "data": {
+    "11155111": {
+      "block:<block>": {
+        "accounts": {
+          "0x17C2D875CB397D813eAE817DaFD25807E348Df07": {
+            "props": ["BALANCE"],
+            "slots": []
+          }
+        }
+      }
+    }
+  }
+}""",
+    """GET /batch-query-status?apiKey=<key>&batchQueryId=<id> HTTP/1.1
+Host: <host>
+User-Agent: curl/7.88.1
+Accept: */*
+
+""",
+    _as_printed,
+)
+
+REFERENCE = Client(
+    """POST /submit-batch-query HTTP/1.1
+Host: <host>
+User-Agent: curl/7.88.1
+Accept: */*
+Content-Type: application/json
+api-key: <key>
+Content-Length: <length>
+
+{
+  "destinationChainId": "<destination>",
+  "fee": "0",
+  "data": {
+    "11155111": {
+      "block:<block>": {
+        "header": [
+          "STATE_ROOT",
+          "TIMESTAMP"
+        ]
+      },
+      "timestamp:<time>": {
+        "accounts": {
+          "vitalik.eth": {
+            "slots": [],
+            "props": [
+              "BALANCE",
+              "NONCE",
+              "STORAGE_ROOT"
+            ]
+          },
+          "0xd8da6bf26964af9d7eed9e03e53415d37aa96045": {
+            "slots": [],
+            "props": [
+              "BALANCE"
+            ]
+          }
+        }
+      },
+      "block:<earlier>": {
+        "header": [
+          "PARENT_HASH"
+        ],
+        "accounts": {
+          "0x69030ef8C2744b37a096fAf2A4C78B4dAec1308b": {
+            "slots": [
+              "0x0000000000000000000000000000000000000000000000000000000000000001",
+              "0xe90b7bceb6e7df5418fb78d8ee546e97c83a08bbccc01a0644d599ccd2a7c2e0"
+            ],
+            "props": []
+          }
+        }
+      }
+    }
+  },
+  "webhook": {
+    "url": "<webhook>",
+    "headers": {
+      "Content-Type": "application/json"
+    }
+  }
+}""",
+    """GET /batch-query-status?batchQueryId=<id> HTTP/1.1
+Host: <host>
+User-Agent: curl/7.88.1
+Accept: */*
+api-key: <key>
+
+""",
+    _as_printed,
+)
+
+# --- Programs ---------------------------------------------------------------------------------------------------------
+
+# It relays proposals to be voted on to another chain.
+RELAYER = Client(
+    """POST /submit-batch-query?apiKey=<key> HTTP/1.1
+host: <host>
+connection: keep-alive
+Content-Type: application/json
+api-key: <key>
+accept: */*
+accept-language: *
+sec-fetch-mode: cors
+user-agent: node
+accept-encoding: gzip, deflate
+content-length: <length>
+
+{"destinationChainId":"<destination>","fee":"100000","data":{"11155111":{"timestamp:<time>":{"accounts":{"<token>":\
+{"props":["STORAGE_ROOT"]}}}}}}""",
+    """GET /batch-query-status?apiKey=<key>&batchQueryId=<id> HTTP/1.1
+host: <host>
+connection: keep-alive
+api-key: <key>
+accept: */*
+accept-language: *
+sec-fetch-mode: cors
+user-agent: node
+accept-encoding: gzip, deflate
+
+""",
+    _without_error,
+)
+
+# The same two years earlier.
+FORMER_RELAYER = Client(
+    """POST /submit-batch-query?apiKey=<key> HTTP/1.1
+Content-Type: application/json
+Accept: */*
+Content-Length: <length>
+User-Agent: node-fetch/1.0 (+https://github.com/bitinn/node-fetch)
+Accept-Encoding: gzip,deflate
+Host: <host>
+Connection: close
+
+{"destinationChainId":"<destination>","fee":"0","data":{"11155111":{"timestamp:<time>":{"accounts":{"<token>":\
+{"props":["STORAGE_ROOT"]}}}}},"webhook":{"url":"<webhook>?timestamp=<time>&strategyAddress=0x1&key=212121424242",\
+"headers":{"Content-Type":"application/json"}}}""",
+    """GET /batch-query-status?apiKey=<key>&batchQueryId=<id> HTTP/1.1
+Accept: */*
+User-Agent: node-fetch/1.0 (+https://github.com/bitinn/node-fetch)
+Accept-Encoding: gzip,deflate
+Host: <host>
+Connection: close
+
+""",
+)
+
+# A script that shows how to vote by proofs.
+VOTING_SCRIPT = Client(
+    """POST /submit-batch-query?apiKey=<key> HTTP/1.1
+Accept: application/json
+Content-Type: application/json
+User-Agent: axios/1.6.2
+Content-Length: <length>
+Accept-Encoding: gzip, compress, deflate, br
+Host: <host>
+Connection: keep-alive
+
+{"destinationChainId":"<destination>","fee":"0","data":{"11155111":{"timestamp:<time>":{"accounts":{"<token>":\
+{"props":["STORAGE_ROOT"]}}}}},"webhook":{"url":"<webhook>","headers":{"Content-Type":"application/json"}}}""",
+    """GET /batch-query-status?apiKey=<key>&batchQueryId=<id> HTTP/1.1
+Accept: application/json
+User-Agent: axios/1.6.2
+Accept-Encoding: gzip, compress, deflate, br
+Host: <host>
+Connection: keep-alive
+
+""",
+    _of_success,
+)
+
+# A tutorial on Bun, which asks every five seconds for half an hour.
+TUTORIAL = Client(
+    """POST /submit-batch-query?apiKey=<key> HTTP/1.1
+Accept: application/json, text/plain, */*
+Content-Type: application/json
+User-Agent: axios/1.6.2
+Content-Length: <length>
+Accept-Encoding: gzip, compress, deflate, br
+Host: <host>
+Connection: keep-alive
+
+{"destinationChainId":"<destination>","fee":"0","data":{"11155111":{"block:<block>":{"accounts":{"<contract>":\
+{"slots":["0xe90b7bceb6e7df5418fb78d8ee546e97c83a08bbccc01a0644d599ccd2a7c2e0",\
+"0xe90b7bceb6e7df5418fb78d8ee546e97c83a08bbccc01a0644d599ccd2a7c2e1",\
+"0xe90b7bceb6e7df5418fb78d8ee546e97c83a08bbccc01a0644d599ccd2a7c2e2"]}}}}}}""",
+    """GET /batch-query-status?batchQueryId=<id>&apiKey=<key> HTTP/1.1
+Accept: application/json, text/plain, */*
+User-Agent: axios/1.6.2
+Accept-Encoding: gzip, compress, deflate, br
+Host: <host>
+Connection: keep-alive
+
+""",
+    _of_success,
+)
+
+# A market maker of a bridge. One slot as web3.py 7 writes bytes, and one as Python writes numbers.
+MARKET_MAKER = Client(
+    """POST /submit-batch-query?apiKey=<key> HTTP/1.1
+Host: <host>
+User-Agent: python-requests/2.34.2
+Accept-Encoding: gzip, deflate
+Accept: */*
+Connection: keep-alive
+Content-Type: application/json
+Content-Length: <length>
+
+{"destinationChainId": "<destination>", "fee": "0", "data": {"11155111": {"block:<block>": {"accounts": {"<contract>": \
+{"slots": ["00d4d29a6ac1bdb8eb7e0c7d0bce3d1c1ba7c3a0c0e7a5d0fba0c9bd67cf0d27", \
+"0xd4d29a6ac1bdb8eb7e0c7d0bce3d1c1ba7c3a0c0e7a5d0fba0c9bd67cf0d29"]}}}}}}""",
+    """GET /batch-query-status?apiKey=<key>&batchQueryId=<id> HTTP/1.1
+Host: <host>
+User-Agent: python-requests/2.34.2
+Accept-Encoding: gzip, deflate
+Accept: */*
+Connection: keep-alive
+
+""",
+    _of_success,
+)
+
+# A backend that lets its users claim tokens. It names a type for the body of a GET that has none.
+CLAIMS = Client(
+    """POST /submit-batch-query?apiKey=<key> HTTP/1.1
+host: <host>
+connection: keep-alive
+Content-Type: application/json
+accept: */*
+accept-language: *
+sec-fetch-mode: cors
+user-agent: node
+accept-encoding: gzip, deflate
+content-length: <length>
+
+{"destinationChainId":"<destination>","fee":"0","data":{"11155111":{"block:<block>":{"accounts":{"<contract>":\
+{"slots":["0x0b10e2d527612073b26eecdfd717e6a320cf44b4afac2b0732d9fcbe2b7fa0cf",\
+"0xb10e2d527612073b26eecdfd717e6a320cf44b4afac2b0732d9fcbe2b7fa0d0"]}}}}}}""",
+    """GET /batch-query-status?batchQueryId=<id>&apiKey=<key> HTTP/1.1
+host: <host>
+connection: keep-alive
+Content-Type: application/json
+accept: */*
+accept-language: *
+sec-fetch-mode: cors
+user-agent: node
+accept-encoding: gzip, deflate
+
+""",
+)
+
+# A shell script that relays commitments, with a body that jq has indented. It looks at nothing but the identifier.
+SHELL_SCRIPT = Client(
+    """POST /submit-batch-query?apiKey=<key> HTTP/1.1
+Host: <host>
+User-Agent: curl/7.88.1
+accept: application/json
+Content-Type: application/json
+Content-Length: <length>
+
+{
+  "destinationChainId": "<destination>",
+  "fee": "0",
+  "data": {
+    "11155111": {
+      "block:<block>": {
+        "header": [
+          "PARENT_HASH"
+        ],
+        "accounts": {
+          "0x48B257EC1610d04191cC2c528d0c940AdbE1E439": {
+            "slots": [
+              "0x00000000000000000000000000000000000000000000000000000000000000fc",
+              "0x8c85e6b1f3d1fbbd9f1bbd9ba8a4d6a6e4d0c7c9d2f51f3e2a0d9b8c7a6f5e4d"
+            ],
+            "props": []
+          }
+        }
+      }
+    }
+  },
+  "webhook": {
+    "url": "<webhook>",
+    "headers": {
+      "Content-Type": "application/json"
+    }
+  }
+}""",
+    GUIDE.question,
+    _as_printed,
+)
+
+# --- In browsers ------------------------------------------------------------------------------------------------------
+
+_BROWSER = """\
+Origin: https://<origin>
+Sec-Fetch-Site: cross-site
+Sec-Fetch-Mode: cors
+Sec-Fetch-Dest: empty
+Referer: https://<origin>/
+Accept-Encoding: gzip, deflate, br, zstd
+Accept-Language: en-US,en;q=0.9"""
+_AGENT = (
+    "User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/156.0.0.0 Safari/537.36"
+)
+
+# An extension for the pages of a block explorer.
+EXTENSION = Client(
+    f"""POST /submit-batch-query HTTP/1.1
+Host: <host>
+Connection: keep-alive
+Content-Length: <length>
+sec-ch-ua-platform: "Linux"
+api-key: <key>
+{_AGENT}
+sec-ch-ua: "Not:A-Brand";v="8", "Chromium";v="156"
+Content-Type: application/json
+sec-ch-ua-mobile: ?0
+Accept: */*
+{_BROWSER}
+
+"""
+    """{"destinationChainId":"<destination>","fee":"0","data":{"11155111":{"block:<block>":{"accounts":{"<token>":\
+{"props":["BALANCE","NONCE","CODE_HASH","STORAGE_ROOT"],"slots":[]}}}}}}""",
+    GUIDE.question,
+    _of_success,
+)
+
+# The same, for a block: every box is checked.
+_PROPERTIES = (
+    *("PARENT_HASH", "UNCLES_HASH", "COINBASE", "PROPOSER", "STATE_ROOT", "TRANSACTIONS_ROOT", "RECEIPTS_ROOT"),
+    *("LOGS_BLOOM", "DIFFICULTY", "BLOCK_NUMBER", "GAS_LIMIT", "GAS_USED", "TIMESTAMP", "EXTRA_DATA", "MIX_HASH"),
+    *("NONCE", "BASE_FEE_PER_GAS", "WITHDRAWALS_ROOT", "BLOB_GAS_USED", "EXCESS_BLOB_GAS"),
+    *("PARENT_BEACON_BLOCK_ROOT", "PROPOSER"),
+)
+_HEAD = EXTENSION.submission.partition("\n\n")[0]
+_OF_BLOCK = '{"destinationChainId":"<destination>","fee":"0","data":{"11155111":{"block:<block>":{"header":%s}}}}'
+
+
+def _extension_asks_for(*properties: str) -> Client:
+    body = _OF_BLOCK % json.dumps(properties, separators=(",", ":"))
+    return Client(f"{_HEAD}\n\n{body}", GUIDE.question, _of_success)
+
+
+EXTENSION_ON_BLOCK = _extension_asks_for(*_PROPERTIES)
+EXTENSION_ON_BLOCK_OF_ETHEREUM = _extension_asks_for(*[name for name in _PROPERTIES if name != "PROPOSER"])
+
+PREFLIGHT = f"""OPTIONS /submit-batch-query HTTP/1.1
+Host: <host>
+Connection: keep-alive
+Accept: */*
+Access-Control-Request-Method: POST
+Access-Control-Request-Headers: api-key,content-type
+{_AGENT}
+{_BROWSER}
+
+"""
+
+CONNECTIONS = f"""GET /chain-connections HTTP/1.1
+Host: <host>
+Connection: keep-alive
+sec-ch-ua-platform: "Linux"
+{_AGENT}
+sec-ch-ua: "Not:A-Brand";v="8", "Chromium";v="156"
+sec-ch-ua-mobile: ?0
+Accept: */*
+{_BROWSER}
+
+"""
+
+# A page that shows a balance. It asks for the status where another endpoint is.
+PAGE = Client(
+    f"""POST /submit-batch-query?apiKey=<key> HTTP/1.1
+Host: <host>
+Connection: keep-alive
+Content-Length: <length>
+sec-ch-ua-platform: "Linux"
+{_AGENT}
+accept: application/json
+sec-ch-ua: "Not:A-Brand";v="8", "Chromium";v="156"
+Content-Type: application/json
+sec-ch-ua-mobile: ?0
+{_BROWSER}
+
+"""
+    """{"destinationChainId":"<destination>","fee":"0","data":{"11155111":{"block:<block>":{"accounts":{"<token>":\
+{"props":["BALANCE"]}}}}},"webhook":{"url":"<webhook>","headers":{"Content-Type":"application/json"}}}""",
+    f"""GET /batch-queries/<id>?apiKey=<key> HTTP/1.1
+Host: <host>
+Connection: keep-alive
+sec-ch-ua-platform: "Linux"
+{_AGENT}
+accept: application/json
+sec-ch-ua: "Not:A-Brand";v="8", "Chromium";v="156"
+Content-Type: application/json
+sec-ch-ua-mobile: ?0
+{_BROWSER}
+
+""",
+    _of_success,
+)
+
+# --- Libraries of other languages -------------------------------------------------------------------------------------
+
+_PLAIN_BODY = """{"data":{"11155111":{"block:<block>":{"accounts":{"<token>":{"props":["NONCE"]}}}}},\
+"destinationChainId":"<destination>","fee":"0"}"""
+
+# net/http, which writes each field's name in its canonical form.
+GO = Client(
+    f"""POST /submit-batch-query HTTP/1.1
+Host: <host>
+User-Agent: Go-http-client/1.1
+Content-Length: <length>
+Api-Key: <key>
+Content-Type: application/json
+Accept-Encoding: gzip
+
+{_PLAIN_BODY}""",
+    """GET /batch-query-status?batchQueryId=<id> HTTP/1.1
+Host: <host>
+User-Agent: Go-http-client/1.1
+Api-Key: <key>
+Accept-Encoding: gzip
+
+""",
+    _of_success,
+)
+
+RUST = Client(
+    f"""POST /submit-batch-query HTTP/1.1
+content-type: application/json
+api-key: <key>
+accept: */*
+host: <host>
+content-length: <length>
+
+{_PLAIN_BODY}""",
+    """GET /batch-query-status?batchQueryId=<id> HTTP/1.1
+api-key: <key>
+accept: */*
+host: <host>
+
+""",
+    _of_success,
+)
+
+CLIENTS = {
+    "documentation, guide": GUIDE,
+    "documentation, reference": REFERENCE,
+    "relayer": RELAYER,
+    "former relayer": FORMER_RELAYER,
+    "voting script": VOTING_SCRIPT,
+    "tutorial": TUTORIAL,
+    "market maker": MARKET_MAKER,
+    "claims": CLAIMS,
+    "shell script": SHELL_SCRIPT,
+    "extension": EXTENSION,
+    "extension, block": EXTENSION_ON_BLOCK_OF_ETHEREUM,
+    "page": PAGE,
+    "Go": GO,
+    "Rust": RUST,
+}

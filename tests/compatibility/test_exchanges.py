@@ -1,0 +1,194 @@
+"""Public clients of the service that this one replaces are served, byte for byte, to DONE or to what they look for."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import pytest
+
+from demo.client import BALANCE, account_field, take_api_key
+from demo.installation import CHAINS_TOML, Service, free_port
+from devnet.devchain import ACCOUNTS, DevChain
+from tests.compatibility import exchanges
+from tests.compatibility.exchanges import CLIENTS, Client, GivesUp, as_sent
+from tests.names import Names
+from tests.proving.receiver import Receiver, receiver
+from tests.service import ALICE, SIGNER_KEY
+from tests.serving.process import Answer, connect, read_answer
+
+CHAIN = 11155111
+VITALIK = "0xd8dA6BF26964aF9D7eEd9e03E53415D37aA96045"
+SECONDS = 60
+CHAINS = "[ens]\nchain = 11155111\n\n" + CHAINS_TOML.replace("31337", "11155111")
+
+
+@dataclass(frozen=True)
+class World:
+    service: Service
+    chain: DevChain
+    registry: str
+    key: str
+    stranger: str  # the key of another user
+    webhooks: Receiver
+    block: int
+
+    def ask(self, request: str, **places: object) -> Answer:
+        given = {"key": self.key, "host": f"127.0.0.1:{self.service.port}", "origin": "explorer.example"} | places
+        with connect(self.service.port) as connection:
+            connection.sendall(as_sent(request, **given))
+            return read_answer(connection)
+
+    def submit(self, client: Client, **places: object) -> Answer:
+        """About blocks that exist."""
+        block = self.chain.rpc("eth_getBlockByNumber", hex(self.block), False)
+        usual = {
+            "destination": str(CHAIN),
+            "block": self.block,
+            "earlier": self.block - 1,
+            "time": int(block["timestamp"], 16),
+            "token": "0xd96844c9B21CB6cCf2c236257c7fc703E43BA071",
+            "contract": self.registry,
+            "webhook": self.webhooks.url,
+        }
+        return self.ask(client.submission, **usual | places)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory) -> Iterator[World]:
+    with ExitStack() as running:
+        chain = running.enter_context(DevChain(chain_id=CHAIN))
+        Names(chain).set("vitalik.eth", VITALIK)
+        chain.rpc("eth_sendTransaction", {"from": ALICE, "to": VITALIK, "value": hex(10**18)})
+        block = chain.head() + 2
+        # Each at a time of its own.
+        chain.rpc("anvil_mine", hex(4), hex(12))
+        webhooks = running.enter_context(receiver())
+        folder = tmp_path_factory.mktemp("service") / "state"
+        service = Service(running, folder, CHAINS % chain.url, SIGNER_KEY, free_port(), MAX_BATCHES_PER_MINUTE="1000")
+        registry = service.deploy_registry(CHAIN, CHAIN)
+        service.serve()
+        key, stranger = (take_api_key(service.base_url, *account, CHAIN) for account in ACCOUNTS[:2])
+        yield World(service, chain, registry, key, stranger, webhooks, block)
+
+
+@pytest.fixture(scope="module")
+def submitted(world: World) -> dict[str, str]:
+    """The identifiers that the clients read, all submitted before any is waited for."""
+    return {name: client.identifier(world.submit(client)) for name, client in CLIENTS.items()}
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_each_reads_that_it_is_done(world, submitted, name):
+    client, identifier = CLIENTS[name], submitted[name]
+    deadline = time.monotonic() + SECONDS
+    while (status := client.status(world.ask(client.question, id=identifier))) != "DONE":
+        assert status == "IN_PROGRESS"
+        assert time.monotonic() < deadline, world.ask(client.question, id=identifier).body
+        time.sleep(0.2)
+    # The link that they print is for anybody.
+    page = world.ask("GET /explorer/query/<id> HTTP/1.1\nHost: <host>\n\n", id=identifier)
+    assert page.status == 200
+
+
+def test_what_is_done_is_read_from_the_chain_as_its_documentation_says(world, submitted):
+    test_each_reads_that_it_is_done(world, submitted, "documentation, reference")
+    word = account_field(world.chain.url, world.registry, VITALIK, world.block, BALANCE)
+    assert int.from_bytes(word) == 10**18
+
+
+def test_each_webhook_that_they_name_is_told(world, submitted):
+    named = {submitted[name] for name, client in CLIENTS.items() if "<webhook>" in client.submission}
+    assert len(named) == 5
+    deadline = time.monotonic() + SECONDS
+    while not named <= {event.data("internalId") for event in world.webhooks.received}:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    for event in world.webhooks.received:
+        assert (event.type, event.headers["content-type"]) == ("batch_query.done", "application/json")
+
+
+def test_a_browser_lets_pages_of_others_ask(world):
+    answer = world.ask(exchanges.PREFLIGHT)
+    assert answer.status == 200
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    assert {"api-key", "content-type"} <= set(answer.headers["Access-Control-Allow-Headers"].split(", "))
+    for answered in (world.ask(exchanges.CONNECTIONS), world.ask(exchanges.PAGE.question, id="x")):
+        assert answered.headers["Access-Control-Allow-Origin"] == "*"
+
+
+def test_an_extension_learns_where_a_chain_can_be_proven(world):
+    told = json.loads(world.ask(exchanges.CONNECTIONS).body)["connections"]
+    assert [each["destinationChainId"] for each in told if each["originChainId"] == str(CHAIN)] == [str(CHAIN)]
+
+
+# --- What they look for when something is wrong -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("identifier", ["01J2VM6636VWW45ZRPGEQEZ5E5", "", "undefined", "a stranger's"])
+def test_a_relayer_forgets_what_is_unknown(world, submitted, identifier):
+    relayer = exchanges.RELAYER
+    key, asked = (world.stranger, submitted["relayer"]) if " " in identifier else (world.key, identifier)
+    with pytest.raises(GivesUp) as caught:
+        relayer.status(world.ask(relayer.question, id=asked, key=key))
+    assert caught.value.args == ("No query found",)
+
+
+@pytest.mark.parametrize("destination", [CHAIN, "STARKNET"])
+@pytest.mark.parametrize("token", ["0x0", "nobody.eth", "not-a-name", "0xD96844c9B21CB6cCf2c236257c7fc703E43BA071"])
+def test_a_relayer_forgets_what_names_no_account(world, token, destination):
+    with pytest.raises(GivesUp) as caught:
+        exchanges.RELAYER.identifier(world.submit(exchanges.RELAYER, token=token, destination=destination))
+    assert caught.value.args[0].startswith("Invalid account address or ENS")
+
+
+@pytest.mark.parametrize("destination", ["SN_SEPOLIA", "STARKNET", "SN_GOERLI", "300"])
+def test_each_hears_that_a_destination_is_not_here(world, destination):
+    for name, client in CLIENTS.items():
+        if "<destination>" in client.submission:
+            answer = world.submit(client, destination=destination)
+            with pytest.raises(GivesUp):
+                client.identifier(answer)
+            told = json.loads(answer.body)
+            assert answer.status == 400, name
+            assert [fault["path"] for fault in told["details"]] == ["/destinationChainId"]
+            assert isinstance(told["error"], str)
+
+
+def test_each_hears_that_its_key_is_no_key(world):
+    for name, client in CLIENTS.items():
+        for answer in (world.submit(client, key="4b086c8b-6eda"), world.ask(client.question, id="x", key="4b086c8b")):
+            assert (answer.status, json.loads(answer.body)["code"]) == (401, "unauthorized"), name
+
+
+def test_an_extension_that_asks_for_what_no_header_has_hears_which(world):
+    """The property is none of Ethereum's headers."""
+    answer = world.submit(exchanges.EXTENSION_ON_BLOCK)
+    with pytest.raises(GivesUp):
+        exchanges.EXTENSION_ON_BLOCK.identifier(answer)
+    at = [fault["path"].rpartition("/")[2] for fault in json.loads(answer.body)["details"]]
+    assert at == ["3", "21"]
+
+
+def test_a_rejection_is_read_by_each(world):
+    """A block far beyond the newest: known to be so when a worker looks."""
+    far = 10**9
+    for name in ("relayer", "tutorial", "claims"):
+        client = CLIENTS[name]
+        identifier = client.identifier(world.submit(client, block=far, time=far * 4))
+        deadline = time.monotonic() + SECONDS
+        while (status := _status_or_error(client, world.ask(client.question, id=identifier))) == "IN_PROGRESS":
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        if name == "relayer":
+            assert "after the newest block" in status
+        else:
+            assert status == "REJECTED"
+
+
+def _status_or_error(client: Client, answer: Answer) -> str:
+    try:
+        return client.status(answer)
+    except GivesUp as stopped:
+        return str(stopped)

@@ -1,0 +1,82 @@
+"""A facts registry on a chain that was just started. The service deploys it once in a process; from then on the same
+transactions are sent to the next chain and the same rows are stored, as if it had been deployed there.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Model
+from django.utils import timezone
+
+from chains.encoding import hex_data
+from config.configured_chains import get_chains, get_rpc
+from devnet.devchain import DevChain
+from proving import heads
+from proving.models import FactsRegistry, SignedTransaction, Signer, Transaction
+from proving.registry.deploying import deploy
+
+_MINED_SECONDS = 20
+# What deploying stores; each refers to those before it alone.
+_MODELS: Sequence[type[Model]] = (Signer, FactsRegistry, Transaction, SignedTransaction)
+
+
+@dataclass(frozen=True)
+class _Deployment:
+    at: datetime
+    rows: Sequence[Model]
+
+    def repeat(self, chain: DevChain) -> None:
+        receipts = {row.hash: _mine(chain, row) for row in self.rows if isinstance(row, SignedTransaction)}
+        passed = timezone.now() - self.at
+        stored: dict[tuple[type[Model], Any], Any] = {}
+        for row in self.rows:
+            values = dict(_values(row, passed))
+            if isinstance(row, Transaction):
+                receipt = receipts[row.hash]
+                values |= {"block_hash": receipt["blockHash"], "block_number": int(receipt["blockNumber"], 16)}
+            for field in type(row)._meta.concrete_fields:
+                if field.related_model and (before := values[field.attname]) is not None:
+                    values[field.attname] = stored[field.related_model, before]
+            stored[type(row), row.pk] = type(row)._default_manager.create(**values).pk
+        heads.read(get_chains().chain(chain.chain_id), get_rpc(chain.chain_id))
+
+
+def _mine(chain: DevChain, version: SignedTransaction) -> dict[str, Any]:
+    """Its receipt. The node mines soon after it has answered."""
+    sent = chain.rpc("eth_sendRawTransaction", hex_data(bytes(version.raw)))
+    deadline = time.monotonic() + _MINED_SECONDS
+    while (receipt := chain.rpc("eth_getTransactionReceipt", sent)) is None:
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    return dict(receipt)
+
+
+def _values(row: Model, passed: timedelta) -> Iterator[tuple[str, Any]]:
+    """By the names of its attributes, so much later."""
+    for field in row._meta.concrete_fields:
+        value = getattr(row, field.attname)
+        if not field.primary_key:
+            yield field.attname, value + passed if isinstance(value, datetime) else value
+
+
+# By the chain's newest block, and what the chains file says, the URL aside.
+_deployments: dict[tuple[int, str], _Deployment] = {}
+
+
+def deploy_on(chain: DevChain) -> None:
+    """As `deploy` from the chain to itself, by the chains file of the settings.
+
+    Nothing is stored yet, and the chain mines a block for each transaction.
+    """
+    key = chain.head(), settings.CHAINS_FILE.read_text().replace(chain.url, "")
+    if known := _deployments.get(key):
+        known.repeat(chain)
+        return
+    deploy(chain.chain_id, chain.chain_id)
+    _deployments[key] = _Deployment(
+        timezone.now(), [row for model in _MODELS for row in model._default_manager.order_by("pk")]
+    )

@@ -1,0 +1,46 @@
+"""What each fresh installation has: a migrated database, and the collected files of pages. Made once in a run."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from devnet.devchain import PROJECT
+
+
+@dataclass(frozen=True)
+class FreshInstallation:
+    database: Path
+    """To be copied: SQLite's."""
+    static: Path
+    """To be read, as `STATIC_DIR`."""
+
+    def copy_database(self, state: Path) -> None:
+        """Where `STATE_DIR` is `state`."""
+        shutil.copy(self.database, state / "db.sqlite3")
+
+
+def fresh_installation(folder: Path) -> FreshInstallation:
+    """`folder` is `tmp_path`, or from `tmp_path_factory`: beside it are those of the run's other processes."""
+    made = folder.parents[1 if "PYTEST_XDIST_WORKER" in os.environ else 0] / "fresh-installation"
+    with made.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            begun = made.with_suffix(".begun")
+            begun.mkdir()
+            for command in ("migrate", "collectstatic"):
+                _manage(begun, command)
+            begun.rename(made)
+    return FreshInstallation(made / "db.sqlite3", made / "static")
+
+
+def _manage(state: Path, command: str) -> None:
+    subprocess.run(
+        [sys.executable, "manage.py", command, "--no-input", "-v", "0"],
+        cwd=PROJECT,
+        env={"PATH": os.environ["PATH"], "STATE_DIR": str(state)},
+        check=True,
+    )
