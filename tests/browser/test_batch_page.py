@@ -301,6 +301,20 @@ def test_focus_scroll_open_details_and_what_was_typed_survive_a_refresh(page: Pa
     assert page.evaluate("scrollY") == before > 0
 
 
+def test_the_focus_is_where_it_was_after_a_reading(page: Page):
+    beat()
+    batch = a_batch()
+    finish(batch)
+    settle(batch)
+    page.goto(path(batch))
+    button = page.get_by_role("button", name="Read it from the chain now")
+    button.focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#reading-1")).to_contain_text("The chain could not be read.")
+    expect(button).to_be_enabled()
+    expect(button).to_be_focused()
+
+
 def test_what_was_typed_to_find_an_account_survives_a_refresh(page: Page):
     beat()
     batch = a_batch(*many_accounts(20))
