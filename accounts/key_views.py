@@ -74,12 +74,8 @@ def reveal_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
     if request.method != "POST":
         return redirect("accounts:dashboard")
     key = _live_key(user, key_id)
-    try:
-        event_log.check_pace(user)
-    except Refused as refused:
-        if wants_json(request):
-            return _refused(refused)
-        return _dashboard_page(request, user, error=refused.sentence, status=_STATUS[refused.code])
+    if too_often := _too_often(request, user):
+        return too_often
     secret = _hidden(keys.reveal(key))
     if secret:
         event_log.record(request, user, EventKind.KEY_SHOWN, key)
@@ -101,12 +97,8 @@ def reveal_webhook_secret(request: HttpRequest, user: User) -> HttpResponse:
     """
     if request.method != "POST":
         return redirect("accounts:dashboard")
-    try:
-        event_log.check_pace(user)
-    except Refused as refused:
-        if wants_json(request):
-            return _refused(refused)
-        return _dashboard_page(request, user, error=refused.sentence, status=_STATUS[refused.code])
+    if too_often := _too_often(request, user):
+        return too_often
     secret = _hidden(webhook_secrets.reveal(webhook_secrets.issue_first(user.pk)))
     if secret:
         event_log.record(request, user, EventKind.WEBHOOK_SECRET_SHOWN)
@@ -117,6 +109,17 @@ def reveal_webhook_secret(request: HttpRequest, user: User) -> HttpResponse:
             409, "secret_lost", "This service can no longer read the secret, so it signs nothing with it. Rotate it."
         )
     return JsonResponse({"webhookSecret": secret.get_secret_value()})
+
+
+def _too_often(request: HttpRequest, user: User) -> HttpResponse | None:
+    """The answer where the user has changed or looked at too much of late."""
+    try:
+        event_log.check_pace(user)
+    except Refused as refused:
+        if wants_json(request):
+            return _refused(refused)
+        return _dashboard_page(request, user, error=refused.sentence, status=_STATUS[refused.code])
+    return None
 
 
 @require_GET

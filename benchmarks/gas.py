@@ -187,6 +187,9 @@ def cases_of(paths: Sequence[str]) -> Iterator[Case]:
 
 
 def recorded_cases() -> Iterator[Case]:
+    """None where the recorded proofs aren't at hand."""
+    if not FOLDER.is_dir():
+        return
     names = ("690b9a9e_depth9", "00000000_depth9", "388c818c_depth8", "ade2a9c8_depth8")
     mainnet = [json.loads((FOLDER / f"mainnet_17463226_{name}.json").read_text()) for name in names]
     yield recorded(
@@ -399,7 +402,7 @@ def main() -> int:
             return 1
         results = list(measure(list(cases_of(paths))))
     else:
-        cases = list(recorded_cases()) if FOLDER.is_dir() else []
+        cases = list(recorded_cases())
         if not cases:
             print("The recorded proofs are not on this machine: generated cases only.")
         results = list(measure([*cases, *generated_cases(), *hop_cases()])) + list(measure_reads())

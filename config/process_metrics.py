@@ -75,8 +75,10 @@ def make_folder() -> str:
     where = memory if os.access(memory, os.W_OK) else Path(tempfile.gettempdir())
     for left in where.glob(f"{_PREFIX}.*"):
         pid = left.name.split(".")[1]
-        if pid.isdigit() and left.stat().st_uid == os.getuid() and not Path(f"/proc/{pid}").exists():
-            shutil.rmtree(left, ignore_errors=True)
+        # Another supervisor that starts may have removed it meanwhile.
+        with suppress(FileNotFoundError):
+            if pid.isdigit() and left.stat().st_uid == os.getuid() and not Path(f"/proc/{pid}").exists():
+                shutil.rmtree(left, ignore_errors=True)
     return tempfile.mkdtemp(prefix=f"{_PREFIX}.{os.getpid()}.", dir=where)
 
 

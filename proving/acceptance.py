@@ -7,7 +7,7 @@ nothing but the queries that name it.
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
@@ -19,6 +19,7 @@ from django.utils import timezone
 from accounts import row_locks
 from accounts.models import User
 from chains import together
+from chains.chains_file import Chain
 from chains.rpc import NodeUnavailable, RpcRefused
 from chains.together import Outcome, Raised
 from config.configured_chains import get_chains
@@ -140,7 +141,7 @@ def _record(decided: _Decided) -> bool:
     """Write the decision, in the caller's database transaction; whether the batch goes on."""
     batch, source, decision = decided.lease.row, decided.source, decided.decision
     if isinstance(decision, _Acceptance):
-        decision = _exceeded(batch, decision.needed) or decision
+        decision = _beyond(allowance.exceeded, batch, decision.needed) or decision
     if isinstance(decision, Rejection):
         progress.reject([batch.pk], code=decision.code, reason=decision.reason, retryable=decision.retryable)
         return False
@@ -157,12 +158,14 @@ def _record(decided: _Decided) -> bool:
     return True
 
 
-def _exceeded(batch: Batch, needed: Promise) -> Rejection | None:
-    """Whether what the user's batches may cause in a day leaves no room for this."""
+def _beyond(
+    limits: Callable[[User, Chain, Promise, Promise], Iterator[Rejection]], batch: Batch, needed: Promise
+) -> Rejection | None:
+    """The first of these `limits`, which `allowance` tells, that leaves no room. None holds for what others pay for."""
     if batch.pays_itself:
         return None
     destination = get_chains().chain(batch.destination_chain_id)
-    return next(allowance.exceeded(batch.user, destination, needed, _before(batch)), None)
+    return next(limits(batch.user, destination, needed, _before(batch)), None)
 
 
 def _before(batch: Batch) -> Promise:
@@ -183,7 +186,7 @@ def _decide(lease: Lease[Batch], source: int) -> Wait | Rejection | _Acceptance:
     destination = get_chains().chain(batch.destination_chain_id)
     if not batch.pays_itself and (no_signer := signers.why_none(destination)):
         return Rejection(RejectionCode.NO_SIGNER, no_signer, retryable=False)
-    if exhausted := _exceeded(batch, _NOTHING):
+    if exhausted := _beyond(allowance.exceeded, batch, _NOTHING):
         return exhausted  # Before any node is asked.
     try:
         connection = connections.open_unless_paused(batch.destination_chain_id, source)
@@ -332,17 +335,10 @@ def _decide_about_existing(
     )
     # What can never fit is said before what a higher fee would help.
     return (
-        _too_large(batch, acceptance.needed)
+        _beyond(allowance.too_large, batch, acceptance.needed)
         or _fee_too_low(batch, acceptance.needed, costs, estimate.path_gas)
         or acceptance
     )
-
-
-def _too_large(batch: Batch, needed: Promise) -> Rejection | None:
-    if batch.pays_itself:
-        return None
-    destination = get_chains().chain(batch.destination_chain_id)
-    return next(allowance.too_large(batch.user, destination, needed, _before(batch)), None)
 
 
 def _parts(questions: _Questions, estimate: Estimate, rest: Sequence[_Asking], coming: Estimate) -> dict[int, int]:

@@ -142,13 +142,12 @@ def estimate(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate:
     faults = [fault for one in sources for fault in one.faults]
     if faults and not any(one.cost or one.rejections for one in sources):
         raise Unavailable("chain_unavailable", f"{faults[0]} Nothing was stored; send it again in a moment.")
-    pays_itself = request.sender is not None
-    low = None if pays_itself else _fee_too_low(request, destination, sources)
+    low = _fee_too_low(request, destination, sources)
     return BatchEstimate(
         destination,
         fees.base_fee + fees.priority_fee,
         sources,
-        None if request.fee is None or pays_itself else low is None,
+        None if request.fee is None or request.pays_itself else low is None,
         confirming_blocks,
         list(_reasons(request, body, key, sources, low)),
     )
@@ -312,7 +311,7 @@ def _total(sources: Iterable[SourceEstimate]) -> Cost:
 
 
 def _fee_too_low(request: BatchRequest, destination: Chain, sources: Sequence[SourceEstimate]) -> Rejection | None:
-    if request.fee is None or destination.test_network:
+    if request.fee is None or request.pays_itself or destination.test_network:
         return None
     cost = _total(sources)
     path_gas = sum(one.path_gas for of_source in sources for one in of_source.estimates)
@@ -328,7 +327,7 @@ def _reasons(
     for of_source in sources:
         for one in of_source.rejections:
             yield Reason(of_source.source, one.code, one.reason, one.retryable)
-    if request.sender is not None:
+    if request.pays_itself:
         return  # What others pay for has no limits.
     user = User.objects.get(pk=key.user_id)
     destination = get_chains().chain(request.destinationChainId)

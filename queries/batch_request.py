@@ -345,6 +345,10 @@ class BatchRequest(_Strict):
     )
     webhook: WebhookRequest | None = Field(default=None, description="Who is told what becomes of the batch.")
 
+    @property
+    def pays_itself(self) -> bool:
+        return self.sender is not None
+
     def parts(self) -> Iterator["Part"]:
         """The parts of the request, in order. Each becomes a query."""
         for source, blocks in self.data.items():

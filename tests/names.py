@@ -1,10 +1,9 @@
 """ENS on a development chain: a registry, the universal resolver where the library expects it, and resolvers."""
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 from ens import BaseENS
 from ens.constants import UNIVERSAL_RESOLVER_ADDR
@@ -15,6 +14,7 @@ from eth_utils.crypto import keccak
 from chains.encoding import hex_data
 from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
+from tests.http_server import serving
 
 
 class Names:
@@ -90,11 +90,5 @@ def gateway(answer: Callable[[Asked], str | tuple[int, bytes]]) -> Iterator[str]
         def log_message(self, *_: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Handler) as url:
+        yield url

@@ -3,7 +3,7 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 from django.test import Client
@@ -20,6 +20,7 @@ from devnet.devchain import DevChain
 from tests.accounts.wallets import ALICE, BOB, contract_wallet_code, init_code, reverting_code, sign
 from tests.chains.hostile_node import DRIPS, FLOODS, hostile_node
 from tests.chains.lying_node import ask, error, is_chain_id, lying_node
+from tests.http_server import serving
 
 pytestmark = pytest.mark.django_db
 
@@ -156,12 +157,8 @@ class Refusing(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def refusing_url():
-    with ThreadingHTTPServer(("127.0.0.1", 0), Refusing) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join(10)
+    with serving(Refusing) as url:
+        yield url
 
 
 def test_a_node_that_refuses_to_answer_does_not_make_a_signature_wrong(refusing_url, chain, wallet, configure_chains):

@@ -10,6 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from tests.chains.lying_node import is_chain_id
+from tests.http_server import serving
 
 MEGABYTE = 1024 * 1024
 DRIP_SECONDS = 0.05
@@ -73,15 +74,11 @@ def hostile_node(behave: Behaviour, *, chain_id: int | None = 31337) -> Iterator
         daemon_threads = True
         request_queue_size = 100
 
-    with Server(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving(Handler, Server) as url:
         try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
+            yield url
         finally:
             is_over.set()
-            server.shutdown()
-            thread.join()
 
 
 def _result(body: Any, value: Any) -> bytes:

@@ -1,15 +1,16 @@
 """An HTTP server that answers as the test says: a node that lies, mumbles or fails, often in front of a real one."""
 
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import requests
+
+from tests.http_server import serving
 
 
 @dataclass
@@ -45,14 +46,8 @@ def lying_node(answer: Callable[[Any], Any]) -> Iterator[str]:
         def log_message(self, *_):
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_port}"
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(Handler) as url:
+        yield url
 
 
 def recording(into: list[Any], answer: Callable[[Any], Any]) -> Callable[[Any], Any]:

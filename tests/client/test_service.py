@@ -5,12 +5,11 @@ import io
 import json
 import queue
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import keyring
@@ -46,6 +45,7 @@ from batch_query_client.command_line.running import run
 from demo.client import take_webhook_secret
 from demo.installation import CHAIN_ID, CHAINS_TOML, Service, free_port
 from devnet.devchain import ACCOUNTS, DevChain
+from tests.http_server import serving
 
 (ALICE, ALICE_KEY), (BOB, BOB_KEY), (CHARLIE, _), (_, SIGNER_KEY) = ACCOUNTS
 CONTRACT = "0x0000F90827F1C53a10cb7A02335B175320002935"
@@ -268,13 +268,11 @@ def test_what_a_webhook_receives_is_what_the_service_has_signed(live):
             """Nowhere."""
 
     secret = take_webhook_secret(live.url, ALICE, ALICE_KEY, CHAIN_ID)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        hook = Webhook(f"http://127.0.0.1:{server.server_address[1]}/", {"x-token": "a token"}, ["DONE"])
+    with serving(Receiver) as url:
+        hook = Webhook(f"{url}/", {"x-token": "a token"}, ["DONE"])
         queries = [Header(["GAS_USED"], chain=CHAIN_ID, block=live.chain.head())]
         batch = live.service.submit(destination=CHAIN_ID, queries=queries, webhook=hook)
         body, headers = received.get(timeout=SECONDS)
-        server.shutdown()
     event = verify_webhook(body, headers, secret)
     assert (event.type, event.data.internal_id, event.data.query_status) == ("batch_query.done", batch.id, "DONE")
     assert event.id.startswith("msg_")

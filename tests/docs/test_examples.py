@@ -40,13 +40,15 @@ def env(tmp_path_factory) -> Iterator[dict[str, str]]:
     process = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     said = ""
-    while "Serving until Ctrl-C" not in said:
-        line = process.stdout.readline()
-        assert line, said
-        said += line
-    yield variables(folder) | {"FOLDER": str(folder)}
-    process.terminate()
-    process.communicate(timeout=60)
+    try:
+        while "Serving until Ctrl-C" not in said:
+            line = process.stdout.readline()
+            assert line, said
+            said += line
+        yield variables(folder) | {"FOLDER": str(folder)}
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
 
 
 @pytest.fixture(scope="module")

@@ -2,11 +2,10 @@
 
 import json
 import logging
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -31,6 +30,7 @@ from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from queries.properties import AccountField
 from tests.attesting import process
 from tests.contracts.l1_block import L1Block
+from tests.http_server import serving
 from tests.proving.chain_state import balance_at, field_on_chain, registry
 from tests.proving.proxy import Proxy
 from tests.service import ALICE, BOB, CHARLIE, a_key, chains_toml, submit, waiting, work, work_until_done
@@ -87,10 +87,8 @@ def liar(key: str, block_hash: bytes) -> Iterator[Attester]:
         def log_message(self, *_):
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever).start()
-        yield Attester(address=account.address, url=f"http://127.0.0.1:{server.server_port}")
-        server.shutdown()
+    with serving(Handler) as url:
+        yield Attester(address=account.address, url=url)
 
 
 def nobody(key: str) -> Attester:

@@ -1,14 +1,24 @@
 """Requests made to break something, at each endpoint that the API's description has. `make attack` sends many more."""
 
 import json
+from collections.abc import Iterator
+
+import pytest
 
 from tests.attacks.hostile import Known, operations
 from tests.attacks.sender import send
-from tests.serving.process import ask
+from tests.serving.process import WebServer, ask, serving
 from tests.serving.test_long_poll import askers
 
 # Of each operation.
 REQUESTS = 60
+
+
+@pytest.fixture
+def web(tmp_path) -> Iterator[WebServer]:
+    """Of this test's own: it leaves much behind."""
+    with serving(tmp_path) as server:
+        yield server
 
 
 def test_each_is_answered_truthfully_and_soon(web):
