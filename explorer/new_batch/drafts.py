@@ -169,11 +169,11 @@ class _Writing:
         self.places[pointer(*names), is_of_name].append(place)
 
     def add(self, number: int, row: Row) -> None:
-        at = "block" if row.at not in {"block", "time"} else row.at
+        at = row.at if row.at in {"block", "time"} else "at"
         names = ("data", row.source, row.selector)
         block = self.data.setdefault(row.source, {}).setdefault(row.selector, {})
         self.note(Place(number, "source"), "data", row.source, is_of_name=True)
-        self.note(Place(number, "at" if row.at in BlockTag.values else at), *names, is_of_name=True)
+        self.note(Place(number, at), *names, is_of_name=True)
         self.note(Place(number, "accounts"), *names)
         for account, line in _accounts(row):
             self._add_account(number, row, (account, line), block.setdefault("accounts", {}), (*names, "accounts"))

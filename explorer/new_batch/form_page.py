@@ -54,11 +54,22 @@ class FormPage:
 
 
 @dataclass(frozen=True)
-class ShownRow:
+class RowHead:
+    """What a row says while it is folded."""
+
     number: int  # from 0
     row: Row
+
+    @property
+    def source(self) -> str:
+        source = self.row.source
+        return chain_name(int(source)).name if source.isascii() and source.isdigit() else source
+
+
+@dataclass(frozen=True)
+class ShownRow:
+    head: RowHead
     form: RowForm
-    source: str
     is_wrong: bool
     is_open: bool
 
@@ -75,7 +86,8 @@ def answer(request: HttpRequest, page: FormPage) -> HttpResponse:
 
 def answer_estimate(request: HttpRequest, draft: Draft, estimated: Estimated) -> HttpResponse:
     """For htmx: what stands beside the form."""
-    context = {**_beside(draft, estimated), "is_estimate_alone": True}
+    heads = [RowHead(number, row) for number, row in enumerate(draft.rows)]
+    context = {**_beside(draft, estimated), "is_estimate_alone": True, "heads": heads}
     return render(request, "explorer/new_batch/_estimate.html", context)
 
 
@@ -107,14 +119,8 @@ def _rows(page: FormPage, form: DraftForm, faults: ShownFaults, focus: str) -> I
     for number, (row, row_form) in enumerate(zip(page.draft.rows, form.rows, strict=True)):
         is_wrong = number in faults.rows
         has_focus = focus.startswith(f"id_rows-{number}-")
-        yield ShownRow(
-            number,
-            row,
-            row_form,
-            chain_name(int(row.source)).name if row.source.isascii() and row.source.isdigit() else row.source,
-            is_wrong=is_wrong,
-            is_open=is_wrong or has_focus or not row.is_complete or len(page.draft.rows) == 1,
-        )
+        is_open = is_wrong or has_focus or not row.is_complete or len(page.draft.rows) == 1
+        yield ShownRow(RowHead(number, row), row_form, is_wrong, is_open)
 
 
 def _set_focus(form: DraftForm, target: str) -> None:

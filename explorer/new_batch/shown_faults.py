@@ -12,6 +12,7 @@ from queries.batch_request import Fault
 _MOST_OF_FIELD, _MOST_LISTED = 5, 20
 # Fields of several controls, of which the first is led to.
 _GROUPS = frozenset({"sender", "at", "props", "header"})
+_TYPED = frozenset({"block", "time", "accounts"})
 _OF_LINES = frozenset({"accounts", "slots"})
 
 Field = tuple[int | None, str]
@@ -32,6 +33,10 @@ class ShownFaults:
     more: int = 0  # that are not listed
 
     @property
+    def count(self) -> int:
+        return len(self.listed) + self.more
+
+    @property
     def rows(self) -> frozenset[int]:
         """Those with faults."""
         return frozenset(row for row, _ in self.by_field if row is not None)
@@ -41,7 +46,7 @@ def shown(draft: Draft, request: Request, faults: Iterable[Fault]) -> ShownFault
     sentences: dict[Field, list[str]] = defaultdict(list)
     for fault in faults:
         for place in request.places(fault):
-            sentence = _said(draft, place) + fault.message
+            sentence = "It is empty." if _is_empty(draft, place) else _said(draft, place) + fault.message
             if sentence not in sentences[place.row, place.field]:
                 sentences[place.row, place.field].append(sentence)
     return of_fields(sentences)
@@ -64,6 +69,11 @@ def control(row: int | None, name: str) -> str:
         return ""
     prefix = "" if row is None else f"rows-{row}-"
     return f"id_{prefix}{name}{'_0' if name in _GROUPS else ''}"
+
+
+def _is_empty(draft: Draft, place: Place) -> bool:
+    """Whether what is wrong is that nothing was typed."""
+    return place.field in _TYPED and place.row is not None and not getattr(draft.rows[place.row], place.field).strip()
 
 
 def _said(draft: Draft, place: Place) -> str:
