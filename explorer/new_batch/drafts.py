@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 from explorer.pages.amounts import whole_units
@@ -65,28 +66,42 @@ class Row:
     @property
     def facts(self) -> int:
         """How many it names."""
-        words = len(set(self.props)) + len({slot for slot, _ in _words(self.slots)})
-        return words * len({account for account, _ in _words(self.accounts)}) + len(set(self.header))
+        return (len(set(self.props)) + self._slot_count) * self._account_count + len(set(self.header))
 
     @property
     def size(self) -> int:
         """How much it counts in limits; what other rows ask for too is counted here as well."""
-        accounts, slots = self.first_accounts[1], len({slot for slot, _ in _words(self.slots)})
-        return accounts * (1 + slots) + bool(self.header)
+        return self._account_count * (1 + self._slot_count) + bool(self.header)
 
     @property
     def first_accounts(self) -> tuple[list[str], int]:
-        """The first two, and how many there are."""
-        found = list(dict.fromkeys(account for account, _ in _words(self.accounts)))
-        return found[:2], len(found)
+        """The first one, and how many there are."""
+        return [account for account, _ in self.account_words[:1]], self._account_count
 
     @property
     def words(self) -> list[str]:
         """What is proven, in words."""
-        accounts, slots = self.first_accounts[1], len({slot for slot, _ in _words(self.slots)})
-        found = list(self.props) if accounts else []
-        found += [_counted(slots, "slot")] if slots else []
+        found = list(self.props) if self.account_words else []
+        found += [_counted(self._slot_count, "slot")] if self.slot_words else []
         return found + ([_counted(len(self.header), "header field")] if self.header else [])
+
+    @cached_property
+    def account_words(self) -> Sequence[tuple[str, int]]:
+        """Each with its line, as often as it was typed."""
+        return list(_words(self.accounts))
+
+    @cached_property
+    def slot_words(self) -> Sequence[tuple[str, int]]:
+        """As `account_words`."""
+        return list(_words(self.slots))
+
+    @cached_property
+    def _account_count(self) -> int:
+        return len({account for account, _ in self.account_words})
+
+    @cached_property
+    def _slot_count(self) -> int:
+        return len({slot for slot, _ in self.slot_words})
 
 
 @dataclass(frozen=True)
@@ -103,9 +118,9 @@ class Request:
     """The API's JSON, and where each part of it stands in the form."""
 
     document: dict[str, Any]
-    places_by_path: Mapping[tuple[str, bool], Sequence[Place]] = field(repr=False)
+    rows: Sequence[tuple[int, Row]] = field(repr=False)  # that it was made of
 
-    @property
+    @cached_property
     def body(self) -> bytes:
         return json.dumps(self.document, ensure_ascii=False).encode()
 
@@ -114,10 +129,20 @@ class Request:
         path, is_of_name = fault.path, fault.is_of_name
         while path:
             for key in ((path, is_of_name), (path, not is_of_name)):
-                if found := self.places_by_path.get(key):
+                if found := self._places.get(key):
                     return found
             path = path.rpartition("/")[0]
         return (Place(None, ""),)
+
+    @cached_property
+    def _places(self) -> Mapping[tuple[str, bool], Sequence[Place]]:
+        """Only where there are faults: for 10,000 accounts it takes longer than all else."""
+        writing = _Writing(notes_places=True)
+        for number, row in self.rows:
+            writing.add(number, row)
+        for name, of_form in (("destinationChainId", "destination"), ("fee", "fee"), ("sender", "sender")):
+            writing.note(Place(None, of_form), pointer(name))
+        return writing.places
 
 
 @dataclass(frozen=True)
@@ -150,9 +175,7 @@ class Draft:
         writing = _Writing()
         for number, row in rows:
             writing.add(number, row)
-        for name, of_form in (("destinationChainId", "destination"), ("fee", "fee"), ("sender", "sender")):
-            writing.note(Place(None, of_form), name)
-        return Request(document | {"data": writing.data}, writing.places)
+        return Request(document | {"data": writing.data}, rows)
 
     def with_row(self, number: int, row: Row) -> "Draft":
         return replace(self, rows=(*self.rows[:number], row, *self.rows[number + 1 :]))
@@ -161,48 +184,53 @@ class Draft:
 class _Writing:
     """Rows as they become JSON. What several rows ask of one account at one block is asked for together."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, notes_places: bool = False) -> None:
         self.data: dict[str, Any] = {}
         self.places: dict[tuple[str, bool], list[Place]] = defaultdict(list)
+        self._notes_places = notes_places
 
-    def note(self, place: Place, *names: str | int, is_of_name: bool = False) -> None:
-        self.places[pointer(*names), is_of_name].append(place)
+    def note(self, place: Place, path: str, *, is_of_name: bool = False) -> None:
+        self.places[path, is_of_name].append(place)
 
     def add(self, number: int, row: Row) -> None:
         at = row.at if row.at in {"block", "time"} else "at"
-        names = ("data", row.source, row.selector)
+        path = pointer("data", row.source, row.selector)
         block = self.data.setdefault(row.source, {}).setdefault(row.selector, {})
-        self.note(Place(number, "source"), "data", row.source, is_of_name=True)
-        self.note(Place(number, at), *names, is_of_name=True)
-        self.note(Place(number, "accounts"), *names)
+        self.note(Place(number, "source"), pointer("data", row.source), is_of_name=True)
+        self.note(Place(number, at), path, is_of_name=True)
+        self.note(Place(number, "accounts"), path)
         for account, line in _accounts(row):
-            self._add_account(number, row, (account, line), block.setdefault("accounts", {}), (*names, "accounts"))
+            asked = block.setdefault("accounts", {}).setdefault(account, {})
+            _joined(asked, "props", row.props)
+            _joined(asked, "slots", [slot for slot, _ in row.slot_words])
+            if self._notes_places:
+                self._note_account(number, row, asked, line, f"{path}/accounts{pointer(account)}")
+        header = _joined(block, "header", row.header)
         for name in row.header:
-            self._add_to(block.setdefault("header", []), name, Place(number, "header"), (*names, "header"))
+            self.note(Place(number, "header"), f"{path}/header/{header.index(name)}")
 
-    def _add_account(
-        self, number: int, row: Row, found: tuple[str, int], accounts: dict[str, Any], names: tuple[str, ...]
-    ) -> None:
-        account, line = found
-        asked = accounts.setdefault(account, {})
-        self.note(Place(number, "accounts", line), *names, account, is_of_name=True)
-        self.note(Place(number, "props"), *names, account)
+    def _note_account(self, number: int, row: Row, asked: Mapping[str, Any], line: int, path: str) -> None:
+        self.note(Place(number, "accounts", line), path, is_of_name=True)
+        self.note(Place(number, "props"), path)
         for name in row.props:
-            self._add_to(asked.setdefault("props", []), name, Place(number, "props"), (*names, account, "props"))
-        for slot, line_of_slot in _words(row.slots):
-            place = Place(number, "slots", line_of_slot)
-            self._add_to(asked.setdefault("slots", []), slot, place, (*names, account, "slots"))
+            self.note(Place(number, "props"), f"{path}/props/{asked['props'].index(name)}")
+        indexes = {slot: index for index, slot in enumerate(asked.get("slots", ()))}
+        for slot, line_of_slot in row.slot_words:
+            self.note(Place(number, "slots", line_of_slot), f"{path}/slots/{indexes[slot]}")
 
-    def _add_to(self, values: list[str], value: str, place: Place, names: tuple[str, ...]) -> None:
-        if value not in values:
-            values.append(value)
-        self.note(place, *names, values.index(value))
+
+def _joined(of: dict[str, Any], name: str, more: Iterable[str]) -> list[str]:
+    """Under the name what is there already, and more, each once."""
+    values = list(dict.fromkeys([*of.get(name, ()), *more]))
+    if values:
+        of[name] = values
+    return values
 
 
 def _accounts(row: Row) -> Iterable[tuple[str, int]]:
     """Each with its line. An account that is missing is empty, which is a fault."""
-    if found := list(_words(row.accounts)):
-        return found
+    if row.account_words:
+        return row.account_words
     return [("", 1)] if row.slots.strip() or (row.props and not row.header) else []
 
 

@@ -96,6 +96,9 @@ def _context(page: FormPage) -> dict[str, Any]:
     form = DraftForm(posted(page.draft, page.token), get_chains())
     for (row, name), sentences in faults.by_field.items():
         (form.batch if row is None else form.rows[row]).add_error(name, list(sentences))
+    if page.line_faults:
+        pasted = {"aria-invalid": "true", "aria-describedby": "id_pasted_error paste-columns"}
+        form.batch.fields["pasted"].widget.attrs.update(pasted)
     focus = page.focus or (next((one.target for one in faults.listed), "") if page.corrects else "")
     _set_focus(form, focus)
     return {

@@ -67,7 +67,7 @@ class RowForm(forms.Form):
     )
     accounts = _lines("Accounts", 2, "Addresses or ENS names, as many as you like: one a line.")
     props = _Names(label="Properties", required=False, choices=[(name, name) for name in AccountField.names])
-    slots = _lines("Storage slots", 2, "Of each of these accounts. Hexadecimal, one a line.")
+    slots = _lines("Slots", 2, "Of each of these accounts. Hexadecimal, one a line.")
     header = _Names(label="Header fields of this block", required=False, choices=[(n, n) for n in HeaderField.names])
     slot_of = _one_of("Where it is", _SLOT_OF, forms.Select)
     slot_base = _text("Its own slot", placeholder="0")
