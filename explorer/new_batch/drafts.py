@@ -18,7 +18,7 @@ from queries.batch_request import AUTO, Fault, InvalidRequest, pointer, too_many
 from queries.models import BlockTag
 
 # Of a form. A row holds any number of accounts.
-MAX_ROWS = 100
+MAX_ROWS = 50
 # So many times the most that a batch may name is looked at: rows that overlap count twice.
 _MOST_BUILT = 4
 _AMOUNT = re.compile(r"[0-9]{1,60}(\.[0-9]{1,18})?", re.ASCII)

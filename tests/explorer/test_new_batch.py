@@ -16,6 +16,7 @@ from config.configured_chains import forget_chains
 from explorer.new_batch.drafts import MAX_ROWS
 from queries import progress
 from queries.models import Batch
+from queries.properties import AccountField, HeaderField
 from queries.rejection_codes import RejectionCode
 from tests.explorer.batches import a_batch, asking, connect_source, many_accounts, page, path
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, work_until_done
@@ -417,3 +418,10 @@ def test_what_the_form_can_t_hold_is_said(alice, settings, tmp_path):
     html = alice.get(f"/new-batch?from={hooked.pk}").text
     assert "Its webhook is left out." in html
     assert "93.184.215.14" not in html
+
+
+def test_the_largest_form_is_taken(alice):
+    row = {"props": AccountField.names, "header": HeaderField.names, "slot_base": "0", "slot_key": "0"}
+    rows = [row | {"accounts": account} for account in many_accounts(MAX_ROWS)]
+    html = post(alice, "add-row", form(*rows, fee="1", pasted="x"))
+    assert values(html, "accounts") == list(many_accounts(MAX_ROWS))
