@@ -13,6 +13,7 @@ urlpatterns = [
     path("explorer/query/<internal_id>.json", views.batch_as_json, name="batch_json"),
     path("explorer/query/<internal_id>", views.batch, name="batch"),
     path("explorer/query/<internal_id>/request.json", views.request_json, name="request_json"),
+    path("explorer/query/<internal_id>/facts.csv", views.facts_csv_file, name="facts_csv"),
     path("explorer/query/<internal_id>/deliveries", views.deliveries, name="deliveries"),
     path("explorer/query/<internal_id>/deliveries/<delivery_id>", views.send_again, name="send_again"),
     path("explorer/query/<internal_id>/<int:number>", views.query, name="query"),

@@ -1,4 +1,4 @@
-"""Amounts of money as people write them, to the last digit."""
+"""Amounts of money as people write them."""
 
 _WEI = 10**18
 
@@ -8,3 +8,25 @@ def whole_units(wei: int) -> str:
     whole, rest = divmod(wei, _WEI)
     fraction = f"{rest:018d}".rstrip("0")
     return f"{whole}.{fraction}" if fraction else str(whole)
+
+
+def rounded(amount: int, decimals: int = 18, places: int = 4) -> str:
+    """An amount of the smallest units as a decimal number of whole ones, to some places, with commas for thousands.
+
+    One that is not 0 never looks as if it were: then it is exact.
+    """
+    whole, rest = divmod(amount, 10**decimals)
+    if not rest:
+        return f"{whole:,}"
+    exact = f"{rest:0{decimals}d}".rstrip("0")
+    if len(exact) <= places:
+        return f"{whole:,}.{exact}"
+    parts = (amount * 10**places + 10**decimals // 2) // 10**decimals
+    if not parts:
+        return f"0.{exact}"
+    return f"{parts // 10**places:,}.{parts % 10**places:0{places}d}"
+
+
+def cost(wei: int) -> str:
+    """As `rounded`, to 6 places: what gas costs is little."""
+    return rounded(wei, places=6)

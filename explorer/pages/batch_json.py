@@ -18,8 +18,11 @@ _LEFT_OUT = {
     "is_configured",
     "first_slot",
     "note",
+    "filters",
+    "sent_at",
+    "mined_at",
 }
-_IN_WEI = {"fee", "spent", "estimated_wei"}
+_IN_WEI = {"fee", "spent", "estimated_wei", "gas_price"}
 
 
 def as_json(page: BatchPage) -> dict[str, Any]:

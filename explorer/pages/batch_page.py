@@ -9,12 +9,23 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from accounts import statements
-from explorer.pages import batch_progress, query_paging, rejection_advice, trusted_sources
-from explorer.pages.batch_progress import Progress
+from explorer.pages import (
+    batch_progress,
+    headlines,
+    query_paging,
+    rejection_advice,
+    shown_transactions,
+    timelines,
+    trusted_sources,
+)
+from explorer.pages.batch_progress import Counts, Progress
 from explorer.pages.chain_names import ChainName, chain_name
+from explorer.pages.headlines import Headline
 from explorer.pages.polling import poll_seconds
 from explorer.pages.query_paging import MAX_CARDS, QueryPage, Wanted
 from explorer.pages.rejection_advice import Advice
+from explorer.pages.shown_transactions import ShownTransaction
+from explorer.pages.timelines import Timeline
 from explorer.pages.trusted_sources import TrustedSource
 from queries.models import OPEN_STATUSES, Batch, BatchStatus
 
@@ -74,13 +85,27 @@ class Rejection:
 
 @dataclass(frozen=True)
 class BatchPage:
+    headline: Headline
     header: Header
     costs: Costs
     progress: Progress
     rejection: Rejection | None
     sources: tuple[TrustedSource, ...]
+    source_chains: tuple[ChainName, ...]
     queries: QueryPage
+    transactions: tuple[ShownTransaction, ...]
+    transaction_count: int  # of which these are the newest
+    timeline: Timeline | None  # None: the page is about one query of several
     poll_seconds: int | None  # None: nothing can change any more
+
+    @property
+    def has_one_source(self) -> bool:
+        return len(self.source_chains) == 1
+
+    @property
+    def reads_itself(self) -> bool:
+        """Whether the facts are read on the chain that they are about."""
+        return [chain.id for chain in self.source_chains] == [self.header.destination.id]
 
     @property
     def version(self) -> str:
@@ -119,7 +144,11 @@ def read(internal_id: str, wanted: Wanted | None = None) -> BatchPage | None:
     progress = batch_progress.read(batch, destination, counts, held_by.values(), can_change=can_change)
     if wanted.only is not None and not 1 <= wanted.only <= progress.queries:
         return None
+    queries = query_paging.read(batch, wanted, progress.queries, destination, held_by)
+    sent, sent_count = _transactions(batch, destination, queries)
+    chains = tuple(chain_name(chain_id) for chain_id in counts.source_chains)
     return BatchPage(
+        headline=_headline(queries, counts, chains, destination),
         header=_header(batch, destination, can_change=can_change),
         costs=Costs(
             batch.fee,
@@ -134,7 +163,13 @@ def read(internal_id: str, wanted: Wanted | None = None) -> BatchPage | None:
         sources=tuple(
             trusted_sources.trusted_sources(batch, counts.source_chains, registries, held_by, has_facts=has_facts)
         ),
-        queries=query_paging.read(batch, wanted, progress.queries, destination, held_by),
+        source_chains=chains,
+        queries=queries,
+        transactions=sent,
+        transaction_count=sent_count,
+        timeline=None
+        if wanted.only or wanted.always_whole
+        else timelines.of_batch(batch, progress.queries, queries.cards, sent, progress.waits),
         poll_seconds=seconds,
     )
 
@@ -164,6 +199,24 @@ def _header(batch: Batch, destination: ChainName, *, can_change: bool) -> Header
         why_no_proofs=batch.why_no_proofs,
         why_no_steps=batch.why_no_steps,
     )
+
+
+def _headline(queries: QueryPage, counts: Counts, sources: tuple[ChainName, ...], destination: ChainName) -> Headline:
+    if len(queries.cards) == 1 and (queries.only or queries.total == 1):
+        return headlines.of_query(queries.cards[0])
+    return headlines.of_batch(queries.total, counts, sources, destination)
+
+
+def _transactions(batch: Batch, destination: ChainName, queries: QueryPage) -> tuple[tuple[ShownTransaction, ...], int]:
+    """Those of the queries that are shown whole; else the batch's newest, and how many it has."""
+    if not queries.cards:
+        found, count = shown_transactions.of_batch(batch, destination, shown_transactions.head(destination.id))
+        return tuple(found), count
+    of_paths = [tx for card in queries.cards if card.path for tx in card.path.transactions]
+    of_steps = [step.transaction for card in queries.cards for step in card.steps if step.transaction]
+    once = {tx.hash: tx for tx in (*of_paths, *of_steps)}
+    found = sorted(once.values(), key=lambda tx: -1 if tx.nonce is None else tx.nonce, reverse=True)
+    return tuple(found), len(found)
 
 
 def _rejection(batch: Batch) -> Rejection | None:

@@ -7,6 +7,7 @@ from datetime import datetime
 from itertools import accumulate
 
 from accounts import statements
+from config.configured_chains import get_chains
 from explorer.pages import shown_transactions
 from explorer.pages.chain_names import ChainName, chain_name
 from explorer.pages.polling import transactions
@@ -147,12 +148,19 @@ def _next(batch: Batch, destination: ChainName, at_step: AtStep) -> str:
         return "Waiting for a node of the source chain to send block headers and proofs."
     counts = transactions(batch, LIVE_STATES)
     if pending := counts.get(TransactionState.PENDING):
-        return f"Waiting for a block of {where} that includes {_counted(pending)}."
+        return f"Waiting for a block of {where} that includes {_counted(pending)}.{_pace(destination)}"
     if mined := counts.get(TransactionState.MINED):
         head = shown_transactions.head(destination.id)
         at = f" The newest block is {head.number}, the newest final one {head.final}." if head else ""
-        return f"Waiting for confirmations of {_counted(mined)} on {where}.{at}"
+        return f"Waiting for confirmations of {_counted(mined)} on {where}.{at}{_pace(destination)}"
     return f"Waiting for a worker to check what {where} already knows, and to send transactions for the rest."
+
+
+def _pace(chain: ChainName) -> str:
+    """How long a block takes; empty where that is not known."""
+    return (
+        f" A block comes about every {get_chains().chain(chain.id).block_seconds:g} s." if chain.is_configured else ""
+    )
 
 
 def _counted(transactions: int) -> str:

@@ -13,7 +13,7 @@ from django.utils import timezone
 from accounts import statements
 from chains.chains_file import Chains
 from config.configured_chains import get_chains
-from explorer.pages.query_paging import PAGE_SIZE, Wanted, first_of_page
+from explorer.pages.query_paging import ROWS_SIZE, Wanted, first_of_page
 from proving.models import WATCHED_STATES
 from proving.worker import heartbeats
 from queries import poll_interval
@@ -38,7 +38,8 @@ _SHOWN_TRANSACTIONS = f"""SELECT transaction_id FROM proving_transaction_queries
     WHERE s.query_id IN ({_SHOWN_QUERIES}) AND s.transaction_hash <> ''
     UNION SELECT l.transaction_id FROM queries_query q JOIN proving_transaction_queries l ON l.query_id = q.id
     JOIN proving_transaction t ON t.id = l.transaction_id
-    WHERE q.block_id IN ({_SHOWN_BLOCKS}) AND t.extends_id IS NOT NULL"""
+    WHERE q.block_id IN ({_SHOWN_BLOCKS}) AND t.extends_id IS NOT NULL
+    UNION SELECT transaction_id FROM proving_share WHERE batch_id = %(batch)s"""
 # More than any batch has.
 _MOST_QUERIES = 10**9
 # While nothing fails, when a row is due next is not shown.
@@ -116,14 +117,14 @@ def statement() -> tuple[str, dict[str, Any]]:
 
 
 def version(internal_id: str, wanted: Wanted) -> str | None:
-    """Changes whenever anything that the page shows does. None where that takes more: for the queries of one account.
+    """Changes whenever anything that the page shows does. None where that takes more: for a part of the queries.
 
     It is read before the page is: what changes meanwhile is a change for the next poll.
     """
-    if wanted.account or not internal_id.isalnum() or (wanted.only or 0) > _MOST_QUERIES:
+    if wanted.filters.parts or not internal_id.isalnum() or (wanted.only or 0) > _MOST_QUERIES:
         return None
     first = wanted.only if wanted.only is not None else first_of_page(wanted.first, _MOST_QUERIES)
-    last = first if wanted.only is not None else first + PAGE_SIZE - 1
+    last = first if wanted.only is not None else first + ROWS_SIZE - 1
     sql, always = statement()
     row = statements.first(sql, always | {"batch": internal_id, "first": first - 1, "last": last - 1})
     if row is None:

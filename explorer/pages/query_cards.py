@@ -15,6 +15,7 @@ from explorer.pages.paths_to_blocks import ShownPath
 from explorer.pages.shown_facts import SLOTS_PAGE, Value
 from explorer.pages.shown_transactions import ShownTransaction
 from explorer.pages.utc_times import utc
+from proving import facts
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
 from proving.models import FactsRegistry
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, BlockTag, Query, Step, StepKind, StepStatus
@@ -94,6 +95,15 @@ class ShownQuery:
         return asked(self.address, self.fields, self.slot_count)
 
     @property
+    def is_completed(self) -> bool:
+        return self.completed == len(self.steps)
+
+    @property
+    def needs_a_look(self) -> bool:
+        """Whether something fails, was stopped, or went back."""
+        return any(step.status == "STOPPED" or step.attempts or step.went_back_at for step in self.steps)
+
+    @property
     def time(self) -> str:
         """The time that names the block, in UTC; empty beyond the calendar's years."""
         return utc(self.timestamp) if self.timestamp is not None else ""
@@ -126,9 +136,13 @@ class ShownQuery:
         return [value for value in self.values if value.slot or (self.address is None and value.number is not None)]
 
 
+# So many of a query's facts are in its line.
+_MOST_IN_ROW = 3
+
+
 @dataclass(frozen=True)
 class QueryRow:
-    """One line for a query, where there are too many to show them whole."""
+    """One line of a table of queries."""
 
     number: int
     address: str  # empty: it is about the header
@@ -143,6 +157,8 @@ class QueryRow:
     step: str  # the open one, empty at the end
     path: str  # how far the path to its block is, a phrase, while the step is in progress
     is_admitted: bool
+    values: tuple[Value, ...]  # the first of its facts, once all its steps are completed
+    more: int  # how many further facts it has
 
 
 # In a line, more properties than this are counted instead of named.
@@ -166,15 +182,23 @@ def _kinds(query: Query) -> Sequence[StepKind]:
     return tuple(StepKind) if query.address else HEADER_STEPS
 
 
-def rows(queries: Iterable[Query]) -> Iterable[QueryRow]:
-    """`queries` come with their blocks."""
+def rows(
+    batch: Batch, queries: Sequence[Query], shown: Mapping[int, Sequence[Value]], held_by: Mapping[int, FactsRegistry]
+) -> Iterable[QueryRow]:
+    """`queries` come with their blocks. `shown` are values that are read anyway, by the number of the query."""
+    done = [query for query in queries if shown_facts.may_be_told(batch, query) and query.position + 1 not in shown]
+    words = shown_facts.proven(done, 1, _MOST_IN_ROW) if done else {}
     order = list(StepKind)
     sources: dict[int, ChainName] = {}
     for query in queries:
         source = query.source_chain_id
         if source not in sources:
             sources[source] = chain_name(source)
-        steps = len(_kinds(query))
+        steps, registry = len(_kinds(query)), held_by.get(source)
+        values = list(shown.get(query.position + 1, ()))
+        if not values and registry:
+            values = list(_values(query, words.get(query.pk, {}), sources[source], registry.address, with_code=False))
+        values = values[:_MOST_IN_ROW]
         yield QueryRow(
             number=query.position + 1,
             address=query.address,
@@ -191,6 +215,8 @@ def rows(queries: Iterable[Query]) -> Iterable[QueryRow]:
             if query.block and query.step == StepKind.HEADER_ACCUMULATED
             else "",
             is_admitted=query.is_admitted,
+            values=tuple(values),
+            more=len(facts.of(query)) - len(values) if values else 0,
         )
 
 
@@ -294,12 +320,14 @@ def _meaning(kind: StepKind, query: Query) -> str:
 # --- Facts ------------------------------------------------------------------------------------------------------------
 
 
-def _values(query: Query, words: Mapping[Fact, bytes], source: ChainName, registry: str) -> Iterable[Value]:
+def _values(
+    query: Query, words: Mapping[Fact, bytes], source: ChainName, registry: str, *, with_code: bool = True
+) -> Iterable[Value]:
     listed: set[type[Fact]] = set()
     for fact, word in words.items():
         is_listed = isinstance(fact, SlotFact | HeaderFact)
         # Only the first value of a list gets code. Thousands of slots would be megabytes of it.
-        with_code = query.block is not None and type(fact) not in listed
+        is_first = query.block is not None and type(fact) not in listed
         if is_listed:
             listed.add(type(fact))
         yield Value(
@@ -310,5 +338,5 @@ def _values(query: Query, words: Mapping[Fact, bytes], source: ChainName, regist
             note=shown_facts.note(fact),
             meanings=shown_facts.meanings(fact, word, source.currency),
             registry=registry,
-            snippets=reading(registry, query.block.number, fact) if query.block and with_code else (),
+            snippets=reading(registry, query.block.number, fact) if query.block and with_code and is_first else (),
         )

@@ -1,20 +1,95 @@
 """Which of a batch's queries a page shows, as cards or as lines of a table, and where the pages beside it begin."""
 
+import re
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from urllib.parse import urlencode
+
+from django.http import QueryDict
 
 from accounts import statements
 from accounts.statements import M
+from chains.address_checksum import checksummed
 from explorer.pages import query_cards
 from explorer.pages.chain_names import ChainName
 from explorer.pages.query_cards import QueryRow, ShownQuery
 from proving.models import FactsRegistry
 from queries.models import Batch, Block, Query, Step
 
-# A batch of at most so many queries shows each as a card, a larger one a table.
+# A batch of at most so many queries shows each whole, below the table of all.
 MAX_CARDS = 10
+# Of queries that are all whole, for programs; and of lines of the table.
 PAGE_SIZE = 50
+ROWS_SIZE = 25
+
+
+# Columns of queries, in SQL, by the name that a page's address has for them.
+SORTS = {"account": "q.address", "block": "b.number IS NULL, b.number", "state": "q.step IS NULL"}
+STATES = {"proven": "q.step IS NULL", "open": "q.step IS NOT NULL"}
+_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Which queries a page leaves out, and their order. What is malformed has no effect."""
+
+    search: str = ""  # as written
+    source: str = ""  # id of a source chain
+    state: str = ""  # of `STATES`
+    sort: str = ""  # of `SORTS`; empty: the order of the request
+
+    @classmethod
+    def of(cls, query: QueryDict) -> "Filters":
+        source, state, sort = (query.get(name, "") for name in ("chain", "state", "sort"))
+        return cls(
+            search=query.get("account", "").strip().replace("\0", "")[:100],
+            source=source if _NUMBER.fullmatch(source) else "",
+            state=state if state in STATES else "",
+            sort=sort if sort in SORTS else "",
+        )
+
+    @property
+    def account(self) -> str:
+        """EIP-55; empty: the search is for none."""
+        return checksummed(self.search.lower()) or ""
+
+    @property
+    def block(self) -> str:
+        """The number of a block; empty: the search is for none."""
+        return self.search if _NUMBER.fullmatch(self.search) else ""
+
+    @property
+    def is_understood(self) -> bool:
+        return bool(self.account or self.block or not self.search)
+
+    @property
+    def any(self) -> bool:
+        return bool(self.account or self.block or self.source or self.state)
+
+    @property
+    def is_for_account_alone(self) -> bool:
+        return bool(self.account) and not (self.source or self.state)
+
+    @property
+    def parts(self) -> dict[str, str]:
+        """As the page's address has them."""
+        named = {"account": self.search, "chain": self.source, "state": self.state, "sort": self.sort}
+        return {name: value for name, value in named.items() if value}
+
+    @property
+    def condition(self) -> tuple[list[str], list[str | int]]:
+        """In SQL, with its values, of the tables q and b, where `any`."""
+        found: list[tuple[str, list[str | int]]] = []
+        if self.account:
+            found.append(("q.address = %s", [self.account]))
+        if self.block:
+            found.append(("b.number = %s", [int(self.block)]))
+        if self.source:
+            found.append(("q.source_chain_id = %s", [int(self.source)]))
+        if self.state:
+            found.append((STATES[self.state], []))
+        return [sql for sql, _ in found], [value for _, values in found for value in values]
 
 
 @dataclass(frozen=True)
@@ -23,8 +98,7 @@ class Wanted:
 
     first: str = ""
     """The number of the first query to show, as written. One that doesn't exist becomes the nearest."""
-    account: str = ""
-    """EIP-55: leave the queries about others out. Empty: show all."""
+    filters: Filters = Filters()
     only: int | None = None
     """The number of the one query to show."""
     slots: str = ""
@@ -43,8 +117,9 @@ class QueryPage:
     previous: int | None  # `first` of the previous page
     following: int | None  # `first` of the next page
     only: int | None  # number of the one query that the page is about
-    cards: tuple[ShownQuery, ...]
-    rows: tuple[QueryRow, ...]  # instead of cards where there are many queries
+    cards: tuple[ShownQuery, ...]  # empty where there are many queries
+    rows: tuple[QueryRow, ...]  # empty where the page is about one query
+    filters: Filters
 
     @property
     def has_values(self) -> bool:
@@ -56,6 +131,16 @@ class QueryPage:
         return shown[-1].number if shown else None
 
     @property
+    def names_first(self) -> bool:
+        """Whether the page's address names its first query. What is sorted may begin with another one soon."""
+        return self.first is not None and self.only is None and (not self.filters.sort or self.previous is not None)
+
+    @property
+    def address(self) -> str:
+        """What of the page's address names these queries, to be followed by more."""
+        return "".join(f"{urlencode({name: value})}&" for name, value in self.filters.parts.items())
+
+    @property
     def last_matching(self) -> int:
         return self.first_matching + len(self.cards or self.rows) - 1
 
@@ -64,22 +149,34 @@ def read(
     batch: Batch, wanted: Wanted, total: int, destination: ChainName, held_by: Mapping[int, FactsRegistry]
 ) -> QueryPage:
     """`held_by` are the registries that hold the batch's facts, by source chain."""
+    if total == 1:  # There is nothing to choose from.
+        wanted = replace(wanted, filters=Filters())
     place = _place(batch, wanted, total)
     whole = wanted.always_whole or wanted.only is not None or total <= MAX_CARDS
-    queries = _queries(batch, place.condition, place.values, without=() if whole else ("header_rlp",))
+    queries = _queries(batch, place.condition, place.values, without=())
+    if place.shown:
+        order = {position: at for at, position in enumerate(place.shown)}
+        queries.sort(key=lambda query: order[query.position])
     steps = steps_of(queries) if whole else {}
-    cards = query_cards.cards(batch, queries, steps, destination, held_by, first_slot=_first_slot(wanted, queries))
+    cards = tuple(
+        query_cards.cards(batch, queries, steps, destination, held_by, first_slot=_first_slot(wanted, queries))
+        if whole
+        else ()
+    )
+    in_table = wanted.only is None and not wanted.always_whole and total > 1
+    values = {card.number: card.values for card in cards}
     return QueryPage(
         total=total,
-        account=wanted.account,
+        account=wanted.filters.account,
         matching=place.matching,
         first_matching=place.first_matching,
         first=queries[0].position + 1 if queries else None,
         previous=place.previous,
         following=place.following,
         only=wanted.only,
-        cards=tuple(cards) if whole else (),
-        rows=() if whole else tuple(query_cards.rows(queries)),
+        cards=cards,
+        rows=tuple(query_cards.rows(batch, queries, values, held_by)) if in_table else (),
+        filters=wanted.filters,
     )
 
 
@@ -138,38 +235,51 @@ class _Place:
     following: int | None
     matching: int
     first_matching: int = 1
+    shown: tuple[int, ...] = ()  # positions, where they come in another order
 
 
 def _place(batch: Batch, wanted: Wanted, total: int) -> _Place:
-    if wanted.account:
+    if wanted.filters.any or wanted.filters.sort:
         return _place_among(batch, wanted, total)
     if (only := wanted.only) is not None:
         previous, following = (only - 1 if only > 1 else None), (only + 1 if only < total else None)
         return _Place("position = %s", (only - 1,), previous, following, total)
-    start = first_of_page(wanted.first, total)
+    start, size = first_of_page(wanted.first, total), PAGE_SIZE if wanted.always_whole else ROWS_SIZE
     return _Place(
         "position >= %s AND position < %s",
-        (start - 1, start - 1 + PAGE_SIZE),
-        previous=max(1, start - PAGE_SIZE) if start > 1 else None,
-        following=start + PAGE_SIZE if start + PAGE_SIZE <= total else None,
+        (start - 1, start - 1 + size),
+        previous=max(1, start - size) if start > 1 else None,
+        following=start + size if start + size <= total else None,
         matching=total,
     )
 
 
 def _place_among(batch: Batch, wanted: Wanted, total: int) -> _Place:
-    """Among the queries about one account."""
+    """Among the queries that the filters leave, in their order."""
+    conditions, values = wanted.filters.condition
+    order = ", ".join([*([SORTS[wanted.filters.sort]] if wanted.filters.sort else []), "q.position"])
     rows = statements.every(
-        "SELECT position FROM queries_query WHERE batch_id = %s AND address = %s ORDER BY position",
-        (batch.pk, wanted.account),
+        "SELECT q.position FROM queries_query q LEFT JOIN queries_block b ON b.id = q.block_id "  # noqa: S608 (constants)
+        f"WHERE {' AND '.join(['q.batch_id = %s', *conditions])} ORDER BY {order}",
+        (batch.pk, *values),
     )
     positions = [position for (position,) in rows]
-    at = max(0, min(bisect_left(positions, first_of_page(wanted.first, total) - 1), len(positions) - 1))
-    shown = tuple(positions[at : at + PAGE_SIZE])
+    at = _place_of(positions, wanted, total)
+    shown = tuple(positions[at : at + ROWS_SIZE])
     return _Place(
         f"position IN ({', '.join(['%s'] * len(shown))})" if shown else "1 = 0",
         shown,
-        previous=positions[max(0, at - PAGE_SIZE)] + 1 if at else None,
-        following=positions[at + PAGE_SIZE] + 1 if at + PAGE_SIZE < len(positions) else None,
+        previous=positions[max(0, at - ROWS_SIZE)] + 1 if at else None,
+        following=positions[at + ROWS_SIZE] + 1 if at + ROWS_SIZE < len(positions) else None,
         matching=len(positions),
         first_matching=at + 1,
+        shown=shown,
     )
+
+
+def _place_of(positions: list[int], wanted: Wanted, total: int) -> int:
+    """The index of the first query of a page; of one that is left out, that of the next after it in the request."""
+    first = first_of_page(wanted.first, total) - 1
+    if wanted.filters.sort:
+        return positions.index(first) if wanted.first and first in positions else 0
+    return max(0, min(bisect_left(positions, first), len(positions) - 1))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from chains.address_checksum import checksummed
 from chains.encoding import hex_data
 from chains.packed import HASHED_HEADER_FIELDS
-from explorer.pages.amounts import whole_units
+from explorer.pages.amounts import rounded, whole_units
 from explorer.pages.code_snippets import Snippet, is_number
 from explorer.pages.utc_times import utc
 from proving import facts
@@ -20,12 +20,25 @@ from queries.properties import AccountField, HeaderField
 
 # How many slots of one account are on one page.
 SLOTS_PAGE = 50
+# Characters of long values: 0x7099…79C8, 0xb15fd088…74143c.
+ADDRESS_ENDS, WORD_ENDS = (6, 4), (10, 6)
+# A number of more digits is shown as a word, by its ends.
+_MOST_DIGITS = 18
 
 
 @dataclass(frozen=True)
 class Meaning:
     label: str
     text: str
+
+
+@dataclass(frozen=True)
+class InShort:
+    """What a fact is, in a title or a table: a text, or a long value that is shown by its ends."""
+
+    text: str
+    unit: str = ""
+    ends: tuple[int, int] | None = None  # so many characters of a long one are shown, from its start and its end
 
 
 @dataclass(frozen=True)
@@ -46,6 +59,22 @@ class Value:
         return label(self.field, self.slot)
 
     @property
+    def in_short(self) -> InShort:
+        number, word = int(self.word, 16), InShort(self.word, ends=WORD_ENDS)
+        match [(meaning.label, meaning.text) for meaning in self.meanings[:1]]:
+            case [("decimal", text)]:
+                return InShort(f"{number:,}") if len(text) <= _MOST_DIGITS else word
+            case [("address", text)]:
+                return InShort(text, ends=ADDRESS_ENDS)
+            case [("UTC", text)]:
+                return InShort(text, "UTC")
+            case [(_, _)] if self.field == HeaderField.BASE_FEE_PER_GAS.name:
+                return InShort(rounded(number, decimals=9), "gwei")
+            case [(currency, _)]:
+                return InShort(rounded(number), currency)
+        return word
+
+    @property
     def copied(self) -> str:
         """The name of the button that copies the word."""
         return f"the word of {self.label}"
@@ -56,9 +85,9 @@ def may_be_told(batch: Batch, query: Query) -> bool:
     return query.step is None and batch.status != BatchStatus.REJECTED
 
 
-def shown(query: Query, first_slot: int | None) -> list[Fact]:
+def shown(query: Query, first_slot: int | None, most_slots: int = SLOTS_PAGE) -> list[Fact]:
     """The facts that a query asks for, with one page of its slots from `first_slot` on; None: all slots."""
-    slots = set(shown_slots(query, first_slot))
+    slots = set(shown_slots(query, first_slot)[:most_slots] if first_slot is not None else query.slots)
     return [fact for fact in facts.of(query) if not isinstance(fact, SlotFact) or fact.slot in slots]
 
 
@@ -67,9 +96,11 @@ def shown_slots(query: Query, first_slot: int | None) -> Sequence[str]:
     return found
 
 
-def proven(queries: Sequence[Query], first_slot: int | None) -> dict[int, dict[Fact, bytes]]:
+def proven(
+    queries: Sequence[Query], first_slot: int | None, most_slots: int = SLOTS_PAGE
+) -> dict[int, dict[Fact, bytes]]:
     """By the query's id: the 32-byte words of its shown facts, as far as their proofs are stored."""
-    asked = {query.pk: shown(query, first_slot) for query in queries}
+    asked = {query.pk: shown(query, first_slot, most_slots) for query in queries}
     by_block: dict[Block, list[Fact]] = defaultdict(list)
     for query in queries:
         if query.block is not None:

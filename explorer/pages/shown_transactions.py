@@ -2,11 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Prefetch
 
 from accounts import statements
 from config.configured_chains import get_chains
+from explorer.pages.amounts import rounded
 from explorer.pages.chain_names import ChainName
 from proving.models import ChainHead, SignedTransaction, Transaction, TransactionState
+from queries.models import Batch
+
+# The newest of a batch that has more.
+MOST_SHOWN = 20
 
 
 @dataclass(frozen=True)
@@ -15,6 +23,15 @@ class ShownTransaction:
     url: str  # on the chain's own explorer, where one is configured
     progress: str  # how far it is, a phrase
     gas_used: int | None  # of the whole transaction, once it is mined
+    nonce: int | None = None
+    gas_price: int | None = None  # wei; before it is mined, the most that it may be
+    replaced: tuple[str, ...] = ()  # hashes of the versions that this one replaced, the newest first
+    sent_at: datetime | None = None
+    mined_at: datetime | None = None  # when it was seen in a block
+
+    @property
+    def gas_price_in_gwei(self) -> str:
+        return rounded(self.gas_price, decimals=9) if self.gas_price else ""
 
 
 def head(chain_id: int) -> ChainHead | None:
@@ -24,20 +41,53 @@ def head(chain_id: int) -> ChainHead | None:
 
 
 def by_hash(hashes: set[str], destination: ChainName, head: ChainHead | None) -> Mapping[str, ShownTransaction]:
-    """In one statement. A hash that is not known here is shown without details."""
+    """In two statements. A hash that is not known here is shown without details."""
     if not hashes:
         return {}
-    versions = SignedTransaction.objects.filter(hash__in=hashes).select_related("transaction")
-    sent = {version.hash: version.transaction for version in versions.defer("raw", "transaction__data")}
-    return {tx_hash: shown(tx_hash, sent.get(tx_hash), destination, head) for tx_hash in hashes}
+    sent = {
+        version.hash: version.transaction_id
+        for version in SignedTransaction.objects.filter(hash__in=hashes).only("hash", "transaction_id")
+    }
+    rows = _having(set(sent.values()))
+    return {
+        tx_hash: shown(tx_hash, rows.get(sent[tx_hash]) if tx_hash in sent else None, destination, head)
+        for tx_hash in hashes
+    }
+
+
+def of_batch(batch: Batch, destination: ChainName, head: ChainHead | None) -> tuple[list[ShownTransaction], int]:
+    """The newest transactions that the batch has a part in, and how many it has in all."""
+    rows = statements.every("SELECT transaction_id FROM proving_share WHERE batch_id = %s", (batch.pk,))
+    newest = sorted((pk for (pk,) in rows), reverse=True)
+    sent = _having(set(newest[:MOST_SHOWN]))
+    return [shown(tx.latest_hash, tx, destination, head) for pk in newest if (tx := sent.get(pk))], len(newest)
+
+
+def _having(pks: set[int]) -> dict[int, Transaction]:
+    """With their versions."""
+    if not pks:
+        return {}
+    versions = Prefetch("versions", SignedTransaction.objects.defer("raw"))
+    return Transaction.objects.defer("data").prefetch_related(versions).in_bulk(pks)
 
 
 def shown(tx_hash: str, tx: Transaction | None, destination: ChainName, head: ChainHead | None) -> ShownTransaction:
+    """`tx` comes with its versions."""
+    url = f"{destination.explorer_url}/tx/{tx_hash}" if destination.explorer_url else ""
+    if tx is None:
+        return ShownTransaction(tx_hash, url, "", None)
+    versions = sorted(tx.versions.all(), key=lambda version: version.pk, reverse=True)
+    most = max((version.max_fee_per_gas for version in versions), default=0)
     return ShownTransaction(
         hash=tx_hash,
-        url=f"{destination.explorer_url}/tx/{tx_hash}" if destination.explorer_url else "",
-        progress=_progress(tx, destination, head) if tx else "",
-        gas_used=tx.gas_used or None if tx else None,
+        url=url,
+        progress=_progress(tx, destination, head),
+        gas_used=tx.gas_used or None,
+        nonce=tx.nonce,
+        gas_price=(tx.gas_price if tx.block_number is not None else most) or None,
+        replaced=tuple(version.hash for version in versions if version.hash != tx_hash),
+        sent_at=tx.created_at,
+        mined_at=tx.spent_at if tx.block_number is not None else None,
     )
 
 

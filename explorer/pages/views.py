@@ -19,7 +19,6 @@ from accounts import statements
 from accounts.client_address import client_address
 from accounts.models import User
 from accounts.signed_in import signed_in
-from chains.address_checksum import checksummed
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, wants_json
 from explorer.bundles import writing
@@ -28,6 +27,7 @@ from explorer.pages import (
     batch_list,
     batch_page,
     changes,
+    facts_csv,
     first_query,
     heavy_reads,
     left_to_send,
@@ -40,7 +40,7 @@ from explorer.pages.batch_page import BatchPage
 from explorer.pages.chain_names import chain_name
 from explorer.pages.code_snippets import submitting
 from explorer.pages.left_to_send import LeftToSend
-from explorer.pages.query_paging import Wanted, first_of_page
+from explorer.pages.query_paging import Filters, Wanted, first_of_page
 from explorer.pages.read_from_chain import Reading
 from queries import webhooks
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query
@@ -107,10 +107,8 @@ def batches(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_safe
 def batch(request: HtmxRequest, internal_id: str) -> HttpResponse:
-    """The page of one batch. `from` is the number of the first query to show; `account` hides queries about others."""
-    account = request.GET.get("account", "").strip()
-    wanted = Wanted(first=request.GET.get("from", ""), account=checksummed(account.lower()) or "")
-    return _batch_page(request, internal_id, wanted, account=account)
+    """The page of one batch. `from` is the number of the first query to show; others are hidden by `Filters`."""
+    return _batch_page(request, internal_id, Wanted(request.GET.get("from", ""), Filters.of(request.GET)))
 
 
 @never_cache
@@ -120,9 +118,7 @@ def query(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
     return _batch_page(request, internal_id, Wanted(only=number, slots=request.GET.get("slots", "")))
 
 
-def _batch_page(
-    request: HtmxRequest, internal_id: str, wanted: Wanted, *, account: str = "", read: Reading | None = None
-) -> HttpResponse:
+def _batch_page(request: HtmxRequest, internal_id: str, wanted: Wanted, *, read: Reading | None = None) -> HttpResponse:
     """For htmx, only the part that changes, or 204 if htmx has the same `version`.
 
     Not 304, because htmx 2 would swap the empty body into the page.
@@ -138,12 +134,11 @@ def _batch_page(
     if known == version:
         return _unchanged()
     if request.htmx:
-        response = render(request, "explorer/_batch.html", {"batch": page, "version": version, "account": account})
+        response = render(request, "explorer/_batch.html", {"batch": page, "version": version})
     else:
         context = {
             "batch": page,
             "version": version,
-            "account": account,
             "reading": read,
             **_request(page),
             **_webhook(request, page),
@@ -233,6 +228,22 @@ def request_json(request: HttpRequest, internal_id: str) -> HttpResponse:
         return _unknown_batch(request, internal_id, as_json=_is_program(request))
     heavy_reads.count_request(client_address(request), found)
     return _download(submitted_request.as_text(submitted_request.public_request(found)), f"batch-{found.pk}.json")
+
+
+@never_cache
+@require_safe
+@heavy_reads.answering_429
+def facts_csv_file(request: HttpRequest, internal_id: str) -> HttpResponse:
+    """All facts of a batch, for spreadsheets."""
+    found = batch_page.find(internal_id)
+    if found is None:
+        return _unknown_batch(request, internal_id, as_json=_is_program(request))
+    heavy_reads.count_request(client_address(request), found)
+    return HttpResponse(
+        "".join(facts_csv.lines(found)),
+        content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="facts-{found.pk}.csv"'},
+    )
 
 
 @never_cache

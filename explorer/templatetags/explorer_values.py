@@ -9,12 +9,16 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from explorer.pages.amounts import whole_units
+from explorer.pages.amounts import cost, whole_units
 from explorer.pages.query_cards import ShownQuery, ShownStep
+from explorer.pages.shown_facts import ADDRESS_ENDS, InShort
+from explorer.pages.timelines import Segment
+from explorer.pages.timelines import Timeline as BatchTimeline
 
 register = template.Library()
 
 register.filter("whole_units", whole_units)
+register.filter("cost", cost)
 
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 
@@ -101,19 +105,18 @@ def grouped(number: int) -> str:
 # --- States -----------------------------------------------------------------------------------------------------------
 
 # Drawn in a square of 16, with the text's colour.
-_RING = '<circle cx="8" cy="8" r="6.5"/>'
-_DISC = '<circle class="solid" cx="8" cy="8" r="7.5"/>'
+_RING = '<circle cx="8" cy="8" r="6.25"/>'
+_DISC = '<circle class="f" cx="8" cy="8" r="7"/>'
 _ICONS = {
-    "RECEIVED": f'{_RING}<path d="M8 4.5V8l2.5 1.5"/>',
-    "ACCEPTED": f'{_RING}<path d="m5.5 8 2 2 3-3.5"/>',
-    "IN_PROGRESS": '<path d="M8 1.5A6.5 6.5 0 1 1 1.5 8"/><circle class="dot" cx="8" cy="8" r="2"/>',
-    "DONE": f'{_DISC}<path class="on" d="m4.7 8.2 2.3 2.3 4.2-4.8"/>',
-    "REJECTED": f'{_DISC}<path class="on" d="m5.4 5.4 5.2 5.2m0-5.2-5.2 5.2"/>',
+    "RECEIVED": '<circle cx="8" cy="8" r="6.25" stroke-dasharray="2.2 2.6"/>',
+    "ACCEPTED": f'{_RING}<circle class="f" cx="8" cy="8" r="2.25"/>',
+    "IN_PROGRESS": f'{_RING}<path class="f spin" d="M8 4a4 4 0 0 1 0 8z"/>',
+    "DONE": f'{_DISC}<path class="k" d="m5 8.2 2.1 2.1L11 6.2"/>',
+    "REJECTED": f'{_DISC}<path class="k" d="m5.7 5.7 4.6 4.6m0-4.6-4.6 4.6"/>',
     "STOPPED": f'{_RING}<path d="M5 8h6"/>',
     "WENT_BACK": '<path d="M3 6.5h7a3.5 3.5 0 0 1 0 7H6"/><path d="M6 3 2.5 6.5 6 10"/>',
-    "WAITING": '<path d="M4 1.5h8M4 14.5h8M5 1.5c0 4 6 4.5 6 13M11 1.5c0 4-6 4.5-6 13"/>',
-    "NOTICE": '<path d="M8 1.5 15 14H1Z"/><path d="M8 6v4m0 1.5v.5"/>',
-    "": '<circle class="dashed" cx="8" cy="8" r="6.5"/>',
+    "WAITING": f'{_RING}<path d="M8 4.5V8l2.5 1.5"/>',
+    "": '<circle cx="8" cy="8" r="4.5"/>',
 }
 _ICONS["COMPLETED"] = _ICONS["DELIVERED"] = _ICONS["DONE"]
 _ICONS["FAILED"] = _ICONS["REJECTED"]
@@ -124,14 +127,14 @@ _ICONS["PENDING"] = _ICONS["WAITING"]
 def icon(name: str) -> SafeString:
     """An icon for those who see it. The word beside it is for everybody."""
     return mark_safe(  # noqa: S308 (constants of this module)
-        f'<svg class="icon" viewBox="0 0 16 16" aria-hidden="true">{_ICONS[name]}</svg>'
+        f'<svg class="ic" viewBox="0 0 16 16" aria-hidden="true">{_ICONS[name]}</svg>'
     )
 
 
 @register.simple_tag
 def status(name: str, element: str = "span") -> SafeString:
-    """A state by word, icon and colour."""
-    return format_html('<{0} class="status {1}">{2}{1}</{0}>', element, name, icon(name))
+    """A state by word, icon and colour. As `strong` it is tinted, which a page does once."""
+    return format_html('<{0} class="chip {1}">{2}{1}</{0}>', element, name, icon(name))
 
 
 # --- Long values ------------------------------------------------------------------------------------------------------
@@ -139,13 +142,31 @@ def status(name: str, element: str = "span") -> SafeString:
 
 @register.simple_tag
 def hexadecimal(value: str, what: str) -> SafeString:
-    """A long value that narrow screens show by its ends, with a button that copies it whole. `what` names it."""
+    """A long value with a button that copies it. `what` names it."""
+    return format_html('<span class="hex">{}</span> {}', value, copy(value, what))
+
+
+@register.simple_tag
+def short(value: str, start: int = ADDRESS_ENDS[0], end: int = ADDRESS_ENDS[1]) -> SafeString:
+    """A long value by its ends, such as 0x7099…79C8; whole where the pointer is, and wherever it is copied to."""
     return format_html(
-        '<span class="hex"><span class="mono value"><span class="start">{}</span><span class="end">{}</span></span>{}'
-        "</span>",
-        value[:-6],
-        value[-6:],
-        copy(value, what),
+        '<span class="short" title="{0}">{1}<span class="mid">{2}</span>{3}</span>',
+        value,
+        value[:start],
+        value[start:-end],
+        value[-end:],
+    )
+
+
+@register.simple_tag
+def in_short(value: InShort) -> SafeString:
+    """What a fact is, with its unit."""
+    if value.ends:
+        return short(value.text, *value.ends)
+    return (
+        format_html('{}\xa0<span class="unit">{}</span>', value.text, value.unit)
+        if value.unit
+        else format_html("{}", value.text)
     )
 
 
@@ -155,11 +176,15 @@ def slot_number(slot: str) -> str:
     return f"{int(slot, 16):#x}"
 
 
+# Drawn once, in base.html. The style sheet hides buttons if scripts are off. The empty part says what came of it.
+_COPY_ICON = mark_safe('<svg class="ic" aria-hidden="true"><use href="#copy-icon"/></svg><span></span>')
+
+
 @register.simple_tag
 def copy(text: str, what: str) -> SafeString:
-    """A button that copies the text. The style sheet hides it if scripts are off."""
+    """A button that copies the text."""
     return format_html(
-        '<button type="button" class="copy" data-copy="{}" aria-label="Copy {}">Copy</button>', text, what
+        '<button type="button" class="copy" data-copy="{}" aria-label="Copy {}">{}</button>', text, what, _COPY_ICON
     )
 
 
@@ -167,13 +192,107 @@ def copy(text: str, what: str) -> SafeString:
 def copy_from(element_id: str, what: str) -> SafeString:
     """As `copy`, of the text of an element, so that the page holds it once."""
     return format_html(
-        '<button type="button" class="copy" data-copy-from="{}" aria-label="Copy {}">Copy</button>',
+        '<button type="button" class="copy" data-copy-from="{}" aria-label="Copy {}">{}</button>',
         element_id,
         what,
+        _COPY_ICON,
     )
 
 
 # --- Where the time went ----------------------------------------------------------------------------------------------
+
+# The least visible width, in percent.
+_THINNEST = 0.8
+# Of a timeline, in pixels.
+_LANE_HEIGHT, _BAR_AT, _LABEL_AT = 48, 20, 32
+# A narrower segment has no room for its label, in percent.
+_LEAST_LABELLED = 4
+
+
+@dataclass(frozen=True)
+class DrawnSegment:
+    """A segment and its place, in percent."""
+
+    kind: str
+    what: str
+    label: str
+    x: float
+    width: float
+
+    @property
+    def middle(self) -> float:
+        return round(self.x + self.width / 2, 2)
+
+
+@dataclass(frozen=True)
+class DrawnLane:
+    name: str
+    note: str
+    top: int  # pixels
+    segments: tuple[DrawnSegment, ...]
+
+    @property
+    def text_y(self) -> int:
+        return self.top + 12
+
+    @property
+    def y(self) -> int:
+        return self.top + _BAR_AT
+
+    @property
+    def label_y(self) -> int:
+        return self.top + _LABEL_AT
+
+
+@dataclass(frozen=True)
+class DrawnTimeline:
+    """A timeline as it stands now."""
+
+    start: datetime
+    end: datetime
+    goes_on: bool
+    lanes: tuple[DrawnLane, ...]
+    leaves_steps_out: bool
+
+    @property
+    def took(self) -> timedelta:
+        return self.end - self.start
+
+    @property
+    def height(self) -> int:
+        return _LANE_HEIGHT * len(self.lanes)
+
+    @property
+    def text(self) -> str:
+        """The same in words."""
+        lanes = (f"{lane.name}: {', '.join(one.what for one in lane.segments)}." for lane in self.lanes)
+        return f"{span(self.took)} {'so far' if self.goes_on else 'in all'}. {' '.join(lanes)}"
+
+
+@register.filter
+def drawn(timeline: BatchTimeline) -> DrawnTimeline:
+    now = timezone.now()
+    end = timeline.end or now
+    length = max(end - timeline.start, timedelta(milliseconds=1))
+
+    def segment(one: Segment) -> DrawnSegment:
+        start, until = max(one.start, timeline.start), min(one.end or end, end)
+        width = min(max(100 * (until - start) / length, _THINNEST), 100)
+        x = max(0.0, min(100 * (start - timeline.start) / length, 100 - width))
+        label = one.label if width >= _LEAST_LABELLED else ""
+        lasted = f", {span(until - start)}" if until > start else ""
+        return DrawnSegment(one.kind, one.what + lasted, label, round(x, 2), round(width, 2))
+
+    return DrawnTimeline(
+        start=timeline.start,
+        end=end,
+        goes_on=timeline.end is None,
+        lanes=tuple(
+            DrawnLane(lane.name, lane.note, _LANE_HEIGHT * at, tuple(map(segment, lane.segments)))
+            for at, lane in enumerate(timeline.lanes)
+        ),
+        leaves_steps_out=not any(one.label for lane in timeline.lanes for one in lane.segments),
+    )
 
 
 @dataclass(frozen=True)
@@ -197,10 +316,6 @@ class Timeline:
     longest: ShownStep | None  # of those that ended
     went_back: timedelta  # the part of `took` that was lost because steps went back
     is_open: bool
-
-
-# The least visible width, in percent.
-_THINNEST = 0.8
 
 
 @register.filter

@@ -6,8 +6,9 @@ document.addEventListener("click", async (event) => {
   const button = event.target instanceof Element ? event.target.closest("button.copy") : null;
   if (!(button instanceof HTMLElement)) return;
   const text = button.dataset.copy ?? document.getElementById(button.dataset.copyFrom ?? "")?.textContent ?? "";
-  button.textContent = (await copied(text)) ? "Copied" : "Not copied";
-  setTimeout(() => { button.textContent = "Copy"; }, SAID_FOR);
+  const said = /** @type {HTMLElement} */ (button.querySelector("span"));
+  said.textContent = (await copied(text)) ? "Copied" : "Not copied";
+  setTimeout(() => { said.textContent = ""; }, SAID_FOR);
 });
 
 /** @param {string} text @returns {Promise<boolean>} */

@@ -8,9 +8,19 @@ const LONGEST_PAUSE = 30; // seconds between tries while the connection is lost
 const bar = document.getElementById("live");
 if (bar && document.getElementById("batch")?.dataset.pollSeconds) follow(bar);
 
+// A button that is disabled while it asks loses the focus.
+/** @type {Element | null} */
+let asked = null;
+document.addEventListener("htmx:beforeRequest", (event) => {
+  if (event.detail.elt.id !== "batch") asked = document.activeElement;
+});
+
 document.addEventListener("htmx:afterRequest", (event) => {
   const { elt, target, successful, xhr } = event.detail;
-  if (elt.id === "batch" || successful) return;
+  if (elt.id === "batch") return;
+  // Who has gone on meanwhile stays there.
+  if (asked instanceof HTMLElement && [null, document.body].includes(document.activeElement)) asked.focus();
+  if (successful) return;
   const problem = Object.assign(document.createElement("p"), { className: "problem", textContent: whyNot(xhr) });
   target.replaceChildren(problem);
 });

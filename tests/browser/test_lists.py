@@ -51,7 +51,7 @@ def test_an_account_is_found_from_the_list(page: Page, context: BrowserContext, 
     page.keyboard.press("Enter")
     expect(page.get_by_text("With the account")).to_be_visible()
     page.get_by_role("link", name=batch.pk).click()
-    expect(page.locator(".headline .status")).to_have_text("RECEIVED")
+    expect(page.locator(".headline .chip")).to_have_text("RECEIVED")
 
 
 def few() -> None:
@@ -95,4 +95,4 @@ def test_nobody_is_kept_out_of_a_list(
         assert axe_violations(page) == []
         assert not overflows(page)
         page.close()
-        assert weight(context, url) < 120_000
+        assert weight(context, url) < 60_000

@@ -35,7 +35,7 @@ def listed(client: Client, **parameters: str) -> list[str]:
 
 
 def ids(html: str) -> list[str]:
-    return re.findall(r'<th scope="row"><a class="mono" href="/explorer/query/(\w{26})">', html)
+    return re.findall(r'<th scope="row" role="rowheader"><a class="mono nowrap" href="/explorer/query/(\w{26})">', html)
 
 
 # --- Whose ------------------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def test_a_newcomer_is_led_to_the_first_query(alice):
 def test_a_batch_is_shown_with_its_status_time_destination_and_size(alice):
     a_batch(*many_accounts(1200))
     html = alice.get("/explorer").text
-    assert re.search(r'<span class="status RECEIVED"><svg.+?</svg>RECEIVED</span>', html)
+    assert re.search(r'<span class="chip RECEIVED"><svg.+?</svg>RECEIVED</span>', html)
     assert "1,200 queries" in html
     assert "Development chain (31337)" in html
     assert 'data-since="' in html

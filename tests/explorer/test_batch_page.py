@@ -16,8 +16,8 @@ from eth_utils.crypto import keccak
 from accounts import keys
 from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import DevChain
-from explorer.pages import rejection_advice
-from proving.models import AccountProof, Signer, Transaction, TransactionState
+from explorer.pages import rejection_advice, shown_transactions
+from proving.models import AccountProof, Share, SignedTransaction, Signer, Transaction, TransactionState
 from queries import progress
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from queries.properties import HeaderField
@@ -30,6 +30,7 @@ from tests.explorer.batches import (
     REGISTRY,
     SOURCE,
     STORAGE_ROOT,
+    TRANSACTION,
     a_batch,
     accept,
     asking,
@@ -56,9 +57,16 @@ pytestmark = pytest.mark.django_db
 
 def text_of(html: str) -> str:
     """What a reader sees of the page's main part."""
-    main = html[html.index("<main") : html.index("</main>")].replace('</span><span class="end">', "")
-    main = re.sub(r"<button[^>]*class=.copy.*?</button>", "", main)
+    main = html[html.index("<main") : html.index("</main>")]
+    main = re.sub(r"<button[^>]*class=.copy.*?</button>|<svg.*?</svg>", "", main, flags=re.DOTALL)
+    main = re.sub(r'<span class="mid">(\w*)</span>', r"\1", main)  # of a value that is shown by its ends
     return " ".join(re.sub(r"<[^>]+>", " ", main).split())
+
+
+def sent(html: str) -> list[str]:
+    """What is said of each transaction."""
+    rows = re.findall(r'<tr role="row" id="tx-.*?</tr>', html, re.DOTALL)
+    return [text_of(f"<main>{row}</main>") for row in rows]
 
 
 def shown_steps(html: str) -> list[str]:
@@ -96,7 +104,7 @@ def test_it_shows_the_status_by_word_icon_and_colour(status):
         finish(batch)
     if status == BatchStatus.REJECTED:
         progress.reject([batch.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="X.", retryable=False)
-    assert re.search(f'<strong class="status {status}"><svg class="icon"[^>]*>.+?</svg>{status}</strong>', page(batch))
+    assert re.search(f'<strong class="chip {status}"><svg class="ic"[^>]*>.+?</svg>{status}</strong>', page(batch))
 
 
 def test_it_shows_the_estimate_and_the_cost_once_they_are_known():
@@ -124,9 +132,10 @@ def test_it_says_why_a_batch_was_rejected_and_whether_sending_it_again_can_help(
         retryable=retryable,
     )
     text = text_of(page(batch))
-    assert "Reason Block 12 is far above the head. Code block_too_far_ahead What happened The block does not" in text
-    assert "What to do Check the block number." in text
-    assert f"Sending it again {advice}" in text
+    assert f"Block 12 is far above the head. REJECTED {batch.pk} Code block_too_far_ahead" in text
+    assert "What to change Check the block number." in text
+    assert "The block does not exist yet" in text
+    assert f"{advice} Nothing was spent." in text
     assert "Deadline" not in text
     assert "Waiting" not in text
 
@@ -147,7 +156,12 @@ def test_it_says_what_an_open_batch_waits_for_each_sentence_once():
     Block.objects.filter(number__in=(1, 2)).update(waiting_for="Waiting for the signer.")
     Block.objects.filter(number=3).update(waiting_for="Waiting for block 3.")
     text = text_of(page(batch))
-    assert "steps completed The node is checked. Waiting for block 3. Waiting for the signer. Submitted" in text
+    said = "The node is checked. Waiting for block 3. Waiting for the signer. Submitted"
+    assert f"When a worker last looked: {said}" in text
+    beat()
+    text = text_of(page(batch))
+    assert said in text
+    assert "last looked" not in text
 
 
 def test_it_says_nothing_of_what_blocks_wait_for_whose_queries_are_done():
@@ -160,7 +174,8 @@ def test_it_says_nothing_of_what_blocks_wait_for_whose_queries_are_done():
     for kind in StepKind:
         progress.complete(batch.queries.filter(block__number=1).values_list("pk", flat=True), kind)
     text = text_of(page(batch))
-    assert "4 of 8 steps completed Waiting for the signer. Submitted" in text
+    assert "looked: Waiting for the signer. Submitted" in text
+    assert "4 of 8 steps completed" in text
     assert "Another batch" not in text
 
 
@@ -184,7 +199,10 @@ def test_what_fails_is_said_with_how_long_it_has_and_when_it_is_tried_again():
         ("received", "Waiting for a worker to check it against the chains."),
         ("accepted", "Waiting for a node of the source chain to send block headers and proofs."),
         ("fetched", "Waiting for a worker to check what Development chain (31337) already knows,"),
-        ("sent", "Waiting for a block of Development chain (31337) that includes the transaction."),
+        (
+            "sent",
+            "Waiting for a block of Development chain (31337) that includes the transaction. A block comes about every",
+        ),
         ("mined", "confirmations of the transaction on Development chain (31337). The newest block is 14, the newest"),
     ],
 )
@@ -254,8 +272,8 @@ def test_it_shows_what_each_query_asks_for():
     batch = a_batch(ALICE, BOB.lower(), props=["BALANCE", "NONCE"])
     text = text_of(page(batch))
     for number, address in ((1, ALICE), (2, BOB)):
-        asked = f"Query {number}: NONCE, BALANCE Account {address} Source chain Development chain (31337) Block 12"
-        assert asked in text
+        asked = f"Query {number}: NONCE, BALANCE 0 of 4 steps Account {address}"
+        assert f"{asked} Source chain Development chain (31337) Block 12" in text
 
 
 def test_it_shows_the_block_s_hash_once_it_is_known():
@@ -338,7 +356,7 @@ def test_the_bar_of_an_open_step_reaches_to_now():
     html = page(batch)
     bars = re.findall(r'<rect class="IN_PROGRESS" x="([\d.]+)" width="([\d.]+)"', html)
     assert [(float(x), float(width)) for x, width in bars] == [(0, 100)]
-    assert html.count('<rect class="track"') == 4
+    assert html.count('<rect class="track" width="100"') == 4
 
 
 def test_the_clock_of_the_open_step_stops_with_a_rejection():
@@ -396,8 +414,40 @@ def test_a_transaction_tells_how_far_it_is(settings, tmp_path, state, confirmati
     if state not in {TransactionState.PENDING, TransactionState.DISPLACED}:
         mine(tx, block=14, head=15)
     Transaction.objects.update(state=state)
-    step = shown_steps(page(batch))[1]
-    assert step.endswith(said if tx.gas_used == 0 else f"{said} · 175,840 gas")
+    html = page(batch)
+    (row,) = sent(html)
+    assert row.startswith(f"{TRANSACTION} {said} 0")
+    assert ("175,840" in row) == (tx.gas_used > 0)
+    assert f'<a href="#tx-{TRANSACTION}"' in html
+    assert f"Transaction {TRANSACTION}" in shown_steps(html)[1]
+
+
+def test_a_transaction_tells_its_nonce_its_price_and_which_versions_it_replaced():
+    batch = a_batch()
+    accept(batch)
+    complete(batch, StepKind.INITIAL_STATE)
+    tx = send(batch)
+    SignedTransaction.objects.create(
+        transaction=tx, hash=HASH, raw=b"", max_fee_per_gas=1_500_000_000, max_priority_fee_per_gas=1
+    )
+    progress.note_transaction(queries_of(batch), HASH)
+    Transaction.objects.update(nonce=1234)
+    assert sent(page(batch)) == [f"{HASH} sent, not in a block yet replaced {TRANSACTION} 1,234 at most 1.5"]
+    mine(Transaction.objects.get(), block=14)
+    Transaction.objects.update(gas_price=1_207_123_456)
+    (row,) = sent(page(batch))
+    assert row.endswith("1,234 175,840 1.2071")
+
+
+def test_of_many_queries_the_newest_transactions_of_the_batch_are_shown(monkeypatch):
+    monkeypatch.setattr(shown_transactions, "MOST_SHOWN", 2)
+    batch, other = a_batch(*many_accounts(11)), a_batch(block=13)
+    for number, of in ((1, batch), (2, batch), (3, batch), (4, other)):
+        tx = send(of, tx_hash=word(number))
+        Share.objects.create(transaction=tx, batch=of, gas=1, wei=1, weight=1)
+    html = page(batch)
+    assert [row[:66] for row in sent(html)] == [word(3), word(2)]
+    assert "The newest 2 of 3" in html
 
 
 def test_it_shows_failed_attempts_and_the_last_error_escaped():
@@ -546,7 +596,7 @@ def test_steps_are_counted_of_the_queries_that_have_them():
     complete(batch, *list(StepKind)[:3])
     text = text_of(page(batch))
     assert "6 of 7 steps completed" in text
-    counts = re.findall(rf"({'|'.join(StepKind)}) .+? (\d) of (\d) ", text[: text.index("2 queries")] + " ")
+    counts = re.findall(rf"({'|'.join(StepKind)}) (\d) of (\d) ", text[: text.index("Account or block")])
     assert counts == list(zip(StepKind, "2220", "2221", strict=True))
     complete(batch, StepKind.ACCOUNT_ACCUMULATED)
     assert "7 of 7 steps completed" in text_of(page(batch))
@@ -563,13 +613,12 @@ def test_a_line_for_a_header_or_a_time_says_what_it_is_and_how_many_steps_it_has
     accounts = {account: {"props": ["NONCE"], "slots": ["0x1", "0x2"]} for account in many_accounts(10)}
     batch = asking(timestamp_1700000000={"accounts": accounts, "header": ["GAS_USED"]})
     text = text_of(page(batch))
-    assert "NONCE, 2 slots latest at time 1700000000 of chain 31337 0 of 4 INITIAL_STATE" in text
+    assert "latest at time 1700000000 of chain 31337 NONCE, 2 slots 0 of 4 INITIAL_STATE" in text
     assert (
-        "11 none: the block's header header, GAS_USED latest at time 1700000000 of chain 31337 0 of 3 INITIAL_STATE"
-        in text
+        "11 the block's header latest at time 1700000000 of chain 31337 header, GAS_USED 0 of 3 INITIAL_STATE" in text
     )
     find_block(batch)
-    assert "GAS_USED 12 at time 1700000000 of chain 31337" in text_of(page(batch))
+    assert "12 at time 1700000000 of chain 31337 header, GAS_USED" in text_of(page(batch))
 
 
 def test_a_block_named_by_a_time_shows_the_time_and_the_block_that_it_became():
@@ -592,9 +641,9 @@ def test_a_block_named_by_a_tag_shows_the_tag_and_the_block_that_it_became(tag, 
     (shown,) = Client().get(f"{path(batch)}.json").json()["queries"]
     assert (shown["selector"], shown["blockNumber"], shown["name"]) == (tag, 12, "")
     lines = asking(**{tag: {"accounts": {account: {"props": ["NONCE"]} for account in many_accounts(11)}}})
-    assert f"NONCE {tag} of chain 31337 0 of 4" in text_of(page(lines))
+    assert f"{tag} of chain 31337 NONCE 0 of 4" in text_of(page(lines))
     find_block(lines)
-    assert f"NONCE 12 {tag} of chain 31337 0 of 4" in text_of(page(lines))
+    assert f"12 {tag} of chain 31337 NONCE 0 of 4" in text_of(page(lines))
 
 
 def test_an_account_that_was_named_shows_the_name_and_the_address():
@@ -603,7 +652,7 @@ def test_an_account_that_was_named_shows_the_name_and_the_address():
     assert "which the name alice.eth stood for" in text_of(page(batch))
     (shown,) = Client().get(f"{path(batch)}.json").json()["queries"]
     assert (shown["name"], shown["address"], shown["selector"]) == ("alice.eth", ALICE, "block:12")
-    assert text_of(page(lines)).count("alice.eth BALANCE") == 11
+    assert text_of(page(lines)).count("alice.eth 12 of chain 31337 BALANCE") == 11
 
 
 def test_a_time_whose_block_was_never_found_says_so_even_beyond_the_calendar():
@@ -611,7 +660,7 @@ def test_a_time_whose_block_was_never_found_says_so_even_beyond_the_calendar():
     progress.reject([batch.pk], code=RejectionCode.TIMESTAMP_TOO_FAR_AHEAD, reason="It is to come.", retryable=True)
     text = text_of(page(batch))
     assert f"Time {2**62} seconds since 1970 Block not found Steps" in text
-    assert "What to do Check the time:" in text
+    assert "What to change Check the time:" in text
 
 
 def test_slots_are_shown_as_numbers_and_words_with_the_call_that_reads_them():
@@ -779,11 +828,11 @@ def test_queries_are_paged_in_the_order_of_the_request():
 def test_pages_of_queries_lead_back_and_forth():
     batch = a_batch(*many_accounts(120))
     html = page(batch, **{"from": 51})
-    assert "Queries 51 to 100 of 120" in html
+    assert "Queries 51 to 75 of 120" in html
     for link in (
         'id="first-above" href="?from=1"',
-        'id="previous-above" href="?from=1"',
-        'href="?from=101" rel="next"',
+        'id="previous-above" href="?from=26"',
+        'href="?from=76" rel="next"',
     ):
         assert link in html
 
@@ -795,9 +844,9 @@ def test_a_first_query_that_does_not_exist_becomes_one_that_does(asked, first):
     assert f"Queries {first} to " in page(a_batch(*many_accounts(51)), **{"from": asked})
 
 
-def test_a_small_batch_shows_all_its_queries_whole_and_a_larger_one_a_line_for_each():
+def test_a_batch_shows_a_line_for_each_query_and_a_small_one_all_of_them_whole_too():
     small, large = a_batch(*many_accounts(10)), a_batch(*many_accounts(11), block=13)
-    assert (page(small).count("<article"), page(small).count("<tr")) == (10, 0)
+    assert (page(small).count("<article"), page(small).count("<tr")) == (10, 11)
     assert (page(large).count("<article"), page(large).count("<tr")) == (0, 12)
 
 
@@ -806,7 +855,7 @@ def test_a_line_leads_to_its_query_and_that_to_its_neighbours():
     assert f'href="{path(batch)}/7"' in page(batch)
     html = Client().get(f"{path(batch)}/7").text
     assert html.count("<article") == 1
-    assert '<article class="card query" id="query-7"' in html
+    assert '<article class="query" id="query-7"' in html
     assert f'href="{path(batch)}/6"' in html
     assert f'href="{path(batch)}/8"' in html
 
@@ -841,7 +890,7 @@ def test_an_account_at_many_blocks_is_paged_like_all_queries():
         found = re.search(r'id="next-below" href="([^"]+)"', html)
         url = path(batch) + found[1].replace("&amp;", "&") if found else ""
     assert seen == [str(number) for number in range(2, 242, 2)]
-    assert said == ["Found 1 to 50 of 120", "Found 51 to 100 of 120", "Found 101 to 120 of 120"]
+    assert said == [f"Found {first} to {min(first + 24, 120)} of 120" for first in (1, 26, 51, 76, 101)]
 
 
 @pytest.mark.parametrize(("asked", "first"), [("1", 2), ("102", 102), ("103", 104), ("9999", 240), ("x", 2)])
@@ -853,7 +902,7 @@ def test_a_page_of_an_account_s_queries_begins_with_the_nearest_from_there_on(as
 def test_pages_of_an_account_s_queries_lead_back():
     html = page(asking_of_alice_at(120), **{"from": 202}, account=ALICE)
     assert f'id="first-above" href="?account={ALICE}&amp;from=1"' in html
-    assert f'id="previous-above" href="?account={ALICE}&amp;from=102"' in html
+    assert f'id="previous-above" href="?account={ALICE}&amp;from=152"' in html
 
 
 @pytest.mark.parametrize("accounts", [2, 60])
@@ -861,7 +910,7 @@ def test_pages_of_an_account_s_queries_lead_back():
 def test_what_is_not_an_address_is_said_and_leaves_all_queries_there(accounts, written):
     html = page(a_batch(*many_accounts(accounts)), account=written)
     assert "This is not an account" in html
-    assert len(re.findall(r'id="(?:row|query)-\d+"', html)) == min(accounts, 50)
+    assert len(re.findall(r'id="row-\d+"', html)) == min(accounts, 25)
 
 
 def test_an_account_is_found_in_a_small_batch_too():
@@ -879,7 +928,7 @@ def test_it_counts_how_many_queries_completed_each_step():
     progress.complete(queries_of(batch)[:45], StepKind.INITIAL_STATE)
     progress.complete(queries_of(batch)[:5], StepKind.BLOCKHASH_AVAILABLE)
     text = text_of(page(batch))
-    counts = re.findall(rf"({'|'.join(StepKind)}) .+? (\d+) of 60 ", text[: text.index("60 queries")])
+    counts = re.findall(rf"({'|'.join(StepKind)}) (\d+) of 60 ", text[: text.index("Account or block")])
     assert counts == list(zip(StepKind, ["45", "5", "0", "0"], strict=True))
 
 

@@ -47,9 +47,10 @@ def without_times(html: str) -> str:
     """Without what only tells how late it is."""
     return re.sub(
         r'data-now="[^"]+"|(?<=data-since=")([^"]+">)[^<]+|(?<=data-until=")([^"]+">)[^<]+|(width|x)="[\d.]+"'
-        r"|(?<=time axis: )[^<]+ so far",
+        r"|(?<=time axis: )[^<]+ so far|<h2 id=.timeline.+?</svg>",
         "",
         html,
+        flags=re.DOTALL,
     )
 
 
@@ -68,7 +69,8 @@ def test_the_fragment_is_the_changing_part_of_the_page_as_it_stands():
     beat()
     fragment = without_times(polled(batch).text)
     title, _, body = fragment.partition('<div id="batch"')
-    assert title.strip() == f"<title>RECEIVED · {batch.pk} · Batch Query Service</title>"
+    what = f"Balance of {ALICE[:6]}…{ALICE[-4:]} at block 12 of Development chain"
+    assert title.strip() == f"<title>RECEIVED · {what} · Batch Query Service</title>"
     assert ('<div id="batch"' + body).strip() in without_times(page(batch))
     assert "<main" not in fragment
 

@@ -1,0 +1,86 @@
+"""The title of a batch's page: the answer, where one fact was asked for, else how much of it is proven."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from explorer.pages.batch_progress import Counts
+from explorer.pages.chain_names import ChainName
+from explorer.pages.query_cards import ShownQuery
+from explorer.pages.shown_facts import ADDRESS_ENDS, InShort
+from queries.models import BlockTag
+from queries.properties import AccountField
+
+_PROPERTIES = {
+    AccountField.NONCE.name: "Nonce",
+    AccountField.BALANCE.name: "Balance",
+    AccountField.STORAGE_ROOT.name: "Storage root",
+    AccountField.CODE_HASH.name: "Code hash",
+}
+_TAGGED = {BlockTag.LATEST: "the newest block", BlockTag.FINALIZED: "the newest final block"}
+# A slot with a longer number is only said to be one.
+_MOST_OF_SLOT = 12
+
+
+@dataclass(frozen=True)
+class Headline:
+    """`about`, of an account if there is one, `where`: and the answer, or how much is proven."""
+
+    about: str
+    address: str = ""  # empty: it is about none, or about several
+    where: str = ""
+    answer: InShort | None = None
+    state: str = ""  # instead of one answer
+
+    @property
+    def text(self) -> str:
+        """In one line, with long values by their ends."""
+        parts = [self.about, *([f"of {_by_its(ADDRESS_ENDS, self.address)}"] if self.address else []), self.where]
+        said = " ".join(part for part in parts if part)
+        if self.answer:
+            value = _by_its(self.answer.ends, self.answer.text) if self.answer.ends else self.answer.text
+            return f"{said}: {value} {self.answer.unit}".strip()
+        return f"{said}: {self.state}" if self.state else said
+
+
+def of_query(query: ShownQuery) -> Headline:
+    asked = len(query.fields) + query.slot_count
+    where = f"{'at' if query.address else 'of the header of'} {_block(query)} of {_name(query.source)}"
+    if asked != 1:
+        what = f"{asked:,} {'facts' if query.address else 'properties'}"
+        return Headline(what, query.address or "", where, state="all proven" if query.values else "")
+    answers = [value for value in query.values if value.number is not None or value.slot]
+    answer = answers[0].in_short if answers else None
+    return Headline(_one(query), query.address or "", where, answer)
+
+
+def of_batch(total: int, counts: Counts, sources: Sequence[ChainName], destination: ChainName) -> Headline:
+    """`total` is the number of its queries."""
+    names = [_name(source) for source in sources]
+    chains = ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1] if names else ""
+    where = f"about {chains}" + ("" if names == [_name(destination)] else f", for {_name(destination)}")
+    done = counts.at_step.get(None, 0)
+    return Headline(f"{total:,} queries", "", where, state="all proven" if done == total else f"{done:,} proven")
+
+
+def _one(query: ShownQuery) -> str:
+    if query.fields:
+        return _PROPERTIES.get(query.fields[0], query.fields[0]) if query.address else query.fields[0]
+    slot = f"{int(query.slots[0], 16):#x}"
+    return f"Slot {slot}" if len(slot) <= _MOST_OF_SLOT else "A slot"
+
+
+def _block(query: ShownQuery) -> str:
+    if query.timestamp is not None:
+        return f"the block at {query.time} UTC" if query.time else "the block at a time"
+    if query.block_number is not None:
+        return f"block {query.block_number}"
+    return _TAGGED.get(BlockTag(query.selector), "a block") if query.selector in BlockTag.values else "a block"
+
+
+def _name(chain: ChainName) -> str:
+    return chain.name if chain.is_configured else f"chain {chain.id}"
+
+
+def _by_its(ends: tuple[int, int], value: str) -> str:
+    start, end = ends
+    return f"{value[:start]}…{value[-end:]}"

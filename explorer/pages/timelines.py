@@ -1,0 +1,164 @@
+"""Where the time of a batch went: its source chains step by step, paths to old blocks, transactions and what failed.
+
+It holds times. How long until now is for the template to draw, because what changes by itself is no part of a page.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from accounts import statements
+from explorer.pages.batch_progress import ShownWait
+from explorer.pages.chain_names import ChainName, chain_name
+from explorer.pages.query_cards import ShownQuery, ShownStep
+from explorer.pages.shown_transactions import ShownTransaction
+from queries.models import Batch, BatchStatus, StepKind, StepStatus
+
+# Steps of more queries take a page too long to read.
+MOST_QUERIES = 1000
+_MOST_CHAINS = 6
+_MOST_PATHS = 3
+
+
+@dataclass(frozen=True)
+class Segment:
+    kind: str  # ok, run, wait, stopped: a class of the style sheet
+    what: str  # for those who ask what it is
+    start: datetime
+    end: datetime | None  # None: it lasts
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Lane:
+    name: str
+    note: str  # what came of it, a phrase
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    start: datetime
+    end: datetime | None  # None: it goes on
+    lanes: tuple[Lane, ...]
+
+
+@dataclass(frozen=True)
+class _Steps:
+    """A step of the queries about one source chain."""
+
+    chain: int
+    kind: str
+    begun_at: datetime
+    last_at: datetime | None  # when the last of those completed that are
+    begun: int
+    completed: int
+
+
+def of_batch(
+    batch: Batch,
+    total: int,
+    cards: Sequence[ShownQuery],
+    transactions: Sequence[ShownTransaction],
+    waits: Iterable[ShownWait],
+) -> Timeline:
+    """`total` is the number of its queries; `cards` are all of them that the page shows, or empty."""
+    lanes = []
+    if total <= MOST_QUERIES and not batch.steps_pruned_at:
+        lanes = list(_chains(batch, total, _of_cards(cards) if cards else _stored(batch)))
+    lanes = (lanes or [_statuses(batch)]) + list(_paths(cards))
+    if sent := [tx for tx in transactions if tx.sent_at]:
+        mined = sum(tx.mined_at is not None for tx in sent)
+        lanes.append(Lane("Transactions", f"{len(sent)} sent, {mined} in a block", tuple(map(_of_transaction, sent))))
+    failing = tuple(
+        Segment("wait", wait.sentence, wait.failing_since, None) for wait in waits if wait.failing_since is not None
+    )
+    if failing:
+        lanes.append(Lane("Fails", "tried again", failing))
+    return Timeline(batch.created_at, batch.finished_at, tuple(lanes))
+
+
+def _statuses(batch: Batch) -> Lane:
+    """Of the batch as a whole."""
+    first = Segment(
+        _kind(batch, batch.accepted_at), "RECEIVED", batch.created_at, batch.accepted_at or batch.finished_at
+    )
+    if batch.accepted_at is None:
+        return Lane("The batch", batch.status, (first,))
+    rest = Segment(_kind(batch, batch.finished_at), "checked, and being proven", batch.accepted_at, batch.finished_at)
+    return Lane("The batch", batch.status, (first, rest))
+
+
+def _kind(batch: Batch, end: datetime | None) -> str:
+    if batch.status == BatchStatus.REJECTED and end in {None, batch.finished_at}:
+        return "stopped"
+    return "run" if end is None else "ok"
+
+
+def _chains(batch: Batch, total: int, steps_of_chains: Iterable[_Steps]) -> Iterator[Lane]:
+    by_chain: dict[int, list[_Steps]] = defaultdict(list)
+    for step in steps_of_chains:
+        by_chain[step.chain].append(step)
+    for chain, steps in list(by_chain.items())[:_MOST_CHAINS]:
+        order = list(StepKind)
+        steps.sort(key=lambda step: order.index(StepKind(step.kind)))
+        segments = tuple(_of_steps(batch, step, order.index(StepKind(step.kind)) + 1) for step in steps)
+        last = steps[-1]
+        reached = order.index(StepKind(last.kind)) + 1
+        note = f"{last.completed:,} of {last.begun:,} past step {reached}" if total > 1 else f"step {reached}"
+        yield Lane(_name(chain_name(chain)), note, segments)
+
+
+def _of_cards(cards: Sequence[ShownQuery]) -> Iterator[_Steps]:
+    begun: dict[tuple[int, str], list[ShownStep]] = defaultdict(list)
+    for card in cards:
+        for step in card.steps:
+            if step.started_at is not None:
+                begun[card.source.id, step.kind].append(step)
+    for (chain, kind), steps in begun.items():
+        completed = [step.ended_at for step in steps if step.status == StepStatus.COMPLETED and step.ended_at]
+        first = min(step.started_at for step in steps if step.started_at)
+        yield _Steps(chain, kind, first, max(completed, default=None), len(steps), len(completed))
+
+
+def _stored(batch: Batch) -> Iterator[_Steps]:
+    for chain, kind, begun_at, last_at, begun, completed in statements.every(
+        "SELECT q.source_chain_id, s.kind, MIN(s.started_at), MAX(s.completed_at), COUNT(*), "
+        "SUM(CASE WHEN s.status = %s THEN 1 ELSE 0 END) FROM queries_query q JOIN queries_step s ON s.query_id = q.id "
+        "WHERE q.batch_id = %s GROUP BY q.source_chain_id, s.kind ORDER BY q.source_chain_id",
+        (StepStatus.COMPLETED, batch.pk),
+    ):
+        begun_first = statements.read(begun_at)
+        if begun_first is not None:
+            yield _Steps(chain, kind, begun_first, statements.read(last_at), begun, completed)
+
+
+def _of_steps(batch: Batch, step: _Steps, number: int) -> Segment:
+    is_over = step.completed == step.begun
+    if is_over:
+        kind, end = "ok", step.last_at
+    elif batch.status == BatchStatus.REJECTED:
+        kind, end = "stopped", batch.finished_at
+    else:
+        kind, end = "run", None
+    how_many = f", {step.completed:,} of {step.begun:,}" if step.begun > 1 else ""
+    return Segment(kind, f"{step.kind}{how_many}", step.begun_at, end, label=str(number))
+
+
+def _paths(cards: Sequence[ShownQuery]) -> Iterator[Lane]:
+    """Each block once."""
+    paths = {card.block_number: card.path for card in cards if card.path and card.path.length}
+    for number, path in list(paths.items())[:_MOST_PATHS]:
+        sent = tuple(_of_transaction(tx) for tx in path.transactions if tx.sent_at)
+        yield Lane(f"Path to block {number}", path.how_far, sent)
+
+
+def _of_transaction(tx: ShownTransaction) -> Segment:
+    assert tx.sent_at
+    what = "waited for a block" if tx.mined_at else "waits for a block"
+    return Segment("wait" if tx.mined_at is None else "idle", f"{tx.hash} {what}", tx.sent_at, tx.mined_at)
+
+
+def _name(chain: ChainName) -> str:
+    return chain.name if chain.is_configured else f"chain {chain.id}"

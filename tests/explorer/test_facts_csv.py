@@ -1,0 +1,102 @@
+"""The facts of a batch for spreadsheets."""
+
+import csv
+import io
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from explorer.pages import facts_csv
+from queries import progress
+from queries.models import Batch, Block, Query, StepKind
+from queries.rejection_codes import RejectionCode
+from tests.explorer.batches import (
+    BALANCE,
+    HASH,
+    a_batch,
+    accept,
+    asking,
+    fetch_proofs,
+    find_block,
+    finish,
+    many_accounts,
+    path,
+    queries_of,
+    word,
+)
+from tests.service import ALICE
+
+pytestmark = pytest.mark.django_db
+
+
+def lines(batch: Batch) -> list[dict[str, str]]:
+    answer = get(batch)
+    assert answer.status_code == 200
+    return list(csv.DictReader(io.StringIO(answer.text)))
+
+
+def get(batch: Batch) -> Any:
+    return Client().get(f"{path(batch)}/facts.csv")
+
+
+def test_each_fact_has_a_line_with_its_value():
+    accounts = {ALICE: {"props": ["BALANCE", "CODE_HASH"], "slots": ["0x5"]}}
+    batch = asking(timestamp_1700000005={"accounts": accounts, "header": ["GAS_USED"]})
+    find_block(batch)
+    finish(batch)
+    Block.objects.update(hash=HASH)
+    found = lines(batch)
+    assert [(line["query"], line["property"], line["slot"], line["value"], line["word"]) for line in found] == [
+        ("1", "BALANCE", "", str(BALANCE), word(BALANCE)),
+        ("1", "CODE_HASH", "", "", "0x" + "22" * 32),
+        ("1", "SLOT", word(5), "5", word(5)),
+        ("1", "BLOCK_AT_TIMESTAMP", "", "12", word(12)),
+        ("2", "GAS_USED", "", "21000", word(21_000)),
+        ("2", "BLOCK_AT_TIMESTAMP", "", "12", word(12)),
+    ]
+    assert [line["account"] for line in found] == [ALICE] * 3 + [""] * 3
+    assert {(line["source_chain_id"], line["block"], line["block_hash"], line["state"]) for line in found} == {
+        ("31337", "12", HASH, "proven")
+    }
+
+
+def test_what_is_not_proven_has_no_value_and_what_was_rejected_none_any_more():
+    batch = a_batch(*many_accounts(2))
+    accept(batch)
+    fetch_proofs(batch)
+    for kind in StepKind:
+        progress.complete(queries_of(batch)[:1], kind)
+    assert [(line["state"], line["value"]) for line in lines(batch)] == [("proven", str(BALANCE)), ("open", "")]
+    progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason="X.", retryable=True)
+    assert [(line["state"], line["value"]) for line in lines(batch)] == [("rejected", "")] * 2
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", "\n=1", '=HYPERLINK("http://x")'])
+def test_no_cell_is_taken_for_a_formula(name):
+    batch = a_batch()
+    Query.objects.update(name=name)
+    for cell in next(csv.reader(io.StringIO(get(batch).text.partition("\n")[2]))):
+        assert not cell.startswith(("=", "+", "-", "@", "\t", "\r", "\n"))
+    assert lines(batch)[0]["name"] == f"'{name}"
+
+
+def test_it_is_a_file_and_an_unknown_batch_has_none():
+    batch = a_batch()
+    answer = get(batch)
+    assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
+    assert answer.headers["Content-Disposition"] == f'attachment; filename="facts-{batch.pk}.csv"'
+    assert "no-store" in answer.headers["Cache-Control"]
+    assert Client().get("/explorer/query/x/facts.csv").status_code == 404
+
+
+def test_it_has_all_queries_and_reads_them_in_large_parts(monkeypatch):
+    monkeypatch.setattr(facts_csv, "_CHUNK", 40)
+    batch = a_batch(*many_accounts(100))
+    finish(batch)
+    with CaptureQueriesContext(connection) as statements:
+        found = lines(batch)
+    assert [line["query"] for line in found] == [str(number) for number in range(1, 101)]
+    assert len(statements) <= 1 + 3 * 4

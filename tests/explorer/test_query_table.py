@@ -1,0 +1,135 @@
+"""The table of a batch's queries: their values, and what filters and orders make of it."""
+
+import re
+from typing import Any
+
+import pytest
+
+from proving.models import AccountProof
+from queries import progress
+from queries.models import Batch, StepKind
+from tests.explorer.batches import (
+    a_batch,
+    accept,
+    asking,
+    connect_source,
+    fetch_proofs,
+    finish,
+    many_accounts,
+    of_two_sources,
+    page,
+    path,
+    polled,
+    queries_of,
+)
+from tests.explorer.test_batch_page import text_of
+from tests.service import ALICE, BOB
+
+pytestmark = pytest.mark.django_db
+
+
+def numbers(batch: Batch, **parameters: Any) -> list[int]:
+    """Of the queries that are shown, in their order."""
+    return [int(number) for number in re.findall(r'id="row-(\d+)"', page(batch, **parameters))]
+
+
+def line(batch: Batch, number: int) -> str:
+    html = page(batch)
+    start = html.index(f'id="row-{number}"')
+    return text_of(f"<main><{html[start : html.index('</tr>', start)]}</main>")
+
+
+@pytest.mark.parametrize("accounts", [2, 60])
+def test_a_line_has_the_value_once_it_is_proven(accounts):
+    batch = a_batch(*many_accounts(accounts))
+    accept(batch)
+    fetch_proofs(batch)
+    for kind in StepKind:
+        progress.complete(queries_of(batch)[:1], kind)
+    assert "123,456,789.0123 ETH" in line(batch, 1)
+    assert "ETH" not in line(batch, 2)
+
+
+def test_of_many_facts_a_line_names_the_first_and_counts_the_others():
+    slots = [hex(slot) for slot in range(7, 80)]
+    accounts = {account: {"props": ["NONCE"], "slots": slots} for account in many_accounts(11)}
+    batch = asking(block_12={"accounts": accounts, "header": ["GAS_USED"]})
+    finish(batch)
+    assert "NONCE 7 slot 0x7 7 slot 0x8 8 and 71 more 4 of 4" in line(batch, 1)
+    assert "header, GAS_USED 21,000 3 of 3" in line(batch, 12)
+
+
+def blocks_and_states() -> Batch:
+    """Five queries: of Alice and Bob at block 9, then at block 5, and a header at block 7. The first two are proven."""
+    both = {"accounts": {ALICE: {"props": ["NONCE"]}, BOB: {"props": ["NONCE"]}}}
+    batch = asking(block_9=both, block_5=both, block_7={"header": ["GAS_USED"]})
+    accept(batch)
+    for kind in StepKind:
+        progress.complete(queries_of(batch)[:2], kind)
+    return batch
+
+
+@pytest.mark.parametrize(
+    ("parameters", "shown"),
+    [
+        ({}, [1, 2, 3, 4, 5]),
+        ({"state": "proven"}, [1, 2]),
+        ({"state": "open"}, [3, 4, 5]),
+        ({"account": ALICE}, [1, 3]),
+        ({"account": "5"}, [3, 4]),
+        ({"account": "6"}, []),
+        ({"account": ALICE, "state": "open"}, [3]),
+        ({"chain": "31337"}, [1, 2, 3, 4, 5]),
+        ({"chain": "7"}, []),
+        ({"sort": "block"}, [3, 4, 5, 1, 2]),
+        ({"sort": "account"}, [5, 2, 4, 1, 3]),
+        ({"sort": "state"}, [3, 4, 5, 1, 2]),
+        ({"sort": "block", "state": "proven"}, [1, 2]),
+        ({"sort": "block", "from": "1"}, [1, 2]),
+        ({"sort": "1; DROP TABLE", "state": "x", "chain": "y"}, [1, 2, 3, 4, 5]),
+    ],
+)
+def test_filters_leave_some_out_and_orders_change_their_order(parameters, shown):
+    assert numbers(blocks_and_states(), **parameters) == shown
+
+
+def test_a_source_chain_can_be_chosen_where_there_are_several(tmp_path):
+    assert '<select id="chain"' not in page(blocks_and_states())
+    connect_source(tmp_path)
+    batch = of_two_sources()
+    assert '<option value="5" selected>Other chain (5)</option>' in page(batch, chain="5")
+    assert numbers(batch, chain="5") == [2]
+
+
+def test_what_was_chosen_stays_chosen_on_other_pages_and_in_refreshes():
+    batch = a_batch(*many_accounts(120))
+    accept(batch)
+    html = page(batch, state="open", sort="block")
+    assert "120 of the 120 queries are as chosen." in html
+    assert "Found 1 to 25 of 120" in html
+    assert '<option value="open" selected>' in html
+    assert 'href="?state=open&amp;sort=block&amp;from=26"' in html
+    assert f'hx-get="{path(batch)}?state=open&amp;sort=block&amp;version=' in html
+    version = re.search(r"version=(\w+)", html)
+    assert version
+    same = {"state": "open", "sort": "block", "version": version[1]}
+    AccountProof.objects.all().delete()
+    assert numbers(batch, **{"from": "26"} | {"state": "open", "sort": "block"})[0] == 26
+    assert polled(batch, **same).status_code == 204
+    progress.complete(queries_of(batch)[:1], StepKind.INITIAL_STATE)
+    assert polled(batch, **same).status_code == 200
+
+
+def test_a_search_for_nothing_that_can_be_found_is_written_harmlessly():
+    batch = a_batch(*many_accounts(2))
+    html = page(batch, account='"><script>\0&state=x')
+    assert "<script>&" not in html
+    assert "leaves no query out" in html
+    assert numbers(batch, account='"><script>') == [1, 2]
+
+
+def test_a_batch_of_one_query_shows_it_whatever_is_asked():
+    batch = a_batch()
+    html = page(batch, account=BOB, state="proven", sort="block")
+    assert "<h1>Balance of" in html
+    assert 'id="query-1"' in html

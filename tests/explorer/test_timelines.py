@@ -1,0 +1,171 @@
+"""The timeline of a batch: what is drawn where."""
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from explorer.pages import timelines
+from explorer.pages.timelines import Lane, Segment, Timeline
+from explorer.templatetags.explorer_values import drawn
+from proving.models import Transaction
+from queries import progress
+from queries.models import Batch, Block, Step, StepKind
+from queries.rejection_codes import RejectionCode
+from tests.explorer.batches import (
+    SOURCE,
+    a_batch,
+    accept,
+    complete,
+    connect_source,
+    deployed,
+    finish,
+    many_accounts,
+    mine,
+    of_two_sources,
+    page,
+    path,
+    plan_path,
+    queries_of,
+    send,
+)
+
+pytestmark = pytest.mark.django_db
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def lanes(batch: Batch) -> dict[str, str]:
+    """By its name: what came of it."""
+    html = page(batch)
+    found = re.findall(r'<text class="name"[^>]*>([^<]+)</text>\s*<text class="end"[^>]*>([^<]*)</text>', html)
+    return dict(found)
+
+
+def description(batch: Batch) -> str:
+    found = re.search(r"<desc[^>]*>([^<]+)</desc>", page(batch))
+    assert found
+    return found[1]
+
+
+def test_segments_are_placed_in_percent_of_the_whole():
+    segments = (Segment("ok", "first", at(0), at(25), "1"), Segment("ok", "second", at(25), at(100), "2"))
+    shown = drawn(Timeline(at(0), at(100), (Lane("Chain", "done", segments),)))
+    (lane,) = shown.lanes
+    assert [(one.x, one.width, one.middle, one.label) for one in lane.segments] == [
+        (0, 25, 12.5, "1"),
+        (25, 75, 62.5, "2"),
+    ]
+    assert shown.text == "1 min 40 s in all. Chain: first, 25.0 s, second, 1 min 15 s."
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "place"),
+    [
+        (0, 0.001, (0, 0.8)),  # thin, but there
+        (100, 100, (99.2, 0.8)),  # at the very end
+        (-50, 10, (0, 10)),  # a step may have begun anew after a reorg, and a transaction been sent for others
+        (90, 200, (90, 10)),
+        (150, 160, (99.2, 0.8)),
+    ],
+)
+def test_nothing_is_drawn_outside(start, end, place):
+    segment = Segment("ok", "one", at(start), at(end), "1")
+    (lane,) = drawn(Timeline(at(0), at(100), (Lane("Chain", "", (segment,)),))).lanes
+    (one,) = lane.segments
+    assert (one.x, one.width) == place
+    assert one.label == ("1" if one.width >= 4 else "")
+
+
+def test_what_goes_on_reaches_to_now(monkeypatch):
+    monkeypatch.setattr(timezone, "now", lambda: at(50))
+    segments = (Segment("ok", "first", at(0), at(25)), Segment("run", "second", at(25), None))
+    shown = drawn(Timeline(at(0), None, (Lane("Chain", "", segments),)))
+    assert [(one.x, one.width) for one in shown.lanes[0].segments] == [(0, 50), (50, 50)]
+    assert shown.text.startswith("50.0 s so far.")
+
+
+def test_each_source_chain_has_a_lane(tmp_path):
+    connect_source(tmp_path)
+    batch = of_two_sources()
+    accept(batch)
+    assert lanes(batch) == {"Other chain": "0 of 1 past step 1", "Development chain": "0 of 1 past step 1"}
+    here = batch.queries.filter(source_chain_id=31337).values_list("pk", flat=True)
+    progress.complete(here, StepKind.INITIAL_STATE)
+    assert lanes(batch) == {"Other chain": "0 of 1 past step 1", "Development chain": "0 of 1 past step 2"}
+    assert SOURCE < 31337
+
+
+@pytest.mark.parametrize("count", [1, 11])
+def test_steps_of_one_chain_go_from_the_first_that_began_to_the_last_that_ended(count):
+    batch = a_batch(*many_accounts(count))
+    finish(batch)
+    Batch.objects.update(created_at=at(0), finished_at=at(100))
+    for number, kind in enumerate(StepKind):
+        Step.objects.filter(kind=kind).update(started_at=at(25 * number), completed_at=at(25 * number + 20))
+    last = queries_of(batch)[-1]
+    Step.objects.filter(kind=StepKind.INITIAL_STATE, query=last).update(completed_at=at(25))
+    bars = re.findall(r'<rect class="ok" x="([\d.]+)%" y="\d+" width="([\d.]+)%"', page(batch))
+    assert [(float(x), float(width)) for x, width in bars] == [(0, 25), (25, 20), (50, 20), (75, 20)]
+
+
+def test_transactions_wait_until_they_are_in_a_block():
+    batch = a_batch()
+    accept(batch)
+    complete(batch, StepKind.INITIAL_STATE)
+    tx = send(batch)
+    assert lanes(batch)["Transactions"] == "1 sent, 0 in a block"
+    assert f"{tx.latest_hash} waits for a block" in description(batch)
+    mine(tx, block=14)
+    Transaction.objects.update(spent_at=tx.created_at + timedelta(seconds=12))
+    assert lanes(batch)["Transactions"] == "1 sent, 1 in a block"
+    assert f"{tx.latest_hash} waited for a block" in description(batch)
+
+
+def test_a_path_to_an_old_block_has_a_lane():
+    batch = a_batch()
+    accept(batch)
+    complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
+    plan_path(batch, 60, left=40)
+    mine(send(batch, extends=deployed()), block=14)
+    assert lanes(batch)["Path to block 12"] == "hops 20 of 60 done"
+
+
+def test_what_fails_is_drawn_since_it_does():
+    batch = a_batch()
+    accept(batch)
+    Block.objects.update(waiting_for="The node is down.", failing_since=timezone.now(), due_at=timezone.now())
+    assert lanes(batch)["Fails"] == "tried again"
+    assert "Fails: The node is down." in description(batch)
+
+
+def test_a_rejection_ends_it_red():
+    batch = a_batch()
+    accept(batch)
+    progress.reject([batch.pk], code=RejectionCode.BLOCK_TOO_OLD, reason="It is too old.", retryable=False)
+    html = page(batch)
+    assert re.search(r'<rect class="stopped" x="[\d.]+%"', html)
+    assert "in all" in description(batch)
+
+
+def test_of_too_many_queries_no_step_is_drawn(monkeypatch):
+    monkeypatch.setattr(timelines, "MOST_QUERIES", 11)
+    few, many = a_batch(*many_accounts(11)), a_batch(*many_accounts(12), block=13)
+    accept(few)
+    accept(many)
+    assert list(lanes(few)) == ["Development chain"]
+    assert "are not drawn" not in page(few)
+    assert lanes(many) == {"The batch": "ACCEPTED"}
+    assert "The steps of so many queries are not drawn." in page(many)
+
+
+def test_a_page_about_one_query_of_several_has_none():
+    batch = a_batch(*many_accounts(2))
+    assert 'id="timeline"' in page(batch)
+    assert 'id="timeline"' not in Client().get(f"{path(batch)}/1").text
