@@ -69,6 +69,8 @@ API_PATHS = ApiPaths(
 )
 # The API's paths have no trailing slash (docs/specification.md, "Conventions"), and no path may exist twice.
 APPEND_SLASH = False
+# The form of a new batch has up to 50 rows of up to 35 fields.
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 2000
 
 TEMPLATES = [
     {

@@ -3,12 +3,15 @@ from django.urls import path
 from explorer.health.healthz import healthz
 from explorer.health.probes import livez, readyz
 from explorer.health.scrape import metrics
+from explorer.new_batch import views as new_batch_views
 from explorer.pages import views
 
 app_name = "explorer"
 
 urlpatterns = [
     path("", views.home, name="home"),
+    path("new-batch", new_batch_views.new_batch, name="new_batch"),
+    path("new-batch/estimate", new_batch_views.estimate, name="new_batch_estimate"),
     path("explorer", views.batches, name="batches"),
     path("explorer/query/<internal_id>.json", views.batch_as_json, name="batch_json"),
     path("explorer/query/<internal_id>", views.batch, name="batch"),

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+from django.conf import settings
+
 from accounts.models import ApiKey, User
 from chains import together
 from chains.chains_file import Chain
@@ -28,10 +30,11 @@ from proving.registry.deployments import Unusable
 from proving.spending import allowance
 from proving.spending.promised import Promise
 from proving.spending.workload import Estimate, Likely, Missing, Part
-from queries import submission
+from queries import batch_request, submission, submission_rate
 from queries.batch_request import BatchRequest, Selector
 from queries.models import Query
 from queries.rejection_codes import Rejection
+from queries.submission_rate import ESTIMATES
 
 # How long a thread waits for a place among those that wait for nodes, how long it asks them after that, and when the
 # client should try again.
@@ -120,6 +123,18 @@ class BatchEstimate:
         gathering = self.destination.gather_seconds if self.transactions else 0
         until_all_exist = max((one.seconds for one in self.sources), default=0)
         return math.ceil(until_all_exist + gathering + self.blocks_to_done * self.destination.block_seconds)
+
+
+def parsed(key: ApiKey, body_of: Callable[[], bytes]) -> tuple[BatchRequest, bytes]:
+    """The request that `body_of` reads, and its body, counted as one that the key's user has estimated.
+
+    Raises `InvalidRequest`, and what `body_of`, `account_names.resolve` and `submission_rate` raise.
+    """
+    submission_rate.count_request(key.user, ESTIMATES)
+    body = body_of()
+    request = batch_request.parse(body, get_chains(), max_queries=settings.MAX_QUERIES_PER_BATCH)
+    submission_rate.count_queries(key.user, sum(part.size for part in request.parts()), ESTIMATES)
+    return request, body
 
 
 def estimate(request: BatchRequest, body: bytes, key: ApiKey) -> BatchEstimate:

@@ -1,21 +1,17 @@
 """The endpoint that estimates a batch query (docs/specification.md, "Estimate a batch query")."""
 
-from django.conf import settings
 from django.http import HttpRequest
 from ninja import Router, Schema
 from pydantic import Field
 
 from accounts.models import ApiKey
-from config.configured_chains import get_chains
 from proving import batch_estimate
 from proving.batch_estimate import BatchEstimate, SourceEstimate
 from proving.spending.workload import Likely
-from queries import batch_request, submission_rate
 from queries.api_endpoint import SUBMITTING_KEY, body_of, errors
 from queries.api_errors import ApiError
 from queries.batch_request import InvalidRequest
 from queries.openapi import BATCH_REQUEST
-from queries.submission_rate import ESTIMATES
 
 router = Router(tags=["Batch queries"])
 
@@ -89,13 +85,10 @@ def estimate_batch_query(request: HttpRequest) -> Estimate:
     The body is that of a submission. Nothing is stored.
     """
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    submission_rate.count_request(key.user, ESTIMATES)
-    body = body_of(request)
     try:
-        parsed = batch_request.parse(body, get_chains(), max_queries=settings.MAX_QUERIES_PER_BATCH)
+        parsed, body = batch_estimate.parsed(key, lambda: body_of(request))
     except InvalidRequest as invalid:
         raise ApiError(400, invalid.code, invalid.sentence, faults=invalid.faults) from None
-    submission_rate.count_queries(key.user, sum(part.size for part in parsed.parts()), ESTIMATES)
     return _answer(batch_estimate.estimate(parsed, body, key))
 
 

@@ -5,35 +5,23 @@ come from the same schemas. Errors have the form of `config.error_answers`, with
 """
 
 import json
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from django.conf import settings
-from django.db import Error as DatabaseError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from ninja import Schema
 from ninja.errors import AuthenticationError, ValidationError
 from ninja.params import functions
 from pydantic import Field
 
-from accounts.models import ApiKey, User
+from accounts.models import ApiKey
 from config import parked_requests
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, refused_answer
-from queries import batch_request, idempotency, request_faults, status, status_watch, submission, submission_rate
+from queries import idempotency, request_faults, status, status_watch, submitting
 from queries.api_endpoint import CONDITIONAL, SUBMITTING_KEY, KeyAuth, body_of, conditional, errors, is_known
-from queries.api_errors import ApiError
+from queries.api_errors import ApiError, status_of
+from queries.batch_request import InvalidRequest
 from queries.openapi import BATCH_REQUEST, Api
-
-logger = logging.getLogger(__name__)
-
-# Every other code is 429.
-_REFUSED_STATUS = {
-    **dict.fromkeys(("busy", "names_unavailable", "chain_unavailable"), 503),
-    **dict.fromkeys(("storage_quota_exceeded", "too_large_for_limit"), 403),
-}
 
 api = Api(
     title="Batch Query Service",
@@ -106,43 +94,12 @@ _SUBMISSION = {
 def submit_batch_query(request: HttpRequest) -> dict[str, str] | HttpResponse:
     """Submit a batch query. The answer comes as soon as it is stored; proving happens in the background."""
     key: ApiKey = request.auth  # type: ignore[attr-defined]
-    with _counting(key.user):
-        named = idempotency.read(request.headers.get(idempotency.HEADER), key.user_id)
-    earlier = named.find() if named else None
-    if earlier:
-        return _replayed(request, key.user, earlier)
-    submission_rate.check(key.user)
     try:
-        with _counting(key.user):
-            body = body_of(request)
-            parsed = batch_request.parse(body, get_chains(), max_queries=settings.MAX_QUERIES_PER_BATCH)
-            batch = submission.store(parsed, body, key, named)
-    except idempotency.AlreadyStored as already:
-        return _replayed(request, key.user, already.earlier)
-    # Workers' lines have the batch and not the request.
-    logger.info("batch %s is stored", batch.pk, extra={"batch": batch.pk})
-    return {"internalId": batch.pk}
-
-
-def _replayed(request: HttpRequest, user: User, earlier: idempotency.Earlier) -> HttpResponse:
-    """As a request was answered that came with the same key."""
-    submission_rate.count_request(user)
-    earlier.check(body_of(request))
-    return JsonResponse({"internalId": earlier.batch_id}, headers={idempotency.REPLAYED: "true"})
-
-
-@contextmanager
-def _counting(user: User) -> Iterator[None]:
-    """Counts a request that is refused in this block. What is stored was counted with it, in one transaction."""
-    try:
-        yield
-    except (DatabaseError, idempotency.AlreadyStored):
-        raise  # To count it would wait for the same lock once more; the other one is counted as an answer.
-    except Exception as error:
-        submission_rate.count_request(user)
-        if isinstance(error, batch_request.InvalidRequest):
-            raise ApiError(400, error.code, error.sentence, faults=error.faults) from None
-        raise
+        submitted = submitting.submit(key, request.headers.get(idempotency.HEADER), lambda: body_of(request))
+    except InvalidRequest as invalid:
+        raise ApiError(400, invalid.code, invalid.sentence, faults=invalid.faults) from None
+    answer = {"internalId": submitted.batch_id}
+    return JsonResponse(answer, headers={idempotency.REPLAYED: "true"}) if submitted.is_replayed else answer
 
 
 @api.get(
@@ -200,7 +157,7 @@ def _api_error(request: HttpRequest, error: ApiError) -> HttpResponse:
 @api.exception_handler(Refused)
 def _refused(request: HttpRequest, refused: Refused) -> HttpResponse:
     """A submission that a limit refuses."""
-    return refused_answer(_REFUSED_STATUS.get(refused.code, 429), refused)
+    return refused_answer(status_of(refused), refused)
 
 
 @api.exception_handler(AuthenticationError)

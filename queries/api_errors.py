@@ -34,6 +34,18 @@ class ApiError(Refused):
         return error_answer(self.status, self.code, self.sentence, details=details, retry_after=self.retry_after)
 
 
+# Every other code of a limit is 429.
+_REFUSED_STATUS = {
+    **dict.fromkeys(("busy", "names_unavailable", "chain_unavailable"), 503),
+    **dict.fromkeys(("storage_quota_exceeded", "too_large_for_limit"), 403),
+}
+
+
+def status_of(refused: Refused) -> int:
+    """The status of the answer to a submission or an estimate that is refused."""
+    return refused.status if isinstance(refused, ApiError) else _REFUSED_STATUS.get(refused.code, 429)
+
+
 _SENTENCES = {
     400: ("bad_request", "The request is malformed."),
     403: ("forbidden", "The request is not allowed."),

@@ -58,6 +58,7 @@ class Fault:
     path: str
     message: str
     code: str = INVALID
+    is_of_name: bool = False  # the last name of the path is wrong, and not what is under it
 
 
 class InvalidRequest(ValueError):
@@ -378,6 +379,11 @@ class Part:
         return 1 + len(self.slots)
 
 
+def too_many(count: int, most: int) -> Fault:
+    """A batch names more than it may."""
+    return Fault("/data", f"{count} accounts, slots and headers are too many; a batch may name {most}.")
+
+
 def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
     """The request in `body`, with its names resolved. Raises `InvalidRequest` with every fault, and what
     `account_names.resolve` raises.
@@ -389,10 +395,9 @@ def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
         raise InvalidRequest([Fault("", f"A batch may name {max_queries} accounts; this one names more.")]) from None
     except strict_json.NotJson as error:
         raise InvalidRequest([Fault("", str(error), "invalid_json")]) from None
-    too_many = "accounts, slots and headers are too many; a batch may name"
     # Counted before validation, so that a body that is too large costs no more than one that is accepted.
     if (count := _named(document.value)) > max_queries:
-        raise InvalidRequest([Fault("/data", f"{count} {too_many} {max_queries}.")])
+        raise InvalidRequest([too_many(count, max_queries)])
     names = account_names.named(document.value) if chains.ens else []
     if len(names) > settings.MAX_NAMES_PER_BATCH:
         many = f"{len(names)} names are too many; a batch may have {settings.MAX_NAMES_PER_BATCH}."
@@ -445,11 +450,17 @@ def _known_destination(value: Any, chains: Chains) -> int | None:
     return int(text) if isinstance(text, str) and text in ids else None
 
 
+def pointer(*names: str | int) -> str:
+    """The JSON pointer (RFC 6901) of what is under these names, as faults have it: long names are shortened."""
+    return "".join("/" + _shortened(str(name)).replace("~", "~0").replace("/", "~1") for name in names)
+
+
 def _fault(error: ErrorDetails) -> Fault:
-    parts = [_shortened(str(part)) for part in error["loc"] if part != "[key]"]
-    path = "".join("/" + part.replace("~", "~0").replace("/", "~1") for part in parts)
+    loc = error["loc"]
+    names = [name for name in loc if name != "[key]"]
+    path, parts = pointer(*names), [_shortened(str(name)) for name in names]
     if error["type"] in (INVALID, UNSUPPORTED):
-        return Fault(path, error["msg"], error["type"])
+        return Fault(path, error["msg"], error["type"], is_of_name=loc[-1:] == ("[key]",))
     where = _shown(parts[-1]) if parts else "The body"
     sentences = {
         "missing": f"{where} is missing.",

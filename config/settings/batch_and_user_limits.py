@@ -5,6 +5,8 @@ from config.settings.web_address import CLIENT_ADDRESS_HEADER
 
 # Of one batch. Queries are counted as accounts, slots and headers, here and below.
 MAX_BODY_BYTES = DATA_UPLOAD_MAX_MEMORY_SIZE = env_int("MAX_BODY_BYTES", 4 * 1024 * 1024, minimum=1024)
+# Files of forms are part of a body, and are read in memory: nothing of a request is written to disk.
+FILE_UPLOAD_MAX_MEMORY_SIZE = MAX_BODY_BYTES
 MAX_QUERIES_PER_BATCH = env_int("MAX_QUERIES_PER_BATCH", 10_000, minimum=1)
 # ENS names, each counted once. They are resolved while the client waits.
 MAX_NAMES_PER_BATCH = env_int("MAX_NAMES_PER_BATCH", 50)

@@ -134,12 +134,14 @@ def _batch_page(request: HtmxRequest, internal_id: str, wanted: Wanted, *, read:
     if known == version:
         return _unchanged()
     if request.htmx:
-        response = render(request, "explorer/_batch.html", {"batch": page, "version": version})
+        context = {"batch": page, "version": version, "is_own": _is_own(request, page)}
+        response = render(request, "explorer/_batch.html", context)
     else:
         context = {
             "batch": page,
             "version": version,
             "reading": read,
+            "is_own": _is_own(request, page),
             **_request(page),
             **_webhook(request, page),
             "base_url": settings.BASE_URL,
@@ -147,6 +149,12 @@ def _batch_page(request: HtmxRequest, internal_id: str, wanted: Wanted, *, read:
         response = render(request, "explorer/batch.html", context)
     patch_vary_headers(response, ["HX-Request"])
     return response
+
+
+def _is_own(request: HttpRequest, page: BatchPage) -> bool:
+    """Whether the reader has submitted it, and so may fill a form in from it."""
+    user = _user(request)
+    return user is not None and Batch.objects.filter(pk=page.header.id, user=user).exists()
 
 
 def _webhook(request: HttpRequest, page: BatchPage) -> dict[str, object]:

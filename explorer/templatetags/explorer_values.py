@@ -116,6 +116,7 @@ _ICONS = {
     "STOPPED": f'{_RING}<path d="M5 8h6"/>',
     "WENT_BACK": '<path d="M3 6.5h7a3.5 3.5 0 0 1 0 7H6"/><path d="M6 3 2.5 6.5 6 10"/>',
     "WAITING": f'{_RING}<path d="M8 4.5V8l2.5 1.5"/>',
+    "PROBLEM": '<path d="M8 2.2 14.3 13H1.7z"/><path d="M8 6.5v3"/><circle class="f" cx="8" cy="11.2" r=".9"/>',
     "": '<circle cx="8" cy="8" r="4.5"/>',
 }
 _ICONS["COMPLETED"] = _ICONS["DELIVERED"] = _ICONS["DONE"]

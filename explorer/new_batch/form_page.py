@@ -1,0 +1,176 @@
+"""The page of the form, as it is to be shown: a draft, what came of it, and where the reader goes on."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from config.configured_chains import get_chains
+from config.error_answers import Refused
+from explorer.new_batch import pasted_rows
+from explorer.new_batch.asking import Estimated
+from explorer.new_batch.drafts import Draft, Row
+from explorer.new_batch.forms import DraftForm, RowForm, posted
+from explorer.new_batch.pasted_rows import LineFault
+from explorer.new_batch.shown_faults import ShownFaults, control
+from explorer.pages import submitted_request
+from explorer.pages.chain_names import chain_name
+from explorer.pages.code_snippets import submitting
+from explorer.pages.rejection_advice import Advice, advice
+from queries.api_errors import status_of
+from queries.batch_request import InvalidRequest
+from queries.models import Batch
+
+# Longer JSON is only offered as a file.
+_MOST_SHOWN_CHARACTERS = 20_000
+_MOST_LINE_FAULTS = 20
+
+
+@dataclass(frozen=True)
+class FormPage:
+    draft: Draft
+    token: str
+    faults: ShownFaults = field(default_factory=ShownFaults)
+    refused: Refused | None = None  # what was to be submitted
+    estimated: Estimated | None = None
+    line_faults: Sequence[LineFault] = ()  # of what was pasted
+    said: str = ""  # what a button has done
+    focus: str = ""  # the id of the control where the reader goes on
+    corrects: Batch | None = None  # that was rejected
+
+    @property
+    def advice(self) -> Advice | None:
+        return advice(self.corrects.rejection_code) if self.corrects else None
+
+    @property
+    def status(self) -> int:
+        if self.refused:
+            return status_of(self.refused)
+        is_wrong = self.line_faults or self.faults.listed or (self.estimated and self.estimated.faults.listed)
+        return 400 if is_wrong and not self.corrects else 200
+
+
+@dataclass(frozen=True)
+class RowHead:
+    """What a row says while it is folded."""
+
+    number: int  # from 0
+    row: Row
+
+    @property
+    def source(self) -> str:
+        source = self.row.source
+        return chain_name(int(source)).name if source.isascii() and source.isdigit() else source
+
+
+@dataclass(frozen=True)
+class ShownRow:
+    head: RowHead
+    form: RowForm
+    is_wrong: bool
+    is_open: bool
+
+
+def answer(request: HttpRequest, page: FormPage) -> HttpResponse:
+    """The page; for htmx, the form alone, which goes to where it was."""
+    is_htmx = bool(getattr(request, "htmx", False))
+    template = "explorer/new_batch/_form.html" if is_htmx else "explorer/new_batch/page.html"
+    response = render(request, template, _context(page), status=200 if is_htmx else page.status)
+    if not is_htmx and page.refused and page.refused.retry_after:
+        response.headers["Retry-After"] = str(page.refused.retry_after)
+    return response
+
+
+def answer_estimate(request: HttpRequest, draft: Draft, estimated: Estimated) -> HttpResponse:
+    """For htmx: what stands beside the form."""
+    heads = [RowHead(number, row) for number, row in enumerate(draft.rows)]
+    context = {**_beside(draft, estimated), "is_estimate_alone": True, "heads": heads}
+    return render(request, "explorer/new_batch/_estimate.html", context)
+
+
+def _context(page: FormPage) -> dict[str, Any]:
+    faults = page.faults if page.faults.listed or not page.estimated else page.estimated.faults
+    form = DraftForm(posted(page.draft, page.token), get_chains())
+    for (row, name), sentences in faults.by_field.items():
+        (form.batch if row is None else form.rows[row]).add_error(name, list(sentences))
+    if page.line_faults:
+        pasted = {"aria-invalid": "true", "aria-describedby": "id_pasted_error paste-columns"}
+        form.batch.fields["pasted"].widget.attrs.update(pasted)
+    focus = page.focus or (next((one.target for one in faults.listed), "") if page.corrects else "")
+    _set_focus(form, focus)
+    return {
+        "page": page,
+        "form": form.batch,
+        "rows": list(_rows(page, form, faults, focus)),
+        "management": form.rows.management_form,
+        "faults": faults,
+        "focus": focus,
+        "facts": page.draft.facts,
+        "destination": _destination(page.draft),
+        "line_faults": page.line_faults[:_MOST_LINE_FAULTS],
+        "more_line_faults": max(0, len(page.line_faults) - _MOST_LINE_FAULTS),
+        "columns": pasted_rows.COLUMNS,
+        "max_queries": settings.MAX_QUERIES_PER_BATCH,
+        **_beside(page.draft, page.estimated),
+    }
+
+
+def _rows(page: FormPage, form: DraftForm, faults: ShownFaults, focus: str) -> Iterator[ShownRow]:
+    for number, (row, row_form) in enumerate(zip(page.draft.rows, form.rows, strict=True)):
+        is_wrong = number in faults.rows
+        has_focus = focus.startswith(f"id_rows-{number}-")
+        is_open = is_wrong or has_focus or not row.is_complete or len(page.draft.rows) == 1
+        yield ShownRow(RowHead(number, row), row_form, is_wrong, is_open)
+
+
+def _set_focus(form: DraftForm, target: str) -> None:
+    for one in (form.batch, *form.rows):
+        for bound in one:
+            if target and target in {
+                control(None, bound.html_name),
+                f"id_{bound.html_name}",
+                f"id_{bound.html_name}_0",
+            }:
+                bound.field.widget.attrs["autofocus"] = True
+
+
+def _destination(draft: Draft) -> Mapping[str, Any]:
+    """What the page says of the chosen one."""
+    chains = get_chains()
+    chosen = next((one for one in chains.destinations() if str(one.id) == draft.destination), None)
+    return {
+        "currency": chosen.native_currency if chosen else "ETH",
+        "sources": [chain.name for chain in chains.sources(chosen.id)] if chosen else [],
+    }
+
+
+def _beside(draft: Draft, estimated: Estimated | None) -> dict[str, Any]:
+    """The estimate, and the same by API."""
+    return {"estimated": estimated, "draft": draft, "facts": draft.facts, **_by_api(draft)}
+
+
+def _by_api(draft: Draft) -> dict[str, str]:
+    if draft.is_blank:
+        return {}
+    try:
+        request = draft.request(settings.MAX_QUERIES_PER_BATCH)
+    except InvalidRequest:
+        return {}
+    text = submitted_request.as_text(request.document)
+    if len(text) > _MOST_SHOWN_CHARACTERS:
+        command = f"curl --header \"api-key: $API_KEY\" --json @batch.json '{settings.BASE_URL}/submit-batch-query'"
+        return {"command": command}
+    return {"json": text, "command": submitting(settings.BASE_URL, text)}
+
+
+def file_of(draft: Draft) -> HttpResponse:
+    """The JSON, to be kept. Raises `InvalidRequest`."""
+    text = submitted_request.as_text(draft.request(settings.MAX_QUERIES_PER_BATCH).document)
+    return HttpResponse(
+        text + "\n",
+        content_type="application/json",
+        headers={"Content-Disposition": 'attachment; filename="batch.json"'},
+    )

@@ -1,0 +1,55 @@
+"""What a draft would cost and take, in what people ask for."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from explorer.pages.amounts import rounded
+from explorer.pages.chain_names import ChainName, chain_name
+from proving.batch_estimate import BatchEstimate, Reason
+from proving.spending.workload import Part
+from queries.batch_request import BatchRequest
+
+_FACTS = (Part.HEADER_FIELDS, Part.ACCOUNTS, Part.SLOTS, Part.TIMES)
+
+
+@dataclass(frozen=True)
+class ShownEstimate:
+    destination: ChainName
+    pays_itself: bool
+    wei: int  # expected
+    most_wei: int
+    gas: int
+    gas_price: str  # gwei
+    in_registry: int  # of `parts`
+    parts: int  # accounts, slots, header fields and times
+    paths: int  # to old blocks
+    transactions: int
+    seconds: int
+    reasons: Sequence[Reason]
+    waits: Sequence[str]
+
+
+def shown(request: BatchRequest, found: BatchEstimate) -> ShownEstimate:
+    parts = [(part, one) for source in found.sources for part, one in source.parts.items()]
+    facts = [one for part, one in parts if part in _FACTS]
+    cost = found.cost
+    return ShownEstimate(
+        destination=chain_name(found.destination.id),
+        pays_itself=request.pays_itself,
+        wei=cost.wei.expected,
+        most_wei=cost.wei.bound,
+        gas=cost.gas.expected,
+        gas_price=rounded(found.gas_price, decimals=9, places=3),
+        in_registry=sum(one.in_registry for one in facts),
+        parts=sum(one.count for one in facts),
+        paths=sum(one.count for part, one in parts if part == Part.PATHS),
+        transactions=found.transactions,
+        seconds=found.seconds_to_done,
+        reasons=found.reasons,
+        waits=list(dict.fromkeys(wait for source in found.sources for wait in source.waits)),
+    )
+
+
+def names(request: BatchRequest) -> Mapping[str, str]:
+    """The addresses of the names that it asks for."""
+    return {part.name: part.address for part in request.parts() if part.name}

@@ -1,0 +1,95 @@
+"""What is wrong with a draft, beside its fields and in a list that leads to them."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from explorer.new_batch.drafts import Draft, Place, Request
+from explorer.new_batch.forms import BatchForm, RowForm
+from queries.batch_request import Fault
+
+# Of one field, and in the list.
+_MOST_OF_FIELD, _MOST_LISTED = 5, 20
+# Fields of several controls, of which the first is led to.
+_GROUPS = frozenset({"sender", "at", "props", "header"})
+_TYPED = frozenset({"block", "time", "accounts"})
+_OF_LINES = frozenset({"accounts", "slots"})
+
+Field = tuple[int | None, str]
+"""The row, None for what is no row's, and the name of the field."""
+
+
+@dataclass(frozen=True)
+class Listed:
+    where: str  # such as "Row 2, accounts"; empty: the whole form
+    sentence: str
+    target: str  # the id of the control; empty for the whole form
+
+
+@dataclass(frozen=True)
+class ShownFaults:
+    by_field: Mapping[Field, Sequence[str]] = field(default_factory=dict)
+    listed: Sequence[Listed] = ()
+    more: int = 0  # that are not listed
+
+    @property
+    def count(self) -> int:
+        return len(self.listed) + self.more
+
+    @property
+    def rows(self) -> frozenset[int]:
+        """Those with faults."""
+        return frozenset(row for row, _ in self.by_field if row is not None)
+
+
+def shown(draft: Draft, request: Request, faults: Iterable[Fault]) -> ShownFaults:
+    sentences: dict[Field, list[str]] = defaultdict(list)
+    for fault in faults:
+        for place in request.places(fault):
+            sentence = "It is empty." if _is_empty(draft, place) else _said(draft, place) + fault.message
+            if sentence not in sentences[place.row, place.field]:
+                sentences[place.row, place.field].append(sentence)
+    return of_fields(sentences)
+
+
+def of_fields(sentences: Mapping[Field, Sequence[str]]) -> ShownFaults:
+    places = sorted(sentences, key=lambda place: (place[0] is not None, place[0] or 0))
+    every = [(place, sentence) for place in places for sentence in sentences[place]]
+    listed = [Listed(_where(row, name), sentence, control(row, name)) for (row, name), sentence in every]
+    return ShownFaults(
+        {place: _shortened(sentences[place]) for place in places if place[1]},
+        listed[:_MOST_LISTED],
+        max(0, len(listed) - _MOST_LISTED),
+    )
+
+
+def control(row: int | None, name: str) -> str:
+    """The id of a field's control."""
+    if not name:
+        return ""
+    prefix = "" if row is None else f"rows-{row}-"
+    return f"id_{prefix}{name}{'_0' if name in _GROUPS else ''}"
+
+
+def _is_empty(draft: Draft, place: Place) -> bool:
+    """Whether what is wrong is that nothing was typed."""
+    return place.field in _TYPED and place.row is not None and not getattr(draft.rows[place.row], place.field).strip()
+
+
+def _said(draft: Draft, place: Place) -> str:
+    if place.row is None or place.field not in _OF_LINES or not place.line:
+        return ""
+    text = getattr(draft.rows[place.row], place.field)
+    return f"Line {place.line}: " if len(text.splitlines()) > 1 else ""
+
+
+def _shortened(sentences: Sequence[str]) -> Sequence[str]:
+    rest = len(sentences) - _MOST_OF_FIELD
+    return sentences if rest <= 0 else [*sentences[:_MOST_OF_FIELD], f"And {rest} more like these."]
+
+
+def _where(row: int | None, name: str) -> str:
+    if not name:
+        return ""
+    label = str((BatchForm if row is None else RowForm).base_fields[name].label)
+    return label if row is None else f"Row {row + 1}, {label.lower()}"

@@ -1,0 +1,138 @@
+"""The form that people submit a batch with, in a real browser: by pointer, by keyboard, with and without JavaScript."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, expect
+
+from accounts.models import User
+from config import configured_chains as configured
+from devnet.devchain import DevChain
+from proving.registry.deploying import deploy
+from queries.models import Batch
+from tests.browser.conftest import TIMEOUT, faults_for_anybody
+from tests.browser.test_batch_page import weight
+from tests.explorer.batches import many_accounts, path
+from tests.service import ALICE, BOB, chains_toml
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def patience() -> None:
+    expect.set_options(timeout=TIMEOUT)
+
+
+@pytest.fixture
+def service(site: str, settings: Any, tmp_path: Path) -> Iterator[DevChain]:
+    with DevChain() as chain:
+        chain.mine(5)
+        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+        configured.forget_chains()
+        deploy(31337, 31337)
+        yield chain
+
+
+@pytest.fixture
+def alice(context: BrowserContext, sign_in_as: Callable[..., User]) -> User:
+    return sign_in_as(context, ALICE)
+
+
+def test_fifty_addresses_of_a_csv_take_two_clicks(service: DevChain, alice: User, page: Page, tmp_path: Path):
+    file = tmp_path / "accounts.csv"
+    file.write_text("address,block,properties\n" + "".join(f"{one},5,BALANCE\n" for one in many_accounts(50)))
+    page.goto("/new-batch")
+    page.get_by_label("Or a file").set_input_files(file)
+    expect(page.locator(".ask > summary")).to_contain_text("50 facts of 50 accounts")
+    expect(page.locator("#estimate")).to_contain_text("0 of 50")
+    expect(page.get_by_role("button", name="Submit 50 facts")).to_be_focused()
+    assert faults_for_anybody(page) == []
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile("/explorer/query/[0-9A-Z]{26}$"))
+    assert Batch.objects.get().size == 50
+
+
+def test_the_estimate_follows_what_is_typed(service: DevChain, alice: User, page: Page):
+    page.goto("/new-batch")
+    page.get_by_label("Accounts").fill(ALICE)
+    expect(page.locator("#estimate")).to_contain_text("0 of 1")
+    expect(page.locator(".ask > summary")).to_contain_text("1 fact of")
+    page.locator("summary", has_text="JSON").click()
+    expect(page.locator("#json-text")).to_contain_text(ALICE)
+    page.get_by_label("NONCE").first.check()
+    expect(page.locator("#estimate")).to_contain_text("0 of 1")
+    expect(page.get_by_role("button", name="Submit 2 facts")).to_be_visible()
+    expect(page.locator("#json-text")).to_contain_text("NONCE")
+    # What is wrong is said beside the form, and its field keeps the focus.
+    page.get_by_label("Accounts").fill(f"{ALICE}\n0x12")
+    expect(page.locator("#estimate")).to_contain_text("Row 1, accounts: Line 2")
+    expect(page.get_by_label("Accounts")).to_be_focused()
+    assert faults_for_anybody(page) == []
+
+
+def test_it_is_filled_in_and_corrected_by_keyboard(alice: User, page: Page):
+    page.goto("/new-batch")
+    page.get_by_label("Accounts").focus()
+    page.keyboard.type(ALICE)
+    page.get_by_role("button", name="Add a row").press("Enter")
+    expect(page.locator("#id_rows-1-accounts")).to_be_focused()
+    page.keyboard.type("0x12")
+    page.keyboard.press("Shift+Tab")
+    expect(page.locator("#id_rows-1-at_0")).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Tab")
+    expect(page.locator("#id_rows-1-block")).to_be_focused()
+    page.get_by_role("button", name="Submit").press("Enter")
+    summary = page.get_by_role("alert").filter(has_text="2 things need correcting.")
+    expect(summary).to_be_focused()
+    assert faults_for_anybody(page) == []
+    summary.get_by_role("link", name="Row 2, block number").press("Enter")
+    expect(page.locator("#id_rows-1-block")).to_be_focused()
+    page.keyboard.type("12")
+    page.locator("#id_rows-1-accounts").fill(BOB)
+    page.get_by_role("button", name="Submit").press("Enter")
+    expect(page).to_have_url(re.compile(path(Batch.objects.get())))
+
+
+def test_without_javascript_each_button_does_its_part(
+    service: DevChain, open_context: Callable[..., BrowserContext], sign_in_as: Callable[..., User]
+):
+    context = open_context(java_script_enabled=False)
+    sign_in_as(context, ALICE)
+    page = context.new_page()
+    page.goto("/new-batch")
+    page.get_by_label("Accounts").fill(ALICE)
+    page.locator("summary", has_text="Storage slots").click()
+    page.get_by_label("Its own slot").fill("0")
+    page.get_by_label("Key or index").fill(BOB)
+    page.get_by_role("button", name="Add this slot").click()
+    expect(page.get_by_label("Slots")).to_have_value(re.compile("^0x[0-9a-f]{64}$"))
+    page.get_by_role("button", name="Add a row").click()
+    page.locator("#id_rows-1-accounts").fill(BOB)
+    page.get_by_role("button", name="Estimate", exact=True).click()
+    expect(page.locator("#estimate")).to_contain_text("0 of 3")
+    page.get_by_role("button", name="Submit 3 facts").click()
+    expect(page).to_have_url(re.compile(path(Batch.objects.get())))
+
+
+def test_what_was_typed_stays_where_the_service_is_not_reached_or_knows_the_reader_no_more(
+    alice: User, context: BrowserContext, page: Page
+):
+    page.goto("/new-batch")
+    page.route("**/new-batch", lambda route: route.abort())
+    page.get_by_label("Accounts").fill(ALICE)
+    page.get_by_role("button", name="Add a row").click()
+    expect(page.get_by_text("This service can't be reached.")).to_be_visible()
+    page.unroute("**/new-batch")
+    alice.end_sessions()
+    page.get_by_role("button", name="Add a row").click()
+    expect(page.locator("#estimate")).to_contain_text("You are signed out.")
+    expect(page.get_by_label("Accounts")).to_have_value(ALICE)
+
+
+def test_its_first_load_is_small(alice: User, context: BrowserContext):
+    assert weight(context, "/new-batch") < 60_000

@@ -1,0 +1,427 @@
+"""The form that people submit a batch with. Its chain has a node only where estimates need one."""
+
+import json
+import re
+from html import unescape
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+from django.utils import timezone
+
+from accounts import keys
+from accounts.models import ApiKey, User
+from config.configured_chains import forget_chains
+from explorer.new_batch.drafts import MAX_ROWS
+from queries import progress
+from queries.models import Batch
+from queries.properties import AccountField, HeaderField
+from queries.rejection_codes import RejectionCode
+from tests.explorer.batches import a_batch, asking, connect_source, many_accounts, page, path
+from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, work_until_done
+
+pytestmark = pytest.mark.django_db
+HTMX = {"hx-request": "true"}
+TOKEN = "a-token-of-22-letters-"
+
+
+@pytest.fixture
+def alice() -> Client:
+    """Signed in, with a key."""
+    a_key()
+    client = Client()
+    client.force_login(User.objects.get(address=ALICE))
+    return client
+
+
+def form(*rows: dict[str, Any], **others: Any) -> dict[str, Any]:
+    """As a browser posts it. Each row is at the latest block and about a balance, unless it says otherwise."""
+    usual = {"source": "31337", "at": "latest", "props": ["BALANCE"], "slot_of": "address"}
+    data = {"destination": "31337", "sender": "service", "fee": "", "token": TOKEN}
+    data |= {"rows-TOTAL_FORMS": str(len(rows)), "rows-INITIAL_FORMS": str(len(rows))} | others
+    for number, row in enumerate(rows):
+        data |= {f"rows-{number}-{name}": value for name, value in (usual | row).items()}
+    return data
+
+
+def a_file(content: bytes) -> SimpleUploadedFile:
+    return SimpleUploadedFile("accounts.csv", content)
+
+
+def revealed() -> str:
+    text = keys.reveal(ApiKey.objects.get())
+    assert text
+    return text
+
+
+def post(client: Client, do: str, data: dict[str, Any], *, status: int = 200) -> str:
+    answer = client.post("/new-batch", data | {"do": do})
+    assert answer.status_code == status, answer.text
+    return unescape(answer.text)
+
+
+def values(html: str, name: str) -> list[str]:
+    """What the fields of this name hold, in each row."""
+    fields = rf'<(?:input|textarea)[^>]*name="(?:rows-\d+-)?{name}"[^>]*>'
+    found = []
+    for tag in re.finditer(fields, html):
+        is_area = tag[0].startswith("<textarea")
+        if is_area:
+            found.append(html[tag.end() : html.index("</textarea>", tag.end())].removeprefix("\n"))
+        elif " checked" in tag[0] or 'type="text"' in tag[0] or "datetime" in tag[0] or "hidden" in tag[0]:
+            value = re.search(r'value="([^"]*)"', tag[0])
+            found.append(value[1] if value else "")
+    return found
+
+
+def described(html: str, control: str) -> str:
+    """What a reader of the invalid control is told: the text of what it says it is described by."""
+    tag = re.search(rf'<[a-z]+[^>]*id="{control}"[^>]*>', html)
+    assert tag, control
+    assert 'aria-invalid="true"' in tag[0]
+    by = re.search(r'aria-describedby="([^"]+)"', tag[0])
+    assert by
+    texts = [
+        html[html.index(f'id="{name}"') :].partition(">")[2].partition("</div></div>")[0] for name in by[1].split()
+    ]
+    return re.sub(r"<[^>]+>", "", " ".join(texts))
+
+
+# --- Who may --------------------------------------------------------------------------------------------------------
+
+
+def test_who_is_signed_out_signs_in_and_comes_back(client):
+    answer = client.get("/new-batch?from=X")
+    assert (answer.status_code, answer.url) == (302, "/sign-in?next=/new-batch%3Ffrom%3DX")
+    # htmx would put the page of the sign-in into the form.
+    told = client.post("/new-batch", form({"accounts": ALICE}) | {"do": "add-row"}, headers=HTMX)
+    assert (told.status_code, told.headers["HX-Retarget"]) == (200, "#estimate")
+    assert "You are signed out" in told.text
+
+
+def test_the_first_page_asks_little_of_the_database_and_no_node(alice, django_assert_num_queries):
+    with django_assert_num_queries(2):  # session and user
+        html = alice.get("/new-batch").text
+    assert values(html, "at") == ["latest"]
+    assert values(html, "props") == ["BALANCE"]
+    assert "It is empty so far" in html
+    assert alice.get("/new-batch").headers["Cache-Control"] == "max-age=0, no-cache, no-store, must-revalidate, private"
+
+
+def test_it_takes_the_protection_against_forged_requests():
+    strict = Client(enforce_csrf_checks=True)
+    strict.force_login(User.objects.for_address(ALICE))
+    assert strict.post("/new-batch", form({"accounts": ALICE}) | {"do": "submit"}).status_code == 403
+    assert strict.post("/new-batch/estimate", form({"accounts": ALICE})).status_code == 403
+
+
+# --- Submitting -------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_submitted_is_the_batch_that_the_api_would_make(alice):
+    rows = (
+        {"at": "block", "block": "1,2", "accounts": f"{ALICE}\r\n{BOB}\r\n", "slots": "0x1"},
+        {"at": "finalized", "props": [], "header": ["GAS_USED", "TIMESTAMP"]},
+    )
+    answer = alice.post("/new-batch", form(*rows, fee="0.5") | {"do": "submit"})
+    batch = Batch.objects.get()
+    assert (answer.status_code, answer.url) == (303, path(batch))
+    asked = {"props": ["BALANCE"], "slots": ["0x1"]}
+    assert json.loads(batch.request) == {
+        "destinationChainId": "31337",
+        "fee": "500000000000000000",
+        "data": {
+            "31337": {
+                "block:12": {"accounts": {ALICE: asked, BOB: asked}},
+                "finalized": {"header": ["GAS_USED", "TIMESTAMP"]},
+            }
+        },
+    }
+    assert (batch.user.address, batch.api_key, batch.size) == (ALICE, ApiKey.objects.get(), 5)
+
+
+def test_a_double_click_makes_one_batch_and_a_changed_form_another(alice):
+    data = form({"accounts": ALICE})
+    urls = [alice.post("/new-batch", data | {"do": "submit"}).url for _ in range(2)]
+    assert urls == [path(Batch.objects.get())] * 2
+    alice.post("/new-batch", form({"accounts": BOB}) | {"do": "submit"})
+    alice.post("/new-batch", data | {"do": "submit", "token": "another-token-of-22-ab"})
+    assert Batch.objects.count() == 3
+
+
+def test_a_request_that_was_killed_is_found_again(alice, monkeypatch):
+    class Killed(BaseException):
+        pass
+
+    def die(*_: object, **__: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("queries.submitting.logger.info", die)  # between commit and answer
+        with pytest.raises(Killed):
+            alice.post("/new-batch", form({"accounts": ALICE}) | {"do": "submit"})
+    assert alice.post("/new-batch", form({"accounts": ALICE}) | {"do": "submit"}).url == path(Batch.objects.get())
+
+
+def test_faults_stand_beside_their_fields_and_nothing_typed_is_lost(alice):
+    rows = (
+        {"accounts": f"{ALICE}\r\n0x12"},
+        {"at": "block", "block": "twelve", "accounts": BOB, "props": [], "slots": "0xyz", "slot_key": "7"},
+    )
+    html = post(alice, "submit", form(*rows, fee="much", pasted="x,y"), status=400)
+    assert not Batch.objects.exists()
+    assert "Line 2: Invalid account address" in described(html, "id_rows-0-accounts")
+    assert "A block number must be" in described(html, "id_rows-1-block")
+    assert "A storage slot is up to 64" in described(html, "id_rows-1-slots")
+    assert "The fee, in wei" in described(html, "id_fee")
+    linked = re.findall(r'<li><a href="#([^"]+)"', html)
+    assert linked == ["id_fee", "id_rows-0-accounts", "id_rows-1-block", "id_rows-1-slots"]
+    assert all(f'id="{target}"' in html for target in linked)
+    assert "4 things need correcting." in html
+    assert values(html, "accounts") == [f"{ALICE}\r\n0x12", BOB]
+    assert [values(html, name) for name in ("block", "slots", "slot_key")] == [["", "twelve"], ["", "0xyz"], ["", "7"]]
+    assert [values(html, name) for name in ("fee", "pasted", "token")] == [["much"], ["x,y"], [TOKEN]]
+    assert values(html, "props") == ["BALANCE"]
+
+
+def test_limits_are_those_of_the_api_and_said_as_sentences(alice, settings):
+    settings.MAX_BATCHES_PER_MINUTE = 1
+    data = form({"accounts": ALICE})
+    assert alice.post("/new-batch", data | {"do": "submit"}).status_code == 303
+    answer = alice.post("/new-batch", form({"accounts": BOB}) | {"do": "submit"})
+    assert answer.status_code == 429
+    assert int(answer.headers["Retry-After"]) > 0
+    assert "You may submit 1 batches a minute" in answer.text
+    assert values(answer.text, "accounts") == [BOB]
+    # One count for both: who has used it up here has used it up there.
+    header = {"api-key": revealed()}
+    assert alice.post("/submit-batch-query", "{}", content_type="application/json", headers=header).status_code == 429
+    assert Batch.objects.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "status", "sentence"),
+    [
+        ("MAX_QUERIES_PER_BATCH", 1, 400, "2 accounts, slots and headers are too many; a batch may name 1."),
+        ("MAX_BODY_BYTES", 10, 413, "The request is larger than 10 bytes."),
+        ("MAX_OPEN_BATCHES", 0, 403, "You may have 0 batches open at a time"),
+        ("ALLOWED_ADDRESSES", {BOB}, 403, "Your address may not use this service any more."),
+    ],
+)
+def test_what_is_too_much_is_refused(alice, settings, setting, value, status, sentence):
+    setattr(settings, setting, value)
+    html = post(alice, "submit", form({"accounts": f"{ALICE}\n{BOB}"}), status=status)
+    assert sentence in html
+    assert not Batch.objects.exists()
+
+
+def test_without_a_live_key_it_says_where_to_make_one(alice):
+    ApiKey.objects.update(revoked_at=timezone.now())
+    html = post(alice, "submit", form({"accounts": ALICE}), status=403)
+    assert "You have no API key." in html
+    assert not Batch.objects.exists()
+
+
+def test_one_pays_oneself_where_the_service_has_no_signer(alice, settings, tmp_path):
+    content = (
+        chains_toml(tmp_path, "http://127.0.0.1:1").read_text().replace('[chains.signer]\nkey_file = "signer.key"', "")
+    )
+    settings.CHAINS_FILE.write_text(content)
+    forget_chains()
+    assert values(alice.get("/new-batch").text, "sender") == ["self"]
+    html = post(alice, "submit", form({"accounts": ALICE}), status=400)
+    assert '<a href="#id_sender_0">Who pays</a>: This service has no signer' in html
+    alice.post("/new-batch", form({"accounts": ALICE}, sender="self") | {"do": "submit"})
+    assert Batch.objects.get().pays_itself
+
+
+@pytest.mark.parametrize("others", [{"rows-TOTAL_FORMS": "x"}, {"rows-0-accounts": "a\0b"}, {"rows-TOTAL_FORMS": "0"}])
+def test_a_form_that_no_browser_sends_is_answered(alice, others):
+    answer = alice.post("/new-batch", form({"accounts": ALICE}) | others | {"do": "submit"})
+    assert answer.status_code == 400
+    assert not Batch.objects.exists()
+    assert alice.post("/new-batch/estimate", form({"accounts": ALICE}) | others).status_code == 200
+
+
+# --- Row by row, without JavaScript -----------------------------------------------------------------------------------
+
+
+def test_buttons_add_and_remove_rows(alice):
+    html = post(alice, "add-row", form({"accounts": ALICE, "at": "block", "block": "12"}))
+    assert values(html, "accounts") == [ALICE, ""]
+    assert re.search(r'id="id_rows-1-accounts"[^>]* autofocus|autofocus[^>]*id="id_rows-1-accounts"', html)
+    html = post(alice, "remove-0", form({"accounts": ALICE}, {"accounts": BOB}))
+    assert values(html, "accounts") == [BOB]
+    assert values(post(alice, "remove-0", form({"accounts": ALICE})), "accounts") == [""]
+    full = form(*({"accounts": ALICE} for _ in range(MAX_ROWS)))
+    html = post(alice, "add-row", full)
+    assert len(values(html, "accounts")) == MAX_ROWS
+    assert f"The form holds {MAX_ROWS} rows." in html
+    # For htmx it is the form alone.
+    fragment = alice.post("/new-batch", form({"accounts": ALICE}) | {"do": "add-row"}, headers=HTMX).text
+    assert fragment.lstrip().startswith('<form id="new-batch"')
+
+
+def test_the_helper_adds_the_slot_of_a_mapping(alice):
+    row = {"accounts": ALICE, "slots": "0x5", "slot_of": "uint256", "slot_base": "0", "slot_key": "0"}
+    html = post(alice, "slot-0", form(row))
+    (slots,) = values(html, "slots")
+    assert slots == "0x5\n0xad3228b676f7d3cd4284a5443f17f1962b36e491b30a40b2405849e597ba5fb5"
+    assert [values(html, name) for name in ("slot_base", "slot_key")] == [["0"], [""]]
+    html = post(alice, "slot-0", form(row | {"slot_of": "array", "slot_key": "two"}), status=400)
+    assert "The index is a number" in described(html, "id_rows-0-slot_key")
+    assert values(html, "slots") == ["0x5"]
+
+
+# --- Lists and tables -------------------------------------------------------------------------------------------------
+
+
+def test_fifty_pasted_addresses_are_one_row(alice):
+    text = "address,block,properties\n" + "".join(f"{account},15,BALANCE\n" for account in many_accounts(50))
+    html = post(alice, "paste", form({}, pasted=text))
+    assert values(html, "accounts") == ["\n".join(many_accounts(50))]
+    assert [values(html, name) for name in ("at", "block", "pasted")] == [["block"], ["15"], [""]]
+    assert "<b>50 facts of 50 accounts</b>" in html
+
+
+def test_a_file_is_read_and_added_to_what_is_there(alice):
+    file = a_file(f"\ufeff{BOB},latest,NONCE\r\n".encode())
+    html = post(alice, "paste", form({"accounts": ALICE}, file=file))
+    assert values(html, "accounts") == [ALICE, BOB]
+    html = post(alice, "paste", form({"accounts": ALICE}, file=a_file(b"\xff\xfe")), status=400)
+    assert "The file is no text in UTF-8." in html
+
+
+def test_faults_of_a_table_are_told_by_line_and_nothing_is_added(alice):
+    text = f"address,block\n{ALICE},12\n\n0x12,12\n{BOB},-5\n{BOB},12"
+    html = post(alice, "paste", form({}, pasted=text), status=400)
+    assert re.findall(r"<li>(Line \d+): (\w+ \w+)", html) == [("Line 4", "Invalid account"), ("Line 5", "A timestamp")]
+    assert values(html, "pasted") == [text]
+    assert values(html, "accounts") == [""]
+
+
+def test_ten_thousand_addresses_are_one_row_and_a_batch(alice):
+    text = "\n".join(many_accounts(10_000))
+    html = post(alice, "paste", form({}, pasted=text))
+    assert html.count('<details class="ask') == 1
+    assert len(html) < 600_000
+    answer = alice.post("/new-batch", form({"accounts": values(html, "accounts")[0]}) | {"do": "submit"})
+    assert answer.status_code == 303
+    assert Batch.objects.get().size == 10_000
+
+
+# --- Estimates --------------------------------------------------------------------------------------------------------
+
+
+def test_the_estimate_is_that_of_the_api_and_knows_what_is_proven(service, alice):
+    data = form({"at": "block", "block": str(service.head()), "accounts": f"{ALICE}\n{BOB}"})
+    told = alice.post("/new-batch/estimate", data, headers=HTMX).text
+    assert "Proven already</dt><dd>0 of 2" in told
+    assert "Transactions</dt><dd>1<" in told
+    assert 'id="fact-count" hx-swap-oob="innerHTML">2 facts<' in told
+    body = json.loads(unescape(re.search(r"<code>(\{.*?\})</code>", told, re.DOTALL)[1]))  # type: ignore[index]
+    key = {"api-key": revealed()}
+    api = alice.post("/estimate-batch-query", body, content_type="application/json", headers=key).json()
+    assert f"Gas</dt><dd>{api['gas']['expected']:,}<" in told
+    assert "$API_KEY" in told
+    assert key["api-key"] not in told
+
+    alice.post("/new-batch", data | {"do": "submit"})
+    work_until_done(Batch.objects.get(), service)
+    assert "Proven already</dt><dd>2 of 2, free" in alice.post("/new-batch/estimate", data, headers=HTMX).text
+    # Without JavaScript it is a button.
+    assert "Proven already</dt><dd>2 of 2, free" in post(alice, "estimate", data)
+
+
+def test_the_estimate_says_what_would_be_rejected_and_what_is_to_be_corrected(service, alice):
+    far = form({"at": "block", "block": str(service.head() + 1000), "accounts": ALICE})
+    told = alice.post("/new-batch/estimate", far, headers=HTMX).text
+    assert "<code>block_too_far_ahead</code>" in told
+    wrong = alice.post("/new-batch/estimate", form({"accounts": "0x12"}), headers=HTMX)
+    assert wrong.status_code == 200  # htmx swaps in nothing else
+    assert '<a href="#id_rows-0-accounts">Row 1, accounts</a>: Invalid account address' in wrong.text
+    assert "stands here" in alice.post("/new-batch/estimate", form({}), headers=HTMX).text
+
+
+def test_an_estimate_that_can_t_be_had_is_said(alice, settings):
+    assert "Nothing was stored" in alice.post("/new-batch/estimate", form({"accounts": ALICE}), headers=HTMX).text
+    settings.MAX_BATCHES_PER_MINUTE = 1
+    told = alice.post("/new-batch/estimate", form({"accounts": ALICE}), headers=HTMX)
+    assert "You may estimate 1 batches a minute" in told.text
+
+
+def test_the_json_can_be_kept(alice):
+    answer = alice.post("/new-batch", form({"accounts": ALICE}) | {"do": "json"})
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="batch.json"'
+    assert submit(ApiKey.objects.get(), json.loads(answer.text)).size == 1
+
+
+# --- Submitting again -------------------------------------------------------------------------------------------------
+
+
+def rejected(batch: Batch, code: RejectionCode, reason: str) -> Batch:
+    progress.reject([batch.pk], code=code, reason=reason, retryable=False)
+    batch.refresh_from_db()
+    return batch
+
+
+def test_the_owner_is_offered_to_submit_it_again(alice):
+    batch = a_batch()
+    link = f'<a href="/new-batch?from={batch.pk}">Submit again</a>'
+    assert link in alice.get(path(batch)).text
+    assert "Submit again" not in page(batch)
+    rejected(batch, RejectionCode.BLOCK_TOO_OLD, "Block 12 is too old.")
+    main = f'<a class="button main" href="/new-batch?from={batch.pk}">Submit again</a>'
+    for answer in (alice.get(path(batch)), alice.get(path(batch), headers=HTMX)):
+        assert (answer.text.count(main), answer.text.count("Submit again")) == (1, 1)
+    stranger = Client()
+    stranger.force_login(User.objects.for_address(BOB))
+    assert "Submit again" not in stranger.get(path(batch)).text
+    assert f"You have no batch {batch.pk}." in stranger.get(f"/new-batch?from={batch.pk}").text
+
+
+def test_it_is_filled_in_from_a_batch(alice):
+    batch = a_batch(ALICE, BOB, fee=15)
+    html = alice.get(f"/new-batch?from={batch.pk}").text
+    assert values(html, "accounts") == [f"{ALICE}\n{BOB}"]
+    assert [values(html, name) for name in ("at", "block", "fee")] == [["block"], ["12"], ["0.000000000000000015"]]
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "control"),
+    [
+        (RejectionCode.BLOCK_TOO_OLD, "Block 13 of chain 31337 is too old.", "id_rows-1-block"),
+        (RejectionCode.PROOF_UNAVAILABLE, "No node says why.", "id_rows-0-block"),
+        (RejectionCode.TIMESTAMP_TOO_FAR_AHEAD, "The time 1795176000 is far.", "id_rows-2-time"),
+        (RejectionCode.HEADER_PROPERTY_MISSING, "It lacks one.", "id_rows-1-header_0"),
+        (RejectionCode.FEE_TOO_LOW, "It is too low.", "id_fee"),
+    ],
+)
+def test_for_a_rejected_one_it_stands_at_what_must_be_changed(alice, code, reason, control):
+    balance = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
+    batch = asking(block_12=balance, block_13=balance | {"header": ["REQUESTS_HASH"]}, timestamp_1795176000=balance)
+    html = alice.get(f"/new-batch?from={rejected(batch, code, reason).pk}").text
+    tag = re.search(rf'<[a-z]+[^>]*id="{control}"[^>]*>', html)
+    assert tag
+    assert "autofocus" in tag[0]
+    assert 'aria-invalid="true"' in tag[0]
+    assert f'<a href="#{control}">' in html
+
+
+def test_what_the_form_can_t_hold_is_said(alice, settings, tmp_path):
+    connect_source(tmp_path)
+    accounts = {account: {"slots": [f"{number:x}"]} for number, account in enumerate(many_accounts(MAX_ROWS + 1))}
+    batch = asking(block_12={"accounts": accounts})
+    assert "more than the form holds" in alice.get(f"/new-batch?from={batch.pk}").text
+    hooked = submit(ApiKey.objects.get(), request(ALICE, block=12) | {"webhook": {"url": "https://93.184.215.14/"}})
+    html = alice.get(f"/new-batch?from={hooked.pk}").text
+    assert "Its webhook is left out." in html
+    assert "93.184.215.14" not in html
+
+
+def test_the_largest_form_is_taken(alice):
+    row = {"props": AccountField.names, "header": HeaderField.names, "slot_base": "0", "slot_key": "0"}
+    rows = [row | {"accounts": account} for account in many_accounts(MAX_ROWS)]
+    html = post(alice, "add-row", form(*rows, fee="1", pasted="x"))
+    assert values(html, "accounts") == list(many_accounts(MAX_ROWS))
