@@ -146,29 +146,30 @@ export async function post(path, form, body) {
 }
 
 /**
- * Writes sentences into a live region, the first of which says how far it is.
+ * Writes sentences into a live region, the first of which says how far it is. `others` is the class of those behind it.
  * @param {HTMLElement} status
  * @param {string[]} sentences
  */
-export function tell(status, sentences, { failed = false, done = false } = {}) {
+export function tell(status, sentences, { failed = false, done = false, others = "notice" } = {}) {
   status.replaceChildren(
     ...sentences.map((sentence, index) => {
       const paragraph = Object.assign(document.createElement("p"), { textContent: sentence });
-      paragraph.className = index ? "notice" : failed ? "error" : done ? "success" : "busy";
+      paragraph.className = index ? others : failed ? "error" : done ? "success" : "busy";
       return paragraph;
     }),
   );
 }
 
 /**
- * Fills a row of buttons.
+ * Fills a row of buttons, of which the first may be the main one.
  * @param {HTMLElement} actions
  * @param {[string, () => void][]} choices
  */
-export function offer(actions, choices) {
+export function offer(actions, choices, { main = false } = {}) {
   actions.replaceChildren(
-    ...choices.map(([text, act]) => {
-      const button = Object.assign(document.createElement("button"), { type: "button", textContent: text, className: "secondary" });
+    ...choices.map(([text, act], index) => {
+      const button = Object.assign(document.createElement("button"), { type: "button", textContent: text });
+      button.className = main && index === 0 ? "" : "secondary";
       button.addEventListener("click", act);
       return button;
     }),
