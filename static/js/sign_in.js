@@ -2,7 +2,7 @@
 // page. Whatever fails is said in a sentence.
 
 import {
-  Failure, accountOf, ask as askWallet, findWallets, offer as offerIn, post as postWith, tell as tellIn, walletButton,
+  Failure, accountOf, ask as askWallet, findWallets, offer as showChoices, post as postWith, tell as show, walletButton,
 } from "./wallets.js";
 
 /** @typedef {import("./wallets.js").Wallet} Wallet */
@@ -21,10 +21,10 @@ let current = null;
 // --- Finding wallets -------------------------------------------------------------------------------------------------
 
 const found = [];
-findWallets(show).then(() => { noWallet.hidden = found.length > 0; });
+findWallets(addWallet).then(() => { noWallet.hidden = found.length > 0; });
 
 /** @param {Wallet} wallet */
-function show(wallet) {
+function addWallet(wallet) {
   found.push(wallet);
   const button = walletButton(wallet, "Sign in");
   button.disabled = current !== null;
@@ -148,7 +148,7 @@ function setBusy(busy) {
 }
 
 /** @param {string[]} sentences */
-const tell = (sentences, failed = false) => tellIn(status, sentences, { failed });
+const tell = (sentences, failed = false) => show(status, sentences, { failed });
 
 /** @param {[string, () => void][]} choices */
-const offer = (choices) => offerIn(actions, choices);
+const offer = (choices) => showChoices(actions, choices);

@@ -10,7 +10,8 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from devnet.devchain import DevChain
 from queries.models import Batch, BatchStatus
-from tests.browser.conftest import TIMEOUT, faults_for_anybody
+from tests.browser.conftest import TIMEOUT, axe_violations, faults_for_anybody
+from tests.browser.test_batch_page import weight
 from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet
 from tests.deployed import deploy_on
 from tests.explorer.batches import path
@@ -84,14 +85,17 @@ def kept_back(chain: DevChain) -> None:
 
 @pytest.mark.parametrize("together", [False, True], ids=["one by one", "EIP-5792"])
 def test_a_wallet_sends_what_is_missing_until_the_batch_is_done(
-    page: Page, chain: DevChain, wallet: Wallet, batch: Batch, together: bool  # noqa: FBT001 (pytest names it)
+    page: Page,
+    chain: DevChain,
+    wallet: Wallet,
+    batch: Batch,
+    together: bool,  # noqa: FBT001 (pytest names it)
 ):
     wallet.sends_calls = together
     with nothing_spent(chain):
         begin(page)
         said(page, re.compile(r"2 transactions on Development chain: [\d,]+ gas at the most, 0\.\d+ ETH at the price"))
         assert not wallet.sent
-        assert faults_for_anybody(page) == []
         page.keyboard.press("Enter")  # The button that sends them has the focus.
         said(page, "Nothing is missing: all is on the chain.")
         assert len(wallet.sent) == 2
@@ -142,19 +146,31 @@ def test_one_of_several_wallets_is_chosen(page: Page, context: BrowserContext):
     said(page, "2 transactions on Development chain")
 
 
+def test_what_it_says_is_for_anybody(page: Page, context: BrowserContext, wallet: Wallet, batch: Batch):
+    wallet.refuses = dict.fromkeys(ASKED_TO_SEND, DECLINED)
+    begin(page)
+    said(page, "2 transactions on Development chain")
+    assert faults_for_anybody(page) == []
+    confirm(page, "2 transactions")
+    said(page, "You declined")
+    assert axe_violations(page) == []
+    assert weight(context, path(batch)) < 60_000
+
+
 # --- What goes wrong --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("together", [False, True], ids=["one by one", "EIP-5792"])
 def test_what_is_declined_leaves_all_as_it_was(
-    page: Page, wallet: Wallet, together: bool  # noqa: FBT001 (pytest names it)
+    page: Page,
+    wallet: Wallet,
+    together: bool,  # noqa: FBT001 (pytest names it)
 ):
     wallet.sends_calls = together
     wallet.refuses = dict.fromkeys(ASKED_TO_SEND, DECLINED)
     begin(page)
     confirm(page, "2 transactions")
     said(page, "You declined in Test Wallet, so this was not sent. What was sent before counts.")
-    assert faults_for_anybody(page) == []
     assert page.evaluate("localStorage.length") == 0
     wallet.refuses.clear()
     begin(page)

@@ -112,18 +112,17 @@ class Wallet:
     def _sign_and_send(self, wanted: dict[str, str], nonce: int, price: int = 2) -> str:
         """As wallets do: fees and nonce are the wallet's, what the page has named is taken. `price` is in gwei."""
         assert self.chain is not None
-        signed = self.account.sign_transaction(
-            {
-                "to": wanted["to"],
-                "data": wanted["data"],
-                "value": int(wanted["value"], 16),
-                "gas": int(wanted["gas"], 16),
-                "chainId": self.chain_id,
-                "nonce": nonce,
-                "maxFeePerGas": price * 10**9,
-                "maxPriorityFeePerGas": price * 10**8,
-            }
-        )
+        fields: dict[str, Any] = {
+            "to": wanted["to"],
+            "data": wanted["data"],
+            "value": int(wanted["value"], 16),
+            "gas": int(wanted["gas"], 16),
+            "chainId": self.chain_id,
+            "nonce": nonce,
+            "maxFeePerGas": price * 10**9,
+            "maxPriorityFeePerGas": price * 10**8,
+        }
+        signed = self.account.sign_transaction(fields)
         return str(self.chain.rpc("eth_sendRawTransaction", signed.raw_transaction.to_0x_hex()))
 
     def _capabilities(self, account: str, chains: list[str]) -> dict[str, Any]:
