@@ -23,6 +23,7 @@ from config import parked_requests
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, refused_answer
 from queries import batch_request, idempotency, request_faults, status, status_watch, submission, submission_rate
+from queries.api_docs import ApiDocs
 from queries.api_endpoint import CONDITIONAL, SUBMITTING_KEY, KeyAuth, body_of, conditional, errors, is_known
 from queries.api_errors import ApiError
 from queries.openapi import BATCH_REQUEST, Api
@@ -38,6 +39,7 @@ _REFUSED_STATUS = {
 api = Api(
     title="Batch Query Service",
     version="1",
+    docs=ApiDocs(),
     docs_url="/api/docs",
     openapi_url="/api/openapi.json",
     urls_namespace="api",

@@ -64,13 +64,19 @@ class Api(NinjaAPI):
         tags = [{"name": name, "description": description} for name, description in _TAGS.items()]
         super().__init__(description=_DESCRIPTION, openapi_extra={"tags": tags}, **kwargs)
         self._described: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = []
+        self._document: OpenAPISchema | None = None
 
     def describe(self, paths: Mapping[str, Any], schemas: Mapping[str, Any]) -> None:
         """Add path items and component schemas to the description."""
         self._described.append((paths, schemas))
 
     def get_openapi_schema(self, **kwargs: Any) -> OpenAPISchema:
-        """As `NinjaAPI`."""
+        """As `NinjaAPI`, made once: it takes as long as a hundred requests. Nobody may change it."""
+        if self._document is None:
+            self._document = self._made(**kwargs)
+        return self._document
+
+    def _made(self, **kwargs: Any) -> OpenAPISchema:
         document = super().get_openapi_schema(**kwargs)
         schemas = document["components"]["schemas"]
         request = batch_request.BatchRequest.model_json_schema(ref_template=_REF + "{model}")

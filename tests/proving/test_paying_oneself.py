@@ -692,7 +692,7 @@ def test_scripts_of_its_page_are_told_what_to_send_and_what_that_costs(service, 
     assert (told["block"], told["isComplete"], told["transactions"], told["cost"]) == (None, True, [], "0")
     Batch.objects.update(status=BatchStatus.REJECTED, rejection_reason="It took too long.")
     assert (post().status_code, post().json()["code"]) == (409, "already_finished")
-    Batch.objects.update(status=BatchStatus.IN_PROGRESS, sender=None)
+    Batch.objects.update(status=BatchStatus.IN_PROGRESS, sender=Sender.OPERATOR)
     assert (post().status_code, post().json()["code"]) == (409, "paid_by_operator")
     Batch.objects.update(sender=Sender.SELF)
     post()
