@@ -156,9 +156,7 @@ class _Document:
 
     def groups(self) -> Iterator[Group]:
         every = [
-            (path, method, operation)
-            for path, item in self.root["paths"].items()
-            for method, operation in item.items()
+            (path, method, operation) for path, item in self.root["paths"].items() for method, operation in item.items()
         ]
         for tag in self.root["tags"]:
             found = [self._operation(*each) for each in every if tag["name"] in each[2]["tags"]]
@@ -234,10 +232,8 @@ class _Document:
         if "anyOf" in schema:
             choices = [each for each in schema["anyOf"] if each.get("type") != "null"]
             return self._example(choices[0], name, depth) if choices and depth < _DEEPEST else None
-        for keyword in ("const", "example"):
-            if keyword in schema:
-                return schema[keyword]
-        if chosen := [*schema.get("examples", ()), *schema.get("enum", ())]:
+        fixed = [schema[keyword] for keyword in ("const", "example") if keyword in schema]
+        if chosen := [*fixed, *schema.get("examples", ()), *schema.get("enum", ())]:
             return chosen[0]
         match schema.get("type"):
             case "object":
