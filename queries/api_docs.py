@@ -24,6 +24,7 @@ from ninja.openapi.docs import DocsBase
 
 from accounts import keys
 from accounts.models import User
+from queries.openapi import ANY_REQUEST, INTRODUCTION
 
 _CODE = re.compile(r"`([^`]+)`")
 _LISTED = re.compile(r"^- `(\w+)`: (.+)$", re.MULTILINE)
@@ -140,9 +141,10 @@ def _rendered(api: NinjaAPI, base_url: str) -> Mapping[str, object]:
     types = list(document.types())
     return {
         "groups": groups,
-        "types": types,
-        "introduction": rich(document.root["info"]["description"]),
-        "operations": render_to_string("queries/_api_operations.html", {"groups": groups, "types": types}),
+        "introduction": rich(INTRODUCTION),
+        "operations": render_to_string(
+            "queries/_api_operations.html", {"groups": groups, "types": types, "any_request": rich(ANY_REQUEST)}
+        ),
     }
 
 
@@ -191,7 +193,7 @@ class _Document:
             id=given["operationId"],
             method=method.upper(),
             path=path,
-            title=given["summary"].removesuffix("."),
+            title=_title(given["summary"]),
             description=rich(given.get("description", "")),
             needs_key=needs_key,
             parameters=parameters,
@@ -252,6 +254,11 @@ class _Document:
     def _named(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
         found: Mapping[str, Any] = self.root["components"]["schemas"][_type_name(schema)]
         return found
+
+
+def _title(summary: str) -> str:
+    # Where nobody wrote one, it is the function's name with capitals.
+    return summary.capitalize() if summary.istitle() else summary.removesuffix(".")
 
 
 def _plain(name: str, written: object) -> object:

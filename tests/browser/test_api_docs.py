@@ -26,14 +26,12 @@ def secret(context: BrowserContext, sign_in_as: Callable[..., User]) -> str:
     return found
 
 
-def test_a_request_is_tried_with_one_s_own_key_by_the_keyboard_alone(
-    page: Page, context: BrowserContext, secret: str
-):
+def test_a_request_is_tried_with_one_s_own_key_by_the_keyboard_alone(page: Page, context: BrowserContext, secret: str):
     batch, sent = a_batch(), []
     page.on("request", lambda each: sent.append(f"{each.url} {each.post_data or ''}"))
     page.goto("/api/docs")
-    page.get_by_role("link", name="List Batch Queries").press("Enter")
-    operation = page.get_by_role("region", name="List Batch Queries")
+    page.get_by_role("link", name="List batch queries").press("Enter")
+    operation = page.get_by_role("region", name="List batch queries")
     operation.get_by_text("Try it").click()
     operation.get_by_role("button", name="Send this request").press("Enter")
     expect(operation.get_by_role("status")).to_have_text("This request needs a key. Choose one at the top of the page.")
@@ -46,7 +44,7 @@ def test_a_request_is_tried_with_one_s_own_key_by_the_keyboard_alone(
     expect(operation.get_by_role("status")).to_have_text("200 OK")
     expect(operation.get_by_label("What was answered")).to_contain_text(batch.pk)
 
-    submission = page.get_by_role("region", name="Submit Batch Query", exact=True)
+    submission = page.get_by_role("region", name="Submit batch query", exact=True)
     submission.get_by_text("Try it").click()
     submission.get_by_role("textbox", name="Body").fill(json.dumps(request(ALICE, block=1) | {"fee": "x"}))
     submission.get_by_role("button", name="Send this request").press("Enter")
@@ -67,7 +65,7 @@ def test_a_key_can_be_pasted_by_whoever_is_not_signed_in(page: Page, secret: str
     page = open_context().new_page()
     page.goto("/api/docs")
     page.get_by_role("textbox", name="Key", exact=True).fill(secret)
-    operation = page.get_by_role("region", name="Batch Query Status")
+    operation = page.get_by_role("region", name="Batch query status")
     operation.get_by_text("Try it").click()
     operation.get_by_label("batchQueryId").fill("x")
     operation.get_by_role("button", name="Send this request").click()
@@ -89,5 +87,5 @@ def test_the_documentation_is_for_anybody(page: Page, context: BrowserContext, s
     expect(plain.get_by_role("button", name="Use my key")).to_be_hidden()
     expect(plain.get_by_text("Try it")).to_have_count(15)
     expect(plain.get_by_text("Try it").first).to_be_hidden()
-    plain.get_by_text("Errors").first.click()
+    plain.get_by_text("Errors", exact=True).first.click()
     expect(plain.get_by_text("idempotency_key_reused")).to_be_visible()
