@@ -1,5 +1,5 @@
-// Tries requests of the API from its page. The key is asked for when somebody wants to use it, is held by this script alone
-// and sent in a header alone, and is gone once the page is left.
+// Tries requests of the API from its page. The key is asked for when somebody wants to use it, is held by this script
+// alone and sent in a header alone, and is gone once the page is left.
 
 import { Failure, reveal, whenLeft } from "./reveal.js";
 
@@ -27,7 +27,8 @@ keyForm.addEventListener("submit", async (event) => {
     held = key;
     pasted.value = "";
     forgetButton.hidden = false;
-    keyStatus.textContent = `Requests that need a key have ${option.text} (${option.dataset.ends}), until you leave this page.`;
+    keyStatus.textContent =
+      `Requests that need a key have ${option.text} (${option.dataset.ends}), until you leave this page.`;
   } catch (error) {
     if (!(error instanceof Failure)) throw error;
     keyStatus.textContent = error.message;
@@ -111,5 +112,6 @@ function readable(text) {
   try {
     pretty = JSON.stringify(JSON.parse(text), null, 2);
   } catch { /* It is shown as it is. */ }
-  return pretty.length > MOST_SHOWN ? `${pretty.slice(0, MOST_SHOWN)}\n… ${pretty.length} characters in all` : pretty || "(no body)";
+  if (pretty.length > MOST_SHOWN) return `${pretty.slice(0, MOST_SHOWN)}\n… ${pretty.length} characters in all`;
+  return pretty || "(no body)";
 }

@@ -1,5 +1,5 @@
-// Has a wallet of the browser send what a batch lacks: asks this service what that is, shows what it costs, sends it, and
-// asks again until nothing is left. What is left is what the chain lacks, so a page that is left in between goes on there.
+// Has a wallet of the browser send what a batch lacks: asks this service what that is, shows what it costs, sends it,
+// and asks again until nothing is left. What is left is what the chain lacks, so a page that is left in between goes on.
 
 import { Note, Sender, Stopped, pause, until } from "./sending.js";
 import { Failure, accountOf, findWallets, offer, post, tell, walletButton } from "./wallets.js";
@@ -35,7 +35,9 @@ async function run() {
     offer(actions, [["Stop", stop]]);
     await sendAll(wallet, controller);
   } catch (error) {
-    if (error instanceof Stopped) return end(["Stopped. What was sent counts; what is missing is offered when you go on."]);
+    if (error instanceof Stopped) {
+      return end(["Stopped. What was sent counts; what is missing is offered when you go on."]);
+    }
     if (!(error instanceof Failure)) console.warn(error);
     const sentence = error instanceof Failure ? error.message : "The wallet answered something unexpected. Try again.";
     end([sentence], { failed: true });
@@ -60,7 +62,9 @@ async function chooseWallet(controller) {
     list.append(item);
   });
   if (!found.length) {
-    throw new Failure("There is no wallet in this browser. Install one, open this page in a wallet's browser, or send with bqs.");
+    throw new Failure(
+      "There is no wallet in this browser. Install one, open this page in a wallet's browser, or send with bqs.",
+    );
   }
   if (found.length === 1) return found[0];
   tell(status, ["Choose a wallet."]);
@@ -108,14 +112,19 @@ async function whatIsLeft(signal) {
       return left;
     }
     if (tries === MOST_BEHIND) {
-      throw new Failure(`The service has seen block ${left.block}, and what you sent is in block ${block}. Try again in a moment.`);
+      const seen = `The service has seen block ${left.block}, and what you sent is in block ${block}.`;
+      throw new Failure(`${seen} Try again in a moment.`);
     }
     tell(status, [`Waiting until the service sees block ${block}.`]);
     await pause(BEHIND_MS, signal);
   }
 }
 
-/** Waits for what was sent before, unless somebody doesn't want to. @param {Sender} sender @param {AbortController} controller */
+/**
+ * Waits for what was sent before, unless somebody doesn't want to.
+ * @param {Sender} sender
+ * @param {AbortController} controller
+ */
 async function settled(sender, controller) {
   const { wallet: other } = note.read();
   const by = other && other !== sender.wallet.name ? ` Only ${other} can tell: stop, and choose that wallet.` : "";
@@ -142,10 +151,12 @@ async function confirmed(left, waiting, controller) {
   const { name, currency } = left.chain;
   const more = left.isComplete ? [] : ["More follow when these are on the chain."];
   const pending = waiting > 0
-    ? [`Your account has sent ${counted(waiting)} that no block has yet. If that was for this batch, wait: what is proven twice is paid twice.`]
+    ? [`Your account has sent ${counted(waiting)} that no block has yet. If that was for this batch, wait: what is ` +
+       "proven twice is paid twice."]
     : [];
   tell(status, [
-    `${count} on ${name}: ${left.gas.toLocaleString("en")} gas at the most, ${left.cost} ${currency} at the price of this moment.`,
+    `${count} on ${name}: ${left.gas.toLocaleString("en")} gas at the most, ` +
+      `${left.cost} ${currency} at the price of this moment.`,
     ...more,
     ...pending,
   ], { others: pending.length ? "notice" : "hint" });

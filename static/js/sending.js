@@ -1,12 +1,12 @@
-// Sends transactions by a wallet, such that none is sent twice: what the wallet was asked for is noted before it is asked,
-// and what became of that is found out before anything else is sent, also by the next visit of the page.
+// Sends transactions by a wallet, such that none is sent twice: what the wallet is asked for is noted before it is
+// asked, and what became of that is found out before anything else is sent, also by the next visit of the page.
 //
 // A note is one of
 //   {wallet, id}              calls that the wallet was asked to send (EIP-5792), by the identifier they were given
 //   {account, nonce}          a transaction that the wallet was asked to send: the account's next nonce then
 //   {account, nonce, hash}    that transaction, as sent
-//   {block, id?}              all is settled: the chain as of this block has it. An `id` that the wallet has never heard of
-//                             is given again: a wallet takes each once, should it have been asked for it after all
+//   {block, id?}              all is settled: the chain as of this block has it. An `id` that the wallet doesn't know is
+//                             given again: a wallet takes each once, should it have heard of it after all
 
 import { Failure, ask } from "./wallets.js";
 
@@ -72,7 +72,8 @@ export class Sender {
     this.say(`Waiting for ${this.wallet.name} to switch to ${this.chain.name}.`);
     await this.#ask("wallet_switchEthereumChain", [{ chainId: this.chain.id }]);
     if (!(await this.#isChosen())) {
-      throw new Failure(`${this.wallet.name} is on another chain than ${this.chain.name}. Switch there, then try again.`);
+      const { name } = this.chain;
+      throw new Failure(`${this.wallet.name} is on another chain than ${name}. Switch there, then try again.`);
     }
   }
 
@@ -131,7 +132,8 @@ export class Sender {
   /** Whether the wallet takes several calls at once; they are in a block then. */
   async #sendTogether(group, sent, all) {
     const id = this.note.read().id ?? newId();
-    const numbers = group.length === 1 ? `transaction ${sent + 1}` : `transactions ${sent + 1} to ${sent + group.length}`;
+    const last = sent + group.length;
+    const numbers = group.length === 1 ? `transaction ${last}` : `transactions ${sent + 1} to ${last}`;
     this.say(`Confirm ${numbers} of ${all} in ${this.wallet.name}.`, ...group.map((one) => one.what));
     this.note.write({ wallet: this.wallet.name, id });
     const calls = group.map(({ to, data, value }) => ({ to, data, value }));
@@ -148,7 +150,9 @@ export class Sender {
       if (error.code !== DUPLICATE) throw error;
     }
     this.say(`${this.wallet.name} sends ${numbers} of ${all}. Waiting until that is in a block.`);
-    if (await this.settle()) throw new Failure(`Not all of ${numbers} worked on the chain. Try again: the rest is offered.`);
+    if (await this.settle()) {
+      throw new Failure(`Not all of ${numbers} worked on the chain. Try again: the rest is offered.`);
+    }
     return true;
   }
 
@@ -168,7 +172,7 @@ export class Sender {
       throw error;
     }
     if (await this.settle()) {
-      throw new Failure(`Transaction ${number} of ${all} failed on the chain. Try again: what is missing then is offered.`);
+      throw new Failure(`Transaction ${number} of ${all} failed on the chain. Try again: what is missing is offered.`);
     }
   }
 
@@ -276,5 +280,6 @@ function inGroups(transactions) {
 }
 
 function newId() {
-  return `0x${Array.from(crypto.getRandomValues(new Uint8Array(32)), (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+  const bytes = crypto.getRandomValues(new Uint8Array(32));
+  return `0x${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 }
