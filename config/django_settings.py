@@ -24,7 +24,6 @@ INSTALLED_APPS = [
     "corsheaders",
     "csp",
     "django_htmx",
-    "ninja",
     "accounts",
     "queries",
     "proving",
@@ -76,7 +75,7 @@ TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
         "DIRS": [BASE_DIR / "templates"],
-        "APP_DIRS": True,  # for the docs page of the API
+        "APP_DIRS": True,  # for the admin
         "OPTIONS": {
             "context_processors": [
                 "django.template.context_processors.request",

@@ -18,6 +18,7 @@ from config import parked_requests
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, refused_answer
 from queries import idempotency, request_faults, status, status_watch, submitting
+from queries.api_docs import ApiDocs
 from queries.api_endpoint import CONDITIONAL, SUBMITTING_KEY, KeyAuth, body_of, conditional, errors, is_known
 from queries.api_errors import ApiError, status_of
 from queries.batch_request import InvalidRequest
@@ -26,6 +27,7 @@ from queries.openapi import BATCH_REQUEST, Api
 api = Api(
     title="Batch Query Service",
     version="1",
+    docs=ApiDocs(),
     docs_url="/api/docs",
     openapi_url="/api/openapi.json",
     urls_namespace="api",

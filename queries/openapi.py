@@ -15,13 +15,15 @@ from queries.error_codes import ERROR_CODES, OTHER_ERROR_CODES, described
 
 _REF = "#/components/schemas/"
 
-_DESCRIPTION = f"""
+INTRODUCTION = """
 Proves what chains held at given blocks or times (accounts, storage slots, block headers) to contracts on a destination
 chain, which may be the same chain or another.
 
 Send the key in the header `api-key`. The query parameter `apiKey` works as well, but a key in a URL ends up in
 histories and in the logs of everything between you and this service, so this page doesn't build such URLs.
+"""
 
+ANY_REQUEST = f"""
 Every error is an `Error`. Besides what is listed with each operation, any request may meet these codes:
 
 {described(OTHER_ERROR_CODES)}
@@ -62,15 +64,21 @@ class Api(NinjaAPI):
 
     def __init__(self, **kwargs: Any) -> None:
         tags = [{"name": name, "description": description} for name, description in _TAGS.items()]
-        super().__init__(description=_DESCRIPTION, openapi_extra={"tags": tags}, **kwargs)
+        super().__init__(description=INTRODUCTION + ANY_REQUEST, openapi_extra={"tags": tags}, **kwargs)
         self._described: list[tuple[Mapping[str, Any], Mapping[str, Any]]] = []
+        self._document: OpenAPISchema | None = None
 
     def describe(self, paths: Mapping[str, Any], schemas: Mapping[str, Any]) -> None:
         """Add path items and component schemas to the description."""
         self._described.append((paths, schemas))
 
     def get_openapi_schema(self, **kwargs: Any) -> OpenAPISchema:
-        """As `NinjaAPI`."""
+        """As `NinjaAPI`, made once: it takes as long as a hundred requests. Nobody may change it."""
+        if self._document is None:
+            self._document = self._made(**kwargs)
+        return self._document
+
+    def _made(self, **kwargs: Any) -> OpenAPISchema:
         document = super().get_openapi_schema(**kwargs)
         schemas = document["components"]["schemas"]
         request = batch_request.BatchRequest.model_json_schema(ref_template=_REF + "{model}")

@@ -312,6 +312,8 @@ def transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
     found = batch_page.find(internal_id)
     if found is None:
         return _unknown_batch(request, internal_id, as_json=wants_json(request))
+    if wants_json(request) and request.method == "POST":
+        return _transactions_as_json(request, found)
     if request.method != "POST" or not found.pays_itself or found.status not in OPEN_STATUSES:
         return HttpResponseRedirect(reverse("explorer:batch", args=[internal_id]))
     retry_after = read_from_chain.count(client_address(request))
@@ -321,6 +323,18 @@ def transactions(request: HttpRequest, internal_id: str) -> HttpResponse:
     if retry_after:
         response.headers["Retry-After"] = str(retry_after)
     return response
+
+
+def _transactions_as_json(request: HttpRequest, found: Batch) -> HttpResponse:
+    """For static/js/send.js, which has a wallet send them."""
+    if not found.pays_itself:
+        return error_answer(409, "paid_by_operator", "The service sends the transactions of this batch.")
+    if found.status == BatchStatus.REJECTED:
+        return error_answer(409, "already_finished", f"The batch was rejected: {found.rejection_reason}")
+    if retry_after := read_from_chain.count(client_address(request)):
+        return error_answer(429, "too_many_requests", _TOO_OFTEN, retry_after=retry_after)
+    left = left_to_send.read(found)
+    return error_answer(503, "chain_unavailable", left.problem) if left.problem else JsonResponse(left.as_json())
 
 
 def _query(internal_id: str, number: int) -> tuple[Batch, Query]:

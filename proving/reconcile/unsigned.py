@@ -82,6 +82,8 @@ class Left:
     """What is waited for besides, sentences."""
     is_complete: bool
     """Whether nothing is missing once these are on the chain."""
+    block: int | None = None
+    """The block of the destination that was looked at, the oldest of several. None: nothing was looked for there."""
 
 
 class TooSlow(Exception):
@@ -105,7 +107,7 @@ def left_of(batch: Batch) -> Left:
         raise found.fault
     if found.is_complete and not found.transactions:
         found.waits[_ON_CHAIN] = None
-    return Left(found.transactions, list(found.waits), found.is_complete)
+    return Left(found.transactions, list(found.waits), found.is_complete, found.block)
 
 
 class _Enough(Exception):
@@ -121,6 +123,10 @@ class _Found:
     waits: dict[str, None] = field(default_factory=dict)
     is_complete: bool = True
     fault: Exception | None = None
+    block: int | None = None
+
+    def look_at(self, head: int) -> None:
+        self.block = head if self.block is None else min(self.block, head)
 
     def wait(self, sentence: str) -> None:
         """Something is missing beside the transactions, and why."""
@@ -186,6 +192,7 @@ def _find(found: _Found, batch: Batch, source_id: int) -> None:
     try:
         connection = connections.open_unless_paused(batch.destination_chain_id, source_id)
         head = connection.destination_rpc.head()
+        found.look_at(head.number)
         # What somebody has just sent counts at once: to wait for confirmations is not to send it again.
         source = _Source(found, batch.pk, connection, Heads(head, head, 0))
         waiting = batch.queries.filter(source_chain_id=source_id, is_admitted=True, step__in=PROVABLE_STEPS)

@@ -1,6 +1,8 @@
 // Shows and copies keys, and the secret of webhooks, without a page of their own. A key is asked for when somebody wants
 // it, is seen for a minute, and is gone once the page is left; copying puts it into the clipboard alone.
 
+import { Failure, reveal, whenLeft } from "./reveal.js";
+
 const SHOWN_MS = 60_000;
 
 for (const code of document.querySelectorAll("[data-revealed]")) {
@@ -33,7 +35,7 @@ function prepare(form) {
 
   async function show() {
     const asked = (asking = {});
-    const key = await reveal(form);
+    const key = await reveal(form.action, form);
     if (asking !== asked) throw new Failure("Not shown, because you left the page.");
     code.textContent = key;
     showButton.textContent = "Hide";
@@ -42,7 +44,7 @@ function prepare(form) {
   }
 
   async function copy() {
-    const key = reveal(form);
+    const key = reveal(form.action, form);
     // The promise is handed over as it is, because some browsers let only the click itself begin to copy.
     await navigator.clipboard.write([
       new ClipboardItem({ "text/plain": key.then((text) => new Blob([text], { type: "text/plain" })) }),
@@ -71,42 +73,4 @@ function prepare(form) {
   copyButton.addEventListener("click", () => attempt(copy));
   copyButton.hidden = !navigator.clipboard?.write; // only on https and on one's own machine
   whenLeft(hide);
-}
-
-/** @param {() => void} act */
-function whenLeft(act) {
-  window.addEventListener("pagehide", act);
-  document.addEventListener("visibilitychange", () => document.hidden && act());
-}
-
-class Failure extends Error {}
-
-/**
- * @param {HTMLFormElement} form
- * @returns {Promise<string>} the key
- */
-async function reveal(form) {
-  let answer;
-  try {
-    answer = await fetch(form.action, {
-      method: "POST",
-      headers: { Accept: "application/json", "X-CSRFToken": form.elements.csrfmiddlewaretoken.value },
-      cache: "no-store",
-    });
-  } catch {
-    throw new Failure("This service can't be reached. Check your connection, then try again.");
-  }
-  const content = await answer.json().catch(() => null);
-  const key = content?.apiKey ?? content?.webhookSecret;
-  if (answer.ok && key) return key;
-  switch (answer.status) {
-    case 401:
-      throw new Failure("You are no longer signed in. Reload the page.");
-    case 403: // The form's token is that of an earlier session.
-      throw new Failure("This page has been open for too long. Reload it, then try again.");
-    case 404:
-      throw new Failure("This key has expired or was revoked. Reload the page.");
-    default:
-      throw new Failure(content?.error ?? `This service answered with error ${answer.status}. Try again in a moment.`);
-  }
 }

@@ -147,7 +147,7 @@ def _half_open(port: int) -> Iterator[Seen]:
 
 def _unread(port: int) -> Iterator[Seen]:
     tried = "80 clients ask for the largest file there is and don't read it"
-    path = b"GET /static/ninja/swagger-ui-bundle.js HTTP/1.1\r\n"
+    path = b"GET /static/admin/js/vendor/xregexp/xregexp.js HTTP/1.1\r\n"
     with ExitStack() as opened, _Probes(port, "127.0.0.2") as probes:
         for _ in range(80):
             connection = opened.enter_context(socket.socket())

@@ -1,6 +1,7 @@
 """A wallet that a test puts into a page, as an extension of the browser would: real signatures, behaviour at will."""
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
 from playwright.sync_api import BrowserContext
 
+from devnet.devchain import DevChain
 from tests.accounts.wallets import ALICE
 
 _SCRIPT = Path(__file__).with_name("wallet.js")
@@ -17,6 +19,18 @@ _SCRIPT = Path(__file__).with_name("wallet.js")
 DECLINED = (4001, "User rejected the request.")
 BUSY = (-32002, "Request of type 'wallet_requestPermissions' already pending. Please wait.")
 NO_SUCH_CHAIN = (4902, "Unrecognized chain ID.")
+NO_SUCH_METHOD = (4200, "The wallet has no such method.")
+# EIP-5792
+DUPLICATE_ID = (5720, "There are calls with this identifier.")
+UNKNOWN_CALLS = (5730, "No calls have this identifier.")
+
+# What a wallet asks its node for a page.
+_OF_NODE = {
+    "eth_blockNumber",
+    "eth_getTransactionByHash",
+    "eth_getTransactionCount",
+    "eth_getTransactionReceipt",
+}
 
 
 @dataclass
@@ -32,6 +46,16 @@ class Wallet:
     """A text that is signed in place of the one that the page asks for."""
     asked: list[str] = field(default_factory=list)
     """The JSON-RPC methods that the page called."""
+    chain: DevChain | None = None
+    """Where it sends. Without one it can only sign messages."""
+    sends_calls: bool = False
+    """Whether it knows EIP-5792."""
+    loses_answers: bool = False
+    """Whether the page never hears of what was sent, as where it was closed before."""
+    sent: list[str] = field(default_factory=list)
+    """The hashes of the transactions that it has sent."""
+    calls: dict[str, list[str]] = field(default_factory=dict)
+    """By the identifier of calls (EIP-5792), the hashes of their transactions."""
 
     def put_into(
         self, context: BrowserContext, *, name: str = "Test Wallet", announced: bool = True, injected: bool = True
@@ -40,6 +64,7 @@ class Wallet:
         context.expose_function("walletState", self._state)
         context.expose_function("walletSigns", self._sign)
         context.expose_function("walletSwitches", self._switch)
+        context.expose_function("walletAnswers", self._answer)
         options = {"announced": announced, "injected": injected, "name": name}
         context.add_init_script(f"window.__wallet = {json.dumps(options)};\n{_SCRIPT.read_text()}")
 
@@ -49,6 +74,7 @@ class Wallet:
             "accounts": [] if self.locked else [self.account.address.lower()],
             "chain_id": hex(self.chain_id),
             "refuses": self.refuses,
+            "loses_answers": self.loses_answers,
         }
 
     def _sign(self, data: str, address: str) -> str:
@@ -58,3 +84,74 @@ class Wallet:
 
     def _switch(self, chain_id: str) -> None:
         self.chain_id = int(chain_id, 16)
+
+    # --- Sending ------------------------------------------------------------------------------------------------------
+
+    def _answer(self, method: str, params: list[Any]) -> dict[str, Any]:
+        if self.chain is not None and method in _OF_NODE:
+            return {"result": self.chain.rpc(method, *params)}
+        if self.chain is not None and method == "eth_sendTransaction":
+            return {"result": self._send(params[0])}
+        if self.chain is not None and self.sends_calls and method in _OF_CALLS:
+            return _OF_CALLS[method](self, *params)
+        return {"error": NO_SUCH_METHOD}
+
+    def cancel(self, sent: str) -> None:
+        """Has a transfer of nothing take the place of a transaction that is not mined, for a higher fee."""
+        assert self.chain is not None
+        nonce = int(self.chain.rpc("eth_getTransactionByHash", sent)["nonce"], 16)
+        self._sign_and_send({"to": self.account.address, "data": "0x", "value": "0x0", "gas": "0x5208"}, nonce, 20)
+
+    def _send(self, wanted: dict[str, str]) -> str:
+        assert self.chain is not None
+        assert int(wanted["chainId"], 16) == self.chain_id == self.chain.chain_id
+        nonce = int(self.chain.rpc("eth_getTransactionCount", self.account.address, "pending"), 16)
+        self.sent.append(self._sign_and_send(wanted, nonce))
+        return self.sent[-1]
+
+    def _sign_and_send(self, wanted: dict[str, str], nonce: int, price: int = 2) -> str:
+        """As wallets do: fees and nonce are the wallet's, what the page has named is taken. `price` is in gwei."""
+        assert self.chain is not None
+        fields: dict[str, Any] = {
+            "to": wanted["to"],
+            "data": wanted["data"],
+            "value": int(wanted["value"], 16),
+            "gas": int(wanted["gas"], 16),
+            "chainId": self.chain_id,
+            "nonce": nonce,
+            "maxFeePerGas": price * 10**9,
+            "maxPriorityFeePerGas": price * 10**8,
+        }
+        signed = self.account.sign_transaction(fields)
+        return str(self.chain.rpc("eth_sendRawTransaction", signed.raw_transaction.to_0x_hex()))
+
+    def _capabilities(self, account: str, chains: list[str]) -> dict[str, Any]:
+        assert account.lower() == self.account.address.lower()
+        return {"result": {chain: {"atomic": {"status": "unsupported"}} for chain in chains}}
+
+    def _send_calls(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """One transaction after another, which the wallet may do where nobody asks for an atomic batch."""
+        assert (asked["version"], asked["atomicRequired"]) == ("2.0.0", False)
+        if asked["id"] in self.calls:
+            return {"error": DUPLICATE_ID}
+        sent = [self._send(call | {"gas": hex(2_000_000), "chainId": asked["chainId"]}) for call in asked["calls"]]
+        self.calls[asked["id"]] = sent
+        return {"result": {"id": asked["id"]}}
+
+    def _calls_status(self, asked: str) -> dict[str, Any]:
+        if asked not in self.calls:
+            return {"error": UNKNOWN_CALLS}
+        assert self.chain is not None
+        receipts = [self.chain.rpc("eth_getTransactionReceipt", sent) for sent in self.calls[asked]]
+        if not all(receipts):
+            return {"result": {"version": "2.0.0", "id": asked, "status": 100}}
+        worked = [receipt["status"] == "0x1" for receipt in receipts]
+        status = 200 if all(worked) else 600 if any(worked) else 500
+        return {"result": {"version": "2.0.0", "id": asked, "status": status, "receipts": receipts}}
+
+
+_OF_CALLS: dict[str, Callable[..., dict[str, Any]]] = {
+    "wallet_getCapabilities": Wallet._capabilities,
+    "wallet_sendCalls": Wallet._send_calls,
+    "wallet_getCallsStatus": Wallet._calls_status,
+}

@@ -19,6 +19,7 @@ from chains.rpc import NodeUnavailable, Reverted, RpcClient
 from config import node_waits
 from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import DevChain
+from explorer.pages import amounts
 from proving.acceptance import accept
 from proving.models import Share, Transaction
 from proving.paths import building, upkeep
@@ -28,9 +29,10 @@ from proving.reconcile.unsigned import Left
 from proving.registry.contract import in_one_call
 from proving.registry.deploying import DeploymentError, deploy
 from proving.spending import promised, shares
+from proving.transactions.fees import market_fees
 from proving.worker.due import reject_overdue
 from queries import turns
-from queries.models import Batch, BatchStatus, Block, Query, StepKind
+from queries.models import Batch, BatchStatus, Block, Query, Sender, StepKind
 from queries.properties import AccountField
 from tests.contracts.l1_block import L1Block
 from tests.proving import test_paths as paths
@@ -665,3 +667,34 @@ def test_its_page_tells_who_pays_and_lists_what_to_send(service, key):
     send_until_done(service, batch)
     assert path not in Client().get(f"/explorer/query/{batch.pk}").text
     assert Client().post(path).status_code == 302
+
+
+def test_scripts_of_its_page_are_told_what_to_send_and_what_that_costs(service, key, settings):
+    settings.MAX_READS_PER_MINUTE = 4
+    batch = submit(key, itself(request(ALICE, block=service.head())))
+    work()
+    work()
+
+    def post() -> Any:
+        return Client().post(f"/explorer/query/{batch.pk}/transactions", headers={"accept": "application/json"})
+
+    told = post().json()
+    (tx,) = unsigned.left_of(batch).transactions
+    assert told["chain"] == {"id": "0x7a69", "name": "Development chain", "currency": "ETH"}
+    assert (told["block"], told["isComplete"], told["waits"]) == (service.head(), True, [])
+    assert told["transactions"] == [
+        {"to": tx.to, "data": f"0x{tx.data.hex()}", "value": "0x0", "gas": hex(tx.gas), "what": tx.what}
+    ]
+    fees = market_fees(get_rpc(31337))
+    assert (told["gas"], told["cost"]) == (tx.gas, amounts.cost(tx.gas * fees.base_and_tip))
+    send_until_done(service, batch)
+    told = post().json()
+    assert (told["block"], told["isComplete"], told["transactions"], told["cost"]) == (None, True, [], "0")
+    Batch.objects.update(status=BatchStatus.REJECTED, rejection_reason="It took too long.")
+    assert (post().status_code, post().json()["code"]) == (409, "already_finished")
+    Batch.objects.update(status=BatchStatus.IN_PROGRESS, sender=Sender.OPERATOR)
+    assert (post().status_code, post().json()["code"]) == (409, "paid_by_operator")
+    Batch.objects.update(sender=Sender.SELF)
+    post()
+    post()
+    assert (post().status_code, post().json()["code"]) == (429, "too_many_requests")

@@ -1,0 +1,191 @@
+// Has a wallet of the browser send what a batch lacks: asks this service what that is, shows what it costs, sends it,
+// and asks again until nothing is left. What is left is what the chain lacks, so a page that is left in between goes on.
+
+import { Note, Sender, Stopped, pause, until } from "./sending.js";
+import { Failure, accountOf, findWallets, offer, post, tell, walletButton } from "./wallets.js";
+
+/** @typedef {import("./wallets.js").Wallet} Wallet */
+
+const OLD_MS = 60_000; // when what is left, and its price, is asked for anew before it is sent
+const BEHIND_MS = 2000, MOST_BEHIND = 8;
+
+const area = /** @type {HTMLElement} */ (document.getElementById("sending"));
+const begin = /** @type {HTMLButtonElement} */ (document.getElementById("send"));
+const list = /** @type {HTMLElement} */ (document.getElementById("wallets"));
+const status = /** @type {HTMLElement} */ (document.getElementById("wallet-status"));
+const actions = /** @type {HTMLElement} */ (document.getElementById("wallet-actions"));
+const form = /** @type {HTMLFormElement} */ (document.getElementById("left-to-send"));
+const batch = area.dataset.batch ?? "";
+const note = new Note(batch);
+
+begin.addEventListener("click", () => {
+  begin.disabled = true;
+  // Two pages would both be told of what neither has sent yet. Browsers have locks on https and on one's own machine.
+  if (!navigator.locks) run();
+  else navigator.locks.request(`sending:${batch}`, { ifAvailable: true }, (lock) =>
+    lock ? run() : end(["Another page of this browser is sending this. Go on there."], { failed: true }));
+});
+area.hidden = false;
+
+async function run() {
+  const controller = new AbortController();
+  const stop = () => controller.abort();
+  try {
+    const wallet = await chooseWallet(controller);
+    offer(actions, [["Stop", stop]]);
+    await sendAll(wallet, controller);
+  } catch (error) {
+    if (error instanceof Stopped) {
+      return end(["Stopped. What was sent counts; what is missing is offered when you go on."]);
+    }
+    if (!(error instanceof Failure)) console.warn(error);
+    const sentence = error instanceof Failure ? error.message : "The wallet answered something unexpected. Try again.";
+    end([sentence], { failed: true });
+  }
+}
+
+/** The one there is, or the one that is chosen. @param {AbortController} controller @returns {Promise<Wallet>} */
+async function chooseWallet(controller) {
+  tell(status, ["Looking for wallets in this browser."]);
+  /** @type {(wallet: Wallet) => void} */
+  let choose = () => {};
+  const chosen = new Promise((resolve) => { choose = resolve; });
+  /** @type {Wallet[]} */
+  const found = [];
+  list.replaceChildren();
+  await findWallets((wallet) => {
+    found.push(wallet);
+    const button = walletButton(wallet, "Send");
+    button.addEventListener("click", () => choose(wallet));
+    const item = document.createElement("li");
+    item.append(button);
+    list.append(item);
+  });
+  if (!found.length) {
+    throw new Failure(
+      "There is no wallet in this browser. Install one, open this page in a wallet's browser, or send with bqs.",
+    );
+  }
+  if (found.length === 1) return found[0];
+  tell(status, ["Choose a wallet."]);
+  offer(actions, [["Cancel", () => controller.abort()]]);
+  list.hidden = false;
+  lead(list.querySelector("button"));
+  try {
+    return await until(controller.signal, chosen);
+  } finally {
+    list.hidden = true;
+  }
+}
+
+/** @param {Wallet} wallet @param {AbortController} controller */
+async function sendAll(wallet, controller) {
+  const { signal } = controller;
+  const say = (...sentences) => tell(status, sentences, { others: "hint" });
+  say(`Waiting for ${wallet.name}. Open it and choose an account.`);
+  const account = await until(signal, accountOf(wallet, { instead: "send with bqs" }));
+  let sender;
+  for (;;) {
+    if (note.isOpen) {
+      const chain = (await whatIsLeft(signal)).chain;
+      sender ??= new Sender(wallet, account, chain, note, signal, say);
+      await sender.choose();
+      await settled(sender, controller);
+    }
+    const left = await whatIsLeft(signal);
+    if (!left.transactions.length) return end(nothingLeft(left), { done: left.isComplete, others: "hint" });
+    sender ??= new Sender(wallet, account, left.chain, note, signal, say);
+    await sender.choose();
+    if (await confirmed(left, await sender.waiting(), controller)) await sender.send(left.transactions);
+  }
+}
+
+/** Of the batch, as the chain is at the block that has what was sent, or later. @param {AbortSignal} signal */
+async function whatIsLeft(signal) {
+  tell(status, ["Asking the chains what is missing."]);
+  for (let tries = 1; ; tries += 1) {
+    const left = await until(signal, post(form.action, form));
+    const { block = 0, id } = note.read();
+    if (note.isOpen) return left;
+    if (left.block === null || left.block >= block) {
+      note.write(id === undefined ? {} : { block: 0, id });
+      return left;
+    }
+    if (tries === MOST_BEHIND) {
+      const seen = `The service has seen block ${left.block}, and what you sent is in block ${block}.`;
+      throw new Failure(`${seen} Try again in a moment.`);
+    }
+    tell(status, [`Waiting until the service sees block ${block}.`]);
+    await pause(BEHIND_MS, signal);
+  }
+}
+
+/**
+ * Waits for what was sent before, unless somebody doesn't want to.
+ * @param {Sender} sender
+ * @param {AbortController} controller
+ */
+async function settled(sender, controller) {
+  const { wallet: other } = note.read();
+  const by = other && other !== sender.wallet.name ? ` Only ${other} can tell: stop, and choose that wallet.` : "";
+  tell(status, [`Waiting for what this browser was to send before.${by}`]);
+  let isWanted = true;
+  await new Promise((resolve, reject) => {
+    offer(actions, [
+      ["Stop", () => controller.abort()],
+      ["Don't wait for it", () => {
+        isWanted = false;
+        note.write({});
+        resolve(undefined);
+      }],
+    ]);
+    sender.settle(() => isWanted).then(resolve, reject);
+  });
+  offer(actions, [["Stop", () => controller.abort()]]);
+}
+
+/** Shows what it takes. Resolves to whether to send it; not, where it was shown for so long that it is old. */
+async function confirmed(left, waiting, controller) {
+  const shownAt = Date.now();
+  const count = counted(left.transactions.length);
+  const { name, currency } = left.chain;
+  const more = left.isComplete ? [] : ["More follow when these are on the chain."];
+  const pending = waiting > 0
+    ? [`Your account has sent ${counted(waiting)} that no block has yet. If that was for this batch, wait: what is ` +
+       "proven twice is paid twice."]
+    : [];
+  tell(status, [
+    `${count} on ${name}: ${left.gas.toLocaleString("en")} gas at the most, ` +
+      `${left.cost} ${currency} at the price of this moment.`,
+    ...more,
+    ...pending,
+  ], { others: pending.length ? "notice" : "hint" });
+  await until(controller.signal, new Promise((resolve) => {
+    offer(actions, [[`Send ${count}`, () => resolve(undefined)], ["Cancel", () => controller.abort()]], { main: true });
+    lead(actions.querySelector("button"));
+  }));
+  offer(actions, [["Stop", () => controller.abort()]]);
+  return Date.now() - shownAt < OLD_MS;
+}
+
+function nothingLeft(left) {
+  if (!left.isComplete) return ["There is nothing to send at this moment.", ...left.waits];
+  return ["Nothing is missing: all is on the chain. The batch is DONE when the service has read it there."];
+}
+
+/** @param {number} count */
+const counted = (count) => (count === 1 ? "1 transaction" : `${count} transactions`);
+
+/** @param {string[]} sentences @param {{failed?: boolean, done?: boolean, others?: string}} [how] */
+function end(sentences, how) {
+  offer(actions, []);
+  tell(status, sentences, how);
+  begin.disabled = false;
+  lead(begin);
+}
+
+/** Moves the focus on, unless somebody is elsewhere on the page meanwhile. @param {HTMLElement | null} element */
+function lead(element) {
+  const focused = document.activeElement;
+  if (!focused || focused === document.body || area.contains(focused)) element?.focus();
+}

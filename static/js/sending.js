@@ -1,0 +1,285 @@
+// Sends transactions by a wallet, such that none is sent twice: what the wallet is asked for is noted before it is
+// asked, and what became of that is found out before anything else is sent, also by the next visit of the page.
+//
+// A note is one of
+//   {wallet, id}              calls that the wallet was asked to send (EIP-5792), by the identifier they were given
+//   {account, nonce}          a transaction that the wallet was asked to send: the account's next nonce then
+//   {account, nonce, hash}    that transaction, as sent
+//   {block, id?}              all is settled: the chain as of this block has it. An `id` that the wallet doesn't know is
+//                             given again: a wallet takes each once, should it have heard of it after all
+
+import { Failure, ask } from "./wallets.js";
+
+/** @typedef {import("./wallets.js").Wallet} Wallet */
+/** @typedef {{to: string, data: string, value: string, gas: string, what: string}} Transaction */
+
+const POLL_MS = 1000;
+// What fits into one transaction, should the wallet make one of several calls: EIP-7825, and what nodes take (128 KiB).
+const MOST_GAS = 16_777_216;
+const MOST_CHARS = 2 * 120_000;
+// Nothing was sent, because the wallet doesn't know the method, its version, the chain or so many calls (EIP-5792).
+const NOT_TOGETHER = new Set([4200, -32601, -32602, 5700, 5710, 5740, 5750, 5760]);
+const DECLINED = 4001, DUPLICATE = 5720, UNKNOWN_CALLS = 5730;
+
+/** What this browser has noted of a batch. */
+export class Note {
+  /** @param {string} batch */
+  constructor(batch) {
+    this.key = `sending:${batch}`;
+    this.known = {};
+  }
+
+  read() {
+    try {
+      this.known = JSON.parse(localStorage.getItem(this.key) ?? "{}");
+    } catch { /* It may be forbidden; the page itself remembers until it is left. */ }
+    return this.known;
+  }
+
+  write(known) {
+    this.known = known;
+    try {
+      if (Object.keys(known).length) localStorage.setItem(this.key, JSON.stringify(known));
+      else localStorage.removeItem(this.key);
+    } catch { /* as above */ }
+  }
+
+  /** Whether something was asked for of which it isn't known what became. */
+  get isOpen() {
+    const known = this.read();
+    return known.block === undefined && (known.id !== undefined || known.nonce !== undefined);
+  }
+}
+
+/** One account of a wallet that sends on one chain. */
+export class Sender {
+  /**
+   * @param {Wallet} wallet
+   * @param {string} account
+   * @param {{id: string, name: string}} chain its id as JSON-RPC writes it
+   * @param {Note} note
+   * @param {AbortSignal} signal ends what waits
+   * @param {(...sentences: string[]) => void} say
+   */
+  constructor(wallet, account, chain, note, signal, say) {
+    Object.assign(this, { wallet, account, chain, note, signal, say });
+    this.isTogether = undefined;
+  }
+
+  /** Has the wallet use the chain. */
+  async choose() {
+    if (await this.#isChosen()) return;
+    this.say(`Waiting for ${this.wallet.name} to switch to ${this.chain.name}.`);
+    await this.#ask("wallet_switchEthereumChain", [{ chainId: this.chain.id }]);
+    if (!(await this.#isChosen())) {
+      const { name } = this.chain;
+      throw new Failure(`${this.wallet.name} is on another chain than ${name}. Switch there, then try again.`);
+    }
+  }
+
+  async #isChosen() {
+    return BigInt(await this.#ask("eth_chainId")) === BigInt(this.chain.id);
+  }
+
+  /** How many transactions of the account are not in a block yet, as far as the wallet's node knows. */
+  async waiting() {
+    const [latest, pending] = await this.#counts(this.account);
+    return pending - latest;
+  }
+
+  /**
+   * Waits until it is known what became of what the note tells of; afterwards it is settled. Tells whether it failed.
+   * @param {() => boolean} isWanted whether somebody still waits for that
+   */
+  async settle(isWanted = () => true) {
+    for (;;) {
+      const outcome = await this.#outcome(this.note.read()).catch(ofWallet);
+      if (!isWanted()) return false;
+      if (outcome) {
+        const { failed, ...settled } = outcome;
+        this.note.write(settled);
+        return failed ?? false;
+      }
+      await pause(POLL_MS, this.signal);
+    }
+  }
+
+  /** Sends all, each when those before it are in a block. Throws `Failure`. @param {Transaction[]} transactions */
+  async send(transactions) {
+    await this.choose();
+    this.isTogether ??= await this.#canSendTogether();
+    let sent = 0;
+    for (const group of this.isTogether ? inGroups(transactions) : transactions.map((one) => [one])) {
+      if (this.isTogether && (await this.#sendTogether(group, sent, transactions.length))) {
+        sent += group.length;
+        continue;
+      }
+      for (const one of group) await this.#sendOne(one, ++sent, transactions.length);
+    }
+  }
+
+  async #canSendTogether() {
+    try {
+      const capabilities = await this.#ask("wallet_getCapabilities", [this.account, [this.chain.id]]);
+      return typeof capabilities === "object" && capabilities !== null;
+    } catch (error) {
+      ofWallet(error);
+      if (error.code === DECLINED) throw error;
+      return false;
+    }
+  }
+
+  /** Whether the wallet takes several calls at once; they are in a block then. */
+  async #sendTogether(group, sent, all) {
+    const id = this.note.read().id ?? newId();
+    const last = sent + group.length;
+    const numbers = group.length === 1 ? `transaction ${last}` : `transactions ${sent + 1} to ${last}`;
+    this.say(`Confirm ${numbers} of ${all} in ${this.wallet.name}.`, ...group.map((one) => one.what));
+    this.note.write({ wallet: this.wallet.name, id });
+    const calls = group.map(({ to, data, value }) => ({ to, data, value }));
+    const asked = { version: "2.0.0", id, from: this.account, chainId: this.chain.id, atomicRequired: false, calls };
+    try {
+      const answer = await this.#ask("wallet_sendCalls", [asked]);
+      this.note.write({ wallet: this.wallet.name, id: answer?.id ?? id });
+    } catch (error) {
+      if (NOT_TOGETHER.has(error.code)) {
+        this.note.write({});
+        return (this.isTogether = false);
+      }
+      if (error.code === DECLINED) this.note.write({});
+      if (error.code !== DUPLICATE) throw error;
+    }
+    this.say(`${this.wallet.name} sends ${numbers} of ${all}. Waiting until that is in a block.`);
+    if (await this.settle()) {
+      throw new Failure(`Not all of ${numbers} worked on the chain. Try again: the rest is offered.`);
+    }
+    return true;
+  }
+
+  /** @param {Transaction} one */
+  async #sendOne({ to, data, value, gas, what }, number, all) {
+    await this.choose();
+    this.say(`Confirm transaction ${number} of ${all} in ${this.wallet.name}.`, what);
+    const [, nonce] = await this.#counts(this.account);
+    this.note.write({ account: this.account, nonce });
+    const asked = { from: this.account, to, data, value, gas, chainId: this.chain.id };
+    try {
+      const hash = await this.#ask("eth_sendTransaction", [asked]);
+      this.note.write({ account: this.account, nonce, hash });
+      this.say(`Transaction ${number} of ${all} is sent. Waiting until it is in a block.`, hash);
+    } catch (error) {
+      if (error.code === DECLINED) this.note.write({});
+      throw error;
+    }
+    if (await this.settle()) {
+      throw new Failure(`Transaction ${number} of ${all} failed on the chain. Try again: what is missing is offered.`);
+    }
+  }
+
+  // --- What became of it -----------------------------------------------------------------------------------------------
+
+  /** The note of what is settled, with `failed`; null while it isn't. */
+  async #outcome(known) {
+    return known.id === undefined ? this.#ofTransaction(known) : this.#ofCalls(known);
+  }
+
+  async #ofCalls({ id, wallet }) {
+    if (wallet !== this.wallet.name) return null; // Only that one knows them.
+    let answer;
+    try {
+      answer = await this.#ask("wallet_getCallsStatus", [id]);
+    } catch (error) {
+      if (error.code === UNKNOWN_CALLS) return { block: 0, id };
+      throw error;
+    }
+    const status = Number(answer?.status);
+    if (!(status >= 200)) return null;
+    const blocks = (answer.receipts ?? []).map((receipt) => Number(receipt.blockNumber));
+    return { block: blocks.length ? Math.max(...blocks) : await this.#head(), failed: status !== 200 };
+  }
+
+  async #ofTransaction(known) {
+    const { account, nonce, hash, isSure } = known;
+    if (!hash) {
+      const [latest, pending] = await this.#counts(account);
+      if (pending <= nonce) return { block: 0 }; // It was never sent.
+      return pending === latest ? { block: await this.#head() } : null;
+    }
+    const receipt = async () => {
+      const found = await this.#ask("eth_getTransactionReceipt", [hash]);
+      return found?.blockNumber ? { block: Number(found.blockNumber), failed: Number(found.status) === 0 } : null;
+    };
+    const mined = await receipt();
+    if (mined) return mined;
+    const seen = await this.#ask("eth_getTransactionByHash", [hash]);
+    if (seen) {
+      if (!isSure) this.note.write({ ...known, nonce: Number(seen.nonce), isSure: true });
+      return null;
+    }
+    // Whether another one has taken its place, which wallets send to speed one up or to cancel it.
+    const [latest] = await this.#counts(account);
+    if (!isSure || latest <= nonce) return null;
+    return (await receipt()) ?? { block: await this.#head() };
+  }
+
+  async #counts(account) {
+    const of = async (tag) => Number(await this.#ask("eth_getTransactionCount", [account, tag]));
+    return [await of("latest"), await of("pending")];
+  }
+
+  async #head() {
+    return Number(await this.#ask("eth_blockNumber"));
+  }
+
+  #ask(method, params = []) {
+    const { name } = this.wallet;
+    return until(this.signal, ask(this.wallet, method, params, {
+      instead: "list the transactions and send them elsewhere",
+      declined: `You declined in ${name}, so this was not sent. What was sent before counts.`,
+      noChain: `${name} doesn't have the chain ${this.chain.name} (${BigInt(this.chain.id)}). Add it there, then try again.`,
+    }));
+  }
+}
+
+/** Thrown where a person has ended what waits. */
+export class Stopped extends Error {}
+
+/** A promise, or `Stopped`. @template T @param {AbortSignal} signal @param {Promise<T>} promise @returns {Promise<T>} */
+export function until(signal, promise) {
+  return new Promise((resolve, reject) => {
+    const stop = () => reject(new Stopped());
+    if (signal.aborted) stop();
+    signal.addEventListener("abort", stop, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", stop));
+  });
+}
+
+/** @param {number} ms @param {AbortSignal} signal */
+export const pause = (ms, signal) => until(signal, new Promise((resolve) => setTimeout(resolve, ms)));
+
+/** Passes over what a wallet has refused: it may answer the next time. @param {unknown} error */
+function ofWallet(error) {
+  if (!(error instanceof Failure)) throw error;
+  return null;
+}
+
+/** Neighbours that fit into one transaction together. @param {Transaction[]} transactions */
+function inGroups(transactions) {
+  /** @type {Transaction[][]} */
+  const groups = [];
+  let gas = 0, chars = 0;
+  for (const one of transactions) {
+    [gas, chars] = [gas + Number(one.gas), chars + one.data.length];
+    if (groups.length && gas <= MOST_GAS && chars <= MOST_CHARS) groups.at(-1)?.push(one);
+    else {
+      groups.push([one]);
+      [gas, chars] = [Number(one.gas), one.data.length];
+    }
+  }
+  return groups;
+}
+
+function newId() {
+  const bytes = crypto.getRandomValues(new Uint8Array(32));
+  return `0x${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+}

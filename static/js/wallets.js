@@ -1,0 +1,178 @@
+// Wallets of the browser, for pages that have one sign or send: found by EIP-6963, else `window.ethereum`, and asked by
+// EIP-1193. Whatever a wallet refuses becomes a sentence.
+
+/** @typedef {{request: (call: {method: string, params?: unknown[]}) => Promise<any>}} Provider */
+/** @typedef {{name: string, icon: string, provider: Provider}} Wallet */
+/**
+ * What is said of a refusal: what else one may do instead, and sentences of their own for some.
+ * @typedef {{instead: string, declined?: string, noChain?: string}} Words
+ */
+
+// Wallets announce themselves at once when asked; a slow one is still told of when it does.
+const DISCOVERY_MS = 400;
+const SERVER_MS = 40_000;
+const NAME_CHARS = 60; // A wallet names itself, and its name is part of sentences.
+
+/** What is said to the person instead of a result. */
+export class Failure extends Error {
+  /**
+   * @param {string} sentence
+   * @param {number | string} [code] of the wallet (EIP-1193, EIP-5792), or of this service
+   */
+  constructor(sentence, code) {
+    super(sentence);
+    this.code = code;
+  }
+}
+
+/**
+ * Tells of each wallet once, also of those that come late. Resolves when those had time that are there.
+ * @param {(wallet: Wallet) => void} found
+ */
+export async function findWallets(found) {
+  const known = new Set();
+  window.addEventListener("eip6963:announceProvider", (event) => {
+    const { info, provider } = event.detail ?? {};
+    if (!info || !provider || known.has(info.uuid)) return;
+    known.add(info.uuid);
+    found({ name: [...String(info.name || "Wallet")].slice(0, NAME_CHARS).join(""), icon: String(info.icon || ""), provider });
+  });
+  window.dispatchEvent(new Event("eip6963:requestProvider"));
+  await new Promise((resolve) => setTimeout(resolve, DISCOVERY_MS));
+  if (known.size === 0 && window.ethereum) {
+    known.add("window.ethereum");
+    found({ name: "Browser wallet", icon: "", provider: window.ethereum });
+  }
+}
+
+/**
+ * A button with the wallet's picture and name.
+ * @param {Wallet} wallet
+ * @param {string} verb what it does, such as "Sign in"
+ */
+export function walletButton(wallet, verb) {
+  const button = Object.assign(document.createElement("button"), { type: "button", className: "wallet" });
+  // As an image a picture can run no script (EIP-6963); another host is never asked for one.
+  if (/^data:image\//i.test(wallet.icon)) {
+    const image = Object.assign(new Image(28, 28), { src: wallet.icon, alt: "" });
+    image.addEventListener("error", () => image.remove());
+    button.append(image);
+  }
+  button.append(wallet.name);
+  button.setAttribute("aria-label", `${verb} with ${wallet.name}`);
+  return button;
+}
+
+/**
+ * Asks the wallet (EIP-1193). Throws `Failure`.
+ * @param {Wallet} wallet
+ * @param {string} method
+ * @param {unknown[]} params
+ * @param {Words} words
+ */
+export async function ask(wallet, method, params, words) {
+  try {
+    return await wallet.provider.request({ method, params });
+  } catch (error) {
+    // Some wallets wrap what they were answered.
+    const code = Number(error?.data?.originalError?.code ?? error?.code);
+    throw new Failure(sentenceFor(wallet.name, method, code, error?.message, words), code);
+  }
+}
+
+/** The account that the wallet lets this site use. @param {Wallet} wallet @param {Words} words */
+export async function accountOf(wallet, words) {
+  const accounts = await ask(wallet, "eth_requestAccounts", [], words);
+  const address = Array.isArray(accounts) ? accounts[0] : undefined;
+  if (address) return address;
+  throw new Failure(`${wallet.name} shows no account. It may be locked: unlock it, let it use this site, then try again.`);
+}
+
+/** @param {string} name @param {string} method @param {number} code @param {unknown} message @param {Words} words */
+function sentenceFor(name, method, code, message, words) {
+  switch (code) {
+    case 4001: // EIP-1193: the user rejected the request
+      return words.declined ?? `You declined in ${name}. Nothing happened; try again whenever you like.`;
+    case -32002: // EIP-1474: resource unavailable, which wallets answer while an earlier request is open
+      return `${name} still waits for your answer to an earlier request. Open it, answer there, then try again.`;
+    case 4100: // EIP-1193: unauthorized
+      return `${name} doesn't let this site use the account. It may be locked: unlock it, then try again.`;
+    case 4900: // EIP-1193: disconnected from all chains, or from this one
+    case 4901:
+      return `${name} has no connection to its chain. Check it there, then try again.`;
+    case 4902: // EIP-3085: the chain is not in the wallet
+      return words.noChain ?? `${name} doesn't have that chain.`;
+    case 4200: // EIP-1193: unsupported method
+    case -32601:
+      return `${name} can't do this (${method}). Use another wallet, or ${words.instead}.`;
+    default: {
+      const said = String(message ?? "").slice(0, 200);
+      return `${name} refused${said ? `: “${said}”` : ""}. Try again, or ${words.instead}.`;
+    }
+  }
+}
+
+/**
+ * Posts to this service with a form's token, and returns what it answers. Throws `Failure`.
+ * @param {string} path
+ * @param {HTMLFormElement} form
+ * @param {object} [body] becomes JSON
+ */
+export async function post(path, form, body) {
+  let answer;
+  try {
+    answer = await fetch(path, {
+      method: "POST",
+      headers: {
+        Accept: "application/json",
+        ...(body && { "Content-Type": "application/json" }),
+        "X-CSRFToken": form.elements.csrfmiddlewaretoken.value,
+      },
+      body: body && JSON.stringify(body),
+      cache: "no-store",
+      signal: AbortSignal.timeout(SERVER_MS),
+    });
+  } catch {
+    throw new Failure("This service can't be reached. Check your connection, then try again.");
+  }
+  const content = await answer.json().catch(() => null);
+  if (answer.ok && content) return content;
+  if (content?.code === "csrf_failed") {
+    throw new Failure("This page has been open for too long. Reload it, then try again.", content.code);
+  }
+  throw new Failure(
+    content?.error ?? `This service answered with error ${answer.status}. Try again in a moment.`, content?.code,
+  );
+}
+
+/**
+ * Writes sentences into a live region, the first of which says how far it is. `others` is the class of those behind it.
+ * @param {HTMLElement} status
+ * @param {string[]} sentences
+ */
+export function tell(status, sentences, { failed = false, done = false, others = "notice" } = {}) {
+  status.replaceChildren(
+    ...sentences.map((sentence, index) => {
+      const paragraph = Object.assign(document.createElement("p"), { textContent: sentence });
+      paragraph.className = index ? others : failed ? "error" : done ? "success" : "busy";
+      return paragraph;
+    }),
+  );
+}
+
+/**
+ * Fills a row of buttons, of which the first may be the main one.
+ * @param {HTMLElement} actions
+ * @param {[string, () => void][]} choices
+ */
+export function offer(actions, choices, { main = false } = {}) {
+  actions.replaceChildren(
+    ...choices.map(([text, act], index) => {
+      const button = Object.assign(document.createElement("button"), { type: "button", textContent: text });
+      button.className = main && index === 0 ? "" : "secondary";
+      button.addEventListener("click", act);
+      return button;
+    }),
+  );
+  actions.hidden = choices.length === 0;
+}

@@ -1,0 +1,311 @@
+"""What a batch lacks, sent by a wallet of the browser to a real chain: all of it, and nothing of it twice."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext, Page, Route, expect
+
+from devnet.devchain import DevChain
+from queries.models import Batch, BatchStatus
+from tests.browser.conftest import TIMEOUT, axe_violations, faults_for_anybody
+from tests.browser.test_batch_page import weight
+from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet
+from tests.deployed import deploy_on
+from tests.explorer.batches import path
+from tests.proving.test_paying_oneself import itself, nothing_spent
+from tests.service import BOB, CHARLIE, a_key, chains_toml, request, submit, work
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ASKED_TO_SEND = {"eth_sendTransaction", "wallet_sendCalls"}
+
+
+@pytest.fixture
+def chain(site: str, settings: Any, tmp_path: Path) -> Iterator[DevChain]:
+    """It mines a block for each transaction."""
+    with DevChain() as chain:
+        chain.mine(5)
+        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+        deploy_on(chain)
+        yield chain
+
+
+@pytest.fixture
+def batch(chain: DevChain) -> Batch:
+    """It lacks two transactions."""
+    head = chain.head()
+    body = itself(request(BOB, block=head))
+    body["data"]["31337"][f"block:{head - 1}"] = {"accounts": {CHARLIE: {"props": ["NONCE"]}}}
+    submitted = submit(a_key(), body)
+    work()
+    work()
+    return submitted
+
+
+@pytest.fixture
+def page(page: Page, context: BrowserContext, wallet: Wallet, chain: DevChain, batch: Batch) -> Page:
+    """Its page, with a wallet that is connected to the chain."""
+    wallet.chain = chain
+    wallet.put_into(context)
+    page.goto(path(batch))
+    return page
+
+
+def begin(page: Page) -> None:
+    page.get_by_role("button", name="Send with my wallet").click()
+
+
+def confirm(page: Page, transactions: str) -> None:
+    page.get_by_role("button", name=f"Send {transactions}", exact=True).click()
+
+
+def said(page: Page, text: str | re.Pattern[str]) -> None:
+    expect(page.locator("#wallet-status")).to_contain_text(text)
+
+
+def until(page: Page, condition: Callable[[], bool]) -> None:
+    """Meanwhile the page goes on, which asks the wallet in this thread."""
+    for _ in range(TIMEOUT // 50):
+        if condition():
+            return
+        page.wait_for_timeout(50)
+    pytest.fail("It did not come.")
+
+
+def kept_back(chain: DevChain) -> None:
+    """The chain takes transactions and mines none, until a test mines a block."""
+    chain.rpc("evm_setAutomine", False)
+
+
+# --- What goes well ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["one by one", "EIP-5792"])
+def test_a_wallet_sends_what_is_missing_until_the_batch_is_done(
+    page: Page,
+    chain: DevChain,
+    wallet: Wallet,
+    batch: Batch,
+    together: bool,  # noqa: FBT001 (pytest names it)
+):
+    wallet.sends_calls = together
+    with nothing_spent(chain):
+        begin(page)
+        said(page, re.compile(r"2 transactions on Development chain: [\d,]+ gas at the most, 0\.\d+ ETH at the price"))
+        assert not wallet.sent
+        page.keyboard.press("Enter")  # The button that sends them has the focus.
+        said(page, "Nothing is missing: all is on the chain.")
+        assert len(wallet.sent) == 2
+        expect(page.get_by_role("button", name="Send with my wallet")).to_be_focused()
+        work()
+        expect(page.locator(".headline .chip")).to_have_text("DONE")
+    asked = [method for method in wallet.asked if method in ASKED_TO_SEND]
+    assert asked == (["wallet_sendCalls"] if together else ["eth_sendTransaction"] * 2)
+    # What comes later may rest on what comes before, so its receipt is waited for.
+    first, last = (wallet.asked.index(asked[0]), len(wallet.asked) - 1 - wallet.asked[::-1].index(asked[-1]))
+    assert together or "eth_getTransactionReceipt" in wallet.asked[first:last]
+    assert page.evaluate("localStorage.length") == 0
+
+
+def test_a_wallet_that_knows_no_calls_on_this_chain_sends_one_by_one(page: Page, wallet: Wallet):
+    wallet.sends_calls = True
+    wallet.refuses["wallet_sendCalls"] = (5710, "EIP-7702 not supported on this chain.")
+    begin(page)
+    confirm(page, "2 transactions")
+    said(page, "Nothing is missing")
+    assert len(wallet.sent) == 2
+
+
+def test_a_wallet_on_another_chain_is_switched(page: Page, wallet: Wallet):
+    wallet.chain_id = 1
+    wallet.refuses["wallet_switchEthereumChain"] = NO_SUCH_CHAIN
+    begin(page)
+    said(page, "Test Wallet doesn't have the chain Development chain (31337). Add it there, then try again.")
+    wallet.refuses.clear()
+    begin(page)
+    confirm(page, "2 transactions")
+    said(page, "Nothing is missing")
+    assert wallet.chain_id == 31337
+
+
+def test_one_of_several_wallets_is_chosen(page: Page, context: BrowserContext):
+    page.add_init_script(
+        """
+        const detail = { info: { uuid: "2", name: "Other", icon: "" }, provider: {} };
+        addEventListener("eip6963:requestProvider",
+            () => dispatchEvent(new CustomEvent("eip6963:announceProvider", { detail })));
+        """
+    )
+    page.reload()
+    begin(page)
+    expect(page.locator(".wallet")).to_have_text(["Test Wallet", "Other"])
+    page.get_by_role("button", name="Send with Test Wallet").press("Enter")
+    said(page, "2 transactions on Development chain")
+
+
+def test_what_it_says_is_for_anybody(page: Page, context: BrowserContext, wallet: Wallet, batch: Batch):
+    wallet.refuses = dict.fromkeys(ASKED_TO_SEND, DECLINED)
+    begin(page)
+    said(page, "2 transactions on Development chain")
+    assert faults_for_anybody(page) == []
+    confirm(page, "2 transactions")
+    said(page, "You declined")
+    assert axe_violations(page) == []
+    assert weight(context, path(batch)) < 60_000
+
+
+# --- What goes wrong --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["one by one", "EIP-5792"])
+def test_what_is_declined_leaves_all_as_it_was(
+    page: Page,
+    wallet: Wallet,
+    together: bool,  # noqa: FBT001 (pytest names it)
+):
+    wallet.sends_calls = together
+    wallet.refuses = dict.fromkeys(ASKED_TO_SEND, DECLINED)
+    begin(page)
+    confirm(page, "2 transactions")
+    said(page, "You declined in Test Wallet, so this was not sent. What was sent before counts.")
+    assert page.evaluate("localStorage.length") == 0
+    wallet.refuses.clear()
+    begin(page)
+    confirm(page, "2 transactions")
+    said(page, "Nothing is missing")
+    assert len(wallet.sent) == 2
+
+
+def test_only_what_is_missing_is_offered_after_some_was_sent(page: Page, chain: DevChain, wallet: Wallet):
+    kept_back(chain)
+    begin(page)
+    confirm(page, "2 transactions")
+    said(page, "Transaction 1 of 2 is sent.")
+    wallet.refuses["eth_sendTransaction"] = DECLINED
+    chain.mine()
+    said(page, "You declined")
+    chain.rpc("evm_setAutomine", True)
+    wallet.refuses.clear()
+    begin(page)
+    said(page, "1 transaction on Development chain")
+    confirm(page, "1 transaction")
+    said(page, "Nothing is missing")
+    assert len(wallet.sent) == 2
+
+
+@pytest.mark.parametrize("loses_answer", [False, True], ids=["answered", "closed before the answer"])
+@pytest.mark.parametrize("together", [False, True], ids=["one by one", "EIP-5792"])
+def test_a_page_that_is_left_in_the_middle_sends_nothing_twice(
+    page: Page,
+    chain: DevChain,
+    wallet: Wallet,
+    together: bool,  # noqa: FBT001 (pytest names it)
+    loses_answer: bool,  # noqa: FBT001 (pytest names it)
+):
+    wallet.sends_calls, wallet.loses_answers = together, loses_answer
+    kept_back(chain)
+    begin(page)
+    confirm(page, "2 transactions")
+    said(page, "Confirm" if loses_answer else re.compile("Waiting until (it|that) is in a block"))
+    sent = 2 if together else 1
+    until(page, lambda: len(wallet.sent) == sent)
+    wallet.loses_answers = False
+    page.reload()
+    begin(page)
+    said(page, "Waiting for what this browser was to send before.")
+    asked = len(wallet.asked)
+    until(page, lambda: len(wallet.asked) > asked + 4)  # It looks again and again.
+    assert len(wallet.sent) == sent
+    chain.mine()
+    chain.rpc("evm_setAutomine", True)
+    if not together:
+        confirm(page, "1 transaction")
+    said(page, "Nothing is missing")
+    assert len(wallet.sent) == 2
+
+
+def test_what_is_not_to_be_waited_for_is_offered_again_with_a_warning(page: Page, chain: DevChain, wallet: Wallet):
+    kept_back(chain)
+    begin(page)
+    confirm(page, "2 transactions")
+    said(page, "Transaction 1 of 2 is sent.")
+    page.get_by_role("button", name="Stop").click()
+    said(page, "Stopped. What was sent counts")
+    begin(page)
+    page.get_by_role("button", name="Don't wait for it").click()
+    said(page, "Your account has sent 1 transaction that no block has yet.")
+    page.get_by_role("button", name="Cancel").click()
+    assert len(wallet.sent) == 1
+
+
+def test_a_transaction_that_the_wallet_has_replaced_is_not_waited_for_for_ever(
+    page: Page, chain: DevChain, wallet: Wallet
+):
+    kept_back(chain)
+    begin(page)
+    confirm(page, "2 transactions")
+    said(page, "Transaction 1 of 2 is sent.")
+    until(page, lambda: wallet.asked.count("eth_getTransactionByHash") > 1)
+    wallet.cancel(wallet.sent[0])
+    chain.mine()
+    said(page, re.compile("Transaction 2 of 2 is sent"))
+    chain.rpc("evm_setAutomine", True)
+    chain.mine()
+    confirm(page, "1 transaction")
+    said(page, "Nothing is missing")
+
+
+def test_a_service_that_is_behind_the_wallet_s_node_is_waited_for(page: Page, context: BrowserContext, wallet: Wallet):
+    """Otherwise it would tell once more what was just sent."""
+    told: list[Any] = []
+
+    def late(route: Route) -> None:
+        answer = route.fetch()
+        told.append(answer.json())
+        # The second answer is that of a node that has none of it.
+        route.fulfill(response=answer, json=told[0] if len(told) == 2 else told[-1])
+
+    context.route("**/transactions", late)
+    begin(page)
+    confirm(page, "2 transactions")
+    said(page, "Waiting until the service sees block")
+    said(page, "Nothing is missing")
+    assert len(wallet.sent) == 2
+
+
+def test_two_pages_of_a_browser_don_t_send_at_once(page: Page, context: BrowserContext, chain: DevChain, batch: Batch):
+    kept_back(chain)
+    begin(page)
+    confirm(page, "2 transactions")
+    said(page, "Transaction 1 of 2 is sent.")
+    expect(page.get_by_role("button", name="Send with my wallet")).to_be_disabled()
+    other = context.new_page()
+    other.goto(path(batch))
+    begin(other)
+    said(other, "Another page of this browser is sending this.")
+
+
+def test_without_a_wallet_and_without_javascript_it_says_what_to_do(
+    open_context: Callable[..., BrowserContext], batch: Batch
+):
+    page = open_context().new_page()
+    page.goto(path(batch))
+    begin(page)
+    said(page, "There is no wallet in this browser.")
+    page = open_context(java_script_enabled=False).new_page()
+    page.goto(path(batch))
+    expect(page.get_by_role("button", name="Send with my wallet")).to_be_hidden()
+    page.get_by_role("button", name="List the transactions to send").click()
+    expect(page.get_by_role("button", name="Send with my wallet")).to_be_hidden()
+    expect(page.get_by_role("main")).to_contain_text(re.compile(r"2 transactions to send on .* ETH at the price"))
+    expect(page.get_by_role("main")).to_contain_text(f"bqs send {batch.pk}")
+
+
+def test_a_batch_that_is_over_says_so(page: Page, wallet: Wallet, batch: Batch):
+    Batch.objects.update(status=BatchStatus.REJECTED, rejection_reason="It took too long.")
+    begin(page)
+    said(page, "The batch was rejected: It took too long.")
+    assert not wallet.sent

@@ -1,0 +1,99 @@
+"""`/api/docs`: what the OpenAPI document says, for people."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from accounts import keys
+from accounts.models import ApiKey, User
+from config.urls import api
+from queries import api_docs
+from tests.accounts.wallets import ALICE
+from tests.service import a_key
+
+DOCUMENT: Any = json.loads(json.dumps(api.get_openapi_schema(), default=str))
+OPERATIONS = [(path, method, each) for path, item in DOCUMENT["paths"].items() for method, each in item.items()]
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    """The page's part about the API, without a database."""
+    api_docs._rendered.cache_clear()
+    return str(api_docs._rendered(api, "https://service.example")["operations"])
+
+
+def test_every_operation_has_its_place_with_parameters_errors_and_examples(text):
+    for path, method, operation in OPERATIONS:
+        section = re.search(rf'id="{operation["operationId"]}".*?</details>\s*</section>', text, re.DOTALL)
+        assert section, path
+        for told in (
+            f"{method.upper()}</span> <code>{path}</code>",
+            *(f"<code>{each['name']}</code>" for each in operation["parameters"]),
+            *(
+                f"<dt>{status} <code>{code}</code></dt>"
+                for status, answer in operation["responses"].items()
+                for code in re.findall(r"^- `(\w+)`", answer["description"], re.MULTILINE)
+                if int(status) >= 400
+            ),
+            *(["An example of the body"] if "requestBody" in operation else []),
+            "An example of the answer",
+            "https://service.example/",
+        ):
+            assert told in section[0], (path, told)
+
+
+def test_every_link_leads_somewhere_and_every_object_is_described(text):
+    anchors = set(re.findall(r'id="([^"]+)"', text))
+    assert set(re.findall(r'href="#([^"]+)"', text)) <= anchors
+    assert {f"type-{name}" for name in DOCUMENT["components"]["schemas"]} <= anchors
+    assert len(re.findall(r'id="', text)) == len(anchors)
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"$ref": "#/components/schemas/Fact"}, '<a href="#type-Fact">Fact</a>'),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "string or null"),
+        ({"enum": ["A", "<b>"]}, "<code>A</code>, <code>&lt;b&gt;</code>"),
+        ({"const": "self", "type": "string"}, "<code>self</code>"),
+        ({"type": "array", "items": {"type": "integer", "minimum": 1}}, "list of integer from 1"),
+        ({"type": "object", "additionalProperties": {"type": "string"}}, "object of string"),
+        ({"type": "integer", "minimum": 0, "maximum": 25}, "integer from 0 to 25"),
+    ],
+)
+def test_what_a_schema_allows_is_said_in_words(schema, words):
+    assert api_docs.kind(schema) == words
+
+
+def test_text_is_paragraphs_lists_and_code_and_no_html():
+    assert api_docs.rich("One `a<b`:\n\n- `x`: <i>\n- y\n") == (
+        "<p>One <code>a&lt;b</code>:</p><ul><li><code>x</code>: &lt;i&gt;</li><li>y</li></ul>"
+    )
+
+
+def test_the_document_is_made_once():
+    assert api.get_openapi_schema() is api.get_openapi_schema()
+
+
+@pytest.mark.django_db
+def test_only_one_s_own_living_keys_are_named_and_none_is_there(django_assert_num_queries):
+    with django_assert_num_queries(0):
+        anybody = Client().get("/api/docs").text
+    assert "Use my key" not in anybody
+    key, gone, others = a_key(name="nightly"), a_key(name="gone"), a_key(address="0x" + "11" * 20, name="others")
+    keys.revoke(gone)
+    client = Client()
+    client.force_login(User.objects.get(address=ALICE.address))
+    with django_assert_num_queries(3):  # session, user, keys
+        answer = client.get("/api/docs")
+    assert "no-store" in answer.headers["Cache-Control"]
+    assert f'value="/dashboard/keys/{key.pk}/reveal"' in answer.text
+    assert ">nightly</option>" in answer.text
+    assert "gone</option>" not in answer.text
+    assert others.ends not in answer.text
+    for each in ApiKey.objects.all():
+        secret = keys.reveal(each)
+        assert secret is None or secret not in answer.text
