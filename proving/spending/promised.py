@@ -4,6 +4,7 @@ What is pending counts as the most that it can cost.
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -56,9 +57,17 @@ def to_user(user_id: int, destinations: list[int]) -> Promise:
 
 def on_chain(chain_id: int) -> int:
     """In wei: what the chain's signers have spent in the last 24 hours, and may still spend by what is pending."""
-    sent = Transaction.objects.filter(recent(), signer__chain_id=chain_id)
+    return sum(by_signer(chain_id).values())
+
+
+def by_signer(chain_id: int) -> Mapping[str, int]:
+    """The same by the signers' addresses."""
+    sent = Transaction.objects.filter(recent(), signer__chain_id=chain_id).select_related("signer")
     versions = Prefetch("versions", SignedTransaction.objects.defer("raw"))
-    return sum(tx.cost for tx in sent.defer("data").prefetch_related(versions))
+    wei: dict[str, int] = defaultdict(int)
+    for tx in sent.defer("data").prefetch_related(versions):
+        wei[tx.signer.address] += tx.cost
+    return wei
 
 
 def recent(prefix: str = "") -> Q:
