@@ -3,7 +3,7 @@ from django.urls import path
 from explorer.health.healthz import healthz
 from explorer.health.probes import livez, readyz
 from explorer.health.scrape import metrics
-from explorer.pages import chain_views, views
+from explorer.pages import chain_views, operator_view, views
 
 app_name = "explorer"
 
@@ -11,6 +11,7 @@ urlpatterns = [
     path("", views.home, name="home"),
     path("chains", chain_views.chains, name="chains"),
     path("chains.json", chain_views.chains_as_json, name="chains_json"),
+    path("operator", operator_view.operator, name="operator"),
     path("explorer", views.batches, name="batches"),
     path("explorer/query/<internal_id>.json", views.batch_as_json, name="batch_json"),
     path("explorer/query/<internal_id>", views.batch, name="batch"),

@@ -70,6 +70,33 @@ def by_signer(chain_id: int) -> Mapping[str, int]:
     return wei
 
 
+@dataclass(frozen=True)
+class Caused:
+    """What batches of one user on one destination have caused in the last 24 hours, the pending at its most."""
+
+    user_id: int
+    address: str  # of the user
+    chain_id: int
+    gas: int
+    wei: int
+    batches: int
+
+
+def by_user(most: int) -> tuple[list[Caused], bool]:
+    """The dearest first; and whether that is all. So many shares are added up at most, the newest ones."""
+    columns = ("batch__user_id", "batch__user__address", "batch__destination_chain_id", "batch_id", "gas", "wei")
+    shares = Share.objects.filter(recent("transaction__")).order_by("-pk").values_list(*columns)
+    rows = list(shares[: most + 1])
+    of: dict[tuple[int, str, int], list[tuple[str, int, int]]] = defaultdict(list)
+    for user_id, address, chain_id, *share in rows[:most]:
+        of[user_id, address, chain_id].append((share[0], share[1], share[2]))
+    caused = [
+        Caused(*key, sum(gas for _, gas, _ in parts), sum(wei for *_, wei in parts), len({one[0] for one in parts}))
+        for key, parts in of.items()
+    ]
+    return sorted(caused, key=lambda one: one.wei, reverse=True), len(rows) <= most
+
+
 def recent(prefix: str = "") -> Q:
     """What is spent in the last 24 hours, or pending; `prefix` leads to the transaction, and ends in `__`."""
     since = (clock.last_read() or timezone.now()) - _DAY
