@@ -164,7 +164,7 @@ class FailingDelivery:
     receiver: str  # host and port
     event: str
     given_up: bool
-    failures: int  # in a row
+    tries: int  # in a row
     outcome: str  # of the last try, a sentence
     at: datetime  # when it was given up, or is tried next
 
@@ -192,7 +192,7 @@ class OperatorPage:
 
 
 def read() -> OperatorPage:
-    """In about 35 statements, however much there is to do. Raises `django.db.DatabaseError`."""
+    """In 29 statements, however much there is to do. Raises `django.db.DatabaseError`."""
     problems, notices = report.findings()
     failing, signers = _failing(), tuple(_signers())
     users, users_are_all = promised.by_user(_MOST_SHARES)
@@ -243,7 +243,7 @@ def _further_needs(
     if failing:
         many = f"{len(failing)} rows fail" if len(failing) > 1 else "1 row fails"
         more = "At least " if len(failing) == _MOST_ROWS else ""
-        yield Need(f"{more}{many} and {'are' if len(failing) > 1 else 'is'} tried again.", False, "failing")
+        yield Need(f"{more}{many} and {'are' if len(failing) > 1 else 'is'} tried again.", False, "rows")
     for signer in signers:
         if signer.is_low:
             yield Need(
@@ -381,7 +381,7 @@ def _deliveries() -> Iterator[FailingDelivery]:
             row.webhook.receiver,
             row.event,
             row.status == DeliveryStatus.FAILED,
-            row.failures,
+            row.failures or len(row.attempts),
             row.attempts[-1]["outcome"] if row.attempts else "",
             row.ended_at or row.next_try_at or row.created_at,
         )

@@ -1,5 +1,7 @@
 """The page of what can be proven where, and the operator's, in a real browser."""
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,11 +9,13 @@ import pytest
 from django.utils import timezone
 from playwright.sync_api import BrowserContext, Page, expect
 
+from accounts.models import User
 from proving.models import AttesterWatch, ChainWatch
+from queries.models import Batch
 from tests.browser.conftest import faults_for_anybody
 from tests.browser.test_batch_page import weight
-from tests.explorer.batches import REGISTRY, SOURCE, connect_source, deployed
-from tests.service import ALICE, BOB
+from tests.explorer.batches import REGISTRY, SOURCE, a_batch, connect_source, deployed, path, send
+from tests.service import ALICE, BOB, SIGNER
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -43,3 +47,26 @@ def test_anybody_can_read_what_can_be_proven_where(page: Page, context: BrowserC
     expect(page.get_by_role("article").first).to_contain_text(REGISTRY)
     assert faults_for_anybody(page) == []
     assert weight(context, "/chains") < 60_000
+
+
+@pytest.mark.usefixtures("connected")
+def test_an_operator_sees_what_needs_a_person(
+    page: Page, context: BrowserContext, sign_in_as: Callable[..., User], settings: Any
+):
+    settings.OPERATOR_ADDRESSES = [ALICE]
+    sign_in_as(context, ALICE)
+    batch = a_batch()
+    failing = {"due_at": timezone.now(), "failing_since": timezone.now(), "attempts": 6}
+    Batch.objects.filter(pk=batch.pk).update(**failing, waiting_for="No node serves the proof.")
+    send(batch)
+    spent = {"balances": {SIGNER: str(10**18)}, "spent_by_signer": {SIGNER: str(10**18)}}
+    ChainWatch.objects.filter(pk=31337).update(**spent)
+    page.goto("/operator")
+    expect(page.get_by_role("heading", level=1)).to_have_text("5 things need you")
+    page.get_by_role("link", name="See rows").click()
+    expect(page.get_by_role("row", name=batch.pk)).to_contain_text("No node serves the proof.")
+    expect(page.get_by_role("img", name="3 % of 30 days")).to_be_visible()
+    assert faults_for_anybody(page) == []
+    assert weight(context, "/operator") < 60_000
+    page.get_by_role("link", name=batch.pk).click()
+    expect(page).to_have_url(re.compile(path(batch)))
