@@ -125,7 +125,7 @@ class ShownChain:
     @property
     def behind(self) -> int | None:
         """Blocks of the head above the newest final one."""
-        return None if self.head is None or self.final is None else self.head - self.final
+        return None if self.head is None or self.final is None else max(0, self.head - self.final)
 
     @property
     def seconds_behind(self) -> float:
