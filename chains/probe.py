@@ -32,7 +32,7 @@ def probe(rpc: RpcClient) -> Abilities:
     return Abilities(
         head=head,
         finalized=finalized.number if finalized else None,
-        keeps_hashes=_keeps_hashes(rpc, head),
+        keeps_hashes=keeps_hashes(rpc, head),
         oldest_provable=oldest_provable(rpc, head),
     )
 
@@ -67,7 +67,8 @@ def _proves(rpc: RpcClient, number: int) -> bool:
     return True
 
 
-def _keeps_hashes(rpc: RpcClient, head: Header) -> bool:
+def keeps_hashes(rpc: RpcClient, head: Header) -> bool:
+    """Whether the chain's state knows its head's parent by the history contract. Raises `NodeUnavailable`."""
     try:
         slot = history.slot(head.number - 1, rpc.chain.history_window)
         kept = rpc.storage(history.CONTRACT, slot, head.number)

@@ -4,7 +4,7 @@ from explorer.health.healthz import healthz
 from explorer.health.probes import livez, readyz
 from explorer.health.scrape import metrics
 from explorer.new_batch import views as new_batch_views
-from explorer.pages import views
+from explorer.pages import chain_views, operator_view, views
 
 app_name = "explorer"
 
@@ -12,6 +12,9 @@ urlpatterns = [
     path("", views.home, name="home"),
     path("new-batch", new_batch_views.new_batch, name="new_batch"),
     path("new-batch/estimate", new_batch_views.estimate, name="new_batch_estimate"),
+    path("chains", chain_views.chains, name="chains"),
+    path("chains.json", chain_views.chains_as_json, name="chains_json"),
+    path("operator", operator_view.operator, name="operator"),
     path("explorer", views.batches, name="batches"),
     path("explorer/query/<internal_id>.json", views.batch_as_json, name="batch_json"),
     path("explorer/query/<internal_id>", views.batch, name="batch"),

@@ -306,12 +306,37 @@ class ChainWatch(Leased):
     timestamp = models.PositiveBigIntegerField(null=True)  # unix seconds, of the newest block that was seen
     problems = models.JSONField(default=list)  # pairs of a code and a sentence, as `proving.health.problems.Problem`
     number = models.PositiveBigIntegerField(null=True)  # of the newest block that was seen
+    seen_at = models.DateTimeField(null=True)  # when a node last told that block
+    final = models.PositiveBigIntegerField(null=True)  # the newest final block, where nodes tell which that is
+    gas_price = Uint256Field(null=True)  # type: ignore[misc]  # wei, of a destination: base fee and tip
+    keeps_hashes = models.BooleanField(null=True)  # whether its state has a history of block hashes (EIP-2935)
     # Of a destination: wei by the addresses of its signers, in decimal digits, and what counts against its daily limit.
     balances = models.JSONField(default=dict, null=True)
     spent_in_day = Uint256Field(null=True)  # type: ignore[misc]  # the field's types don't include None
+    spent_by_signer = models.JSONField(default=dict, null=True)  # its parts: wei by addresses, as `balances`
 
     def __str__(self) -> str:
         return f"chain {self.chain_id}"
+
+
+class AttesterWatch(models.Model):
+    """What the attesters of a configured connection said when a worker last asked them, work or not."""
+
+    source_chain_id = models.PositiveBigIntegerField()
+    destination_chain_id = models.PositiveBigIntegerField()
+    asked_at = models.DateTimeField(null=True)  # by the worker that asks, before it does
+    answered_at = models.DateTimeField(null=True)
+    block = models.PositiveBigIntegerField(null=True)  # of the source chain, about which they were asked
+    answers = models.JSONField(default=list)  # see `proving.health.attester_checks.Said`, in the file's order
+
+    class Meta:
+        verbose_name_plural = "attester watches"
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["destination_chain_id", "source_chain_id"], name="one_watch_per_connection")
+        ]
+
+    def __str__(self) -> str:
+        return f"attesters of chain {self.source_chain_id} for chain {self.destination_chain_id}"
 
 
 class WorkerHeartbeat(models.Model):
@@ -322,6 +347,7 @@ class WorkerHeartbeat(models.Model):
     beat_at = models.DateTimeField(db_index=True)
     clock_problem = models.TextField(blank=True)  # a sentence
     broker_problem = models.TextField(blank=True, db_default="", default="")  # a sentence
+    exchanges = models.JSONField(default=list, null=True)  # of its process, see `chains.exchange_metrics.Exchanges`
 
     def __str__(self) -> str:
         return self.worker

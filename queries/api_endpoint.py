@@ -96,12 +96,15 @@ def is_known(request: HttpRequest, etag: str) -> bool:
     return etag.removeprefix("W/") in request.headers.get("If-None-Match", "")
 
 
-def conditional(request: HttpRequest, content: bytes, etag: str, retry_after: int | None) -> HttpResponse:
-    """`content` is JSON, and left out (304) where the client has it. `retry_after` is in seconds."""
-    if is_known(request, etag):
-        response = HttpResponse(status=304)
-    else:
-        response = HttpResponse(content, content_type="application/json; charset=utf-8")
+JSON = "application/json; charset=utf-8"
+
+
+def conditional(
+    request: HttpRequest, content: bytes, etag: str, retry_after: int | None = None, *, content_type: str = JSON
+) -> HttpResponse:
+    """`content` is left out (304) where the client has it. `retry_after` is in seconds."""
+    known = is_known(request, etag)
+    response = HttpResponse(status=304) if known else HttpResponse(content, content_type=content_type)
     response.headers["ETag"] = etag
     if retry_after:
         response.headers["Retry-After"] = str(retry_after)

@@ -7,10 +7,11 @@ from ninja import Schema
 from pydantic import Field
 
 from explorer.bundles import FORMAT
-from explorer.pages import batch_json
+from explorer.pages import batch_json, chains_json
 from queries.error_codes import FILE_ERROR_CODES, described
 
 _REF = "#/components/schemas/"
+_ETAG = {"ETag": {"description": "For If-None-Match.", "schema": {"type": "string"}}}
 
 
 class ProvenSlot(Schema):
@@ -57,7 +58,7 @@ class Health(Schema):
 def schemas() -> dict[str, Any]:
     """By name."""
     found = batch_json.schemas(_REF)
-    for model in (ProofBundle, Health):
+    for model in (ProofBundle, Health, chains_json.ChainsDetail):
         schema = model.model_json_schema(ref_template=_REF + "{model}")
         found |= schema.pop("$defs", {}) | {model.__name__: schema}
     return found
@@ -98,6 +99,18 @@ def paths() -> dict[str, Any]:
             _answer("ProofBundle"),
             batch | gone,
         ),
+        "/chains.json": {
+            "get": {
+                "operationId": "get_chains",
+                "summary": "What can be proven where: trust, contracts, reach and cost, and the chains as last seen.",
+                "tags": ["Chains"],
+                "parameters": [],
+                "responses": {
+                    "200": {"description": "OK", "headers": _ETAG} | _answer("ChainsDetail"),
+                    "304": {"description": "As the answer that had the ETag of If-None-Match.", "headers": _ETAG},
+                },
+            }
+        },
         "/healthz": {
             "get": {
                 "operationId": "get_health",

@@ -13,10 +13,8 @@ from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from config.configured_chains import get_chains
 from proving.health import report
 from proving.health.problems import Problem
-from proving.models import FactsRegistry
 from proving.worker import heartbeats
 
 logger = logging.getLogger(__name__)
@@ -33,13 +31,11 @@ def healthz(request: HttpRequest) -> JsonResponse:
     null when no worker was ever heard of. `notices` are sentences about what its operator must look into, although the
     service works.
     """
-    last_beat, notices = None, list[str]()
-    slower = list[Problem]()
+    last_beat, notices = None, list[Problem]()
     database = "ok"
     try:
-        problems = [problem for check in report.CHECKS for problem in check()]
-        slower = [*report.brokers()]
-        last_beat, notices = heartbeats.last_beat(), [*_notices(), *(notice.sentence for notice in slower)]
+        problems, notices = report.findings()
+        last_beat = heartbeats.last_beat()
     except DatabaseError:
         logger.exception("the database does not answer a health check")
         database = "unavailable"
@@ -56,16 +52,10 @@ def healthz(request: HttpRequest) -> JsonResponse:
         },
         "version": _version(),
         "problems": [problem.sentence for problem in problems],
-        "codes": [*codes, *(notice.code for notice in slower)],
-        "notices": notices,
+        "codes": [*codes, *(notice.code for notice in notices if notice.code)],
+        "notices": [notice.sentence for notice in notices],
     }
     return JsonResponse(state, status=503 if problems else 200)
-
-
-def _notices() -> list[str]:
-    """Notices of configured connections. Nothing would ever remove those of others."""
-    rows = FactsRegistry.in_use.exclude(notice="").order_by("pk")
-    return [row.notice for row in rows if get_chains().connection(row.source_chain_id, row.destination_chain_id)]
 
 
 @cache

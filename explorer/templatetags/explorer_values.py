@@ -90,6 +90,16 @@ def roughly(seconds: int) -> str:
     return f"about {minutes} min" if minutes < 120 else f"about {round(seconds / 3600)} h"
 
 
+@register.filter
+def lasting(seconds: float) -> str:
+    """As `roughly`, from seconds up to days."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 48 * 3600:
+        return roughly(round(seconds))
+    return f"about {seconds / 86_400:,.0f} days"
+
+
 @register.simple_tag
 def server_time() -> str:
     """The time by which the browser sets its clock."""
@@ -117,6 +127,7 @@ _ICONS = {
     "WENT_BACK": '<path d="M3 6.5h7a3.5 3.5 0 0 1 0 7H6"/><path d="M6 3 2.5 6.5 6 10"/>',
     "WAITING": f'{_RING}<path d="M8 4.5V8l2.5 1.5"/>',
     "PROBLEM": '<path d="M8 2.2 14.3 13H1.7z"/><path d="M8 6.5v3"/><circle class="f" cx="8" cy="11.2" r=".9"/>',
+    "TO": '<path d="M3 8h10m-4-4 4 4-4 4"/>',
     "": '<circle cx="8" cy="8" r="4.5"/>',
 }
 _ICONS["COMPLETED"] = _ICONS["DELIVERED"] = _ICONS["DONE"]

@@ -1,17 +1,26 @@
-"""Asks the attesters of a connection, as proving will: who signs what our own nodes say, and why others don't."""
+"""Asks the attesters of a connection, as proving will: who signs what our own nodes say, and why others don't.
 
-from collections.abc import Iterator, Sequence
+Workers do so from time to time, also while there is no work, so that pages can tell without asking anybody.
+"""
+
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Self
 
 from django.db import DatabaseError
+from django.db.models import Q
+from django.db.models.functions import Now
+from django.utils import timezone
 
-from chains.attestation import Answer, Attestation, Domain, ask
-from chains.chains_file import Connection
+from chains.attestation import Answer, Domain, Refusal, ask
+from chains.chains_file import Attester, Connection
+from chains.exchange_metrics import answer_label
 from chains.header import Header
 from chains.rpc import ChainError, RpcClient, RpcRefused
-from config.configured_chains import get_rpc
+from config.configured_chains import get_chains, get_rpc
 from proving.health.problems import Problem
-from proving.models import FactsRegistry
+from proving.models import AttesterWatch, FactsRegistry
 
 # Below the newest final block, in blocks: an attester whose nodes are an epoch behind is no silent one.
 _BEHIND = 32
@@ -19,6 +28,32 @@ _BEHIND = 32
 _FINAL_DEPTH = 64
 # Before there is a contract, for which attesters sign: who signs for none signs for any.
 _NO_CONTRACT = "0x" + "0" * 40
+# Between two rounds of questions. Each may leave a row with every attester, which keeps what it has signed.
+_PAUSE = timedelta(minutes=2)
+SIGNED, CONTRADICTS = "signed", "contradicts"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one attester said about a block."""
+
+    address: str
+    """EIP-55."""
+    answer: str
+    """`signed`, `contradicts` (it has signed another hash than our nodes have), or the code of a refusal."""
+    sentence: str
+
+    @classmethod
+    def of(cls, attester: Attester, answer: Answer, header: Header) -> Self:
+        if isinstance(answer, Refusal):
+            return cls(attester.address, answer_label(answer.code), answer.sentence)
+        if answer.block_hash == header.hash:
+            return cls(attester.address, SIGNED, f"{attester.host} signs.")
+        sentence = (
+            f"{attester.host} contradicts our nodes: it signs 0x{answer.block_hash.hex()}, and they have "
+            f"0x{header.hash.hex()}."
+        )
+        return cls(attester.address, CONTRADICTS, sentence)
 
 
 @dataclass(frozen=True)
@@ -32,23 +67,78 @@ def examine(connection: Connection) -> Asked:
     """Of an attested connection."""
     source = get_rpc(connection.source_id)
     try:
-        header = _old_enough(source)
+        block, said = _ask(connection)
     except ChainError as error:
         # That is told of the chain already.
         return Asked([f"The attesters of {source.chain.label} are not asked: {error}"])
-    domain = Domain(connection.destination_id, _contract(connection) or _NO_CONTRACT)
-    answers = ask(connection.attesters, domain, connection.source_id, header.number)
     threshold = connection.threshold or 0
-    agreeing = sum(_agrees(answer, header) for answer in answers)
-    said = f"Of the attesters of {source.chain.label}, {agreeing} sign block {header.number}, and {threshold} must:"
-    lines = [said, *(f"  {line}" for line in _told(connection, header, answers))]
+    agreeing = sum(one.answer == SIGNED for one in said)
+    first = f"Of the attesters of {source.chain.label}, {agreeing} sign block {block}, and {threshold} must:"
+    lines = [first, *(f"  {one.address}: {one.sentence}" for one in said)]
     if agreeing >= threshold:
         return Asked(lines)
     sentence = (
-        f"Of {len(answers)} attesters of {source.chain.label}, {agreeing} sign what our nodes say of block "
-        f"{header.number}, and {threshold} must: nothing of it can be proven on chain {connection.destination_id}."
+        f"Of {len(said)} attesters of {source.chain.label}, {agreeing} sign what our nodes say of block "
+        f"{block}, and {threshold} must: nothing of it can be proven on chain {connection.destination_id}."
     )
     return Asked(lines, [Problem("too_few_attesters", sentence)])
+
+
+def watch() -> None:
+    """Ask the attesters of each connection whose last round is long ago, and note what they say: a worker's duty.
+
+    Who is killed meanwhile leaves it to the next round.
+    """
+    for connection in get_chains().connections:
+        if connection.attesters and _take_turn(connection):
+            _note(connection)
+
+
+def _take_turn(connection: Connection) -> bool:
+    """Whether it is this worker's: several may come at once. A turn in the future was taken by a clock ahead."""
+    ends = {"source_chain_id": connection.source_id, "destination_chain_id": connection.destination_id}
+    rows = AttesterWatch.objects.filter(**ends)
+    if not rows.exists():
+        AttesterWatch.objects.bulk_create([AttesterWatch(**ends)], ignore_conflicts=True)
+    is_due = Q(asked_at=None) | Q(asked_at__lt=Now() - _PAUSE) | Q(asked_at__gt=Now() + _PAUSE)
+    return bool(rows.filter(is_due).update(asked_at=Now()))
+
+
+def _note(connection: Connection) -> None:
+    row = AttesterWatch.objects.get(
+        source_chain_id=connection.source_id, destination_chain_id=connection.destination_id
+    )
+    try:
+        block, said = _ask(connection)
+    except ChainError:
+        # That is told of the chain already. What was known stays, with its time.
+        return
+    before = {one["address"]: one for one in row.answers}
+    now = timezone.now().isoformat()
+    answers = [
+        {
+            "address": one.address,
+            "answer": one.answer,
+            "sentence": one.sentence,
+            "since": _since(before.get(one.address), one, now),
+        }
+        for one in said
+    ]
+    AttesterWatch.objects.filter(pk=row.pk).update(block=block, answers=answers, answered_at=Now())
+
+
+def _since(before: dict[str, Any] | None, said: Said, now: str) -> str:
+    """Since when it has answered so."""
+    return before["since"] if before and before["answer"] == said.answer else now
+
+
+def _ask(connection: Connection) -> tuple[int, list[Said]]:
+    """The block that they were asked about, and what each said. Raises `NodeUnavailable`, `RpcRefused`."""
+    header = _old_enough(get_rpc(connection.source_id))
+    domain = Domain(connection.destination_id, _contract(connection) or _NO_CONTRACT)
+    answers = ask(connection.attesters, domain, connection.source_id, header.number)
+    pairs = zip(connection.attesters, answers, strict=True)
+    return header.number, [Said.of(attester, answer, header) for attester, answer in pairs]
 
 
 def _contract(connection: Connection) -> str:
@@ -69,21 +159,3 @@ def _old_enough(rpc: RpcClient) -> Header:
         final = None
     newest = rpc.head().number - _FINAL_DEPTH if final is None else final.number
     return rpc.known_header(max(0, newest - _BEHIND))
-
-
-def _agrees(answer: Answer, header: Header) -> bool:
-    return isinstance(answer, Attestation) and answer.block_hash == header.hash
-
-
-def _told(connection: Connection, header: Header, answers: Sequence[Answer]) -> Iterator[str]:
-    for attester, answer in zip(connection.attesters, answers, strict=True):
-        if not isinstance(answer, Attestation):
-            why = answer.sentence
-        elif _agrees(answer, header):
-            why = f"{attester.host} signs."
-        else:
-            why = (
-                f"{attester.host} contradicts our nodes: it signs 0x{answer.block_hash.hex()}, and they have "
-                f"0x{header.hash.hex()}."
-            )
-        yield f"{attester.address}: {why}"

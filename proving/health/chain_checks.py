@@ -5,13 +5,15 @@ One worker at a time does so, every half a minute or less, with one or two cheap
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from django.db.models.functions import Now
 
 from accounts import row_locks
+from chains import probe, together
 from chains.chains_file import Chain, SignerError
 from chains.header import Header
 from chains.rpc import ChainError, NodeUnavailable, RpcClient, WrongChain
@@ -31,6 +33,9 @@ _PAUSE, _PAUSE_IN_TROUBLE = timedelta(seconds=30), timedelta(seconds=10)
 _BLOCKS_LATE, _SECONDS_LATE = 20, 300
 # A node may say anything. The last second that a `datetime` can tell, in unix seconds.
 _LATEST = 253_402_300_799
+_MOST_WEI = (1 << 256) - 1
+
+_Answer = TypeVar("_Answer")
 
 
 def wake(*, everyone: bool = False) -> None:
@@ -106,14 +111,43 @@ def _observe(lease: Lease[ChainWatch]) -> None:
     seen = examine(chain, get_rpc(chain.id))
     found: dict[str, object] = {"looked_at": Now(), "problems": seen.problems}
     if seen.head:
-        found |= {"timestamp": min(seen.head.timestamp, _LATEST), "number": seen.head.number}
+        found |= {"timestamp": min(seen.head.timestamp, _LATEST), "number": seen.head.number, "seen_at": Now()}
+        found |= _state(chain, get_rpc(chain.id), seen.head)
     if seen.balances:
         found["balances"] = {address: str(wei) for address, wei in seen.balances.items()}
     if chain in get_chains().destinations():
-        found["spent_in_day"] = promised.on_chain(chain.id)
+        spent = promised.by_signer(chain.id)
+        found |= {
+            "spent_in_day": sum(spent.values()),
+            "spent_by_signer": {address: str(wei) for address, wei in spent.items()},
+        }
     # Also where the lease has run out, while nodes were slow: another worker's would take as long.
     ChainWatch.objects.filter(pk=chain.id).update(**found)
     lease.release(Now() + (_PAUSE_IN_TROUBLE if seen.problems else _PAUSE))
+
+
+def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:
+    """What pages tell of the chain, and nothing depends on: what a node doesn't tell is left as it was known."""
+    final, fees, keeps_hashes = together.together(
+        lambda: _told(lambda: rpc.header("finalized")),
+        lambda: _told(rpc.fees) if chain in get_chains().destinations() else None,
+        lambda: _told(lambda: probe.keeps_hashes(rpc, head)),
+    )
+    found: dict[str, object] = {}
+    if final is not None and final.number <= head.number:
+        found["final"] = final.number
+    if fees is not None:
+        found["gas_price"] = min(fees.base_fee + fees.priority_fee, _MOST_WEI)
+    if keeps_hashes is not None:
+        found["keeps_hashes"] = keeps_hashes
+    return found
+
+
+def _told(ask: Callable[[], _Answer]) -> _Answer | None:
+    try:
+        return ask()
+    except ChainError:
+        return None
 
 
 def _unavailable(chain: Chain, error: ChainError) -> Problem:

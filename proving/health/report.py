@@ -100,6 +100,16 @@ def brokers() -> Iterator[Problem]:
         yield Problem("broker_unavailable", sentence)
 
 
+def attesters() -> Iterator[Problem]:
+    """What the operator must look into about configured connections, though they work: for notices, without a code.
+
+    Nothing would ever remove those of others.
+    """
+    for row in FactsRegistry.in_use.exclude(notice="").order_by("pk"):
+        if get_chains().connection(row.source_chain_id, row.destination_chain_id):
+            yield Problem("", row.notice)
+
+
 CHECKS: tuple[Callable[[], Iterator[Problem]], ...] = (
     workers,
     clocks,
@@ -110,3 +120,8 @@ CHECKS: tuple[Callable[[], Iterator[Problem]], ...] = (
     storing,
 )
 """Each raises `django.db.DatabaseError` where the database does not answer."""
+
+
+def findings() -> tuple[list[Problem], list[Problem]]:
+    """The problems, and the notices, of which not all have a code. Raises `django.db.DatabaseError`."""
+    return [problem for check in CHECKS for problem in check()], [*attesters(), *brokers()]

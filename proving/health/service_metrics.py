@@ -8,6 +8,7 @@ up to date where these become final (`proving.transactions.tending`).
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -81,24 +82,41 @@ def _counter(name: str, help_text: str, values: Iterable[tuple[Sequence[object],
 # --- Queues and batches -----------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Lane:
+    """Rows of one kind between the same chains that are due now or later."""
+
+    kind: str
+    destination: int
+    source: int | None  # None where a row may have several, or none
+    rows: int
+    due: int  # of these, that no worker has
+    oldest_due: datetime | None  # since when the first of those is due
+
+
+_KINDS: tuple[tuple[str, type[Leased], Q, tuple[str, ...]], ...] = (
+    ("batch", Batch, Q(status__in=OPEN_STATUSES), ("destination_chain_id",)),
+    ("block", Block, Q(), ("destination_chain_id", "source_chain_id")),
+    ("signer", Signer, Q(), ("chain_id",)),
+    ("registry", FactsRegistry, Q(replaced_at=None), ("destination_chain_id", "source_chain_id")),
+    ("webhook", Webhook, Q(), ("batch__destination_chain_id",)),
+)
+
+
+def lanes() -> Iterator[Lane]:
+    for kind, model, which, columns in _KINDS:
+        for *ends, so_many, due, oldest in _lengths(model._default_manager.filter(which), columns):
+            destination, source = (*ends, None)[:2]
+            yield Lane(kind, destination, source, so_many, due, oldest)
+
+
 def _queues() -> Iterator[_Family]:
-    rows: list[tuple[Sequence[object], int, int, datetime | None]] = []
-    lanes: list[tuple[str, type[Leased], Q, tuple[str, ...]]] = [
-        ("batch", Batch, Q(status__in=OPEN_STATUSES), ("destination_chain_id",)),
-        ("block", Block, Q(), ("destination_chain_id", "source_chain_id")),
-        ("signer", Signer, Q(), ("chain_id",)),
-        ("registry", FactsRegistry, Q(replaced_at=None), ("destination_chain_id", "source_chain_id")),
-        ("webhook", Webhook, Q(), ("batch__destination_chain_id",)),
-    ]
-    for kind, model, which, columns in lanes:
-        for *lane, so_many, due, oldest in _lengths(model._default_manager.filter(which), columns):
-            # No source where a row may have several, or none.
-            rows.append(((kind, *lane, "")[:3], so_many, due, oldest))
+    rows = [((one.kind, one.destination, one.source or ""), one) for one in lanes()]
     now, labels = timezone.now(), ("kind", "destination", "source")
-    yield _gauge("queue_rows", "Rows that are due now or later.", [(row[0], row[1]) for row in rows], *labels)
-    due_rows = [(row[0], row[2]) for row in rows]
+    yield _gauge("queue_rows", "Rows that are due now or later.", [(of, one.rows) for of, one in rows], *labels)
+    due_rows = [(of, one.due) for of, one in rows]
     yield _gauge("queue_due_rows", "Rows that are due and that no worker has.", due_rows, *labels)
-    ages = [(row[0], _age(row[3], now)) for row in rows]
+    ages = [(of, _age(one.oldest_due, now)) for of, one in rows]
     help_text = "For how long the oldest of these has been due; 0: none is."
     yield _gauge("queue_oldest_due_seconds", help_text, ages, *labels)
 
@@ -154,6 +172,22 @@ def _webhooks() -> Iterator[_Family]:
 # --- Money ------------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Pending:
+    """What a signer has stored that is not mined."""
+
+    count: int
+    since: datetime  # of the oldest
+    lowest_nonce: int  # that must be mined next
+
+
+def pending_of_signers() -> dict[int, Pending]:
+    """By the signer's primary key, of those that have any."""
+    waiting = Transaction.objects.filter(state=TransactionState.PENDING).order_by().values("signer")
+    grouped = waiting.annotate(all=Count("pk"), since=Min("spent_at"), lowest=Min("nonce"))
+    return {row[0]: Pending(*row[1:]) for row in grouped.values_list("signer", "all", "since", "lowest")}
+
+
 def _signers() -> Iterator[_Family]:
     signers = list(Signer.objects.order_by("pk"))
     of = {signer.pk: (signer.chain_id, signer.address) for signer in signers}
@@ -166,22 +200,15 @@ def _signers() -> Iterator[_Family]:
         "spent_wei", "Cost of final transactions.", [(of[one.pk], one.final_wei) for one in signers], *labels
     )
 
-    waiting = Transaction.objects.filter(state=TransactionState.PENDING, signer__in=of).order_by().values("signer")
-    pending = {
-        row[0]: row[1:]
-        for row in waiting.annotate(all=Count("pk"), since=Min("spent_at"), lowest=Min("nonce")).values_list(
-            "signer", "all", "since", "lowest"
-        )
-    }
+    pending = pending_of_signers()
     now = timezone.now()
-    none = (0, None, None)
-    counts = [(of[pk], pending.get(pk, none)[0]) for pk in of]
+    counts = [(of[pk], pending[pk].count if pk in pending else 0) for pk in of]
     yield _gauge("transactions_pending", "Transactions that are stored and not mined.", counts, *labels)
-    ages = [(of[pk], _age(pending.get(pk, none)[1], now)) for pk in of]
+    ages = [(of[pk], _age(pending[pk].since if pk in pending else None, now)) for pk in of]
     yield _gauge(
         "transactions_pending_oldest_seconds", "For how long the oldest has been pending; 0: none is.", ages, *labels
     )
-    lowest = [(of[pk], row[2]) for pk, row in pending.items()]
+    lowest = [(of[pk], one.lowest_nonce) for pk, one in pending.items() if pk in of]
     yield _gauge("transactions_pending_lowest_nonce", "The nonce that must be mined next.", lowest, *labels)
     # By the index of each signer: a maximum over a join would read all of them.
     highest = Transaction.objects.filter(signer=OuterRef("pk")).order_by("-nonce").values("nonce")[:1]

@@ -91,6 +91,9 @@ class Attested:
     def vouches_for_long(self, connection: Connection, number: int, head: int) -> bool:
         return True  # What is recorded stays.
 
+    def vouched(self, connection: Connection, *, keeps_hashes: bool) -> None:
+        return None
+
     def newest(self, connection: OpenConnection) -> int | NotYet:
         final = self._final(connection)
         if final is None:

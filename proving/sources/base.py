@@ -62,5 +62,11 @@ class BlockHashSource(Protocol):
     def vouches_for_long(self, connection: Connection, number: int, head: int) -> bool:
         """Whether what it vouches for now, at the destination's block `head`, it still will for some blocks."""
 
+    def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int | None:
+        """How many of the source's newest blocks need no path; None: any final one does without.
+
+        `keeps_hashes`: the source's state has a history of block hashes (EIP-2935).
+        """
+
     def newest(self, connection: OpenConnection) -> int | NotYet:
         """Number of the newest block that a path could start from now. Raises as `reach`."""

@@ -47,6 +47,10 @@ class Native:
     def vouches_for_long(self, connection: Connection, number: int, head: int) -> bool:
         return all(not oldest <= number < safe for oldest, safe in _edges(connection, head))
 
+    def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int:
+        window = _window(connection)
+        return window if keeps_hashes else min(window, _BLOCKHASH_WINDOW)
+
     def newest(self, connection: OpenConnection) -> int:
         # Not the head itself, which is the likeliest to be replaced.
         return max(0, connection.source_rpc.head().number - min(8, connection.config.window // 8))

@@ -56,6 +56,9 @@ class OpStack:
     def vouches_for_long(self, connection: Connection, number: int, head: int) -> bool:
         return True  # What is recorded stays.
 
+    def vouched(self, connection: Connection, *, keeps_hashes: bool) -> int:
+        return 1  # The one that the destination knows at present.
+
     def newest(self, connection: OpenConnection) -> int | NotYet:
         answer = connection.destination_rpc.eth_call(L1_BLOCK, _NUMBER_SELECTOR)
         if not answer:

@@ -4,6 +4,7 @@ What is pending counts as the most that it can cost.
 """
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -56,9 +57,44 @@ def to_user(user_id: int, destinations: list[int]) -> Promise:
 
 def on_chain(chain_id: int) -> int:
     """In wei: what the chain's signers have spent in the last 24 hours, and may still spend by what is pending."""
-    sent = Transaction.objects.filter(recent(), signer__chain_id=chain_id)
+    return sum(by_signer(chain_id).values())
+
+
+def by_signer(chain_id: int) -> Mapping[str, int]:
+    """The same by the signers' addresses."""
+    sent = Transaction.objects.filter(recent(), signer__chain_id=chain_id).select_related("signer")
     versions = Prefetch("versions", SignedTransaction.objects.defer("raw"))
-    return sum(tx.cost for tx in sent.defer("data").prefetch_related(versions))
+    wei: dict[str, int] = defaultdict(int)
+    for tx in sent.defer("data").prefetch_related(versions):
+        wei[tx.signer.address] += tx.cost
+    return wei
+
+
+@dataclass(frozen=True)
+class Caused:
+    """What batches of one user on one destination have caused in the last 24 hours, the pending at its most."""
+
+    user_id: int
+    address: str  # of the user
+    chain_id: int
+    gas: int
+    wei: int
+    batches: int
+
+
+def by_user(most: int) -> tuple[list[Caused], bool]:
+    """The dearest first; and whether that is all. So many shares are added up at most, the newest ones."""
+    columns = ("batch__user_id", "batch__user__address", "batch__destination_chain_id", "batch_id", "gas", "wei")
+    shares = Share.objects.filter(recent("transaction__")).order_by("-pk").values_list(*columns)
+    rows = list(shares[: most + 1])
+    of: dict[tuple[int, str, int], list[tuple[str, int, int]]] = defaultdict(list)
+    for user_id, address, chain_id, *share in rows[:most]:
+        of[user_id, address, chain_id].append((share[0], share[1], share[2]))
+    caused = [
+        Caused(*key, sum(gas for _, gas, _ in parts), sum(wei for *_, wei in parts), len({one[0] for one in parts}))
+        for key, parts in of.items()
+    ]
+    return sorted(caused, key=lambda one: one.wei, reverse=True), len(rows) <= most
 
 
 def recent(prefix: str = "") -> Q:

@@ -1,9 +1,10 @@
 """What is known of the workers that run. Pages and probes ask it, in processes in which none does."""
 
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import QuerySet
+from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
 from django.db.models.functions import Now
 
 from accounts import statements
@@ -21,7 +22,18 @@ def last_beat() -> datetime | None:
 
 def running() -> QuerySet[WorkerHeartbeat]:
     """Of the workers that run. A beat from the future is that of a clock that was ahead, and tells nothing."""
-    return WorkerHeartbeat.objects.filter(beat_at__gt=Now() - SILENCE, beat_at__lt=Now() + SILENCE)
+    return WorkerHeartbeat.objects.filter(_runs())
+
+
+def of_a_day() -> Iterator[tuple[WorkerHeartbeat, bool]]:
+    """Of each worker that was heard of within a day, the last heard first; with whether it runs."""
+    rows = WorkerHeartbeat.objects.annotate(runs=ExpressionWrapper(_runs(), BooleanField())).order_by("-beat_at")
+    for row in rows:
+        yield row, bool(row.runs)
+
+
+def _runs() -> Q:
+    return Q(beat_at__gt=Now() - SILENCE, beat_at__lt=Now() + SILENCE)
 
 
 @statements.of_now

@@ -23,9 +23,10 @@ from django.db.models.functions import Now
 
 from accounts import row_locks
 from chains import together
+from chains.exchange_metrics import exchanges
 from chains.together import Raised
 from proving import pruning
-from proving.health import chain_checks
+from proving.health import attester_checks, chain_checks
 from proving.models import WorkerHeartbeat
 from proving.paths import upkeep
 from proving.worker.couriers import Couriers
@@ -49,7 +50,15 @@ _SWEEP_SECONDS = 5
 _AGAIN_SECONDS, _REST_SECONDS = 1.0, 0.1
 # How long one poll may take, also when much is due that can't be taken up: the worker beats between two polls.
 _MOST_POLL_SECONDS = 1.0
-_WATCH = Task("chains", None, (), lambda _: chain_checks.observe_what_is_due())
+
+
+def _watch(_: object) -> None:
+    chain_checks.observe_what_is_due()
+    # Behind the chains, which clocks are judged by: one that hangs takes seconds.
+    attester_checks.watch()
+
+
+_WATCH = Task("chains", None, (), _watch)
 
 
 class Worker:
@@ -182,7 +191,7 @@ class Worker:
     def _say_that_it_runs(self, clock_problem: str) -> None:
         if clock_problem:
             logger.error("%s", clock_problem)
-        said = {"beat_at": Now(), "clock_problem": clock_problem}
+        said = {"beat_at": Now(), "clock_problem": clock_problem, "exchanges": exchanges()}
         if self._doorbell:
             said["broker_problem"] = self._doorbell.problem
             self._doorbell.check()

@@ -102,6 +102,7 @@ def test_every_answer_is_as_described_whatever_the_state(models):
         ("Error", client.post("/submit-batch-query", {}, content_type="application/json", headers=key).json()),
         ("Error", client.get(f"{path(batch)}/1/bundle.json").json()),
         ("ConnectionList", client.get("/chain-connections").json()),
+        ("ChainsDetail", client.get("/chains.json").json()),
     ]
     find_block(batch, 13)
     accept(batch)

@@ -1,0 +1,43 @@
+"""The views of what can be proven where, for everybody. Caches may keep them for some seconds."""
+
+import hashlib
+import time
+
+from django.http import HttpRequest, HttpResponse
+from django.template.loader import render_to_string
+from django.utils.cache import patch_cache_control, patch_vary_headers
+from django.views.decorators.http import require_safe
+
+from accounts.models import User
+from explorer.pages import chains_json, chains_page
+from queries.api_endpoint import conditional
+
+_KEPT_SECONDS = 15
+# The page counts how old things are, in a browser without scripts as of when it was made.
+_AGES_SECONDS = 60
+
+
+@require_safe
+def chains(request: HttpRequest) -> HttpResponse:
+    page = chains_page.read()
+    user = request.user.address if isinstance(request.user, User) else ""
+    # What it looks like besides its content: who is signed in, the theme, and its ages.
+    looks = (user, request.COOKIES.get("theme", ""), int(time.time()) // _AGES_SECONDS)
+    etag = _etag(chains_json.as_json(page), *looks)
+    content = render_to_string("explorer/chains.html", {"page": page}, request).encode()
+    response = conditional(request, content, etag, content_type="text/html; charset=utf-8")
+    patch_cache_control(response, max_age=_KEPT_SECONDS, **{"private" if user else "public": True})
+    patch_vary_headers(response, ["Cookie"])
+    return response
+
+
+@require_safe
+def chains_as_json(request: HttpRequest) -> HttpResponse:
+    content = chains_json.as_json(chains_page.read())
+    response = conditional(request, content, _etag(content))
+    patch_cache_control(response, max_age=_KEPT_SECONDS, public=True)
+    return response
+
+
+def _etag(content: bytes, *looks: object) -> str:
+    return f'"{hashlib.sha256(content + repr(looks).encode()).hexdigest()[:16]}"'

@@ -1,0 +1,21 @@
+"""The operator's page: whoever else asks for it is told that there is none."""
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from accounts.allowed_addresses import is_operator
+from accounts.models import User
+from explorer.pages import operator_page
+
+
+@never_cache
+@require_safe
+def operator(request: HttpRequest) -> HttpResponse:
+    """For the addresses of `settings.OPERATOR_ADDRESSES`, signed in."""
+    if not isinstance(request.user, User) or not is_operator(request.user.address):
+        raise Http404
+    response = render(request, "explorer/operator.html", {"page": operator_page.read()})
+    response.headers["X-Robots-Tag"] = "noindex"
+    return response
