@@ -112,6 +112,13 @@ def read_boolean(value: int | bool | None) -> bool:  # noqa: FBT001 (it is the v
     return bool(value)
 
 
+def day_of(column: str) -> str:
+    """SQL of the day in UTC, as `2026-01-31`, of a column of times."""
+    if connection.vendor == "postgresql":
+        return f"to_char({column} AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
+    return f"substr({column}, 1, 10)"
+
+
 def json_of(columns: str) -> str:
     """SQL of one text with all these columns, whatever their types."""
     if connection.vendor == "postgresql":

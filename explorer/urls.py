@@ -9,6 +9,7 @@ app_name = "explorer"
 
 urlpatterns = [
     path("", views.home, name="home"),
+    path("dashboard", views.dashboard, name="dashboard"),
     path("explorer", views.batches, name="batches"),
     path("explorer/query/<internal_id>.json", views.batch_as_json, name="batch_json"),
     path("explorer/query/<internal_id>", views.batch, name="batch"),

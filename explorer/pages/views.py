@@ -12,11 +12,12 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_GET, require_http_methods, require_safe
 from django_htmx.middleware import HtmxDetails
 
 from accounts import statements
 from accounts.client_address import client_address
+from accounts.key_views import keys_as_json
 from accounts.models import User
 from accounts.signed_in import signed_in
 from config.configured_chains import get_chains
@@ -36,6 +37,7 @@ from explorer.pages import (
     shown_facts,
     submitted_request,
 )
+from explorer.pages import dashboard as dashboards
 from explorer.pages.batch_page import BatchPage
 from explorer.pages.chain_names import chain_name
 from explorer.pages.code_snippets import submitting
@@ -72,6 +74,15 @@ def home(request: HttpRequest) -> HttpResponse:
     return render(
         request, "explorer/home.html", {"command": first_query.command(_user(request)), "connections": connections}
     )
+
+
+@require_GET
+@signed_in
+def dashboard(request: HttpRequest, user: User) -> HttpResponse:
+    """The user's newest batches, budget and days. Programs get the user's keys, as from `/keys`."""
+    if wants_json(request):
+        return keys_as_json(user)
+    return render(request, "explorer/dashboard.html", {"dashboard": dashboards.read(user)})
 
 
 # --- Lists ------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
-from explorer.pages.amounts import cost, whole_units
+from explorer.pages.amounts import cost, in_millions, whole_units
 from explorer.pages.query_cards import ShownQuery, ShownStep
 from explorer.pages.shown_facts import ADDRESS_ENDS, InShort
 from explorer.pages.timelines import Segment
@@ -19,6 +19,7 @@ register = template.Library()
 
 register.filter("whole_units", whole_units)
 register.filter("cost", cost)
+register.filter("in_millions", in_millions)
 
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 
