@@ -92,14 +92,14 @@ def batch_id(text: str) -> str:
     return text.upper() if _ID.fullmatch(text) else ""
 
 
-def newest(user: User, most: int) -> list[BatchRow]:
-    """The newest batches of the user."""
-    return batch_rows.read(list(batch_rows.counted(Batch.objects.filter(user=user)).order_by("-pk")[:most]))
+def newest(user: User | None, most: int) -> list[BatchRow]:
+    """The newest batches of the user, or everybody's with None."""
+    return batch_rows.read(list(batch_rows.counted(_whose(user)).order_by("-pk")[:most]))
 
 
 def read(filters: Filters, *, user: User | None) -> BatchList:
     """The batches of `user`, or everybody's with None."""
-    batches = Batch.objects.all() if user is None else Batch.objects.filter(user=user)
+    batches = _whose(user)
     if filters.status:
         batches = batches.filter(status=filters.status)
     if filters.chain:
@@ -119,6 +119,10 @@ def read(filters: Filters, *, user: User | None) -> BatchList:
         searched_for=searched_for,
         not_understood=not_understood,
     )
+
+
+def _whose(user: User | None) -> "QuerySet[Batch]":
+    return Batch.objects.all() if user is None else Batch.objects.filter(user=user)
 
 
 def _page(batches: "QuerySet[Batch]", filters: Filters) -> tuple[Sequence[Batch], bool, bool]:

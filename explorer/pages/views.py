@@ -29,6 +29,7 @@ from explorer.pages import (
     batch_page,
     changes,
     facts_csv,
+    finished_example,
     first_query,
     heavy_reads,
     left_to_send,
@@ -44,12 +45,15 @@ from explorer.pages.code_snippets import submitting
 from explorer.pages.left_to_send import LeftToSend
 from explorer.pages.query_paging import Filters, Wanted, first_of_page
 from explorer.pages.read_from_chain import Reading
+from proving import sources
 from queries import webhooks
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query
 
 # The request of a larger batch is only offered as a file.
 _MOST_SHOWN_QUERIES = 50
 _MOST_SHOWN_CHARACTERS = 20_000
+# On the home page.
+_MOST_CONNECTIONS = 12
 # Of a query. Longer than any that there is.
 _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _TOO_OFTEN = "Your network has read the chain too often. Try again in a minute."
@@ -67,13 +71,22 @@ def _user(request: HttpRequest) -> User | None:
 
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
+    user = _user(request)
     connections = [
-        (chain_name(connection.source_id), chain_name(connection.destination_id))
+        {
+            "source": chain_name(connection.source_id),
+            "destination": chain_name(connection.destination_id),
+            "trust": sources.of(connection).trust(connection),
+        }
         for connection in get_chains().connections
     ]
-    return render(
-        request, "explorer/home.html", {"command": first_query.command(_user(request)), "connections": connections}
-    )
+    context = {
+        "command": first_query.command(user),
+        "connections": connections[:_MOST_CONNECTIONS],
+        "more_connections": len(connections) - _MOST_CONNECTIONS,
+        "example": finished_example.of(user),
+    }
+    return render(request, "explorer/home.html", context)
 
 
 @require_GET

@@ -527,7 +527,8 @@ def test_choosing_a_theme_leads_to_no_other_site(back):
 
 
 @pytest.mark.parametrize(
-    "path", ["/sign-in", "/dashboard", "/keys", "/dashboard/log", "/dashboard/keys/{}/rotate", "/dashboard/keys/{}/revoke"]
+    "path",
+    ["/sign-in", "/dashboard", "/keys", "/dashboard/log", "/dashboard/keys/{}/rotate", "/dashboard/keys/{}/revoke"],
 )
 def test_pages_hold_no_inline_code_and_name_no_other_host(alice_client, path):
     client = Client() if path == "/sign-in" else alice_client

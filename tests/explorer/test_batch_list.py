@@ -35,7 +35,9 @@ def listed(client: Client, **parameters: str) -> list[str]:
 
 
 def ids(html: str) -> list[str]:
-    return re.findall(r'<th scope="row" role="rowheader" class="full"><a class="title" href="/explorer/query/(\w{26})">', html)
+    return re.findall(
+        r'<th scope="row" role="rowheader" class="full"><a class="title" href="/explorer/query/(\w{26})">', html
+    )
 
 
 # --- Whose ------------------------------------------------------------------------------------------------------------
