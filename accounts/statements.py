@@ -34,7 +34,7 @@ def every(sql: str, values: Values) -> list[Row]:
 
 
 def objects(model: type[M], rest: str, values: Values, without: tuple[str, ...] = ()) -> list[M]:
-    """The rows of a model's table that `rest` leaves, which begins with WHERE. Fields `without` are deferred."""
+    """The rows of a model's table that `rest` leaves, as from WHERE or ORDER BY on. Fields `without` are deferred."""
     columns, names, converters = _columns(model, without)
     found = []
     for row in every(f"SELECT {columns} FROM {model._meta.db_table} {rest}", values):  # noqa: S608 (names of this project)

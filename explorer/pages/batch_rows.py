@@ -150,7 +150,7 @@ def _values(batches: Mapping[str, Batch], single: Mapping[str, Query]) -> dict[s
     if not told:
         return {}
     words = shown_facts.proven(told, 1, 1)
-    registries = list(FactsRegistry.objects.order_by("source_chain_id", "pk"))
+    registries = statements.objects(FactsRegistry, "ORDER BY source_chain_id, id", ())
     found: dict[str, tuple[Value, ...]] = {}
     for query in told:
         batch = batches[query.batch_id]

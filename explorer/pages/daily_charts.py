@@ -29,7 +29,7 @@ class Chart:
     top: str  # what the upper edge stands for
     bars: tuple[Bar, ...]
     columns: tuple[str, ...]  # of the table that says the same
-    rows: tuple[tuple[date, tuple[str, ...]], ...]  # the newest day first
+    rows: tuple[tuple[date, tuple[int, ...]], ...]  # the newest day first
 
     @property
     def first(self) -> date:
@@ -80,7 +80,7 @@ def _chart(name: str, total: str, note: str, days: Sequence[Day], columns: dict[
         top=in_millions(top),
         bars=tuple(_bars(values, list(columns), top)),
         columns=tuple(columns),
-        rows=tuple((day.date, tuple(f"{count:,}" for count in of_day)) for day, of_day in reversed(values)),
+        rows=tuple((day.date, of_day) for day, of_day in reversed(values)),
     )
 
 
