@@ -69,6 +69,7 @@ def _user(request: HttpRequest) -> User | None:
     return request.user if isinstance(request.user, User) else None
 
 
+@never_cache
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
     user = _user(request)

@@ -42,6 +42,17 @@ def test_the_home_page_has_an_example_that_its_reader_may_see(settings):
     assert path(batch) in Client().get("/").text
 
 
+def test_the_header_leads_to_one_s_own_pages_and_marks_the_present_one():
+    alice = Client()
+    alice.force_login(User.objects.for_address(ALICE))
+    for url in ("/explorer", "/dashboard", "/keys"):
+        assert f'<a href="{url}"' in (html := alice.get("/").text)
+        assert 'aria-current="page"' not in html
+        assert re.findall(r'<a href="([^"]+)" aria-current="page"', alice.get(url).text) == [url]
+    assert "/dashboard" not in (html := Client().get("/nowhere").text)
+    assert '<a href="/sign-in">Sign in</a>' in html
+
+
 def test_an_example_is_one_fact_that_is_done(settings):
     settings.PUBLIC_BATCH_LIST = True
     finish(a_batch(ALICE, BOB))
