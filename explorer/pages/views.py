@@ -113,15 +113,16 @@ def batches(request: HttpRequest) -> HttpResponse:
     user = _user(request)
     everybody = settings.PUBLIC_BATCH_LIST and (filters.everybody or user is None)
     may_list = everybody or user is not None
+    listed = batch_list.read(filters, user=None if everybody else user) if may_list else None
     context = {
         "filters": filters,
         "everybody": everybody,
         "public": settings.PUBLIC_BATCH_LIST,
         "may_list": may_list,
-        "list": batch_list.read(filters, user=None if everybody else user) if may_list else None,
+        "list": listed,
         "statuses": BatchStatus.values,
         "chains": [chain_name(chain.id) for chain in get_chains().destinations()],
-        "command": first_query.command(user),
+        "command": None if listed and listed.days else first_query.command(user),
     }
     return render(request, "explorer/batches.html", context)
 
