@@ -3,9 +3,10 @@
 import json
 from collections.abc import Callable
 
+from django.conf import settings
 from django.core.exceptions import RequestDataTooBig
 from django.http import HttpRequest
-from django.urls import reverse
+from django.shortcuts import resolve_url
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from config.error_answers import Refused, is_json
@@ -50,4 +51,4 @@ def given_in(request: HttpRequest) -> Given:
 def safe_next(path: str) -> str:
     """The path if it belongs to this service, else the dashboard."""
     local = path.startswith("/") and url_has_allowed_host_and_scheme(path, allowed_hosts=None)
-    return redact_keys(path) if local else reverse("accounts:dashboard")
+    return redact_keys(path) if local else resolve_url(settings.LOGIN_REDIRECT_URL)

@@ -1,4 +1,4 @@
-"""The dashboard: a user's API keys and how often they are used, the secret of webhooks, and the log of all that.
+"""A user's API keys and how often they are used, the secret of webhooks, and the log of all that.
 
 A key or secret itself is only in the answer to a POST that asks for it. Each address serves people with pages and
 programs with JSON, see `config.error_answers.wants_json`.
@@ -42,13 +42,13 @@ _STATUS = {
     "too_many_changes": 429,
 }
 _CONFLICT = 409  # every other code
-_EVENTS_ON_DASHBOARD = 5
+_EVENTS_SHOWN = 5
 _MAX_ID_DIGITS = 18
 
 
 @dataclass(frozen=True)
 class ShownKey:
-    """A key as the dashboard shows it, without the key itself."""
+    """A key as pages show it, without the key itself."""
 
     key: ApiKey
     requests: key_use.Requests
@@ -60,19 +60,22 @@ class ShownKey:
 
 @require_GET
 @signed_in
-def dashboard(request: HttpRequest, user: User) -> HttpResponse:
+def keys_page(request: HttpRequest, user: User) -> HttpResponse:
     """The user's address and keys, without the keys themselves."""
-    if wants_json(request):
-        return JsonResponse({"address": user.address, "keys": [_described(key) for key in _live_keys(user)]})
-    return _dashboard_page(request, user)
+    return keys_as_json(user) if wants_json(request) else _keys_page(request, user)
+
+
+def keys_as_json(user: User) -> JsonResponse:
+    """The same for programs."""
+    return JsonResponse({"address": user.address, "keys": [_described(key) for key in _live_keys(user)]})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @signed_in
 def reveal_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
-    """The key itself, on the page or as `{"apiKey"}`. Only a POST shows it; a GET leads to the dashboard."""
+    """The key itself, on the page or as `{"apiKey"}`. Only a POST shows it; a GET leads to the page of keys."""
     if request.method != "POST":
-        return redirect("accounts:dashboard")
+        return redirect("accounts:keys")
     key = _live_key(user, key_id)
     if too_often := _too_often(request, user):
         return too_often
@@ -80,7 +83,7 @@ def reveal_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
     if secret:
         event_log.record(request, user, EventKind.KEY_SHOWN, key)
     if not wants_json(request):
-        return _dashboard_page(request, user, revealed=key, secret=secret, status=200 if secret else 409)
+        return _keys_page(request, user, revealed=key, secret=secret, status=200 if secret else 409)
     if secret is None:
         return error_answer(
             409, "key_lost", "This service can no longer show the key. The key still works, and you can make a new one."
@@ -93,17 +96,17 @@ def reveal_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
 def reveal_webhook_secret(request: HttpRequest, user: User) -> HttpResponse:
     """The secret that webhooks are signed with, made at the first time, on the page or as `{"webhookSecret"}`.
 
-    Only a POST shows it; a GET leads to the dashboard.
+    Only a POST shows it; a GET leads to the page of keys.
     """
     if request.method != "POST":
-        return redirect("accounts:dashboard")
+        return redirect("accounts:keys")
     if too_often := _too_often(request, user):
         return too_often
     secret = _hidden(webhook_secrets.reveal(webhook_secrets.issue_first(user.pk)))
     if secret:
         event_log.record(request, user, EventKind.WEBHOOK_SECRET_SHOWN)
     if not wants_json(request):
-        return _dashboard_page(request, user, webhook_secret=secret, status=200 if secret else 409)
+        return _keys_page(request, user, webhook_secret=secret, status=200 if secret else 409)
     if secret is None:
         return error_answer(
             409, "secret_lost", "This service can no longer read the secret, so it signs nothing with it. Rotate it."
@@ -118,7 +121,7 @@ def _too_often(request: HttpRequest, user: User) -> HttpResponse | None:
     except Refused as refused:
         if wants_json(request):
             return _refused(refused)
-        return _dashboard_page(request, user, error=refused.sentence, status=_STATUS[refused.code])
+        return _keys_page(request, user, error=refused.sentence, status=_STATUS[refused.code])
     return None
 
 
@@ -143,10 +146,10 @@ def log(request: HttpRequest, user: User) -> HttpResponse:
 def new_key(request: HttpRequest, user: User) -> HttpResponse:
     """Makes a key with the given `name`. A program may leave the name out, and gets a numbered one.
 
-    The page that refuses a name has this address, so a GET leads to the dashboard.
+    The page that refuses a name has this address, so a GET leads to the page of keys.
     """
     if request.method != "POST":
-        return redirect("accounts:dashboard")
+        return redirect("accounts:keys")
     try:
         event_log.check_pace(user)
         name = given_in(request)("name")
@@ -157,7 +160,7 @@ def new_key(request: HttpRequest, user: User) -> HttpResponse:
         if wants_json(request):
             return _refused(refused)
         status, name = _STATUS.get(refused.code, _CONFLICT), redact_keys(request.POST.get("name", ""))
-        return _dashboard_page(request, user, error=refused.sentence, name=name, status=status)
+        return _keys_page(request, user, error=refused.sentence, name=name, status=status)
     event_log.record(request, user, EventKind.KEY_MADE, key)
     return _made(request, key, f"The key {key.name} was made.")
 
@@ -201,7 +204,7 @@ def revoke_key(request: HttpRequest, user: User, key_id: int) -> HttpResponse:
     if wants_json(request):
         return JsonResponse({"id": key.pk, "revoked": True})
     messages.success(request, f"The key {key.name} was revoked. Requests with it are refused from now on.")
-    return redirect("accounts:dashboard")
+    return redirect("accounts:keys")
 
 
 @require_http_methods(["GET", "POST"])
@@ -230,7 +233,7 @@ def rotate_webhook_secret(request: HttpRequest, user: User) -> HttpResponse:
     if wants_json(request):
         return JsonResponse({"previousSignsUntil": end.isoformat() if overlap else None}, status=201)
     messages.success(request, f"The secret of your webhooks was rotated. {fate}")
-    return HttpResponseRedirect(f"{reverse('accounts:dashboard')}#webhooks")
+    return HttpResponseRedirect(f"{reverse('accounts:keys')}#webhooks")
 
 
 def _overlap(word: str) -> timedelta:
@@ -242,25 +245,25 @@ def _overlap(word: str) -> timedelta:
 # --- Answers ----------------------------------------------------------------------------------------------------------
 
 
-def _dashboard_page(request: HttpRequest, user: User, *, status: int = 200, **context: Any) -> HttpResponse:
+def _keys_page(request: HttpRequest, user: User, *, status: int = 200, **context: Any) -> HttpResponse:
     key_use.flush()  # The page shows what this process has counted so far.
     shown = _shown(_live_keys(user))
     context |= {
         "shown_keys": shown,
         "max_keys": keys.MAX_KEYS,
-        "log": event_log.read(user, size=_EVENTS_ON_DASHBOARD),
+        "log": event_log.read(user, size=_EVENTS_SHOWN),
         "days": settings.KEEP_ACCOUNT_EVENTS_DAYS,
         "base_url": settings.BASE_URL,
         "webhooks": _shown_webhook_secret(user),
     }
-    return render(request, "accounts/dashboard.html", context, status=status)
+    return render(request, "accounts/keys.html", context, status=status)
 
 
 def _made(request: HttpRequest, key: ApiKey, sentence: str) -> HttpResponse:
     if wants_json(request):
         return JsonResponse(_described(key), status=201)
     messages.success(request, sentence)
-    return HttpResponseRedirect(f"{reverse('accounts:dashboard')}#key-{key.pk}")
+    return HttpResponseRedirect(f"{reverse('accounts:keys')}#key-{key.pk}")
 
 
 def _refused(refused: Refused) -> JsonResponse:
@@ -278,6 +281,13 @@ def _live_key(user: User, key_id: int) -> ApiKey:
     return key
 
 
+def newest_keys(user: User, most: int) -> tuple[list[ShownKey], int]:
+    """The newest live keys of the user, without how often they were used, and how many there are in all."""
+    live = _live_keys(user)
+    none = key_use.Requests()
+    return [ShownKey(key, none, keys.reveal(key) is not None) for key in live[: -most - 1 : -1]], len(live)
+
+
 def _shown(live: list[ApiKey]) -> list[ShownKey]:
     requests = key_use.requests_by_key(live)
     return [ShownKey(key, requests.get(key.pk, key_use.Requests()), keys.reveal(key) is not None) for key in live]
@@ -290,7 +300,7 @@ def _hidden(value: str | None) -> SecretStr | None:
 
 @dataclass(frozen=True)
 class ShownWebhookSecret:
-    """The secret of webhooks as the dashboard shows it, without the secret itself."""
+    """The secret of webhooks as the page shows it, without the secret itself."""
 
     ends: str  # empty: there is none yet, or it can't be read any more
     is_lost: bool

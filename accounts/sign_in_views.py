@@ -1,7 +1,7 @@
 """Signing in and out, and the choice of colours.
 
-Each address serves people (forms and pages, no JavaScript needed) and programs (JSON in and out). The dashboard and its
-keys are in `accounts.key_views`.
+Each address serves people (forms and pages, no JavaScript needed) and programs (JSON in and out). Keys are in
+`accounts.key_views`.
 """
 
 import re

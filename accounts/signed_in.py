@@ -4,9 +4,10 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec
 
+from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponse
-from django.urls import reverse
+from django.shortcuts import resolve_url
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.cache import never_cache
 
@@ -30,7 +31,7 @@ def signed_in(
             response = error_answer(401, "not_signed_in", "Sign in first.")
         else:
             # A redirect loses what was posted, and nobody can return by GET to an address that takes only posts.
-            back = request.get_full_path() if request.method == "GET" else reverse("accounts:dashboard")
+            back = request.get_full_path() if request.method == "GET" else resolve_url(settings.LOGIN_REDIRECT_URL)
             response = redirect_to_login(back)
         patch_vary_headers(response, ["Accept"])
         return response

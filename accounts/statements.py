@@ -34,7 +34,7 @@ def every(sql: str, values: Values) -> list[Row]:
 
 
 def objects(model: type[M], rest: str, values: Values, without: tuple[str, ...] = ()) -> list[M]:
-    """The rows of a model's table that `rest` leaves, which begins with WHERE. Fields `without` are deferred."""
+    """The rows of a model's table that `rest` leaves, as from WHERE or ORDER BY on. Fields `without` are deferred."""
     columns, names, converters = _columns(model, without)
     found = []
     for row in every(f"SELECT {columns} FROM {model._meta.db_table} {rest}", values):  # noqa: S608 (names of this project)
@@ -110,6 +110,13 @@ def read(at: str | datetime | None) -> datetime | None:
 def read_boolean(value: int | bool | None) -> bool:  # noqa: FBT001 (it is the value)
     """A truth of a row, of which SQLite makes 0 or 1. Unknown is false."""
     return bool(value)
+
+
+def day_of(column: str) -> str:
+    """SQL of the day in UTC, as `2026-01-31`, of a column of times."""
+    if connection.vendor == "postgresql":
+        return f"to_char({column} AT TIME ZONE 'UTC', 'YYYY-MM-DD')"
+    return f"substr({column}, 1, 10)"
 
 
 def json_of(columns: str) -> str:

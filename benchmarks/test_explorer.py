@@ -3,6 +3,7 @@
 import gzip
 import statistics
 import time
+from datetime import timedelta
 
 import pytest
 from django.db import connection
@@ -13,7 +14,7 @@ from django.utils import timezone
 from accounts.models import ApiKey
 from queries import progress
 from queries.models import Batch, Block, StepKind
-from tests.explorer.batches import a_batch, accept, beat, fetch_proofs, many_accounts, path, queries_of, settle
+from tests.explorer.batches import a_batch, accept, beat, fetch_proofs, finish, many_accounts, path, queries_of, settle
 from tests.service import ALICE, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -74,5 +75,45 @@ def test_the_time_of_a_batch_page(client: Client, report, state):
             page = client.get(path(batch)).content
         report(
             f"page of a batch of {count:,} queries, {state.__name__}: ms, SQL statements, gzipped bytes",
+            f"{statistics.median(milliseconds[count]):.1f}, {len(statements)}, {len(gzip.compress(page))}",
+        )
+
+
+@pytest.mark.parametrize("url", ["/dashboard", "/explorer", "/"])
+def test_the_time_of_a_user_s_pages(client: Client, report, url):
+    """With batches of the last thirty days, of which the newest have one fact each that is done."""
+    client.force_login((key := a_key()).user)
+    now = timezone.now()
+    milliseconds: dict[int, list[float]] = {}
+    for count in (100, 1000, 10_000):
+        Batch.objects.bulk_create(
+            Batch(
+                id=f"0{count:05d}{number:020d}",  # older than those that are submitted below
+                user=key.user,
+                api_key=key,
+                destination_chain_id=31337,
+                fee=0,
+                request="{}" * 500,
+                size=3,
+                gas_used=100_000,
+                status="DONE",
+                created_at=now - number % 30 * timedelta(days=1),
+                finished_at=now - number % 30 * timedelta(days=1),
+                deadline_at=now,
+            )
+            for number in range(count - Batch.objects.count())
+        )
+        if count == 100:
+            for block in range(1, 26):
+                finish(a_batch(block=block))
+        milliseconds[count] = []
+        for _ in range(15):
+            began = time.process_time()
+            assert client.get(url).status_code == 200
+            milliseconds[count].append(1000 * (time.process_time() - began))
+        with CaptureQueriesContext(connection) as statements:
+            page = client.get(url).content
+        report(
+            f"{url} of a user of {count:,} batches: ms of the processor, SQL statements, gzipped bytes",
             f"{statistics.median(milliseconds[count]):.1f}, {len(statements)}, {len(gzip.compress(page))}",
         )

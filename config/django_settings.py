@@ -94,6 +94,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 AUTH_USER_MODEL = "accounts.User"
 AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
 LOGIN_URL = "accounts:sign_in"
+LOGIN_REDIRECT_URL = "explorer:dashboard"
 SESSION_COOKIE_AGE = 14 * 24 * 3600
 
 # Programs that lack the token get JSON, like every other answer to them.

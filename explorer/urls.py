@@ -15,6 +15,7 @@ urlpatterns = [
     path("chains", chain_views.chains, name="chains"),
     path("chains.json", chain_views.chains_as_json, name="chains_json"),
     path("operator", operator_view.operator, name="operator"),
+    path("dashboard", views.dashboard, name="dashboard"),
     path("explorer", views.batches, name="batches"),
     path("explorer/query/<internal_id>.json", views.batch_as_json, name="batch_json"),
     path("explorer/query/<internal_id>", views.batch, name="batch"),

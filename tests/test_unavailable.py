@@ -106,6 +106,7 @@ def test_what_needs_no_write_is_answered_while_the_database_is_locked(alice):
             f"/explorer/query/{batch.pk}/request.json",
             "/explorer",
             "/dashboard",
+            "/keys",
             "/dashboard/log",
             "/api/docs",
         ):

@@ -30,3 +30,8 @@ def rounded(amount: int, decimals: int = 18, places: int = 4) -> str:
 def cost(wei: int) -> str:
     """As `rounded`, to 6 places: what gas costs is little."""
     return rounded(wei, places=6)
+
+
+def in_millions(count: int) -> str:
+    """A large count in millions, with one decimal; one below a million whole."""
+    return f"{count / 10**6:,.1f} M" if count >= 10**6 else f"{count:,}"

@@ -7,14 +7,14 @@ because Django's paginator counts all rows and numbers the pages.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
-from django.db.models import IntegerField, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Q, QuerySet
 from django.http import QueryDict
 
 from accounts.models import User
 from chains.address_checksum import checksummed
-from explorer.pages.chain_names import ChainName, chain_name
+from explorer.pages import batch_rows
+from explorer.pages.batch_rows import BatchRow, Day
 from proving.models import SignedTransaction, Transaction
 from queries.models import Batch, BatchStatus, Block, Query
 
@@ -79,18 +79,8 @@ class Filters:
 
 
 @dataclass(frozen=True)
-class ListedBatch:
-    id: str
-    status: str
-    created_at: datetime
-    finished_at: datetime | None
-    destination: ChainName
-    queries: int
-
-
-@dataclass(frozen=True)
 class BatchList:
-    batches: tuple[ListedBatch, ...]
+    days: tuple[Day, ...]
     newer: str  # query strings of the next and previous pages; empty if there is none
     older: str
     searched_for: str  # what kind of thing was searched for, in words; empty: no search
@@ -102,9 +92,14 @@ def batch_id(text: str) -> str:
     return text.upper() if _ID.fullmatch(text) else ""
 
 
+def newest(user: User | None, most: int) -> list[BatchRow]:
+    """The newest batches of the user, or everybody's with None."""
+    return batch_rows.read(list(batch_rows.counted(_whose(user)).order_by("-pk")[:most]))
+
+
 def read(filters: Filters, *, user: User | None) -> BatchList:
     """The batches of `user`, or everybody's with None."""
-    batches = Batch.objects.all() if user is None else Batch.objects.filter(user=user)
+    batches = _whose(user)
     if filters.status:
         batches = batches.filter(status=filters.status)
     if filters.chain:
@@ -118,7 +113,7 @@ def read(filters: Filters, *, user: User | None) -> BatchList:
             batches, searched_for = found
     rows, has_newer, has_older = _page(batches, filters)
     return BatchList(
-        batches=tuple(_listed(row) for row in rows),
+        days=tuple(batch_rows.by_day(batch_rows.read(rows))),
         newer=filters.query(after=rows[0].pk) if rows and has_newer else "",
         older=filters.query(before=rows[-1].pk) if rows and has_older else "",
         searched_for=searched_for,
@@ -126,11 +121,13 @@ def read(filters: Filters, *, user: User | None) -> BatchList:
     )
 
 
+def _whose(user: User | None) -> "QuerySet[Batch]":
+    return Batch.objects.all() if user is None else Batch.objects.filter(user=user)
+
+
 def _page(batches: "QuerySet[Batch]", filters: Filters) -> tuple[Sequence[Batch], bool, bool]:
     """The rows to show, newest first, and whether there are newer and older ones."""
-    # The last position in a batch tells how many queries it has, without counting them.
-    last = Query.objects.filter(batch=OuterRef("pk")).order_by("-position").values("position")[:1]
-    rows = batches.defer("request").annotate(queries_count=Subquery(last, output_field=IntegerField()) + 1)
+    rows = batch_rows.counted(batches)
     if filters.after:
         found = list(rows.filter(pk__gt=filters.after).order_by("pk")[: PAGE_SIZE + 1])
         more = len(found) > PAGE_SIZE
@@ -139,11 +136,6 @@ def _page(batches: "QuerySet[Batch]", filters: Filters) -> tuple[Sequence[Batch]
         rows = rows.filter(pk__lt=filters.before)
     found = list(rows.order_by("-pk")[: PAGE_SIZE + 1])
     return found[:PAGE_SIZE], bool(filters.before), len(found) > PAGE_SIZE
-
-
-def _listed(row: Batch) -> ListedBatch:
-    count = getattr(row, "queries_count", None) or 0
-    return ListedBatch(row.pk, row.status, row.created_at, row.finished_at, chain_name(row.destination_chain_id), count)
 
 
 def _search(batches: "QuerySet[Batch]", text: str) -> tuple["QuerySet[Batch]", str] | None:

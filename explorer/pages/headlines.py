@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from explorer.pages.batch_progress import Counts
 from explorer.pages.chain_names import ChainName
 from explorer.pages.query_cards import ShownQuery
-from explorer.pages.shown_facts import ADDRESS_ENDS, InShort
+from explorer.pages.shown_facts import ADDRESS_ENDS, InShort, Value
+from explorer.pages.utc_times import utc
 from queries.models import BlockTag
 from queries.properties import AccountField
 
@@ -42,9 +43,30 @@ class Headline:
         return f"{said}: {self.state}" if self.state else said
 
 
-def of_query(query: ShownQuery) -> Headline:
+@dataclass(frozen=True)
+class AskedQuery:
+    """What a title needs of a query."""
+
+    address: str | None  # None: it is about the header
+    source: ChainName
+    selector: str  # by which the request named the block
+    timestamp: int | None  # unix seconds, where the block was named by a time
+    block_number: int | None  # None: not found yet
+    fields: Sequence[str]
+    slots: Sequence[str]  # the first of them at least
+    slot_count: int
+    values: Sequence[Value]  # once all its steps are completed
+
+    @property
+    def time(self) -> str:
+        """The time that names the block, in UTC; empty beyond the calendar's years."""
+        return utc(self.timestamp) if self.timestamp is not None else ""
+
+
+def of_query(query: ShownQuery | AskedQuery, *, names_chain: bool = True) -> Headline:
     asked = len(query.fields) + query.slot_count
-    where = f"{'at' if query.address else 'of the header of'} {_block(query)} of {_name(query.source)}"
+    chain = f" of {chain_in_words(query.source)}" if names_chain else ""
+    where = f"{'at' if query.address else 'of the header of'} {block_in_words(query)}{chain}"
     if asked != 1:
         what = f"{asked:,} {'facts' if query.address else 'properties'}"
         return Headline(what, query.address or "", where, state="all proven" if query.values else "")
@@ -55,21 +77,23 @@ def of_query(query: ShownQuery) -> Headline:
 
 def of_batch(total: int, counts: Counts, sources: Sequence[ChainName], destination: ChainName) -> Headline:
     """`total` is the number of its queries."""
-    names = [_name(source) for source in sources]
+    names = [chain_in_words(source) for source in sources]
     chains = ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1] if names else ""
-    where = f"about {chains}" + ("" if names == [_name(destination)] else f", for {_name(destination)}")
+    for_whom = chain_in_words(destination)
+    where = f"about {chains}" + ("" if names == [for_whom] else f", for {for_whom}")
     done = counts.at_step.get(None, 0)
     return Headline(f"{total:,} queries", "", where, state="all proven" if done == total else f"{done:,} proven")
 
 
-def _one(query: ShownQuery) -> str:
+def _one(query: ShownQuery | AskedQuery) -> str:
     if query.fields:
         return _PROPERTIES.get(query.fields[0], query.fields[0]) if query.address else query.fields[0]
     slot = f"{int(query.slots[0], 16):#x}"
     return f"Slot {slot}" if len(slot) <= _MOST_OF_SLOT else "A slot"
 
 
-def _block(query: ShownQuery) -> str:
+def block_in_words(query: ShownQuery | AskedQuery) -> str:
+    """The block that it is about, a phrase."""
     if query.timestamp is not None:
         return f"the block at {query.time} UTC" if query.time else "the block at a time"
     if query.block_number is not None:
@@ -77,7 +101,8 @@ def _block(query: ShownQuery) -> str:
     return _TAGGED.get(BlockTag(query.selector), "a block") if query.selector in BlockTag.values else "a block"
 
 
-def _name(chain: ChainName) -> str:
+def chain_in_words(chain: ChainName) -> str:
+    """The chain's name; of one that is no longer configured its id."""
     return chain.name if chain.is_configured else f"chain {chain.id}"
 
 

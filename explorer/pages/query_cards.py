@@ -197,7 +197,7 @@ def rows(
         steps, registry = len(_kinds(query)), held_by.get(source)
         values = list(shown.get(query.position + 1, ()))
         if not values and registry:
-            values = list(_values(query, words.get(query.pk, {}), sources[source], registry.address, with_code=False))
+            values = list(values_of(query, words.get(query.pk, {}), sources[source], registry.address, with_code=False))
         values = values[:_MOST_IN_ROW]
         yield QueryRow(
             number=query.position + 1,
@@ -263,7 +263,7 @@ def cards(
             first_slot=first_slot or 1,
             path=to_blocks.get(query.block.pk) if query.block else None,
             steps=tuple(_steps(query, steps[query.pk], batch, sent)),
-            values=tuple(_values(query, words.get(query.pk, {}), source, registry.address)) if registry else (),
+            values=tuple(values_of(query, words.get(query.pk, {}), source, registry.address)) if registry else (),
         )
 
 
@@ -320,9 +320,10 @@ def _meaning(kind: StepKind, query: Query) -> str:
 # --- Facts ------------------------------------------------------------------------------------------------------------
 
 
-def _values(
+def values_of(
     query: Query, words: Mapping[Fact, bytes], source: ChainName, registry: str, *, with_code: bool = True
 ) -> Iterable[Value]:
+    """The facts of a query as pages show them; `registry` is the address of the one that holds them."""
     listed: set[type[Fact]] = set()
     for fact, word in words.items():
         is_listed = isinstance(fact, SlotFact | HeaderFact)

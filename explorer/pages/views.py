@@ -12,11 +12,12 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_GET, require_http_methods, require_safe
 from django_htmx.middleware import HtmxDetails
 
 from accounts import statements
 from accounts.client_address import client_address
+from accounts.key_views import keys_as_json
 from accounts.models import User
 from accounts.signed_in import signed_in
 from config.configured_chains import get_chains
@@ -28,6 +29,7 @@ from explorer.pages import (
     batch_page,
     changes,
     facts_csv,
+    finished_example,
     first_query,
     heavy_reads,
     left_to_send,
@@ -36,18 +38,22 @@ from explorer.pages import (
     shown_facts,
     submitted_request,
 )
+from explorer.pages import dashboard as dashboards
 from explorer.pages.batch_page import BatchPage
 from explorer.pages.chain_names import chain_name
 from explorer.pages.code_snippets import submitting
 from explorer.pages.left_to_send import LeftToSend
 from explorer.pages.query_paging import Filters, Wanted, first_of_page
 from explorer.pages.read_from_chain import Reading
+from proving import sources
 from queries import webhooks
 from queries.models import OPEN_STATUSES, Batch, BatchStatus, Query
 
 # The request of a larger batch is only offered as a file.
 _MOST_SHOWN_QUERIES = 50
 _MOST_SHOWN_CHARACTERS = 20_000
+# On the home page.
+_MOST_CONNECTIONS = 12
 # Of a query. Longer than any that there is.
 _NUMBER = re.compile(r"[0-9]{1,9}", re.ASCII)
 _TOO_OFTEN = "Your network has read the chain too often. Try again in a minute."
@@ -63,15 +69,34 @@ def _user(request: HttpRequest) -> User | None:
     return request.user if isinstance(request.user, User) else None
 
 
+@never_cache
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
+    user = _user(request)
     connections = [
-        (chain_name(connection.source_id), chain_name(connection.destination_id))
+        {
+            "source": chain_name(connection.source_id),
+            "destination": chain_name(connection.destination_id),
+            "trust": sources.of(connection).trust(connection),
+        }
         for connection in get_chains().connections
     ]
-    return render(
-        request, "explorer/home.html", {"command": first_query.command(_user(request)), "connections": connections}
-    )
+    context = {
+        "command": first_query.command(user),
+        "connections": connections[:_MOST_CONNECTIONS],
+        "more_connections": len(connections) - _MOST_CONNECTIONS,
+        "example": finished_example.of(user),
+    }
+    return render(request, "explorer/home.html", context)
+
+
+@require_GET
+@signed_in
+def dashboard(request: HttpRequest, user: User) -> HttpResponse:
+    """The user's newest batches, budget and days. Programs get the user's keys, as from `/keys`."""
+    if wants_json(request):
+        return keys_as_json(user)
+    return render(request, "explorer/dashboard.html", {"dashboard": dashboards.read(user)})
 
 
 # --- Lists ------------------------------------------------------------------------------------------------------------
@@ -88,15 +113,16 @@ def batches(request: HttpRequest) -> HttpResponse:
     user = _user(request)
     everybody = settings.PUBLIC_BATCH_LIST and (filters.everybody or user is None)
     may_list = everybody or user is not None
+    listed = batch_list.read(filters, user=None if everybody else user) if may_list else None
     context = {
         "filters": filters,
         "everybody": everybody,
         "public": settings.PUBLIC_BATCH_LIST,
         "may_list": may_list,
-        "list": batch_list.read(filters, user=None if everybody else user) if may_list else None,
+        "list": listed,
         "statuses": BatchStatus.values,
         "chains": [chain_name(chain.id) for chain in get_chains().destinations()],
-        "command": first_query.command(user),
+        "command": None if listed and listed.days else first_query.command(user),
     }
     return render(request, "explorer/batches.html", context)
 

@@ -15,6 +15,35 @@ from proving.spending.promised import Promise
 from queries.rejection_codes import Rejection, RejectionCode
 
 
+@dataclass(frozen=True)
+class DailyAllowance:
+    """What a user's batches may take in any 24 hours, and how much of it is used, or promised to open ones."""
+
+    chain: Chain | None  # in wei, on this destination; None: in gas, on all that are no test networks
+    most: int
+    used: int
+
+    @property
+    def left(self) -> int:
+        return max(0, self.most - self.used)
+
+    @property
+    def share(self) -> int:
+        """How much is used, in percent."""
+        return min(100, 100 * self.used // self.most) if self.most else 100
+
+
+def of_user(user: User) -> Iterator[DailyAllowance]:
+    """Those that hold for the user; none where only test networks are proven to, and nothing else is set."""
+    destinations = get_chains().destinations()
+    if costly := [chain.id for chain in destinations if not chain.test_network]:
+        most = user_limits.own_or(user.daily_gas_budget, settings.DAILY_GAS_BUDGET)
+        yield DailyAllowance(None, most, promised.to_user(user.pk, costly).gas)
+    for chain in destinations:
+        if (limit := user_limits.daily_wei(user.daily_limits_wei, chain)) is not None:
+            yield DailyAllowance(chain, limit, promised.to_user(user.pk, [chain.id]).wei)
+
+
 def too_large(user: User, destination: Chain, needed: Promise, before: Promise) -> Iterator[Rejection]:
     """Each limit that the batch can never fit, whatever others use: with what was admitted `before`."""
     return filter(None, (_never_fits(limit, needed, before) for limit in _limits(user, destination)))

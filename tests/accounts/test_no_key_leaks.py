@@ -93,7 +93,17 @@ def test_nothing_but_the_answer_to_its_request_holds_a_key(alice_client, secret,
     alice_client.raise_request_exception = False
     key = ApiKey.objects.get()
     path = f"/dashboard/keys/{key.pk}"
-    pages = ["/", "/dashboard", "/dashboard/log", f"{path}/rotate", f"{path}/revoke", "/nowhere", "/fail", "/sign-in"]
+    pages = [
+        "/",
+        "/dashboard",
+        "/keys",
+        "/dashboard/log",
+        f"{path}/rotate",
+        f"{path}/revoke",
+        "/nowhere",
+        "/fail",
+        "/sign-in",
+    ]
     posts = [
         ("/dashboard/keys", {"name": ""}),
         ("/dashboard/keys", {"name": "new"}),

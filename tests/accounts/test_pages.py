@@ -167,7 +167,7 @@ def test_a_person_signs_in_with_forms_alone():
     form |= {"message": message.replace("\n", "\r\n"), "signature": f" {sign(message, ALICE)}\r\n"}
     response = client.post("/sign-in/verify", form)
     assert (response.status_code, response.headers["Location"]) == (302, "/dashboard?a=1")
-    assert ALICE.address in client.get("/dashboard").text
+    assert ALICE.address in client.get("/keys").text
 
 
 def test_a_refused_person_sees_why_and_may_try_again():
@@ -216,6 +216,7 @@ def test_sign_out_takes_a_post_and_ends_the_session(alice_client):
     ("method", "path"),
     [
         ("get", "/dashboard"),
+        ("get", "/keys"),
         ("get", "/dashboard/log"),
         ("post", "/dashboard/keys"),
         ("post", "/dashboard/keys/1/reveal"),
@@ -226,7 +227,7 @@ def test_sign_out_takes_a_post_and_ends_the_session(alice_client):
         ("post", "/sign-out/everywhere"),
     ],
 )
-def test_the_dashboard_is_for_those_who_signed_in(db, method, path):
+def test_dashboard_and_keys_are_for_those_who_signed_in(db, method, path):
     response = getattr(Client(), method)(path)
     back = path if method == "get" else "/dashboard"
     assert (response.status_code, response.headers["Location"]) == (302, f"/sign-in?next={back}")
@@ -239,7 +240,7 @@ def test_the_key_is_shown_only_on_request(alice_client):
     key = ApiKey.objects.get()
     secret = keys.reveal(key)
     assert secret is not None
-    page = alice_client.get("/dashboard")
+    page = alice_client.get("/keys")
     assert secret not in page.text
     assert f"{key.prefix}…{key.last_four}" in page.text
     assert "no-store" in page.headers["Cache-Control"]
@@ -250,20 +251,20 @@ def test_the_key_is_shown_only_on_request(alice_client):
     assert page.headers["Referrer-Policy"] == "same-origin"
     assert f"apiKey={secret}" not in page.text
     again = alice_client.get(f"/dashboard/keys/{key.pk}/reveal", follow=True)
-    assert again.redirect_chain == [("/dashboard", 302)]
+    assert again.redirect_chain == [("/keys", 302)]
     assert secret not in again.text
 
 
 @pytest.mark.parametrize("address", ["/dashboard/keys/{}/reveal", "/dashboard/keys"])
-def test_the_theme_s_form_on_a_dashboard_that_was_posted_to_leads_to_the_dashboard(alice_client, address):
+def test_the_theme_s_form_on_a_page_of_keys_that_was_posted_to_leads_to_the_keys(alice_client, address):
     key = ApiKey.objects.get()
     page = alice_client.post(address.format(key.pk), {"name": ""})  # No key can be called that.
-    assert 'name="next" value="/dashboard"' in page.text
+    assert 'name="next" value="/keys"' in page.text
 
 
-def test_going_to_the_address_where_keys_are_made_leads_to_the_dashboard(alice_client):
+def test_going_to_the_address_where_keys_are_made_leads_to_the_keys(alice_client):
     response = alice_client.get("/dashboard/keys")
-    assert (response.status_code, response.headers["Location"]) == (302, "/dashboard")
+    assert (response.status_code, response.headers["Location"]) == (302, "/keys")
     assert ApiKey.objects.count() == 1
 
 
@@ -288,9 +289,9 @@ def test_a_key_that_is_not_one_s_own_live_one_is_not_found(alice_client, headers
 def test_a_key_whose_secret_was_lost_says_so_and_a_new_one_can_be(alice_client, settings):
     old = ApiKey.objects.get()
     lost = "can no longer be shown"
-    assert lost not in alice_client.get("/dashboard").text
+    assert lost not in alice_client.get("/keys").text
     settings.API_KEY_SECRET = "another secret"
-    assert lost in alice_client.get("/dashboard").text
+    assert lost in alice_client.get("/keys").text
     page = alice_client.post(f"/dashboard/keys/{old.pk}/reveal")
     assert page.status_code == 409
     assert lost in page.text
@@ -299,7 +300,7 @@ def test_a_key_whose_secret_was_lost_says_so_and_a_new_one_can_be(alice_client, 
 
     made = alice_client.post("/dashboard/keys", {"name": "new"})
     new = ApiKey.objects.latest("pk")
-    assert made.headers["Location"] == f"/dashboard#key-{new.pk}"
+    assert made.headers["Location"] == f"/keys#key-{new.pk}"
     assert new != old
     assert keys.reveal(new) in alice_client.post(f"/dashboard/keys/{new.pk}/reveal").text
 
@@ -334,8 +335,8 @@ def test_a_program_that_makes_no_key_hears_why(alice_client, body, status, code)
 
 def test_the_cap_is_said_and_leaves_no_form(alice_client, monkeypatch):
     monkeypatch.setattr(keys, "MAX_KEYS", 1)
-    assert "You have 1 keys, which is the limit." in alice_client.get("/dashboard").text
-    assert 'action="/dashboard/keys"' not in alice_client.get("/dashboard").text
+    assert "You have 1 keys, which is the limit." in alice_client.get("/keys").text
+    assert 'action="/dashboard/keys"' not in alice_client.get("/keys").text
     response = post_json(alice_client, "/dashboard/keys", {})
     assert (response.status_code, response.json()["code"]) == (409, "too_many_keys")
     assert alice_client.post("/dashboard/keys", {"name": "more"}).status_code == 409
@@ -344,7 +345,7 @@ def test_the_cap_is_said_and_leaves_no_form(alice_client, monkeypatch):
 @pytest.mark.parametrize("name", ["", "default", "<b>"])
 def test_a_person_s_name_for_a_key_comes_back_escaped(alice_client, name):
     response = alice_client.post("/dashboard/keys", {"name": name})
-    page = response.text if response.status_code != 302 else alice_client.get("/dashboard").text
+    page = response.text if response.status_code != 302 else alice_client.get("/keys").text
     assert response.status_code == {"": 400, "default": 409, "<b>": 302}[name]
     assert "<b>" not in page
     assert html.escape(name) in page
@@ -358,12 +359,12 @@ def test_a_program_rotates_and_revokes(alice_client):
         assert (response.status_code, response.json()["code"]) == (400, code)
     response = post_json(alice_client, f"{path}/rotate", {"name": "new", "overlap": "1h"})
     assert (response.status_code, response.json()["name"]) == (201, "new")
-    old, new = alice_client.get("/dashboard", headers=JSON).json()["keys"]
+    old, new = alice_client.get("/keys", headers=JSON).json()["keys"]
     assert (old["name"], new["expiresAt"]) == ("default", None)
     assert old["expiresAt"] is not None
 
     assert post_json(alice_client, f"{path}/revoke", {}).json() == {"id": key.pk, "revoked": True}
-    assert [key["name"] for key in alice_client.get("/dashboard", headers=JSON).json()["keys"]] == ["new"]
+    assert [key["name"] for key in alice_client.get("/keys", headers=JSON).json()["keys"]] == ["new"]
 
 
 def test_whoever_is_about_to_revoke_a_key_hears_that_it_is_in_use(alice_client):
@@ -379,7 +380,7 @@ def test_whoever_is_about_to_revoke_a_key_hears_that_it_is_in_use(alice_client):
 
 
 def test_the_page_teaches_the_header_before_the_url(alice_client):
-    text = alice_client.get("/dashboard").text
+    text = alice_client.get("/keys").text
     assert text.index('--header "api-key: $API_KEY"') < text.index("?apiKey=$API_KEY") < text.index("leaks")
 
 
@@ -440,11 +441,11 @@ def test_a_malformed_place_in_the_log_is_its_beginning(alice_client, before):
     assert "Signed in" in alice_client.get("/dashboard/log", {"before": before}).text
 
 
-def test_the_statements_of_the_dashboard_do_not_grow(alice_client, django_assert_num_queries):
+def test_the_statements_of_the_page_of_keys_do_not_grow(alice_client, django_assert_num_queries):
     def statements() -> None:
         # Session, user, keys, their use, log, secret of webhooks.
         with django_assert_num_queries(6):
-            alice_client.get("/dashboard")
+            alice_client.get("/keys")
 
     statements()
     for n in range(10):
@@ -526,7 +527,8 @@ def test_choosing_a_theme_leads_to_no_other_site(back):
 
 
 @pytest.mark.parametrize(
-    "path", ["/sign-in", "/dashboard", "/dashboard/log", "/dashboard/keys/{}/rotate", "/dashboard/keys/{}/revoke"]
+    "path",
+    ["/sign-in", "/dashboard", "/keys", "/dashboard/log", "/dashboard/keys/{}/rotate", "/dashboard/keys/{}/revoke"],
 )
 def test_pages_hold_no_inline_code_and_name_no_other_host(alice_client, path):
     client = Client() if path == "/sign-in" else alice_client

@@ -29,7 +29,7 @@ def shown(client: Client) -> str:
 
 def test_it_is_made_when_it_is_first_shown_and_stays_the_same(alice_client):
     assert not WebhookSecret.objects.exists()
-    assert "whsec_…" in alice_client.get("/dashboard").text
+    assert "whsec_…" in alice_client.get("/keys").text
     secret = shown(alice_client)
     assert secret.startswith("whsec_")
     # As Standard Webhooks asks: 24 to 64 bytes.
@@ -41,8 +41,8 @@ def test_it_is_made_when_it_is_first_shown_and_stays_the_same(alice_client):
 
 def test_only_a_post_of_its_owner_shows_it(alice_client):
     secret = shown(alice_client)
-    assert secret not in alice_client.get("/dashboard").text
-    assert webhook_secrets.ends(secret) in alice_client.get("/dashboard").text
+    assert secret not in alice_client.get("/keys").text
+    assert webhook_secrets.ends(secret) in alice_client.get("/keys").text
     assert secret in alice_client.post(REVEAL).text
     assert alice_client.get(REVEAL).status_code == 302
     assert Client().post(REVEAL, headers=JSON).status_code == 401
@@ -67,7 +67,7 @@ def test_it_is_rotated_with_an_overlap_or_at_once(alice_client):
     assert answer.status_code == 201
     second = shown(alice_client)
     assert webhook_secrets.signing(user.pk) == [second, first]
-    assert "signs beside it until" in alice_client.get("/dashboard").text
+    assert "signs beside it until" in alice_client.get("/keys").text
     # The one before the last signs no more.
     assert alice_client.post(ROTATE, {"overlap": "7d"}).status_code == 302
     third = shown(alice_client)

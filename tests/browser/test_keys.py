@@ -51,8 +51,9 @@ def works(secret: str) -> bool:
 # --- Showing and copying ----------------------------------------------------------------------------------------------
 
 
-def test_a_key_is_shown_on_request_and_hidden_again(page, key):
-    page.goto("/dashboard")
+@pytest.mark.parametrize("path", ["/keys", "/dashboard"])
+def test_a_key_is_shown_on_request_and_hidden_again(page, key, path):
+    page.goto(path)
     expect(card(page)).to_contain_text(f"{key.prefix}…{key.last_four}")
     assert secret_of(key) not in page.content()
     card(page).get_by_role("button", name="Show").click()
@@ -64,7 +65,7 @@ def test_a_key_is_shown_on_request_and_hidden_again(page, key):
 
 def test_a_shown_key_is_hidden_after_a_minute(page, key):
     page.clock.install()
-    page.goto("/dashboard")
+    page.goto("/keys")
     card(page).get_by_role("button", name="Show").click()
     expect(card(page).locator("[data-key]")).to_have_text(secret_of(key))
     page.clock.fast_forward(59_000)
@@ -77,7 +78,7 @@ def test_a_shown_key_is_hidden_after_a_minute(page, key):
 @pytest.mark.parametrize("event", ["pagehide", "visibilitychange"])
 @pytest.mark.parametrize("shown_by", ["script", "post"])
 def test_a_shown_key_is_hidden_when_the_page_is_left(page, key, event, shown_by):
-    page.goto("/dashboard")
+    page.goto("/keys")
     if shown_by == "post":
         page.evaluate("document.querySelector('form[data-reveal]').submit()")  # past the script's listener
         page.wait_for_url("**/reveal")
@@ -90,7 +91,7 @@ def test_a_shown_key_is_hidden_when_the_page_is_left(page, key, event, shown_by)
 
 @pytest.mark.parametrize("event", ["pagehide", "visibilitychange"])
 def test_a_key_that_comes_after_the_page_was_left_is_not_shown(page, key, event):
-    page.goto("/dashboard")
+    page.goto("/keys")
     answers = []
     page.route("**/reveal", lambda route: answers.append(route))  # noqa: PLW0108 (Playwright marks what it is given)
     with page.expect_request("**/reveal"):
@@ -108,7 +109,7 @@ def test_a_key_that_comes_after_the_page_was_left_is_not_shown(page, key, event)
 
 def test_a_copied_key_is_in_the_clipboard_alone(page, context, key):
     context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page.goto("/dashboard")
+    page.goto("/keys")
     card(page).get_by_role("button", name="Copy").click()
     expect(card(page).get_by_role("status")).to_have_text("Copied.")
     assert page.evaluate("navigator.clipboard.readText()") == secret_of(key)
@@ -117,7 +118,7 @@ def test_a_copied_key_is_in_the_clipboard_alone(page, context, key):
 
 
 def test_what_can_not_be_shown_is_said(page, alice, key):
-    page.goto("/dashboard")
+    page.goto("/keys")
     keys.revoke(key)
     card(page).get_by_role("button", name="Show").click()
     expect(card(page).get_by_role("status")).to_have_text("This key has expired or was revoked. Reload the page.")
@@ -130,7 +131,7 @@ def test_a_key_is_shown_without_javascript(open_context, sign_in_as):
     context = open_context(java_script_enabled=False)
     sign_in_as(context)
     page, secret = context.new_page(), secret_of(ApiKey.objects.get())
-    page.goto("/dashboard")
+    page.goto("/keys")
     expect(page.get_by_role("button", name="Copy")).to_be_hidden()
     card(page).get_by_role("button", name="Show").click()
     expect(page.get_by_text(secret)).to_be_visible()
@@ -149,7 +150,7 @@ def test_nothing_that_the_browser_keeps_or_sends_holds_a_key(page, context, key)
             holding.append((response.url, response.header_value("cache-control")))
 
     page.on("requestfinished", lambda request: record(request.response()))
-    page.goto("/dashboard")
+    page.goto("/keys")
     card(page).get_by_role("button", name="Copy").click()
     expect(card(page).get_by_role("status")).to_have_text("Copied.")
     card(page).get_by_role("button", name="Show").click()
@@ -158,7 +159,7 @@ def test_nothing_that_the_browser_keeps_or_sends_holds_a_key(page, context, key)
         page.goto(path)
         assert secret not in page.content()
     page.go_back()
-    page.goto("/dashboard")
+    page.goto("/keys")
     assert secret not in page.content()
 
     assert len(sent) > 10
@@ -176,7 +177,7 @@ def test_nothing_that_the_browser_keeps_or_sends_holds_a_key(page, context, key)
 
 
 def test_a_key_is_made_with_the_keyboard_alone(page, key):
-    page.goto("/dashboard")
+    page.goto("/keys")
     page.get_by_label("Name").focus()
     page.keyboard.type("  nightly   run ")
     page.keyboard.press("Enter")
@@ -190,7 +191,7 @@ def test_a_key_is_made_with_the_keyboard_alone(page, key):
 
 
 def test_a_rotated_key_goes_on_until_its_end(page, key):
-    page.goto("/dashboard")
+    page.goto("/keys")
     card(page).get_by_role("link", name="Rotate default").press("Enter")
     expect(page.get_by_label("Name of the new key")).to_have_value("default 2")
     expect(page.get_by_label("for one more day")).to_be_checked()
@@ -212,7 +213,7 @@ def test_a_rotated_key_goes_on_until_its_end(page, key):
 
 
 def test_a_key_is_revoked_for_good_after_a_question(page, key):
-    page.goto("/dashboard")
+    page.goto("/keys")
     card(page).get_by_role("link", name="Revoke default").press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text("Revoke the key default?")
     assert works(secret_of(key))
@@ -227,10 +228,10 @@ def test_signing_out_everywhere_ends_the_other_browser_too(page, open_context, s
     other = open_context()
     sign_in_as(other)
     elsewhere = other.new_page()
-    elsewhere.goto("/dashboard")
-    expect(elsewhere).to_have_url(re.compile("/dashboard$"))
+    elsewhere.goto("/keys")
+    expect(elsewhere).to_have_url(re.compile("/keys$"))
 
-    page.goto("/dashboard")
+    page.goto("/keys")
     page.get_by_role("button", name="Sign out everywhere").press("Enter")
     expect(page).to_have_url(re.compile("/sign-in$"))
     elsewhere.reload()

@@ -35,7 +35,9 @@ def listed(client: Client, **parameters: str) -> list[str]:
 
 
 def ids(html: str) -> list[str]:
-    return re.findall(r'<th scope="row" role="rowheader"><a class="mono nowrap" href="/explorer/query/(\w{26})">', html)
+    return re.findall(
+        r'<th scope="row" role="rowheader" class="full"><a class="title" href="/explorer/query/(\w{26})">', html
+    )
 
 
 # --- Whose ------------------------------------------------------------------------------------------------------------
@@ -79,12 +81,13 @@ def test_a_newcomer_is_led_to_the_first_query(alice):
     assert "Your first query" not in alice.get("/explorer").text
 
 
-def test_a_batch_is_shown_with_its_status_time_destination_and_size(alice):
+def test_a_batch_is_shown_with_its_status_day_destination_and_size(alice):
     a_batch(*many_accounts(1200))
     html = alice.get("/explorer").text
     assert re.search(r'<span class="chip RECEIVED"><svg.+?</svg>RECEIVED</span>', html)
-    assert "1,200 queries" in html
-    assert "Development chain (31337)" in html
+    assert "1,200 queries at block 12</a>" in html
+    assert "Today, " in html
+    assert re.search(r'<td role="cell" class="where">Development chain</td>', html)
     assert 'data-since="' in html
 
 

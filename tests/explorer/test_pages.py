@@ -7,10 +7,11 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
+from accounts.models import User
 from config.configured_chains import forget_chains
 from proving.models import ChainHead
-from tests.explorer.batches import SOURCE, a_batch, connect_source, deployed, path
-from tests.service import chains_toml
+from tests.explorer.batches import SOURCE, a_batch, connect_source, deployed, finish, path
+from tests.service import ALICE, BOB, chains_toml
 
 pytestmark = pytest.mark.django_db
 
@@ -22,6 +23,41 @@ def test_the_home_page_says_where_to_go_and_what_to_send(settings):
         assert f'href="{link}"' in html
     assert "https://prover.example/submit-batch-query" in html
     assert "&quot;destinationChainId&quot;: &quot;31337&quot;" in html
+
+
+def test_the_home_page_has_an_example_that_its_reader_may_see(settings):
+    """One's own, everybody's where everybody may list them, else the documentation's."""
+    finish(batch := a_batch())
+    alice, bob = (Client(), Client())
+    alice.force_login(User.objects.get(address=ALICE))
+    bob.force_login(User.objects.for_address(BOB))
+    documented = "an example from the documentation"
+    assert path(batch) in (html := alice.get("/").text)
+    assert "123,456,789.0123" in html
+    assert documented not in html
+    for reader in (bob, Client()):
+        assert batch.pk not in (html := reader.get("/").text)
+        assert documented in html
+    settings.PUBLIC_BATCH_LIST = True
+    assert path(batch) in Client().get("/").text
+
+
+def test_the_header_leads_to_one_s_own_pages_and_marks_the_present_one():
+    alice = Client()
+    alice.force_login(User.objects.for_address(ALICE))
+    for url in ("/explorer", "/dashboard", "/keys"):
+        assert f'<a href="{url}"' in (html := alice.get("/").text)
+        assert 'aria-current="page"' not in html
+        assert re.findall(r'<a href="([^"]+)" aria-current="page"', alice.get(url).text) == [url]
+    assert "/dashboard" not in (html := Client().get("/nowhere").text)
+    assert '<a href="/sign-in">Sign in</a>' in html
+
+
+def test_an_example_is_one_fact_that_is_done(settings):
+    settings.PUBLIC_BATCH_LIST = True
+    finish(a_batch(ALICE, BOB))
+    a_batch(block=13)
+    assert "an example from the documentation" in Client().get("/").text
 
 
 def test_the_first_query_leaves_the_fee_to_fill_in_where_gas_has_a_price(settings, tmp_path):

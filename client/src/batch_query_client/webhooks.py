@@ -49,7 +49,7 @@ def verify_webhook(body: str | bytes, headers: Mapping[str, str], *secrets: str)
     text = _text(body)
     given = {name.lower(): value for name, value in headers.items()}
     if not secrets:
-        raise ValueError("Give the secret that the dashboard shows.")
+        raise ValueError("Give the secret that the page of keys shows.")
     if not any(_is_signed(text, given, secret) for secret in secrets):
         raise InvalidWebhook("The delivery is not signed with this secret, or is not of the last five minutes.")
     try:

@@ -86,10 +86,10 @@ def _check_key(url: str, key: str) -> None:
 @click.command()
 @with_url
 def logout(*, url: str | None) -> None:
-    """Forget the key. It still works until it is revoked on the dashboard."""
+    """Forget the key. It still works until it is revoked on the page of keys."""
     at = credentials.service_url(url)
     credentials.forget(at)
-    say(f"The key for {at} is forgotten here. It works until you revoke it at {at}/dashboard.")
+    say(f"The key for {at} is forgotten here. It works until you revoke it at {at}/keys.")
 
 
 @click.command()

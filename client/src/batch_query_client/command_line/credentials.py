@@ -83,7 +83,7 @@ def remember(url: str, key: str) -> str:
 
 
 def forget(url: str) -> None:
-    """The key of this service. It still works: the dashboard revokes it."""
+    """The key of this service. It still works: the page of keys revokes it."""
     with suppress(NoKeyring):
         _remove_from_keyring(url)
     _forget_in_file(url)
