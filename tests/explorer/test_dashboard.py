@@ -61,7 +61,7 @@ def test_a_newcomer_finds_the_key_and_the_way_to_a_first_fact(alice):
     key = a_key()
     html = alice.get("/dashboard").text
     assert "No batches yet." in html
-    assert 'href="/#first">Prove your first fact</a>' in html
+    assert 'href="/new-batch">Prove your first fact</a>' in html
     assert key.ends in html
     assert f'action="/dashboard/keys/{key.pk}/reveal"' in html
     assert 'href="/keys"' in html
