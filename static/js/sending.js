@@ -62,7 +62,13 @@ export class Sender {
    * @param {(...sentences: string[]) => void} say
    */
   constructor(wallet, account, chain, note, signal, say) {
-    Object.assign(this, { wallet, account, chain, note, signal, say });
+    this.wallet = wallet;
+    this.account = account;
+    this.chain = chain;
+    this.note = note;
+    this.signal = signal;
+    this.say = say;
+    /** Whether the wallet takes several calls at once; undefined until it was asked. @type {boolean | undefined} */
     this.isTogether = undefined;
   }
 
