@@ -22,7 +22,7 @@ from explorer.pages.amounts import cost
 from explorer.pages.chain_names import ChainName, chain_name
 from proving.health import report
 from proving.health.problems import Problem
-from proving.health.service_metrics import Lane, Pending, lanes, pending_of_signers
+from proving.health.service_metrics import Lane, Pending, lanes, pending_of
 from proving.models import ChainWatch, FactsRegistry, Signer
 from proving.spending import promised
 from proving.spending.promised import Caused
@@ -192,7 +192,7 @@ class OperatorPage:
 
 
 def read() -> OperatorPage:
-    """In 29 statements, however much there is to do. Raises `django.db.DatabaseError`."""
+    """In 30 statements, however much there is to do. Raises `django.db.DatabaseError`."""
     problems, notices = report.findings()
     failing, signers = _failing(), tuple(_signers())
     users, users_are_all = promised.by_user(_MOST_SHARES)
@@ -342,7 +342,7 @@ def _signers() -> Iterator[ShownSigner]:
     rows: dict[int, dict[str, Signer]] = defaultdict(dict)
     for row in Signer.objects.order_by("pk"):
         rows[row.chain_id][row.address] = row
-    pending = pending_of_signers()
+    pending = pending_of([row.pk for of_chain in rows.values() for row in of_chain.values()])
     for chain in get_chains().destinations():
         watch = watches.get(chain.id) or ChainWatch(chain_id=chain.id)
         for address in dict.fromkeys((*(watch.balances or {}), *rows[chain.id])):

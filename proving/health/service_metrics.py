@@ -7,7 +7,7 @@ up to date where these become final (`proving.transactions.tending`).
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -181,9 +181,9 @@ class Pending:
     lowest_nonce: int  # that must be mined next
 
 
-def pending_of_signers() -> dict[int, Pending]:
-    """By the signer's primary key, of those that have any."""
-    waiting = Transaction.objects.filter(state=TransactionState.PENDING).order_by().values("signer")
+def pending_of(signers: Collection[int]) -> dict[int, Pending]:
+    """By the signers' primary keys, of those that have any."""
+    waiting = Transaction.objects.filter(state=TransactionState.PENDING, signer__in=signers).order_by().values("signer")
     grouped = waiting.annotate(all=Count("pk"), since=Min("spent_at"), lowest=Min("nonce"))
     return {row[0]: Pending(*row[1:]) for row in grouped.values_list("signer", "all", "since", "lowest")}
 
@@ -200,7 +200,7 @@ def _signers() -> Iterator[_Family]:
         "spent_wei", "Cost of final transactions.", [(of[one.pk], one.final_wei) for one in signers], *labels
     )
 
-    pending = pending_of_signers()
+    pending = pending_of(of)
     now = timezone.now()
     counts = [(of[pk], pending[pk].count if pk in pending else 0) for pk in of]
     yield _gauge("transactions_pending", "Transactions that are stored and not mined.", counts, *labels)
@@ -208,7 +208,7 @@ def _signers() -> Iterator[_Family]:
     yield _gauge(
         "transactions_pending_oldest_seconds", "For how long the oldest has been pending; 0: none is.", ages, *labels
     )
-    lowest = [(of[pk], one.lowest_nonce) for pk, one in pending.items() if pk in of]
+    lowest = [(of[pk], one.lowest_nonce) for pk, one in pending.items()]
     yield _gauge("transactions_pending_lowest_nonce", "The nonce that must be mined next.", lowest, *labels)
     # By the index of each signer: a maximum over a join would read all of them.
     highest = Transaction.objects.filter(signer=OuterRef("pk")).order_by("-nonce").values("nonce")[:1]

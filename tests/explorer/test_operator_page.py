@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from accounts.models import User
 from chains.exchange_metrics import NODE_EXCHANGE_SECONDS, NODE_EXCHANGES, exchanges
-from proving.models import ChainWatch, FactsRegistry, Share, Signer, WorkerHeartbeat
+from proving.models import ChainWatch, FactsRegistry, Share, Signer, Transaction, WorkerHeartbeat
 from proving.transactions import stop_switch
 from proving.worker.worker import Worker
 from queries import webhooks
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 
 ETHER = 10**18
 MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
-STATEMENTS = 31
+STATEMENTS = 32
 
 
 @pytest.fixture(autouse=True)
@@ -228,6 +228,20 @@ def test_spend_is_told_by_user_and_of_today_alone():
     alice = User.objects.get(address=ALICE)
     assert f"/admin/accounts/user/{alice.pk}/change/" in rows[1]
     assert ">1</span>" in rows[1], "her batch of the day before yesterday doesn't count"
+    # Until it is pending again.
+    Transaction.objects.filter(shares__wei=ETHER).update(state="PENDING")
+    assert "1.25" in page().partition('id="users"')[2].split("<tr")[2]
+
+
+def test_no_more_is_added_up_than_is_said(monkeypatch):
+    monkeypatch.setattr("explorer.pages.operator_page._MOST_SHARES", 1)
+    for number in (20, 21):
+        tx = send(batch := a_batch(block=number), tx_hash=f"0x{number:064x}")
+        Share.objects.create(transaction=tx, batch=batch, gas=100_000, wei=ETHER, weight=1)
+    said = "There are more users, or more transactions than are added up here."
+    assert said in page()
+    Share.objects.filter(transaction__queries__batch=batch).delete()
+    assert said not in page()
 
 
 # --- Webhooks ---------------------------------------------------------------------------------------------------------
@@ -255,6 +269,7 @@ def test_webhooks_that_fail_are_told_without_their_urls(given_up):
 def test_it_takes_the_same_statements_however_much_there_is_and_asks_no_chain(django_assert_num_queries, monkeypatch):
     monkeypatch.setattr("chains.bounded_http.post", lambda *_: pytest.fail("a chain was asked"))
     client = client_of(BOB)
+    Signer.objects.create(chain_id=31337, address=SIGNER)
     client.get("/operator")  # Writes, at most every ten seconds.
     with django_assert_num_queries(STATEMENTS):
         client.get("/operator")
