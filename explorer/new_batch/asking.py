@@ -61,7 +61,7 @@ def submit(user: User, draft: Draft, token: str) -> str:
     # The admin, and whoever looks for what a key was used for, find the batch under it.
     key = user.api_keys.live(timezone.now()).order_by("pk").first()
     if key is None:
-        raise ApiError(403, "no_api_key", "You have no API key. Make one on your dashboard: batches belong to one.")
+        raise ApiError(403, "no_api_key", "You have no API key. Make one among your keys: batches belong to one.")
     body = body_of(draft)
     # Sent twice, it is one batch. Changed and sent again, it is another.
     named_by = f"{token}-{hashlib.sha256(body()).hexdigest()[:32]}"

@@ -220,6 +220,7 @@ def test_without_a_live_key_it_says_where_to_make_one(alice):
     ApiKey.objects.update(revoked_at=timezone.now())
     html = post(alice, "submit", form({"accounts": ALICE}), status=403)
     assert "You have no API key." in html
+    assert 'href="/keys">Go to your keys</a>' in html
     assert not Batch.objects.exists()
 
 

@@ -98,3 +98,14 @@ def test_only_one_s_own_living_keys_are_named_and_none_is_there(django_assert_nu
     for each in ApiKey.objects.all():
         secret = keys.reveal(each)
         assert secret is None or secret not in answer.text
+
+
+@pytest.mark.django_db
+def test_who_has_no_key_that_can_be_shown_is_led_to_where_they_are_made():
+    key = a_key()
+    keys.revoke(key)
+    client = Client()
+    client.force_login(key.user)
+    text = client.get("/api/docs").text
+    assert "Use my key" not in text
+    assert '<a href="/keys">Make one</a>' in text
