@@ -136,10 +136,10 @@ def _first(user: User, internal_id: str) -> FormPage:
     draft = drafts.of_document(document)
     if len(draft.rows) > MAX_ROWS:
         return replace(page, said=f"Batch {batch.pk} asks for more than the form holds. Send it again by the API.")
-    webhook = " Its webhook is left out." if document.get("webhook") else ""
-    page = replace(page, draft=draft, said=f"It is filled in as batch {batch.pk} was.{webhook}")
+    webhook = "Its webhook is left out." if document.get("webhook") else ""
+    page = replace(page, draft=draft, said=webhook)
     if batch.status != BatchStatus.REJECTED:
-        return page
+        return replace(page, said=f"It is filled in as batch {batch.pk} was. {webhook}")
     fields = corrections.fields(draft, batch)
     wrong = shown_faults.of_fields({field: [batch.rejection_reason] for field in fields})
     return replace(page, corrects=batch, faults=wrong)
