@@ -109,6 +109,8 @@ def _context(page: FormPage) -> dict[str, Any]:
         "faults": faults,
         "focus": focus,
         "facts": page.draft.facts,
+        # With JavaScript, without a button. What is known to be wrong isn't asked about.
+        "asks_at_once": not (page.draft.is_blank or page.estimated or (faults.listed and not page.corrects)),
         "destination": _destination(page.draft),
         "line_faults": page.line_faults[:_MOST_LINE_FAULTS],
         "more_line_faults": max(0, len(page.line_faults) - _MOST_LINE_FAULTS),

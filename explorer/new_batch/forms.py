@@ -29,13 +29,17 @@ class _Names(forms.MultipleChoiceField):
         pass
 
 
+# What is typed there is no part of the batch yet.
+_NOT_ASKED = "not-asked"
+
+
 def _text(label: str, **attributes: str) -> forms.CharField:
     attrs = {"autocomplete": "off", "spellcheck": "false", **attributes}
     return forms.CharField(label=label, required=False, widget=forms.TextInput(attrs))
 
 
-def _lines(label: str, rows: int, help_text: str) -> forms.CharField:
-    attrs = {"class": "mono", "rows": str(rows), "autocomplete": "off", "spellcheck": "false"}
+def _lines(label: str, rows: int, help_text: str, **attributes: str) -> forms.CharField:
+    attrs = {"class": "mono", "rows": str(rows), "autocomplete": "off", "spellcheck": "false", **attributes}
     return forms.CharField(label=label, required=False, strip=False, widget=forms.Textarea(attrs), help_text=help_text)
 
 
@@ -49,7 +53,7 @@ class BatchForm(forms.Form):
     destination = _one_of("Destination chain", (), forms.Select)
     sender = _one_of("Who pays", (("service", "The service"), ("self", "I pay myself")), forms.RadioSelect)
     fee = _text("Fee cap", inputmode="decimal")
-    pasted = _lines("Addresses or CSV", 4, "")
+    pasted = _lines("Addresses or CSV", 4, "", **{"class": f"mono {_NOT_ASKED}"})
     token = forms.CharField(required=False, widget=forms.HiddenInput)
 
 
@@ -70,8 +74,8 @@ class RowForm(forms.Form):
     slots = _lines("Slots", 2, "Of each of these accounts. Hexadecimal, one a line.")
     header = _Names(label="Header fields of this block", required=False, choices=[(n, n) for n in HeaderField.names])
     slot_of = _one_of("Where it is", _SLOT_OF, forms.Select)
-    slot_base = _text("Its own slot", placeholder="0")
-    slot_key = _text("Key or index")
+    slot_base = _text("Its own slot", placeholder="0", **{"class": _NOT_ASKED})
+    slot_key = _text("Key or index", **{"class": _NOT_ASKED})
 
 
 _Rows = forms.formset_factory(RowForm, extra=0, max_num=MAX_ROWS, absolute_max=MAX_ROWS)

@@ -9,6 +9,7 @@ from typing import Concatenate, ParamSpec
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
+from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from accounts.models import User
@@ -21,6 +22,7 @@ from explorer.new_batch.form_page import FormPage
 from explorer.new_batch.forms import ARRAY, DraftForm
 from explorer.new_batch.pasted_rows import LineFault
 from explorer.new_batch.shown_faults import control
+from queries.api_errors import ApiError
 from queries.batch_request import InvalidRequest
 from queries.models import Batch, BatchStatus
 
@@ -35,16 +37,17 @@ class _SeeOther(HttpResponseRedirect):
     status_code = 303
 
 
-def _for_htmx_too(view: Callable[Concatenate[HttpRequest, _P], HttpResponse]) -> Callable[..., HttpResponse]:
-    """Whoever was signed out meanwhile is told so beside the form, and loses nothing of it."""
+def _losing_nothing(view: Callable[Concatenate[HttpRequest, _P], HttpResponse]) -> Callable[..., HttpResponse]:
+    """Whoever was signed out meanwhile, and posts the form, is told so and keeps what was typed."""
 
     @wraps(view)
     def checked(request: HttpRequest, /, *args: _P.args, **kwargs: _P.kwargs) -> HttpResponse:
-        if not getattr(request, "htmx", False) or request.user.is_authenticated:
+        if request.method != "POST" or request.user.is_authenticated:
             return view(request, *args, **kwargs)
-        refused = Refused(
-            "not_signed_in", "You are signed out. Sign in in another tab of your browser, then go on here."
-        )
+        sentence = "You are signed out. Sign in in another tab of your browser, then go on here."
+        refused = ApiError(401, "not_signed_in", sentence)
+        if not getattr(request, "htmx", False):
+            return form_page.answer(request, replace(_typed(request)[0], refused=refused))
         response = form_page.answer_estimate(request, Draft(), asking.Estimated(refused=refused))
         response.headers["HX-Retarget"], response.headers["HX-Reswap"] = "#estimate", "innerHTML"
         return response
@@ -52,16 +55,16 @@ def _for_htmx_too(view: Callable[Concatenate[HttpRequest, _P], HttpResponse]) ->
     return checked
 
 
-@_for_htmx_too
+@never_cache
+@_losing_nothing
 @signed_in
 @require_http_methods(["GET", "HEAD", "POST"])
 def new_batch(request: HttpRequest, user: User) -> HttpResponse:
     """The form. `from` is a batch of the user's that it is filled in from."""
     if request.method != "POST":
         return form_page.answer(request, _first(user, request.GET.get("from", "")))
-    form = DraftForm(request.POST, get_chains())
-    page = FormPage(form.draft(), form.token if _TOKEN.fullmatch(form.token) else asking.new_token())
-    if not form.is_valid:
+    page, is_valid = _typed(request)
+    if not is_valid:
         sentence = "The form came incomplete, or with letters that no text has."
         return form_page.answer(request, replace(page, faults=shown_faults.of_fields({(None, ""): [sentence]})))
     deed = request.POST.get("do", "")
@@ -70,6 +73,12 @@ def new_batch(request: HttpRequest, user: User) -> HttpResponse:
     if deed == "json":
         return _file(request, page)
     return form_page.answer(request, _changed(request, user, page, deed))
+
+
+def _typed(request: HttpRequest) -> tuple[FormPage, bool]:
+    """What was posted, and whether all of it could be read."""
+    form = DraftForm(request.POST, get_chains())
+    return FormPage(form.draft(), form.token if _TOKEN.fullmatch(form.token) else asking.new_token()), form.is_valid
 
 
 def _changed(request: HttpRequest, user: User, page: FormPage, deed: str) -> FormPage:
@@ -83,7 +92,8 @@ def _changed(request: HttpRequest, user: User, page: FormPage, deed: str) -> For
     return replace(page, estimated=asking.estimate(user, page.draft))
 
 
-@_for_htmx_too
+@never_cache
+@_losing_nothing
 @signed_in
 @require_http_methods(["GET", "HEAD", "POST"])
 def estimate(request: HttpRequest, user: User) -> HttpResponse:
@@ -126,10 +136,10 @@ def _first(user: User, internal_id: str) -> FormPage:
     draft = drafts.of_document(document)
     if len(draft.rows) > MAX_ROWS:
         return replace(page, said=f"Batch {batch.pk} asks for more than the form holds. Send it again by the API.")
-    webhook = " Its webhook is left out." if document.get("webhook") else ""
-    page = replace(page, draft=draft, said=f"It is filled in as batch {batch.pk} was.{webhook}")
+    webhook = "Its webhook is left out." if document.get("webhook") else ""
+    page = replace(page, draft=draft, said=webhook)
     if batch.status != BatchStatus.REJECTED:
-        return page
+        return replace(page, said=f"It is filled in as batch {batch.pk} was. {webhook}")
     fields = corrections.fields(draft, batch)
     wrong = shown_faults.of_fields({field: [batch.rejection_reason] for field in fields})
     return replace(page, corrects=batch, faults=wrong)

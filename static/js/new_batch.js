@@ -19,11 +19,23 @@ function whyNot(status) {
   switch (status) {
     case 0:
       return "This service can't be reached. What you typed stays here; check your connection.";
-    case 403: // The page's token is that of an earlier session.
-      return "This page has been open for too long. Copy what you typed, and reload it.";
     default:
       return `This service answered with error ${status}. What you typed stays here; try again in a moment.`;
   }
+}
+
+// Who has signed in anew, in another tab, has another token: that of the page is an earlier session's.
+document.addEventListener("htmx:configRequest", renewToken);
+document.addEventListener("submit", renewToken, true);
+
+/** @param {Event} event */
+function renewToken(event) {
+  const token = document.cookie.match(/(?:^|; )csrftoken=([^;]+)/)?.[1];
+  const form = /** @type {HTMLFormElement} */ (document.getElementById("new-batch"));
+  const field = form.elements.namedItem("csrfmiddlewaretoken");
+  if (!token || !(field instanceof HTMLInputElement)) return;
+  field.value = token;
+  if (event instanceof CustomEvent) event.detail.parameters.csrfmiddlewaretoken = token;
 }
 
 document.addEventListener("change", (event) => {

@@ -158,8 +158,15 @@ def overflows(page: Page) -> bool:
 
 
 def _console_fault(message: ConsoleMessage) -> list[str]:
-    # Chromium and htmx report every request that failed; what the page makes of it is the test's business.
-    htmx_events = ("Response Status Error Code", "htmx:afterRequest", "htmx:sendError", "htmx:timeout")
+    # Chromium and htmx report every request that failed, or was replaced by another; what the page makes of it is the
+    # test's business.
+    htmx_events = (
+        "Response Status Error Code",
+        "htmx:afterRequest",
+        "htmx:sendError",
+        "htmx:sendAbort",
+        "htmx:timeout",
+    )
     reports = ("Failed to load resource", *htmx_events)
     if message.type != "error" or message.text.startswith(reports):
         return []

@@ -98,6 +98,10 @@ def test_who_is_signed_out_signs_in_and_comes_back(client):
     told = client.post("/new-batch", form({"accounts": ALICE}) | {"do": "add-row"}, headers=HTMX)
     assert (told.status_code, told.headers["HX-Retarget"]) == (200, "#estimate")
     assert "You are signed out" in told.text
+    html = post(client, "submit", form({"accounts": ALICE}), status=401)
+    assert "You are signed out" in html
+    assert values(html, "accounts") == [ALICE]
+    assert client.get("/new-batch/estimate").url == "/sign-in?next=/new-batch/estimate"
 
 
 def test_the_first_page_asks_little_of_the_database_and_no_node(alice, django_assert_num_queries):
