@@ -6,7 +6,8 @@ A page fails its test if it logs an error, throws, breaks the content security p
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,11 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, 
 
 from accounts import keys
 from accounts.models import User
+from config.configured_chains import forget_chains
+from devnet.devchain import DevChain
 from tests.accounts.wallets import ALICE
 from tests.browser.wallet import Wallet
+from tests.deployed import deploy_on
 from tests.service import chains_toml
 
 DEAD_NODE = "http://127.0.0.1:1"  # Nothing listens on port 1.
@@ -127,6 +131,30 @@ def sign_in_as(site: str) -> Callable[..., User]:
         return user
 
     return sign_in_as
+
+
+@dataclass
+class Stage:
+    """Where pages are served: settings that may be changed, and a chain for those who ask for one."""
+
+    settings: Any
+    folder: Path
+    patch: pytest.MonkeyPatch
+    start_chain: Callable[[], DevChain]
+
+    def chain(self) -> DevChain:
+        chain = self.start_chain()
+        chain.mine(5)
+        self.settings.CHAINS_FILE = chains_toml(self.folder, chain.url)
+        forget_chains()
+        deploy_on(chain)
+        return chain
+
+
+@pytest.fixture
+def stage(site: str, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    with ExitStack() as running:
+        yield Stage(settings, tmp_path, monkeypatch, lambda: running.enter_context(DevChain()))
 
 
 def axe_violations(page: Page) -> list[str]:
