@@ -100,8 +100,10 @@ class ShownQuery:
 
     @property
     def needs_a_look(self) -> bool:
-        """Whether something fails, was stopped, or went back."""
-        return any(step.status == "STOPPED" or step.attempts or step.went_back_at for step in self.steps)
+        """Whether a step is under way, or failed when it was stopped."""
+        return any(
+            step.status == StepStatus.IN_PROGRESS or (step.status == "STOPPED" and step.attempts) for step in self.steps
+        )
 
     @property
     def time(self) -> str:

@@ -1,17 +1,17 @@
 """Template filters and tags: how pages write times, amounts, states and long hexadecimal values."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from django import template
 from django.utils import timezone
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from explorer.pages.amounts import cost, whole_units
-from explorer.pages.query_cards import ShownQuery, ShownStep
-from explorer.pages.shown_facts import ADDRESS_ENDS, InShort
+from explorer.pages.shown_facts import ADDRESS_ENDS, WORD_ENDS, InShort
 from explorer.pages.timelines import Segment
 from explorer.pages.timelines import Timeline as BatchTimeline
 
@@ -33,7 +33,7 @@ def _iso(when: datetime) -> str:
 def moment(when: datetime) -> SafeString:
     """A `<time>` element, to the second and in UTC; the attribute is exact."""
     return format_html(
-        '<time datetime="{}">{} UTC</time>', _iso(when), when.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+        '<time datetime="{}">{}\xa0UTC</time>', _iso(when), when.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
     )
 
 
@@ -137,6 +137,10 @@ def status(name: str, element: str = "span") -> SafeString:
     return format_html('<{0} class="chip {1}">{2}{1}</{0}>', element, name, icon(name))
 
 
+_ADDRESS_LENGTH = 42
+# A slot with a longer number is shown by its ends.
+_MOST_OF_SLOT = 20
+
 # --- Long values ------------------------------------------------------------------------------------------------------
 
 
@@ -168,6 +172,40 @@ def in_short(value: InShort) -> SafeString:
         if value.unit
         else format_html("{}", value.text)
     )
+
+
+_LONG_VALUE = re.compile(r"(0x(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{40})\b)")
+
+
+@register.filter
+def with_short_values(sentence: str) -> SafeString:
+    """A sentence with its addresses and hashes by their ends."""
+    return format_html_join(
+        "",
+        "{}",
+        (
+            (part if at % 2 == 0 else short(part, *(ADDRESS_ENDS if len(part) == _ADDRESS_LENGTH else WORD_ENDS)),)
+            for at, part in enumerate(_LONG_VALUE.split(sentence))
+        ),
+    )
+
+
+@register.filter
+def digits(amount: str) -> SafeString:
+    """A decimal number in groups of three, apart by margins: who copies it gets plain digits."""
+    whole, point, fraction = amount.partition(".")
+    first = len(whole) % 3 or 3
+    groups = [whole[:first], *(whole[at : at + 3] for at in range(first, len(whole), 3))]
+    groups[-1] += point + fraction[:3]
+    groups += [fraction[at : at + 3] for at in range(3, len(fraction), 3)]
+    return format_html_join(mark_safe("<wbr>"), '<span class="g">{}</span>', ((group,) for group in groups))
+
+
+@register.filter
+def slot_in_short(slot: str) -> SafeString | str:
+    """As `slot_number`, and by its ends where it is long."""
+    number = slot_number(slot)
+    return short(number, *WORD_ENDS) if len(number) > _MOST_OF_SLOT else number
 
 
 @register.filter
@@ -203,8 +241,10 @@ def copy_from(element_id: str, what: str) -> SafeString:
 
 # The least visible width, in percent.
 _THINNEST = 0.8
-# Of a timeline, in pixels.
-_LANE_HEIGHT, _BAR_AT, _LABEL_AT = 48, 20, 32
+# Of a timeline, in pixels: a lane without its tracks, where the first track begins, and the height of a track.
+_LANE_HEIGHT, _BAR_AT, _TRACK_HEIGHT = 30, 20, 18
+_TEXT_AT = 12
+_LEGEND = {"ok": "completed", "run": "under way", "stopped": "stopped", "wait": "waiting", "lost": "lost: it went back"}
 # A narrower segment has no room for its label, in percent.
 _LEAST_LABELLED = 4
 
@@ -225,23 +265,29 @@ class DrawnSegment:
 
 
 @dataclass(frozen=True)
-class DrawnLane:
-    name: str
-    note: str
+class DrawnTrack:
     top: int  # pixels
     segments: tuple[DrawnSegment, ...]
 
     @property
-    def text_y(self) -> int:
-        return self.top + 12
-
-    @property
-    def y(self) -> int:
-        return self.top + _BAR_AT
-
-    @property
     def label_y(self) -> int:
-        return self.top + _LABEL_AT
+        return self.top + _TEXT_AT
+
+
+@dataclass(frozen=True)
+class DrawnLane:
+    name: str
+    note: str
+    top: int  # pixels
+    tracks: tuple[DrawnTrack, ...]
+
+    @property
+    def text_y(self) -> int:
+        return self.top + _TEXT_AT
+
+    @property
+    def bottom(self) -> int:
+        return self.top + _LANE_HEIGHT + _TRACK_HEIGHT * len(self.tracks)
 
 
 @dataclass(frozen=True)
@@ -252,6 +298,7 @@ class DrawnTimeline:
     end: datetime
     goes_on: bool
     lanes: tuple[DrawnLane, ...]
+    kinds: tuple[tuple[str, str], ...]  # of its segments, with what they mean
     leaves_steps_out: bool
 
     @property
@@ -260,13 +307,17 @@ class DrawnTimeline:
 
     @property
     def height(self) -> int:
-        return _LANE_HEIGHT * len(self.lanes)
+        return self.lanes[-1].bottom
 
     @property
     def text(self) -> str:
         """The same in words."""
-        lanes = (f"{lane.name}: {', '.join(one.what for one in lane.segments)}." for lane in self.lanes)
+        lanes = (f"{lane.name}: {', '.join(one.what for one in _segments(lane))}." for lane in self.lanes)
         return f"{span(self.took)} {'so far' if self.goes_on else 'in all'}. {' '.join(lanes)}"
+
+
+def _segments(lane: DrawnLane) -> Iterator[DrawnSegment]:
+    return (one for track in lane.tracks for one in track.segments)
 
 
 @register.filter
@@ -283,73 +334,18 @@ def drawn(timeline: BatchTimeline) -> DrawnTimeline:
         lasted = f", {span(until - start)}" if until > start else ""
         return DrawnSegment(one.kind, one.what + lasted, label, round(x, 2), round(width, 2))
 
+    lanes: list[DrawnLane] = []
+    for lane in timeline.lanes:
+        top = lanes[-1].bottom if lanes else 0
+        tracks = enumerate(tuple(map(segment, track)) for track in lane.tracks)
+        drawn_tracks = (DrawnTrack(top + _BAR_AT + _TRACK_HEIGHT * at, segments) for at, segments in tracks)
+        lanes.append(DrawnLane(lane.name, lane.note, top, tuple(drawn_tracks)))
+    kinds = {one.kind for lane in lanes for one in _segments(lane)}
     return DrawnTimeline(
         start=timeline.start,
         end=end,
         goes_on=timeline.end is None,
-        lanes=tuple(
-            DrawnLane(lane.name, lane.note, _LANE_HEIGHT * at, tuple(map(segment, lane.segments)))
-            for at, lane in enumerate(timeline.lanes)
-        ),
-        leaves_steps_out=not any(one.label for lane in timeline.lanes for one in lane.segments),
-    )
-
-
-@dataclass(frozen=True)
-class TimedStep:
-    """A step and its place on the time axis of its query, in percent. Width 0: it has not begun.
-
-    If it went back, the lost time comes before it, from the end of the previous step: its earlier end is not stored.
-    """
-
-    step: ShownStep
-    x: float
-    width: float
-    back_x: float = 0
-    back_width: float = 0  # 0: it never went back
-
-
-@dataclass(frozen=True)
-class Timeline:
-    steps: tuple[TimedStep, ...]
-    took: timedelta
-    longest: ShownStep | None  # of those that ended
-    went_back: timedelta  # the part of `took` that was lost because steps went back
-    is_open: bool
-
-
-@register.filter
-def timeline(query: ShownQuery) -> Timeline:
-    now = timezone.now()
-    begun = [step.started_at for step in query.steps if step.started_at]
-    if query.steps and query.steps[0].went_back_at:
-        begun.append(query.received_at)
-    start = min(begun, default=now)
-    end = max((step.ended_at or now for step in query.steps if step.started_at), default=now)
-    length = max(end - start, timedelta(milliseconds=1))
-
-    # The lost time of each step: from the end of the previous step until it began again.
-    ends = [start, *(step.ended_at or now for step in query.steps)]
-    backs = [
-        max(step.started_at - before, timedelta()) if step.went_back_at and step.started_at else timedelta()
-        for step, before in zip(query.steps, ends, strict=False)
-    ]
-
-    def timed() -> Iterator[TimedStep]:
-        for step, back in zip(query.steps, backs, strict=True):
-            if step.started_at is None:
-                yield TimedStep(step, 0, 0)
-                continue
-            width = max(100 * ((step.ended_at or now) - step.started_at) / length, _THINNEST)
-            x = min(100 * (step.started_at - start) / length, 100 - width)
-            x, back_width = round(max(x, 0), 2), round(100 * back / length, 2)
-            yield TimedStep(step, x, round(width, 2), round(max(x - back_width, 0), 2), back_width)
-
-    ended = [step for step in query.steps if step.took]
-    return Timeline(
-        steps=tuple(timed()),
-        took=end - start,
-        longest=max(ended, key=lambda step: step.took or timedelta(), default=None),
-        went_back=sum(backs, timedelta()),
-        is_open=any(step.started_at and not step.ended_at for step in query.steps),
+        lanes=tuple(lanes),
+        kinds=tuple((kind, word) for kind, word in _LEGEND.items() if kind in kinds),
+        leaves_steps_out=not any(one.label for lane in timeline.lanes for track in lane.tracks for one in track),
     )

@@ -56,9 +56,10 @@ class Picture:
         for name, value in self.settings.items():
             setattr(stage.settings, name, value)
         connect_source(stage.folder)
+        address = self.address(stage)
         if self.has_worker:
             beat()
-        return self.address(stage)
+        return address
 
 
 # --- Addresses --------------------------------------------------------------------------------------------------------

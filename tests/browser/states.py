@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from hashlib import sha256
 
 from django.db.models import Model, QuerySet
 from django.utils import timezone
 
 from accounts.models import ApiKey
 from devnet.devchain import DevChain
-from proving.models import Transaction
+from proving.models import FactsRegistry, Share, Transaction
 from queries import progress
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, WebhookDelivery
 from queries.properties import HeaderField
@@ -16,7 +17,6 @@ from queries.rejection_codes import RejectionCode
 from tests.explorer.batches import (
     HASH,
     SOURCE,
-    TRANSACTION,
     a_batch,
     accept,
     asking,
@@ -60,6 +60,18 @@ def over(seconds: float, batch: Batch, *, since: float = 0) -> Batch:
     return batch
 
 
+def sent(batch: Batch, number: int = 1, *, block: int | None = None, extends: FactsRegistry | None = None) -> str:
+    """A transaction that the batch has all of, in this block or in none yet. Its hash."""
+    tx_hash = "0x" + sha256(f"{batch.pk} {number}".encode()).hexdigest()
+    tx = send(batch, tx_hash=tx_hash, extends=extends)
+    Share.objects.create(transaction=tx, batch=batch, gas=175_840, wei=203_974_400_000_000, weight=1)
+    tx.versions.update(max_fee_per_gas=2_400_000_000)
+    if block is not None:
+        tx.gas_price = 1_160_000_000
+        mine(tx, block=block)
+    return tx_hash
+
+
 def _times(table: QuerySet[Model], *columns: str) -> Iterable[tuple[QuerySet[Model], str, datetime]]:
     pks = list(table.values_list("pk", flat=True))
     for column in columns:
@@ -99,9 +111,7 @@ def waiting_for_confirmations() -> Batch:
     accept(batch)
     fetch_proofs(batch)
     complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
-    tx = send(batch)
-    mine(tx, block=14)
-    note = f"Transaction {TRANSACTION} is mined; waiting for confirmations."
+    note = f"Transaction {sent(batch, block=14)} is mined; waiting for confirmations."
     Block.objects.update(waiting_for=note, hash=HASH)
     return over(40, batch)
 
@@ -131,7 +141,7 @@ def rejected_on_the_way() -> Batch:
     accept(batch)
     Block.objects.update(hash=HASH)
     complete(batch, StepKind.INITIAL_STATE)
-    send(batch)
+    sent(batch)
     reason = "The batch was not done by its deadline. When it passed, the node of chain 31337 could not be reached."
     progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason=reason, retryable=True)
     return over(86_400, batch, since=3600)
@@ -143,9 +153,8 @@ def just_done() -> Batch:
     accept(batch)
     fetch_proofs(batch)
     complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
-    tx = send(batch)
-    mine(tx, block=14)
-    complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED, transaction_hash=TRANSACTION)
+    tx_hash = sent(batch, block=14)
+    complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED, transaction_hash=tx_hash)
     Batch.objects.filter(pk=batch.pk).update(gas_used=175_840, spent=203_974_400_000_000)
     return over(31, batch)
 
@@ -205,7 +214,7 @@ def running() -> Batch:
     accept(batch)
     Block.objects.update(hash=HASH)
     complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
-    mine(send(batch), block=14)
+    sent(batch, block=14)
     return over(20, batch)
 
 
@@ -219,7 +228,7 @@ def several() -> Batch:
         progress.complete(pks[:2], kind)
     progress.complete(pks[2:4], StepKind.INITIAL_STATE)
     progress.note_failure(pks[4:], "The node sent a proof that doesn't lead to the state root.")
-    mine(send(batch), block=14)
+    sent(batch, block=14)
     return over(50, batch)
 
 
@@ -230,10 +239,9 @@ def sixty(proven: int = 20) -> Batch:
     pks = queries_of(batch)
     progress.complete(pks, StepKind.INITIAL_STATE)
     progress.complete(pks[: max(40, proven)], StepKind.BLOCKHASH_AVAILABLE)
-    tx = send(batch)
-    mine(tx, block=14)
+    tx_hash = sent(batch, block=14)
     for kind in (StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED):
-        progress.complete(pks[:proven], kind, transaction_hash=TRANSACTION)
+        progress.complete(pks[:proven], kind, transaction_hash=tx_hash)
     return over(50, batch)
 
 
@@ -307,15 +315,15 @@ def on_the_path() -> Batch:
     Block.objects.update(hash=HASH)
     complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
     plan_path(batch, 60, left=40)
-    mine(send(batch, tx_hash="0x" + "5c" * 32, extends=deployed()), block=14)
-    send(batch, extends=deployed())
+    sent(batch, block=14, extends=deployed())
+    sent(batch, 2, extends=deployed())
     return batch
 
 
 def arrived() -> Batch:
     batch = on_the_path()
     plan_path(batch, 60, left=0)
-    mine(send(batch, tx_hash="0x" + "d0" * 32), block=16)
+    sent(batch, 3, block=16)
     fetch_proofs(batch)
     complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
     settle(batch)
