@@ -60,6 +60,11 @@ class ShownStep:
         return self.ended_at - self.started_at if self.started_at and self.ended_at else None
 
     @property
+    def says_more(self) -> bool:
+        """Whether something went wrong, or is on the chain."""
+        return bool(self.attempts or self.went_back_at or self.last_error or self.waiting_for or self.transaction)
+
+    @property
     def last_error_matters(self) -> bool:
         """A step that went back has its reason as last error; the page shows it once."""
         return bool(self.last_error) and self.last_error != self.went_back_because

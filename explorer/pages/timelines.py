@@ -45,6 +45,10 @@ class Timeline:
     end: datetime | None  # None: it goes on
     lanes: tuple[Lane, ...]
 
+    @property
+    def leaves_steps_out(self) -> bool:
+        return not any(one.label for lane in self.lanes for track in lane.tracks for one in track)
+
 
 @dataclass(frozen=True)
 class _Steps:
@@ -145,7 +149,8 @@ def _of_cards(cards: Sequence[ShownQuery]) -> Iterator[_Steps]:
 def _stored(batch: Batch) -> Iterator[_Steps]:
     for chain, kind, begun_at, last_at, begun, completed, went_back_at in statements.every(
         "SELECT q.source_chain_id, s.kind, MIN(s.started_at), MAX(s.completed_at), COUNT(*), "
-        "SUM(CASE WHEN s.status = %s THEN 1 ELSE 0 END), MAX(s.went_back_at) FROM queries_query q JOIN queries_step s ON s.query_id = q.id "
+        "SUM(CASE WHEN s.status = %s THEN 1 ELSE 0 END), MAX(s.went_back_at) "
+        "FROM queries_query q JOIN queries_step s ON s.query_id = q.id "
         "WHERE q.batch_id = %s GROUP BY q.source_chain_id, s.kind ORDER BY q.source_chain_id",
         (StepStatus.COMPLETED, batch.pk),
     ):

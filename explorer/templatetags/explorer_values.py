@@ -1,19 +1,16 @@
 """Template filters and tags: how pages write times, amounts, states and long hexadecimal values."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from html import escape
 
 from django import template
 from django.utils import timezone
-from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString, mark_safe
 
 from explorer.pages.amounts import cost, whole_units
+from explorer.pages.query_cards import ShownStep
 from explorer.pages.shown_facts import ADDRESS_ENDS, WORD_ENDS, InShort
-from explorer.pages.timelines import Segment
-from explorer.pages.timelines import Timeline as BatchTimeline
 
 register = template.Library()
 
@@ -21,6 +18,12 @@ register.filter("whole_units", whole_units)
 register.filter("cost", cost)
 
 _MINUTE, _HOUR, _DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+
+
+def html(template: str, *values: str) -> SafeString:
+    """As Django's `format_html`, at a fifth of its time: a page has hundreds of values."""
+    return SafeString(template.format(*(value if isinstance(value, SafeString) else escape(value) for value in values)))
+
 
 # --- Times ------------------------------------------------------------------------------------------------------------
 
@@ -32,15 +35,13 @@ def _iso(when: datetime) -> str:
 @register.filter
 def moment(when: datetime) -> SafeString:
     """A `<time>` element, to the second and in UTC; the attribute is exact."""
-    return format_html(
-        '<time datetime="{}">{}\xa0UTC</time>', _iso(when), when.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
-    )
+    return html('<time datetime="{}">{}\xa0UTC</time>', _iso(when), when.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S"))
 
 
 @register.filter
 def clock(when: datetime) -> SafeString:
     """As `moment`, the time of day alone."""
-    return format_html('<time datetime="{}">{}</time>', _iso(when), when.astimezone(UTC).strftime("%H:%M:%S"))
+    return html('<time datetime="{}">{}</time>', _iso(when), when.astimezone(UTC).strftime("%H:%M:%S"))
 
 
 @register.filter
@@ -64,13 +65,13 @@ def _whole_span(duration: timedelta) -> str:
 @register.filter
 def ago(when: datetime) -> SafeString:
     """How long ago it was, as of now; the browser counts on."""
-    return format_html('<span data-since="{}">{}</span> ago', _iso(when), _whole_span(timezone.now() - when))
+    return html('<span data-since="{}">{}</span> ago', _iso(when), _whole_span(timezone.now() - when))
 
 
 @register.filter
 def since(when: datetime) -> SafeString:
     """How long it has lasted, as of now; the browser counts on."""
-    return format_html('<span data-since="{}">{}</span>', _iso(when), _whole_span(timezone.now() - when))
+    return html('<span data-since="{}">{}</span>', _iso(when), _whole_span(timezone.now() - when))
 
 
 @register.filter
@@ -78,7 +79,7 @@ def until(when: datetime) -> SafeString:
     """`in 8 s`, as of now, or `now`; the browser counts down."""
     left = when - timezone.now()
     text = f"in {_whole_span(left)}" if left >= timedelta(seconds=1) else "now"
-    return format_html('<span data-until="{}">{}</span>', _iso(when), text)
+    return html('<span data-until="{}">{}</span>', _iso(when), text)
 
 
 @register.filter
@@ -94,6 +95,24 @@ def roughly(seconds: int) -> str:
 def server_time() -> str:
     """The time by which the browser sets its clock."""
     return _iso(timezone.now())
+
+
+@register.filter
+def how_long(step: ShownStep) -> SafeString:
+    """How a step stands, and how long it took or takes."""
+    if not step.status:
+        return SafeString('<span class="hint">not begun</span>')
+    lasted = span(step.took) if step.took is not None else since(step.started_at) if step.started_at else ""
+    return html('<span class="word">{}</span> {}', step.status, lasted)
+
+
+@register.filter
+def when(step: ShownStep) -> SafeString:
+    """From when to when it was under way; empty where that isn't known."""
+    if step.started_at is None:
+        return SafeString("")
+    until = html(" to {}", clock(step.ended_at)) if step.ended_at else ""
+    return html("{}{}", moment(step.started_at), until)
 
 
 @register.filter
@@ -134,7 +153,7 @@ def icon(name: str) -> SafeString:
 @register.simple_tag
 def status(name: str, element: str = "span") -> SafeString:
     """A state by word, icon and colour. As `strong` it is tinted, which a page does once."""
-    return format_html('<{0} class="chip {1}">{2}{1}</{0}>', element, name, icon(name))
+    return html('<{0} class="chip {1}">{2}{1}</{0}>', element, name, icon(name))
 
 
 _ADDRESS_LENGTH = 42
@@ -147,13 +166,13 @@ _MOST_OF_SLOT = 20
 @register.simple_tag
 def hexadecimal(value: str, what: str) -> SafeString:
     """A long value with a button that copies it. `what` names it."""
-    return format_html('<span class="hex">{}</span> {}', value, copy(value, what))
+    return html('<span class="hex">{}</span> {}', value, copy(value, what))
 
 
 @register.simple_tag
 def short(value: str, start: int = ADDRESS_ENDS[0], end: int = ADDRESS_ENDS[1]) -> SafeString:
     """A long value by its ends, such as 0x7099…79C8; whole where the pointer is, and wherever it is copied to."""
-    return format_html(
+    return html(
         '<span class="short" title="{0}">{1}<span class="mid">{2}</span>{3}</span>',
         value,
         value[:start],
@@ -168,9 +187,9 @@ def in_short(value: InShort) -> SafeString:
     if value.ends:
         return short(value.text, *value.ends)
     return (
-        format_html('{}\xa0<span class="unit">{}</span>', value.text, value.unit)
+        html('{}\xa0<span class="unit">{}</span>', value.text, value.unit)
         if value.unit
-        else format_html("{}", value.text)
+        else SafeString(escape(value.text))
     )
 
 
@@ -180,13 +199,11 @@ _LONG_VALUE = re.compile(r"(0x(?:[0-9a-fA-F]{64}|[0-9a-fA-F]{40})\b)")
 @register.filter
 def with_short_values(sentence: str) -> SafeString:
     """A sentence with its addresses and hashes by their ends."""
-    return format_html_join(
-        "",
-        "{}",
-        (
-            (part if at % 2 == 0 else short(part, *(ADDRESS_ENDS if len(part) == _ADDRESS_LENGTH else WORD_ENDS)),)
+    return SafeString(
+        "".join(
+            escape(part) if at % 2 == 0 else short(part, *(ADDRESS_ENDS if len(part) == _ADDRESS_LENGTH else WORD_ENDS))
             for at, part in enumerate(_LONG_VALUE.split(sentence))
-        ),
+        )
     )
 
 
@@ -198,7 +215,7 @@ def digits(amount: str) -> SafeString:
     groups = [whole[:first], *(whole[at : at + 3] for at in range(first, len(whole), 3))]
     groups[-1] += point + fraction[:3]
     groups += [fraction[at : at + 3] for at in range(3, len(fraction), 3)]
-    return format_html_join(mark_safe("<wbr>"), '<span class="g">{}</span>', ((group,) for group in groups))
+    return SafeString("<wbr>".join(f'<span class="g">{escape(group)}</span>' for group in groups))
 
 
 @register.filter
@@ -221,7 +238,7 @@ _COPY_ICON = mark_safe('<svg class="ic" aria-hidden="true"><use href="#copy-icon
 @register.simple_tag
 def copy(text: str, what: str) -> SafeString:
     """A button that copies the text."""
-    return format_html(
+    return html(
         '<button type="button" class="copy" data-copy="{}" aria-label="Copy {}">{}</button>', text, what, _COPY_ICON
     )
 
@@ -229,123 +246,9 @@ def copy(text: str, what: str) -> SafeString:
 @register.simple_tag
 def copy_from(element_id: str, what: str) -> SafeString:
     """As `copy`, of the text of an element, so that the page holds it once."""
-    return format_html(
+    return html(
         '<button type="button" class="copy" data-copy-from="{}" aria-label="Copy {}">{}</button>',
         element_id,
         what,
         _COPY_ICON,
-    )
-
-
-# --- Where the time went ----------------------------------------------------------------------------------------------
-
-# The least visible width, in percent.
-_THINNEST = 0.8
-# Of a timeline, in pixels: a lane without its tracks, where the first track begins, and the height of a track.
-_LANE_HEIGHT, _BAR_AT, _TRACK_HEIGHT = 30, 20, 18
-_TEXT_AT = 12
-_LEGEND = {"ok": "completed", "run": "under way", "stopped": "stopped", "wait": "waiting", "lost": "lost: it went back"}
-# A narrower segment has no room for its label, in percent.
-_LEAST_LABELLED = 4
-
-
-@dataclass(frozen=True)
-class DrawnSegment:
-    """A segment and its place, in percent."""
-
-    kind: str
-    what: str
-    label: str
-    x: float
-    width: float
-
-    @property
-    def middle(self) -> float:
-        return round(self.x + self.width / 2, 2)
-
-
-@dataclass(frozen=True)
-class DrawnTrack:
-    top: int  # pixels
-    segments: tuple[DrawnSegment, ...]
-
-    @property
-    def label_y(self) -> int:
-        return self.top + _TEXT_AT
-
-
-@dataclass(frozen=True)
-class DrawnLane:
-    name: str
-    note: str
-    top: int  # pixels
-    tracks: tuple[DrawnTrack, ...]
-
-    @property
-    def text_y(self) -> int:
-        return self.top + _TEXT_AT
-
-    @property
-    def bottom(self) -> int:
-        return self.top + _LANE_HEIGHT + _TRACK_HEIGHT * len(self.tracks)
-
-
-@dataclass(frozen=True)
-class DrawnTimeline:
-    """A timeline as it stands now."""
-
-    start: datetime
-    end: datetime
-    goes_on: bool
-    lanes: tuple[DrawnLane, ...]
-    kinds: tuple[tuple[str, str], ...]  # of its segments, with what they mean
-    leaves_steps_out: bool
-
-    @property
-    def took(self) -> timedelta:
-        return self.end - self.start
-
-    @property
-    def height(self) -> int:
-        return self.lanes[-1].bottom
-
-    @property
-    def text(self) -> str:
-        """The same in words."""
-        lanes = (f"{lane.name}: {', '.join(one.what for one in _segments(lane))}." for lane in self.lanes)
-        return f"{span(self.took)} {'so far' if self.goes_on else 'in all'}. {' '.join(lanes)}"
-
-
-def _segments(lane: DrawnLane) -> Iterator[DrawnSegment]:
-    return (one for track in lane.tracks for one in track.segments)
-
-
-@register.filter
-def drawn(timeline: BatchTimeline) -> DrawnTimeline:
-    now = timezone.now()
-    end = timeline.end or now
-    length = max(end - timeline.start, timedelta(milliseconds=1))
-
-    def segment(one: Segment) -> DrawnSegment:
-        start, until = max(one.start, timeline.start), min(one.end or end, end)
-        width = min(max(100 * (until - start) / length, _THINNEST), 100)
-        x = max(0.0, min(100 * (start - timeline.start) / length, 100 - width))
-        label = one.label if width >= _LEAST_LABELLED else ""
-        lasted = f", {span(until - start)}" if until > start else ""
-        return DrawnSegment(one.kind, one.what + lasted, label, round(x, 2), round(width, 2))
-
-    lanes: list[DrawnLane] = []
-    for lane in timeline.lanes:
-        top = lanes[-1].bottom if lanes else 0
-        tracks = enumerate(tuple(map(segment, track)) for track in lane.tracks)
-        drawn_tracks = (DrawnTrack(top + _BAR_AT + _TRACK_HEIGHT * at, segments) for at, segments in tracks)
-        lanes.append(DrawnLane(lane.name, lane.note, top, tuple(drawn_tracks)))
-    kinds = {one.kind for lane in lanes for one in _segments(lane)}
-    return DrawnTimeline(
-        start=timeline.start,
-        end=end,
-        goes_on=timeline.end is None,
-        lanes=tuple(lanes),
-        kinds=tuple((kind, word) for kind, word in _LEGEND.items() if kind in kinds),
-        leaves_steps_out=not any(one.label for lane in timeline.lanes for track in lane.tracks for one in track),
     )
