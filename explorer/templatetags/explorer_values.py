@@ -82,6 +82,25 @@ def until(when: datetime) -> SafeString:
     return html('<span data-until="{}">{}</span>', _iso(when), text)
 
 
+# What is younger is as good as now, in seconds; times.js has it too.
+_AGED = 5
+
+
+@register.filter
+def aged(when: datetime) -> SafeString:
+    """How old something is that was said then, as soon as that is more than a few seconds."""
+    hidden = "" if (timezone.now() - when).total_seconds() >= _AGED else " hidden"
+    return html('<span class="hint" data-aged="{}"{}>This was so {}.</span>', _iso(when), SafeString(hidden), ago(when))
+
+
+@register.filter
+def about(when: datetime) -> SafeString:
+    """When something is expected, as `in about 39 s`; the browser counts down."""
+    left = when - timezone.now()
+    text = f"in about {_whole_span(left)}" if left >= timedelta(seconds=1) else "at any moment"
+    return html('<span data-about="{}">{}</span>', _iso(when), text)
+
+
 @register.filter
 def roughly(seconds: int) -> str:
     """An estimated length of time, in round numbers."""
