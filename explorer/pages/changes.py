@@ -49,8 +49,8 @@ _NEXT_TRY = "CASE WHEN failing_since IS NOT NULL THEN due_at END"
 _PARTS = (
     (
         f"""status, waiting_for, looked_at, accepted_at, finished_at, deadline_at, went_back_at, went_back_because,
-        estimated_gas, estimated_wei, gas_used, spent, rejection_code, rejection_reason, rejection_retryable, failing_since,
-        proofs_pruned_at, steps_pruned_at,
+        estimated_gas, estimated_wei, gas_used, spent, rejection_code, rejection_reason, rejection_retryable,
+        failing_since, proofs_pruned_at, steps_pruned_at,
         {_NEXT_TRY}, EXISTS (
             SELECT 1 FROM queries_query q JOIN queries_block k ON k.id = q.block_id
             WHERE q.batch_id = %(batch)s AND k.due_at IS NOT NULL)""",

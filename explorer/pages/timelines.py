@@ -115,7 +115,11 @@ def _chains(batch: Batch, total: int, steps_of_chains: Iterable[_Steps]) -> Iter
         steps.sort(key=lambda step: order.index(StepKind(step.kind)))
         last = steps[-1]
         reached = order.index(StepKind(last.kind)) + 1
-        note = f"{last.completed:,} of {steps[0].begun:,} past step {reached}" if total > 1 else f"step {reached}"
+        note = f"step {reached}"
+        if total > 1:
+            all_of_them = f"{steps[0].begun:,}"  # of which those about a header have no fourth step
+            is_done = batch.status == BatchStatus.DONE
+            note = f"{all_of_them} proven" if is_done else f"{last.completed:,} of {all_of_them} past {note}"
         yield Lane(_name(chain_name(chain)), note, tuple(_tracks(batch, steps)))
 
 
