@@ -32,7 +32,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 4
 
-.PHONY: help demo demo-cross-chain demo-cluster test test-postgres test-fast chromium attack chaos fuzz mutants prove slither bench bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain demo-cluster test test-postgres test-fast chromium screenshots attack chaos fuzz mutants prove slither bench bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs contracts lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -81,6 +81,10 @@ chromium: ## Install the system's Chromium for the browser tests, if it is missi
 	echo "Chromium is missing; installing it on this system: apt-get install chromium ..."; \
 	{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; } >/dev/null 2>&1 \
 		|| { echo "Chromium could not be installed; apt-get install chromium says more."; exit 1; }
+
+screenshots: .venv/ready node_modules/ready chromium ## Take pictures of every page in every state into build/screenshots, and check each (ONLY=text)
+	@$(BIN)/python -m pytest tests/browser/screenshots.py -n 2 -q -p no:cacheprovider $(if $(ONLY),-k '$(ONLY)')
+	@echo "The pictures are in build/screenshots/index.html"
 
 bench: .venv/ready node_modules/ready ## Measure times, SQL statements, blocks and gas of the service
 	$(BIN)/python -m pytest benchmarks -q -p no:cacheprovider

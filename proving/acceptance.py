@@ -14,6 +14,7 @@ from functools import partial
 from operator import attrgetter
 
 from django.db.models import Q
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from accounts import row_locks
@@ -95,6 +96,7 @@ def _accept(lease: Lease[Batch], look: Look) -> None:
             due_at,
             attempts=batch.attempts + 1 if failing else 0,
             waiting_for=" ".join(dict.fromkeys(wait.sentence for wait in waits)),
+            looked_at=Now(),
         )
         look.outcome = "fails" if failing else "waits" if waits else "done"
     except leases.LeaseLost:
@@ -102,7 +104,7 @@ def _accept(lease: Lease[Batch], look: Look) -> None:
     except Exception:
         pause = timezone.now() + leases.backoff(batch.attempts)
         sentence = "An error of this service, which has been logged."
-        lease.release(pause, attempts=batch.attempts + 1, waiting_for=sentence)
+        lease.release(pause, attempts=batch.attempts + 1, waiting_for=sentence, looked_at=Now())
         raise
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from eth_utils.crypto import keccak
 
+from accounts import statements
 from chains import together
 from chains.header import SHARED_FIELDS, Header
 from chains.packed import HASHED_HEADER_FIELDS
@@ -143,9 +144,15 @@ def _accounts(wanted: Mapping[Block, Iterable[Fact]]) -> dict[tuple[int, str], A
     }
     found: dict[tuple[int, str], AccountProof] = {}
     for chunk in chunks(sorted(addresses), _CHUNK):
-        proofs = AccountProof.objects.filter(block__in=wanted, address__in=chunk).defer("nodes")
+        blocks = [block.pk for block in wanted]
+        condition = f"WHERE block_id IN ({_places(blocks)}) AND address IN ({_places(chunk)})"
+        proofs = statements.objects(AccountProof, condition, (*blocks, *chunk), without=("nodes",))
         found |= {(proof.block_id, proof.address): proof for proof in proofs}
     return found
+
+
+def _places(values: Sequence[object]) -> str:
+    return ", ".join(["%s"] * len(values))
 
 
 def _slots(

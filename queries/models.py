@@ -88,6 +88,8 @@ class Wait:
     failing_since: datetime | None = None
     next_try_at: datetime | None = None
     source_chain_ids: tuple[int, ...] = ()  # of the blocks that wait; empty if no source chain is concerned
+    said_at: datetime | None = None
+    """When a worker last found it so, of the rows that say it the longest ago. None: it is found so now."""
 
     def __str__(self) -> str:
         if self.failing_since is None:
@@ -121,6 +123,7 @@ class Batch(Leased):
 
     status = models.CharField(max_length=16, choices=BatchStatus.choices, default=BatchStatus.RECEIVED)
     waiting_for = models.TextField(blank=True)  # a sentence, while RECEIVED
+    looked_at = models.DateTimeField(null=True)  # when a worker wrote that
     created_at = models.DateTimeField(default=timezone.now, db_index=True)
     accepted_at = models.DateTimeField(null=True)
     finished_at = models.DateTimeField(null=True)
@@ -192,7 +195,7 @@ class Batch(Leased):
         """What the batch and the blocks of its open queries wait for, each sentence once."""
         # From the batch to its blocks: others may have any number of due ones.
         rows = statements.every(
-            "SELECT waiting_for, source_chain_id, MIN(failing_since), MIN(due_at) FROM queries_block "
+            "SELECT waiting_for, source_chain_id, MIN(failing_since), MIN(due_at), MIN(looked_at) FROM queries_block "
             "WHERE due_at IS NOT NULL AND waiting_for <> '' AND id IN ("
             "SELECT block_id FROM queries_query WHERE batch_id = %s AND step IS NOT NULL) "
             "GROUP BY waiting_for, source_chain_id ORDER BY waiting_for, source_chain_id LIMIT %s",
@@ -202,7 +205,8 @@ class Batch(Leased):
         if self.pays_itself and self._is_left_to_others():
             found.insert(0, Wait(LEFT_TO_OTHERS.format(self.pk)))
         if self.waiting_for:
-            found.insert(0, Wait(self.waiting_for, self.failing_since, self.due_at if self.failing_since else None))
+            next_try_at = self.due_at if self.failing_since else None
+            found.insert(0, Wait(self.waiting_for, self.failing_since, next_try_at, said_at=self.looked_at))
         return list({wait.sentence: wait for wait in found}.values())
 
     def _is_left_to_others(self) -> bool:
@@ -229,6 +233,7 @@ def _wait(sentence: str, rows: Sequence[statements.Row]) -> Wait:
         failing_since=statements.read(min((row[2] for row in failing), default=None)),
         next_try_at=statements.read(min((row[3] for row in failing), default=None)),
         source_chain_ids=tuple(row[1] for row in rows),
+        said_at=statements.read(min((row[4] for row in rows if row[4]), default=None)),
     )
 
 
@@ -274,6 +279,7 @@ class Block(Leased):
     path_left = models.PositiveIntegerField(default=0)
 
     waiting_for = models.TextField(blank=True)  # a sentence
+    looked_at = models.DateTimeField(null=True)  # when a worker wrote that
     waits_for_path = models.BooleanField(default=False)  # its own, or another's that goes first
     checked_number = models.PositiveBigIntegerField(null=True)
     checked_hash = models.CharField(max_length=66, blank=True)

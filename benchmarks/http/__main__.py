@@ -200,6 +200,7 @@ def _installation(project: Path, folder: Path) -> _Installation:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--before", type=Path, help="the folder of another checkout")
+    parser.add_argument("--no-peer", action="store_true", help="measure this project alone")
     parser.add_argument("--seconds", type=int, default=5, help="for each figure (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="of which the medians are printed (%(default)s)")
     parser.add_argument("--only", default="", help="requests whose name contains this")
@@ -211,7 +212,9 @@ def main() -> None:
             servers.append(Server(running, "before", _installation(options.before.resolve(), folder / "before")))
         of_service = _installation(PROJECT, folder / "service")
         of_peer = of_service.copy(folder / "peer")
-        servers += [Server(running, "service", of_service), Server(running, "peer", of_peer, is_peer=True)]
+        servers.append(Server(running, "service", of_service))
+        if not options.no_peer:
+            servers.append(Server(running, "peer", of_peer, is_peer=True))
         found: dict[str, dict[str, list[float]]] = {}
         for _ in range(options.rounds):
             # In turns, so that what else the machine does falls on all alike.

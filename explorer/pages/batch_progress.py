@@ -8,8 +8,9 @@ from itertools import accumulate
 
 from accounts import statements
 from config.configured_chains import get_chains
-from explorer.pages import shown_transactions
+from explorer.pages import expectations, shown_transactions
 from explorer.pages.chain_names import ChainName, chain_name
+from explorer.pages.expectations import Expected
 from explorer.pages.polling import transactions
 from explorer.pages.query_cards import HEADER_STEPS, STEP_MEANINGS
 from proving.models import LIVE_STATES, FactsRegistry, TransactionState
@@ -47,6 +48,7 @@ class ShownWait:
     sentence: str
     failing_since: datetime | None
     next_try_at: datetime | None
+    said_at: datetime | None
     sources: tuple[ChainName, ...]  # empty where the batch has only one source chain, which the page names anyway
 
 
@@ -54,6 +56,7 @@ class ShownWait:
 class Progress:
     step_counts: tuple[StepCount, ...]
     waits: tuple[ShownWait, ...]
+    expected: tuple[Expected, ...]
     no_worker: bool
     notices: tuple[str, ...]  # about the destination's signers and the facts registries
     went_back_at: datetime | None
@@ -102,6 +105,7 @@ def read(
     return Progress(
         step_counts=tuple(_step_counts(at_step, headers_at_step)),
         waits=tuple(_shown_waits(waited_for, several=len(counts.source_chains) > 1)),
+        expected=expectations.of_batch(batch, at_step) if batch.status in OPEN_STATUSES else (),
         no_worker=can_change and not heartbeats.is_running(),
         notices=_notices(destination.id, registries) if can_change else (),
         went_back_at=batch.went_back_at,
@@ -138,7 +142,7 @@ def _shown_waits(waited_for: Iterable[Wait], *, several: bool) -> Iterable[Shown
     """`several`: the batch has more than one source chain."""
     for wait in waited_for:
         about = [chain_name(chain_id) for chain_id in wait.source_chain_ids] if several else []
-        yield ShownWait(wait.sentence, wait.failing_since, wait.next_try_at, tuple(about))
+        yield ShownWait(wait.sentence, wait.failing_since, wait.next_try_at, wait.said_at, tuple(about))
 
 
 def _next(batch: Batch, destination: ChainName, at_step: AtStep) -> str:

@@ -48,9 +48,9 @@ _NEXT_TRY = "CASE WHEN failing_since IS NOT NULL THEN due_at END"
 # Columns, and where they come from.
 _PARTS = (
     (
-        f"""status, waiting_for, accepted_at, finished_at, deadline_at, went_back_at, went_back_because, estimated_gas,
-        estimated_wei, gas_used, spent, rejection_code, rejection_reason, rejection_retryable, failing_since,
-        proofs_pruned_at, steps_pruned_at,
+        f"""status, waiting_for, looked_at, accepted_at, finished_at, deadline_at, went_back_at, went_back_because,
+        estimated_gas, estimated_wei, gas_used, spent, rejection_code, rejection_reason, rejection_retryable,
+        failing_since, proofs_pruned_at, steps_pruned_at,
         {_NEXT_TRY}, EXISTS (
             SELECT 1 FROM queries_query q JOIN queries_block k ON k.id = q.block_id
             WHERE q.batch_id = %(batch)s AND k.due_at IS NOT NULL)""",
@@ -71,7 +71,7 @@ _PARTS = (
         f"queries_step WHERE query_id IN ({_SHOWN_QUERIES})",
     ),
     (
-        f"waiting_for, source_chain_id, MIN(failing_since), MIN({_NEXT_TRY})",
+        f"waiting_for, source_chain_id, MIN(looked_at), MIN(failing_since), MIN({_NEXT_TRY})",
         """queries_block WHERE due_at IS NOT NULL AND waiting_for <> '' AND id IN (
             SELECT block_id FROM queries_query WHERE batch_id = %(batch)s AND step IS NOT NULL)
         GROUP BY waiting_for, source_chain_id""",

@@ -60,6 +60,11 @@ class ShownStep:
         return self.ended_at - self.started_at if self.started_at and self.ended_at else None
 
     @property
+    def says_more(self) -> bool:
+        """Whether something went wrong, or is on the chain."""
+        return bool(self.attempts or self.went_back_at or self.last_error or self.waiting_for or self.transaction)
+
+    @property
     def last_error_matters(self) -> bool:
         """A step that went back has its reason as last error; the page shows it once."""
         return bool(self.last_error) and self.last_error != self.went_back_because
@@ -100,8 +105,10 @@ class ShownQuery:
 
     @property
     def needs_a_look(self) -> bool:
-        """Whether something fails, was stopped, or went back."""
-        return any(step.status == "STOPPED" or step.attempts or step.went_back_at for step in self.steps)
+        """Whether a step is under way, or failed when it was stopped."""
+        return any(
+            step.status == StepStatus.IN_PROGRESS or (step.status == "STOPPED" and step.attempts) for step in self.steps
+        )
 
     @property
     def time(self) -> str:

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from django.utils import timezone
+
 from accounts import statements
 from explorer.pages.batch_progress import ShownWait
 from explorer.pages.chain_names import ChainName, chain_name
@@ -23,7 +25,7 @@ _MOST_PATHS = 3
 
 @dataclass(frozen=True)
 class Segment:
-    kind: str  # ok, run, wait, stopped: a class of the style sheet
+    kind: str  # ok, run, wait, lost, stopped: a class of the style sheet
     what: str  # for those who ask what it is
     start: datetime
     end: datetime | None  # None: it lasts
@@ -34,7 +36,7 @@ class Segment:
 class Lane:
     name: str
     note: str  # what came of it, a phrase
-    segments: tuple[Segment, ...]
+    tracks: tuple[tuple[Segment, ...], ...]  # one below the other, where they would cover each other
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,10 @@ class Timeline:
     start: datetime
     end: datetime | None  # None: it goes on
     lanes: tuple[Lane, ...]
+
+    @property
+    def leaves_steps_out(self) -> bool:
+        return not any(one.label for lane in self.lanes for track in lane.tracks for one in track)
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,7 @@ class _Steps:
     last_at: datetime | None  # when the last of those completed that are
     begun: int
     completed: int
+    went_back: bool
 
 
 def of_batch(
@@ -68,14 +75,17 @@ def of_batch(
     if total <= MOST_QUERIES and not batch.steps_pruned_at:
         lanes = list(_chains(batch, total, _of_cards(cards) if cards else _stored(batch)))
     lanes = (lanes or [_statuses(batch)]) + list(_paths(cards))
-    if sent := [tx for tx in transactions if tx.sent_at]:
+    of_paths = {tx.hash for card in cards if card.path for tx in card.path.transactions}
+    if sent := [tx for tx in transactions if tx.sent_at and tx.hash not in of_paths]:
         mined = sum(tx.mined_at is not None for tx in sent)
-        lanes.append(Lane("Transactions", f"{len(sent)} sent, {mined} in a block", tuple(map(_of_transaction, sent))))
+        lanes.append(
+            Lane("Transactions", f"{len(sent)} sent, {mined} in a block", (tuple(map(_of_transaction, sent)),))
+        )
     failing = tuple(
         Segment("wait", wait.sentence, wait.failing_since, None) for wait in waits if wait.failing_since is not None
     )
     if failing:
-        lanes.append(Lane("Fails", "tried again", failing))
+        lanes.append(Lane("Fails", "tried again", (failing,)))
     return Timeline(batch.created_at, batch.finished_at, tuple(lanes))
 
 
@@ -85,9 +95,9 @@ def _statuses(batch: Batch) -> Lane:
         _kind(batch, batch.accepted_at), "RECEIVED", batch.created_at, batch.accepted_at or batch.finished_at
     )
     if batch.accepted_at is None:
-        return Lane("The batch", batch.status, (first,))
+        return Lane("The batch", batch.status, ((first,),))
     rest = Segment(_kind(batch, batch.finished_at), "checked, and being proven", batch.accepted_at, batch.finished_at)
-    return Lane("The batch", batch.status, (first, rest))
+    return Lane("The batch", batch.status, ((first, rest),))
 
 
 def _kind(batch: Batch, end: datetime | None) -> str:
@@ -103,11 +113,28 @@ def _chains(batch: Batch, total: int, steps_of_chains: Iterable[_Steps]) -> Iter
     for chain, steps in list(by_chain.items())[:_MOST_CHAINS]:
         order = list(StepKind)
         steps.sort(key=lambda step: order.index(StepKind(step.kind)))
-        segments = tuple(_of_steps(batch, step, order.index(StepKind(step.kind)) + 1) for step in steps)
         last = steps[-1]
         reached = order.index(StepKind(last.kind)) + 1
-        note = f"{last.completed:,} of {last.begun:,} past step {reached}" if total > 1 else f"step {reached}"
-        yield Lane(_name(chain_name(chain)), note, segments)
+        note = f"step {reached}"
+        if total > 1:
+            all_of_them = f"{steps[0].begun:,}"  # of which those about a header have no fourth step
+            is_done = batch.status == BatchStatus.DONE
+            note = f"{all_of_them} proven" if is_done else f"{last.completed:,} of {all_of_them} past {note}"
+        yield Lane(_name(chain_name(chain)), note, tuple(_tracks(batch, steps)))
+
+
+def _tracks(batch: Batch, steps: Sequence[_Steps]) -> Iterator[tuple[Segment, ...]]:
+    """Of a source chain: the steps on one track, or each on its own where some queries are ahead of others."""
+    order, before = list(StepKind), batch.created_at
+    tracks: list[tuple[Segment, ...]] = []
+    cover_each_other = False
+    for step in steps:
+        segment = _of_steps(batch, step, order.index(StepKind(step.kind)) + 1)
+        cover_each_other = cover_each_other or before > segment.start
+        lost = step.went_back and before < segment.start
+        tracks.append((Segment("lost", "it went back", before, segment.start), segment) if lost else (segment,))
+        before = segment.end or timezone.now()
+    return iter(tracks if cover_each_other else [sum(tracks, ())])
 
 
 def _of_cards(cards: Sequence[ShownQuery]) -> Iterator[_Steps]:
@@ -119,19 +146,21 @@ def _of_cards(cards: Sequence[ShownQuery]) -> Iterator[_Steps]:
     for (chain, kind), steps in begun.items():
         completed = [step.ended_at for step in steps if step.status == StepStatus.COMPLETED and step.ended_at]
         first = min(step.started_at for step in steps if step.started_at)
-        yield _Steps(chain, kind, first, max(completed, default=None), len(steps), len(completed))
+        went_back = any(step.went_back_at for step in steps)
+        yield _Steps(chain, kind, first, max(completed, default=None), len(steps), len(completed), went_back)
 
 
 def _stored(batch: Batch) -> Iterator[_Steps]:
-    for chain, kind, begun_at, last_at, begun, completed in statements.every(
+    for chain, kind, begun_at, last_at, begun, completed, went_back_at in statements.every(
         "SELECT q.source_chain_id, s.kind, MIN(s.started_at), MAX(s.completed_at), COUNT(*), "
-        "SUM(CASE WHEN s.status = %s THEN 1 ELSE 0 END) FROM queries_query q JOIN queries_step s ON s.query_id = q.id "
+        "SUM(CASE WHEN s.status = %s THEN 1 ELSE 0 END), MAX(s.went_back_at) "
+        "FROM queries_query q JOIN queries_step s ON s.query_id = q.id "
         "WHERE q.batch_id = %s GROUP BY q.source_chain_id, s.kind ORDER BY q.source_chain_id",
         (StepStatus.COMPLETED, batch.pk),
     ):
         begun_first = statements.read(begun_at)
         if begun_first is not None:
-            yield _Steps(chain, kind, begun_first, statements.read(last_at), begun, completed)
+            yield _Steps(chain, kind, begun_first, statements.read(last_at), begun, completed, bool(went_back_at))
 
 
 def _of_steps(batch: Batch, step: _Steps, number: int) -> Segment:
@@ -151,13 +180,13 @@ def _paths(cards: Sequence[ShownQuery]) -> Iterator[Lane]:
     paths = {card.block_number: card.path for card in cards if card.path and card.path.length}
     for number, path in list(paths.items())[:_MOST_PATHS]:
         sent = tuple(_of_transaction(tx) for tx in path.transactions if tx.sent_at)
-        yield Lane(f"Path to block {number}", path.how_far, sent)
+        yield Lane(f"Path to block {number}", path.how_far, (sent,))
 
 
 def _of_transaction(tx: ShownTransaction) -> Segment:
     assert tx.sent_at
     what = "waited for a block" if tx.mined_at else "waits for a block"
-    return Segment("wait" if tx.mined_at is None else "idle", f"{tx.hash} {what}", tx.sent_at, tx.mined_at)
+    return Segment("wait", f"{tx.hash} {what}", tx.sent_at, tx.mined_at)
 
 
 def _name(chain: ChainName) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from accounts import row_locks
@@ -218,6 +219,7 @@ def _give_back(given: _GivenBack, users: Sequence[int]) -> None:
         due_at,
         attempts=given.attempts,
         waiting_for=given.sentence,
+        looked_at=Now(),
         waits_for_path=given.waits_for_path,
         queue_at=due_at or block.queue_at,
         turn_of=turns.whose(block, users),

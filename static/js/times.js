@@ -3,6 +3,9 @@
 const stated = document.querySelector("[data-now]")?.getAttribute("data-now");
 const ahead = stated ? Date.parse(stated) - Date.now() : 0; // of this machine's clock, in milliseconds
 
+// What was said so many seconds ago is as good as now.
+const AGED = 5;
+
 /** Seconds since an ISO 8601 time. @param {string} time */
 const secondsSince = (time) => Math.floor((Date.now() + ahead - Date.parse(time)) / 1000);
 
@@ -26,6 +29,13 @@ function tick() {
   for (const element of document.querySelectorAll("[data-until]")) {
     const left = -secondsSince(element.getAttribute("data-until") ?? "");
     write(element, left > 0 ? `in ${span(left)}` : "now");
+  }
+  for (const element of document.querySelectorAll("[data-about]")) {
+    const left = -secondsSince(element.getAttribute("data-about") ?? "");
+    write(element, left > 0 ? `in about ${span(left)}` : "at any moment");
+  }
+  for (const element of document.querySelectorAll("[data-aged]")) {
+    element.toggleAttribute("hidden", secondsSince(element.getAttribute("data-aged") ?? "") < AGED);
   }
 }
 

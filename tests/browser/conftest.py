@@ -3,10 +3,12 @@
 A page fails its test if it logs an error, throws, breaks the content security policy, or asks another host.
 """
 
+import gzip
 import json
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,15 @@ from django.conf import settings as project_settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore
 from django.test import override_settings
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request, Response, sync_playwright
 
 from accounts import keys
 from accounts.models import User
+from config.configured_chains import forget_chains
+from devnet.devchain import DevChain
 from tests.accounts.wallets import ALICE
 from tests.browser.wallet import Wallet
+from tests.deployed import deploy_on
 from tests.service import chains_toml
 
 DEAD_NODE = "http://127.0.0.1:1"  # Nothing listens on port 1.
@@ -129,6 +134,30 @@ def sign_in_as(site: str) -> Callable[..., User]:
     return sign_in_as
 
 
+@dataclass
+class Stage:
+    """Where pages are served: settings that may be changed, and a chain for those who ask for one."""
+
+    settings: Any
+    folder: Path
+    patch: pytest.MonkeyPatch
+    start_chain: Callable[[], DevChain]
+
+    def chain(self) -> DevChain:
+        chain = self.start_chain()
+        chain.mine(5)
+        self.settings.CHAINS_FILE = chains_toml(self.folder, chain.url)
+        forget_chains()
+        deploy_on(chain)
+        return chain
+
+
+@pytest.fixture
+def stage(site: str, settings: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    with ExitStack() as running:
+        yield Stage(settings, tmp_path, monkeypatch, lambda: running.enter_context(DevChain()))
+
+
 def axe_violations(page: Page) -> list[str]:
     """What axe-core finds wrong on the page by WCAG 2.2 A and AA and its best practices; each with its first places."""
     if not page.evaluate("typeof axe === 'object'"):
@@ -155,6 +184,18 @@ def faults_for_anybody(page: Page) -> list[str]:
 def overflows(page: Page) -> bool:
     """Whether the page must be scrolled sideways (WCAG 2.2, 1.4.10 Reflow)."""
     return bool(page.evaluate("document.documentElement.scrollWidth > document.documentElement.clientWidth"))
+
+
+def weight(context: BrowserContext, url: str) -> int:
+    """Bytes of the page and all that it loads, compressed as a server would (gzip)."""
+    page = context.new_page()
+    responses: list[Response] = []
+    page.on("response", lambda response: responses.append(response))  # noqa: PLW0108 (playwright marks functions of Python)
+    page.goto(url, wait_until="networkidle")
+    # Only now: whoever asks for a body within the event may miss the events that come meanwhile.
+    bodies = [response.body() for response in responses]
+    assert len(bodies) > 2
+    return sum(len(gzip.compress(body)) for body in bodies)
 
 
 def _console_fault(message: ConsoleMessage) -> list[str]:

@@ -8,8 +8,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from accounts import keys
 from accounts.models import AccountEvent, ApiKey, EventKind, User
-from tests.browser.conftest import axe_violations, faults_for_anybody, overflows
-from tests.browser.test_batch_page import weight
+from tests.browser.conftest import axe_violations, faults_for_anybody, overflows, weight
 from tests.browser.test_keys import leave
 from tests.explorer.batches import a_batch
 from tests.service import ALICE, request

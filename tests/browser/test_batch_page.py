@@ -1,6 +1,5 @@
 """A batch's page in a real browser: it follows a real worker on a real chain, and nothing of the reader's is lost."""
 
-import gzip
 import json
 import re
 from collections.abc import Callable, Iterator
@@ -12,45 +11,33 @@ from typing import Any
 import pytest
 import requests
 from django.utils import timezone
-from playwright.sync_api import BrowserContext, Page, Response, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from config import configured_chains as configured
 from devnet.devchain import DevChain
 from proving.registry.deploying import deploy
 from queries import progress
 from queries.models import Batch, Block, Step, StepKind
-from queries.properties import HeaderField
 from queries.rejection_codes import RejectionCode
-from tests.browser.conftest import NARROW, TIMEOUT, WIDE, axe_violations, overflows
+from tests.browser.conftest import NARROW, TIMEOUT, overflows
+from tests.browser.states import on_the_path
 from tests.browser.wallet import Wallet
 from tests.explorer.batches import (
-    HASH,
-    SOURCE,
     a_batch,
     accept,
     asking,
     beat,
-    complete,
-    connect_source,
-    deployed,
-    fetch_proofs,
-    find_block,
     finish,
     many_accounts,
-    mine,
-    of_two_sources,
     path,
     plan_path,
     queries_of,
-    send,
     settle,
 )
 from tests.proving.test_worker import a_worker
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-REORGANISED = "Chain 31337 was reorganised: block 14 is another one now."
 
 
 @pytest.fixture(autouse=True)
@@ -460,150 +447,3 @@ def test_everything_is_readable_without_javascript(open_context: Callable[..., B
     expect(page.get_by_text("Reload the page to see the latest progress.")).to_be_visible()
     page.get_by_role("button", name="Read it from the chain now").click()
     expect(page.locator(".reading")).to_contain_text("The chain could not be read.")
-
-
-# --- For everybody ----------------------------------------------------------------------------------------------------
-
-
-def waiting() -> Batch:
-    batch = a_batch()
-    accept(batch)
-    now = timezone.now()
-    progress.note_failure(queries_of(batch), "The node is down.")
-    Block.objects.update(waiting_for="The node is down.", failing_since=now, due_at=now + timedelta(seconds=8))
-    return batch
-
-
-def running() -> Batch:
-    batch = a_batch(ALICE, BOB)
-    accept(batch)
-    Block.objects.update(hash=HASH)
-    complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
-    mine(send(batch), block=14)
-    return batch
-
-
-def reorged() -> Batch:
-    batch = a_batch()
-    finish(batch)
-    progress.reopen(queries_of(batch), StepKind.HEADER_ACCUMULATED, reason=REORGANISED)
-    return batch
-
-
-def rejected() -> Batch:
-    batch = a_batch()
-    progress.reject([batch.pk], code=RejectionCode.FEE_TOO_LOW, reason="The fee is too low.", retryable=True)
-    return batch
-
-
-def done() -> Batch:
-    batch = a_batch(props=["BALANCE", "NONCE", "CODE_HASH"])
-    finish(batch)
-    settle(batch)
-    return batch
-
-
-def everything_open() -> Batch:
-    slots = [hex(2**200 * slot) for slot in range(60)]
-    accounts = {ALICE: {"props": ["BALANCE"], "slots": slots}}
-    return asking(timestamp_1700000005={"accounts": accounts, "header": HeaderField.names})
-
-
-def everything_done() -> Batch:
-    batch = everything_open()
-    find_block(batch)
-    finish(batch)
-    settle(batch)
-    return batch
-
-
-def thousands() -> Batch:
-    batch = a_batch(*many_accounts(2000))
-    accept(batch)
-    return batch
-
-
-def on_the_path() -> Batch:
-    batch = a_batch()
-    accept(batch)
-    Block.objects.update(hash=HASH)
-    complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
-    plan_path(batch, 60, left=40)
-    mine(send(batch, tx_hash="0x" + "5c" * 32, extends=deployed()), block=14)
-    send(batch, extends=deployed())
-    return batch
-
-
-def arrived() -> Batch:
-    batch = on_the_path()
-    plan_path(batch, 60, left=0)
-    mine(send(batch, tx_hash="0x" + "d0" * 32), block=16)
-    fetch_proofs(batch)
-    complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
-    settle(batch)
-    return batch
-
-
-def one_of_two_sources() -> Batch:
-    """One goes on, the other is not checked yet, and its attesters want the operator's attention."""
-    batch = of_two_sources()
-    accept(batch)
-    progress.complete(batch.queries.filter(source_chain_id=31337).values_list("pk", flat=True), StepKind.INITIAL_STATE)
-    Batch.objects.update(waiting_for="No node of chain 5 can be used: 127.0.0.1:1 can't be reached.")
-    Block.objects.filter(source_chain_id=31337).update(waiting_for="Waiting for the signer.")
-    deployed()
-    registry = deployed(SOURCE)
-    registry.notice = f"Attesters contradict the nodes of chain 5 about block 9, which is {HASH} there."
-    registry.save()
-    return batch
-
-
-@pytest.mark.parametrize(
-    "state",
-    [
-        waiting,
-        running,
-        on_the_path,
-        arrived,
-        one_of_two_sources,
-        reorged,
-        rejected,
-        done,
-        everything_open,
-        everything_done,
-        thousands,
-    ],
-)
-def test_nobody_is_kept_out_of_a_batch_s_page(
-    open_context: Callable[..., BrowserContext], state: Callable[[], Batch], tmp_path: Path
-):
-    connect_source(tmp_path)
-    url = path(state())
-    for scheme, viewport in (("light", WIDE), ("dark", NARROW)):
-        page = open_context(color_scheme=scheme, viewport=viewport).new_page()
-        page.goto(url)
-        while (folded := page.locator("details:not([open]) > summary")).count():
-            folded.first.click()
-        assert axe_violations(page) == []
-        assert not overflows(page)
-
-
-def test_the_first_load_is_small(open_context: Callable[..., BrowserContext]):
-    batches = [done(), thousands(), asking(block_12={"header": HeaderField.names})]
-    accept(batches[-1])
-    complete(batches[-1], *StepKind)
-    for batch in batches:
-        context = open_context()
-        assert weight(context, path(batch)) < 60_000
-
-
-def weight(context: BrowserContext, url: str) -> int:
-    """Bytes of the page and all that it loads, compressed as a server would (gzip)."""
-    page = context.new_page()
-    responses: list[Response] = []
-    page.on("response", lambda response: responses.append(response))  # noqa: PLW0108 (playwright marks functions of Python)
-    page.goto(url, wait_until="networkidle")
-    # Only now: whoever asks for a body within the event may miss the events that come meanwhile.
-    bodies = [response.body() for response in responses]
-    assert len(bodies) > 2
-    return sum(len(gzip.compress(body)) for body in bodies)

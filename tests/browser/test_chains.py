@@ -12,8 +12,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from accounts.models import User
 from proving.models import AttesterWatch, ChainWatch
 from queries.models import Batch
-from tests.browser.conftest import faults_for_anybody
-from tests.browser.test_batch_page import weight
+from tests.browser.conftest import faults_for_anybody, weight
 from tests.explorer.batches import REGISTRY, SOURCE, a_batch, connect_source, deployed, path, send
 from tests.service import ALICE, BOB, SIGNER
 

@@ -8,11 +8,8 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from accounts.models import User
 from queries import progress
-from queries.models import Batch
 from queries.rejection_codes import RejectionCode
-from tests.browser.conftest import NARROW, WIDE, axe_violations, overflows
-from tests.browser.test_batch_page import weight
-from tests.explorer.batches import a_batch, accept, finish, path
+from tests.explorer.batches import a_batch, path
 from tests.service import ALICE
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -52,52 +49,3 @@ def test_an_account_is_found_from_the_list(page: Page, context: BrowserContext, 
     expect(page.get_by_text("With the account")).to_be_visible()
     page.get_by_role("link", name=f"Balance of {ALICE} at block 12").click()
     expect(page.locator(".headline .chip")).to_have_text("RECEIVED")
-
-
-def few() -> None:
-    finish(a_batch(block=4))
-    for block in range(3):
-        accept(a_batch(block=block))
-    progress.reject(
-        [str(Batch.objects.values_list("pk", flat=True)[0])],
-        code=RejectionCode.PROOF_UNAVAILABLE,
-        reason="X.",
-        retryable=False,
-    )
-
-
-@pytest.mark.parametrize(
-    ("url", "signed_in", "before"),
-    [
-        ("/", False, None),
-        ("/", True, None),
-        ("/explorer", False, None),
-        ("/explorer", True, None),
-        ("/explorer", True, few),
-        ("/explorer?q=nothing", True, few),
-        ("/explorer/query/x", False, None),
-        ("/dashboard", True, None),
-        ("/dashboard", True, few),
-    ],
-)
-def test_nobody_is_kept_out_of_a_list(
-    open_context: Callable[..., BrowserContext],
-    sign_in_as: SignIn,
-    url: str,
-    signed_in: bool,  # noqa: FBT001 (pytest names it)
-    before: Callable[[], None] | None,
-):
-    if before:
-        before()
-    for scheme, viewport in (("light", WIDE), ("dark", NARROW)):
-        context = open_context(color_scheme=scheme, viewport=viewport)
-        if signed_in:
-            sign_in_as(context, ALICE)
-        page = context.new_page()
-        page.goto(url)
-        for table in page.get_by_text("As a table").all():
-            table.click()
-        assert axe_violations(page) == []
-        assert not overflows(page)
-        page.close()
-        assert weight(context, url) < 60_000

@@ -13,8 +13,7 @@ from config import configured_chains as configured
 from devnet.devchain import DevChain
 from proving.registry.deploying import deploy
 from queries.models import Batch
-from tests.browser.conftest import TIMEOUT, faults_for_anybody
-from tests.browser.test_batch_page import weight
+from tests.browser.conftest import TIMEOUT, faults_for_anybody, weight
 from tests.explorer.batches import many_accounts, path
 from tests.service import ALICE, BOB, chains_toml
 

@@ -10,8 +10,7 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from devnet.devchain import DevChain
 from queries.models import Batch, BatchStatus
-from tests.browser.conftest import TIMEOUT, axe_violations, faults_for_anybody
-from tests.browser.test_batch_page import weight
+from tests.browser.conftest import TIMEOUT, axe_violations, faults_for_anybody, weight
 from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet
 from tests.deployed import deploy_on
 from tests.explorer.batches import path

@@ -138,15 +138,10 @@ def fetch_proofs(batch: Batch) -> None:
         assert query.block
         if not query.address:
             continue
-        proof = AccountProof.objects.create(
-            block=query.block,
-            address=query.address,
-            nodes=[],
-            nonce=7,
-            balance=BALANCE,
-            storage_root=STORAGE_ROOT,
-            code_hash=CODE_HASH,
-        )
+        values = {"nonce": 7, "balance": BALANCE, "storage_root": STORAGE_ROOT, "code_hash": CODE_HASH, "nodes": []}
+        proof, is_new = AccountProof.objects.get_or_create(block=query.block, address=query.address, defaults=values)
+        if not is_new:  # Another batch asks for the same.
+            continue
         SlotProof.objects.bulk_create(
             [SlotProof(account=proof, slot=slot, nodes=[], value=int(slot, 16)) for slot in query.slots]
         )

@@ -142,3 +142,9 @@ def test_an_error_of_ours_gets_a_page_that_tells_nothing_of_it(monkeypatch, capl
     assert "Something went wrong here" in response.text
     assert "secret" not in response.text
     assert "a secret detail" in caplog.text
+
+
+@pytest.mark.parametrize("page", ["/", "/explorer", "/nowhere", "batch"])
+def test_a_batch_is_looked_for_from_any_page_in_one_place(page):
+    html = Client().get(path(a_batch()) if page == "batch" else page).text
+    assert html.count('name="q"') == 1

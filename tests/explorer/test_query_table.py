@@ -8,6 +8,7 @@ import pytest
 from proving.models import AccountProof
 from queries import progress
 from queries.models import Batch, StepKind
+from queries.rejection_codes import RejectionCode
 from tests.explorer.batches import (
     a_batch,
     accept,
@@ -133,3 +134,29 @@ def test_a_batch_of_one_query_shows_it_whatever_is_asked():
     html = page(batch, account=BOB, state="proven", sort="block")
     assert "<h1>Balance of" in html
     assert 'id="query-1"' in html
+
+
+def whole(batch: Batch) -> list[int]:
+    """The numbers of the queries that are open on the page with all their steps."""
+    return [int(number) for number in re.findall(r'id="whole-(\d+)" open', page(batch))]
+
+
+def test_of_few_queries_those_are_whole_that_are_under_way_or_have_failed():
+    batch = a_batch(*many_accounts(10))
+    accept(batch)
+    pks = queries_of(batch)
+    for kind in StepKind:
+        progress.complete(pks[:8], kind)
+    progress.note_failure(pks[9:], "The node is down.")
+    assert whole(batch) == [9, 10]
+    progress.reject([batch.pk], code=RejectionCode.PROOF_UNAVAILABLE, reason="X.", retryable=False)
+    assert whole(batch) == [10]
+
+
+def test_a_long_slot_is_in_a_line_by_its_ends():
+    batch = asking(
+        block_12={"accounts": {ALICE: {"props": ["NONCE"], "slots": [hex(2**255)]}, BOB: {"props": ["NONCE"]}}}
+    )
+    finish(batch)
+    line = page(batch).partition('id="row-1"')[2].partition("</tr>")[0]
+    assert 'slot <span class="short"' in line

@@ -47,7 +47,7 @@ def without_times(html: str) -> str:
     """Without what only tells how late it is."""
     return re.sub(
         r'data-now="[^"]+"|(?<=data-since=")([^"]+">)[^<]+|(?<=data-until=")([^"]+">)[^<]+|(width|x)="[\d.]+"'
-        r"|(?<=time axis: )[^<]+ so far|<h2 id=.timeline.+?</svg>",
+        r"|<h2 id=.timeline.+?</svg>",
         "",
         html,
         flags=re.DOTALL,

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from explorer.pages import timelines
 from explorer.pages.timelines import Lane, Segment, Timeline
-from explorer.templatetags.explorer_values import drawn
+from explorer.templatetags.timeline_drawing import drawn
 from proving.models import Transaction
 from queries import progress
 from queries.models import Batch, Block, Step, StepKind
@@ -56,7 +56,7 @@ def description(batch: Batch) -> str:
 
 def test_segments_are_placed_in_percent_of_the_whole():
     segments = (Segment("ok", "first", at(0), at(25), "1"), Segment("ok", "second", at(25), at(100), "2"))
-    shown = drawn(Timeline(at(0), at(100), (Lane("Chain", "done", segments),)))
+    shown = drawn(Timeline(at(0), at(100), (Lane("Chain", "done", (segments,)),)))
     (lane,) = shown.lanes
     assert [(one.x, one.width, one.middle, one.label) for one in lane.segments] == [
         (0, 25, 12.5, "1"),
@@ -77,7 +77,7 @@ def test_segments_are_placed_in_percent_of_the_whole():
 )
 def test_nothing_is_drawn_outside(start, end, place):
     segment = Segment("ok", "one", at(start), at(end), "1")
-    (lane,) = drawn(Timeline(at(0), at(100), (Lane("Chain", "", (segment,)),))).lanes
+    (lane,) = drawn(Timeline(at(0), at(100), (Lane("Chain", "", ((segment,),)),))).lanes
     (one,) = lane.segments
     assert (one.x, one.width) == place
     assert one.label == ("1" if one.width >= 4 else "")
@@ -86,7 +86,7 @@ def test_nothing_is_drawn_outside(start, end, place):
 def test_what_goes_on_reaches_to_now(monkeypatch):
     monkeypatch.setattr(timezone, "now", lambda: at(50))
     segments = (Segment("ok", "first", at(0), at(25)), Segment("run", "second", at(25), None))
-    shown = drawn(Timeline(at(0), None, (Lane("Chain", "", segments),)))
+    shown = drawn(Timeline(at(0), None, (Lane("Chain", "", (segments,)),)))
     assert [(one.x, one.width) for one in shown.lanes[0].segments] == [(0, 50), (50, 50)]
     assert shown.text.startswith("50.0 s so far.")
 
@@ -115,6 +115,47 @@ def test_steps_of_one_chain_go_from_the_first_that_began_to_the_last_that_ended(
     assert [(float(x), float(width)) for x, width in bars] == [(0, 25), (25, 20), (50, 20), (75, 20)]
 
 
+def bars(batch: Batch, kind: str) -> list[tuple[float, float, int]]:
+    """Where those of a kind begin and how wide they are, in percent, and where they are from above, in pixels."""
+    found = re.findall(rf'<rect class="{kind}" x="([\d.]+)%" y="(\d+)" width="([\d.]+)%"', page(batch))
+    return [(float(x), float(width), int(y)) for x, y, width in found]
+
+
+@pytest.mark.parametrize("count", [1, 11])
+def test_where_some_are_ahead_of_others_each_step_has_a_track_of_its_own(count):
+    batch = a_batch(*many_accounts(count + 1))
+    accept(batch)
+    ahead, *rest = queries_of(batch)
+    for kind in list(StepKind)[:3]:
+        progress.complete([ahead], kind)
+    progress.complete(rest, StepKind.INITIAL_STATE)
+    tops = [y for _, _, y in (*bars(batch, "ok"), *bars(batch, "run"))]
+    assert len(set(tops)) == len(tops) == 4
+    assert lanes(batch) == {"Development chain": f"0 of {count + 1} past step 4"}
+
+
+@pytest.mark.parametrize("count", [1, 11])
+@pytest.mark.parametrize(
+    ("went_back", "times", "lost"),
+    [
+        (StepKind.INITIAL_STATE, [(40, 50), (50, 60), (60, 80), (80, 100)], (0, 40)),
+        (StepKind.HEADER_ACCUMULATED, [(0, 10), (10, 20), (70, 90), (90, 100)], (20, 50)),
+    ],
+)
+def test_the_time_before_a_step_went_back_is_drawn_as_lost(went_back, times, lost, count):
+    batch = a_batch(*many_accounts(count))
+    finish(batch)
+    progress.reopen(queries_of(batch), went_back, reason="Reorganised.")
+    complete(batch, *list(StepKind)[list(StepKind).index(went_back) :])
+    Batch.objects.update(created_at=at(0), finished_at=at(100))
+    for kind, (start, end) in zip(StepKind, times, strict=True):
+        Step.objects.filter(kind=kind).update(started_at=at(start), completed_at=at(end))
+    assert [(x, width) for x, width, _ in bars(batch, "lost")] == [lost]
+    assert [(x, x + width) for x, width, _ in bars(batch, "ok")] == times
+    assert "it went back" in description(batch)
+    assert "lost: it went back" in page(batch)
+
+
 def test_transactions_wait_until_they_are_in_a_block():
     batch = a_batch()
     accept(batch)
@@ -135,6 +176,7 @@ def test_a_path_to_an_old_block_has_a_lane():
     plan_path(batch, 60, left=40)
     mine(send(batch, extends=deployed()), block=14)
     assert lanes(batch)["Path to block 12"] == "hops 20 of 60 done"
+    assert "Transactions" not in lanes(batch), "They are drawn twice."
 
 
 def test_what_fails_is_drawn_since_it_does():

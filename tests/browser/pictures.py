@@ -1,0 +1,310 @@
+"""Every page in every state, as a table: for pictures that people look through, and for what must hold of each.
+
+A page that isn't there yet, by the name of its URL, is left out.
+"""
+
+import gzip
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from django.db import OperationalError
+from django.urls import NoReverseMatch, get_resolver, reverse
+from playwright.sync_api import Page, Response, ViewportSize, expect
+
+from accounts import keys
+from accounts.models import User
+from config.configured_chains import forget_chains
+from devnet.devchain import DevChain
+from explorer.pages import batch_list
+from queries.models import Batch
+from tests.browser import states
+from tests.browser.conftest import Stage, axe_violations, overflows
+from tests.explorer.batches import beat, connect_source, path
+from tests.service import ALICE, BOB, a_key
+
+NARROW: ViewportSize = {"width": 400, "height": 800}
+WIDE: ViewportSize = {"width": 1280, "height": 800}
+MOST_BYTES = 60_000
+"""Of a page and all that it loads, compressed."""
+
+
+Address = Callable[[Stage], str]
+"""Makes the rows of a page and tells its address; empty: there is no such page."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    name: str
+    address: Address
+    who: str = ""
+    """Who is signed in, an address."""
+    status: int = 200
+    then: Callable[[Page], object] = lambda _: None
+    """What is done on the page; it may lead to another one."""
+    has_worker: bool = True
+    settings: Mapping[str, object] = field(default_factory=dict)
+    most_screens: float | None = None
+    """How high it may be at 400 px, in screens of 800 px."""
+
+    @property
+    def file(self) -> str:
+        return "".join(letter if letter.isalnum() else "-" for letter in self.name.lower()).strip("-")
+
+    def open(self, stage: Stage) -> str:
+        """Its address, once all is as it is to be."""
+        for name, value in self.settings.items():
+            setattr(stage.settings, name, value)
+        connect_source(stage.folder)
+        address = self.address(stage)
+        if self.has_worker:
+            beat()
+        return address
+
+
+# --- Addresses --------------------------------------------------------------------------------------------------------
+
+
+def at(url: str) -> Address:
+    return lambda _: url
+
+
+def named(name: str) -> Address:
+    """The page of this URL name, in whichever namespace."""
+
+    def address(_: Stage) -> str:
+        namespaces = [None, *get_resolver().namespace_dict]
+        for namespace in namespaces:
+            try:
+                return reverse(f"{namespace}:{name}" if namespace else name)
+            except NoReverseMatch:
+                continue
+        return ""
+
+    return address
+
+
+def of(make: Callable[[], Batch], rest: str = "") -> Address:
+    return lambda _: path(make()) + rest
+
+
+def on_a_chain(make: Callable[[DevChain], Batch]) -> Address:
+    return lambda stage: path(make(stage.chain()))
+
+
+def after(make: Callable[[], object], url: str) -> Address:
+    def address(_: Stage) -> str:
+        make()
+        return url
+
+    return address
+
+
+def _failing(error: Exception) -> Address:
+    """A page whose rows can't be read."""
+
+    def address(stage: Stage) -> str:
+        def fail(*_: object, **__: object) -> None:
+            raise error
+
+        stage.patch.setattr(batch_list, "read", fail)
+        return "/explorer"
+
+    return address
+
+
+def _keys() -> None:
+    """Three, of which one was rotated."""
+    user = User.objects.for_address(ALICE)
+    keys.issue_first(user)
+    keys.issue(user, "the program that watches balances")
+    keys.rotate(keys.issue(user, "nightly"), "nightly 2", timedelta(days=1))
+
+
+def _three_keys(_: Stage) -> str:
+    _keys()
+    return named("keys")(_) or "/dashboard"
+
+
+def _key(what: str) -> Address:
+    def address(_: Stage) -> str:
+        return f"/dashboard/keys/{a_key(name='nightly').pk}/{what}"
+
+    return address
+
+
+def _with_a_key(url: str) -> Address:
+    return after(a_key, url)
+
+
+def _without_connections(stage: Stage) -> str:
+    file = stage.settings.CHAINS_FILE
+    file.write_text(file.read_text().partition("[[connections]]")[0])
+    forget_chains()
+    return "/"
+
+
+# --- What is done on a page -------------------------------------------------------------------------------------------
+
+
+def click(name: str) -> Callable[[Page], object]:
+    return lambda page: page.get_by_role("button", name=name).first.click()
+
+
+def _sign_by_hand(page: Page) -> None:
+    page.get_by_label("Your address").fill(ALICE)
+    page.get_by_role("button", name="Show the message to sign").click()
+
+
+def _read(page: Page) -> None:
+    click("Read it from the chain now")(page)
+    expect(page.locator(".reading")).to_contain_text("the registry answers")
+
+
+def _with_an_old_form(page: Page) -> None:
+    page.context.clear_cookies()
+    _sign_by_hand(page)
+
+
+# --- The table --------------------------------------------------------------------------------------------------------
+
+_PUBLIC = {"PUBLIC_BATCH_LIST": True}
+_OPERATOR = {"OPERATOR_ADDRESSES": [ALICE]}
+
+BATCHES = (
+    Picture("Batch: RECEIVED", of(states.received)),
+    Picture("Batch: RECEIVED, no worker runs", of(states.received), has_worker=False),
+    Picture("Batch: ACCEPTED", of(states.accepted)),
+    Picture("Batch: IN_PROGRESS, two queries", of(states.running)),
+    Picture("Batch: waits for confirmations", of(states.waiting_for_confirmations)),
+    Picture("Batch: waits, a node is down", of(states.waiting)),
+    Picture("Batch: waits for attesters", of(states.of_two_sources_waiting)),
+    Picture("Batch: waits, no worker runs", of(states.of_two_sources_waiting), has_worker=False),
+    Picture("Batch: DONE, not final", of(states.just_done)),
+    Picture("Batch: DONE, one answer", of(states.done_with_one_answer)),
+    Picture("Batch: DONE, three facts", of(states.done)),
+    Picture("Batch: DONE, read from the chain", on_a_chain(states.proven_on_a_chain), then=_read),
+    Picture("Batch: DONE, with a webhook", of(states.with_webhook), who=ALICE),
+    Picture("Batch: DONE, pruned", of(states.pruned)),
+    Picture("Batch: REJECTED", of(states.rejected)),
+    Picture("Batch: REJECTED on the way", of(states.rejected_on_the_way)),
+    Picture("Batch: went back", of(states.reorged)),
+    Picture("Batch: went back, and is DONE since", of(states.reorged_and_done_since)),
+    Picture("Batch: two source chains, one held up", of(states.one_of_two_sources)),
+    Picture("Batch: two source chains, DONE", of(states.of_two_sources_done)),
+    Picture("Batch: old block, on the path", of(states.on_the_path)),
+    Picture("Batch: old block, arrived", of(states.arrived)),
+    Picture("Batch: a time, slots and a header", of(states.everything_open)),
+    Picture("Batch: a time, slots and a header, DONE", of(states.everything_done)),
+    Picture("Batch: five queries, one fails", of(states.several)),
+    Picture("Batch: 60 queries", of(states.sixty), most_screens=5.5),
+    Picture("Batch: 60 queries, DONE", of(states.sixty_done), most_screens=5.5),
+    Picture("Batch: 60 queries, those that are open", of(states.sixty, "?state=open")),
+    Picture("Batch: 60 queries, none is as chosen", of(states.sixty, "?account=0x" + "9" * 40)),
+    Picture("Batch: 60 queries, one of them", of(states.sixty_done, "/17")),
+    Picture("Batch: 10,000 queries", of(states.ten_thousand), most_screens=5),
+    Picture("Batch: pays itself", on_a_chain(states.paid_by_its_user)),
+    Picture(
+        "Batch: pays itself, left to send", on_a_chain(states.paid_by_its_user), then=click("List the transactions")
+    ),
+    Picture("Batch: unknown", at(f"/explorer/query/{'0' * 26}"), status=404),
+    Picture("Batch: no proof yet", of(states.received, "/1/bundle.json"), status=404),
+)
+OTHERS = (
+    Picture("Home", at("/")),
+    Picture("Home, signed in", at("/"), who=ALICE),
+    Picture("Home, no chains", _without_connections),
+    Picture("List: to find one", at("/explorer")),
+    Picture("List: empty", at("/explorer"), who=ALICE),
+    Picture("List: everybody's, empty", at("/explorer"), settings=_PUBLIC),
+    Picture("List: full", after(states.a_page_of_batches, "/explorer"), who=ALICE),
+    Picture("List: everybody's, full", after(states.a_page_of_batches, "/explorer"), settings=_PUBLIC),
+    Picture("List: found", after(states.a_page_of_batches, f"/explorer?q={ALICE}&status=DONE"), who=ALICE),
+    Picture("List: nothing found", after(states.a_page_of_batches, "/explorer?q=nothing"), who=ALICE),
+    Picture("Sign in", named("sign_in")),
+    Picture("Sign in by hand", named("sign_in"), then=_sign_by_hand),
+    Picture("Dashboard: new", named("dashboard"), who=ALICE),
+    Picture("Dashboard: full", after(states.a_page_of_batches, "/dashboard"), who=ALICE),
+    Picture("Keys: three", _three_keys, who=ALICE),
+    Picture("Keys: revoke", _key("revoke"), who=ALICE),
+    Picture("Keys: rotate", _key("rotate"), who=ALICE),
+    Picture("Log", named("log"), who=ALICE),
+    Picture("New batch", named("new_batch"), who=ALICE),
+    Picture("New batch, signed out", named("new_batch")),
+    Picture("Chains", named("chains")),
+    Picture("API", at("/api/docs")),
+    Picture("API, signed in", _with_a_key("/api/docs"), who=ALICE),
+    Picture("Operator", named("operator"), who=ALICE, settings=_OPERATOR),
+    Picture("Operator, who is none", named("operator"), who=BOB, settings=_OPERATOR, status=404),
+    Picture("Error 400", at("/explorer?" + "&".join(f"a{number}=" for number in range(1001))), status=400),
+    Picture("Error 403", at("/admin/"), who=BOB, status=403),
+    Picture("Error 403, an old form", named("sign_in"), then=_with_an_old_form, status=403),
+    Picture("Error 404", at("/nowhere"), status=404),
+    Picture("Error 500", _failing(RuntimeError("a defect")), who=ALICE, status=500),
+    Picture("Error 503", _failing(OperationalError("database is locked")), who=ALICE, status=503),
+)
+PICTURES = (*BATCHES, *OTHERS)
+
+
+# --- What must hold ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Opened:
+    """A page before a browser."""
+
+    page: Page
+    statuses: list[int] = field(default_factory=list)
+    responses: list[Response] = field(default_factory=list)
+
+    @property
+    def bytes(self) -> int:
+        """Of the page and all that it has loaded, compressed as a server would."""
+        return sum(len(gzip.compress(response.body())) for response in self.responses)
+
+    @property
+    def screens(self) -> float:
+        """How high it is."""
+        heights = self.page.evaluate("[document.documentElement.scrollHeight, innerHeight]")
+        return float(round(heights[0] / heights[1], 1))
+
+
+def open_picture(page: Page, picture: Picture, url: str) -> Opened:
+    opened = Opened(page)
+
+    def answered(response: Response) -> None:
+        if response.request.is_navigation_request():
+            opened.statuses.append(response.status)
+            opened.responses.clear()
+        if response.request.resource_type in {"document", "stylesheet", "script"}:
+            opened.responses.append(response)
+
+    page.on("response", answered)
+    page.goto(url)
+    picture.then(page)
+    page.wait_for_load_state()
+    return opened
+
+
+def faults_of(opened: Opened, picture: Picture) -> list[str]:
+    """As it is loaded. What the console says and which hosts are asked is a fault anyway."""
+    faults = []
+    if opened.statuses[-1] != picture.status:
+        faults.append(f"It is answered with {opened.statuses[-1]}, not {picture.status}.")
+    if opened.bytes >= MOST_BYTES:
+        faults.append(f"Its first load is {opened.bytes:,} bytes.")
+    opened.page.set_viewport_size(NARROW)
+    if picture.most_screens is not None and opened.screens > picture.most_screens:
+        faults.append(f"At 400 px it is {opened.screens} screens high, and may be {picture.most_screens}.")
+    return faults
+
+
+def unfold(page: Page) -> bool:
+    """Open all that is folded away; whether anything was."""
+    folded = page.locator("details:not([open])")
+    return folded.count() > 0 and bool(folded.evaluate_all("all => all.map(one => (one.open = true))"))
+
+
+def faults_as_shown(page: Page) -> list[str]:
+    """With the colours and the width that it has now."""
+    return [*axe_violations(page), *(["It must be scrolled sideways."] if overflows(page) else [])]

@@ -1,0 +1,375 @@
+"""Batches in every state that their page has, made of real rows."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from hashlib import sha256
+
+from django.db.models import Model, QuerySet
+from django.utils import timezone
+
+from accounts.models import ApiKey
+from devnet.devchain import DevChain
+from proving.models import FactsRegistry, Share, Transaction
+from queries import progress
+from queries.models import Batch, BatchStatus, Block, Step, StepKind, WebhookDelivery
+from queries.properties import HeaderField
+from queries.rejection_codes import RejectionCode
+from tests.explorer.batches import (
+    HASH,
+    SOURCE,
+    a_batch,
+    accept,
+    asking,
+    complete,
+    deployed,
+    fetch_proofs,
+    find_block,
+    finish,
+    many_accounts,
+    mine,
+    of_two_sources,
+    plan_path,
+    queries_of,
+    send,
+    settle,
+)
+from tests.service import ALICE, BOB, CHARLIE, a_key, request, submit, work, work_until_done
+
+REORGANISED = "Chain 31337 was reorganised: block 14 is another one now."
+# As `proving.sources.attested` says it.
+ATTESTERS_MISSING = (
+    f"Waiting for attesters to vouch for block 9 of chain {SOURCE}: 1 of 2 required attesters has signed. "
+    f"{BOB} can't be reached."
+)
+
+
+def over(seconds: float, batch: Batch, *, since: float = 0) -> Batch:
+    """As if it had taken so long, until so long ago: all that was noted of it is as far apart from what is next."""
+    rows = [
+        *_times(Batch.objects.filter(pk=batch.pk), "created_at", "accepted_at", "finished_at", "went_back_at"),
+        *_times(Step.objects.filter(query__batch=batch), "started_at", "completed_at", "went_back_at"),
+        *_times(Transaction.objects.filter(queries__batch=batch).distinct(), "created_at", "spent_at"),
+    ]
+    # Of all clocks that wrote them, the coarsest counts milliseconds.
+    order = sorted({_whole(at) for _, _, at in rows})
+    end, apart = timezone.now() - timedelta(seconds=since), seconds / max(1, len(order) - 1)
+    for table, column, at in rows:
+        moved = end - timedelta(seconds=apart * (len(order) - 1 - order.index(_whole(at))))
+        table.filter(**{column: at}).update(**{column: moved})
+    batch.refresh_from_db()
+    return batch
+
+
+def sent(batch: Batch, number: int = 1, *, block: int | None = None, extends: FactsRegistry | None = None) -> str:
+    """A transaction that the batch has all of, in this block or in none yet. Its hash."""
+    tx_hash = "0x" + sha256(f"{batch.pk} {number}".encode()).hexdigest()
+    tx = send(batch, tx_hash=tx_hash, extends=extends)
+    Share.objects.create(transaction=tx, batch=batch, gas=175_840, wei=203_974_400_000_000, weight=1)
+    tx.versions.update(max_fee_per_gas=2_400_000_000)
+    if block is not None:
+        tx.gas_price = 1_160_000_000
+        mine(tx, block=block)
+    return tx_hash
+
+
+def _times(table: QuerySet[Model], *columns: str) -> Iterable[tuple[QuerySet[Model], str, datetime]]:
+    pks = list(table.values_list("pk", flat=True))
+    for column in columns:
+        for at in set(table.values_list(column, flat=True)) - {None}:
+            for start in range(0, len(pks), 500):
+                yield table.model._default_manager.filter(pk__in=pks[start : start + 500]), column, at
+
+
+def _whole(at: datetime) -> datetime:
+    return at.replace(microsecond=at.microsecond // 1000 * 1000)
+
+
+# --- One query --------------------------------------------------------------------------------------------------------
+
+
+def received() -> Batch:
+    return a_batch()
+
+
+def accepted() -> Batch:
+    batch = a_batch()
+    accept(batch)
+    return over(4, batch)
+
+
+def waiting() -> Batch:
+    batch = a_batch()
+    accept(batch)
+    now = timezone.now()
+    progress.note_failure(queries_of(batch), "The node is down.")
+    Block.objects.update(waiting_for="The node is down.", failing_since=now, due_at=now + timedelta(seconds=8))
+    return over(75, batch)
+
+
+def waiting_for_confirmations() -> Batch:
+    batch = a_batch()
+    accept(batch)
+    fetch_proofs(batch)
+    complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
+    note = f"Transaction {sent(batch, block=14)} is mined; waiting for confirmations."
+    Block.objects.update(waiting_for=note, hash=HASH)
+    return over(40, batch)
+
+
+def reorged() -> Batch:
+    batch = a_batch()
+    finish(batch)
+    progress.reopen(queries_of(batch), StepKind.HEADER_ACCUMULATED, reason=REORGANISED)
+    return over(90, batch)
+
+
+def reorged_and_done_since() -> Batch:
+    batch = reorged()
+    complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
+    settle(batch)
+    return over(120, batch, since=600)
+
+
+def rejected() -> Batch:
+    batch = a_batch()
+    progress.reject([batch.pk], code=RejectionCode.FEE_TOO_LOW, reason="The fee is too low.", retryable=True)
+    return over(3, batch, since=60)
+
+
+def rejected_on_the_way() -> Batch:
+    batch = a_batch(ALICE, BOB, CHARLIE)
+    accept(batch)
+    Block.objects.update(hash=HASH)
+    complete(batch, StepKind.INITIAL_STATE)
+    sent(batch)
+    reason = "The batch was not done by its deadline. When it passed, the node of chain 31337 could not be reached."
+    progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason=reason, retryable=True)
+    return over(86_400, batch, since=3600)
+
+
+def just_done() -> Batch:
+    """Its block isn't final yet."""
+    batch = a_batch()
+    accept(batch)
+    fetch_proofs(batch)
+    complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
+    tx_hash = sent(batch, block=14)
+    complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED, transaction_hash=tx_hash)
+    Batch.objects.filter(pk=batch.pk).update(gas_used=175_840, spent=203_974_400_000_000)
+    return over(31, batch)
+
+
+def done_with_one_answer() -> Batch:
+    batch = just_done()
+    settle(batch)
+    return over(31, batch, since=92)
+
+
+def done() -> Batch:
+    batch = a_batch(props=["BALANCE", "NONCE", "CODE_HASH"])
+    finish(batch)
+    settle(batch)
+    return over(31, batch, since=92)
+
+
+def everything_open() -> Batch:
+    slots = [hex(2**200 * slot) for slot in range(60)]
+    accounts = {ALICE: {"props": ["BALANCE"], "slots": slots}}
+    return asking(timestamp_1700000005={"accounts": accounts, "header": HeaderField.names})
+
+
+def everything_done() -> Batch:
+    batch = everything_open()
+    find_block(batch)
+    finish(batch)
+    settle(batch)
+    return over(48, batch, since=92)
+
+
+def pruned() -> Batch:
+    batch = done_with_one_answer()
+    ended, now = timezone.now() - timedelta(days=40), timezone.now()
+    Batch.objects.filter(pk=batch.pk).update(
+        created_at=ended - timedelta(seconds=31), finished_at=ended, proofs_pruned_at=now, steps_pruned_at=now
+    )
+    return batch
+
+
+def with_webhook() -> Batch:
+    """DONE, and told of it: the first time in vain."""
+    webhook = {"url": "https://hooks.example.org/s3cret", "events": ["STEP", "DONE"]}
+    batch = submit(a_key(), {**request(ALICE, block=12), "webhook": webhook})
+    finish(batch)
+    first = batch.webhook.deliveries.earliest("pk")
+    attempt = {"at": timezone.now().isoformat(), "httpStatus": 503, "outcome": "It said no.", "seconds": 0.25}
+    WebhookDelivery.objects.filter(pk=first.pk).update(attempts=[attempt], failures=1)
+    return over(31, batch)
+
+
+# --- Several ----------------------------------------------------------------------------------------------------------
+
+
+def running() -> Batch:
+    batch = a_batch(ALICE, BOB)
+    accept(batch)
+    Block.objects.update(hash=HASH)
+    complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
+    sent(batch, block=14)
+    return over(20, batch)
+
+
+def several() -> Batch:
+    """Of five queries two are proven, and one fails."""
+    batch = a_batch(*many_accounts(5))
+    accept(batch)
+    fetch_proofs(batch)
+    pks = queries_of(batch)
+    for kind in StepKind:
+        progress.complete(pks[:2], kind)
+    progress.complete(pks[2:4], StepKind.INITIAL_STATE)
+    progress.note_failure(pks[4:], "The node sent a proof that doesn't lead to the state root.")
+    sent(batch, block=14)
+    return over(50, batch)
+
+
+def sixty(proven: int = 20) -> Batch:
+    batch = a_batch(*many_accounts(60), props=["BALANCE", "NONCE"])
+    accept(batch)
+    fetch_proofs(batch)
+    pks = queries_of(batch)
+    progress.complete(pks, StepKind.INITIAL_STATE)
+    progress.complete(pks[: max(40, proven)], StepKind.BLOCKHASH_AVAILABLE)
+    tx_hash = sent(batch, block=14)
+    for kind in (StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED):
+        progress.complete(pks[:proven], kind, transaction_hash=tx_hash)
+    return over(50, batch)
+
+
+def sixty_done() -> Batch:
+    batch = sixty(60)
+    settle(batch)
+    Batch.objects.filter(pk=batch.pk).update(gas_used=9_175_840, spent=10_603_974_400_000_000)
+    return over(66, batch, since=300)
+
+
+def thousands(count: int = 2000) -> Batch:
+    batch = a_batch(*many_accounts(count))
+    accept(batch)
+    return batch
+
+
+def ten_thousand() -> Batch:
+    """A quarter of them proven."""
+    batch = thousands(10_000)
+    fetch_proofs(batch)
+    pks = queries_of(batch)
+    progress.complete(pks[:7000], StepKind.INITIAL_STATE)
+    for kind in list(StepKind)[1:]:
+        progress.complete(pks[:2500], kind)
+    return over(400, batch)
+
+
+# --- Other chains, old blocks, batches that pay themselves ------------------------------------------------------------
+
+
+def of_two_sources_waiting() -> Batch:
+    """Of one source chain its attesters are missing."""
+    batch = of_two_sources()
+    for source in (31337, SOURCE):
+        accept(batch, source)
+        deployed(source)
+    Block.objects.update(hash=HASH)
+    complete(batch, StepKind.INITIAL_STATE)
+    here = batch.queries.filter(source_chain_id=31337).values_list("pk", flat=True)
+    progress.complete(here, StepKind.BLOCKHASH_AVAILABLE)
+    Block.objects.filter(source_chain_id=SOURCE).update(waiting_for=ATTESTERS_MISSING)
+    return over(45, batch)
+
+
+def one_of_two_sources() -> Batch:
+    """One goes on, the other is not checked yet, and its attesters want the operator's attention."""
+    batch = of_two_sources()
+    accept(batch)
+    progress.complete(batch.queries.filter(source_chain_id=31337).values_list("pk", flat=True), StepKind.INITIAL_STATE)
+    Batch.objects.update(waiting_for="No node of chain 5 can be used: 127.0.0.1:1 can't be reached.")
+    Block.objects.filter(source_chain_id=31337).update(waiting_for="Waiting for the signer.")
+    deployed()
+    registry = deployed(SOURCE)
+    registry.notice = f"Attesters contradict the nodes of chain 5 about block 9, which is {HASH} there."
+    registry.save()
+    return over(30, batch)
+
+
+def of_two_sources_done() -> Batch:
+    batch = of_two_sources()
+    accept(batch, SOURCE)
+    finish(batch)
+    deployed(SOURCE)
+    settle(batch)
+    return over(140, batch, since=200)
+
+
+def on_the_path() -> Batch:
+    batch = a_batch()
+    accept(batch)
+    Block.objects.update(hash=HASH)
+    complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
+    plan_path(batch, 60, left=40)
+    sent(batch, block=14, extends=deployed())
+    sent(batch, 2, extends=deployed())
+    return batch
+
+
+def arrived() -> Batch:
+    batch = on_the_path()
+    plan_path(batch, 60, left=0)
+    sent(batch, 3, block=16)
+    fetch_proofs(batch)
+    complete(batch, StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED)
+    settle(batch)
+    return over(120, batch, since=30)
+
+
+def paid_by_its_user(chain: DevChain) -> Batch:
+    """With transactions that are left to be sent."""
+    block = chain.head()
+    body = request(ALICE, BOB, block=block) | {"sender": "self"}
+    del body["fee"]
+    body["data"]["31337"][f"block:{block - 1}"] = {"header": ["GAS_LIMIT"]}
+    batch = submit(a_key(), body)
+    work()
+    work()
+    return batch
+
+
+def proven_on_a_chain(chain: DevChain) -> Batch:
+    """DONE: a balance and three slots of a contract."""
+    contract = "0x" + "c0de" * 10
+    chain.rpc("anvil_setCode", contract, "0x00")
+    chain.rpc("anvil_setStorageAt", contract, "0x5", f"0x{77:064x}")
+    chain.mine(2)
+    accounts = {contract: {"props": ["BALANCE", "CODE_HASH"], "slots": ["0x5", "0x6", hex(2**255)]}}
+    key = ApiKey.objects.first() or a_key()
+    body = {
+        "destinationChainId": "31337",
+        "fee": "0",
+        "data": {"31337": {f"block:{chain.head() - 1}": {"accounts": accounts}}},
+    }
+    return work_until_done(submit(key, body), chain, rounds=20)
+
+
+# --- Lists ------------------------------------------------------------------------------------------------------------
+
+
+def a_page_of_batches() -> None:
+    """More than one, in all states."""
+    made = [done_with_one_answer(), rejected(), waiting(), running(), on_the_path(), reorged(), sixty_done()]
+    for block in range(20, 43):
+        batch = a_batch(*many_accounts(1 + block % 3), block=block)
+        if block % 2:
+            finish(batch)
+            settle(batch)
+        made.append(batch)
+    for at, batch in enumerate(Batch.objects.order_by("pk")):
+        Batch.objects.filter(pk=batch.pk).update(created_at=timezone.now() - timedelta(minutes=97 * (len(made) - at)))
+    assert Batch.objects.filter(status=BatchStatus.DONE).count() > 10

@@ -1,0 +1,56 @@
+"""Some pages in some states are for everybody, small and not too high. `screenshots.py` looks at all of them."""
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import BrowserContext
+
+from accounts.models import User
+from tests.browser.conftest import NARROW, WIDE, Stage
+from tests.browser.pictures import PICTURES, Picture, faults_as_shown, faults_of, open_picture, unfold
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+SOME = {
+    "Batch: waits for attesters",
+    "Batch: REJECTED on the way",
+    "Batch: went back",
+    "Batch: old block, on the path",
+    "Batch: a time, slots and a header, DONE",
+    "Batch: 60 queries",
+    "Batch: unknown",
+    "Home",
+    "List: empty",
+    "List: everybody's, full",
+    "Dashboard: new",
+    "Dashboard: full",
+    "Keys: three",
+    "API, signed in",
+}
+
+
+def test_the_table_has_each_page_once():
+    files = [picture.file for picture in PICTURES]
+    assert len(set(files)) == len(files)
+    assert {picture.name for picture in PICTURES} >= SOME
+
+
+@pytest.mark.parametrize(
+    "picture", [picture for picture in PICTURES if picture.name in SOME], ids=lambda picture: picture.file
+)
+def test_nobody_is_kept_out_of_a_page(
+    picture: Picture, stage: Stage, open_context: Callable[..., BrowserContext], sign_in_as: Callable[..., User]
+):
+    url = picture.open(stage)
+    assert url
+    context = open_context(color_scheme="light")
+    if picture.who:
+        sign_in_as(context, picture.who)
+    page = context.new_page()
+    opened = open_picture(page, picture, url)
+    assert faults_of(opened, picture) == []
+    unfold(page)
+    for scheme, size in (("light", WIDE), ("dark", NARROW)):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # a literal type
+        page.set_viewport_size(size)  # type: ignore[arg-type]  # a typed dictionary of the same keys
+        assert (scheme, faults_as_shown(page)) == (scheme, [])

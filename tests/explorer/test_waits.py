@@ -1,0 +1,140 @@
+"""What a batch waits for: how old what a worker said is, and when it is over where that can be computed."""
+
+import re
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.utils import timezone
+
+from proving.models import ChainHead, WorkerHeartbeat
+from queries import progress
+from queries.models import Batch, Block, StepKind
+from tests.explorer.batches import (
+    SOURCE,
+    a_batch,
+    accept,
+    beat,
+    complete,
+    connect_source,
+    mine,
+    of_two_sources,
+    page,
+    polled,
+    send,
+)
+from tests.explorer.test_batch_page import text_of
+from tests.service import work
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def worker() -> None:
+    beat()
+
+
+def note(batch: Batch) -> str:
+    """What the page says of its waits."""
+    found = re.search(r'<div class="note wait">.*?</div></div>', page(batch), re.DOTALL)
+    assert found
+    # Of what is hidden nobody reads anything.
+    return text_of(f"<main>{re.sub(r'<span[^>]* hidden>.*?</span>[^<]*</span>', '', found[0])}</main>").replace(
+        " .", "."
+    )
+
+
+def test_what_a_worker_said_has_its_age_as_soon_as_that_is_more_than_a_few_seconds():
+    batch = a_batch()
+    accept(batch)
+    Block.objects.update(waiting_for="The signer is busy.", looked_at=timezone.now())
+    assert note(batch) == "The signer is busy."
+    Block.objects.update(looked_at=timezone.now() - timedelta(seconds=72))
+    assert note(batch) == "The signer is busy. This was so 1 min 12 s ago."
+
+
+def test_who_looks_notes_when():
+    batch = a_batch()
+    began = timezone.now() - timedelta(seconds=1)
+    work()
+    batch.refresh_from_db()
+    assert batch.waiting_for
+    assert batch.looked_at
+    assert batch.looked_at > began
+    accept(batch)
+    work()
+    block = Block.objects.get()
+    assert block.waiting_for
+    assert block.looked_at
+    assert block.looked_at > began
+
+
+def test_a_look_that_found_the_same_is_news():
+    batch = a_batch()
+    accept(batch)
+    Block.objects.update(waiting_for="The signer is busy.", looked_at=timezone.now() - timedelta(minutes=1))
+    found = re.search(r"version=(\w+)", page(batch))
+    assert found
+    assert polled(batch, version=found[1]).status_code == 204
+    Block.objects.update(looked_at=timezone.now())
+    assert polled(batch, version=found[1]).status_code == 200
+
+
+def seen(chain: int, number: int, final: int) -> None:
+    ChainHead.objects.update_or_create(
+        chain_id=chain, defaults={"number": number, "final": final, "seen_at": timezone.now()}
+    )
+
+
+def until(batch: Batch) -> list[str]:
+    """What is expected, with its seconds in tens."""
+    said = re.findall(r"([A-Z][^.]+? in about) (?:(\d+) min )?(\d+) s\.", note(batch))
+    return [f"{what} {round((60 * int(minutes or 0) + int(seconds)) / 10) * 10} s" for what, minutes, seconds in said]
+
+
+@pytest.mark.parametrize(
+    ("confirmations", "final", "expected"),
+    [
+        ("confirmations = 40", 0, ["The transactions are confirmed in about 30 s"]),
+        ("confirmations = 3", 0, []),  # it has them
+        ('confirmations = "finalized"', 10, ["The transactions are confirmed in about 90 s"]),
+        ('confirmations = "finalized"', 100, []),
+    ],
+)
+def test_confirmations_come_as_fast_as_blocks(settings, confirmations, final, expected):
+    settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text().replace("confirmations = 1", confirmations))
+    batch = a_batch()
+    accept(batch)
+    complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
+    mine(send(batch), block=100)
+    seen(31337, 109, final)
+    assert until(batch) == expected
+
+
+def test_a_block_that_is_to_come_and_one_that_attesters_wait_for(tmp_path: Path):
+    connect_source(tmp_path)
+    batch = of_two_sources()
+    seen(31337, 2, 1)
+    seen(SOURCE, 20, 2)
+    for source in (31337, SOURCE):
+        accept(batch, source)
+    assert until(batch) == ["Block 12 of Development chain comes in about 10 s"]
+    progress.complete(batch.queries.filter(source_chain_id=SOURCE).values_list("pk", flat=True), StepKind.INITIAL_STATE)
+    assert until(batch)[0] == "Block 9 of Other chain is final in about 80 s"
+    seen(SOURCE, 30, 9)
+    assert until(batch) == ["Block 12 of Development chain comes in about 10 s"]
+
+
+def test_what_should_be_over_is_said_to_come_at_any_moment():
+    batch = a_batch()
+    seen(31337, 2, 1)
+    ChainHead.objects.update(seen_at=timezone.now() - timedelta(minutes=1))
+    assert "Block 12 of Development chain comes at any moment." in note(batch)
+
+
+def test_nothing_is_promised_while_no_worker_runs():
+    batch = a_batch()
+    seen(31337, 2, 1)
+    assert "data-about" in page(batch)
+    WorkerHeartbeat.objects.all().delete()
+    assert "data-about" not in page(batch)
