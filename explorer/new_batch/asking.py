@@ -62,10 +62,14 @@ def submit(user: User, draft: Draft, token: str) -> str:
     key = user.api_keys.live(timezone.now()).order_by("pk").first()
     if key is None:
         raise ApiError(403, "no_api_key", "You have no API key. Make one among your keys: batches belong to one.")
-    body = body_of(draft)
+    try:
+        body = body_of(draft)()
+    except (InvalidRequest, Refused):
+        submission_rate.count_request(user)
+        raise
     # Sent twice, it is one batch. Changed and sent again, it is another.
-    named_by = f"{token}-{hashlib.sha256(body()).hexdigest()[:32]}"
-    return submitting.submit(key, named_by, body).batch_id
+    named_by = f"{token}-{hashlib.sha256(body).hexdigest()[:32]}"
+    return submitting.submit(key, named_by, lambda: body).batch_id
 
 
 def check(user: User, draft: Draft, pasted: Pasted) -> tuple[LineFault, ...]:

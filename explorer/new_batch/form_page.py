@@ -108,10 +108,8 @@ def _context(page: FormPage) -> dict[str, Any]:
         "management": form.rows.management_form,
         "faults": faults,
         "focus": focus,
-        "facts": page.draft.facts,
         # With JavaScript, without a button. What is known to be wrong isn't asked about.
         "asks_at_once": not (page.draft.is_blank or page.estimated or (faults.listed and not page.corrects)),
-        "destination": _destination(page.draft),
         "line_faults": page.line_faults[:_MOST_LINE_FAULTS],
         "more_line_faults": max(0, len(page.line_faults) - _MOST_LINE_FAULTS),
         "columns": pasted_rows.COLUMNS,
@@ -151,7 +149,8 @@ def _destination(draft: Draft) -> Mapping[str, Any]:
 
 def _beside(draft: Draft, estimated: Estimated | None) -> dict[str, Any]:
     """The estimate, and the same by API."""
-    return {"estimated": estimated, "draft": draft, "facts": draft.facts, **_by_api(draft)}
+    said = {"estimated": estimated, "draft": draft, "facts": draft.facts, "destination": _destination(draft)}
+    return {**said, **_by_api(draft)}
 
 
 def _by_api(draft: Draft) -> dict[str, str]:

@@ -189,6 +189,12 @@ def test_faults_stand_beside_their_fields_and_nothing_typed_is_lost(alice):
     assert values(html, "props") == ["BALANCE"]
 
 
+def test_what_is_too_large_to_be_looked_at_is_counted_too(alice, settings):
+    settings.MAX_BATCHES_PER_MINUTE, settings.MAX_BODY_BYTES = 1, 10
+    post(alice, "submit", form({"accounts": ALICE}), status=413)
+    post(alice, "submit", form({"accounts": ALICE}), status=429)
+
+
 def test_limits_are_those_of_the_api_and_said_as_sentences(alice, settings):
     settings.MAX_BATCHES_PER_MINUTE = 1
     data = form({"accounts": ALICE})
