@@ -6,11 +6,12 @@ Nothing is guessed from other batches. Where a node, an attester or a person is 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from accounts import statements
 from config.configured_chains import get_chains
 from explorer.pages.chain_names import chain_name
-from explorer.pages.polling import last_mined
+from proving.models import TransactionState
 from queries.models import Batch, StepKind
 
 _NEEDS_BLOCK = (StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
@@ -31,60 +32,59 @@ class _Head:
 
 
 def of_batch(batch: Batch, at_step: Mapping[str | None, int]) -> tuple[Expected, ...]:
-    """Of an open batch."""
-    highest = _highest(batch) if any(at_step.get(kind) for kind in _NEEDS_BLOCK) else {}
-    mined = last_mined(batch) if any(at_step.get(kind) for kind in _NEEDS_CONFIRMATIONS) else None
-    chains = {chain for chain, _ in highest} | ({batch.destination_chain_id} if mined is not None else set())
-    heads = _heads(chains)
-    found = [*_of_sources(batch, highest, heads), *_of_confirmations(batch.destination_chain_id, mined, heads)]
+    """Of an open batch, in a statement for what is asked of source chains and one for what is sent."""
+    found: list[Expected] = []
+    if any(at_step.get(kind) for kind in _NEEDS_BLOCK):
+        found += _of_sources(batch)
+    if any(at_step.get(kind) for kind in _NEEDS_CONFIRMATIONS):
+        found += _of_confirmations(batch)
     return tuple(found)
 
 
-def _highest(batch: Batch) -> dict[tuple[int, str], int]:
-    """By source chain and step: the highest block of the queries whose step it is."""
+def _of_sources(batch: Batch) -> Iterator[Expected]:
+    """The highest block that is to come, and the highest that is to be final."""
     rows = statements.every(
-        "SELECT q.source_chain_id, q.step, MAX(k.number) "
+        "SELECT q.source_chain_id, q.step, MAX(k.number), h.number, h.final, h.seen_at "
         "FROM queries_query q JOIN queries_block k ON k.id = q.block_id "
-        "WHERE q.batch_id = %s AND q.step IN (%s, %s) GROUP BY q.source_chain_id, q.step ORDER BY q.source_chain_id",
+        "JOIN proving_chainhead h ON h.chain_id = q.source_chain_id WHERE q.batch_id = %s AND q.step IN (%s, %s) "
+        "GROUP BY q.source_chain_id, q.step, h.number, h.final, h.seen_at ORDER BY q.source_chain_id",
         (batch.pk, *_NEEDS_BLOCK),
     )
-    return {(chain, step): number for chain, step, number in rows}
-
-
-def _heads(chains: set[int]) -> dict[int, _Head]:
-    """As workers last saw them."""
-    if not chains:
-        return {}
-    places = ", ".join(["%s"] * len(chains))
-    rows = statements.every(
-        f"SELECT chain_id, number, final, seen_at FROM proving_chainhead WHERE chain_id IN ({places})",  # noqa: S608 (places)
-        tuple(chains),
-    )
-    seen = ((chain, number, final, statements.read(seen_at)) for chain, number, final, seen_at in rows)
-    return {chain: _Head(number, final, seen_at) for chain, number, final, seen_at in seen if seen_at}
-
-
-def _of_sources(batch: Batch, highest: dict[tuple[int, str], int], heads: dict[int, _Head]) -> Iterator[Expected]:
-    for (chain, step), number in highest.items():
-        head, connection = heads.get(chain), get_chains().connection(chain, batch.destination_chain_id)
-        if head is None or connection is None:
+    for chain, step, number, *seen in rows:
+        head, connection = _head(*seen), get_chains().connection(chain, batch.destination_chain_id)
+        if connection is None:
             continue
+        block = f"Block {number} of {chain_name(chain).name}"
         if step == StepKind.INITIAL_STATE and number > head.number:
-            yield _after(number - head.number, head, chain, f"Block {number} of {chain_name(chain).name} comes")
+            yield _after(number - head.number, head, chain, f"{block} comes")
         # Attesters vouch for final blocks alone.
         elif step == StepKind.BLOCKHASH_AVAILABLE and connection.attesters and number > head.final:
-            yield _after(number - head.final, head, chain, f"Block {number} of {chain_name(chain).name} is final")
+            yield _after(number - head.final, head, chain, f"{block} is final")
 
 
-def _of_confirmations(chain: int, mined: int | None, heads: dict[int, _Head]) -> Iterator[Expected]:
-    """`mined` is the newest block with a transaction of the batch."""
-    head = heads.get(chain)
-    if mined is None or head is None or not chain_name(chain).is_configured:
+def _of_confirmations(batch: Batch) -> Iterator[Expected]:
+    """The newest transaction that isn't confirmed yet, found as `explorer.pages.polling.transactions` are."""
+    chain = batch.destination_chain_id
+    row = statements.first(
+        "SELECT MAX(t.block_number), h.number, h.final, h.seen_at "
+        "FROM proving_transaction t JOIN proving_signer s ON s.id = t.signer_id "
+        "JOIN proving_chainhead h ON h.chain_id = s.chain_id WHERE s.chain_id = %s AND t.state = %s AND EXISTS ("
+        "SELECT 1 FROM proving_transaction_queries l JOIN queries_query q ON q.id = l.query_id "
+        "WHERE l.transaction_id = t.id AND q.batch_id = %s) GROUP BY h.number, h.final, h.seen_at",
+        (chain, TransactionState.MINED, batch.pk),
+    )
+    if row is None or not chain_name(chain).is_configured:
         return
-    needed = get_chains().chain(chain).confirmations
+    mined, head, needed = row[0], _head(*row[1:]), get_chains().chain(chain).confirmations
     missing = mined - head.final if needed == "finalized" else needed - (head.number - mined + 1)
     if missing > 0:
         yield _after(missing, head, chain, "The transactions are confirmed")
+
+
+def _head(number: int, final: int, seen_at: Any) -> _Head:
+    when = statements.read(seen_at)
+    assert when is not None, "The column is never empty."
+    return _Head(number, final, when)
 
 
 def _after(blocks: int, head: _Head, chain: int, what: str) -> Expected:

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from django.utils import timezone
 
 from accounts import statements
-from proving.models import WATCHED_STATES, TransactionState
+from proving.models import WATCHED_STATES
 from queries import poll_interval
 from queries.models import OPEN_STATUSES, Batch, BatchStatus
 
@@ -35,18 +35,6 @@ def transactions(batch: Batch, states: Collection[str]) -> dict[str, int]:
             (batch.destination_chain_id, *states, batch.pk),
         )
     )
-
-
-def last_mined(batch: Batch) -> int | None:
-    """The newest block with a transaction of the batch that isn't confirmed yet. It is found as `transactions` are."""
-    found = statements.first(
-        "SELECT MAX(t.block_number) FROM proving_transaction t JOIN proving_signer s ON s.id = t.signer_id "
-        "WHERE s.chain_id = %s AND t.state = %s AND EXISTS ("
-        "SELECT 1 FROM proving_transaction_queries l JOIN queries_query q ON q.id = l.query_id "
-        "WHERE l.transaction_id = t.id AND q.batch_id = %s)",
-        (batch.destination_chain_id, TransactionState.MINED, batch.pk),
-    )
-    return found[0] if found else None
 
 
 def _can_change(batch: Batch) -> bool:

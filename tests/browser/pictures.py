@@ -232,7 +232,7 @@ OTHERS = (
     Picture("New batch", named("new_batch"), who=ALICE),
     Picture("New batch, signed out", named("new_batch")),
     Picture("Chains", named("chains")),
-    Picture("API", at("/api/docs")),
+    Picture("API", named("openapi-view")),
     Picture("API, signed in", _with_a_key("/api/docs"), who=ALICE),
     Picture("Operator", named("operator"), who=ALICE, settings=_OPERATOR),
     Picture("Operator, who is none", named("operator"), who=BOB, settings=_OPERATOR, status=404),

@@ -705,7 +705,7 @@ def test_it_polls_the_slots_that_it_shows():
     assert f'hx-get="{path(batch)}/1?slots=51&amp;version=' in html
 
 
-STATEMENTS = {"received": 12, "accepted": 12, "in progress": 13, "done": 12}
+STATEMENTS = {"received": 13, "accepted": 13, "in progress": 14, "done": 12}
 
 
 @pytest.mark.parametrize("state", STATEMENTS)
