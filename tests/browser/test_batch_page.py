@@ -21,7 +21,7 @@ from queries import progress
 from queries.models import Batch, Block, Step, StepKind
 from queries.properties import HeaderField
 from queries.rejection_codes import RejectionCode
-from tests.browser.conftest import NARROW, TIMEOUT, WIDE, axe_violations, overflows
+from tests.browser.conftest import NARROW, WIDE, axe_violations, overflows
 from tests.browser.wallet import Wallet
 from tests.explorer.batches import (
     HASH,
@@ -51,11 +51,6 @@ from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
 pytestmark = pytest.mark.django_db(transaction=True)
 
 REORGANISED = "Chain 31337 was reorganised: block 14 is another one now."
-
-
-@pytest.fixture(autouse=True)
-def patience() -> None:
-    expect.set_options(timeout=TIMEOUT)
 
 
 @pytest.fixture
