@@ -17,7 +17,17 @@ from django.conf import settings as project_settings
 from django.contrib.auth import BACKEND_SESSION_KEY, HASH_SESSION_KEY, SESSION_KEY
 from django.contrib.sessions.backends.db import SessionStore
 from django.test import override_settings
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request, Response, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Error,
+    Page,
+    Request,
+    Response,
+    expect,
+    sync_playwright,
+)
 
 from accounts import keys
 from accounts.models import User
@@ -59,6 +69,7 @@ def browser() -> Iterator[Browser]:
     ):
         # Playwright's loop runs in this thread, where Django would refuse to touch the database.
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        expect.set_options(timeout=TIMEOUT)
         yield browser
 
 

@@ -19,7 +19,7 @@ from proving.registry.deploying import deploy
 from queries import progress
 from queries.models import Batch, Block, Step, StepKind
 from queries.rejection_codes import RejectionCode
-from tests.browser.conftest import NARROW, TIMEOUT, overflows
+from tests.browser.conftest import NARROW, overflows
 from tests.browser.states import on_the_path
 from tests.browser.wallet import Wallet
 from tests.explorer.batches import (
@@ -38,11 +38,6 @@ from tests.proving.test_worker import a_worker
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(autouse=True)
-def patience() -> None:
-    expect.set_options(timeout=TIMEOUT)
 
 
 @pytest.fixture
