@@ -1,8 +1,8 @@
 """Whether what a batch's page shows has changed, in one statement: most polls of a page find nothing new.
 
 The statement reads every row that the page is made of, as far as the page shows it. It may read more: then a poll gets
-a page that says the same. What only time changes is no part of it, as in `explorer.pages.batch_page`; nor that a source chain grows as it was
-expected to (`explorer.pages.expectations`): the browser counts down by itself.
+a page that says the same. What only time changes is no part of it, as in `explorer.pages.batch_page`. Nor is that a
+source chain grows as it was expected to (`explorer.pages.expectations`): the browser counts down by itself.
 """
 
 import hashlib
