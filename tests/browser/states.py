@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from accounts.models import ApiKey
 from devnet.devchain import DevChain
-from proving.models import FactsRegistry, Share, Transaction
+from proving.models import ChainHead, FactsRegistry, Share, Transaction
 from queries import progress
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, WebhookDelivery
 from queries.properties import HeaderField
@@ -282,7 +282,10 @@ def of_two_sources_waiting() -> Batch:
     complete(batch, StepKind.INITIAL_STATE)
     here = batch.queries.filter(source_chain_id=31337).values_list("pk", flat=True)
     progress.complete(here, StepKind.BLOCKHASH_AVAILABLE)
-    Block.objects.filter(source_chain_id=SOURCE).update(waiting_for=ATTESTERS_MISSING)
+    now = timezone.now()
+    said_at = now - timedelta(seconds=14)
+    Block.objects.filter(source_chain_id=SOURCE).update(waiting_for=ATTESTERS_MISSING, looked_at=said_at)
+    ChainHead.objects.create(chain_id=SOURCE, number=20, final=4, seen_at=now)
     return over(45, batch)
 
 

@@ -1,0 +1,52 @@
+"""How pages write long values and numbers."""
+
+import re
+
+import pytest
+from django.utils.safestring import SafeString
+
+from explorer.templatetags import explorer_values as values
+from tests.service import ALICE
+
+HASH = "0x" + "ab" * 32
+
+
+def plain(html: str) -> str:
+    """What who selects it copies."""
+    return re.sub(r"<[^>]+>", "", html)
+
+
+def test_what_is_put_into_html_is_escaped_once():
+    said = values.html('<i title="{}">{}</i>', '"<b>', SafeString("<u>safe</u>"))
+    assert said == '<i title="&quot;&lt;b&gt;"><u>safe</u></i>'
+    assert isinstance(said, SafeString)
+
+
+@pytest.mark.parametrize(
+    ("amount", "groups"),
+    [
+        ("0", ["0"]),
+        ("1.5", ["1.5"]),
+        ("1234", ["1", "234"]),
+        ("123456.7891", ["123", "456.789", "1"]),
+        ("0.000000000000000001", ["0.000", "000", "000", "000", "000", "001"]),
+    ],
+)
+def test_digits_are_in_groups_and_copied_plain(amount, groups):
+    html = values.digits(amount)
+    assert re.findall(r'<span class="g">([^<]+)</span>', html) == groups
+    assert plain(html) == amount
+
+
+def test_a_sentence_has_its_long_values_by_their_ends_and_whole_when_copied():
+    sentence = f"<b> {ALICE} sent {HASH}; 0x12 and {HASH}ff are left."
+    html = values.with_short_values(sentence)
+    assert re.findall(r'title="(\w+)"', html) == [ALICE, HASH]
+    assert plain(html) == sentence.replace("<b>", "&lt;b&gt;")
+
+
+@pytest.mark.parametrize(("slot", "is_short"), [("0x0", False), ("0x" + "f" * 18, False), ("0x1" + "0" * 30, True)])
+def test_a_long_number_of_a_slot_is_shown_by_its_ends(slot, is_short):
+    html = values.slot_in_short(slot)
+    assert ('class="short"' in html) == is_short
+    assert plain(html) == slot
