@@ -99,6 +99,8 @@ def test_what_needs_no_write_is_answered_while_the_database_is_locked(alice):
         for path in (
             "/",
             "/chain-connections",
+            "/chains",
+            "/chains.json",
             f"/batch-query-status?batchQueryId={batch.pk}",
             f"/explorer/query/{batch.pk}",
             f"/explorer/query/{batch.pk}.json",
