@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
+from accounts.client_address import client_address
 from accounts.models import User
 from accounts.signed_in import signed_in
 from config.configured_chains import get_chains
@@ -22,6 +23,7 @@ from explorer.new_batch.form_page import FormPage
 from explorer.new_batch.forms import ARRAY, DraftForm
 from explorer.new_batch.pasted_rows import LineFault
 from explorer.new_batch.shown_faults import control
+from explorer.pages import heavy_reads
 from queries.api_errors import ApiError
 from queries.batch_request import InvalidRequest
 from queries.models import Batch, BatchStatus
@@ -47,6 +49,7 @@ def _losing_nothing(view: Callable[Concatenate[HttpRequest, _P], HttpResponse]) 
         sentence = "You are signed out. Sign in in another tab of your browser, then go on here."
         refused = ApiError(401, "not_signed_in", sentence)
         if not getattr(request, "htmx", False):
+            heavy_reads.count_form(client_address(request))
             return form_page.answer(request, replace(_typed(request)[0], refused=refused))
         response = form_page.answer_estimate(request, Draft(), asking.Estimated(refused=refused))
         response.headers["HX-Retarget"], response.headers["HX-Reswap"] = "#estimate", "innerHTML"
@@ -56,6 +59,7 @@ def _losing_nothing(view: Callable[Concatenate[HttpRequest, _P], HttpResponse]) 
 
 
 @never_cache
+@heavy_reads.answering_429
 @_losing_nothing
 @signed_in
 @require_http_methods(["GET", "HEAD", "POST"])

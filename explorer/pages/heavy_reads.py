@@ -58,6 +58,18 @@ def count_bundle(client_address: str, query: Query) -> None:
     _count(client_address, len(query.slots))
 
 
+def count_form(client_address: str) -> None:
+    """A form with all that was typed, for somebody who isn't signed in. It takes longer than the largest batch.
+
+    Raises `TooManyReads`.
+    """
+    try:
+        _count(client_address, max(settings.MAX_QUERIES_PER_BATCH, _SMALL + 1))
+    except TooManyReads as refused:
+        sentence = "You are signed out. Sign in, go back to the form, and send it again."
+        raise TooManyReads(refused.code, sentence, retry_after=refused.retry_after) from None
+
+
 def _count(client_address: str, size: int) -> None:
     if size <= _SMALL:
         return

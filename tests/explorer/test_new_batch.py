@@ -14,6 +14,7 @@ from accounts import keys
 from accounts.models import ApiKey, User
 from config.configured_chains import forget_chains
 from explorer.new_batch.drafts import MAX_ROWS
+from explorer.pages import heavy_reads
 from queries import progress
 from queries.models import Batch
 from queries.properties import AccountField, HeaderField
@@ -102,6 +103,15 @@ def test_who_is_signed_out_signs_in_and_comes_back(client):
     assert "You are signed out" in html
     assert values(html, "accounts") == [ALICE]
     assert client.get("/new-batch/estimate").url == "/sign-in?next=/new-batch/estimate"
+
+
+def test_who_is_not_signed_in_sends_the_form_so_often_and_no_more(client, monkeypatch):
+    monkeypatch.setattr(heavy_reads, "_LARGEST_PER_MINUTE", 2)
+    for _ in range(2):
+        post(client, "submit", form({"accounts": ALICE}), status=401)
+    refused = client.post("/new-batch", form({"accounts": ALICE}) | {"do": "submit"})
+    assert (refused.status_code, refused.json()["code"]) == (429, "too_many_requests")
+    assert int(refused.headers["Retry-After"]) > 0
 
 
 def test_the_first_page_asks_little_of_the_database_and_no_node(alice, django_assert_num_queries):
