@@ -16,7 +16,7 @@ def fail_in_authentication(request: HttpRequest) -> HttpResponse:
 
 
 urlpatterns = [
-    path("", include("accounts.urls")),
+    path("", include("config.urls")),
     path("fail", fail),
     path("fail-in-authentication", fail_in_authentication),
 ]

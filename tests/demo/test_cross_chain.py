@@ -28,7 +28,9 @@ def test_it_proves_a_balance_on_each_chain_while_one_attester_is_down(command, t
     assert (env["FACTS_REGISTRY"], env["OTHER_FACTS_REGISTRY"]) == (own_registry, other_registry)
     assert own_registry != other_registry
     assert (env["CHAIN_ID"], env["OTHER_CHAIN_ID"]) == ("31337", "31338")
-    assert "POST /attest" not in (tmp_path / "demo" / "attester-3" / "attester.log").read_text()
+    # Workers ask attesters from time to time, so it may have been asked before that.
+    assert done.stdout.index("Attester 3 is down") < done.stdout.index("Asking for the balance")
+    assert "Shutting down" in (tmp_path / "demo" / "attester-3" / "attester.log").read_text()
     assert not processes_with(str(tmp_path))
 
 

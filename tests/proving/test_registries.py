@@ -1,7 +1,9 @@
 """A registry is used only as long as its code is the one that this version deploys."""
 
 import io
+import re
 from datetime import timedelta
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -77,6 +79,11 @@ def check_chains() -> tuple[str, str]:
     return said.getvalue(), ""
 
 
+def words_of(page: str) -> str:
+    """As somebody copies it: long values are whole, whatever is shown of them."""
+    return unescape(re.sub(r"<[^>]*>", "", page))
+
+
 # --- Refused ----------------------------------------------------------------------------------------------------------
 
 
@@ -91,7 +98,7 @@ def test_while_its_code_is_another_one_nothing_is_sent_and_everybody_is_told(ser
     assert signer_nonce(service, "pending") == nonce
     beat()
     printed, error = check_chains()
-    for said in (received.waiting_for, Client().get(path(received)).text.replace("&#x27;", "'"), health()[1], printed):
+    for said in (received.waiting_for, words_of(Client().get(path(received)).text), health()[1], printed):
         assert f"The facts registry at {row.address} on chain 31337 for chain 31337 is not used: {OTHER}" in said
         assert REMEDY in said
     assert health()[0] == 503
@@ -309,8 +316,8 @@ def test_a_registry_that_was_replaced_stays_on_record(service, key):
     printed, error = check_chains()
     assert f"Replaced on {row.replaced_at:%Y-%m-%d}, code {row.code_hash}: {row.replaced_because}" in printed
     assert error == ""
-    page = Client().get(path(submit(key, request(ALICE, block=1)))).text
-    assert f"{row.address[:-6]}</span>" in page
+    page = words_of(Client().get(path(submit(key, request(ALICE, block=1)))).text)
+    assert row.address in page
     assert row.code_hash in page
 
 
