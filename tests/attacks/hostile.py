@@ -58,7 +58,7 @@ def operations(description: Mapping[str, Any]) -> list[Operation]:
             tuple((each["in"], each["name"], each["schema"].get("type", "")) for each in operation["parameters"]),
             "requestBody" in operation,
             frozenset(map(int, operation["responses"])),
-            not {"Explorer", "Health"} & set(operation["tags"]),
+            not ({"Explorer", "Health"} & set(operation["tags"]) or path.endswith(".json")),
         )
         for path, methods in description["paths"].items()
         for method, operation in methods.items()

@@ -273,7 +273,8 @@ def test_steps_of_old_batches_go_and_the_page_tells_how_far_it_came(settings):
     assert sentence in shown
     assert shown.count("COMPLETED") >= len(StepKind)
     assert "not begun" not in shown
-    assert "The bars share one time axis" in page(young)
+    assert "The numbers are the steps." not in shown
+    assert "The numbers are the steps." in page(young)
     assert Client().get(f"{path(old)}.json").status_code == 200
 
 
