@@ -3,6 +3,7 @@
 import hashlib
 import time
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.template.loader import render_to_string
 from django.utils.cache import patch_cache_control, patch_vary_headers
@@ -21,8 +22,10 @@ _AGES_SECONDS = 60
 def chains(request: HttpRequest) -> HttpResponse:
     page = chains_page.read()
     user = request.user.address if isinstance(request.user, User) else ""
+    # The button that signs out holds a token, which is another one after signing in anew.
+    token = request.COOKIES.get(settings.CSRF_COOKIE_NAME, "") if user else ""
     # What it looks like besides its content: who is signed in, the theme, and its ages.
-    looks = (user, request.COOKIES.get("theme", ""), int(time.time()) // _AGES_SECONDS)
+    looks = (user, token, request.COOKIES.get("theme", ""), int(time.time()) // _AGES_SECONDS)
     etag = _etag(chains_json.as_json(page), *looks)
     content = render_to_string("explorer/chains.html", {"page": page}, request).encode()
     response = conditional(request, content, etag, content_type="text/html; charset=utf-8")

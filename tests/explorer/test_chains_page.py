@@ -356,6 +356,17 @@ def test_what_one_user_or_theme_sees_is_no_others(no_node, monkeypatch):
     assert seen[2].headers["Cache-Control"] == "max-age=15, private"
 
 
+def test_who_signs_in_anew_is_not_told_that_nothing_has_changed(no_node, monkeypatch):
+    monkeypatch.setattr("explorer.pages.chain_views.time.time", lambda: 1_000_000.0)
+    alice = Client()
+    alice.force_login(User.objects.for_address(ALICE))
+    alice.cookies["csrftoken"] = "a" * 32
+    before = {"if-none-match": alice.get("/chains").headers["ETag"]}
+    assert alice.get("/chains", headers=before).status_code == 304
+    alice.cookies["csrftoken"] = "b" * 32
+    assert alice.get("/chains", headers=before).status_code == 200
+
+
 def test_its_ages_are_made_anew_each_minute(no_node, monkeypatch):
     etags = set()
     for now in (1_000_000.0, 1_000_061.0):
