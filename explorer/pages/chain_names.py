@@ -16,6 +16,11 @@ class ChainName:
     explorer_url: str
     is_configured: bool = True
 
+    @property
+    def in_words(self) -> str:
+        """Its name; of one that is no longer configured its id."""
+        return self.name if self.is_configured else f"chain {self.id}"
+
 
 def chain_name(chain_id: int) -> ChainName:
     try:

@@ -65,7 +65,7 @@ class AskedQuery:
 
 def of_query(query: ShownQuery | AskedQuery, *, names_chain: bool = True) -> Headline:
     asked = len(query.fields) + query.slot_count
-    chain = f" of {chain_in_words(query.source)}" if names_chain else ""
+    chain = f" of {query.source.in_words}" if names_chain else ""
     where = f"{'at' if query.address else 'of the header of'} {block_in_words(query)}{chain}"
     if asked != 1:
         what = f"{asked:,} {'facts' if query.address else 'properties'}"
@@ -77,9 +77,9 @@ def of_query(query: ShownQuery | AskedQuery, *, names_chain: bool = True) -> Hea
 
 def of_batch(total: int, counts: Counts, sources: Sequence[ChainName], destination: ChainName) -> Headline:
     """`total` is the number of its queries."""
-    names = [chain_in_words(source) for source in sources]
+    names = [source.in_words for source in sources]
     chains = ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1] if names else ""
-    for_whom = chain_in_words(destination)
+    for_whom = destination.in_words
     where = f"about {chains}" + ("" if names == [for_whom] else f", for {for_whom}")
     done = counts.at_step.get(None, 0)
     return Headline(f"{total:,} queries", "", where, state="all proven" if done == total else f"{done:,} proven")
@@ -99,11 +99,6 @@ def block_in_words(query: ShownQuery | AskedQuery) -> str:
     if query.block_number is not None:
         return f"block {query.block_number}"
     return _TAGGED.get(BlockTag(query.selector), "a block") if query.selector in BlockTag.values else "a block"
-
-
-def chain_in_words(chain: ChainName) -> str:
-    """The chain's name; of one that is no longer configured its id."""
-    return chain.name if chain.is_configured else f"chain {chain.id}"
 
 
 def _by_its(ends: tuple[int, int], value: str) -> str:

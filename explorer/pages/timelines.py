@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from accounts import statements
 from explorer.pages.batch_progress import ShownWait
-from explorer.pages.chain_names import ChainName, chain_name
+from explorer.pages.chain_names import chain_name
 from explorer.pages.query_cards import ShownQuery, ShownStep
 from explorer.pages.shown_transactions import ShownTransaction
 from queries.models import Batch, BatchStatus, StepKind, StepStatus
@@ -120,7 +120,7 @@ def _chains(batch: Batch, total: int, steps_of_chains: Iterable[_Steps]) -> Iter
             all_of_them = f"{steps[0].begun:,}"  # of which those about a header have no fourth step
             is_done = batch.status == BatchStatus.DONE
             note = f"{all_of_them} proven" if is_done else f"{last.completed:,} of {all_of_them} past {note}"
-        yield Lane(_name(chain_name(chain)), note, tuple(_tracks(batch, steps)))
+        yield Lane(chain_name(chain).in_words, note, tuple(_tracks(batch, steps)))
 
 
 def _tracks(batch: Batch, steps: Sequence[_Steps]) -> Iterator[tuple[Segment, ...]]:
@@ -187,7 +187,3 @@ def _of_transaction(tx: ShownTransaction) -> Segment:
     assert tx.sent_at
     what = "waited for a block" if tx.mined_at else "waits for a block"
     return Segment("wait", f"{tx.hash} {what}", tx.sent_at, tx.mined_at)
-
-
-def _name(chain: ChainName) -> str:
-    return chain.name if chain.is_configured else f"chain {chain.id}"
