@@ -333,13 +333,18 @@ def _log(task: _Task | _ErrorTask, path: str, began: float) -> None:
 
 
 def _whole(application: WSGIApplication) -> WSGIApplication:
-    """Joins each body into one piece, except files. So waitress knows its length, and can keep the connection."""
+    """Joins each body into one piece, except files. So waitress knows its length, and can keep the connection.
+
+    What the application streams because it is large goes on in its pieces, within the same bounds of what is kept.
+    """
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         body = application(environ, start_response)
         is_file = isinstance(body, ReadOnlyFileBasedBuffer)
         if is_file and environ["REQUEST_METHOD"] != "HEAD":
             return body
+        if getattr(body, "streaming", False) and not is_file:
+            return body if environ["REQUEST_METHOD"] != "HEAD" else _nothing_of(body)
         try:
             whole = b"".join(body)
         finally:
@@ -350,6 +355,13 @@ def _whole(application: WSGIApplication) -> WSGIApplication:
         return [whole]
 
     return answer
+
+
+def _nothing_of(body: Iterable[bytes]) -> Iterable[bytes]:
+    """Of an answer to HEAD, which need not be made, and whose length nobody knows."""
+    if close := getattr(body, "close", None):
+        close()
+    return iter(())
 
 
 # --- Requests that wait -----------------------------------------------------------------------------------------------
