@@ -81,7 +81,7 @@ def _require_distinct(blocks: Sequence[Any]) -> None:
 
 def _alone(query: dict[str, Any], nodes: Sequence[Any]) -> dict[str, Any]:
     """What the bundle of this query alone would have of it, where `nodes` are those of the batch's bundle so far."""
-    content = {name: query.get(name) for name in ("account", "facts", "slots", "timestamp")}
+    content: dict[str, Any] = {name: query.get(name) for name in ("account", "facts", "slots", "timestamp")}
     if query.get("account") is not None:
         sentence = "The accountProof is not a list of places in the nodes so far."
         content["accountProof"] = [nodes[at] for at in _places(query.get("accountProof"), nodes, sentence)]

@@ -48,10 +48,10 @@ def parts(batch: Batch) -> Iterator[bytes]:
     """
     beginning = {"format": BATCH_FORMAT, "batch": batch.pk, "destinationChainId": str(batch.destination_chain_id)}
     yield f"{json.dumps(beginning)[:-1]},\n".encode()
-    places: dict[int, int] = {}
-    yield from _listed("blocks", _blocks(batch, places))
+    times = _times(batch)
+    yield from _listed("blocks", _blocks(batch, times))
     yield b",\n"
-    yield from _listed("queries", _queries(batch, places))
+    yield from _listed("queries", _queries(batch, {pk: at for at, pk in enumerate(times)}))
     _require_unchanged(batch)
     yield b"}\n"
 
@@ -81,21 +81,22 @@ def _require_unchanged(batch: Batch) -> None:
 # --- Blocks -----------------------------------------------------------------------------------------------------------
 
 
-def _blocks(batch: Batch, places: dict[int, int]) -> Iterator[list[dict[str, Any]]]:
-    """Fills `places` in by the ids of the blocks."""
-    times: dict[int, int | None] = dict(
-        statements.every(
-            "SELECT block_id, MAX(timestamp) FROM queries_query WHERE batch_id = %s "
-            "GROUP BY block_id ORDER BY MIN(position)",
-            (batch.pk,),
-        )
+def _times(batch: Batch) -> dict[int, int | None]:
+    """The ids of its blocks, and the latest time (unix seconds) at which each is to be shown to be the latest."""
+    rows = statements.every(
+        "SELECT block_id, MAX(timestamp) FROM queries_query WHERE batch_id = %s "
+        "GROUP BY block_id ORDER BY MIN(position)",
+        (batch.pk,),
     )
+    return dict(rows)
+
+
+def _blocks(batch: Batch, times: Mapping[int, int | None]) -> Iterator[list[dict[str, Any]]]:
     registries = _registries(batch)
     for ids in chunks(list(times), _CHUNK):
         blocks = Block.objects.in_bulk(ids)
         following = next_headers.stored({blocks[pk]: time for pk in ids if (time := times[pk]) is not None})
         yield [_block(blocks[pk], following.get(pk), registries) for pk in ids]
-        places.update((pk, len(places) + at) for at, pk in enumerate(ids))
 
 
 def _registries(batch: Batch) -> dict[int, str]:
