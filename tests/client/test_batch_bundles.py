@@ -17,13 +17,20 @@ from batch_query_client import (
     VerifiedBatchBundle,
     WrongChain,
     bundle_blocks,
+    operations,
     verify_batch_bundle,
     verify_batch_bundle_by_nodes,
     verify_bundle,
 )
 from batch_query_client.bundles import MAX_BYTES
+from batch_query_client.effects import Answer
+from batch_query_client.json_rpc import Node
+from batch_query_client.operations import Access
 from explorer.bundles import batch_verifying, verifying
 from tests import headers
+from tests.client.test_waiting import batch as details_of_batch
+from tests.client.test_waiting import query as details_of_query
+from tests.client.world import PATIENCE, World, answer
 from tests.explorer.batches import CONTRACT, DEAD_NODE, SOURCE, path, word
 from tests.explorer.made_tries import FIELDS, asked_of_everything, prove
 from tests.service import BOB, chains_toml
@@ -378,3 +385,56 @@ def test_the_account_of_another_block_is_not_taken_for_one_of_this(made):
     ):
         with pytest.raises(refusal, match="Query 2: "):
             refuse()
+
+
+# --- Beside what the service tells of the batch -----------------------------------------------------------------------
+
+
+def told_of(made: Bundle) -> list[dict[str, Any]]:
+    """As the service's list of queries has them."""
+    told = []
+    for query in made["queries"]:
+        facts = [{"property": name, "word": shown} for name, shown in query["facts"].items()]
+        facts += [{"property": "SLOT", "slot": slot, "word": entry["word"]} for slot, entry in query["slots"].items()]
+        if query["timestamp"]:
+            facts.append({"property": "BLOCK_AT_TIMESTAMP", "word": word(14)})
+        block = made["blocks"][query["block"]]
+        about = {"sourceChainId": block["sourceChainId"], "blockNumber": int(block["blockNumber"])}
+        told.append(details_of_query(query["number"], *facts, **about, account=query["account"] or ""))
+    return told
+
+
+def verify_told(made: Bundle, told: list[dict[str, Any]]) -> VerifiedBatchBundle:
+    world = World(
+        answer(200, details_of_batch(queryList=told, queries=len(told))),
+        Answer(200, (), json.dumps(made).encode()),
+    )
+    nodes = [Node(node_of(chain), PATIENCE) for chain in (31337, SOURCE)]
+    access = Access("http://service.example", "key", PATIENCE)
+    found: VerifiedBatchBundle = world.run(operations.verify_whole(access, made["batch"], nodes))
+    assert [header for header in world.requests[1].headers if header[0] == "api-key"] == []
+    return found
+
+
+def test_what_the_service_tells_of_the_batch_is_what_its_bundle_shows(made):
+    assert verify_told(made, told_of(made)) == verify(made)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda told: told.pop(), "The bundle has 7 queries, and the batch 6"),
+        (lambda told: told.append(told[0] | {"number": 8}), "The bundle has 7 queries, and the batch 8"),
+        (lambda told: told[0].update(account=BOB), "Query 1: The bundle is of another account, block or chain"),
+        (lambda told: told[0].update(blockNumber=13), "Query 1: The bundle is of another account, block or chain"),
+        (lambda told: told[6].update(sourceChainId="1"), "Query 7: The bundle is of another account, block or chain"),
+        (lambda told: told[0]["facts"][0].update(word=word(1)), "Query 1: The bundle shows another BALANCE than the"),
+        (lambda told: told[1]["facts"][0].update(word=word(1)), f"Query 2: The bundle shows another SLOT {word(5)}"),
+        (lambda told: told[1]["facts"].append({"property": "NONCE", "word": word(1)}), "Query 2: .* another NONCE"),
+    ],
+)
+def test_what_the_service_tells_otherwise_is_noticed(made, change, said):
+    told = told_of(made)
+    change(told)
+    with pytest.raises(InvalidBundle, match=said):
+        verify_told(made, told)
