@@ -238,7 +238,7 @@ def test_the_page_offers_it_once_all_is_done_while_it_is_kept_and_where_there_ar
     assert address not in page(batch)
     prove(batch)
     assert address in page(batch)
-    assert f"bqs verify proof-{batch.pk}.json" in page(batch)
+    assert f"by a node of yours of each source chain: <code>bqs verify {batch.pk} --rpc-url URL" in page(batch)
     Batch.objects.update(proofs_pruned_at=timezone.now())
     assert address not in page(batch)
     Batch.objects.update(proofs_pruned_at=None)
