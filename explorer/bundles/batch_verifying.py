@@ -69,14 +69,14 @@ def _hashes(verified: Iterable[Verified]) -> dict[tuple[str, int], str]:
 
 def _require_distinct(blocks: Sequence[Any]) -> None:
     """Otherwise two blocks of one number could be shown."""
-    named = set()
+    named: set[tuple[str, str]] = set()
     for block in blocks:
-        about = (block.get("sourceChainId"), block.get("blockNumber")) if isinstance(block, dict) else ()
-        if not about or not all(isinstance(part, str) for part in about):
+        chain, number = (block.get(name) if isinstance(block, dict) else None for name in _OF_BLOCK[:2])
+        if not isinstance(chain, str) or not isinstance(number, str):
             raise InvalidBundle("One of the bundle's blocks is none.")
-        if about in named:
-            raise InvalidBundle(f"The bundle has block {about[1][:20]!r} of chain {about[0][:20]!r} twice.")
-        named.add(about)
+        if (chain, number) in named:
+            raise InvalidBundle(f"The bundle has block {number[:20]!r} of chain {chain[:20]!r} twice.")
+        named.add((chain, number))
 
 
 def _alone(query: dict[str, Any], nodes: Sequence[Any]) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def _alone(query: dict[str, Any], nodes: Sequence[Any]) -> dict[str, Any]:
     here: dict[int, int] = {}
     content["slots"] = {}
     for slot, entry in query["slots"].items():
-        sentence = f"The proof of slot {slot[:66]} is not a list of places in the nodes so far."
+        sentence = "The proof of a slot is not a list of places in the nodes so far."
         places = _places(entry.get("proof") if isinstance(entry, dict) else None, nodes, sentence)
         content["slots"][slot] = entry | {"proof": [here.setdefault(at, len(here)) for at in places]}
     return content | {"storageNodes": [nodes[at] for at in here]}

@@ -365,13 +365,14 @@ def test_nodes_that_differ_about_the_next_block_show_no_time(made):
     assert {query.timestamp for query in proven.queries.values()} == {None}
 
 
+class Refusing(Told):
+    def make_request(self, method: str, params: list[Any]) -> dict[str, Any]:
+        return super().make_request(method, params) if method == "eth_chainId" else {"error": {"message": "no archive"}}
+
+
 def test_a_node_that_refuses_is_said(made):
-    refusing = node_of(SOURCE)
-    refusing.make_request = lambda method, _: (  # type: ignore[method-assign] # for this node
-        {"result": hex(SOURCE)} if method == "eth_chainId" else {"error": {"message": "no archive"}}
-    )
     with pytest.raises(NodeRefused, match="no archive"):
-        verify_batch_bundle_by_nodes(json.dumps(made), [refusing, node_of(31337)])
+        verify_batch_bundle_by_nodes(json.dumps(made), [Refusing(SOURCE, {}), node_of(31337)])
 
 
 def test_the_account_of_another_block_is_not_taken_for_one_of_this(made):

@@ -40,7 +40,7 @@ def trie(values: Mapping[bytes, bytes], levels: int) -> tuple[bytes, Proofs]:
 def _node(keys: Sequence[bytes], depth: int, levels: int, values: Mapping[bytes, bytes], proofs: Proofs) -> bytes:
     """Its RLP, which is also put at the end of the proofs of what is below."""
     if len(keys) == 1 and depth >= levels:
-        encoded = rlp.encode([_leaf_path(keys[0].hex()[depth:]), values[keys[0]]])
+        encoded: bytes = rlp.encode([_leaf_path(keys[0].hex()[depth:]), values[keys[0]]])
     else:
         prefix = keys[0].hex()[:depth]
         children = [keccak(f"{prefix}{nibble:x}".encode()) if depth < levels else b"" for nibble in range(16)]

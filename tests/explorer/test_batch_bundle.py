@@ -1,6 +1,7 @@
 """The proof bundle of a whole batch: the same as those of its queries, each node and block once, in few statements."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from queries.models import Batch, BatchStatus, Block, Query, StepKind
 from queries.rejection_codes import RejectionCode
 from tests.explorer.batches import accept, many_accounts, page, path, queries_of, word
 from tests.explorer.made_tries import asked_of_everything, balance, prove
+from tests.plans import plans
 from tests.service import ALICE
 
 pytestmark = pytest.mark.django_db
@@ -76,6 +78,14 @@ def test_it_is_read_in_large_parts_of_queries_blocks_and_slots(monkeypatch):
     # The batch twice, its blocks and registries, and of each part the queries, blocks, accounts and slots.
     parts = -(-4 * total // 40) + 2
     assert len(statements) <= 9 + 4 * parts < total
+
+
+def test_nothing_of_other_batches_is_looked_at(batch):
+    with CaptureQueriesContext(connection) as statements:
+        document(batch)
+    lines = plans(statements)
+    reads_all = r"SCAN (q|b|p|a|t|queries_\w+|proving_\w*(proof|transaction)\w*)\b|Seq Scan on (queries|proving_[ast])"
+    assert not [line for line in lines if re.search(reads_all, line)], lines
 
 
 def test_a_query_of_more_slots_than_are_read_at_once_is_whole(monkeypatch):
