@@ -159,13 +159,17 @@ def lose_account(batch: Batch) -> None:
     AccountProof.objects.filter(block__number=9).delete()
 
 
+def open_again(batch: Batch) -> None:
+    """Whatever the reason."""
+    Batch.objects.update(status=BatchStatus.IN_PROGRESS)
+
+
 def reject(batch: Batch) -> None:
-    Batch.objects.update(status=BatchStatus.DONE)
     progress.reopen(queries_of(batch)[:1], StepKind.ACCOUNT_ACCUMULATED, reason="Reorganised.")
     progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason="X.", retryable=True)
 
 
-@pytest.mark.parametrize("change", [prune, go_back_and_come_again, lose, lose_account, reject])
+@pytest.mark.parametrize("change", [prune, go_back_and_come_again, lose, lose_account, open_again, reject])
 def test_what_changes_while_it_is_written_is_no_bundle(batch, change):
     parts = batch_writing.parts(batch)
     came = [next(parts), next(parts)]

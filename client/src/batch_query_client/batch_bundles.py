@@ -20,6 +20,11 @@ from batch_query_client.json_rpc import Node, read_quantity
 
 FORMAT = "facts-batch-1"
 
+# In one request to a node: a block comes with the hashes of its transactions, and some chains have thousands in each.
+_BLOCKS_TOGETHER = 10
+# Chains in a sentence.
+_MOST_NAMED = 5
+
 BlockHashes = Mapping[tuple[int, int], str | bytes]
 """By the source chain's id and the block's number: 32 bytes, or 0x and 64 digits."""
 
@@ -95,18 +100,21 @@ def verify_by_nodes(document: str | bytes, nodes: Sequence[Node]) -> Steps[Verif
     """
     bundle, headers = _read(document)
     of_chain: dict[int, dict[int, bytes]] = {block.source_chain_id: {} for block in bundle.blocks}
+    following: dict[int, set[int]] = {chain_id: set() for chain_id in of_chain}
     for block, header in zip(bundle.blocks, headers, strict=True):
         of_chain[block.source_chain_id][header.number] = header.hash
+        if block.next_header is not None:
+            following[block.source_chain_id].add(header.number + 1)
     asked: dict[int, list[Node]] = {}
     for node in nodes:
         asked.setdefault(read_quantity((yield from node.call("eth_chainId"))), []).append(node)
     if missing := [str(chain_id) for chain_id in of_chain if chain_id not in asked]:
-        raise WrongChain(f"The bundle has blocks of chain {', '.join(missing)}, of which no node is given.")
+        named = ", ".join(missing[:_MOST_NAMED]) + (", ..." if len(missing) > _MOST_NAMED else "")
+        raise WrongChain(f"The bundle has blocks of chain {named}, of which no node is given.")
     told: dict[tuple[int, int], bytes] = {}
     for chain_id, claimed in of_chain.items():
-        following = _following(bundle, chain_id)
+        numbers = sorted({*claimed, *following[chain_id]})
         for node in asked[chain_id]:
-            numbers = sorted({*claimed, *following})
             hashes = yield from _block_hashes(node, numbers)
             for number, found in zip(numbers, hashes, strict=True):
                 if found != claimed.get(number, found):
@@ -118,19 +126,9 @@ def verify_by_nodes(document: str | bytes, nodes: Sequence[Node]) -> Steps[Verif
     return _verify(bundle, headers, told)
 
 
-def _following(bundle: _Batch, chain_id: int) -> set[int]:
-    """The numbers of the blocks after those that are to be shown to be the latest at a time."""
-    timed = {query.block for query in bundle.queries if query.timestamp is not None}
-    return {
-        block.block_number + 1
-        for at, block in enumerate(bundle.blocks)
-        if at in timed and block.next_header is not None and block.source_chain_id == chain_id
-    }
-
-
 def _block_hashes(node: Node, numbers: Sequence[int]) -> Steps[list[bytes | None]]:
     calls = [(method, parameters) for method, *parameters in map(bundles.asking_hash, numbers)]
-    answers = yield from node.calls(calls)
+    answers = yield from node.calls(calls, together=_BLOCKS_TOGETHER)
     for answer in answers:
         if isinstance(answer, NodeRefused):
             raise answer
