@@ -3,7 +3,6 @@
 A page that isn't there yet, by the name of its URL, is left out.
 """
 
-import gzip
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -20,7 +19,7 @@ from devnet.devchain import DevChain
 from explorer.pages import batch_list
 from queries.models import Batch
 from tests.browser import installations, states
-from tests.browser.conftest import Stage, axe_violations, overflows
+from tests.browser.conftest import Stage, axe_violations, compressed, overflows
 from tests.explorer.batches import beat, connect_source, path
 from tests.service import ALICE, BOB, a_key
 
@@ -296,8 +295,8 @@ class Opened:
 
     @property
     def bytes(self) -> int:
-        """Of the page and all that it has loaded, compressed as a server would."""
-        return sum(len(gzip.compress(response.body())) for response in self.responses)
+        """Of the page and all that it has loaded, compressed."""
+        return compressed(self.responses)
 
     @property
     def screens(self) -> float:
