@@ -11,14 +11,16 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from chains.encoding import hex_data
 from explorer.bundles import batch_verifying, batch_writing, verifying
 from explorer.pages import heavy_reads
 from proving.models import AccountProof, SlotProof
 from queries import progress
 from queries.models import Batch, BatchStatus, Block, Query, StepKind
 from queries.rejection_codes import RejectionCode
+from tests import headers
 from tests.explorer.batches import accept, many_accounts, page, path, queries_of, word
-from tests.explorer.made_tries import asked_of_everything, balance, prove
+from tests.explorer.made_tries import FIELDS, asked_of_everything, balance, prove
 from tests.plans import plans
 from tests.service import ALICE
 
@@ -98,6 +100,17 @@ def test_a_query_of_more_slots_than_are_read_at_once_is_whole(monkeypatch):
     assert many.slots == {word(slot): word(7 * slot) for slot in range(1, 31)}
 
 
+@pytest.mark.parametrize("fields", [{"parentHash": b"\x01" * 32}, {"timestamp": 1_700_000_005}, None])
+def test_a_header_that_is_not_the_next_one_or_not_after_the_time_is_not_in_it(batch, fields):
+    timed = next(block for block in json.loads(document(batch))["blocks"] if block["nextHeader"])
+    following = Block.objects.get(number=int(timed["blockNumber"]) + 1)
+    real = {"parentHash": bytes.fromhex(timed["blockHash"][2:]), "timestamp": 1_700_000_006}
+    other = headers.encode({**FIELDS, "number": following.number, **real, **(fields or {})})
+    Block.objects.filter(pk=following.pk).update(header_rlp=other)
+    shown = [block["nextHeader"] for block in json.loads(document(batch))["blocks"] if block["nextHeader"]]
+    assert shown == ([hex_data(other)] if fields is None else [])
+
+
 # --- When there is one ------------------------------------------------------------------------------------------------
 
 
@@ -159,6 +172,10 @@ def lose_account(batch: Batch) -> None:
     AccountProof.objects.filter(block__number=9).delete()
 
 
+def lose_headers(batch: Batch) -> None:
+    Block.objects.update(header_rlp=None)
+
+
 def open_again(batch: Batch) -> None:
     """Whatever the reason."""
     Batch.objects.update(status=BatchStatus.IN_PROGRESS)
@@ -169,10 +186,14 @@ def reject(batch: Batch) -> None:
     progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason="X.", retryable=True)
 
 
-@pytest.mark.parametrize("change", [prune, go_back_and_come_again, lose, lose_account, open_again, reject])
-def test_what_changes_while_it_is_written_is_no_bundle(batch, change):
+CHANGES = [prune, go_back_and_come_again, lose, lose_account, lose_headers, open_again, reject]
+
+
+@pytest.mark.parametrize("parts_before", [1, 2], ids=["before blocks", "after blocks"])
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_changes_while_it_is_written_is_no_bundle(batch, change, parts_before):
     parts = batch_writing.parts(batch)
-    came = [next(parts), next(parts)]
+    came = [next(parts) for _ in range(parts_before)]
     change(batch)
     with pytest.raises(batch_writing.Changed):
         came.extend(parts)
