@@ -104,7 +104,7 @@ def test_a_query_of_more_slots_than_are_read_at_once_is_whole(monkeypatch):
 def test_a_header_that_is_not_the_next_one_or_not_after_the_time_is_not_in_it(batch, fields):
     timed = next(block for block in json.loads(document(batch))["blocks"] if block["nextHeader"])
     following = Block.objects.get(number=int(timed["blockNumber"]) + 1)
-    real = {"parentHash": bytes.fromhex(timed["blockHash"][2:]), "timestamp": 1_700_000_006}
+    real: headers.Fields = {"parentHash": bytes.fromhex(timed["blockHash"][2:]), "timestamp": 1_700_000_006}
     other = headers.encode({**FIELDS, "number": following.number, **real, **(fields or {})})
     Block.objects.filter(pk=following.pk).update(header_rlp=other)
     shown = [block["nextHeader"] for block in json.loads(document(batch))["blocks"] if block["nextHeader"]]
