@@ -15,6 +15,7 @@ class ChainName:
     currency: str
     explorer_url: str
     is_configured: bool = True
+    is_test_network: bool = False
 
     @property
     def in_words(self) -> str:
@@ -27,4 +28,10 @@ def chain_name(chain_id: int) -> ChainName:
         chain: Chain = get_chains().chain(chain_id)
     except UnknownChain:
         return ChainName(chain_id, "Chain that is no longer configured", "native currency", "", is_configured=False)
-    return ChainName(chain.id, chain.name, chain.native_currency, chain.explorer_url or "")
+    return ChainName(
+        chain.id,
+        chain.name,
+        chain.native_currency,
+        chain.explorer_url or "",
+        is_test_network=chain.test_network,
+    )

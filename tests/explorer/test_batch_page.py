@@ -87,13 +87,23 @@ def test_it_shows_what_was_submitted_and_when():
     assert batch.pk in text
     assert "RECEIVED" in text
     assert "Development chain (31337)" in text
-    assert "Fee offered at most 1.000000000000000001 ETH 1000000000000000001 wei;" in text
+    assert "Fee offered 1.000000000000000001 ETH 1000000000000000001 wei; you pay nothing; on a test network" in text
     for when in (batch.created_at, batch.deadline_at):
         assert (
             f'<time datetime="{when.isoformat().replace("+00:00", "Z")}">{when:%Y-%m-%d %H:%M:%S}\xa0UTC</time>' in html
         )
     assert "Submitted" in text
     assert re.search(r"UTC \d s ago", text)
+
+
+def test_a_fee_is_a_limit_where_gas_costs_something(settings, tmp_path):
+    batch = a_batch(fee=10**18)
+    assert "at most" not in text_of(page(batch))
+    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1", chain="test_network = false")
+    forget_chains()
+    text = text_of(page(batch))
+    assert "Fee at most 1 ETH" in text
+    assert "Fee offered at most 1 ETH 1000000000000000000 wei; you pay nothing; this caps what" in text
 
 
 @pytest.mark.parametrize("status", BatchStatus)
