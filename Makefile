@@ -32,7 +32,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 4
 
-.PHONY: help demo demo-cross-chain demo-cluster test test-postgres test-fast chromium screenshots attack chaos fuzz mutants prove slither bench bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain demo-cluster test test-postgres test-fast chromium screenshots attack chaos fuzz mutants weakened prove slither bench bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs contracts lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -123,6 +123,13 @@ fuzz: .venv/ready node_modules/ready ## Look for what the registry takes and isn
 mutants: .venv/ready node_modules/ready ## Take out each check of the contracts: tests must fail (ONLY=text ONLY_SURVIVORS=1 ...)
 	@$(BIN)/python -m tests.contracts.mutants $(if $(ONLY),--only '$(ONLY)') $(if $(SHARD),--shard $(SHARD)) \
 		$(if $(JOBS),--jobs $(JOBS)) $(if $(ONLY_SURVIVORS),--only-survivors)
+
+# What is there has to be what the compiler makes: the last line fails where it isn't.
+weakened: .venv/ready node_modules/ready ## Compile anew the contracts that tests take checks out of, and see whether they are as committed
+	rm -f tests/contracts/compiled/*.hex
+	$(BIN)/python -m pytest -q -n 2 -p no:cacheprovider $(addprefix tests/contracts/test_,$(WEAKENING:=.py)) -k 'missing or missed or found'
+	test -z "$$(git status --porcelain tests/contracts/compiled)"
+WEAKENING := forgeries fuzzing_campaigns fuzzing_sequences fuzzing_undefined
 
 prove: .venv/ready .venv-verify/ready node_modules/ready ## Prove properties of the contracts with halmos (minutes; ONLY=regex)
 	@$(BIN)/python -m contracts.prove $(if $(ONLY),--only '$(ONLY)')
