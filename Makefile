@@ -49,10 +49,13 @@ demo-cluster: .venv/ready-for-demo node_modules/ready-for-demo ## Prove 200 valu
 
 # Tests mostly wait for nodes and clocks. The tests of a file share what is slow to make, and tests/conftest.py says
 # which files come first. Where Chromium can't be had, the browser tests fail, each with a sentence that says so; the
-# others must not wait for it.
-test: lint .venv-generators/ready ## Run all checks and tests; installs Chromium if it is missing and that may be (TEST_PROCESSES=3)
+# others must not wait for it. Checking types takes one process a minute: the tests on PostgreSQL run beside it.
+test: .venv/ready node_modules/ready .venv-generators/ready ## Run all checks and tests; installs Chromium if it is missing and that may be (TEST_PROCESSES=3)
 	@$(MAKE) --no-print-directory chromium || echo "Going on without; the browser tests will fail."
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile -q --database postgresql $(POSTGRESQL_FIRST)
+	@mkdir -p build
+	@$(MAKE) --no-print-directory lint >build/lint.log 2>&1 & lint=$$!; \
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile -q --database postgresql $(POSTGRESQL_FIRST); tests=$$?; \
+	wait $$lint; lint=$$?; cat build/lint.log; exit $$((tests | lint))
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder \
 		$(addprefix --ignore=,$(MINUTES_LONG)) $(ARGS)
 
