@@ -71,6 +71,8 @@ class SourceEstimate:
     """Of what is asked of one source chain, as far as it could be asked."""
 
     source: int
+    head: int | None = None  # its newest block
+    blocks: Mapping[Selector, int] = field(default_factory=dict)  # their numbers, of those that exist or are named
     cost: Cost | None = None  # None: it is not known
     parts: Mapping[Part, PartEstimate] = field(default_factory=dict)
     estimates: Sequence[Estimate] = ()  # of what exists, and of what is still to come
@@ -225,6 +227,7 @@ def _of_source(
 class _Found:
     """What is asked for at blocks of one source chain."""
 
+    blocks: Mapping[Selector, int]
     at: Mapping[int, _Asking]  # by number
     unfound: Mapping[int, _Asking]  # by the time (unix seconds) whose block is still to come
     rejections: Sequence[Rejection]
@@ -237,6 +240,7 @@ class _Found:
 
 
 def _find(inquiry: Inquiry, selected: Mapping[Selector, _Asking], head: Header) -> _Found:
+    blocks: dict[Selector, int] = {}
     at: dict[int, dict[int, Sequence[Fact]]] = defaultdict(dict)
     unfound: dict[int, _Asking] = {}
     rejections: list[Rejection] = []
@@ -249,10 +253,11 @@ def _find(inquiry: Inquiry, selected: Mapping[Selector, _Asking], head: Header) 
         if isinstance(number, Rejection):
             rejections.append(number)
         elif number is not None:
+            blocks[selector] = number
             at[number].update(asking)
         elif selector.timestamp is not None:
             unfound[selector.timestamp] = asking
-    return _Found(at, unfound, rejections)
+    return _Found(blocks, at, unfound, rejections)
 
 
 def _of_connection(inquiry: Inquiry, selected: Mapping[Selector, _Asking], head: Header) -> SourceEstimate:
@@ -264,13 +269,22 @@ def _of_connection(inquiry: Inquiry, selected: Mapping[Selector, _Asking], head:
     rejections = [one for one in (*found.rejections, ahead, *assessed.obstacles) if isinstance(one, Rejection)]
     waits = [ahead.wait.sentence] if isinstance(ahead, Ahead) else []
     if assessed.counted is None or assessed.estimate is None or assessed.fees is None:
-        return SourceEstimate(inquiry.source.id, rejections=rejections, waits=[*waits, *faults], faults=faults)
+        return SourceEstimate(
+            inquiry.source.id,
+            head.number,
+            found.blocks,
+            rejections=rejections,
+            waits=[*waits, *faults],
+            faults=faults,
+        )
     tries = assessed.tries if asked or not coming else assessment.sample_of_history(inquiry, head)
     estimates = [assessed.estimate, assessment.to_come(coming, tries)]
     rpc = inquiry.connection.destination_rpc
     costs = [assessment.cost(rpc, one, assessed.fees) for one in estimates]
     return SourceEstimate(
         inquiry.source.id,
+        head.number,
+        found.blocks,
         cost=costs[0] + costs[1],
         parts=_parts(assessed.counted, asked, [Asked.once(0, asking.values()) for asking in coming], estimates),
         estimates=estimates,

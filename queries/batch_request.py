@@ -160,6 +160,13 @@ class Selector:
     timestamp: int | None = None
     tag: str = ""  # of `BlockTag`
 
+    @property
+    def text(self) -> str:
+        """As requests have it."""
+        if self.tag:
+            return self.tag
+        return f"block:{self.number}" if self.number is not None else f"timestamp:{self.timestamp}"
+
 
 def _selector(value: object) -> Selector:
     text = value if isinstance(value, str) else ""

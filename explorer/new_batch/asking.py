@@ -50,7 +50,7 @@ def estimate(user: User, draft: Draft) -> Estimated:
         return Estimated(refused=refused)
     names = shown_estimate.names(request)
     try:
-        return Estimated(shown_estimate.shown(request, batch_estimate.estimate(request, body, asking)), names)
+        return Estimated(shown_estimate.shown(request, batch_estimate.estimate(request, body, asking), user), names)
     except Refused as refused:
         return Estimated(names=names, refused=refused)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
@@ -15,6 +15,7 @@ from explorer.new_batch.asking import Estimated
 from explorer.new_batch.drafts import Draft, Row
 from explorer.new_batch.forms import DraftForm, RowForm, posted
 from explorer.new_batch.pasted_rows import LineFault
+from explorer.new_batch.shown_estimate import MeantBlock
 from explorer.new_batch.shown_faults import ShownFaults, control
 from explorer.pages import submitted_request
 from explorer.pages.chain_names import chain_name
@@ -59,6 +60,12 @@ class RowHead:
 
     number: int  # from 0
     row: Row
+    block: MeantBlock | None  # None: it is not known
+
+    @classmethod
+    def of(cls, number: int, row: Row, estimated: Estimated | None) -> Self:
+        found = estimated and estimated.estimate
+        return cls(number, row, found.blocks.get((row.source, row.selector)) if found else None)
 
     @property
     def source(self) -> str:
@@ -86,7 +93,7 @@ def answer(request: HttpRequest, page: FormPage) -> HttpResponse:
 
 def answer_estimate(request: HttpRequest, draft: Draft, estimated: Estimated) -> HttpResponse:
     """For htmx: what stands beside the form."""
-    heads = [RowHead(number, row) for number, row in enumerate(draft.rows)]
+    heads = [RowHead.of(number, row, estimated) for number, row in enumerate(draft.rows)]
     context = {**_beside(draft, estimated), "is_estimate_alone": True, "heads": heads}
     return render(request, "explorer/new_batch/_estimate.html", context)
 
@@ -123,7 +130,7 @@ def _rows(page: FormPage, form: DraftForm, faults: ShownFaults, focus: str) -> I
         is_wrong = number in faults.rows
         has_focus = focus.startswith(f"id_rows-{number}-")
         is_open = is_wrong or has_focus or not row.is_complete or len(page.draft.rows) == 1
-        yield ShownRow(RowHead(number, row), row_form, is_wrong, is_open)
+        yield ShownRow(RowHead.of(number, row, page.estimated), row_form, is_wrong, is_open)
 
 
 def _set_focus(form: DraftForm, target: str) -> None:

@@ -1,15 +1,26 @@
 """What a draft would cost and take, in what people ask for."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from accounts.models import User
 from explorer.pages.amounts import rounded
 from explorer.pages.chain_names import ChainName, chain_name
 from proving.batch_estimate import BatchEstimate, Reason
+from proving.spending import allowance
+from proving.spending.allowance import DailyAllowance
 from proving.spending.workload import Part
 from queries.batch_request import BatchRequest
 
 _FACTS = (Part.HEADER_FIELDS, Part.ACCOUNTS, Part.SLOTS, Part.TIMES)
+
+
+@dataclass(frozen=True)
+class MeantBlock:
+    """Which block a row means, as its chain was a moment ago."""
+
+    number: int
+    back: int  # so many blocks before the newest; less than 0: it is still to come
 
 
 @dataclass(frozen=True)
@@ -27,9 +38,13 @@ class ShownEstimate:
     seconds: int
     reasons: Sequence[Reason]
     waits: Sequence[str]
+    blocks: Mapping[
+        tuple[str, str], MeantBlock
+    ]  # by the id of the chain, and by what selects the block, as in requests
+    allowances: Sequence[DailyAllowance]  # of which the batch takes
 
 
-def shown(request: BatchRequest, found: BatchEstimate) -> ShownEstimate:
+def shown(request: BatchRequest, found: BatchEstimate, user: User) -> ShownEstimate:
     parts = [(part, one) for source in found.sources for part, one in source.parts.items()]
     facts = [one for part, one in parts if part in _FACTS]
     cost = found.cost
@@ -47,7 +62,16 @@ def shown(request: BatchRequest, found: BatchEstimate) -> ShownEstimate:
         seconds=found.seconds_to_done,
         reasons=found.reasons,
         waits=list(dict.fromkeys(wait for source in found.sources for wait in source.waits)),
+        blocks=dict(_blocks(found)),
+        allowances=() if request.pays_itself else list(allowance.of_user_on(user, found.destination)),
     )
+
+
+def _blocks(found: BatchEstimate) -> Iterator[tuple[tuple[str, str], MeantBlock]]:
+    for of_source in found.sources:
+        for selector, number in of_source.blocks.items():
+            head = number if of_source.head is None else of_source.head
+            yield (str(of_source.source), selector.text), MeantBlock(number, head - number)
 
 
 def names(request: BatchRequest) -> Mapping[str, str]:

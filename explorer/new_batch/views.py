@@ -156,7 +156,8 @@ def _with_row(page: FormPage) -> FormPage:
     rows = page.draft.rows
     if len(rows) >= MAX_ROWS:
         return replace(page, said=f"The form holds {MAX_ROWS} rows. A row holds any number of accounts.")
-    new = Row(source=rows[-1].source, at=rows[-1].at)
+    # Most ask for more at the same block.
+    new = Row(source=rows[-1].source, at=rows[-1].at, block=rows[-1].block, time=rows[-1].time)
     return replace(page, draft=replace(page.draft, rows=(*rows, new)), focus=control(len(rows), "accounts"))
 
 

@@ -134,7 +134,7 @@ def how_long(step: ShownStep) -> SafeString:
     if not step.status:
         return SafeString('<span class="hint">not begun</span>')
     lasted = span(step.took) if step.took is not None else since(step.started_at) if step.started_at else ""
-    return html('<span class="word">{}</span> {}', step.status, lasted)
+    return html('<span class="word">{}</span> <span class="nowrap">{}</span>', step.status, lasted)
 
 
 @register.filter

@@ -35,13 +35,27 @@ class DailyAllowance:
 
 def of_user(user: User) -> Iterator[DailyAllowance]:
     """Those that hold for the user; none where only test networks are proven to, and nothing else is set."""
-    destinations = get_chains().destinations()
-    if costly := [chain.id for chain in destinations if not chain.test_network]:
+    yield from _in_gas(user)
+    for chain in get_chains().destinations():
+        yield from _in_wei(user, chain)
+
+
+def of_user_on(user: User, destination: Chain) -> Iterator[DailyAllowance]:
+    """Those of `of_user` that a batch for this destination takes of."""
+    if not destination.test_network:
+        yield from _in_gas(user)
+    yield from _in_wei(user, destination)
+
+
+def _in_gas(user: User) -> Iterator[DailyAllowance]:
+    if costly := [chain.id for chain in get_chains().destinations() if not chain.test_network]:
         most = user_limits.own_or(user.daily_gas_budget, settings.DAILY_GAS_BUDGET)
         yield DailyAllowance(None, most, promised.to_user(user.pk, costly).gas)
-    for chain in destinations:
-        if (limit := user_limits.daily_wei(user.daily_limits_wei, chain)) is not None:
-            yield DailyAllowance(chain, limit, promised.to_user(user.pk, [chain.id]).wei)
+
+
+def _in_wei(user: User, chain: Chain) -> Iterator[DailyAllowance]:
+    if (limit := user_limits.daily_wei(user.daily_limits_wei, chain)) is not None:
+        yield DailyAllowance(chain, limit, promised.to_user(user.pk, [chain.id]).wei)
 
 
 def too_large(user: User, destination: Chain, needed: Promise, before: Promise) -> Iterator[Rejection]:

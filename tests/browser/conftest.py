@@ -6,7 +6,7 @@ A page fails its test if it logs an error, throws, breaks the content security p
 import gzip
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -198,15 +198,19 @@ def overflows(page: Page) -> bool:
 
 
 def weight(context: BrowserContext, url: str) -> int:
-    """Bytes of the page and all that it loads, compressed as a server would (gzip)."""
+    """Bytes of the page and all that it loads, compressed."""
     page = context.new_page()
     responses: list[Response] = []
     page.on("response", lambda response: responses.append(response))  # noqa: PLW0108 (playwright marks functions of Python)
     page.goto(url, wait_until="networkidle")
     # Only now: whoever asks for a body within the event may miss the events that come meanwhile.
-    bodies = [response.body() for response in responses]
-    assert len(bodies) > 2
-    return sum(len(gzip.compress(body)) for body in bodies)
+    assert len(responses) > 2
+    return compressed(responses)
+
+
+def compressed(responses: Iterable[Response]) -> int:
+    """Their bytes, as a server would compress them (gzip)."""
+    return sum(len(gzip.compress(response.body())) for response in responses)
 
 
 def _console_fault(message: ConsoleMessage) -> list[str]:

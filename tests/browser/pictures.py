@@ -3,11 +3,11 @@
 A page that isn't there yet, by the name of its URL, is left out.
 """
 
-import gzip
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from django.conf import settings
 from django.db import OperationalError
 from django.urls import NoReverseMatch, get_resolver, reverse
 from playwright.sync_api import Page, Response, ViewportSize, expect
@@ -18,8 +18,8 @@ from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from explorer.pages import batch_list
 from queries.models import Batch
-from tests.browser import states
-from tests.browser.conftest import Stage, axe_violations, overflows
+from tests.browser import installations, states
+from tests.browser.conftest import Stage, axe_violations, compressed, overflows
 from tests.explorer.batches import beat, connect_source, path
 from tests.service import ALICE, BOB, a_key
 
@@ -90,6 +90,16 @@ def of(make: Callable[[], Batch], rest: str = "") -> Address:
 
 def on_a_chain(make: Callable[[DevChain], Batch]) -> Address:
     return lambda stage: path(make(stage.chain()))
+
+
+def _on_chains(url: str) -> Address:
+    """A page that asks the chains."""
+
+    def address(stage: Stage) -> str:
+        stage.chain()
+        return url
+
+    return address
 
 
 def after(make: Callable[[], object], url: str) -> Address:
@@ -166,6 +176,26 @@ def _with_an_old_form(page: Page) -> None:
     _sign_by_hand(page)
 
 
+def _fill_in(page: Page) -> None:
+    """Two rows: accounts at a block, and slots of one at the latest."""
+    page.get_by_label("Accounts").fill(f"{ALICE}\n{BOB}")
+    page.get_by_role("radio", name="Block").first.check(force=True)
+    page.get_by_label("Block number").fill("3")
+    page.get_by_role("button", name="Add a row").click()
+    page.locator("#id_rows-1-accounts").fill(BOB)
+    page.locator("[name=rows-1-props][value=NONCE]").check()
+    page.locator("summary", has_text="Storage slots").last.click()
+    page.locator("#id_rows-1-slots").fill("0x5\n0x6")
+    expect(page.locator("#estimate")).to_contain_text("0 of 4")
+
+
+def _fill_in_wrong(page: Page) -> None:
+    page.get_by_label("Accounts").fill(f"{ALICE}\n0x12")
+    page.get_by_role("radio", name="Block").first.check(force=True)
+    page.get_by_role("button", name="Submit").click()
+    expect(page.get_by_role("alert").first).to_be_visible()
+
+
 # --- The table --------------------------------------------------------------------------------------------------------
 
 _PUBLIC = {"PUBLIC_BATCH_LIST": True}
@@ -224,19 +254,25 @@ OTHERS = (
     Picture("Sign in", named("sign_in")),
     Picture("Sign in by hand", named("sign_in"), then=_sign_by_hand),
     Picture("Dashboard: new", named("dashboard"), who=ALICE),
-    Picture("Dashboard: full", after(states.a_page_of_batches, "/dashboard"), who=ALICE),
+    Picture("Dashboard: full", after(installations.a_month, "/dashboard"), who=ALICE),
     Picture("Keys: three", _three_keys, who=ALICE),
     Picture("Keys: revoke", _key("revoke"), who=ALICE),
     Picture("Keys: rotate", _key("rotate"), who=ALICE),
     Picture("Log", named("log"), who=ALICE),
     Picture("New batch", named("new_batch"), who=ALICE),
     Picture("New batch, signed out", named("new_batch")),
-    Picture("Chains", named("chains")),
+    Picture("New batch, filled in", _on_chains("/new-batch"), who=ALICE, then=_fill_in),
+    Picture("New batch, with faults", named("new_batch"), who=ALICE, then=_fill_in_wrong, status=400),
+    Picture("Chains", after(installations.seen_chains, "/chains")),
+    Picture("Chains: nothing seen yet", named("chains")),
     Picture("API", named("openapi-view")),
     Picture("API, signed in", _with_a_key("/api/docs"), who=ALICE),
-    Picture("Operator", named("operator"), who=ALICE, settings=_OPERATOR),
+    Picture("Operator", after(installations.operated, "/operator"), who=ALICE, settings=_OPERATOR),
+    Picture("Operator: new", named("operator"), who=ALICE, settings=_OPERATOR),
     Picture("Operator, who is none", named("operator"), who=BOB, settings=_OPERATOR, status=404),
-    Picture("Error 400", at("/explorer?" + "&".join(f"a{number}=" for number in range(1001))), status=400),
+    Picture(
+        "Error 400", at("/explorer?" + "&".join(["a="] * (settings.DATA_UPLOAD_MAX_NUMBER_FIELDS + 1))), status=400
+    ),
     Picture("Error 403", at("/admin/"), who=BOB, status=403),
     Picture("Error 403, an old form", named("sign_in"), then=_with_an_old_form, status=403),
     Picture("Error 404", at("/nowhere"), status=404),
@@ -259,8 +295,8 @@ class Opened:
 
     @property
     def bytes(self) -> int:
-        """Of the page and all that it has loaded, compressed as a server would."""
-        return sum(len(gzip.compress(response.body())) for response in self.responses)
+        """Of the page and all that it has loaded, compressed."""
+        return compressed(self.responses)
 
     @property
     def screens(self) -> float:

@@ -29,6 +29,8 @@ from tests.browser.pictures import (
 pytestmark = pytest.mark.django_db(transaction=True)
 
 FOLDER = Path(os.environ.get("SCREENSHOTS", PROJECT / "build" / "screenshots"))
+# The page of the whole API, with all of it unfolded, takes Chromium longer than other pages.
+_PATIENCE_MS = 120_000
 VIEWS = [("light", WIDE), ("dark", WIDE), ("light", NARROW), ("dark", NARROW)]
 
 
@@ -56,11 +58,13 @@ def test_it_is_taken(
     for scheme, size in VIEWS:
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]  # a literal type
         page.set_viewport_size(size)
-        page.screenshot(path=FOLDER / f"{picture.file}.{size['width']}.{scheme}.png", full_page=True)
+        page.screenshot(
+            path=FOLDER / f"{picture.file}.{size['width']}.{scheme}.png", full_page=True, timeout=_PATIENCE_MS
+        )
         faults += [f"{scheme}, {size['width']} px: {fault}" for fault in faults_as_shown(page)]
     if unfold(page):
         page.emulate_media(color_scheme="light")
-        page.screenshot(path=FOLDER / f"{picture.file}.400.unfolded.png", full_page=True)
+        page.screenshot(path=FOLDER / f"{picture.file}.400.unfolded.png", full_page=True, timeout=_PATIENCE_MS)
         faults += [f"unfolded: {fault}" for fault in faults_as_shown(page)]
     (FOLDER / f"{picture.file}.json").write_text(json.dumps(told | {"faults": faults}))
     assert faults == []

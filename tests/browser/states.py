@@ -373,6 +373,6 @@ def a_page_of_batches() -> None:
             finish(batch)
             settle(batch)
         made.append(batch)
-    for at, batch in enumerate(Batch.objects.order_by("pk")):
+    for at, batch in enumerate(made):
         Batch.objects.filter(pk=batch.pk).update(created_at=timezone.now() - timedelta(minutes=97 * (len(made) - at)))
     assert Batch.objects.filter(status=BatchStatus.DONE).count() > 10

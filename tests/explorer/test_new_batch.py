@@ -27,6 +27,9 @@ HTMX = {"hx-request": "true"}
 TOKEN = "a-token-of-22-letters-"
 
 
+PROVEN_ALREADY = 'Proven already <span class="under">of accounts, slots and header fields</span></dt><dd>'
+
+
 @pytest.fixture
 def alice() -> Client:
     """Signed in, with a key."""
@@ -271,6 +274,7 @@ def test_a_form_that_no_browser_sends_is_answered(alice, others):
 def test_buttons_add_and_remove_rows(alice):
     html = post(alice, "add-row", form({"accounts": ALICE, "at": "block", "block": "12"}))
     assert values(html, "accounts") == [ALICE, ""]
+    assert values(html, "block") == ["12", "12"], "the next row is about the same block"
     assert re.search(r'id="id_rows-1-accounts"[^>]* autofocus|autofocus[^>]*id="id_rows-1-accounts"', html)
     html = post(alice, "remove-0", form({"accounts": ALICE}, {"accounts": BOB}))
     assert values(html, "accounts") == [BOB]
@@ -338,7 +342,7 @@ def test_ten_thousand_addresses_are_one_row_and_a_batch(alice):
 def test_the_estimate_is_that_of_the_api_and_knows_what_is_proven(service, alice):
     data = form({"at": "block", "block": str(service.head()), "accounts": f"{ALICE}\n{BOB}"})
     told = alice.post("/new-batch/estimate", data, headers=HTMX).text
-    assert "Proven already</dt><dd>0 of 2" in told
+    assert f"{PROVEN_ALREADY}0 of 2" in told
     assert "Transactions</dt><dd>1<" in told
     assert 'id="fact-count" hx-swap-oob="innerHTML">2 facts<' in told
     body = json.loads(unescape(re.search(r"<code>(\{.*?\})</code>", told, re.DOTALL)[1]))  # type: ignore[index]
@@ -350,9 +354,9 @@ def test_the_estimate_is_that_of_the_api_and_knows_what_is_proven(service, alice
 
     alice.post("/new-batch", data | {"do": "submit"})
     work_until_done(Batch.objects.get(), service)
-    assert "Proven already</dt><dd>2 of 2, free" in alice.post("/new-batch/estimate", data, headers=HTMX).text
+    assert f"{PROVEN_ALREADY}2 of 2, free" in alice.post("/new-batch/estimate", data, headers=HTMX).text
     # Without JavaScript it is a button.
-    assert "Proven already</dt><dd>2 of 2, free" in post(alice, "estimate", data)
+    assert f"{PROVEN_ALREADY}2 of 2, free" in post(alice, "estimate", data)
 
 
 def test_the_estimate_says_what_would_be_rejected_and_what_is_to_be_corrected(service, alice):
@@ -363,6 +367,40 @@ def test_the_estimate_says_what_would_be_rejected_and_what_is_to_be_corrected(se
     assert wrong.status_code == 200  # htmx swaps in nothing else
     assert '<a href="#id_rows-0-accounts">Row 1, accounts</a>: Invalid account address' in wrong.text
     assert "stands here" in alice.post("/new-batch/estimate", form({}), headers=HTMX).text
+
+
+def test_each_row_says_which_block_it_means(service, alice):
+    head = service.head() + 2
+    time = int(service.rpc("eth_getBlockByNumber", hex(head - 2), False)["timestamp"], 16)
+    for later in (10, 20):
+        service.rpc("evm_setNextBlockTimestamp", time + later)
+        service.mine()
+    rows: list[dict[str, str]] = [
+        {"at": "latest"},
+        {"at": "block", "block": str(head - 1)},
+        {"at": "time", "time": str(time)},
+        {"at": "block", "block": str(head + 5)},
+    ]
+    data = form(*(row | {"accounts": ALICE} for row in rows))
+    told = alice.post("/new-batch/estimate", data, headers=HTMX).text
+    said = re.findall(r'id="row-\d" hx-swap-oob="innerHTML">.*?class="sub2">Development chain, (.*?) · BALANCE', told)
+    assert said[:2] == [f"latest block, now {head}", f"block {head - 1}, 1 block before the newest"]
+    assert said[2].endswith(f" UTC, now {head - 2}, 2 blocks before the newest")
+    assert said[3] == f"block {head + 5}, still to come"
+
+
+def test_the_estimate_says_what_is_left_of_the_budget_that_it_takes_of(service, alice, settings, tmp_path):
+    left = "left in 24 hours"
+    data = form({"at": "block", "block": "3", "accounts": ALICE})
+    assert left not in alice.post("/new-batch/estimate", data, headers=HTMX).text
+    settings.CHAINS_FILE = chains_toml(tmp_path, service.url, chain="test_network = false")
+    forget_chains()
+    settings.DAILY_GAS_BUDGET, settings.ALLOWED_ADDRESSES = 12_000_000, [ALICE]
+    told = alice.post("/new-batch/estimate", data, headers=HTMX).text
+    assert f"Your budget has 12.0 M gas of 12.0 M {left}." in told
+    own = alice.post("/new-batch/estimate", data | {"sender": "self"}, headers=HTMX).text
+    assert "You pay about" in own
+    assert left not in own
 
 
 def test_an_estimate_that_can_t_be_had_is_said(alice, settings):

@@ -1,0 +1,74 @@
+"""A person before a page: counts what they do, and adds up how long it takes them and the service.
+
+How long a person takes is the keystroke-level model of Card, Moran and Newell (The keystroke-level model for user
+performance time with interactive systems, 1980), with their averages.
+"""
+
+import time
+from dataclasses import dataclass
+
+from playwright.sync_api import Locator, Page, expect
+
+_KEY, _POINT, _PRESS, _THINK = 0.28, 1.1, 0.2, 1.35  # seconds
+# To turn the wheel by a screen, and see where one is.
+_SCROLL = 1.0
+
+
+@dataclass
+class Hand:
+    page: Page
+    clicks: int = 0
+    keys: int = 0
+    scrolls: int = 0
+    """Screens by which a page was moved."""
+    seconds: float = 0
+    """Of the person, by the model."""
+    _began: float = 0
+
+    def open(self, url: str) -> None:
+        """Where the task begins."""
+        self.page.goto(url)
+        self._began = time.perf_counter()
+
+    def click(self, target: Locator) -> None:
+        self.look(target)
+        self.clicks += 1
+        self.seconds += _POINT + _PRESS
+        target.click()
+
+    def type(self, text: str) -> None:
+        """Into what has the focus."""
+        self.keys += len(text)
+        self.seconds += _THINK + _KEY * len(text)
+        self.page.keyboard.type(text)
+
+    def press(self, key: str) -> None:
+        self.keys += 1
+        self.seconds += _KEY
+        self.page.keyboard.press(key)
+
+    def look(self, target: Locator) -> None:
+        """Finds it, by scrolling where it isn't in sight."""
+        expect(target).to_be_visible()
+        self.seconds += _THINK
+        box, size = target.bounding_box(), self.page.viewport_size
+        assert box
+        assert size
+        screens = max(0, -(-(box["y"] + box["height"] - size["height"]) // size["height"]))
+        self.scrolls += int(screens)
+        self.seconds += _SCROLL * screens
+        target.scroll_into_view_if_needed()
+
+    def choose_file(self, target: Locator, path: str) -> None:
+        """By the system's dialog: a click on the field, one on the file, one on "Open"."""
+        self.look(target)
+        self.clicks += 3
+        self.seconds += 3 * (_POINT + _PRESS) + 2 * _THINK
+        target.set_input_files(path)
+
+    def __str__(self) -> str:
+        waited = time.perf_counter() - self._began
+        return (
+            f"{self.clicks} clicks, {self.keys} keys, {self.scrolls} screens scrolled, {self.seconds:.1f} s of the "
+            f"person, {waited:.1f} s of the machine"
+        )

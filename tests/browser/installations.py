@@ -1,0 +1,95 @@
+"""What the pages about the whole service tell: chains, what the operator looks at, a month of a user."""
+
+from datetime import timedelta
+
+from django.utils import timezone
+
+from proving.models import AttesterWatch, ChainWatch, FactsRegistry, Share, Signer, WorkerHeartbeat
+from queries.models import Batch, BatchStatus, Block
+from tests.browser import states
+from tests.explorer.batches import SOURCE, a_batch, accept, deployed, send
+from tests.service import ALICE, BOB, SIGNER, a_key, request, submit
+
+ETHER, GWEI = 10**18, 10**9
+MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
+
+
+def seen_chains() -> None:
+    """Both chains answer; of two attesters one does not."""
+    now = timezone.now()
+    seen = {"looked_at": now, "seen_at": now, "timestamp": int(now.timestamp()), "keeps_hashes": True}
+    heads = {31337: {"number": 23_418_077, "final": 23_418_013, "gas_price": GWEI}, SOURCE: {"number": 9_104_221}}
+    for chain_id, values in heads.items():
+        ChainWatch.objects.update_or_create(chain_id=chain_id, defaults=seen | values)
+        deployed(chain_id)
+    FactsRegistry.objects.update(code_hash="0x" + "ab" * 32)
+    since = (now - 9 * MINUTE).isoformat()
+    answers = [
+        {"address": ALICE, "answer": "signed", "sentence": "attester.example signs.", "since": since},
+        {"address": BOB, "answer": "unreachable", "sentence": "other.example can't be reached.", "since": since},
+    ]
+    AttesterWatch.objects.create(
+        source_chain_id=SOURCE,
+        destination_chain_id=31337,
+        asked_at=now,
+        answered_at=now,
+        block=9_104_157,
+        answers=answers,
+    )
+    states.a_page_of_batches()
+
+
+def operated() -> None:
+    """Much to look at: a signer that is nearly empty, failing rows, a silent worker, a node that is down."""
+    seen_chains()
+    now = timezone.now()
+    Signer.objects.update_or_create(
+        chain_id=31337, address=SIGNER, defaults={"final_count": 4_118, "final_failures": 2}
+    )
+    ChainWatch.objects.filter(chain_id=31337).update(
+        balances={SIGNER: str(9 * ETHER // 2)}, spent_by_signer={SIGNER: str(ETHER)}, spent_in_day=ETHER
+    )
+    FactsRegistry.objects.filter(source_chain_id=SOURCE).update(notice="Attesters contradict the nodes of chain 5.")
+    node = {"chain": "31337", "node": "node.example"}
+    exchanges = [
+        node | {"outcomes": {"answered": 90_412, "timed_out": 6}, "seconds": 4_120.0},
+        {"chain": str(SOURCE), "node": "127.0.0.1:1", "outcomes": {"unreachable": 41}, "seconds": 1.0},
+    ]
+    WorkerHeartbeat.objects.create(worker="first:812:3f", started_at=now - 9 * DAY, beat_at=now, exchanges=exchanges)
+    WorkerHeartbeat.objects.create(worker="dead:1:ab", started_at=now - DAY, beat_at=now - 3 * MINUTE)
+    failing = a_batch(block=7)
+    accept(failing)
+    Block.objects.filter(queries__batch=failing).update(
+        failing_since=now - 14 * MINUTE, attempts=6, due_at=now + MINUTE, waiting_for="No node serves the proof."
+    )
+    for address, wei, number in ((ALICE, ETHER // 4, 50), (BOB, ETHER // 2, 51)):
+        batch = submit(a_key(address, f"key {number}"), request(address, block=number))
+        tx = send(batch, tx_hash=f"0x{number:064x}")
+        Share.objects.create(transaction=tx, batch=batch, gas=100_000, wei=wei, weight=1)
+        type(tx).objects.filter(pk=tx.pk).update(state="FINAL", spent_at=now - MINUTE)
+
+
+def a_month() -> None:
+    """Batches of Alice that ended on each of thirty days, of which two were quiet."""
+    key = a_key()
+    user, now = key.user, timezone.now()
+    for ago in range(1, 30):
+        if ago in {9, 17}:
+            continue
+        for number in range(1 + ago * 7 % 5):
+            is_rejected = (ago, number) in {(6, 0), (20, 1)}
+            size = 40 + ago * 37 % 90
+            Batch.objects.create(
+                user=user,
+                api_key=key,
+                destination_chain_id=31337,
+                fee=0,
+                request="{}",
+                deadline_at=now,
+                status=BatchStatus.REJECTED if is_rejected else BatchStatus.DONE,
+                created_at=now - ago * DAY - MINUTE,
+                finished_at=now - ago * DAY,
+                size=size,
+                gas_used=0 if is_rejected else 160_000 + 21_000 * size,
+            )
+    states.a_page_of_batches()

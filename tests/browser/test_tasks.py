@@ -1,0 +1,81 @@
+"""Five things that people come for, each with the fewest steps. `pytest -s` prints what they take."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import BrowserContext, expect
+
+from accounts.models import User
+from tests.browser import installations, states
+from tests.browser.conftest import Stage
+from tests.browser.hand import Hand
+from tests.explorer.batches import beat, connect_source, many_accounts, path
+from tests.service import ALICE
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def hand(
+    open_context: Callable[..., BrowserContext], sign_in_as: Callable[..., User], request: pytest.FixtureRequest
+) -> Iterator[Hand]:
+    context = open_context()
+    sign_in_as(context, ALICE)
+    hand = Hand(context.new_page())
+    yield hand
+    print(f"\n{request.node.name.removeprefix('test_')}: {hand}")
+
+
+def test_find_a_proven_balance(stage: Stage, hand: Hand):
+    states.a_page_of_batches()
+    hand.open("/")
+    hand.click(hand.page.get_by_role("link", name="Dashboard", exact=True))
+    hand.look(hand.page.get_by_role("link", name="at block 39 = 123,456,789.0123 ETH"))
+    assert (hand.clicks, hand.scrolls) == (1, 0)
+
+
+def test_submit_fifty_addresses_of_a_csv(stage: Stage, hand: Hand, tmp_path: Path):
+    stage.chain()
+    file = tmp_path / "accounts.csv"
+    file.write_text("address,block,properties\n" + "".join(f"{one},5,BALANCE\n" for one in many_accounts(50)))
+    hand.open("/")
+    hand.click(hand.page.get_by_role("link", name="New batch", exact=True))
+    hand.choose_file(hand.page.get_by_label("Or a file"), str(file))
+    expect(hand.page.get_by_role("button", name="Submit 50 facts")).to_be_focused()
+    expect(hand.page.locator("#estimate")).to_contain_text("0 of 50")
+    hand.press("Enter")
+    expect(hand.page).to_have_url(re.compile("/explorer/query/[0-9A-Z]{26}$"))
+    assert (hand.clicks, hand.scrolls) == (4, 1)
+
+
+def test_learn_why_a_batch_waits(stage: Stage, hand: Hand):
+    connect_source(stage.folder)
+    batch = states.of_two_sources_waiting()
+    beat()
+    hand.open("/")
+    hand.click(hand.page.get_by_role("link", name="Dashboard", exact=True))
+    hand.click(hand.page.locator(f'a[href="{path(batch)}"]'))
+    hand.look(hand.page.get_by_text("1 of 2 required attesters has signed"))
+    hand.look(hand.page.get_by_text("is final in about"))
+    assert (hand.clicks, hand.scrolls) == (2, 0)
+
+
+def test_see_what_mainnet_would_cost(stage: Stage, hand: Hand):
+    connect_source(stage.folder)
+    installations.seen_chains()
+    hand.open("/")
+    hand.click(hand.page.get_by_role("link", name="Chains", exact=True))
+    hand.look(hand.page.get_by_text("One balance, new block").first)
+    hand.look(hand.page.get_by_text(re.compile("about 1[0-9]{2},[0-9]{3} gas")).first)
+    assert (hand.clicks, hand.scrolls) == (1, 0)
+
+
+def test_hand_a_proof_to_somebody(stage: Stage, hand: Hand):
+    batch = states.done_with_one_answer()
+    hand.open(path(batch))
+    with hand.page.expect_download() as proof:
+        hand.click(hand.page.get_by_role("link", name="Download the proof"))
+    assert proof.value.suggested_filename.startswith("proof-")
+    assert (hand.clicks, hand.scrolls) == (1, 1)
