@@ -53,11 +53,14 @@ demo-cluster: .venv/ready-for-demo node_modules/ready-for-demo ## Prove 200 valu
 test: .venv/ready node_modules/ready .venv-generators/ready ## Run all checks and tests; installs Chromium if it is missing and that may be (TEST_PROCESSES=3)
 	@$(MAKE) --no-print-directory chromium || echo "Going on without; the browser tests will fail."
 	@mkdir -p build
-	@$(MAKE) --no-print-directory lint >build/lint.log 2>&1 & lint=$$!; \
+	@$(LINT) >build/lint.log 2>&1 & lint=$$!; \
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile -q --database postgresql $(POSTGRESQL_FIRST); tests=$$?; \
 	wait $$lint; lint=$$?; cat build/lint.log; exit $$((tests | lint))
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder \
 		$(addprefix --ignore=,$(MINUTES_LONG)) $(ARGS)
+
+# A line that names MAKE itself would be run by `make -n` too.
+LINT = $(MAKE) --no-print-directory lint
 
 # What is most likely to differ on PostgreSQL runs on it each time: transactions side by side, and bulk writes.
 POSTGRESQL_FIRST := tests/accounts/test_side_by_side.py tests/proving/test_side_by_side.py tests/queries/test_room.py \
