@@ -59,6 +59,17 @@ def _columns(model: type[Model], without: tuple[str, ...]) -> tuple[str, list[st
     return names, [field.attname for field in fields], converters
 
 
+def join_rows(rows: Sequence[Row], name: str, on: Mapping[int, str]) -> tuple[str, list[Any]]:
+    """SQL that joins these rows, and its values: of a table it leaves what has exactly one of these combinations.
+
+    `on` has columns of the table by the places of their values in each row, from 1. The database reads such rows by an
+    index, where lists of each column's values would name all combinations.
+    """
+    places = ", ".join([f"({', '.join(['%s'] * len(rows[0]))})"] * len(rows))
+    condition = " AND ".join(f"{name}.column{at} = {column}" for at, column in on.items())
+    return f"JOIN (VALUES {places}) AS {name} ON {condition}", [value for row in rows for value in row]
+
+
 def run(sql: str, values: Values) -> int:
     """How many rows it wrote."""
     with connection.cursor() as cursor:

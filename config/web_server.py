@@ -237,6 +237,7 @@ class _Parking:
 
 class _Task(WSGITask):
     wrote_header: bool
+    chunked_response: bool
 
     def service(self) -> None:
         began = time.monotonic()
@@ -263,6 +264,13 @@ class _Task(WSGITask):
         client_closes = self.version == "1.0" or self.request.headers.get("CONNECTION", "").lower() == "close"
         if self.has_body or client_closes:
             super().set_close_on_finish()
+
+    def finish(self) -> None:
+        if not self.wrote_header:
+            self.write(b"")
+        # waitress would send the end of a body that an answer to HEAD doesn't have.
+        self.chunked_response = self.chunked_response and self.request.command != "HEAD"
+        super().finish()
 
     def write(self, data: bytes) -> None:
         # waitress would send the body of an answer to HEAD (RFC 9110, section 9.3.2).
@@ -333,13 +341,20 @@ def _log(task: _Task | _ErrorTask, path: str, began: float) -> None:
 
 
 def _whole(application: WSGIApplication) -> WSGIApplication:
-    """Joins each body into one piece, except files. So waitress knows its length, and can keep the connection."""
+    """Joins each body into one piece, except files. So waitress knows its length, and can keep the connection.
+
+    What the application streams because it is large goes on in its pieces, within the same bounds of what is kept. Its
+    length is known to nobody before its end, so that waitress closes the connection then.
+    """
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         body = application(environ, start_response)
         is_file = isinstance(body, ReadOnlyFileBasedBuffer)
         if is_file and environ["REQUEST_METHOD"] != "HEAD":
             return body
+        # Django's name for it.
+        if getattr(body, "streaming", False):
+            return _nothing_of(body) if environ["REQUEST_METHOD"] == "HEAD" else body
         try:
             whole = b"".join(body)
         finally:
@@ -350,6 +365,13 @@ def _whole(application: WSGIApplication) -> WSGIApplication:
         return [whole]
 
     return answer
+
+
+def _nothing_of(body: Iterable[bytes]) -> Iterable[bytes]:
+    """Of an answer to HEAD, which need not be made, and whose length nobody knows."""
+    if close := getattr(body, "close", None):
+        close()
+    return iter(())
 
 
 # --- Requests that wait -----------------------------------------------------------------------------------------------

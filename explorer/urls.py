@@ -21,6 +21,7 @@ urlpatterns = [
     path("explorer/query/<internal_id>", views.batch, name="batch"),
     path("explorer/query/<internal_id>/request.json", views.request_json, name="request_json"),
     path("explorer/query/<internal_id>/facts.csv", views.facts_csv_file, name="facts_csv"),
+    path("explorer/query/<internal_id>/bundle.json", views.batch_proof_bundle, name="batch_bundle"),
     path("explorer/query/<internal_id>/deliveries", views.deliveries, name="deliveries"),
     path("explorer/query/<internal_id>/deliveries/<delivery_id>", views.send_again, name="send_again"),
     path("explorer/query/<internal_id>/<int:number>", views.query, name="query"),

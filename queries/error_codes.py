@@ -44,7 +44,7 @@ ERROR_CODES = (
 
 FILE_ERROR_CODES = (
     ErrorCode(404, "not_found", "there is no such batch or query"),
-    ErrorCode(404, "not_done", "the query is not completed yet"),
+    ErrorCode(404, "not_done", "the query, or one of the batch, is not completed yet"),
     ErrorCode(404, "rejected", "the batch was rejected"),
     ErrorCode(404, "no_proof", "the proof is not kept here"),
     ErrorCode(410, "proofs_pruned", "the proofs of the batch were removed"),

@@ -1,6 +1,9 @@
-"""Proof bundles: files with all that is needed to check the facts of one query, without this service or a network.
+"""Proof bundles: files with all that is needed to check facts, without this service or a network.
 
-A JSON object. Binary values are 0x-prefixed hex; numbers are decimal strings, as chain ids in the API.
+A bundle is of one query, or of a whole batch. Each is a JSON object. Binary values are 0x-prefixed hex; numbers are
+decimal strings, as chain ids in the API.
+
+Of one query (`FORMAT`):
 
 - `selector` is what the request named the block by, and `name` the ENS name by which it named the account, or null. A
   bundle doesn't prove what these stood for.
@@ -13,6 +16,17 @@ A JSON object. Binary values are 0x-prefixed hex; numbers are decimal strings, a
 - `timestamp`, or null where the block was named by its number. `nextHeader` is the RLP of the header after the block's:
   the two show that the block was the latest at that time. It is null where it is not stored here; then a bundle does
   not prove that.
+
+Of a batch (`BATCH_FORMAT`) it says the same of each query, and each block and each node once:
+
+- `batch` and `destinationChainId`.
+- `blocks`, each with `sourceChainId`, `blockNumber`, `blockHash`, `header`, `nextHeader` and `factsRegistry`.
+- `queries`, in the order of their `number`, which is 1 for the first, with none left out. `block` is a place in
+  `blocks`. `nodes` are those that no query before it has. `accountProof`, and `proof` of each of the `slots`, are
+  places in the nodes of all queries, one after the other. The rest is as above.
+
+So it can be written, and read, query by query: nobody must hold the nodes of 10,000 accounts at once.
 """
 
 FORMAT = "facts-2"
+BATCH_FORMAT = "facts-batch-1"

@@ -45,13 +45,23 @@ class Verified:
 
 
 def verify(document: str | bytes) -> Verified:
-    """Check a bundle from its block hash down to each fact. Raises `InvalidBundle`."""
+    """Check a query's bundle from its block hash down to each fact. Raises `InvalidBundle`."""
+    return verify_query(read(document, FORMAT))
+
+
+def read(document: str | bytes, *formats: str) -> dict[str, Any]:
+    """A bundle of one of these formats, of which nothing else is checked. Raises `InvalidBundle`."""
     try:
         bundle = json.loads(document)
     except (ValueError, RecursionError):
         raise InvalidBundle("The file is not JSON.") from None
-    if not isinstance(bundle, dict) or bundle.get("format") != FORMAT:
-        raise InvalidBundle(f"The file is not a proof bundle of the format {FORMAT}.")
+    if not isinstance(bundle, dict) or bundle.get("format") not in formats:
+        raise InvalidBundle(f"The file is not a proof bundle of the format {' or '.join(formats)}.")
+    return bundle
+
+
+def verify_query(bundle: dict[str, Any]) -> Verified:
+    """As `verify`, whatever its format is said to be."""
     try:
         return _verify(bundle)
     except (header.InvalidHeader, trie.InvalidProof) as invalid:

@@ -3,21 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-from eth_abi.abi import decode
-from eth_utils.crypto import keccak
-
 from chains.encoding import hex_data
-from chains.header import Header
-from explorer.bundles import FORMAT
+from explorer.bundles import FORMAT, next_headers
 from explorer.pages import shown_facts, trusted_sources
 from proving import facts
 from proving.facts import AccountFact, Fact, HeaderFact, SlotFact
-from proving.models import AccountProof, Transaction
-from queries.models import Batch, Block, Query
+from proving.models import AccountProof
+from queries.models import Batch, Query
 
 # So many are named to the database: others may have asked thousands of the same account.
 _FEW_SLOTS = 500
-_PROVE_TIMESTAMP = keccak(text="proveTimestamp(bytes,bytes,uint256)")[:4]
 
 
 def build(batch: Batch, query: Query) -> dict[str, Any] | None:
@@ -32,7 +27,8 @@ def build(batch: Batch, query: Query) -> dict[str, Any] | None:
     rows = trusted_sources.registries(batch.destination_chain_id, [block.source_chain_id])
     registry = trusted_sources.holding(batch, rows).get(block.source_chain_id)
     nodes, slots = _slots(proof, words) if proof else ([], {})
-    following = _next_header(block, query.timestamp) if query.timestamp is not None else None
+    times = {} if query.timestamp is None else {block: query.timestamp}
+    following = next_headers.stored(times).get(block.pk)
     return {
         "format": FORMAT,
         "batch": batch.pk,
@@ -74,25 +70,3 @@ def _slots(proof: AccountProof, words: Mapping[Fact, bytes]) -> tuple[list[str],
         if slot in wanted:
             proofs[slot] = [places.setdefault(node, len(places)) for node in nodes]
     return list(places), {slot: {"word": hex_data(word), "proof": proofs[slot]} for slot, word in wanted.items()}
-
-
-def _next_header(block: Block, timestamp: int) -> bytes | None:
-    """The RLP of a header that shows that the block was the latest at the time, if there is one among what is stored.
-
-    It is there if somebody asked for that block, or in the transaction that proved the time.
-    """
-    rows = Block.objects.filter(source_chain_id=block.source_chain_id, number=block.number + 1)
-    for stored in rows.values_list("header_rlp", flat=True):
-        if stored is not None and _is_next(bytes(stored), block, timestamp):
-            return bytes(stored)
-    for data in Transaction.objects.filter(accumulates=block).order_by("pk").values_list("data", flat=True):
-        if bytes(data)[:4] == _PROVE_TIMESTAMP:
-            _, sent, _ = decode(["bytes", "bytes", "uint256"], bytes(data)[4:])
-            if _is_next(sent, block, timestamp):
-                return bytes(sent)
-    return None
-
-
-def _is_next(encoded: bytes, block: Block, timestamp: int) -> bool:
-    following = Header.decode(encoded)
-    return hex_data(following.parent_hash) == block.hash and following.timestamp > timestamp

@@ -6,7 +6,7 @@ from typing import Any
 from ninja import Schema
 from pydantic import Field
 
-from explorer.bundles import FORMAT
+from explorer.bundles import BATCH_FORMAT, FORMAT
 from explorer.pages import batch_json, chains_json
 from queries.error_codes import FILE_ERROR_CODES, described
 
@@ -40,6 +40,43 @@ class ProofBundle(Schema):
     factsRegistry: str | None
 
 
+class BundledBlock(Schema):
+    sourceChainId: str
+    blockNumber: str
+    blockHash: str
+    header: str = Field(description="RLP, whose keccak-256 is `blockHash`.")
+    nextHeader: str | None = Field(description="RLP of the header after it, where a query names a time.")
+    factsRegistry: str | None
+
+
+class BundledSlot(Schema):
+    word: str
+    proof: list[int] = Field(description="Places in the nodes of all queries, from the storage root to the slot.")
+
+
+class BundledQuery(Schema):
+    number: int
+    block: int = Field(description="A place in `blocks`, from 0.")
+    selector: str = Field(description="How the request named the block.")
+    account: str | None = Field(description="null: the query is about the header.")
+    name: str | None = Field(description="The ENS name that the request gave.")
+    accountProof: list[int] | None = Field(
+        description="Places in the nodes of all queries, from 0: one after the other."
+    )
+    facts: dict[str, str] = Field(description="By property: the words that the facts registry answers.")
+    slots: dict[str, BundledSlot]
+    timestamp: str | None = Field(description="Unix seconds. null: the block was named by its number.")
+    nodes: list[str] = Field(description="Trie nodes (EIP-1186) that no query before it has.")
+
+
+class BatchProofBundle(Schema):
+    format: str = Field(examples=[BATCH_FORMAT])
+    batch: str
+    destinationChainId: str
+    blocks: list[BundledBlock]
+    queries: list[BundledQuery] = Field(description="All, in the order of their numbers.")
+
+
 class WorkerHealth(Schema):
     running: bool
     lastBeat: str | None
@@ -58,7 +95,7 @@ class Health(Schema):
 def schemas() -> dict[str, Any]:
     """By name."""
     found = batch_json.schemas(_REF)
-    for model in (ProofBundle, Health, chains_json.ChainsDetail):
+    for model in (ProofBundle, BatchProofBundle, Health, chains_json.ChainsDetail):
         schema = model.model_json_schema(ref_template=_REF + "{model}")
         found |= schema.pop("$defs", {}) | {model.__name__: schema}
     return found
@@ -97,6 +134,13 @@ def paths() -> dict[str, Any]:
             "The proof of a query's facts, to be checked without this service.",
             [of_batch, of_query],
             _answer("ProofBundle"),
+            batch | gone,
+        ),
+        "/explorer/query/{internalId}/bundle.json": _get(
+            "get_batch_proof_bundle",
+            "The proof of all facts of a batch that is done, to be checked without this service.",
+            [of_batch],
+            _answer("BatchProofBundle"),
             batch | gone,
         ),
         "/chains.json": {

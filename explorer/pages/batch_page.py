@@ -103,6 +103,11 @@ class BatchPage:
         return len(self.source_chains) == 1
 
     @property
+    def offers_bundle(self) -> bool:
+        """Whether the proofs of all its queries are one file, beside those of each."""
+        return self.queries.total > 1 and self.header.status == BatchStatus.DONE and not self.header.why_no_proofs
+
+    @property
     def reads_itself(self) -> bool:
         """Whether the facts are read on the chain that they are about."""
         return [chain.id for chain in self.source_chains] == [self.header.destination.id]

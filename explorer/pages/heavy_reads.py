@@ -11,7 +11,7 @@ from typing import ParamSpec
 
 from django.conf import settings
 from django.db import Error as DatabaseError
-from django.http import HttpResponse
+from django.http.response import HttpResponseBase
 
 from accounts import throttle
 from config.error_answers import Refused, refused_answer
@@ -22,6 +22,9 @@ _SMALL = 500  # accounts, slots and headers
 _LARGEST_PER_MINUTE = 30
 # A batch's page in JSON counts the queries of the batch and shows some; that takes half as long as its whole request.
 _PAGE_SHARE = 2
+# The proofs of all queries of a batch count so often. Of 10,000 accounts they take the interpreter more than a second,
+# in parts of 500, between which others are answered; and 41 MB are kept until the client has read them.
+_BUNDLE_FACTOR = 15
 
 _P = ParamSpec("_P")
 
@@ -30,11 +33,11 @@ class TooManyReads(Refused):
     """The client must wait before it reads a large batch again: too_many_requests."""
 
 
-def answering_429(view: Callable[_P, HttpResponse]) -> Callable[_P, HttpResponse]:
+def answering_429(view: Callable[_P, HttpResponseBase]) -> Callable[_P, HttpResponseBase]:
     """A view that counts what it reads, and that answers `TooManyReads`."""
 
     @wraps(view)
-    def counted(*args: _P.args, **kwargs: _P.kwargs) -> HttpResponse:
+    def counted(*args: _P.args, **kwargs: _P.kwargs) -> HttpResponseBase:
         try:
             return view(*args, **kwargs)
         except TooManyReads as refused:
@@ -56,6 +59,11 @@ def count_page(client_address: str, batch: Batch) -> None:
 def count_bundle(client_address: str, query: Query) -> None:
     """Raises `TooManyReads`."""
     _count(client_address, len(query.slots))
+
+
+def count_batch_bundle(client_address: str, batch: Batch) -> None:
+    """Raises `TooManyReads`."""
+    _count(client_address, _BUNDLE_FACTOR * batch.size)
 
 
 def count_form(client_address: str) -> None:
@@ -81,6 +89,7 @@ def _count(client_address: str, size: int) -> None:
             raise TooManyReads(
                 "too_many_requests",
                 f"In a minute you may read large batches with {most} accounts, slots and headers in all; this needs "
-                f"{size}. Wait as long as Retry-After says. What has at most {_SMALL} isn't counted.",
+                f"{size}. Wait as long as Retry-After says. What has at most {_SMALL} isn't counted; the proofs of all "
+                f"queries at once count {_BUNDLE_FACTOR}-fold.",
                 retry_after=seconds,
             )

@@ -7,7 +7,15 @@ import re
 
 from django.conf import settings
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.http import (
+    Http404,
+    HttpRequest,
+    HttpResponse,
+    HttpResponseRedirect,
+    JsonResponse,
+    StreamingHttpResponse,
+)
+from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
@@ -22,7 +30,7 @@ from accounts.models import User
 from accounts.signed_in import signed_in
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, wants_json
-from explorer.bundles import writing
+from explorer.bundles import batch_writing, writing
 from explorer.pages import (
     batch_json,
     batch_list,
@@ -301,6 +309,30 @@ def proof_bundle(request: HttpRequest, internal_id: str, number: str) -> HttpRes
 
 
 @never_cache
+@require_safe
+@heavy_reads.answering_429
+def batch_proof_bundle(request: HttpRequest, internal_id: str) -> HttpResponseBase:
+    """The same of all queries. It exists while the batch is DONE, and comes in parts: it may have tens of megabytes."""
+    as_json = _is_program(request)
+    try:
+        found = _done(internal_id)
+    except Refused as refused:
+        return _not_here(request, internal_id, refused, as_json=as_json)
+    if found.proofs_pruned_at:
+        gone = Refused("proofs_pruned", found.why_no_proofs)
+        return _not_here(request, internal_id, gone, as_json=as_json, status=410)
+    heavy_reads.count_batch_bundle(client_address(request), found)
+    if not batch_writing.is_there(found):
+        gone = Refused("no_proof", "The proofs of this batch are not kept here.")
+        return _not_here(request, internal_id, gone, as_json=as_json)
+    return StreamingHttpResponse(
+        batch_writing.parts(found),
+        content_type="application/json",
+        headers={"Content-Disposition": f'attachment; filename="proof-{found.pk}.json"'},
+    )
+
+
+@never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def read_now(request: HtmxRequest, internal_id: str, number: int) -> HttpResponse:
     """Read a query's facts from the registry now, with the slots that the page shows.
@@ -374,6 +406,18 @@ def _query(internal_id: str, number: int) -> tuple[Batch, Query]:
     if not shown_facts.may_be_told(found, row):
         raise Refused("not_done", "The query is not completed yet.")
     return found, row
+
+
+def _done(internal_id: str) -> Batch:
+    """A batch that is DONE. Raises `Refused`, as `_query`."""
+    found = batch_page.find(internal_id)
+    if found is None:
+        raise Refused("not_found", "No query found")
+    if found.status == BatchStatus.REJECTED:
+        raise Refused("rejected", "The batch was rejected.")
+    if found.status != BatchStatus.DONE:
+        raise Refused("not_done", "Not all queries of the batch are completed yet.")
+    return found
 
 
 def _is_program(request: HttpRequest) -> bool:

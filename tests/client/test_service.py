@@ -38,6 +38,9 @@ from batch_query_client import (
     WrongChain,
     WrongFact,
     sign_in,
+    verify_batch_bundle,
+    verify_batch_bundle_by_nodes,
+    verify_batch_bundle_by_nodes_async,
     verify_webhook,
 )
 from batch_query_client.command_line.exit_codes import ExitCode
@@ -155,6 +158,18 @@ def test_a_proof_is_verified_by_a_node_of_one_s_own(live, proven, number):
     assert words == [fact.word for fact in query.facts]
 
 
+def test_the_proofs_of_all_queries_are_verified_at_once(live, proven):
+    by = [live.chain.url, Web3(Web3.HTTPProvider(live.chain.url))]
+    whole = proven.batch.verify_whole(*by)
+    assert whole.queries == {number: proven.batch.verify(live.chain.url, number) for number in (1, 2, 3)}
+    document = proven.batch.whole_bundle()
+    assert verify_batch_bundle_by_nodes(document, by) == whole
+    hashes = {(CHAIN_ID, query.block_number): query.block_hash for query in whole.queries.values()}
+    assert verify_batch_bundle(document, block_hashes=hashes) == whole
+    with pytest.raises(NotFound):
+        live.service.batch("0" * 26).whole_bundle()
+
+
 def test_callers_that_do_not_block_get_the_same(live):
     async def ask() -> set[int]:
         told = []
@@ -170,6 +185,10 @@ def test_callers_that_do_not_block_get_the_same(live):
             (fact,) = await batch.facts_on_chain(async_web3)
             await async_web3.provider.disconnect()
             verified = await batch.verify(live.chain.url)
+            whole = await batch.verify_whole(live.chain.url)
+            assert whole.queries == {1: verified}
+            document = await batch.whole_bundle()
+            assert await verify_batch_bundle_by_nodes_async(document, [live.chain.url]) == whole
             assert told[-1] == "DONE"
             return {done.facts[0].value, fact.value, int.from_bytes(verified.facts["BALANCE"])}
 
@@ -348,10 +367,10 @@ def test_facts_and_proofs_are_read_and_verified(live, bqs, proven, tmp_path):
     assert str(balance) in {fact["value"] for fact in json.loads(out)["facts"]}
     code, _, said = bqs("read", proven.batch.id, "--rpc-url", live.chain.url, "--registry", CONTRACT)
     assert (code, "no facts registry" in said) == (ExitCode.NOT_TRUE, True)
-    code, out, said = bqs("verify", proven.batch.id, "--rpc-url", live.chain.url)
+    code, out, said = bqs("verify", proven.batch.id, "--query", "1", "--rpc-url", live.chain.url)
     assert (code, said) == (0, "The bundle holds.\n")
     assert str(balance) in out
-    assert bqs("bundle", proven.batch.id, "-o", "proof.json")[0] == 0
+    assert bqs("bundle", proven.batch.id, "--query", "1", "-o", "proof.json")[0] == 0
     assert bqs("verify", "proof.json", "--rpc-url", live.chain.url, "--json")[0] == 0
     block_hash = json.loads((tmp_path / "proof.json").read_text())["blockHash"]
     assert bqs("verify", "proof.json", "--block-hash", block_hash)[0] == 0
@@ -359,6 +378,33 @@ def test_facts_and_proofs_are_read_and_verified(live, bqs, proven, tmp_path):
     assert (code, "another hash than yours" in said) == (ExitCode.NOT_TRUE, True)
     code, _, said = bqs("verify", "proof.json")
     assert (code, f"that of block {proven.block} of chain {CHAIN_ID}" in said) == (ExitCode.USAGE, True)
+
+
+def test_all_proofs_of_a_batch_are_verified_with_one_command(live, bqs, proven, tmp_path):
+    by = ["--rpc-url", live.chain.url]
+    code, out, said = bqs("verify", proven.batch.id, *by)
+    assert (code, said) == (0, f"The bundle holds, with 3 queries of the batch {proven.batch.id}.\n")
+    assert f"BALANCE {live.balance(BOB, proven.block)}" in out
+    assert [line.split()[0] for line in out.splitlines()] == ["query", "1", "2", "3"]
+    file = f"proof-{proven.batch.id}.json"
+    assert bqs("bundle", proven.batch.id)[0] == 0
+    block_hash = json.loads((tmp_path / file).read_text())["blocks"][0]["blockHash"]
+    for checked in (by, by + by, ["--block-hash", block_hash]):
+        code, out, _ = bqs("verify", file, *checked, "--json")
+        shown = json.loads(out)
+        assert (code, shown["batch"], shown["destinationChainId"]) == (0, proven.batch.id, str(CHAIN_ID))
+        assert [query["number"] for query in shown["queries"]] == [1, 2, 3]
+    code, _, said = bqs("verify", file, "--block-hash", "0x" + "11" * 32)
+    assert (code, "with another hash than yours" in said) == (ExitCode.NOT_TRUE, True)
+    code, _, said = bqs("verify", file)
+    assert (code, f"that of block {proven.block} of chain {CHAIN_ID}: name" in said) == (ExitCode.USAGE, True)
+    code, _, said = bqs("verify", file, *by, "--query", "2")
+    assert (code, "--query is for a BATCH" in said) == (ExitCode.USAGE, True)
+    code, _, said = bqs("verify", proven.batch.id, "--query", "1", *by, *by)
+    assert (code, "checked by one node" in said) == (ExitCode.USAGE, True)
+    with DevChain(chain_id=5) as other:
+        code, _, said = bqs("verify", file, "--rpc-url", other.url)
+    assert (code, f"blocks of chain {CHAIN_ID}, of which no node is given" in said) == (ExitCode.NOT_TRUE, True)
 
 
 def test_batches_are_listed_and_cancelled(live, bqs, proven):

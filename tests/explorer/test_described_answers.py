@@ -101,6 +101,7 @@ def test_every_answer_is_as_described_whatever_the_state(models):
         ("Error", client.get("/batch-queries/x", headers=key).json()),
         ("Error", client.post("/submit-batch-query", {}, content_type="application/json", headers=key).json()),
         ("Error", client.get(f"{path(batch)}/1/bundle.json").json()),
+        ("Error", client.get(f"{path(batch)}/bundle.json").json()),
         ("ConnectionList", client.get("/chain-connections").json()),
         ("ChainsDetail", client.get("/chains.json").json()),
     ]
@@ -115,6 +116,7 @@ def test_every_answer_is_as_described_whatever_the_state(models):
     settle(batch)
     answers += answers_about(batch)
     answers += [("ProofBundle", client.get(f"{path(batch)}/{number}/bundle.json").json()) for number in (1, 2, 3)]
+    answers.append(("BatchProofBundle", json.loads(client.get(f"{path(batch)}/bundle.json").getvalue())))
     progress.reopen([batch.queries.all()[0].pk], StepKind.ACCOUNT_ACCUMULATED, reason="Reorganised.")
     answers.append(("Cancelled", client.post(f"/batch-queries/{batch.pk}/cancel", headers=key).json()))
     answers += answers_about(batch)

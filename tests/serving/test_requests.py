@@ -3,12 +3,13 @@
 import re
 import subprocess
 from contextlib import suppress
-from http.client import HTTPException
+from http.client import HTTPException, IncompleteRead
 
 import pytest
 import requests
 
 from devnet.devchain import PROJECT
+from tests.serving.app import LARGE as ALL_OF_IT
 from tests.serving.process import ask, connect, is_closed, read_answer, serving
 
 HOST = b"Host: 127.0.0.1\r\n"
@@ -197,6 +198,33 @@ def test_an_answer_to_head_is_that_to_get_without_its_body(web, path):
             of_get = read_answer(connection)
             assert of_head.status == of_get.status
             assert int(of_head.headers["Content-Length"]) == len(of_get.body) > 0
+
+
+def test_what_is_streamed_comes_whole_and_then_its_connection_ends(short):
+    with connect(short.port) as connection:
+        connection.sendall(request(b"GET /streamed HTTP/1.1"))
+        answer = read_answer(connection)
+        assert (answer.body == ALL_OF_IT, answer.headers["Connection"]) == (True, "close")
+        assert is_closed(connection)
+
+
+def test_what_is_streamed_is_not_made_for_head(short):
+    with connect(short.port) as connection:
+        connection.sendall(request(b"HEAD /streamed?fails HTTP/1.1"))
+        came = b"".join(iter(lambda: connection.recv(4096), b""))
+    assert came.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert came.index(b"\r\n\r\n") == len(came) - 4
+    assert b"Content-Length" not in came
+    assert "a defect in the middle" not in short.log(until="A streamed answer is closed.")
+
+
+def test_what_fails_while_it_is_streamed_is_not_taken_for_whole(short):
+    with connect(short.port) as connection:
+        connection.sendall(request(b"GET /streamed?fails HTTP/1.1"))
+        with pytest.raises(IncompleteRead):
+            read_answer(connection)
+    short.log(until="a defect in the middle")
+    assert ask(short.port, request(b"GET /after HTTP/1.1")).status == 200
 
 
 def test_a_refusal_of_head_has_no_body(web):

@@ -34,8 +34,10 @@ from batch_query_client.async_service import (
     AsyncBatchQueryService,
     read_facts_async,
     sign_in_async,
+    verify_batch_bundle_by_nodes_async,
     verify_bundle_by_node_async,
 )
+from batch_query_client.batch_bundles import VerifiedBatchBundle, bundle_blocks, verify_batch_bundle
 from batch_query_client.bundles import VerifiedBundle, bundle_block, verify_bundle
 from batch_query_client.errors import (
     BatchQueryError,
@@ -61,7 +63,14 @@ from batch_query_client.errors import (
 )
 from batch_query_client.paying import Payer, Sending, Sent, ToSign
 from batch_query_client.questions import ACCOUNT_PROPERTIES, HEADER_PROPERTIES, Account, Header, Webhook
-from batch_query_client.service import Batch, BatchQueryService, read_facts, sign_in, verify_bundle_by_node
+from batch_query_client.service import (
+    Batch,
+    BatchQueryService,
+    read_facts,
+    sign_in,
+    verify_batch_bundle_by_nodes,
+    verify_bundle_by_node,
+)
 from batch_query_client.webhooks import WebhookData, WebhookEvent, verify_webhook
 
 __version__ = "0.1.0"
@@ -114,6 +123,7 @@ __all__ = [
     "UnsafeTransaction",
     "UnsignedTransaction",
     "UnsignedTransactions",
+    "VerifiedBatchBundle",
     "VerifiedBundle",
     "Wait",
     "Webhook",
@@ -122,10 +132,14 @@ __all__ = [
     "WrongChain",
     "WrongFact",
     "bundle_block",
+    "bundle_blocks",
     "read_facts",
     "read_facts_async",
     "sign_in",
     "sign_in_async",
+    "verify_batch_bundle",
+    "verify_batch_bundle_by_nodes",
+    "verify_batch_bundle_by_nodes_async",
     "verify_bundle",
     "verify_bundle_by_node",
     "verify_bundle_by_node_async",

@@ -165,7 +165,7 @@ class Fact(AnswerModel):
     @builtins.property
     def is_number(self) -> bool:
         """Whether it is meant as a number, and not as a hash, an address, or whatever a slot holds."""
-        return self.property in _NUMBERS and (self.property != "NONCE" or self.account != "")
+        return self.property in NUMBERS and (self.property != "NONCE" or self.account != "")
 
     @builtins.property
     def name(self) -> str:
@@ -175,11 +175,11 @@ class Fact(AnswerModel):
         return f"{what.get(self.property, self.property)}{of} at block {self.block_number} of {self.source_chain_id}"
 
 
-_NUMBERS = {
+NUMBERS = {
     *("NONCE", "BALANCE", "BLOCK_AT_TIMESTAMP", "DIFFICULTY", "BLOCK_NUMBER", "GAS_LIMIT", "GAS_USED", "TIMESTAMP"),
     *("BASE_FEE_PER_GAS", "BLOB_GAS_USED", "EXCESS_BLOB_GAS"),
 }
-assert _NUMBERS - {"BLOCK_AT_TIMESTAMP"} <= {*ACCOUNT_PROPERTIES, *HEADER_PROPERTIES}
+assert NUMBERS - {"BLOCK_AT_TIMESTAMP"} <= {*ACCOUNT_PROPERTIES, *HEADER_PROPERTIES}
 
 
 class _QueryFact(AnswerModel):

@@ -7,7 +7,7 @@ storage root to each slot.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
@@ -23,35 +23,48 @@ from batch_query_client.questions import ACCOUNT_PROPERTIES
 from batch_query_client.trie_proof import ProvenAccount
 
 FORMAT = "facts-2"
-_MAX_BYTES = 256 * 1024 * 1024
+MAX_BYTES = 256 * 1024 * 1024
+# Of JSON. Short ones take twenty times as much memory as text. Of 10,000 queries there are some hundreds of thousands.
+_MAX_VALUES = 10_000_000
 
+Read = TypeVar("Read", bound=BaseModel)
+
+Place = Annotated[int, Field(strict=True, ge=0)]
 Address = Annotated[Data, Field(min_length=20, max_length=20)]
 
 
-class _Bundle(BaseModel):
+class Part(BaseModel):
+    """Of a bundle."""
+
     model_config = ConfigDict(frozen=True, extra="ignore", alias_generator=to_camel)
 
 
-class _Slot(_Bundle):
+class SlotPart(Part):
     word: Word
-    proof: tuple[Annotated[int, Field(strict=True, ge=0)], ...]
-    """Places in `storage_nodes`."""
+    proof: tuple[Place, ...]
 
 
-class _Document(_Bundle):
-    """A bundle as it comes."""
-
+class BlockPart(Part):
     source_chain_id: Number
     block_number: Number
     block_hash: Word
     header: Data
-    account: Address | None
-    account_proof: tuple[Data, ...] | None
-    facts: dict[str, Word]
-    slots: dict[Annotated[str, Field(pattern="^0x[0-9a-f]{64}$")], _Slot]
-    storage_nodes: tuple[Data, ...]
-    timestamp: Number | None
     next_header: Data | None
+
+
+class QueryPart(Part):
+    account: Address | None
+    facts: dict[str, Word]
+    slots: dict[Annotated[str, Field(pattern="^0x[0-9a-f]{64}$")], SlotPart]
+    timestamp: Number | None
+
+
+class Document(BlockPart, QueryPart):
+    """The bundle of a query as it comes."""
+
+    account_proof: tuple[Data, ...] | None
+    storage_nodes: tuple[Data, ...]
+    """`SlotPart.proof` has places in it."""
 
 
 @dataclass(frozen=True)
@@ -85,11 +98,11 @@ def verify_bundle(
     `next_block_hash`, that of the block after it, by which alone a bundle of a query that names a time shows that its
     block was the latest then. Raises `InvalidBundle`.
     """
-    bundle = _read(document)
-    header = _header(bundle)
-    if header.hash != _hash(block_hash):
+    bundle = read_as(Document, FORMAT, document)
+    header = checked_header(bundle)
+    if header.hash != trusted_hash(block_hash):
         raise InvalidBundle(f"The bundle is of a block with another hash than yours: {hex_data(header.hash)}.")
-    return _verify(bundle, header, None if next_block_hash is None else _hash(next_block_hash))
+    return verify_query(bundle, header, None if next_block_hash is None else trusted_hash(next_block_hash))
 
 
 def bundle_block(document: str | bytes) -> tuple[int, int]:
@@ -97,14 +110,14 @@ def bundle_block(document: str | bytes) -> tuple[int, int]:
 
     Raises `InvalidBundle` where it is no bundle.
     """
-    bundle = _read(document)
+    bundle = read_as(Document, FORMAT, document)
     return bundle.source_chain_id, bundle.block_number
 
 
 def verify_by_node(document: str | bytes, node: Node) -> Steps[VerifiedBundle]:
     """As `verify_bundle`, with the hashes that this node of the source chain tells. Raises `WrongChain` too."""
-    bundle = _read(document)
-    header = _header(bundle)
+    bundle = read_as(Document, FORMAT, document)
+    header = checked_header(bundle)
     yield from node.require_chain(bundle.source_chain_id)
     found = yield from _block_hash(node, header.number)
     if found != header.hash:
@@ -112,39 +125,66 @@ def verify_by_node(document: str | bytes, node: Node) -> Steps[VerifiedBundle]:
     following = None
     if bundle.timestamp is not None and bundle.next_header is not None:
         following = yield from _block_hash(node, header.number + 1)
-    return _verify(bundle, header, following)
+    return verify_query(bundle, header, following)
 
 
 def _block_hash(node: Node, number: int) -> Steps[bytes | None]:
-    """None: it knows no such block."""
-    block = yield from node.call("eth_getBlockByNumber", hex(number), False)
+    return block_hash_in((yield from node.call(*asking_hash(number))))
+
+
+def asking_hash(number: int) -> tuple[str, str, bool]:
+    """A call of a node, with its parameters; `block_hash_in` reads the answer."""
+    return "eth_getBlockByNumber", hex(number), False
+
+
+def block_hash_in(block: object) -> bytes | None:
+    """None: the node knows no such block."""
     # web3.py's own kind of mapping, or JSON's.
     return read_data(block["hash"]) if isinstance(block, Mapping) and "hash" in block else None
 
 
-def _read(document: str | bytes) -> _Document:
-    if len(document) > _MAX_BYTES:
-        raise InvalidBundle(f"The bundle is larger than {_MAX_BYTES} bytes.")
+def format_of(document: str | bytes) -> str:
+    """What it is said to be. Raises `InvalidBundle` where it is no bundle of any format."""
+    return _read(_Format, "that verify_bundle knows", document).format
+
+
+def read_as(kind: type[Read], known: str, document: str | bytes) -> Read:
+    """The bundle, if it is of this format. Raises `InvalidBundle`."""
+    if _read(_Format, known, document).format != known:
+        raise InvalidBundle(f"The file is not a proof bundle of the format {known}.")
+    return _read(kind, known, document)
+
+
+def _read(kind: type[Read], known: str, document: str | bytes) -> Read:
+    if len(document) > MAX_BYTES:
+        raise InvalidBundle(f"The bundle is larger than {MAX_BYTES} bytes.")
+    if _values(document) > _MAX_VALUES:
+        raise InvalidBundle(f"The bundle has more than {_MAX_VALUES} values.")
     try:
-        known = _Format.model_validate_json(document)
-        if known.format != FORMAT:
-            raise InvalidBundle(f"The file is not a proof bundle of the format {FORMAT}.")
-        return _Document.model_validate_json(document)
+        return kind.model_validate_json(document)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
     if first["type"] == "json_invalid":
         raise InvalidBundle("The bundle is not JSON.")
     if first["loc"] in {(), ("format",)}:
-        raise InvalidBundle(f"The file is not a proof bundle of the format {FORMAT}.")
+        raise InvalidBundle(f"The file is not a proof bundle of the format {known}.")
     where = ".".join(map(str, first["loc"]))
     raise InvalidBundle(f"The bundle's {plain(where)[:80]} is missing or malformed.")
 
 
-class _Format(_Bundle):
+def _values(document: str | bytes) -> int:
+    """At least as many as there are."""
+    if isinstance(document, str):
+        return sum(map(document.count, ",[{"))
+    return sum(map(document.count, (b",", b"[", b"{")))
+
+
+class _Format(Part):
     format: str
 
 
-def _header(bundle: _Document) -> BlockHeader:
+def checked_header(bundle: BlockPart) -> BlockHeader:
+    """The header, of the hash and the number that it should have. Raises `InvalidBundle`."""
     header = block_header.decode(bundle.header)
     if header.hash != bundle.block_hash:
         raise InvalidBundle("The header's hash is not the block's hash.")
@@ -153,7 +193,8 @@ def _header(bundle: _Document) -> BlockHeader:
     return header
 
 
-def _verify(bundle: _Document, header: BlockHeader, next_hash: bytes | None) -> VerifiedBundle:
+def verify_query(bundle: Document, header: BlockHeader, next_hash: bytes | None) -> VerifiedBundle:
+    """What the bundle shows of its block, whose hash is trusted, as is that of the next one. Raises `InvalidBundle`."""
     if not bundle.facts and not bundle.slots:
         raise InvalidBundle("The bundle claims no facts.")
     account: ProvenAccount | None = None
@@ -185,7 +226,7 @@ def _account_words(account: ProvenAccount) -> dict[str, bytes]:
     return dict(zip(ACCOUNT_PROPERTIES, values, strict=True))
 
 
-def _check_slots(bundle: _Document, account: ProvenAccount | None) -> None:
+def _check_slots(bundle: Document, account: ProvenAccount | None) -> None:
     if bundle.slots and account is None:
         raise InvalidBundle("The bundle claims slots of no account.")
     for slot, entry in bundle.slots.items():
@@ -197,7 +238,7 @@ def _check_slots(bundle: _Document, account: ProvenAccount | None) -> None:
             raise InvalidBundle(f"The proof shows another word in slot {slot} than the bundle claims.")
 
 
-def _shown_time(bundle: _Document, header: BlockHeader, next_hash: bytes | None) -> int | None:
+def _shown_time(bundle: Document, header: BlockHeader, next_hash: bytes | None) -> int | None:
     """The time at which the block was the latest, as far as the next block's trusted hash shows it."""
     if bundle.timestamp is None:
         return None
@@ -217,7 +258,8 @@ def _shown_time(bundle: _Document, header: BlockHeader, next_hash: bytes | None)
     return bundle.timestamp
 
 
-def _hash(value: str | bytes) -> bytes:
+def trusted_hash(value: str | bytes) -> bytes:
+    """Of a caller. Raises `InvalidBundle`."""
     try:
         found = bytes.fromhex(value.removeprefix("0x")) if isinstance(value, str) else bytes(value)
     except ValueError:

@@ -49,15 +49,18 @@ class Node:
         (reply,) = yield from self._post([(method, parameters)])
         return self._result(reply)
 
-    def calls(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> Steps[list[Any]]:
-        """The results of many, in their order; where the node refuses one, its `NodeRefused`. Raises `Unavailable`."""
+    def calls(self, calls: Sequence[tuple[str, Sequence[Any]]], *, together: int = _CALLS_TOGETHER) -> Steps[list[Any]]:
+        """The results of many, in their order; where the node refuses one, its `NodeRefused`. Raises `Unavailable`.
+
+        So many are in one request: fewer where answers may be large.
+        """
         replies: list[Any] = []
         if self._provider is not None:
             for method, parameters in calls:
                 replies.append((yield from self._by_provider(method, parameters)))
         else:
-            for start in range(0, len(calls), _CALLS_TOGETHER):
-                replies += yield from self._post(calls[start : start + _CALLS_TOGETHER])
+            for start in range(0, len(calls), together):
+                replies += yield from self._post(calls[start : start + together])
         return [self._result_or_refusal(reply) for reply in replies]
 
     def require_chain(self, chain_id: int) -> Steps[None]:

@@ -2,14 +2,14 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from http import HTTPStatus
 from typing import Any, TypedDict
 from urllib.parse import quote, urlencode, urlsplit
 
-from batch_query_client import bundles, registry
+from batch_query_client import batch_bundles, bundles, registry
 from batch_query_client.answers import (
     BatchDetails,
     BatchPage,
@@ -25,6 +25,7 @@ from batch_query_client.answers import (
     UnsignedTransactions,
 )
 from batch_query_client.asking import Model, Patience, ask, read, require, retry_after
+from batch_query_client.batch_bundles import VerifiedBatchBundle
 from batch_query_client.bundles import VerifiedBundle
 from batch_query_client.effects import MEGABYTE, Answer, Request, Steps, Tell, now, pause
 from batch_query_client.errors import BatchRejected, InvalidBundle, NotDoneInTime, UnexpectedAnswer
@@ -38,6 +39,8 @@ _LEAST_PAUSE = 0.5
 _POLL_SECONDS = 2
 _PAGE = 100
 _MAX_BUNDLE_BYTES = 64 * MEGABYTE
+# Tens of megabytes take some time to be made, and to come.
+_WHOLE_BUNDLE_SECONDS = 300
 
 
 @dataclass(frozen=True)
@@ -147,9 +150,19 @@ def transactions(access: Access, internal_id: str) -> Steps[UnsignedTransactions
 
 def bundle(access: Access, internal_id: str, number: int) -> Steps[bytes]:
     """The proof bundle of the query of this number (from 1), as it came."""
-    path = f"/explorer/query/{quote(internal_id, safe='')}/{number}/bundle.json"
+    return (yield from _file(access, f"{quote(internal_id, safe='')}/{number}/bundle.json", _MAX_BUNDLE_BYTES))
+
+
+def whole_bundle(access: Access, internal_id: str) -> Steps[bytes]:
+    """The proof bundle of all queries, as it came."""
+    path = f"{quote(internal_id, safe='')}/bundle.json"
+    return (yield from _file(access, path, bundles.MAX_BYTES, more_seconds=_WHOLE_BUNDLE_SECONDS))
+
+
+def _file(access: Access, path: str, max_bytes: int, *, more_seconds: float = 0) -> Steps[bytes]:
     # The page is public: a key would only be in one place more.
-    request = replace(access, api_key="").request(path, max_bytes=_MAX_BUNDLE_BYTES)
+    seconds = access.patience.answer_seconds + more_seconds
+    request = replace(access, api_key="").request(f"/explorer/query/{path}", max_bytes=max_bytes, seconds=seconds)
     answer = yield from ask(request, access.patience)
     return require(answer, request.url).content
 
@@ -271,6 +284,30 @@ def verify(access: Access, internal_id: str, number: int, node: Node) -> Steps[V
         raise InvalidBundle(f"The batch has no query {number}.")
     document = yield from bundle(access, internal_id, number)
     proven = yield from bundles.verify_by_node(document, node)
+    _require_as_told(query, proven)
+    return proven
+
+
+def verify_whole(access: Access, internal_id: str, nodes: Sequence[Node]) -> Steps[VerifiedBatchBundle]:
+    """The proof of all queries, checked by the block hashes that the nodes tell, and to show what is told of them.
+
+    Raises `InvalidBundle`, `WrongChain`, and whatever asking raises.
+    """
+    batch = yield from details(access, internal_id)
+    document = yield from whole_bundle(access, internal_id)
+    proven = yield from batch_bundles.verify_by_nodes(document, nodes)
+    if set(proven.queries) != {query.number for query in batch.query_list}:
+        raise InvalidBundle(f"The bundle has {len(proven.queries)} queries, and the batch {len(batch.query_list)}.")
+    for query in batch.query_list:
+        try:
+            _require_as_told(query, proven.queries[query.number])
+        except InvalidBundle as invalid:
+            raise InvalidBundle(f"Query {query.number}: {invalid}") from None
+    return proven
+
+
+def _require_as_told(query: Query, proven: VerifiedBundle) -> None:
+    """Raises `InvalidBundle`."""
     about = (query.source_chain_id, query.block_number, query.account.lower())
     if (proven.source_chain_id, proven.block_number, proven.account or "") != about:
         raise InvalidBundle("The bundle is of another account, block or chain than the query.")
@@ -279,7 +316,6 @@ def verify(access: Access, internal_id: str, number: int, node: Node) -> Steps[V
         # That a block was the latest at a time is in `proven.timestamp`, and no word of the bundle.
         if fact.property != "BLOCK_AT_TIMESTAMP" and shown != fact.word:
             raise InvalidBundle(f"The bundle shows another {fact.property} {fact.slot}".rstrip() + " than the service.")
-    return proven
 
 
 # --- Filters ----------------------------------------------------------------------------------------------------------

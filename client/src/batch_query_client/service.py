@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Unpack
 
-from batch_query_client import bundles, operations, paying, registry, signing_in
+from batch_query_client import batch_bundles, bundles, operations, paying, registry, signing_in
 from batch_query_client.answers import (
     BatchDetails,
     BatchPage,
@@ -19,6 +19,7 @@ from batch_query_client.answers import (
     UnsignedTransactions,
 )
 from batch_query_client.asking import Patience
+from batch_query_client.batch_bundles import VerifiedBatchBundle
 from batch_query_client.bundles import VerifiedBundle
 from batch_query_client.drivers import run
 from batch_query_client.json_rpc import Node
@@ -202,6 +203,17 @@ class Batch:
         """
         return run(operations.verify(self._access, self.id, number, _node(node, self._access)))
 
+    def whole_bundle(self) -> bytes:
+        """The proof bundle of all queries, a JSON file of up to tens of megabytes. Raises `NotFound` before DONE."""
+        return run(operations.whole_bundle(self._access, self.id))
+
+    def verify_whole(self, *nodes: AnyNode) -> VerifiedBatchBundle:
+        """The proof bundle of all queries, checked against the block hashes that your nodes of the source chains tell.
+
+        Each source chain needs a node; several of one must agree. Raises `InvalidBundle`, `WrongChain`.
+        """
+        return run(operations.verify_whole(self._access, self.id, [_node(node, self._access) for node in nodes]))
+
     def transactions(self) -> UnsignedTransactions:
         """What is to be sent next of a batch that the caller pays. Raises `Conflict` for any other."""
         return run(operations.transactions(self._access, self.id))
@@ -259,3 +271,13 @@ def verify_bundle_by_node(document: str | bytes, node: AnyNode, patience: Patien
     Raises `InvalidBundle`, `WrongChain`, `NodeRefused`, `Unavailable`.
     """
     return run(bundles.verify_by_node(document, Node(node, patience or Patience())))
+
+
+def verify_batch_bundle_by_nodes(
+    document: str | bytes, nodes: Sequence[AnyNode], patience: Patience | None = None
+) -> VerifiedBatchBundle:
+    """As `verify_batch_bundle`, with the hashes that nodes of the source chains tell: each chain needs one.
+
+    Raises `InvalidBundle`, `WrongChain`, `NodeRefused`, `Unavailable`.
+    """
+    return run(batch_bundles.verify_by_nodes(document, [Node(node, patience or Patience()) for node in nodes]))

@@ -32,6 +32,18 @@ def with_node(chain: str, *, required: bool = False) -> Callable[[Command], Comm
     )
 
 
+def with_nodes(chain: str) -> Callable[[Command], Command]:
+    """Nodes of several chains, separated by spaces in the environment."""
+    return click.option(
+        "--rpc-url",
+        envvar="BQS_RPC_URL",
+        show_envvar=True,
+        metavar="URL",
+        multiple=True,
+        help=f"A node of a {chain} chain that you trust. May be repeated: one of each.",
+    )
+
+
 def with_keystore(command: Command) -> Command:
     keystore = click.option(
         "--keystore",

@@ -2,18 +2,33 @@
 
 import re
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from batch_query_client import Patience, VerifiedBundle, bundle_block, verify_bundle, verify_bundle_by_node
-from batch_query_client.answers import hex_data
+from batch_query_client import (
+    Patience,
+    VerifiedBatchBundle,
+    VerifiedBundle,
+    bundle_blocks,
+    verify_batch_bundle,
+    verify_batch_bundle_by_nodes,
+    verify_bundle,
+    verify_bundle_by_node,
+)
+from batch_query_client.answers import NUMBERS, hex_data
+from batch_query_client.batch_bundles import is_of_batch
 from batch_query_client.command_line import credentials
-from batch_query_client.command_line.options import with_json, with_node, with_url
-from batch_query_client.command_line.output import print_fields, print_json, say
+from batch_query_client.command_line.options import with_json, with_nodes, with_url
+from batch_query_client.command_line.output import print_fields, print_json, print_table, say
 
 _BATCH = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}", re.ASCII)
-_QUERY = click.option("--query", type=click.IntRange(min=1), default=1, show_default=True, help="Its number.")
+_QUERY = click.option(
+    "--query", type=click.IntRange(min=1), metavar="NUMBER", help="One query of a BATCH, instead of all."
+)
+# Of the queries whose times are not shown.
+_MOST_LISTED = 10
 
 
 @click.command()
@@ -21,21 +36,26 @@ _QUERY = click.option("--query", type=click.IntRange(min=1), default=1, show_def
 @_QUERY
 @click.option("-o", "--output", metavar="FILE", help="Where to write it; - is standard output.")
 @with_url
-def bundle(*, batch: str, query: int, output: str | None, url: str | None) -> None:
-    """Fetch the proof bundle of a query of a BATCH: all that is needed to check its facts."""
-    content = credentials.service(url, needs_key=False).batch(batch).bundle(query)
+def bundle(*, batch: str, query: int | None, output: str | None, url: str | None) -> None:
+    """Fetch the proof bundle of a BATCH, or of one query: all that is needed to check its facts."""
+    content = _fetched(batch, query, url)
     if output == "-":
         sys.stdout.buffer.write(content)
         return
-    path = Path(output or f"proof-{batch}-{query}.json")
+    path = Path(output or f"proof-{batch}{'' if query is None else f'-{query}'}.json")
     path.write_bytes(content)
     say(f"The proof bundle is in {path}.")
+
+
+def _fetched(batch: str, query: int | None, url: str | None) -> bytes:
+    found = credentials.service(url, needs_key=False).batch(batch)
+    return found.whole_bundle() if query is None else found.bundle(query)
 
 
 @click.command()
 @click.argument("bundle")
 @_QUERY
-@with_node("source")
+@with_nodes("source")
 @click.option("--block-hash", metavar="HASH", help="Instead: the hash of the block, from a source that you trust.")
 @click.option("--next-block-hash", metavar="HASH", help="And of the next one, where the query names a time.")
 @with_url
@@ -43,8 +63,8 @@ def bundle(*, batch: str, query: int, output: str | None, url: str | None) -> No
 def verify(
     *,
     bundle: str,
-    query: int,
-    rpc_url: str | None,
+    query: int | None,
+    rpc_url: tuple[str, ...],
     block_hash: str | None,
     next_block_hash: str | None,
     url: str | None,
@@ -52,53 +72,129 @@ def verify(
 ) -> None:
     """Check a proof BUNDLE, a file or that of a batch, without trusting the service.
 
-    The one thing that is trusted is the block's hash, which your own node tells (--rpc-url), or you (--block-hash).
-    From there each step is computed: header, state root, account, slots. Ends with exit code 7 if anything is not so.
+    What is trusted are the hashes of blocks, which your own nodes tell (--rpc-url, one for each source chain), or you
+    (--block-hash). From there each step is computed: header, state root, account, slots. Ends with exit code 7 if
+    anything is not so.
     """
-    if Path(bundle).is_file() or not _BATCH.fullmatch(bundle):
-        document = Path(bundle).read_bytes()
-    elif rpc_url is not None and block_hash is None:
-        proven = credentials.service(url).batch(bundle).verify(rpc_url, query)
-        _print_verified(proven, is_json=is_json)
-        return
+    is_file = Path(bundle).is_file() or not _BATCH.fullmatch(bundle)
+    if is_file and query is not None:
+        raise click.UsageError("--query is for a BATCH: a file says itself of what it is.")
+    proven: VerifiedBundle | VerifiedBatchBundle
+    if not is_file and rpc_url and block_hash is None:
+        batch = credentials.service(url).batch(bundle)
+        proven = batch.verify_whole(*rpc_url) if query is None else batch.verify(_only(rpc_url), query)
     else:
-        document = credentials.service(url, needs_key=False).batch(bundle).bundle(query)
-    if block_hash is not None:
-        proven = verify_bundle(document, block_hash=block_hash, next_block_hash=next_block_hash)
-    elif rpc_url is not None:
-        proven = verify_bundle_by_node(document, rpc_url, Patience(credentials.patience_seconds()))
+        document = Path(bundle).read_bytes() if is_file else _fetched(bundle, query, url)
+        if block_hash is not None:
+            proven = _by_hash(document, block_hash, next_block_hash)
+        else:
+            proven = _by_nodes(document, rpc_url)
+    if isinstance(proven, VerifiedBatchBundle):
+        _print_batch(proven, is_json=is_json)
     else:
-        chain, number = bundle_block(document)
+        _print_query(proven, is_json=is_json)
+
+
+def _only(nodes: Sequence[str]) -> str:
+    if len(nodes) > 1:
+        raise click.UsageError("The bundle of one query is checked by one node: that of its source chain.")
+    return nodes[0]
+
+
+def _by_hash(document: bytes, block_hash: str, next_block_hash: str | None) -> VerifiedBundle | VerifiedBatchBundle:
+    if not is_of_batch(document):
+        return verify_bundle(document, block_hash=block_hash, next_block_hash=next_block_hash)
+    blocks = bundle_blocks(document)
+    if len(blocks) != 1:
         raise click.UsageError(
-            f"A bundle is checked against a hash that you trust, that of block {number} of chain {chain}: name a node "
-            "of yours (--rpc-url), or the hash (--block-hash)."
+            f"The bundle is about {len(blocks)} blocks: name nodes of yours (--rpc-url) instead of one hash."
         )
-    _print_verified(proven, is_json=is_json)
+    ((chain, number),) = blocks
+    hashes = {(chain, number): block_hash}
+    if next_block_hash is not None:
+        hashes[chain, number + 1] = next_block_hash
+    return verify_batch_bundle(document, block_hashes=hashes)
 
 
-def _print_verified(proven: VerifiedBundle, *, is_json: bool) -> None:
+def _by_nodes(document: bytes, nodes: Sequence[str]) -> VerifiedBundle | VerifiedBatchBundle:
+    if not nodes:
+        blocks = bundle_blocks(document)
+        first, more = blocks[0] if blocks else (0, 0), len(blocks) - 1
+        others = f", and those of {more} more" if more > 0 else ""
+        raise click.UsageError(
+            f"A bundle is checked against hashes that you trust, that of block {first[1]} of chain {first[0]}{others}: "
+            "name a node of yours (--rpc-url), one of each source chain, or the hash (--block-hash)."
+        )
+    patience = Patience(credentials.patience_seconds())
+    if is_of_batch(document):
+        return verify_batch_bundle_by_nodes(document, nodes, patience)
+    return verify_bundle_by_node(document, _only(nodes), patience)
+
+
+# --- What is shown ----------------------------------------------------------------------------------------------------
+
+
+def _print_batch(proven: VerifiedBatchBundle, *, is_json: bool) -> None:
     if is_json:
-        print_json(
-            {
-                "sourceChainId": str(proven.source_chain_id),
-                "blockNumber": proven.block_number,
-                "blockHash": proven.block_hash,
-                "account": proven.account,
-                "exists": proven.exists,
-                "facts": proven.facts,
-                "slots": proven.slots,
-                "timestamp": proven.timestamp,
-            }
-        )
+        queries = [{"number": number} | _as_json(query) for number, query in proven.queries.items()]
+        chain = str(proven.destination_chain_id)
+        print_json({"batch": proven.batch, "destinationChainId": chain, "queries": queries})
         return
-    about = "the block's header" if proven.account is None else proven.account
+    say(f"The bundle holds, with {len(proven.queries)} queries of the batch {proven.batch}.")
+    rows = [
+        (number, query.source_chain_id, query.block_number, _about(query), ", ".join(_in_short(query)))
+        for number, query in proven.queries.items()
+    ]
+    print_table(("query", "chain", "block", "account", "proven"), rows)
+    not_shown = [f"{number}" for number, query in proven.queries.items() if _lacks_time(query)]
+    if not_shown:
+        shown = ", ".join(not_shown[:_MOST_LISTED]) + (", ..." if len(not_shown) > _MOST_LISTED else "")
+        say(f"NOT shown of {len(not_shown)} queries: that their blocks were the latest at the times named ({shown}).")
+
+
+def _in_short(proven: VerifiedBundle) -> list[str]:
+    """A balance in wei, and what else is a number in decimal."""
+    numbers = NUMBERS if proven.account else NUMBERS - {"NONCE"}
+    found = [
+        f"{name} {int.from_bytes(word) if name in numbers else hex_data(word)}" for name, word in proven.facts.items()
+    ]
+    found += [f"slot {int(slot, 16):#x} {hex_data(word)}" for slot, word in proven.slots.items()]
+    if proven.timestamp is not None:
+        found.append(f"latest at {proven.timestamp} s")
+    return [*found, "NOT shown: its time"] if _lacks_time(proven) else found
+
+
+def _lacks_time(proven: VerifiedBundle) -> bool:
+    return proven.claimed_timestamp is not None and proven.timestamp is None
+
+
+def _about(proven: VerifiedBundle) -> str:
+    if proven.account is None:
+        return "the block's header"
+    return proven.account if proven.exists else f"{proven.account} (does not exist)"
+
+
+def _as_json(proven: VerifiedBundle) -> dict[str, object]:
+    return {
+        "sourceChainId": str(proven.source_chain_id),
+        "blockNumber": proven.block_number,
+        "blockHash": proven.block_hash,
+        "account": proven.account,
+        "exists": proven.exists,
+        "facts": proven.facts,
+        "slots": proven.slots,
+        "timestamp": proven.timestamp,
+    }
+
+
+def _print_query(proven: VerifiedBundle, *, is_json: bool) -> None:
+    if is_json:
+        print_json(_as_json(proven))
+        return
     rows: list[tuple[str, object]] = [
         ("chain", proven.source_chain_id),
         ("block", f"{proven.block_number}  {proven.block_hash}"),
-        (
-            "account" if proven.account else "about",
-            about if proven.exists or not proven.account else f"{about} (does not exist)",
-        ),
+        ("account" if proven.account else "about", _about(proven)),
         *((name, f"{hex_data(word)}  {int.from_bytes(word)}") for name, word in proven.facts.items()),
         *((f"slot {slot}", hex_data(word)) for slot, word in proven.slots.items()),
     ]
@@ -106,7 +202,7 @@ def _print_verified(proven: VerifiedBundle, *, is_json: bool) -> None:
         rows.append(("latest at", f"{proven.timestamp} s"))
     say("The bundle holds.")
     print_fields(rows)
-    if proven.claimed_timestamp is not None and proven.timestamp is None:
+    if _lacks_time(proven):
         say(f"NOT shown: that this block was the latest at the time {proven.claimed_timestamp}.")
 
 

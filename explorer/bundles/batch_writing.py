@@ -1,0 +1,218 @@
+"""Writes the proof bundle of a whole batch, part by part: it is never whole in memory.
+
+A batch may have 10,000 accounts, whose proofs take tens of megabytes. The number of statements grows with the number
+of parts. Which nodes were written is remembered by their digests.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count, islice
+from typing import Any
+
+from accounts import statements
+from chains.encoding import hex_data
+from chains.header import Header
+from explorer.bundles import BATCH_FORMAT, next_headers
+from explorer.pages import batch_page, trusted_sources
+from explorer.pages.query_paging import from_number
+from proving import facts
+from proving.models import AccountProof, SlotProof
+from queries.chunks import by_size, chunks
+from queries.models import Batch, BatchStatus, Block, Query
+
+# So many queries, blocks or proofs are read at once.
+_CHUNK = 500
+_DIGEST_BYTES = 16
+
+
+class Changed(Exception):
+    """The batch went back, or its proofs were removed, while its bundle was written: what there is of it is void."""
+
+
+def is_there(batch: Batch) -> bool:
+    """Whether the headers and the proofs of all accounts are stored, of a batch that is DONE. One statement."""
+    lacking = statements.first(
+        "SELECT 1 FROM queries_query q LEFT JOIN queries_block b ON b.id = q.block_id "
+        "LEFT JOIN proving_accountproof p ON p.block_id = q.block_id AND p.address = q.address "
+        "WHERE q.batch_id = %s AND (b.header_rlp IS NULL OR (q.address <> '' AND p.id IS NULL)) LIMIT 1",
+        (batch.pk,),
+    )
+    return lacking is None
+
+
+def parts(batch: Batch) -> Iterator[bytes]:
+    """The bundle of a batch that is DONE, as JSON, one query a line.
+
+    Raises `Changed`: the parts that came before make no JSON.
+    """
+    beginning = {"format": BATCH_FORMAT, "batch": batch.pk, "destinationChainId": str(batch.destination_chain_id)}
+    yield f"{json.dumps(beginning)[:-1]},\n".encode()
+    times = _times(batch)
+    yield from _listed("blocks", _blocks(batch, times))
+    yield b",\n"
+    yield from _listed("queries", _queries(batch, {pk: at for at, pk in enumerate(times)}))
+    _require_unchanged(batch)
+    yield b"}\n"
+
+
+def _listed(name: str, parts_of_it: Iterator[list[dict[str, Any]]]) -> Iterator[bytes]:
+    """A member that is a list, one item a line."""
+    separator = f'"{name}": [\n'
+    for items in parts_of_it:
+        lines = ",\n".join(json.dumps(item, ensure_ascii=False) for item in items)
+        yield f"{separator}{lines}".encode()
+        separator = ",\n"
+    yield b"\n]"
+
+
+def _require_unchanged(batch: Batch) -> None:
+    """Raises `Changed`. Proofs are removed after the batch is marked, and headers change after it went back."""
+    now = batch_page.find(batch.pk)
+    if (
+        now is None
+        or now.status != BatchStatus.DONE
+        or now.proofs_pruned_at is not None
+        or (now.went_back_at, now.finished_at) != (batch.went_back_at, batch.finished_at)
+    ):
+        raise Changed(f"The batch {batch.pk} has changed while its bundle was written.")
+
+
+# --- Blocks -----------------------------------------------------------------------------------------------------------
+
+
+def _times(batch: Batch) -> dict[int, int | None]:
+    """The ids of its blocks, and the latest time (unix seconds) at which each is to be shown to be the latest."""
+    rows = statements.every(
+        "SELECT block_id, MAX(timestamp) FROM queries_query WHERE batch_id = %s "
+        "GROUP BY block_id ORDER BY MIN(position)",
+        (batch.pk,),
+    )
+    return dict(rows)
+
+
+def _blocks(batch: Batch, times: Mapping[int, int | None]) -> Iterator[list[dict[str, Any]]]:
+    registries = _registries(batch)
+    for ids in chunks(list(times), _CHUNK):
+        blocks = Block.objects.in_bulk(ids)
+        following = next_headers.stored({blocks[pk]: time for pk in ids if (time := times[pk]) is not None})
+        yield [_block(blocks[pk], following.get(pk), registries) for pk in ids]
+
+
+def _registries(batch: Batch) -> dict[int, str]:
+    """The addresses of those that hold its facts, by source chain."""
+    chains = [
+        chain
+        for (chain,) in statements.every(
+            "SELECT DISTINCT source_chain_id FROM queries_query WHERE batch_id = %s", (batch.pk,)
+        )
+    ]
+    rows = trusted_sources.registries(batch.destination_chain_id, chains)
+    return {chain: row.address for chain, row in trusted_sources.holding(batch, rows).items()}
+
+
+def _block(block: Block, following: bytes | None, registries: dict[int, str]) -> dict[str, Any]:
+    if block.header_rlp is None:
+        raise Changed(f"The header of {block} is not stored any more.")
+    return {
+        "sourceChainId": str(block.source_chain_id),
+        "blockNumber": str(block.number),
+        "blockHash": block.hash,
+        "header": hex_data(bytes(block.header_rlp)),
+        "nextHeader": hex_data(following) if following else None,
+        "factsRegistry": registries.get(block.source_chain_id),
+    }
+
+
+# --- Queries ----------------------------------------------------------------------------------------------------------
+
+
+class _Pool:
+    """The nodes that were written, by their digests."""
+
+    def __init__(self) -> None:
+        self._places: dict[bytes, int] = {}
+
+    def take(self, nodes: Sequence[str], new: list[str]) -> list[int]:
+        """Their places. Those that were not taken yet are added to `new`."""
+        taken = []
+        for node in nodes:
+            digest = hashlib.blake2b(node.encode(), digest_size=_DIGEST_BYTES).digest()
+            place = self._places.get(digest)
+            if place is None:
+                place = self._places[digest] = len(self._places)
+                new.append(node)
+            taken.append(place)
+        return taken
+
+
+def _queries(batch: Batch, places: Mapping[int, int]) -> Iterator[list[dict[str, Any]]]:
+    """`places` are those of the blocks, by their ids."""
+    pool = _Pool()
+    for first in count(1, _CHUNK):
+        queries = from_number(batch, first, _CHUNK)
+        if not queries:
+            return
+        for several in by_size(queries, lambda query: 1 + len(query.slots), _CHUNK):
+            accounts = _accounts(several)
+            slots = _slots(several, accounts)
+            yield [_query(query, places, accounts.get(_pair(query)), slots, pool) for query in several]
+
+
+def _pair(query: Query) -> tuple[int | None, str]:
+    return query.block_id, query.address
+
+
+def _accounts(queries: Sequence[Query]) -> dict[tuple[int | None, str], AccountProof]:
+    """By (block's id, address). Raises `Changed`."""
+    pairs = list(dict.fromkeys(_pair(query) for query in queries if query.address))
+    found: dict[tuple[int | None, str], AccountProof] = {}
+    if pairs:
+        join, values = statements.join_rows(pairs, "named", {1: "block_id", 2: "address"})
+        found = {(proof.block_id, proof.address): proof for proof in statements.objects(AccountProof, join, values)}
+    if len(found) < len(pairs):
+        raise Changed("The proof of an account is not stored any more.")
+    return found
+
+
+def _slots(queries: Sequence[Query], accounts: Mapping[tuple[int | None, str], AccountProof]) -> Iterator[SlotProof]:
+    """Those of each query in turn, in the order of its slots. Raises `Changed`."""
+    pairs = [(accounts[_pair(query)].pk, slot) for query in queries for slot in query.slots]
+    for several in chunks(pairs, _CHUNK):
+        join, values = statements.join_rows(list(dict.fromkeys(several)), "named", {1: "account_id", 2: "slot"})
+        found = {(proof.account_id, proof.slot): proof for proof in statements.objects(SlotProof, join, values)}
+        for pair in several:
+            if pair not in found:
+                raise Changed("The proof of a slot is not stored any more.")
+            yield found[pair]
+
+
+def _query(
+    query: Query, places: Mapping[int, int], account: AccountProof | None, slots: Iterator[SlotProof], pool: _Pool
+) -> dict[str, Any]:
+    """Takes as many of `slots` as the query has. Raises `Changed`."""
+    block = query.block
+    if block is None or block.header_rlp is None or block.pk not in places:
+        raise Changed(f"The header of query {query.position + 1} is not stored any more.")
+    if account is None:
+        header = facts.header_words(Header.decode(bytes(block.header_rlp)))
+        words = {field.name: header[field] for field in query.header_fields}
+    else:
+        properties = facts.account_words(account)
+        words = {field.name: properties[field] for field in query.account_fields}
+    new: list[str] = []
+    return {
+        "number": query.position + 1,
+        "block": places[block.pk],
+        "selector": query.selector,
+        "account": query.address or None,
+        "name": query.name or None,
+        "accountProof": pool.take(account.nodes, new) if account else None,
+        "facts": {name: hex_data(word) for name, word in words.items()},
+        "slots": {
+            proof.slot: {"word": hex_data(proof.value.to_bytes(32)), "proof": pool.take(proof.nodes, new)}
+            for proof in islice(slots, len(query.slots))
+        },
+        "timestamp": None if query.timestamp is None else str(query.timestamp),
+        "nodes": new,
+    }

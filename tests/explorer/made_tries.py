@@ -1,0 +1,167 @@
+"""Tries as deep as those of large chains, made for the accounts and slots of a batch, without a chain."""
+
+from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import rlp
+from django.db.models import Max
+from eth_utils.crypto import keccak
+
+from chains.encoding import hex_data
+from chains.header import Header
+from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
+from proving.models import AccountProof, SlotProof
+from queries.models import Batch, Block, StepKind
+from tests import headers
+from tests.explorer.batches import CONTRACT, SOURCE, accept, complete, connect_source, deployed, find_block
+from tests.service import ALICE, BOB, a_key, submit
+
+Proofs = dict[bytes, list[bytes]]
+"""The nodes from the root, by the hashed key."""
+
+# Of all headers: from before the times that queries name.
+FIELDS = headers.PRAGUE
+
+
+def trie(values: Mapping[bytes, bytes], levels: int) -> tuple[bytes, Proofs]:
+    """The root of a trie with these values by their hashed keys, and their proofs.
+
+    Each key is below at least so many full branches, whose other children are somebody's.
+    """
+    proofs: Proofs = {key: [] for key in values}
+    root = _node(sorted(values), 0, levels, values, proofs)
+    for proof in proofs.values():
+        proof.reverse()
+    return keccak(root), proofs
+
+
+def _node(keys: Sequence[bytes], depth: int, levels: int, values: Mapping[bytes, bytes], proofs: Proofs) -> bytes:
+    """Its RLP, which is also put at the end of the proofs of what is below."""
+    if len(keys) == 1 and depth >= levels:
+        encoded: bytes = rlp.encode([_leaf_path(keys[0].hex()[depth:]), values[keys[0]]])
+    else:
+        prefix = keys[0].hex()[:depth]
+        children = [keccak(f"{prefix}{nibble:x}".encode()) if depth < levels else b"" for nibble in range(16)]
+        for digit, below in groupby(keys, lambda key: key.hex()[depth]):
+            children[int(digit, 16)] = keccak(_node(list(below), depth + 1, levels, values, proofs))
+        encoded = rlp.encode([*children, b""])
+    for key in keys:
+        proofs[key].append(encoded)
+    return encoded
+
+
+def _leaf_path(nibbles: str) -> bytes:
+    """Hex-prefix encoding (Yellow Paper, appendix C)."""
+    return bytes.fromhex(f"3{nibbles}" if len(nibbles) % 2 else f"20{nibbles}")
+
+
+# --- For a batch ------------------------------------------------------------------------------------------------------
+
+
+def prove(batch: Batch, levels: int = 2) -> None:
+    """To DONE, with proofs that hold: of accounts with the nonce 7, `balance` by address, and `slot_value` by slot.
+
+    Of a query that names a time, the next header is stored as somebody's who has asked for its block.
+    """
+    for block in Block.objects.filter(queries__batch=batch).distinct():
+        asked: dict[str, dict[str, None]] = {}
+        for query in batch.queries.filter(block=block).exclude(address=""):
+            asked.setdefault(query.address, {}).update(dict.fromkeys(query.slots))
+        root = _prove_accounts(block, asked, levels)
+        latest = batch.queries.filter(block=block).aggregate(at=Max("timestamp"))["at"]
+        block.take(Header.decode(headers.encode({**FIELDS, "stateRoot": root, "number": block.number})))
+        block.save()
+        if latest is not None:
+            _store_next(block, latest + 1)
+    for source in batch.queries.values_list("source_chain_id", flat=True).distinct():
+        accept(batch, source)
+        deployed(source)
+    complete(batch, *StepKind)
+    batch.refresh_from_db()
+
+
+def balance(address: str) -> int:
+    return int(address, 16) % 10**24
+
+
+def slot_value(slot: str) -> int:
+    return int(slot, 16) * 7
+
+
+def _prove_accounts(block: Block, asked: Mapping[str, Mapping[str, None]], levels: int) -> bytes:
+    """The state root."""
+    rows: dict[bytes, AccountProof] = {}
+    values: dict[bytes, bytes] = {}
+    slots: list[SlotProof] = []
+    for address, numbers in asked.items():
+        words = {keccak(bytes.fromhex(slot[2:])): rlp.encode(slot_value(slot)) for slot in numbers}
+        root, proofs = trie(words, levels) if words else (EMPTY_TRIE_ROOT, {})
+        key = keccak(bytes.fromhex(address[2:]))
+        values[key] = rlp.encode([7, balance(address), root, EMPTY_CODE_HASH])
+        rows[key] = AccountProof(
+            block=block,
+            address=address,
+            nonce=7,
+            balance=balance(address),
+            storage_root=hex_data(root),
+            code_hash=hex_data(EMPTY_CODE_HASH),
+        )
+        slots += [
+            SlotProof(
+                account=rows[key],
+                slot=slot,
+                value=slot_value(slot),
+                nodes=_hex(proofs[keccak(bytes.fromhex(slot[2:]))]),
+            )
+            for slot in numbers
+        ]
+    state_root, proofs = trie(values, levels) if values else (keccak(b"a state"), {})
+    for key, row in rows.items():
+        row.nodes = _hex(proofs[key])
+    AccountProof.objects.bulk_create(rows.values(), batch_size=500)
+    SlotProof.objects.bulk_create(slots, batch_size=500)
+    return state_root
+
+
+def _hex(nodes: Sequence[bytes]) -> list[str]:
+    return [hex_data(node) for node in nodes]
+
+
+def _store_next(block: Block, timestamp: int) -> None:
+    fields = {**FIELDS, "parentHash": bytes.fromhex(block.hash[2:]), "number": block.number + 1, "timestamp": timestamp}
+    following, _ = Block.objects.get_or_create(
+        destination_chain_id=block.destination_chain_id,
+        source_chain_id=block.source_chain_id,
+        number=block.number + 1,
+    )
+    following.take(Header.decode(headers.encode(fields)))
+    following.save()
+
+
+def asked_of_everything(folder: Path | None, more: Mapping[str, Any] | None = None) -> Batch:
+    """RECEIVED: accounts, slots, headers and a time, of three blocks, with `more` accounts of block 12.
+
+    With a folder, whose chains' file gets another source chain, a block of that too: see `connect_source`.
+    """
+    data: dict[str, Any] = {
+        "31337": {
+            "block:12": {
+                "accounts": {
+                    ALICE: {"props": ["BALANCE", "CODE_HASH"]},
+                    CONTRACT: {"slots": ["0x5", "0x6"]},
+                    **(more or {}),
+                },
+                "header": ["GAS_USED", "LOGS_BLOOM", "BLOCK_NUMBER"],
+            },
+            "block:13": {"accounts": {ALICE: {"props": ["NONCE"]}, CONTRACT: {"props": ["BALANCE"], "slots": ["0x5"]}}},
+            "timestamp:1700000005": {"accounts": {ALICE: {"props": ["NONCE"]}}},
+        }
+    }
+    if folder is not None:
+        connect_source(folder)
+        data[str(SOURCE)] = {"block:9": {"accounts": {BOB: {"props": ["BALANCE"]}}}}
+    batch = submit(a_key(), {"destinationChainId": "31337", "fee": "0", "data": data})
+    find_block(batch, 14)
+    return batch
