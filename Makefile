@@ -32,7 +32,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 4
 
-.PHONY: help demo demo-cross-chain demo-cluster test test-postgres test-fast chromium screenshots attack chaos fuzz mutants prove slither bench bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain demo-cluster test test-postgres test-fast chromium screenshots attack chaos fuzz mutants weakened prove slither bench bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs contracts lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -49,12 +49,18 @@ demo-cluster: .venv/ready-for-demo node_modules/ready-for-demo ## Prove 200 valu
 
 # Tests mostly wait for nodes and clocks. The tests of a file share what is slow to make, and tests/conftest.py says
 # which files come first. Where Chromium can't be had, the browser tests fail, each with a sentence that says so; the
-# others must not wait for it.
-test: lint .venv-generators/ready ## Run all checks and tests; installs Chromium if it is missing and that may be (TEST_PROCESSES=3)
+# others must not wait for it. Checking types takes one process a minute: the tests on PostgreSQL run beside it.
+test: .venv/ready node_modules/ready .venv-generators/ready ## Run all checks and tests; installs Chromium if it is missing and that may be (TEST_PROCESSES=3)
 	@$(MAKE) --no-print-directory chromium || echo "Going on without; the browser tests will fail."
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile -q --database postgresql $(POSTGRESQL_FIRST)
+	@mkdir -p build
+	@$(LINT) >build/lint.log 2>&1 & lint=$$!; \
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile -q --database postgresql $(POSTGRESQL_FIRST); tests=$$?; \
+	wait $$lint; lint=$$?; cat build/lint.log; exit $$((tests | lint))
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder \
 		$(addprefix --ignore=,$(MINUTES_LONG)) $(ARGS)
+
+# A line that names MAKE itself would be run by `make -n` too.
+LINT = $(MAKE) --no-print-directory lint
 
 # What is most likely to differ on PostgreSQL runs on it each time: transactions side by side, and bulk writes.
 POSTGRESQL_FIRST := tests/accounts/test_side_by_side.py tests/proving/test_side_by_side.py tests/queries/test_room.py \
@@ -123,6 +129,13 @@ fuzz: .venv/ready node_modules/ready ## Look for what the registry takes and isn
 mutants: .venv/ready node_modules/ready ## Take out each check of the contracts: tests must fail (ONLY=text ONLY_SURVIVORS=1 ...)
 	@$(BIN)/python -m tests.contracts.mutants $(if $(ONLY),--only '$(ONLY)') $(if $(SHARD),--shard $(SHARD)) \
 		$(if $(JOBS),--jobs $(JOBS)) $(if $(ONLY_SURVIVORS),--only-survivors)
+
+# What is there has to be what the compiler makes: the last line fails where it isn't.
+weakened: .venv/ready node_modules/ready ## Compile anew the contracts that tests take checks out of, and see whether they are as committed
+	rm -f tests/contracts/compiled/*.hex
+	$(BIN)/python -m pytest -q -n 2 -p no:cacheprovider $(addprefix tests/contracts/test_,$(WEAKENING:=.py)) -k 'missing or missed or found'
+	test -z "$$(git status --porcelain tests/contracts/compiled)"
+WEAKENING := forgeries fuzzing_campaigns fuzzing_sequences fuzzing_undefined
 
 prove: .venv/ready .venv-verify/ready node_modules/ready ## Prove properties of the contracts with halmos (minutes; ONLY=regex)
 	@$(BIN)/python -m contracts.prove $(if $(ONLY),--only '$(ONLY)')

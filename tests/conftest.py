@@ -30,12 +30,16 @@ SLOW = {"browser", "contracts", "test_nasty_bodies.py", "test_no_key_anywhere.py
 
 # What takes longest goes first: otherwise one process would still have such a file when the others are done.
 LONGEST = [
-    *("proving/test_full_disk.py", "docs/test_examples.py", "tests/test_no_key_anywhere.py", "proving/test_worker.py"),
-    *("browser/test_batch_page.py", "serving/test_bounds.py", "client/test_service.py", "proving/test_kills.py"),
-    *("proving/test_spending_edges.py", "demo/test_cross_chain.py", "contracts/test_forgeries.py"),
-    *("contracts/test_fuzzing_campaigns.py", "proving/test_turns.py", "serving/test_database.py"),
-    *("serving/test_metrics.py", "proving/test_spending.py", "proving/test_sources.py", "demo/test_cluster.py"),
-    *("attesting/test_process.py", "contracts/test_real_proofs.py", "tools/test_install.py"),
+    *("docs/test_examples.py", "browser/test_sending.py", "proving/test_spending_edges.py", "proving/test_kills.py"),
+    *("browser/test_pages_in_states.py", "tests/test_no_key_anywhere.py", "browser/test_sign_in.py"),
+    *("browser/test_batch_page.py", "proving/test_worker.py", "serving/test_bounds.py", "demo/test_cross_chain.py"),
+    *("proving/test_spending.py", "proving/test_signers.py", "proving/test_shared_transactions.py"),
+    *("proving/test_turns.py", "proving/test_sources.py", "proving/test_full_disk.py", "demo/test_cluster.py"),
+    *("proving/test_spending_attacks.py", "demo/test_demo.py", "browser/test_keys.py", "proving/test_paths.py"),
+    *("contracts/test_packed_proofs.py", "proving/test_width.py", "contracts/test_real_proofs.py"),
+    *("contracts/test_build.py", "contracts/test_fuzzing_campaigns.py", "contracts/test_mutants.py"),
+    *("serving/test_database.py", "serving/test_metrics.py", "serving/test_generated_clients.py"),
+    *("attesting/test_process.py", "compatibility/test_exchanges.py", "tools/test_install.py"),
     *("tests/test_error_reports.py", "tests/test_stacks.py"),
 ]
 

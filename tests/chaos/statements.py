@@ -9,7 +9,7 @@ from django.db import OperationalError, connection
 from psycopg import errors
 
 from tests.proving.every_statement import Fault, prove_with_each
-from tests.proving.test_full_disk import WRITING
+from tests.proving.test_full_disk import WRITING, full_disk
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -57,3 +57,7 @@ def test_a_transaction_that_the_database_ends_at_any_write_is_done_once(service,
 
 def test_a_batch_is_done_once_from_whichever_statement_on_the_database_is_gone(service, settings):
     assert prove_with_each(service, settings, gone) > 60
+
+
+def test_a_batch_is_done_once_from_whichever_write_on_the_disk_is_full(service, settings):
+    assert prove_with_each(service, settings, full_disk) > 30

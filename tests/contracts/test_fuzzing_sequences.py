@@ -15,7 +15,7 @@ from tests.contracts.simulator import Outcome
 from tests.contracts.test_fuzzing_campaigns import OPERATIONS, sentences
 from tests.contracts.weakened import Removal, compile_without, decoder_without
 
-_COUNT = 4_000
+_COUNT = 2_500
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from contracts.build import CODE, ROOT_DIR, code_of, read_sources, run_compiler
 from tests.contracts.mutants import trial
 from tests.contracts.mutants.__main__ import COMMANDS, LIST
 from tests.contracts.mutants.compiling import Code, Compiler, Store, name_of
-from tests.contracts.mutants.generate import Mutant, generate, syntax_trees
+from tests.contracts.mutants.generate import Mutant, Node, generate, syntax_trees
 from tests.contracts.mutants.report import SAME_CODE, Key, judge, read_list
 from tests.contracts.mutants.trial import SURVIVED, TIMED_OUT, Command, Project, TrialError, Verdict, judge_all
 
@@ -281,9 +281,14 @@ TEST_OF_HARNESS = Command("steps", ("-c", HARNESS_TEST), harness=True)
 
 
 @pytest.fixture(scope="module")
-def tiny() -> dict[str, Mutant]:
+def trees() -> dict[str, Node]:
+    return syntax_trees(TINY_SOURCES)
+
+
+@pytest.fixture(scope="module")
+def tiny(trees) -> dict[str, Mutant]:
     """By their replacements."""
-    return {mutant.replacement: mutant for mutant in generate(TINY_SOURCES, syntax_trees(TINY_SOURCES))}
+    return {mutant.replacement: mutant for mutant in generate(TINY_SOURCES, trees)}
 
 
 @pytest.fixture(scope="module")
@@ -297,8 +302,8 @@ def artifacts() -> dict[Path, str]:
 
 
 @pytest.fixture
-def compiler(tmp_path) -> Compiler:
-    return Compiler(TINY_SOURCES, syntax_trees(TINY_SOURCES), Store(tmp_path / "code"))
+def compiler(trees, tmp_path) -> Compiler:
+    return Compiler(TINY_SOURCES, trees, Store(tmp_path / "code"))
 
 
 @pytest.fixture

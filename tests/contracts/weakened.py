@@ -1,7 +1,6 @@
 """Registries that lack a check, and models that do, to see that it is this check that refuses what they take."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -42,11 +41,7 @@ def compile_without(checks: Mapping[str, Iterable[Removal]], registries: Sequenc
     Raises ValueError where a check isn't there, or the registry doesn't compile without it.
     """
     variants = [_sources(removal for name in names for removal in checks[name]) for names in registries]
-    half = len(variants) // 2
-    batches = [batch for batch in (variants[:half], variants[half:]) if batch]
-    with ThreadPoolExecutor(2) as pool:
-        compiled = pool.map(lambda batch: compile_each(batch, "src/FactsRegistry.sol"), batches)
-        return [artifact for batch in compiled for artifact in batch]
+    return compile_each(variants, "src/FactsRegistry.sol")
 
 
 def _sources(removals: Iterable[Removal]) -> dict[str, str]:

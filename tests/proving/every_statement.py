@@ -30,11 +30,13 @@ class Fault:
         return True
 
 
-def prove_with_each(service: DevChain, settings: object, fails: Callable[[Fault], AbstractContextManager[None]]) -> int:
-    """Prove a batch again and again, with a fault from one more statement on each time; from how many it was."""
+def prove_with_each(
+    service: DevChain, settings: object, fails: Callable[[Fault], AbstractContextManager[None]], *, step: int = 1
+) -> int:
+    """Prove a batch again and again, with a fault from `step` more statements on each time; from how many it was."""
     settings.MAX_BATCHES_PER_MINUTE = 10_000  # type: ignore[attr-defined]
     key = a_key()
-    for statements in itertools.count(0):
+    for statements in itertools.count(0, step):
         service.mine(5)
         work()
         work()
@@ -61,8 +63,9 @@ def prove_with_each(service: DevChain, settings: object, fails: Callable[[Fault]
         assert_steps_agree()
         if not fault.was_met:
             break
-    assert len(events(service, HEADER_ACCUMULATED)) == statements + 1
-    assert len(events(service, ACCOUNT_PROVEN)) == 2 * (statements + 1)
+    batches = statements // step + 1
+    assert len(events(service, HEADER_ACCUMULATED)) == batches
+    assert len(events(service, ACCOUNT_PROVEN)) == 2 * batches
     nonces = Transaction.objects.order_by("nonce").values_list("nonce", flat=True)
     assert list(nonces) == list(range(len(nonces)))
     return statements

@@ -142,7 +142,7 @@ def fill_history(chain: DevChain) -> None:
         assert requests.post(chain.url, json=body, timeout=60).ok
 
 
-@pytest.mark.parametrize("riders", [0, 35])
+@pytest.mark.parametrize("riders", [0, 12])
 def test_riders_who_cannot_pay_hold_up_nobody_on_whose_path_they_are(costly, key, settings, riders):
     settings.DAILY_GAS_BUDGET = 10**9
     fill_history(costly)

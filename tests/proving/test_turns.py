@@ -482,13 +482,13 @@ def test_a_worker_says_that_it_runs_however_much_there_is_that_it_can_not_take_u
 def test_each_user_may_have_as_many_transactions_under_way_as_there_is_room(service, heavy, newcomer, monkeypatch):
     monkeypatch.setattr(pending_limits, "_TRANSACTIONS", 8)
     service.rpc("evm_setAutomine", False)
-    submit(heavy, of_blocks(range(10, 30)))
+    submit(heavy, of_blocks(range(10, 20)))
     for _ in range(3):
         work()
     sent = Transaction.objects.filter(queries__batch__user=heavy.user).distinct()
     assert sent.count() == 4
     assert any("Waiting until transactions" in said for said in Block.objects.values_list("waiting_for", flat=True))
-    submit(newcomer, of_blocks(range(30, 50)))
+    submit(newcomer, of_blocks(range(30, 40)))
     for _ in range(3):
         work()
     assert sent.count() == 4
