@@ -280,7 +280,7 @@ def facts_csv_file(request: HttpRequest, internal_id: str) -> HttpResponse:
     found = batch_page.find(internal_id)
     if found is None:
         return _unknown_batch(request, internal_id, as_json=_is_program(request))
-    heavy_reads.count_request(client_address(request), found)
+    heavy_reads.count_facts(client_address(request), found)
     return HttpResponse(
         "".join(facts_csv.lines(found)),
         content_type="text/csv; charset=utf-8",
@@ -297,11 +297,13 @@ def proof_bundle(request: HttpRequest, internal_id: str, number: str) -> HttpRes
         found, row = _query(internal_id, int(number) if _NUMBER.fullmatch(number) else 0)
     except Refused as refused:
         return _not_here(request, internal_id, refused, as_json=_is_program(request))
+    heavy_reads.count_bundle(client_address(request), row)
+    content = writing.build(found, row)
+    # The mark comes before anything is removed, so it is looked at last.
+    found.proofs_pruned_at = Batch.objects.filter(pk=found.pk).values_list("proofs_pruned_at", flat=True).first()
     if found.proofs_pruned_at:
         gone = Refused("proofs_pruned", found.why_no_proofs)
         return _not_here(request, internal_id, gone, as_json=_is_program(request), status=410)
-    heavy_reads.count_bundle(client_address(request), row)
-    content = writing.build(found, row)
     if content is None:
         gone = Refused("no_proof", "The proof of this query is not kept here.")
         return _not_here(request, internal_id, gone, as_json=_is_program(request))

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
+from django.utils import timezone
 
 from devnet.devchain import PROJECT, DevChain
-from explorer.bundles import verifying
-from proving.models import Transaction
+from explorer.bundles import verifying, writing
+from proving.models import AccountProof, Transaction
 from queries.models import Batch, BatchStatus, Block
 from queries.properties import HeaderField
 from tests.explorer.batches import CONTRACT, a_batch, accept, everything, finish, path, word
@@ -91,6 +92,20 @@ def test_an_account_that_does_not_exist_has_a_bundle_too(service):
     verified = verifying.verify(json.dumps(download(service, NOBODY)))
     assert not verified.exists
     assert int(verified.facts["BALANCE"], 16) == 0
+
+
+def test_what_is_pruned_while_it_is_read_is_no_bundle(service, monkeypatch):
+    batch = everything(service)
+    build = writing.build
+
+    def pruned_meanwhile(*of: Any) -> Any:
+        Batch.objects.update(proofs_pruned_at=timezone.now())
+        AccountProof.objects.update(nodes=[])
+        return build(*of)
+
+    monkeypatch.setattr(writing, "build", pruned_meanwhile)
+    gone = Client().get(f"{path(batch)}/2/bundle.json")
+    assert (gone.status_code, gone.json()["code"]) == (410, "proofs_pruned")
 
 
 def bundle_of(batch: Batch, number: int):

@@ -31,7 +31,9 @@ def get(batch: Batch, what: str, source: str = "192.0.2.1") -> Any:
     return Client(REMOTE_ADDR=source).get(f"{path(batch)}{what}")
 
 
-@pytest.mark.parametrize(("what", "times"), [("/request.json", 2), (".json", 4), ("/1/bundle.json", 2)])
+@pytest.mark.parametrize(
+    ("what", "times"), [("/request.json", 2), (".json", 4), ("/1/bundle.json", 2), ("/facts.csv", 1)]
+)
 def test_one_client_reads_what_is_large_only_so_often(large, what, times):
     assert [get(large, what).status_code for _ in range(times)] == [200] * times
     refused = get(large, what)
