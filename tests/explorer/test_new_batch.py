@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import datetime, timedelta
 from html import unescape
 from typing import Any
 
@@ -13,7 +14,8 @@ from django.utils import timezone
 from accounts import keys
 from accounts.models import ApiKey, ThrottleCount, User
 from config.configured_chains import forget_chains
-from explorer.new_batch.drafts import MAX_ROWS
+from explorer.new_batch import corrections
+from explorer.new_batch.drafts import MAX_ROWS, Draft, Row
 from explorer.new_batch.forms import RowForm
 from explorer.pages import heavy_reads
 from queries import progress
@@ -443,6 +445,10 @@ def test_the_estimate_is_that_of_the_api_and_knows_what_is_proven(service, alice
     assert f"{PROVEN_ALREADY}0 of 2" in told
     assert "Transactions</dt><dd>1<" in told
     assert 'id="fact-count" hx-swap-oob="innerHTML">2 facts<' in told
+    made_at = re.search(r'As it was at <time datetime="([^"]+)">', told)
+    assert made_at
+    assert abs(timezone.now() - datetime.fromisoformat(made_at[1])) < timedelta(minutes=1)
+    assert f'data-aged="{made_at[1]}"' in told
     body = json.loads(unescape(re.search(r"<code>(\{.*?\})</code>", told, re.DOTALL)[1]))  # type: ignore[index]
     key = {"api-key": revealed()}
     api = alice.post("/estimate-batch-query", body, content_type="application/json", headers=key).json()
@@ -564,6 +570,69 @@ def test_for_a_rejected_one_it_stands_at_what_must_be_changed(alice, code, reaso
     assert "autofocus" in tag[0]
     assert 'aria-invalid="true"' in tag[0]
     assert f'<a href="#{control}">' in html
+
+
+TWO_BLOCKS = (Row("31337", "block", block="64"), Row("31337", "block", block="99999999"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "code", "reason", "expected"),
+    [
+        (
+            TWO_BLOCKS,
+            RejectionCode.BLOCK_TOO_FAR_AHEAD,
+            "Block 99999999 of chain 31337 is 99999900 blocks above the head 99; a batch waits for at most 64. Send it.",
+            [(1, "block")],
+        ),
+        (
+            TWO_BLOCKS,
+            RejectionCode.PROOF_UNAVAILABLE,
+            "No node of chain 31337 serves proofs at block 99999999. Block 64 is the oldest.",
+            [(1, "block")],
+        ),
+        (
+            (Row("31337", "block", block="12"), Row("5", "block", block="12")),
+            RejectionCode.BLOCK_TOO_OLD,
+            "Block 12 of chain 5 is 31337 hops before block 9000, about 12 gas; this service goes at most 12 hops.",
+            [(1, "block")],
+        ),
+        (
+            (Row("5", "finalized"), Row("31337", "finalized")),
+            RejectionCode.FINALIZED_UNKNOWN,
+            "No node of chain 31337 says which of its blocks is the newest final one. Block 5.",
+            [(1, "at")],
+        ),
+        (
+            (
+                Row("5", "block", block="13", header=("NONCE",)),
+                Row("5", "latest", header=("NONCE",)),
+                Row("5", "block", block="12", header=("NONCE",)),
+            ),
+            RejectionCode.HEADER_PROPERTY_MISSING,
+            "The header of block 12 of chain 5 has no NONCE: its fork does not know them.",
+            [(2, "header")],
+        ),
+        (
+            (Row("5", "block", block="13", header=("NONCE",)), Row("5", "latest", header=("NONCE",))),
+            RejectionCode.HEADER_PROPERTY_MISSING,
+            "The header of block 12 of chain 5 has no NONCE: its fork does not know them.",
+            [(1, "header")],
+        ),
+        # It is about the block of a row that names none, and so no row that does is to blame.
+        (TWO_BLOCKS, RejectionCode.BLOCK_TOO_OLD, "Block 12 of chain 31337 is 64 hops before block 64.", []),
+        (TWO_BLOCKS, RejectionCode.CANCELLED_BY_USER, "Its user cancelled it at block 64.", []),
+    ],
+)
+def test_only_the_subject_of_a_rejection_tells_the_row(rows, code, reason, expected):
+    batch = Batch(rejection_code=code, rejection_reason=reason)
+    assert corrections.fields(Draft(rows=rows), batch) == expected
+
+
+def test_the_highest_fee_is_taken_again(alice):
+    batch = a_batch(fee=2**256 - 1)
+    (fee,) = values(alice.get(f"/new-batch?from={batch.pk}").text, "fee")
+    alice.post("/new-batch", form({"accounts": ALICE}, fee=fee) | {"do": "submit"})
+    assert Batch.objects.exclude(pk=batch.pk).get().fee == 2**256 - 1
 
 
 def test_what_the_form_can_t_hold_is_said(alice, settings, tmp_path):
