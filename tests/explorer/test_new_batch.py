@@ -581,7 +581,7 @@ TWO_BLOCKS = (Row("31337", "block", block="64"), Row("31337", "block", block="99
         (
             TWO_BLOCKS,
             RejectionCode.BLOCK_TOO_FAR_AHEAD,
-            "Block 99999999 of chain 31337 is 99999900 blocks above the head 99; a batch waits for at most 64. Send it.",
+            "Block 99999999 of chain 31337 is 99999900 blocks above the head 99; a batch waits for at most 64.",
             [(1, "block")],
         ),
         (
