@@ -226,6 +226,63 @@ def test_a_page_that_is_left_in_the_middle_sends_nothing_twice(
     assert len(wallet.sent) == 2
 
 
+@pytest.mark.parametrize("together", [False, True], ids=["one by one", "EIP-5792"])
+def test_a_prompt_that_is_open_while_the_page_is_reloaded_is_declined_first_and_can_be_approved_once(
+    page: Page,
+    wallet: Wallet,
+    together: bool,  # noqa: FBT001 (pytest names it)
+):
+    wallet.sends_calls, wallet.holds = together, True
+    begin(page)
+    confirm(page, "2 transactions")
+    until(page, lambda: len(wallet.held) == 1)
+    page.reload()
+    begin(page)
+    said(page, "Your wallet may still hold a request that this page made before. Decline it there, then go on")
+    expect(page.get_by_role("button", name="It is declined, go on")).to_be_focused()
+    assert faults_for_anybody(page) == []
+    assert len(wallet.held) == 1
+    page.keyboard.press("Enter")
+    confirm(page, "2 transactions")
+    until(page, lambda: len(wallet.held) == 2)
+    # Both all the same.
+    first, second = wallet.approve()
+    assert ("result" in first, "error" in second) == (True, True)
+    assert len(wallet.sent) == (2 if together else 1)
+    wallet.holds = False
+    page.reload()
+    begin(page)
+    if not together:
+        confirm(page, "1 transaction")
+    said(page, "Nothing is missing")
+    assert len(wallet.sent) == 2
+
+
+def test_a_prompt_that_is_approved_after_the_page_was_reloaded_counts(page: Page, wallet: Wallet):
+    """Also by a wallet that has no ear for nonces."""
+    wallet.holds, wallet.takes_nonces = True, False
+    begin(page)
+    confirm(page, "2 transactions")
+    until(page, lambda: len(wallet.held) == 1)
+    page.reload()
+    begin(page)
+    said(page, "Your wallet may still hold a request")
+    wallet.approve()
+    confirm(page, "1 transaction")
+    until(page, lambda: len(wallet.held) == 1)
+    # And where it was said to be declined, but is approved before the next one is asked for.
+    page.reload()
+    begin(page)
+    page.get_by_role("button", name="It is declined, go on").click()
+    said(page, "1 transaction on Development chain")
+    wallet.approve()
+    confirm(page, "1 transaction")
+    said(page, "Your account has sent a transaction meanwhile.")
+    begin(page)
+    said(page, "Nothing is missing")
+    assert len(wallet.sent) == 2
+
+
 def test_what_is_not_to_be_waited_for_is_offered_again_with_a_warning(page: Page, chain: DevChain, wallet: Wallet):
     kept_back(chain)
     begin(page)
