@@ -19,6 +19,8 @@ function whyNot(status) {
   switch (status) {
     case 0:
       return "This service can't be reached. What you typed stays here; check your connection.";
+    case 413:
+      return "This is too much for one form. What you typed stays here: make several batches of it, or use the API.";
     default:
       return `This service answered with error ${status}. What you typed stays here; try again in a moment.`;
   }
