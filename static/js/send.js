@@ -53,27 +53,30 @@ async function chooseWallet(controller) {
   /** @type {Wallet[]} */
   const found = [];
   list.replaceChildren();
-  await findWallets((wallet) => {
-    found.push(wallet);
-    const button = walletButton(wallet, "Send");
-    button.addEventListener("click", () => choose(wallet));
-    const item = document.createElement("li");
-    item.append(button);
-    list.append(item);
-  });
-  if (!found.length) {
-    throw new Failure(
-      "There is no wallet in this browser. Install one, open this page in a wallet's browser, or send with bqs.",
-    );
-  }
-  if (found.length === 1) return found[0];
-  tell(status, ["Choose a wallet."]);
-  offer(actions, [["Cancel", () => controller.abort()]]);
-  list.hidden = false;
-  lead(list.querySelector("button"));
+  const looking = new AbortController();
   try {
+    await findWallets((wallet) => {
+      found.push(wallet);
+      const button = walletButton(wallet, "Send");
+      button.addEventListener("click", () => choose(wallet));
+      const item = document.createElement("li");
+      item.append(button);
+      list.append(item);
+    }, looking.signal);
+    if (!found.length) {
+      throw new Failure(
+        "There is no wallet in this browser. Install one, open this page in a wallet's browser, or send with bqs.",
+      );
+    }
+    if (found.length === 1) return found[0];
+    tell(status, ["Choose a wallet."]);
+    offer(actions, [["Cancel", () => controller.abort()]]);
+    list.hidden = false;
+    lead(list.querySelector("button"));
     return await until(controller.signal, chosen);
   } finally {
+    // Otherwise a wallet that comes later would get a button here, which nobody listens to.
+    looking.abort();
     list.hidden = true;
   }
 }

@@ -145,6 +145,24 @@ def test_one_of_several_wallets_is_chosen(page: Page, context: BrowserContext):
     said(page, "2 transactions on Development chain")
 
 
+def test_a_wallet_that_is_first_announced_in_a_second_run_can_be_chosen(page: Page, wallet: Wallet):
+    wallet.locked = True
+    begin(page)
+    said(page, "Test Wallet shows no account.")
+    page.evaluate(
+        """
+        const detail = { info: { uuid: "2", name: "Other", icon: "" }, provider: { request: async () => [] } };
+        addEventListener("eip6963:requestProvider",
+            () => dispatchEvent(new CustomEvent("eip6963:announceProvider", { detail })));
+        """
+    )
+    begin(page)
+    said(page, "Choose a wallet.")
+    expect(page.locator(".wallet")).to_have_text(["Test Wallet", "Other"])
+    page.get_by_role("button", name="Send with Other").press("Enter")
+    said(page, "Other shows no account.")
+
+
 def test_what_it_says_is_for_anybody(page: Page, context: BrowserContext, wallet: Wallet, batch: Batch):
     wallet.refuses = dict.fromkeys(ASKED_TO_SEND, DECLINED)
     begin(page)
