@@ -27,7 +27,7 @@ from explorer.pages.rejection_advice import Advice
 from explorer.pages.shown_transactions import ShownTransaction
 from explorer.pages.timelines import Timeline
 from explorer.pages.trusted_sources import TrustedSource
-from queries.models import OPEN_STATUSES, Batch, BatchStatus
+from queries.models import OPEN_STATUSES, Batch, BatchStatus, Sender
 
 # A screen reader hears of each completed step if there are at most so many, else of each tenth of them.
 _MOST_STEPS_ANNOUNCED = 4 * MAX_CARDS
@@ -108,6 +108,12 @@ class BatchPage:
         return self.queries.total > 1 and self.header.status == BatchStatus.DONE and not self.header.why_no_proofs
 
     @property
+    def shares_transactions(self) -> bool:
+        """Whether the gas of its transactions isn't what it cost: they do something for other batches too."""
+        in_all = sum(tx.gas_used or 0 for tx in self.transactions)
+        return self.header.sender == Sender.OPERATOR and in_all > self.costs.gas_used
+
+    @property
     def reads_itself(self) -> bool:
         """Whether the facts are read on the chain that they are about."""
         return [chain.id for chain in self.source_chains] == [self.header.destination.id]
@@ -174,7 +180,9 @@ def read(internal_id: str, wanted: Wanted | None = None) -> BatchPage | None:
         transaction_count=sent_count,
         timeline=None
         if wanted.only or wanted.always_whole
-        else timelines.of_batch(batch, progress.queries, queries.cards, sent, progress.waits),
+        else timelines.of_batch(
+            batch, progress.queries, queries.cards, sent, progress.waits, transaction_count=sent_count
+        ),
         poll_seconds=seconds,
     )
 

@@ -25,7 +25,7 @@ from proving.spending import workload
 from proving.spending.estimates import HOP_GAS, WALKED_HEADER_GAS
 from proving.spending.workload import Missing, Route, Tries
 from proving.transactions import pauses, stop_switch
-from queries.models import Batch, BatchStatus, Query
+from queries.models import Batch, BatchStatus, Query, Sender
 from queries.properties import AccountField
 
 # What a worker has seen says little of now, when it is older.
@@ -296,8 +296,16 @@ def _attesters(connection: Connection, row: AttesterWatch | None) -> Attesters:
 
 
 def _usual_seconds() -> Mapping[_Ends, Sequence[float]]:
-    """From submission to DONE, of batches that ended last, by what the first of their queries is about."""
-    ended = Batch.objects.exclude(finished_at=None).order_by("-finished_at").values("pk")[:_RECENT]
+    """From submission to DONE, of batches that ended last, by what the first of their queries is about.
+
+    Those that pay themselves take as long as their senders do.
+    """
+    ended = (
+        Batch.objects.exclude(finished_at=None)
+        .filter(sender=Sender.OPERATOR)
+        .order_by("-finished_at")
+        .values("pk")[:_RECENT]
+    )
     firsts = Query.objects.filter(position=0, batch__in=ended, batch__status=BatchStatus.DONE)
     columns = ("source_chain_id", "batch__destination_chain_id", "batch__created_at", "batch__finished_at")
     found: dict[_Ends, list[float]] = defaultdict(list)

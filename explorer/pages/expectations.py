@@ -5,7 +5,7 @@ Nothing is guessed from other batches. Where a node, an attester or a person is 
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from accounts import statements
@@ -42,19 +42,28 @@ def of_batch(batch: Batch, at_step: Mapping[str | None, int]) -> tuple[Expected,
 
 
 def _of_sources(batch: Batch) -> Iterator[Expected]:
-    """The highest block that is to come, and the highest that is to be final."""
+    """The highest block that is to come, the highest that is to be final, and the latest time that is not over."""
     rows = statements.every(
-        "SELECT q.source_chain_id, q.step, MAX(k.number), h.number, h.final, h.seen_at "
-        "FROM queries_query q JOIN queries_block k ON k.id = q.block_id "
-        "JOIN proving_chainhead h ON h.chain_id = q.source_chain_id WHERE q.batch_id = %s AND q.step IN (%s, %s) "
+        "SELECT q.source_chain_id, q.step, MAX(k.number), "
+        "MAX(CASE WHEN q.block_id IS NULL AND q.is_admitted = %s THEN q.timestamp END), h.number, h.final, h.seen_at "
+        "FROM queries_query q LEFT JOIN queries_block k ON k.id = q.block_id "
+        "LEFT JOIN proving_chainhead h ON h.chain_id = q.source_chain_id "
+        "WHERE q.batch_id = %s AND q.step IN (%s, %s) "
         "GROUP BY q.source_chain_id, q.step, h.number, h.final, h.seen_at ORDER BY q.source_chain_id",
-        (batch.pk, *_NEEDS_BLOCK),
+        (True, batch.pk, *_NEEDS_BLOCK),
     )
-    for chain, step, number, *seen in rows:
-        head, connection = _head(*seen), get_chains().connection(chain, batch.destination_chain_id)
+    for chain, step, number, time, *seen in rows:
+        connection = get_chains().connection(chain, batch.destination_chain_id)
         if connection is None:
             continue
-        block = f"Block {number} of {chain_name(chain).name}"
+        name = chain_name(chain).name
+        if time is not None:
+            # Until the block after it, the chain may get one of this time.
+            when = datetime.fromtimestamp(int(time) + float(get_chains().chain(chain).block_seconds), UTC)
+            yield Expected(f"A block of {name} after the time {time} comes", when)
+        if number is None or seen[0] is None:
+            continue
+        head, block = _head(*seen), f"Block {number} of {name}"
         if step == StepKind.INITIAL_STATE and number > head.number:
             yield _after(number - head.number, head, chain, f"{block} comes")
         # Attesters vouch for final blocks alone.

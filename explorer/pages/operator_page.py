@@ -254,8 +254,9 @@ def _further_needs(
                 admin=signer.admin,
             )
     if given_up := sum(one.given_up for one in deliveries):
+        more = "At least " if given_up == _MOST_ROWS else ""
         yield Need(
-            f"{given_up} deliver{'ies' if given_up > 1 else 'y'} of webhooks failed for good today.",
+            f"{more}{given_up} deliver{'ies' if given_up > 1 else 'y'} of webhooks failed for good within a day.",
             is_urgent=False,
             part="webhooks",
         )

@@ -25,7 +25,7 @@ ROWS_SIZE = 25
 
 
 # Columns of queries, in SQL, by the name that a page's address has for them.
-SORTS = {"account": "q.address", "block": "b.number IS NULL, b.number", "state": "q.step IS NULL"}
+SORTS = {"account": "LOWER(q.address)", "block": "b.number IS NULL, b.number", "state": "q.step IS NULL"}
 STATES = {"proven": "q.step IS NULL", "open": "q.step IS NOT NULL"}
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 

@@ -9,6 +9,7 @@ from queries.rejection_codes import RejectionCode
 class Advice:
     happened: str
     do: str
+    was_wanted: bool = False  # somebody has ended it: nothing is wrong with the batch
 
 
 _ADVICE: dict[str, Advice] = {
@@ -74,11 +75,13 @@ _ADVICE: dict[str, Advice] = {
         "The operator of this service has cancelled the batch. What was sent for it before stays paid, and what that "
         "has proven stays proven.",
         "Ask the operator why, with the batch's identifier.",
+        was_wanted=True,
     ),
     RejectionCode.CANCELLED_BY_USER: Advice(
         "Who submitted the batch has cancelled it. What was sent for it before stays paid, and what that has proven "
         "stays proven.",
         "Send the batch again if it is wanted after all. What the facts registry holds already isn't paid for again.",
+        was_wanted=True,
     ),
 }
 _OTHER = Advice(

@@ -13,6 +13,7 @@ from django.utils import timezone
 from accounts import statements
 from explorer.pages.batch_progress import ShownWait
 from explorer.pages.chain_names import chain_name
+from explorer.pages.paths_to_blocks import ShownPath
 from explorer.pages.query_cards import ShownQuery, ShownStep
 from explorer.pages.shown_transactions import ShownTransaction
 from queries.models import Batch, BatchStatus, StepKind, StepStatus
@@ -69,18 +70,25 @@ def of_batch(
     cards: Sequence[ShownQuery],
     transactions: Sequence[ShownTransaction],
     waits: Iterable[ShownWait],
+    *,
+    transaction_count: int,
 ) -> Timeline:
-    """`total` is the number of its queries; `cards` are all of them that the page shows, or empty."""
+    """`total` is the number of its queries; `cards` are all of them that the page shows, or empty.
+
+    `transactions` are the newest of its `transaction_count`.
+    """
     lanes = []
     if total <= MOST_QUERIES and not batch.steps_pruned_at:
         lanes = list(_chains(batch, total, _of_cards(cards) if cards else _stored(batch)))
-    lanes = (lanes or [_statuses(batch)]) + list(_paths(cards))
-    of_paths = {tx.hash for card in cards if card.path for tx in card.path.transactions}
+    paths = _drawn_paths(cards)
+    lanes = (lanes or [_statuses(batch)]) + [_path(card, path) for card, path in paths]
+    of_paths = {tx.hash for _, path in paths for tx in path.transactions}
     if sent := [tx for tx in transactions if tx.sent_at and tx.hash not in of_paths]:
         mined = sum(tx.mined_at is not None for tx in sent)
-        lanes.append(
-            Lane("Transactions", f"{len(sent)} sent, {mined} in a block", (tuple(map(_of_transaction, sent)),))
-        )
+        note = f"{len(sent)} sent, {mined} in a block"
+        if transaction_count > len(transactions):
+            note = f"the newest {len(sent)} of {transaction_count:,}"
+        lanes.append(Lane("Transactions", note, (tuple(map(_of_transaction, sent)),)))
     failing = tuple(
         Segment("wait", wait.sentence, wait.failing_since, None) for wait in waits if wait.failing_since is not None
     )
@@ -175,12 +183,15 @@ def _of_steps(batch: Batch, step: _Steps, number: int) -> Segment:
     return Segment(kind, f"{step.kind}{how_many}", step.begun_at, end, label=str(number))
 
 
-def _paths(cards: Sequence[ShownQuery]) -> Iterator[Lane]:
-    """Each block once."""
-    paths = {card.block_number: card.path for card in cards if card.path and card.path.length}
-    for number, path in list(paths.items())[:_MOST_PATHS]:
-        sent = tuple(_of_transaction(tx) for tx in path.transactions if tx.sent_at)
-        yield Lane(f"Path to block {number}", path.how_far, (sent,))
+def _drawn_paths(cards: Sequence[ShownQuery]) -> list[tuple[ShownQuery, ShownPath]]:
+    """Each block once, with one of its queries."""
+    found = {(card.source.id, card.block_number): (card, card.path) for card in cards if card.path and card.path.length}
+    return list(found.values())[:_MOST_PATHS]
+
+
+def _path(card: ShownQuery, path: ShownPath) -> Lane:
+    sent = tuple(_of_transaction(tx) for tx in path.transactions if tx.sent_at)
+    return Lane(f"Path to block {card.block_number} of {card.source.in_words}", path.how_far, (sent,))
 
 
 def _of_transaction(tx: ShownTransaction) -> Segment:

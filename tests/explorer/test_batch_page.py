@@ -19,7 +19,7 @@ from devnet.devchain import DevChain
 from explorer.pages import rejection_advice, shown_transactions
 from proving.models import AccountProof, Share, SignedTransaction, Signer, Transaction, TransactionState
 from queries import progress
-from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
+from queries.models import Batch, BatchStatus, Block, Query, Sender, Step, StepKind
 from queries.properties import HeaderField
 from queries.rejection_codes import RejectionCode
 from tests import headers
@@ -151,6 +151,31 @@ def test_it_says_why_a_batch_was_rejected_and_whether_sending_it_again_can_help(
     assert f"{advice} Nothing was spent." in text
     assert "Deadline" not in text
     assert "Waiting" not in text
+
+
+@pytest.mark.parametrize("code", [RejectionCode.CANCELLED_BY_USER, RejectionCode.CANCELLED_BY_OPERATOR])
+def test_of_a_cancelled_batch_nothing_is_wrong(code):
+    batch = a_batch()
+    progress.reject([batch.pk], code=code, reason="It was cancelled.", retryable=False)
+    text = text_of(page(batch))
+    assert "will not help" not in text
+    assert "Nothing was spent." in text
+    # What others have paid isn't known here.
+    Batch.objects.update(sender=Sender.SELF)
+    assert "Nothing was spent." not in text_of(page(batch))
+
+
+def test_gas_of_transactions_that_serve_others_too_is_not_taken_for_the_cost():
+    batch = a_batch()
+    accept(batch)
+    complete(batch, StepKind.INITIAL_STATE)
+    tx = send(batch)
+    mine(tx, block=14)
+    Share.objects.create(transaction=tx, batch=batch, gas=175_840, wei=1, weight=1)
+    Batch.objects.update(gas_used=175_840)
+    assert "serve other batches too" not in page(batch)
+    Batch.objects.update(gas_used=100_000)
+    assert "serve other batches too" in page(batch)
 
 
 @pytest.mark.parametrize("code", RejectionCode)

@@ -19,7 +19,7 @@ from devnet.devchain import ACCOUNTS, DevChain
 from proving.health import attester_checks, chain_checks
 from proving.models import AttesterWatch, ChainWatch, FactsRegistry
 from proving.transactions import pauses, stop_switch
-from queries.models import Batch
+from queries.models import Batch, Sender
 from tests.chains import lying_node
 from tests.explorer.batches import (
     BLOCK_HASH_SOURCE,
@@ -156,6 +156,8 @@ def test_it_tells_how_long_half_of_the_last_batches_took_and_nothing_of_too_few(
         Batch.objects.filter(pk=batch.pk).update(created_at=now - timedelta(seconds=took), finished_at=now)
     assert connection()["usualTime"] == {"seconds": pytest.approx(40), "batches": 3}
     assert "<dd>40 s</dd><dd>median of 3 batches</dd>" in page()
+    Batch.objects.filter(pk=batch.pk).update(sender=Sender.SELF)
+    assert connection()["usualTime"] is None, "It took as long as its sender did."
 
 
 # --- Chains -----------------------------------------------------------------------------------------------------------

@@ -259,8 +259,17 @@ def test_webhooks_that_fail_are_told_without_their_urls(given_up):
     assert "The receiver can&#x27;t be reached." in html
     assert "hooks.example.org:443" in html
     assert ("given up" in html, "tried again</span>" in html) == (given_up, not given_up)
-    assert ("1 delivery of webhooks failed for good today." in html) == given_up
+    assert ("1 delivery of webhooks failed for good within a day." in html) == given_up
     assert f'href="{path(batch)}"' in html
+
+
+def test_it_says_where_more_deliveries_may_have_been_given_up_than_it_lists(monkeypatch):
+    finish(batch := submit(a_key(), {**request(ALICE, block=12), "webhook": {"url": "https://hooks.example.org/"}}))
+    attempt = webhooks.Attempt(timezone.now(), None, "The receiver can't be reached.", 0.5)
+    webhooks.note(batch.webhook.deliveries.earliest("pk"), attempt, ends_as=DeliveryStatus.FAILED, pause=MINUTE)
+    assert ">1 delivery of webhooks failed for good within a day." in page()
+    monkeypatch.setattr("explorer.pages.operator_page._MOST_ROWS", 1)
+    assert ">At least 1 delivery of webhooks failed for good within a day." in page()
 
 
 # --- Cost -------------------------------------------------------------------------------------------------------------

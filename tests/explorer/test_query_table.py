@@ -94,6 +94,19 @@ def test_filters_leave_some_out_and_orders_change_their_order(parameters, shown)
     assert numbers(blocks_and_states(), **parameters) == shown
 
 
+def test_accounts_are_ordered_whatever_the_case_of_their_letters():
+    batch = a_batch(*("0x" + digit * 40 for digit in "fbac"))
+    assert [query.address[2] for query in batch.queries.order_by("position")] == ["F", "b", "a", "C"], "by EIP-55"
+    assert numbers(batch, sort="account") == [3, 2, 4, 1]
+
+
+def test_pages_in_another_order_are_told_by_places():
+    batch = a_batch(*many_accounts(60))
+    progress.complete(queries_of(batch)[:5], StepKind.INITIAL_STATE)
+    assert "1 to 25 of 60 queries, as ordered" in page(batch, sort="account")
+    assert "Queries 1 to 25 of 60" in page(batch)
+
+
 def test_a_source_chain_can_be_chosen_where_there_are_several(tmp_path):
     assert '<select id="chain"' not in page(blocks_and_states())
     connect_source(tmp_path)

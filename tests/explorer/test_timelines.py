@@ -7,10 +7,10 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from explorer.pages import timelines
+from explorer.pages import shown_transactions, timelines
 from explorer.pages.timelines import Lane, Segment, Timeline
 from explorer.templatetags.timeline_drawing import drawn
-from proving.models import Transaction
+from proving.models import Share, Transaction
 from queries import progress
 from queries.models import Batch, Block, Step, StepKind
 from queries.rejection_codes import RejectionCode
@@ -175,8 +175,31 @@ def test_a_path_to_an_old_block_has_a_lane():
     complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
     plan_path(batch, 60, left=40)
     mine(send(batch, extends=deployed()), block=14)
-    assert lanes(batch)["Path to block 12"] == "hops 20 of 60 done"
+    assert lanes(batch)["Path to block 12 of Development chain"] == "hops 20 of 60 done"
     assert "Transactions" not in lanes(batch), "They are drawn twice."
+    # Where nothing is walked, as with attesters, they are transactions as any.
+    plan_path(batch, 0, left=0)
+    assert lanes(batch)["Transactions"] == "1 sent, 1 in a block"
+
+
+def test_blocks_of_two_chains_with_the_same_number_have_a_lane_each(tmp_path):
+    connect_source(tmp_path)
+    batch = of_two_sources()
+    for source in (31337, SOURCE):
+        accept(batch, source)
+    Block.objects.update(number=12)
+    plan_path(batch, 60, left=40)
+    of_both = {"Path to block 12 of Development chain", "Path to block 12 of Other chain"}
+    assert of_both <= set(lanes(batch))
+
+
+def test_of_many_transactions_it_says_how_many_there_are(monkeypatch):
+    monkeypatch.setattr(shown_transactions, "MOST_SHOWN", 2)
+    batch = a_batch(*many_accounts(11))
+    accept(batch)
+    for number in range(3):
+        Share.objects.create(transaction=send(batch, tx_hash=f"0x{number:064x}"), batch=batch, gas=1, wei=1, weight=1)
+    assert lanes(batch)["Transactions"] == "the newest 2 of 3"
 
 
 def test_what_fails_is_drawn_since_it_does():

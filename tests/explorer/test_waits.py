@@ -14,6 +14,7 @@ from tests.explorer.batches import (
     SOURCE,
     a_batch,
     accept,
+    asking,
     beat,
     complete,
     connect_source,
@@ -21,6 +22,7 @@ from tests.explorer.batches import (
     of_two_sources,
     page,
     polled,
+    queries_of,
     send,
 )
 from tests.explorer.test_batch_page import text_of
@@ -109,6 +111,10 @@ def test_confirmations_come_as_fast_as_blocks(settings, confirmations, final, ex
     mine(send(batch), block=100)
     seen(31337, 109, final)
     assert until(batch) == expected
+    if not expected:
+        assert "are confirmed" not in page(batch)
+        ChainHead.objects.update(number=101, final=99)
+        assert "The transactions are confirmed at any moment." in note(batch), "A block more is needed."
 
 
 def test_a_block_that_is_to_come_and_one_that_attesters_wait_for(tmp_path: Path):
@@ -123,6 +129,18 @@ def test_a_block_that_is_to_come_and_one_that_attesters_wait_for(tmp_path: Path)
     assert until(batch)[0] == "Block 9 of Other chain is final in about 80 s"
     seen(SOURCE, 30, 9)
     assert until(batch) == ["Block 12 of Development chain comes in about 10 s"]
+    # Nobody vouches for the blocks of the chain itself.
+    seen(31337, 20, 1)
+    progress.complete(queries_of(batch), StepKind.INITIAL_STATE)
+    assert until(batch) == []
+
+
+def test_a_time_that_no_block_is_later_than():
+    now = int(timezone.now().timestamp())
+    batch = asking(**{f"timestamp_{now + 58}": {"header": ["GAS_USED"]}, f"timestamp_{now + 9}": {"header": ["NONCE"]}})
+    assert "in about" not in page(batch), "It isn't known yet whether it is waited for."
+    accept(batch)
+    assert until(batch) == [f"A block of Development chain after the time {now + 58} comes in about 60 s"]
 
 
 def test_what_should_be_over_is_said_to_come_at_any_moment():
