@@ -15,6 +15,7 @@ from config.settings import (  # noqa: F401 (same)
 INSTALLED_APPS = ["attesting"]
 ROOT_URLCONF = "attesting.urls"
 API_PATHS = ("/attest", "/healthz")
+LARGE_FORM_PATHS: frozenset[str] = frozenset()
 
 # Any name may be in a request's Host header. Checking the header would protect addresses that are built from it, and
 # sessions. An attester has neither, and signs public facts, the same for everybody. The check could only keep away

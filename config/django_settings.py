@@ -66,6 +66,8 @@ API_PATHS = ApiPaths(
     "/batch-queries/<internal_id>/transactions",
     "/facts",
 )
+# Of the form of a new batch, which may be larger than others.
+LARGE_FORM_PATHS = frozenset({"/new-batch", "/new-batch/estimate"})
 # The API's paths have no trailing slash (docs/specification.md, "Conventions"), and no path may exist twice.
 APPEND_SLASH = False
 # The form of a new batch has up to 50 rows of up to 35 fields.

@@ -103,6 +103,14 @@ def answer_estimate(request: HttpRequest, draft: Draft, estimated: Estimated) ->
     return render(request, "explorer/new_batch/_estimate.html", context)
 
 
+def answer_refusal(request: HttpRequest, refused: Refused) -> HttpResponse:
+    """For htmx: why there is no estimate. What was typed isn't looked at, so all else stays as it is."""
+    context = {"estimated": Estimated(refused=refused), "is_refusal_alone": True}
+    response = render(request, "explorer/new_batch/_estimate.html", context)
+    response.headers["HX-Retarget"], response.headers["HX-Reswap"] = "#estimate", "innerHTML"
+    return response
+
+
 def _context(page: FormPage) -> dict[str, Any]:
     faults = page.faults if page.faults.listed or not page.estimated else page.estimated.faults
     form = DraftForm(posted(page.draft, page.token), get_chains())

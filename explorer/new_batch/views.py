@@ -18,7 +18,7 @@ from accounts.signed_in import signed_in
 from config.configured_chains import get_chains
 from config.error_answers import Refused
 from explorer.new_batch import asking, corrections, drafts, form_page, shown_faults, storage_slots
-from explorer.new_batch.drafts import MAX_ROWS, Draft, Row
+from explorer.new_batch.drafts import MAX_ROWS, Row
 from explorer.new_batch.form_page import FormPage
 from explorer.new_batch.forms import ARRAY, DraftForm
 from explorer.new_batch.pasted_rows import LineFault
@@ -51,9 +51,7 @@ def _losing_nothing(view: Callable[Concatenate[HttpRequest, _P], HttpResponse]) 
         if not getattr(request, "htmx", False):
             heavy_reads.count_form(client_address(request))
             return form_page.answer(request, replace(_typed(request)[0], refused=refused, is_signed_out=True))
-        response = form_page.answer_estimate(request, Draft(), asking.Estimated(refused=refused))
-        response.headers["HX-Retarget"], response.headers["HX-Reswap"] = "#estimate", "innerHTML"
-        return response
+        return form_page.answer_refusal(request, refused)
 
     return checked
 

@@ -35,6 +35,14 @@ keyForm.addEventListener("submit", async (event) => {
   }
 });
 
+pasted.addEventListener("input", () => {
+  asking = null;
+  if (!held) return;
+  held = "";
+  forgetButton.hidden = true;
+  keyStatus.textContent = "Requests that need a key have the one that you have typed.";
+});
+
 forgetButton.addEventListener("click", () => {
   forget();
   keyForm.querySelector("button")?.focus();
@@ -61,7 +69,7 @@ function prepare(form) {
   form.closest("details")?.removeAttribute("hidden");
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    const key = held || pasted.value.trim();
+    const key = pasted.value.trim() || held;
     output.hidden = true;
     if ("needsKey" in form.dataset && !key) {
       status.textContent = "This request needs a key. Choose one at the top of the page.";

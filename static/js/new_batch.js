@@ -1,27 +1,76 @@
-// What the form can't say by itself: that nothing came back. And a file that was chosen is read at once. All else is
-// htmx and the server's.
+// What the form can't say by itself: that an answer is waited for, and that none came. And a file that was chosen is read
+// at once. All else is htmx and the server's.
 
 const failed = /** @type {HTMLElement} */ (document.getElementById("failed"));
+const waiting = /** @type {HTMLElement} */ (document.getElementById("waiting"));
 
 // A request that newer typing has replaced is none of these.
 for (const name of ["htmx:responseError", "htmx:sendError", "htmx:timeout"]) {
   document.addEventListener(name, (event) => {
     failed.textContent = whyNot(event.detail.xhr.status);
     failed.hidden = false;
+    forgetEstimate();
   });
 }
 document.addEventListener("htmx:afterRequest", (event) => {
   if (event.detail.successful) failed.hidden = true;
 });
 
+/** What stands beside the form was of what was typed before. */
+function forgetEstimate() {
+  for (const id of ["estimate", "by-api-json", "by-api-curl"]) {
+    const hint = Object.assign(document.createElement("p"), { className: "hint" });
+    hint.textContent = "No answer came to what you typed last.";
+    document.getElementById(id)?.replaceChildren(hint);
+  }
+  for (const id of ["estimate-said", "row-count", "destination-hint", "fee-unit"]) {
+    document.getElementById(id)?.replaceChildren();
+  }
+  document.getElementById("fact-count")?.replaceChildren("this batch");
+  document.querySelectorAll(".ask > summary [id]").forEach((head, number) => {
+    head.replaceChildren(Object.assign(document.createElement("b"), { textContent: `Row ${number + 1}` }));
+  });
+}
+
 /** @param {number} status of the answer; 0: there was none */
 function whyNot(status) {
   switch (status) {
     case 0:
       return "This service can't be reached. What you typed stays here; check your connection.";
+    case 413:
+      return "This is too much for one form. What you typed stays here: make several batches of it, or use the API.";
     default:
       return `This service answered with error ${status}. What you typed stays here; try again in a moment.`;
   }
+}
+
+// The answer to a button is a whole form. What was typed before it comes would be lost in it, so nothing can be typed.
+/** Where the focus was. @type {Element | null} */
+let left = null;
+document.addEventListener("htmx:beforeRequest", (event) => {
+  const form = formOf(event);
+  if (!form) return;
+  left = document.activeElement;
+  form.inert = true;
+  waiting.textContent = "Waiting for the answer.";
+});
+document.addEventListener("htmx:afterRequest", (event) => {
+  const form = formOf(event);
+  if (!form) return;
+  form.inert = false;
+  waiting.textContent = "";
+  const now = document.getElementById("new-batch");
+  // htmx goes where a new form says.
+  if (document.activeElement !== document.body || (now !== form && now?.querySelector("[autofocus]"))) return;
+  if (left?.id) left = document.getElementById(left.id);
+  if (left instanceof HTMLElement) left.focus();
+});
+
+/** That of the button that has asked; null where typing has. @param {Event} event @returns {HTMLFormElement | null} */
+function formOf(event) {
+  // Where the element is gone, the event itself tells of one that is left.
+  const { elt } = event.detail.requestConfig;
+  return elt instanceof HTMLButtonElement ? elt.form : null;
 }
 
 // Who has signed in anew, in another tab, has another token: that of the page is an earlier session's.

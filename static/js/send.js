@@ -53,27 +53,30 @@ async function chooseWallet(controller) {
   /** @type {Wallet[]} */
   const found = [];
   list.replaceChildren();
-  await findWallets((wallet) => {
-    found.push(wallet);
-    const button = walletButton(wallet, "Send");
-    button.addEventListener("click", () => choose(wallet));
-    const item = document.createElement("li");
-    item.append(button);
-    list.append(item);
-  });
-  if (!found.length) {
-    throw new Failure(
-      "There is no wallet in this browser. Install one, open this page in a wallet's browser, or send with bqs.",
-    );
-  }
-  if (found.length === 1) return found[0];
-  tell(status, ["Choose a wallet."]);
-  offer(actions, [["Cancel", () => controller.abort()]]);
-  list.hidden = false;
-  lead(list.querySelector("button"));
+  const looking = new AbortController();
   try {
+    await findWallets((wallet) => {
+      found.push(wallet);
+      const button = walletButton(wallet, "Send");
+      button.addEventListener("click", () => choose(wallet));
+      const item = document.createElement("li");
+      item.append(button);
+      list.append(item);
+    }, looking.signal);
+    if (!found.length) {
+      throw new Failure(
+        "There is no wallet in this browser. Install one, open this page in a wallet's browser, or send with bqs.",
+      );
+    }
+    if (found.length === 1) return found[0];
+    tell(status, ["Choose a wallet."]);
+    offer(actions, [["Cancel", () => controller.abort()]]);
+    list.hidden = false;
+    lead(list.querySelector("button"));
     return await until(controller.signal, chosen);
   } finally {
+    // Otherwise a wallet that comes later would get a button here, which nobody listens to.
+    looking.abort();
     list.hidden = true;
   }
 }
@@ -105,10 +108,10 @@ async function whatIsLeft(signal) {
   tell(status, ["Asking the chains what is missing."]);
   for (let tries = 1; ; tries += 1) {
     const left = await until(signal, post(form.action, form));
-    const { block = 0, id } = note.read();
+    const { block = 0, ...givenUp } = note.read();
     if (note.isOpen) return left;
     if (left.block === null || left.block >= block) {
-      note.write(id === undefined ? {} : { block: 0, id });
+      note.write(Object.keys(givenUp).length ? { block: 0, ...givenUp } : {});
       return left;
     }
     if (tries === MOST_BEHIND) {
@@ -121,25 +124,36 @@ async function whatIsLeft(signal) {
 }
 
 /**
- * Waits for what was sent before, unless somebody doesn't want to.
+ * Waits for what was sent before, unless somebody doesn't want to. What was not sent has to be declined in the wallet.
  * @param {Sender} sender
  * @param {AbortController} controller
  */
 async function settled(sender, controller) {
-  const { wallet: other } = note.read();
-  const by = other && other !== sender.wallet.name ? ` Only ${other} can tell: stop, and choose that wallet.` : "";
-  tell(status, [`Waiting for what this browser was to send before.${by}`]);
   let isWanted = true;
+  /** @type {boolean | undefined} */
+  let wasUnsent;
   await new Promise((resolve, reject) => {
-    offer(actions, [
-      ["Stop", () => controller.abort()],
-      ["Don't wait for it", () => {
-        isWanted = false;
-        note.write({});
-        resolve(undefined);
-      }],
-    ]);
-    sender.settle(() => isWanted).then(resolve, reject);
+    const end = (write) => () => {
+      isWanted = false;
+      write();
+      resolve(undefined);
+    };
+    const look = (isUnsent) => {
+      if (isUnsent === wasUnsent) return;
+      wasUnsent = isUnsent;
+      if (isUnsent) {
+        tell(status, ["Your wallet may still hold a request that this page made before. Decline it there, then go on: " +
+          "what is approved twice may be paid twice."]);
+        offer(actions, [["It is declined, go on", end(() => note.giveUp())], ["Stop", () => controller.abort()]]);
+      } else {
+        const { wallet: other } = note.read();
+        const by = other && other !== sender.wallet.name ? ` Only ${other} can tell: stop, and choose that wallet.` : "";
+        tell(status, [`Waiting for what this browser was to send before.${by}`]);
+        offer(actions, [["Stop", () => controller.abort()], ["Don't wait for it", end(() => note.write({}))]]);
+      }
+      lead(actions.querySelector("button"));
+    };
+    sender.settle(() => isWanted, look).then(resolve, reject);
   });
   offer(actions, [["Stop", () => controller.abort()]]);
 }

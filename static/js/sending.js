@@ -1,12 +1,18 @@
-// Sends transactions by a wallet, such that none is sent twice: what the wallet is asked for is noted before it is
-// asked, and what became of that is found out before anything else is sent, also by the next visit of the page.
+// Sends transactions by a wallet. What the wallet is asked for is noted before it is asked, and what became of that is
+// found out before anything else is sent, also by the next visit of the page.
+//
+// What was never sent may still wait in the wallet for its owner, who could approve it besides what is asked for next.
+// No page can take it back, so the owner is asked to decline it. And it is asked for again under the same identifier or
+// nonce, of which a wallet takes each once (EIP-5792), and a chain too. Wallets may choose another nonce: with those,
+// whoever says to have declined what is then approved has sent it twice.
 //
 // A note is one of
-//   {wallet, id}              calls that the wallet was asked to send (EIP-5792), by the identifier they were given
-//   {account, nonce}          a transaction that the wallet was asked to send: the account's next nonce then
+//   {wallet, id, isTaken?}    calls that the wallet was asked to send (EIP-5792), by the identifier they were given; with
+//                             `isTaken` it refuses that one as a duplicate
+//   {account, nonce}          a transaction that the wallet was asked to send, with this nonce
 //   {account, nonce, hash}    that transaction, as sent
-//   {block, id?}              all is settled: the chain as of this block has it. An `id` that the wallet doesn't know is
-//                             given again: a wallet takes each once, should it have heard of it after all
+//   {block, id?}              all is settled: the chain as of this block has it. What was given up
+//   {block, account?, nonce?} before it was sent is asked for again under its `id` or `nonce`
 
 import { Failure, ask } from "./wallets.js";
 
@@ -20,6 +26,11 @@ const MOST_CHARS = 2 * 120_000;
 // Nothing was sent, because the wallet doesn't know the method, its version, the chain or so many calls (EIP-5792).
 const NOT_TOGETHER = new Set([4200, -32601, -32602, 5700, 5710, 5740, 5750, 5760]);
 const DECLINED = 4001, DUPLICATE = 5720, UNKNOWN_CALLS = 5730;
+// The wallet has answered and holds nothing (EIP-1193, EIP-1474). After other errors it may: some come of a lost link.
+const NOT_TAKEN = new Set([DECLINED, 4100, 4200, -32601, -32602]);
+
+/** What was not sent, and the wallet may hold. */
+const UNSENT = Symbol("unsent");
 
 /** What this browser has noted of a batch. */
 export class Note {
@@ -42,6 +53,13 @@ export class Note {
       if (Object.keys(known).length) localStorage.setItem(this.key, JSON.stringify(known));
       else localStorage.removeItem(this.key);
     } catch { /* as above */ }
+  }
+
+  /** That what it tells of was not sent, and is declined: it is asked for again as the same. */
+  giveUp() {
+    const { id, isTaken, account, nonce } = this.read();
+    if (id === undefined) this.write({ block: 0, account, nonce });
+    else this.write(isTaken ? {} : { block: 0, id });
   }
 
   /** Whether something was asked for of which it isn't known what became. */
@@ -96,12 +114,14 @@ export class Sender {
   /**
    * Waits until it is known what became of what the note tells of; afterwards it is settled. Tells whether it failed.
    * @param {() => boolean} isWanted whether somebody still waits for that
+   * @param {(isUnsent: boolean) => void} look is told each time whether it was not sent, and the wallet may hold it
    */
-  async settle(isWanted = () => true) {
+  async settle(isWanted = () => true, look = () => {}) {
     for (;;) {
       const outcome = await this.#outcome(this.note.read()).catch(ofWallet);
       if (!isWanted()) return false;
-      if (outcome) {
+      look(outcome === UNSENT);
+      if (outcome && outcome !== UNSENT) {
         const { failed, ...settled } = outcome;
         this.note.write(settled);
         return failed ?? false;
@@ -147,15 +167,17 @@ export class Sender {
     try {
       const answer = await this.#ask("wallet_sendCalls", [asked]);
       this.note.write({ wallet: this.wallet.name, id: answer?.id ?? id });
+      this.say(`${this.wallet.name} sends ${numbers} of ${all}. Waiting until that is in a block.`);
     } catch (error) {
       if (NOT_TOGETHER.has(error.code)) {
         this.note.write({});
         return (this.isTogether = false);
       }
-      if (error.code === DECLINED) this.note.write({});
+      if (NOT_TAKEN.has(error.code)) this.note.write({});
       if (error.code !== DUPLICATE) throw error;
+      this.note.write({ wallet: this.wallet.name, id, isTaken: true });
+      this.say(`${this.wallet.name} has ${numbers} of ${all} already. Waiting until that is in a block.`);
     }
-    this.say(`${this.wallet.name} sends ${numbers} of ${all}. Waiting until that is in a block.`);
     if (await this.settle()) {
       throw new Failure(`Not all of ${numbers} worked on the chain. Try again: the rest is offered.`);
     }
@@ -166,15 +188,15 @@ export class Sender {
   async #sendOne({ to, data, value, gas, what }, number, all) {
     await this.choose();
     this.say(`Confirm transaction ${number} of ${all} in ${this.wallet.name}.`, what);
-    const [, nonce] = await this.#counts(this.account);
+    const nonce = await this.#nonce();
     this.note.write({ account: this.account, nonce });
-    const asked = { from: this.account, to, data, value, gas, chainId: this.chain.id };
+    const asked = { from: this.account, to, data, value, gas, chainId: this.chain.id, nonce: `0x${nonce.toString(16)}` };
     try {
       const hash = await this.#ask("eth_sendTransaction", [asked]);
       this.note.write({ account: this.account, nonce, hash });
       this.say(`Transaction ${number} of ${all} is sent. Waiting until it is in a block.`, hash);
     } catch (error) {
-      if (error.code === DECLINED) this.note.write({});
+      if (NOT_TAKEN.has(error.code)) this.note.write({});
       throw error;
     }
     if (await this.settle()) {
@@ -182,9 +204,19 @@ export class Sender {
     }
   }
 
+  /** That of the transaction that was given up, or else the account's next. */
+  async #nonce() {
+    const { account, nonce } = this.note.read();
+    const [, next] = await this.#counts(this.account);
+    if (account !== this.account || nonce === undefined) return next;
+    if (next <= nonce) return nonce;
+    this.note.write({ account, nonce });
+    throw new Failure("Your account has sent a transaction meanwhile. Try again: what is missing then is offered.");
+  }
+
   // --- What became of it -----------------------------------------------------------------------------------------------
 
-  /** The note of what is settled, with `failed`; null while it isn't. */
+  /** The note of what is settled, with `failed`; `UNSENT`, or null, while it isn't. */
   async #outcome(known) {
     return known.id === undefined ? this.#ofTransaction(known) : this.#ofCalls(known);
   }
@@ -195,7 +227,7 @@ export class Sender {
     try {
       answer = await this.#ask("wallet_getCallsStatus", [id]);
     } catch (error) {
-      if (error.code === UNKNOWN_CALLS) return { block: 0, id };
+      if (error.code === UNKNOWN_CALLS) return UNSENT;
       throw error;
     }
     const status = Number(answer?.status);
@@ -208,7 +240,7 @@ export class Sender {
     const { account, nonce, hash, isSure } = known;
     if (!hash) {
       const [latest, pending] = await this.#counts(account);
-      if (pending <= nonce) return { block: 0 }; // It was never sent.
+      if (pending <= nonce) return UNSENT;
       return pending === latest ? { block: await this.#head() } : null;
     }
     const receipt = async () => {

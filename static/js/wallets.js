@@ -28,15 +28,16 @@ export class Failure extends Error {
 /**
  * Tells of each wallet once, also of those that come late. Resolves when those had time that are there.
  * @param {(wallet: Wallet) => void} found
+ * @param {AbortSignal} [signal] ends it
  */
-export async function findWallets(found) {
+export async function findWallets(found, signal) {
   const known = new Set();
   window.addEventListener("eip6963:announceProvider", (event) => {
     const { info, provider } = event.detail ?? {};
     if (!info || !provider || known.has(info.uuid)) return;
     known.add(info.uuid);
     found({ name: [...String(info.name || "Wallet")].slice(0, NAME_CHARS).join(""), icon: String(info.icon || ""), provider });
-  });
+  }, { signal });
   window.dispatchEvent(new Event("eip6963:requestProvider"));
   await new Promise((resolve) => setTimeout(resolve, DISCOVERY_MS));
   if (known.size === 0 && window.ethereum) {

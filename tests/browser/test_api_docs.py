@@ -72,6 +72,25 @@ def test_a_key_can_be_pasted_by_whoever_is_not_signed_in(page: Page, secret: str
     expect(operation.get_by_role("status")).to_have_text("404 Not Found")
 
 
+def test_what_is_typed_after_a_key_was_chosen_is_used(page: Page, secret: str):
+    page.goto("/api/docs")
+    page.get_by_role("button", name="Use my key").click()
+    expect(page.locator("#key-status")).to_contain_text("Requests that need a key have default (")
+    page.get_by_label("Or another").fill("bqs_another")
+    expect(page.locator("#key-status")).to_have_text("Requests that need a key have the one that you have typed.")
+    operation = page.get_by_role("region", name="List batch queries")
+    operation.get_by_text("Try it").click()
+    with page.expect_request("**/batch-queries*") as asked:
+        operation.get_by_role("button", name="Send this request").click()
+    assert asked.value.headers["api-key"] == "bqs_another"
+    expect(operation.get_by_role("status")).to_have_text("401 Unauthorized")
+    # And the other way round.
+    page.get_by_role("button", name="Use my key").click()
+    expect(page.get_by_label("Or another")).to_have_value("")
+    operation.get_by_role("button", name="Send this request").click()
+    expect(operation.get_by_role("status")).to_have_text("200 OK")
+
+
 def test_the_documentation_is_for_anybody(page: Page, context: BrowserContext, secret: str, open_context):
     page.goto("/api/docs#get_batch_query_status")
     expect(page.get_by_role("button", name="Use my key")).to_be_visible()

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from accounts.models import User
 from config import configured_chains as configured
@@ -126,15 +126,81 @@ def test_what_was_typed_stays_where_the_service_is_not_reached_or_knows_the_read
     page.get_by_role("button", name="Add a row").click()
     expect(page.get_by_text("This service can't be reached.")).to_be_visible()
     page.unroute("**/new-batch")
+    page.get_by_label("Accounts").fill(ALICE)
+    expect(page.locator("#row-count")).to_have_text("1 row, 1 fact")
     alice.end_sessions()
-    page.get_by_role("button", name="Add a row").click()
+    page.get_by_role("button", name="Add a row").press("Enter")
     expect(page.locator("#estimate")).to_contain_text("You are signed out.")
+    expect(page.locator("#estimate-said")).to_contain_text("You are signed out.")
     expect(page.get_by_label("Accounts")).to_have_value(ALICE)
+    # Nothing is denied that stands in it.
+    expect(page.locator("#row-count")).to_have_text("1 row, 1 fact")
+    expect(page.locator(".ask > summary")).to_contain_text("1 fact of")
+    expect(page.locator("#json-text")).to_contain_text(ALICE)
+    expect(page.get_by_role("button", name="Add a row")).to_be_focused()
     # In another tab, with another token than this page has.
     sign_in_as(context, ALICE)
     context.add_cookies([{"name": "csrftoken", "value": "n" * 32, "url": page.url}])
     page.get_by_role("button", name="Submit").click()
     expect(page).to_have_url(re.compile(path(Batch.objects.get())))
+
+
+@pytest.mark.parametrize(
+    ("status", "said"), [(413, "This is too much for one form."), (500, "This service answered with error 500.")]
+)
+def test_no_estimate_stands_there_that_is_not_of_what_was_typed(
+    status: int, said: str, service: DevChain, alice: User, page: Page
+):
+    page.goto("/new-batch")
+    page.get_by_label("Accounts").fill(ALICE)
+    expect(page.locator("#estimate")).to_contain_text("0 of 1")
+    page.route("**/estimate", lambda route: route.fulfill(status=status, body="no"))
+    page.get_by_label("Accounts").fill(f"{ALICE}\n{BOB}")
+    expect(page.get_by_role("alert").filter(has_text=said)).to_be_visible()
+    expect(page.locator("#estimate")).to_have_text("No answer came to what you typed last.")
+    expect(page.get_by_role("button", name="Submit this batch")).to_be_visible()
+    expect(page.locator(".ask > summary")).to_have_text("Row 1")
+    expect(page.locator("#new-batch")).not_to_contain_text("1 fact")
+    assert page.locator("#json-text").count() == 0
+    assert faults_for_anybody(page) == []
+    page.unroute("**/estimate")
+    with page.expect_request("**/estimate") as asked:
+        page.get_by_label("NONCE").first.check()
+    expect(page.get_by_role("button", name="Submit 4 facts")).to_be_visible()
+    expect(page.locator("#fee-unit")).to_have_text("ETH")
+    # The web server takes no other form that is large.
+    assert asked.value.headers["content-type"].startswith("multipart/form-data")
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["answered", "not answered"])
+def test_nothing_is_typed_that_the_answer_to_a_button_would_overwrite(
+    alice: User,
+    page: Page,
+    fails: bool,  # noqa: FBT001 (pytest names it)
+):
+    page.goto("/new-batch")
+    page.get_by_label("Accounts").fill(ALICE)
+    held: list[Route] = []
+    page.route("**/new-batch", lambda route: held.append(route))  # noqa: PLW0108 (playwright marks functions of Python)
+    page.get_by_label("Fee cap").fill("1")
+    page.get_by_role("button", name="Add a row").press("Enter")
+    expect(page.get_by_text("Waiting for the answer.")).to_be_attached()
+    page.keyboard.type("2")
+    page.get_by_label("Fee cap").evaluate("fee => fee.focus()")
+    page.keyboard.type("3")
+    expect(page.get_by_label("Fee cap")).to_have_value("1")
+    if fails:
+        held[0].abort()
+        expect(page.get_by_text("This service can't be reached.")).to_be_visible()
+        expect(page.get_by_role("button", name="Add a row")).to_be_focused()
+    else:
+        held[0].continue_()
+        expect(page.locator("#id_rows-1-accounts")).to_be_focused()
+    expect(page.get_by_text("Waiting for the answer.")).not_to_be_attached()
+    expect(page.get_by_label("Fee cap")).to_have_value("1")
+    page.get_by_label("Fee cap").press("5")
+    expect(page.get_by_label("Fee cap")).to_have_value(re.compile("^(15|51)$"))
+    expect(page.locator("#id_rows-0-accounts")).to_have_value(ALICE)
 
 
 def test_its_first_load_is_small(alice: User, context: BrowserContext):

@@ -145,6 +145,24 @@ def test_one_of_several_wallets_is_chosen(page: Page, context: BrowserContext):
     said(page, "2 transactions on Development chain")
 
 
+def test_a_wallet_that_is_first_announced_in_a_second_run_can_be_chosen(page: Page, wallet: Wallet):
+    wallet.locked = True
+    begin(page)
+    said(page, "Test Wallet shows no account.")
+    page.evaluate(
+        """
+        const detail = { info: { uuid: "2", name: "Other", icon: "" }, provider: { request: async () => [] } };
+        addEventListener("eip6963:requestProvider",
+            () => dispatchEvent(new CustomEvent("eip6963:announceProvider", { detail })));
+        """
+    )
+    begin(page)
+    said(page, "Choose a wallet.")
+    expect(page.locator(".wallet")).to_have_text(["Test Wallet", "Other"])
+    page.get_by_role("button", name="Send with Other").press("Enter")
+    said(page, "Other shows no account.")
+
+
 def test_what_it_says_is_for_anybody(page: Page, context: BrowserContext, wallet: Wallet, batch: Batch):
     wallet.refuses = dict.fromkeys(ASKED_TO_SEND, DECLINED)
     begin(page)
@@ -222,6 +240,63 @@ def test_a_page_that_is_left_in_the_middle_sends_nothing_twice(
     chain.rpc("evm_setAutomine", True)
     if not together:
         confirm(page, "1 transaction")
+    said(page, "Nothing is missing")
+    assert len(wallet.sent) == 2
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["one by one", "EIP-5792"])
+def test_a_prompt_that_is_open_while_the_page_is_reloaded_is_declined_first_and_can_be_approved_once(
+    page: Page,
+    wallet: Wallet,
+    together: bool,  # noqa: FBT001 (pytest names it)
+):
+    wallet.sends_calls, wallet.holds = together, True
+    begin(page)
+    confirm(page, "2 transactions")
+    until(page, lambda: len(wallet.held) == 1)
+    page.reload()
+    begin(page)
+    said(page, "Your wallet may still hold a request that this page made before. Decline it there, then go on")
+    expect(page.get_by_role("button", name="It is declined, go on")).to_be_focused()
+    assert faults_for_anybody(page) == []
+    assert len(wallet.held) == 1
+    page.keyboard.press("Enter")
+    confirm(page, "2 transactions")
+    until(page, lambda: len(wallet.held) == 2)
+    # Both all the same.
+    first, second = wallet.approve()
+    assert ("result" in first, "error" in second) == (True, True)
+    assert len(wallet.sent) == (2 if together else 1)
+    wallet.holds = False
+    page.reload()
+    begin(page)
+    if not together:
+        confirm(page, "1 transaction")
+    said(page, "Nothing is missing")
+    assert len(wallet.sent) == 2
+
+
+def test_a_prompt_that_is_approved_after_the_page_was_reloaded_counts(page: Page, wallet: Wallet):
+    """Also by a wallet that has no ear for nonces."""
+    wallet.holds, wallet.takes_nonces = True, False
+    begin(page)
+    confirm(page, "2 transactions")
+    until(page, lambda: len(wallet.held) == 1)
+    page.reload()
+    begin(page)
+    said(page, "Your wallet may still hold a request")
+    wallet.approve()
+    confirm(page, "1 transaction")
+    until(page, lambda: len(wallet.held) == 1)
+    # And where it was said to be declined, but is approved before the next one is asked for.
+    page.reload()
+    begin(page)
+    page.get_by_role("button", name="It is declined, go on").click()
+    said(page, "1 transaction on Development chain")
+    wallet.approve()
+    confirm(page, "1 transaction")
+    said(page, "Your account has sent a transaction meanwhile.")
+    begin(page)
     said(page, "Nothing is missing")
     assert len(wallet.sent) == 2
 

@@ -27,6 +27,10 @@
         case "personal_sign":
           return window.walletSigns(params[0], params[1]);
         default: {
+          if (state.holds && /send/i.test(method)) {
+            await window.walletHolds(method, params);
+            return new Promise(() => {});
+          }
           const answer = await window.walletAnswers(method, params ?? []);
           if (answer.error) throw refuse(...answer.error);
           if (state.loses_answers && /send/i.test(method)) return new Promise(() => {});

@@ -10,7 +10,7 @@ from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
 from playwright.sync_api import BrowserContext
 
-from devnet.devchain import DevChain
+from devnet.devchain import DevChain, DevChainError
 from tests.accounts.wallets import ALICE
 
 _SCRIPT = Path(__file__).with_name("wallet.js")
@@ -52,6 +52,12 @@ class Wallet:
     """Whether it knows EIP-5792."""
     loses_answers: bool = False
     """Whether the page never hears of what was sent, as where it was closed before."""
+    holds: bool = False
+    """Whether what is to be sent waits for its owner, also when the page is gone."""
+    takes_nonces: bool = True
+    """Whether a transaction gets the nonce that the page names."""
+    held: list[tuple[str, list[Any]]] = field(default_factory=list)
+    """The JSON-RPC methods, and their parameters, that wait."""
     sent: list[str] = field(default_factory=list)
     """The hashes of the transactions that it has sent."""
     calls: dict[str, list[str]] = field(default_factory=dict)
@@ -65,6 +71,7 @@ class Wallet:
         context.expose_function("walletSigns", self._sign)
         context.expose_function("walletSwitches", self._switch)
         context.expose_function("walletAnswers", self._answer)
+        context.expose_function("walletHolds", lambda method, params: self.held.append((method, params)))
         options = {"announced": announced, "injected": injected, "name": name}
         context.add_init_script(f"window.__wallet = {json.dumps(options)};\n{_SCRIPT.read_text()}")
 
@@ -75,6 +82,7 @@ class Wallet:
             "chain_id": hex(self.chain_id),
             "refuses": self.refuses,
             "loses_answers": self.loses_answers,
+            "holds": self.holds,
         }
 
     def _sign(self, data: str, address: str) -> str:
@@ -91,10 +99,19 @@ class Wallet:
         if self.chain is not None and method in _OF_NODE:
             return {"result": self.chain.rpc(method, *params)}
         if self.chain is not None and method == "eth_sendTransaction":
-            return {"result": self._send(params[0])}
+            try:
+                return {"result": self._send(params[0])}
+            except DevChainError as error:
+                return {"error": (-32000, str(error))}
         if self.chain is not None and self.sends_calls and method in _OF_CALLS:
             return _OF_CALLS[method](self, *params)
         return {"error": NO_SUCH_METHOD}
+
+    def approve(self) -> list[dict[str, Any]]:
+        """Its owner approves all that waits. What comes of each, which no page hears."""
+        answers = [self._answer(method, params) for method, params in self.held]
+        self.held.clear()
+        return answers
 
     def cancel(self, sent: str) -> None:
         """Has a transfer of nothing take the place of a transaction that is not mined, for a higher fee."""
@@ -106,11 +123,13 @@ class Wallet:
         assert self.chain is not None
         assert int(wanted["chainId"], 16) == self.chain_id == self.chain.chain_id
         nonce = int(self.chain.rpc("eth_getTransactionCount", self.account.address, "pending"), 16)
+        if self.takes_nonces and "nonce" in wanted:
+            nonce = int(wanted["nonce"], 16)
         self.sent.append(self._sign_and_send(wanted, nonce))
         return self.sent[-1]
 
     def _sign_and_send(self, wanted: dict[str, str], nonce: int, price: int = 2) -> str:
-        """As wallets do: fees and nonce are the wallet's, what the page has named is taken. `price` is in gwei."""
+        """As wallets do: fees are the wallet's, what the page has named is taken. `price` is in gwei."""
         assert self.chain is not None
         fields: dict[str, Any] = {
             "to": wanted["to"],

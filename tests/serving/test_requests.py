@@ -9,8 +9,10 @@ import pytest
 import requests
 
 from devnet.devchain import PROJECT
+from tests.accounts.wallets import ALICE, sign
+from tests.explorer.batches import many_accounts
 from tests.serving.app import LARGE as ALL_OF_IT
-from tests.serving.process import ask, connect, is_closed, read_answer, serving
+from tests.serving.process import ANSWER_SECONDS, WebServer, ask, connect, is_closed, read_answer, serving
 
 HOST = b"Host: 127.0.0.1\r\n"
 KEY = "bqs_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
@@ -117,17 +119,83 @@ def test_who_sends_30_megabytes_sees_why_they_are_not_taken(web, send):
     )
 
 
+URL_ENCODED, MULTIPART = b"application/x-www-form-urlencoded", b"multipart/form-data; boundary=b"
+
+
+def a_form(kind: bytes, length: int) -> bytes:
+    """Of so many bytes."""
+    if kind == URL_ENCODED:
+        return b"%" * length
+    begin, end = b'--b\r\nContent-Disposition: form-data; name="a"\r\n\r\n', b"\r\n--b--\r\n"
+    return begin + b"x" * (length - len(begin + end)) + end
+
+
 @pytest.mark.parametrize(
-    "line",
-    [b"POST /theme HTTP/1.1", b"POST //submit-batch-query HTTP/1.1", b"GET /sign-in?/submit-batch-query HTTP/1.1"],
+    ("line", "kind"),
+    [
+        (b"POST /theme HTTP/1.1", URL_ENCODED),
+        (b"POST /theme HTTP/1.1", MULTIPART),
+        (b"POST //submit-batch-query HTTP/1.1", URL_ENCODED),
+        (b"GET /sign-in?/submit-batch-query HTTP/1.1", URL_ENCODED),
+        (b"POST //new-batch HTTP/1.1", MULTIPART),
+    ],
 )
-def test_a_page_takes_bodies_of_forms_alone(web, line):
+def test_a_page_takes_bodies_of_forms_alone(web, line, kind):
     length = 128 * 1024
-    form = b"Content-Type: application/x-www-form-urlencoded"
-    taken = request(line, form, b"Content-Length: %d" % length, body=b"%" * length)
+    form = b"Content-Type: " + kind
+    taken = request(line, form, b"Content-Length: %d" % length, body=a_form(kind, length))
     assert ask(web.port, taken).status in {200, 302, 403, 404}
     refused = ask(web.port, request(line, form, b"Content-Length: %d" % (length + 1)))
     assert (refused.status, refused.body) == (413, b"The body is larger than 131072 bytes.\n")
+
+
+@pytest.mark.parametrize("path", [b"/new-batch", b"/new-batch/estimate"])
+@pytest.mark.parametrize(("kind", "length"), [(URL_ENCODED, 128 * 1024), (MULTIPART, 1024 * 1024)])
+def test_the_form_of_a_batch_may_be_larger_as_far_as_it_is_cheap_to_read(web, path, kind, length):
+    line, form = b"POST " + path + b" HTTP/1.1", b"Content-Type: " + kind
+    taken = request(line, form, b"Content-Length: %d" % length, body=a_form(kind, length))
+    assert ask(web.port, taken).status in {302, 403}
+    refused = ask(web.port, request(line, form, b"Content-Length: %d" % (length + 1)))
+    assert (refused.status, refused.headers["Content-Type"]) == (413, "text/html; charset=utf-8")
+    assert b"<h1>This is too much for one form</h1>" in refused.body
+    assert int(refused.headers["Content-Length"]) == len(refused.body)
+
+
+def test_ten_thousand_addresses_with_their_properties_are_a_form(web):
+    """As a browser sends them: pasted, estimated, and submitted."""
+    with signed_in(web) as browser:
+        row = {"source": "31337", "at": "latest", "props": "BALANCE", "slot_of": "address"}
+        fields = {f"rows-0-{name}": value for name, value in row.items()}
+        fields |= {"destination": "31337", "sender": "service", "rows-TOTAL_FORMS": "1", "rows-INITIAL_FORMS": "1"}
+        fields |= {"csrfmiddlewaretoken": browser.cookies["csrftoken"], "token": "a-token-of-22-letters-"}
+
+        def post(path: str = "", **more: str) -> requests.Response:
+            typed = {name: (None, value) for name, value in (fields | more).items()}
+            return browser.post(f"{web.url}/new-batch{path}", files=typed, allow_redirects=False, timeout=60)
+
+        lines = [f"{one},12345678,BALANCE NONCE CODE_HASH STORAGE_ROOT" for one in many_accounts(10_000)]
+        pasted = post(do="paste", pasted="\r\n".join(lines))
+        assert "10,000 lines are in the form." in pasted.text
+        fields["rows-0-accounts"] = "\r\n".join(many_accounts(10_000))
+        assert "10,000 facts of 10,000 accounts" in post("/estimate").text
+        assert post(do="submit").status_code == 303
+
+
+def signed_in(web: WebServer) -> requests.Session:
+    browser = requests.Session()
+    browser.get(f"{web.url}/sign-in", timeout=ANSWER_SECONDS).raise_for_status()
+    asked = {"address": ALICE.address, "chainId": "31337"}
+
+    def post(path: str, body: dict[str, str]) -> dict[str, str]:
+        token = {"X-CSRFToken": browser.cookies["csrftoken"]}
+        answer = browser.post(f"{web.url}/sign-in/{path}", json=body, headers=token, timeout=ANSWER_SECONDS)
+        answer.raise_for_status()
+        return dict(answer.json())
+
+    message = post("message", asked)["message"]
+    post("verify", {"message": message, "signature": sign(message, ALICE)})
+    browser.get(f"{web.url}/new-batch", timeout=ANSWER_SECONDS).raise_for_status()
+    return browser
 
 
 def test_who_sends_all_before_reading_sees_it_as_well_and_then_the_end(web):
