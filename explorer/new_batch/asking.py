@@ -12,8 +12,8 @@ from accounts.allowed_addresses import may_sign_in
 from accounts.models import ApiKey, User
 from config.configured_chains import get_chains
 from config.error_answers import Refused
-from explorer.new_batch import shown_estimate, shown_faults
-from explorer.new_batch.drafts import Draft, Row
+from explorer.new_batch import pasted_rows, shown_estimate, shown_faults
+from explorer.new_batch.drafts import MOST_BUILT, Draft, Row
 from explorer.new_batch.pasted_rows import LineFault, Pasted
 from explorer.new_batch.shown_estimate import ShownEstimate
 from explorer.new_batch.shown_faults import ShownFaults
@@ -72,9 +72,16 @@ def submit(user: User, draft: Draft, token: str) -> str:
     return submitting.submit(key, named_by, lambda: body).batch_id
 
 
-def check(user: User, draft: Draft, pasted: Pasted) -> tuple[LineFault, ...]:
-    """What is wrong with the pasted rows, by the lines of the text. Raises `Refused`."""
+def read_pasted(user: User, draft: Draft, text: str) -> Pasted:
+    """The text as rows, with what is wrong with them. Raises `Refused`."""
     submission_rate.count_request(user, ESTIMATES)
+    names = {chain.name.casefold(): str(chain.id) for chain in get_chains().chains}
+    most = MOST_BUILT * settings.MAX_QUERIES_PER_BATCH
+    pasted = pasted_rows.read(text, draft.rows[-1], names, most)
+    return pasted if pasted.faults else replace(pasted, faults=_faults_of_lines(draft, pasted))
+
+
+def _faults_of_lines(draft: Draft, pasted: Pasted) -> tuple[LineFault, ...]:
     try:
         request = replace(draft, rows=pasted.rows).request(settings.MAX_QUERIES_PER_BATCH)
     except InvalidRequest as invalid:

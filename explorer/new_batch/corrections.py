@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping
 
-from explorer.new_batch.drafts import Draft, unix_seconds
+from explorer.new_batch.drafts import Draft, Row, unix_seconds
 from explorer.new_batch.shown_faults import Field
 from queries.models import Batch
 from queries.rejection_codes import RejectionCode
@@ -20,18 +20,28 @@ _FIELDS: Mapping[str, tuple[str, str]] = {
     RejectionCode.FEE_TOO_LOW: ("fee", ""),
     RejectionCode.NO_SIGNER: ("sender", ""),
 }
-_NUMBER = re.compile(r"[0-9]+", re.ASCII)
+# Sentences begin with what they are about. What follows names limits, heads, and what nodes said.
+_SUBJECT = re.compile(r"[^.]*?\b(?:[Bb]lock|time) ([0-9]+)\b", re.ASCII)
+_CHAIN = re.compile(r"[^.]*?\bchain ([0-9]+)\b", re.ASCII)
 
 
 def fields(draft: Draft, batch: Batch) -> list[Field]:
-    """None where the code names nothing that is in the form."""
+    """None where nothing that the form holds is what the rejection is about."""
     name, at = _FIELDS.get(batch.rejection_code, ("", ""))
     if name in {"fee", "sender"}:
         return [(None, name)]
-    candidates = list(_candidates(draft, name, at)) if name else []
-    said = set(_NUMBER.findall(batch.rejection_reason))
-    meant = [row for row in candidates if _number(draft, row, name) in said]
-    return [(row, name) for row in (meant or candidates)[:1]]
+    number, chain = (_first(pattern, batch.rejection_reason) for pattern in (_SUBJECT, _CHAIN))
+    rows = [row for row in _candidates(draft, name, at) if chain in {draft.rows[row].source, ""}] if name else []
+    if number:
+        numbers = {row: _number(draft.rows[row], name) for row in rows}
+        # Which block a tag or a time means, the form doesn't know.
+        rows = [row for row in rows if numbers[row] == number] or [row for row in rows if not numbers[row]]
+    return [(row, name) for row in rows[:1]]
+
+
+def _first(pattern: re.Pattern[str], sentence: str) -> str:
+    found = pattern.match(sentence)
+    return found[1] if found else ""
 
 
 def _candidates(draft: Draft, name: str, at: str) -> Iterator[int]:
@@ -40,7 +50,8 @@ def _candidates(draft: Draft, name: str, at: str) -> Iterator[int]:
             yield number
 
 
-def _number(draft: Draft, row: int, name: str) -> str:
-    """What a reason calls it by, where it does."""
-    where = draft.rows[row]
-    return {"block": where.block, "time": unix_seconds(where.time)}.get(name, where.source)
+def _number(row: Row, name: str) -> str:
+    """What a reason calls its block by; empty: nothing that the row says."""
+    if name == "time":
+        return unix_seconds(row.time)
+    return row.block if row.at == "block" else ""

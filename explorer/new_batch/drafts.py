@@ -7,22 +7,32 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
+from chains.address_checksum import checksummed
 from explorer.pages.amounts import whole_units
+from queries import account_names
 from queries.batch_request import AUTO, Fault, InvalidRequest, pointer, too_many
 from queries.models import BlockTag
+from queries.properties import AccountField
 
 # Of a form. A row holds any number of accounts.
 MAX_ROWS = 50
 # So many times the most that a batch may name is looked at: rows that overlap count twice.
-_MOST_BUILT = 4
-_AMOUNT = re.compile(r"[0-9]{1,60}(\.[0-9]{1,18})?", re.ASCII)
-_SEPARATORS = re.compile(r"[\s,;]+")
+MOST_BUILT = 4
+# In larger forms, what several rows ask for counts for each.
+_MOST_COUNTED_ONCE = 40_000
+# Of those where the same slot stands, as far as they are told.
+_MOST_LINES = 5
+# Commas only between thousands: in many countries, 0,015 is less than one.
+_AMOUNT = re.compile(r"([0-9]{1,60}|[1-9][0-9]{0,2}(?:,[0-9]{3}){1,20})(?:\.([0-9]{1,18}))?", re.ASCII)
+_WORD = re.compile(r"[^\s,;]+")
+# In small letters. The number alone tells slots apart: 0x0A is 0xa.
+_SLOT = re.compile(r"(?:0x)?0*([^\s,;]+)")
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,7 @@ class Row:
     slot_key: str = ""
     slot_base: str = ""
 
-    @property
+    @cached_property
     def is_blank(self) -> bool:
         """Whether nothing is asked for."""
         return not (self.accounts.strip() or self.slots.strip() or self.header)
@@ -53,12 +63,12 @@ class Row:
         where = {"block": self.block, "time": self.time}.get(self.at, self.at).strip()
         return bool(self.source and where and (self.header or (self.accounts.strip() and (self.props or self.slots))))
 
-    @property
+    @cached_property
     def selector(self) -> str:
         """As the API has it, or a faulty one where what was typed is none."""
         match self.at:
             case "block":
-                return "block:" + re.sub(r"[\s,_]", "", self.block)
+                return "block:" + "".join(self.block.split()).replace(",", "").replace("_", "")
             case "time":
                 return f"timestamp:{unix_seconds(self.time)}"
         return self.at
@@ -66,42 +76,78 @@ class Row:
     @property
     def facts(self) -> int:
         """How many it names."""
-        return (len(set(self.props)) + self._slot_count) * self._account_count + len(set(self.header))
+        return (len(set(self.props)) + len(self.slot_keys)) * len(self.account_keys) + len(set(self.header))
 
-    @property
+    @cached_property
     def size(self) -> int:
-        """How much it counts in limits; what other rows ask for too is counted here as well."""
-        return self._account_count * (1 + self._slot_count) + bool(self.header)
+        """How much there is to look at: how much it counts in limits, or how much was typed if that is more.
+
+        What other rows ask for too is counted here as well, and so are properties beyond those that there are.
+        """
+        words = len(self._lower_accounts) + len(self._lower_slots)
+        of_each = 1 + len(self.slot_keys) + max(0, len(self.props) - len(AccountField.names))
+        return max(words, len(self.account_keys) * of_each) + len(self.header)
 
     @property
     def first_accounts(self) -> tuple[list[str], int]:
         """The first one, and how many there are."""
-        return [account for account, _ in self.account_words[:1]], self._account_count
+        first = _WORD.search(self.accounts)
+        return [first[0]] if first else [], len(self.account_keys)
 
     @property
     def words(self) -> list[str]:
         """What is proven, in words."""
-        found = list(self.props) if self.account_words else []
-        found += [_counted(self._slot_count, "slot")] if self.slot_words else []
+        found = list(self.props) if self.account_keys else []
+        found += [_counted(len(self.slot_keys), "slot")] if self.slot_keys else []
         return found + ([_counted(len(self.header), "header field")] if self.header else [])
 
     @cached_property
-    def account_words(self) -> Sequence[tuple[str, int]]:
-        """Each with its line, as often as it was typed."""
-        return list(_words(self.accounts))
+    def account_keys(self) -> AbstractSet[str]:
+        """Each account once, however it is spelled."""
+        return set(self._lower_accounts)
 
     @cached_property
-    def slot_words(self) -> Sequence[tuple[str, int]]:
-        """As `account_words`."""
-        return list(_words(self.slots))
+    def slot_keys(self) -> AbstractSet[str]:
+        """As `account_keys`."""
+        return set(self._lower_slots)
 
     @cached_property
-    def _account_count(self) -> int:
-        return len({account for account, _ in self.account_words})
+    def _lower_accounts(self) -> Sequence[str]:
+        """As often as they were typed."""
+        return _WORD.findall(self.accounts.lower())
 
     @cached_property
-    def _slot_count(self) -> int:
-        return len({slot for slot, _ in self.slot_words})
+    def _lower_slots(self) -> Sequence[str]:
+        """As `_lower_accounts`, without needless zeros."""
+        return _SLOT.findall(self.slots.lower())
+
+    @cached_property
+    def account_lines(self) -> Mapping[str, Sequence[int]]:
+        """The lines where an account stands, by each of its spellings."""
+        return _lines(_words(self.accounts))
+
+    @cached_property
+    def slot_spellings(self) -> Mapping[str, str]:
+        """How each slot was spelled first, by its key."""
+        found: dict[str, str] = {}
+        for word in _WORD.findall(self.slots):
+            found.setdefault(_slot_key(word), word)
+        return found
+
+    @cached_property
+    def slot_lines(self) -> Mapping[str, Sequence[int]]:
+        """The lines where a slot stands, by its key."""
+        return _lines((_slot_key(word), line) for word, line in _words(self.slots))
+
+    @cached_property
+    def empty_fields(self) -> AbstractSet[str]:
+        """Of those for text that is needed."""
+        return {name for name in ("block", "time", "accounts") if not getattr(self, name).strip()}
+
+    @cached_property
+    def long_fields(self) -> AbstractSet[str]:
+        """Those of several lines."""
+        return {name for name in ("accounts", "slots") if "\n" in getattr(self, name).rstrip()}
 
 
 @dataclass(frozen=True)
@@ -158,19 +204,37 @@ class Draft:
         return all(row.is_blank for row in self.rows)
 
     @property
+    def length(self) -> int:
+        """Of its texts, in characters."""
+        return len(self.pasted) + sum(len(row.accounts) + len(row.slots) for row in self.rows)
+
+    @cached_property
+    def size(self) -> int:
+        """How much there is to look at."""
+        return sum(row.size for row in self.rows)
+
+    @cached_property
     def facts(self) -> int:
-        return sum(row.facts for row in self.rows)
+        """How many it names, each once."""
+        if self.size > _MOST_COUNTED_ONCE:
+            return sum(row.facts for row in self.rows)
+        found: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+        for row in self.rows:
+            for account in row.account_keys:
+                found[row.source, row.selector, account].update(row.props, row.slot_keys)
+            found[row.source, row.selector, ""].update(row.header)
+        return sum(map(len, found.values()))
 
     def request(self, max_queries: int) -> Request:
         """Of the rows that ask for something; of the first if none does. Raises `InvalidRequest`: far too many."""
         # A few thousand accounts and slots are little as text, and their product is more than fits into memory.
-        if (size := sum(row.size for row in self.rows)) > _MOST_BUILT * max_queries:
-            raise InvalidRequest([too_many(size, max_queries)])
+        if self.size > MOST_BUILT * max_queries:
+            raise InvalidRequest([too_many(self.size, max_queries)])
         rows = [(number, row) for number, row in enumerate(self.rows) if not row.is_blank] or [(0, self.rows[0])]
         document: dict[str, Any] = {"destinationChainId": self.destination}
-        if self.sender == "self":
-            document["sender"] = "self"
-        else:
+        if self.sender != "service":
+            document["sender"] = self.sender
+        if self.sender != "self":
             document["fee"] = _wei(self.fee)
         writing = _Writing()
         for number, row in rows:
@@ -187,6 +251,7 @@ class _Writing:
     def __init__(self, *, notes_places: bool = False) -> None:
         self.data: dict[str, Any] = {}
         self.places: dict[tuple[str, bool], list[Place]] = defaultdict(list)
+        self._spelled: dict[str, dict[str, str]] = defaultdict(dict)  # by the path of the block
         self._notes_places = notes_places
 
     def note(self, place: Place, path: str, *, is_of_name: bool = False) -> None:
@@ -199,24 +264,32 @@ class _Writing:
         self.note(Place(number, "source"), pointer("data", row.source), is_of_name=True)
         self.note(Place(number, at), path, is_of_name=True)
         self.note(Place(number, "accounts"), path)
-        for account, line in _accounts(row):
-            asked = block.setdefault("accounts", {}).setdefault(account, {})
+        for account, lines in _accounts(row).items():
+            spelled = self._spelling(path, account)
+            asked = block.setdefault("accounts", {}).setdefault(spelled, {})
             _joined(asked, "props", row.props)
-            _joined(asked, "slots", [slot for slot, _ in row.slot_words])
+            _join_slots(asked, row)
             if self._notes_places:
-                self._note_account(number, row, asked, line, f"{path}/accounts{pointer(account)}")
-        header = _joined(block, "header", row.header)
+                self._note_account(number, row, asked, lines, f"{path}/accounts{pointer(spelled)}")
+        indexes = _indexes(_joined(block, "header", row.header))
         for name in row.header:
-            self.note(Place(number, "header"), f"{path}/header/{header.index(name)}")
+            self.note(Place(number, "header"), f"{path}/header/{indexes[name]}")
 
-    def _note_account(self, number: int, row: Row, asked: Mapping[str, Any], line: int, path: str) -> None:
-        self.note(Place(number, "accounts", line), path, is_of_name=True)
+    def _spelling(self, path: str, account: str) -> str:
+        """As it was spelled first at this block, if both are the same account. A wrong checksum is none's."""
+        first = self._spelled[path].setdefault(account.lower(), account)
+        return first if first == account or (_is_account(first) and _is_account(account)) else account
+
+    def _note_account(self, number: int, row: Row, asked: Mapping[str, Any], lines: Iterable[int], path: str) -> None:
+        for line in lines:
+            self.note(Place(number, "accounts", line), path, is_of_name=True)
         self.note(Place(number, "props"), path)
+        indexes = _indexes(asked.get("props", ()))
         for name in row.props:
-            self.note(Place(number, "props"), f"{path}/props/{asked['props'].index(name)}")
-        indexes = {slot: index for index, slot in enumerate(asked.get("slots", ()))}
-        for slot, line_of_slot in row.slot_words:
-            self.note(Place(number, "slots", line_of_slot), f"{path}/slots/{indexes[slot]}")
+            self.note(Place(number, "props"), f"{path}/props/{indexes[name]}")
+        for index, slot in enumerate(asked.get("slots", ())):
+            for line in row.slot_lines.get(_slot_key(slot), ())[:_MOST_LINES]:
+                self.note(Place(number, "slots", line), f"{path}/slots/{index}")
 
 
 def _joined(of: dict[str, Any], name: str, more: Iterable[str]) -> list[str]:
@@ -227,19 +300,47 @@ def _joined(of: dict[str, Any], name: str, more: Iterable[str]) -> list[str]:
     return values
 
 
-def _accounts(row: Row) -> Iterable[tuple[str, int]]:
-    """Each with its line. An account that is missing is empty, which is a fault."""
-    if row.account_words:
-        return row.account_words
-    return [("", 1)] if row.slots.strip() or (row.props and not row.header) else []
+def _indexes(values: Iterable[str]) -> Mapping[str, int]:
+    return {value: index for index, value in enumerate(values)}
+
+
+def _join_slots(of: dict[str, Any], row: Row) -> None:
+    """As `_joined`, in whichever spelling comes first."""
+    there = {_slot_key(slot) for slot in of.get("slots", ())}
+    if more := [slot for key, slot in row.slot_spellings.items() if key not in there]:
+        of["slots"] = [*of.get("slots", ()), *more]
+
+
+def _accounts(row: Row) -> Mapping[str, Sequence[int]]:
+    """Each with its lines. An account that is missing is empty, which is a fault."""
+    if row.account_lines:
+        return row.account_lines
+    return {"": [1]} if row.slots.strip() or (row.props and not row.header) else {}
+
+
+def _is_account(text: str) -> bool:
+    """Whether it is one in any spelling: an address, or a name, of which ENSIP-15 makes small letters."""
+    return text.isascii() and (account_names.is_name(text) or checksummed(text) is not None)
+
+
+def _slot_key(text: str) -> str:
+    found = _SLOT.fullmatch(text.lower())
+    return found[1] if found else text
+
+
+def _lines(words: Iterable[tuple[str, int]]) -> Mapping[str, Sequence[int]]:
+    found: dict[str, list[int]] = defaultdict(list)
+    for word, line in words:
+        found[word].append(line)
+    return found
 
 
 def _words(text: str) -> Iterator[tuple[str, int]]:
     """Each word of the text, with the number of its line."""
-    for number, line in enumerate(text.splitlines(), 1):
-        for word in _SEPARATORS.split(line):
-            if word:
-                yield word, number
+    line, end = 1, 0
+    for found in _WORD.finditer(text):
+        line, end = line + text.count("\n", end, found.start()), found.start()
+        yield found[0], line
 
 
 def _counted(count: int, what: str) -> str:
@@ -255,14 +356,18 @@ def unix_seconds(text: str) -> str:
     return str(int(when.replace(tzinfo=when.tzinfo or UTC).timestamp()))
 
 
+def is_amount(text: str) -> bool:
+    """Of whole units, as a fee is typed."""
+    return bool(_AMOUNT.fullmatch(text.strip()))
+
+
 def _wei(text: str) -> str:
     """As the API has a fee; what is no amount stays as it is."""
     text = text.strip()
-    amount = text.replace(",", "")
-    if not amount:
-        return AUTO
-    # Not by `Decimal`'s arithmetic, which rounds to 28 digits.
-    return str(int(Decimal(amount).scaleb(18))) if _AMOUNT.fullmatch(amount) and len(amount) < 28 else text
+    amount = _AMOUNT.fullmatch(text)
+    if amount is None:
+        return text or AUTO
+    return str(int(amount[1].replace(",", "") + (amount[2] or "").ljust(18, "0")))
 
 
 # --- A request that was submitted before ------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The page of the form, as it is to be shown: a draft, what came of it, and where the reader goes on."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -13,7 +14,7 @@ from config.error_answers import Refused
 from explorer.new_batch import pasted_rows
 from explorer.new_batch.asking import Estimated
 from explorer.new_batch.drafts import Draft, Row
-from explorer.new_batch.forms import DraftForm, RowForm, posted
+from explorer.new_batch.forms import DraftForm, RowForm, destination, posted
 from explorer.new_batch.pasted_rows import LineFault
 from explorer.new_batch.shown_estimate import MeantBlock
 from explorer.new_batch.shown_faults import ShownFaults, control
@@ -27,7 +28,10 @@ from queries.models import Batch
 
 # Longer JSON is only offered as a file.
 _MOST_SHOWN_CHARACTERS = 20_000
+# What has more parts is longer: each takes a line of so many characters.
+_LEAST_CHARACTERS = 18
 _MOST_LINE_FAULTS = 20
+_CHAIN_ID = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class FormPage:
     said: str = ""  # what a button has done
     focus: str = ""  # the id of the control where the reader goes on
     corrects: Batch | None = None  # that was rejected
+    is_signed_out: bool = False  # Then nothing is made of what was typed.
 
     @property
     def advice(self) -> Advice | None:
@@ -70,7 +75,7 @@ class RowHead:
     @property
     def source(self) -> str:
         source = self.row.source
-        return chain_name(int(source)).name if source.isascii() and source.isdigit() else source
+        return chain_name(int(source)).name if _CHAIN_ID.fullmatch(source) else source
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,7 @@ def _context(page: FormPage) -> dict[str, Any]:
         "more_line_faults": max(0, len(page.line_faults) - _MOST_LINE_FAULTS),
         "columns": pasted_rows.COLUMNS,
         "max_queries": settings.MAX_QUERIES_PER_BATCH,
-        **_beside(page.draft, page.estimated),
+        **_beside(page.draft, page.estimated, shows_json=not page.is_signed_out),
     }
 
 
@@ -155,29 +160,31 @@ def _set_focus(form: DraftForm, target: str) -> None:
 def _destination(draft: Draft) -> Mapping[str, Any]:
     """What the page says of the chosen one."""
     chains = get_chains()
-    chosen = next((one for one in chains.destinations() if str(one.id) == draft.destination), None)
+    chosen = destination(draft, chains)
     return {
         "currency": chosen.native_currency if chosen else "ETH",
         "sources": [chain.name for chain in chains.sources(chosen.id)] if chosen else [],
     }
 
 
-def _beside(draft: Draft, estimated: Estimated | None) -> dict[str, Any]:
+def _beside(draft: Draft, estimated: Estimated | None, *, shows_json: bool = True) -> dict[str, Any]:
     """The estimate, and the same by API."""
     said = {"estimated": estimated, "draft": draft, "facts": draft.facts, "destination": _destination(draft)}
-    return {**said, **_by_api(draft)}
+    return {**said, **_by_api(draft)} if shows_json else said
 
 
 def _by_api(draft: Draft) -> dict[str, str]:
     if draft.is_blank:
         return {}
+    command = f"curl --header \"api-key: $API_KEY\" --json @batch.json '{settings.BASE_URL}/submit-batch-query'"
+    if draft.size * _LEAST_CHARACTERS > _MOST_SHOWN_CHARACTERS:
+        return {"command": command}
     try:
         request = draft.request(settings.MAX_QUERIES_PER_BATCH)
     except InvalidRequest:
         return {}
     text = submitted_request.as_text(request.document)
     if len(text) > _MOST_SHOWN_CHARACTERS:
-        command = f"curl --header \"api-key: $API_KEY\" --json @batch.json '{settings.BASE_URL}/submit-batch-query'"
         return {"command": command}
     return {"json": text, "command": submitting(settings.BASE_URL, text)}
 

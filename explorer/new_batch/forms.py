@@ -87,7 +87,8 @@ class DraftForm:
     def __init__(self, data: Mapping[str, Any], chains: Chains) -> None:
         self.batch = BatchForm(data, label_suffix="")
         self.rows = _Rows(data, prefix="rows", form_kwargs={"label_suffix": ""})
-        self.is_valid = self.batch.is_valid() and self.rows.is_valid()
+        # Both are cleaned, whatever the other is.
+        self.is_valid = all([self.batch.is_valid(), self.rows.is_valid()])
         _offer(self.batch, "destination", chains.destinations())
         sources = {one.source_id for one in chains.connections}
         for row in self.rows:
@@ -95,23 +96,31 @@ class DraftForm:
 
     @property
     def token(self) -> str:
-        return str(self.batch.cleaned_data.get("token", ""))
+        return str(_typed(self.batch, "token"))
 
     def draft(self) -> Draft:
-        """What was typed; of fields with letters that no text has, nothing."""
-        typed = self.batch.cleaned_data
-        return Draft(
-            destination=typed.get("destination", ""),
-            sender=typed.get("sender", ""),
-            fee=typed.get("fee", ""),
-            rows=tuple(_row(form.cleaned_data) for form in self.rows) or (Row(),),
-            pasted=typed.get("pasted", ""),
-        )
+        """What was typed, right or wrong."""
+        names = ("destination", "sender", "fee", "pasted")
+        rows = tuple(_row(form) for form in self.rows) or (Row(),)
+        return Draft(**{name: _typed(self.batch, name) or "" for name in names}, rows=rows)
 
 
-def _row(typed: Mapping[str, Any]) -> Row:
+def _row(form: forms.Form) -> Row:
+    typed = {name: value for name in form.fields if (value := _typed(form, name)) is not None}
     values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in typed.items()}
     return Row(**values)
+
+
+def _typed(form: forms.Form, name: str) -> Any:
+    """The field's value, None if there is none. What can't be cleaned has a NUL, which no text has: another sign."""
+    if name in form.cleaned_data:
+        return form.cleaned_data[name]
+    value = form[name].value()
+    return value.replace("\0", "\N{REPLACEMENT CHARACTER}") if isinstance(value, str) else value
+
+
+def destination(draft: Draft, chains: Chains) -> Chain | None:
+    return next((one for one in chains.destinations() if str(one.id) == draft.destination), None)
 
 
 def _offer(form: forms.Form, name: str, chains: Iterable[Chain]) -> None:

@@ -2,6 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+
+from django.utils import timezone
 
 from accounts.models import User
 from explorer.pages.amounts import rounded
@@ -42,6 +45,7 @@ class ShownEstimate:
         tuple[str, str], MeantBlock
     ]  # by the id of the chain, and by what selects the block, as in requests
     allowances: Sequence[DailyAllowance]  # of which the batch takes
+    made_at: datetime
 
 
 def shown(request: BatchRequest, found: BatchEstimate, user: User) -> ShownEstimate:
@@ -64,6 +68,7 @@ def shown(request: BatchRequest, found: BatchEstimate, user: User) -> ShownEstim
         waits=list(dict.fromkeys(wait for source in found.sources for wait in source.waits)),
         blocks=dict(_blocks(found)),
         allowances=() if request.pays_itself else list(allowance.of_user_on(user, found.destination)),
+        made_at=timezone.now(),
     )
 
 

@@ -4,16 +4,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from explorer.new_batch.drafts import Draft, Place, Request
-from explorer.new_batch.forms import BatchForm, RowForm
+from config.configured_chains import get_chains
+from explorer.new_batch.drafts import Draft, Place, Request, is_amount
+from explorer.new_batch.forms import BatchForm, RowForm, destination
 from queries.batch_request import Fault
 
 # Of one field, and in the list.
 _MOST_OF_FIELD, _MOST_LISTED = 5, 20
 # Fields of several controls, of which the first is led to.
 _GROUPS = frozenset({"sender", "at", "props", "header"})
-_TYPED = frozenset({"block", "time", "accounts"})
-_OF_LINES = frozenset({"accounts", "slots"})
 
 Field = tuple[int | None, str]
 """The row, None for what is no row's, and the name of the field."""
@@ -46,7 +45,7 @@ def shown(draft: Draft, request: Request, faults: Iterable[Fault]) -> ShownFault
     sentences: dict[Field, list[str]] = defaultdict(list)
     for fault in faults:
         for place in request.places(fault):
-            sentence = "It is empty." if _is_empty(draft, place) else _said(draft, place) + fault.message
+            sentence = _sentence(draft, place, fault)
             if sentence not in sentences[place.row, place.field]:
                 sentences[place.row, place.field].append(sentence)
     return of_fields(sentences)
@@ -71,16 +70,22 @@ def control(row: int | None, name: str) -> str:
     return f"id_{prefix}{name}{'_0' if name in _GROUPS else ''}"
 
 
-def _is_empty(draft: Draft, place: Place) -> bool:
-    """Whether what is wrong is that nothing was typed."""
-    return place.field in _TYPED and place.row is not None and not getattr(draft.rows[place.row], place.field).strip()
+def _sentence(draft: Draft, place: Place, fault: Fault) -> str:
+    if place.row is None:
+        return _of_fee(draft) if place.field == "fee" else fault.message
+    row = draft.rows[place.row]
+    if place.field in row.empty_fields:
+        return "It is empty."
+    return f"Line {place.line}: {fault.message}" if place.line and place.field in row.long_fields else fault.message
 
 
-def _said(draft: Draft, place: Place) -> str:
-    if place.row is None or place.field not in _OF_LINES or not place.line:
-        return ""
-    text = getattr(draft.rows[place.row], place.field)
-    return f"Line {place.line}: " if len(text.splitlines()) > 1 else ""
+def _of_fee(draft: Draft) -> str:
+    """As it is typed, which is not in wei."""
+    if is_amount(draft.fee):
+        return "The fee cap is too large."
+    chain = destination(draft, get_chains())
+    unit = chain.native_currency if chain else "whole units"
+    return f"The fee cap must be an amount in {unit}, such as 0.002 or 1,500.25, and have at most 18 decimal places."
 
 
 def _shortened(sentences: Sequence[str]) -> Sequence[str]:

@@ -29,6 +29,8 @@ def of_mapping(kind: str, key: str, base: str) -> str:
     `kind` is one of `KEYS`, the type of its keys. `h` pads a value type as memory does, to 32 bytes. For a mapping in a
     mapping, `base` is the slot that the outer one gives. The slot is 0x and 64 hexadecimal digits. Raises `NotAKey`.
     """
+    if kind not in KEYS:
+        raise NotAKey(f"It is in a mapping by {', '.join(KEYS)}, or in an array.")
     return _shown(int.from_bytes(keccak(KEYS[kind](key) + _word(_base(base)))))
 
 

@@ -17,7 +17,7 @@ from accounts.models import User
 from accounts.signed_in import signed_in
 from config.configured_chains import get_chains
 from config.error_answers import Refused
-from explorer.new_batch import asking, corrections, drafts, form_page, pasted_rows, shown_faults, storage_slots
+from explorer.new_batch import asking, corrections, drafts, form_page, shown_faults, storage_slots
 from explorer.new_batch.drafts import MAX_ROWS, Row
 from explorer.new_batch.form_page import FormPage
 from explorer.new_batch.forms import ARRAY, DraftForm
@@ -50,7 +50,7 @@ def _losing_nothing(view: Callable[Concatenate[HttpRequest, _P], HttpResponse]) 
         refused = ApiError(401, "not_signed_in", sentence)
         if not getattr(request, "htmx", False):
             heavy_reads.count_form(client_address(request))
-            return form_page.answer(request, replace(_typed(request)[0], refused=refused))
+            return form_page.answer(request, replace(_typed(request)[0], refused=refused, is_signed_out=True))
         return form_page.answer_refusal(request, refused)
 
     return checked
@@ -72,6 +72,8 @@ def new_batch(request: HttpRequest, user: User) -> HttpResponse:
     deed = request.POST.get("do", "")
     if deed == "submit":
         return _submit(request, user, page)
+    if deed == "json" or _DEED.fullmatch(deed) or deed == "add-row":
+        heavy_reads.count_typed(client_address(request), page.draft.length, len(page.draft.rows))
     if deed == "json":
         return _file(request, page)
     return form_page.answer(request, _changed(request, user, page, deed))
@@ -95,6 +97,7 @@ def _changed(request: HttpRequest, user: User, page: FormPage, deed: str) -> For
 
 
 @never_cache
+@heavy_reads.answering_429
 @_losing_nothing
 @signed_in
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -190,20 +193,16 @@ def _with_pasted(request: HttpRequest, user: User, page: FormPage) -> FormPage:
     except UnicodeDecodeError:
         return replace(page, line_faults=[LineFault(0, "The file is no text in UTF-8.")])
     page = replace(page, draft=replace(draft, pasted=text), focus="id_pasted")
-    names = {chain.name.casefold(): str(chain.id) for chain in get_chains().chains}
-    pasted = pasted_rows.read(text, draft.rows[-1], names)
-    kept = () if draft.is_blank else draft.rows
-    if pasted.faults:
-        return replace(page, line_faults=pasted.faults)
-    if len(kept) + len(pasted.rows) > MAX_ROWS:
-        return replace(page, line_faults=[LineFault(0, f"The form holds {MAX_ROWS} rows, and would have more.")])
     try:
-        if faults := asking.check(user, draft, pasted):
-            return replace(page, line_faults=faults)
+        pasted = asking.read_pasted(user, draft, text)
     except Refused as refused:
         return replace(page, refused=refused)
-    count = sum(len(lines) for lines in pasted.lines)
-    said = f"{count:,} {'line is' if count == 1 else 'lines are'} in the form."
+    if pasted.faults:
+        return replace(page, line_faults=pasted.faults)
+    kept = () if draft.is_blank else draft.rows
+    if len(kept) + len(pasted.rows) > MAX_ROWS:
+        return replace(page, line_faults=[LineFault(0, f"The form holds {MAX_ROWS} rows, and would have more.")])
+    said = f"{pasted.count:,} {'line is' if pasted.count == 1 else 'lines are'} in the form."
     return replace(page, draft=replace(draft, rows=kept + pasted.rows, pasted=""), focus="submit", said=said)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import datetime, timedelta
 from html import unescape
 from typing import Any
 
@@ -11,9 +12,11 @@ from django.test import Client
 from django.utils import timezone
 
 from accounts import keys
-from accounts.models import ApiKey, User
+from accounts.models import ApiKey, ThrottleCount, User
 from config.configured_chains import forget_chains
-from explorer.new_batch.drafts import MAX_ROWS
+from explorer.new_batch import corrections
+from explorer.new_batch.drafts import MAX_ROWS, Draft, Row
+from explorer.new_batch.forms import RowForm
 from explorer.pages import heavy_reads
 from queries import progress
 from queries.models import Batch
@@ -191,7 +194,7 @@ def test_faults_stand_beside_their_fields_and_nothing_typed_is_lost(alice):
     assert "Line 2: Invalid account address" in described(html, "id_rows-0-accounts")
     assert "A block number must be" in described(html, "id_rows-1-block")
     assert "A storage slot is up to 64" in described(html, "id_rows-1-slots")
-    assert "The fee, in wei" in described(html, "id_fee")
+    assert "The fee cap must be an amount in ETH" in described(html, "id_fee")
     linked = re.findall(r'<li><a href="#([^"]+)"', html)
     assert linked == ["id_fee", "id_rows-0-accounts", "id_rows-1-block", "id_rows-1-slots"]
     assert all(f'id="{target}"' in html for target in linked)
@@ -268,6 +271,74 @@ def test_a_form_that_no_browser_sends_is_answered(alice, others):
     assert alice.post("/new-batch/estimate", form({"accounts": ALICE}) | others).status_code == 200
 
 
+NASTY = [
+    "\0",
+    "a\0b",
+    "9" * 5000,
+    "-1",
+    "\u0663",
+    "\u2028",
+    "\ud7ff\uffff",
+    "<script>",
+    "%00",
+    " ",
+    "x" * 200_000,
+    "1e999",
+    ".",
+]
+
+
+OF_FORM = ("destination", "sender", "fee", "pasted", "token")
+BUTTONS = ("submit", "estimate", "add-row", "remove-0", "slot-0", "json", "paste")
+
+
+def typed(name: str, value: str) -> dict[str, Any]:
+    row = {"accounts": ALICE, "at": "block", "block": "1", "slot_key": "1", "slot_base": "1"}
+    if name == "time":
+        row["at"] = "time"
+    return form(row, **{name: value}) if name in OF_FORM else form(row | {name: value})
+
+
+@pytest.mark.parametrize("value", NASTY)
+def test_whatever_is_typed_is_answered(alice, client, settings, value):
+    settings.MAX_BATCHES_PER_MINUTE = 10_000
+    for at in ("block", "time", value):
+        every = form(dict.fromkeys(RowForm.base_fields, value) | {"at": at}, **dict.fromkeys(OF_FORM, value))
+        for do in BUTTONS if at != "time" else BUTTONS[:1]:
+            assert alice.post("/new-batch", every | {"do": do}).status_code in {200, 400}, do
+    assert alice.post("/new-batch/estimate", every).status_code == 200
+    assert client.post("/new-batch", every).status_code == 401
+    assert client.post("/new-batch/estimate", every).status_code == 401
+
+
+@pytest.mark.parametrize("name", [*OF_FORM, *RowForm.base_fields])
+def test_whatever_is_typed_in_one_field_is_answered(alice, settings, name):
+    settings.MAX_BATCHES_PER_MINUTE = 10_000
+    for value in ("\0", "9" * 5000):
+        assert alice.post("/new-batch", typed(name, value) | {"do": "slot-0"}).status_code in {200, 400}
+        assert alice.post("/new-batch", typed(name, value) | {"do": "submit"}).status_code in {303, 400}
+        assert alice.post("/new-batch/estimate", typed(name, value)).status_code == 200
+
+
+@pytest.mark.parametrize("name", ["accounts", "slots", "pasted", "fee", "destination"])
+def test_what_no_text_has_is_shown_among_what_was_typed(alice, name):
+    typed = f"{ALICE}\r\n\0{BOB}"
+    data = form({"accounts": "", name: typed}) if name in {"accounts", "slots"} else form({}, **{name: typed})
+    html = post(alice, "submit", data, status=400)
+    assert "letters that no text has" in html
+    assert f"{ALICE}\r\n\ufffd{BOB}" in html
+
+
+def test_large_forms_are_shown_so_often_and_no_more(alice, monkeypatch):
+    monkeypatch.setattr(heavy_reads, "_LARGEST_PER_MINUTE", 1)
+    large = form({"accounts": "\n".join(many_accounts(10_000))})
+    for do in ("add-row", "remove-0", "slot-0", "json"):
+        ThrottleCount.objects.all().delete()
+        assert alice.post("/new-batch", large | {"do": do}).status_code in {200, 400}
+        assert alice.post("/new-batch", large | {"do": do}).status_code == 429
+        assert alice.post("/new-batch", form({"accounts": ALICE}) | {"do": do}).status_code in {200, 400}
+
+
 # --- Row by row, without JavaScript -----------------------------------------------------------------------------------
 
 
@@ -326,6 +397,35 @@ def test_faults_of_a_table_are_told_by_line_and_nothing_is_added(alice):
     assert values(html, "accounts") == [""]
 
 
+def test_it_says_how_many_lines_it_has_read(alice):
+    assert "2 lines are in the form." in post(alice, "paste", form({}, pasted=f"{ALICE} {BOB}\n{BOB}\n"))
+    for pasted in ({"pasted": "address,block"}, {"file": a_file(b"address,block\n")}):
+        assert "There is nothing below the names" in post(alice, "paste", form({}, **pasted), status=400)
+
+
+def test_pasting_makes_no_more_rows_than_the_form_holds(alice):
+    text = "\n".join(f"{BOB},{block}" for block in range(MAX_ROWS))
+    html = post(alice, "paste", form({"accounts": ALICE}, pasted=text), status=400)
+    assert f"The form holds {MAX_ROWS} rows, and would have more." in html
+    assert (values(html, "accounts"), values(html, "pasted")) == ([ALICE], [text])
+    assert len(values(post(alice, "paste", form({}, pasted=text)), "accounts")) == MAX_ROWS
+
+
+def test_pasting_is_counted_as_estimates_are(alice, settings):
+    settings.MAX_BATCHES_PER_MINUTE = 1
+    assert values(post(alice, "paste", form({}, pasted=ALICE)), "accounts") == [ALICE]
+    html = post(alice, "paste", form({}, pasted="a,b,c,d,e,f,g"), status=429)
+    assert "You may estimate 1 batches a minute" in html
+    assert values(html, "pasted") == ["a,b,c,d,e,f,g"]
+
+
+@pytest.mark.parametrize("token", ["", "short", "x" * 65, "with blanks and more <b>", "x" * 21 + "\u00e9"])
+def test_a_token_that_no_form_had_is_replaced(alice, token):
+    (new,) = values(post(alice, "add-row", form({"accounts": ALICE}, token=token)), "token")
+    assert re.fullmatch(r"[A-Za-z0-9_-]{22}", new)
+    assert values(post(alice, "add-row", form({"accounts": ALICE})), "token") == [TOKEN]
+
+
 def test_ten_thousand_addresses_are_one_row_and_a_batch(alice):
     text = "\n".join(many_accounts(10_000))
     html = post(alice, "paste", form({}, pasted=text))
@@ -345,6 +445,10 @@ def test_the_estimate_is_that_of_the_api_and_knows_what_is_proven(service, alice
     assert f"{PROVEN_ALREADY}0 of 2" in told
     assert "Transactions</dt><dd>1<" in told
     assert 'id="fact-count" hx-swap-oob="innerHTML">2 facts<' in told
+    made_at = re.search(r'As it was at <time datetime="([^"]+)">', told)
+    assert made_at
+    assert abs(timezone.now() - datetime.fromisoformat(made_at[1])) < timedelta(minutes=1)
+    assert f'data-aged="{made_at[1]}"' in told
     body = json.loads(unescape(re.search(r"<code>(\{.*?\})</code>", told, re.DOTALL)[1]))  # type: ignore[index]
     key = {"api-key": revealed()}
     api = alice.post("/estimate-batch-query", body, content_type="application/json", headers=key).json()
@@ -466,6 +570,69 @@ def test_for_a_rejected_one_it_stands_at_what_must_be_changed(alice, code, reaso
     assert "autofocus" in tag[0]
     assert 'aria-invalid="true"' in tag[0]
     assert f'<a href="#{control}">' in html
+
+
+TWO_BLOCKS = (Row("31337", "block", block="64"), Row("31337", "block", block="99999999"))
+
+
+@pytest.mark.parametrize(
+    ("rows", "code", "reason", "expected"),
+    [
+        (
+            TWO_BLOCKS,
+            RejectionCode.BLOCK_TOO_FAR_AHEAD,
+            "Block 99999999 of chain 31337 is 99999900 blocks above the head 99; a batch waits for at most 64.",
+            [(1, "block")],
+        ),
+        (
+            TWO_BLOCKS,
+            RejectionCode.PROOF_UNAVAILABLE,
+            "No node of chain 31337 serves proofs at block 99999999. Block 64 is the oldest.",
+            [(1, "block")],
+        ),
+        (
+            (Row("31337", "block", block="12"), Row("5", "block", block="12")),
+            RejectionCode.BLOCK_TOO_OLD,
+            "Block 12 of chain 5 is 31337 hops before block 9000, about 12 gas; this service goes at most 12 hops.",
+            [(1, "block")],
+        ),
+        (
+            (Row("5", "finalized"), Row("31337", "finalized")),
+            RejectionCode.FINALIZED_UNKNOWN,
+            "No node of chain 31337 says which of its blocks is the newest final one. Block 5.",
+            [(1, "at")],
+        ),
+        (
+            (
+                Row("5", "block", block="13", header=("NONCE",)),
+                Row("5", "latest", header=("NONCE",)),
+                Row("5", "block", block="12", header=("NONCE",)),
+            ),
+            RejectionCode.HEADER_PROPERTY_MISSING,
+            "The header of block 12 of chain 5 has no NONCE: its fork does not know them.",
+            [(2, "header")],
+        ),
+        (
+            (Row("5", "block", block="13", header=("NONCE",)), Row("5", "latest", header=("NONCE",))),
+            RejectionCode.HEADER_PROPERTY_MISSING,
+            "The header of block 12 of chain 5 has no NONCE: its fork does not know them.",
+            [(1, "header")],
+        ),
+        # It is about the block of a row that names none, and so no row that does is to blame.
+        (TWO_BLOCKS, RejectionCode.BLOCK_TOO_OLD, "Block 12 of chain 31337 is 64 hops before block 64.", []),
+        (TWO_BLOCKS, RejectionCode.CANCELLED_BY_USER, "Its user cancelled it at block 64.", []),
+    ],
+)
+def test_only_the_subject_of_a_rejection_tells_the_row(rows, code, reason, expected):
+    batch = Batch(rejection_code=code, rejection_reason=reason)
+    assert corrections.fields(Draft(rows=rows), batch) == expected
+
+
+def test_the_highest_fee_is_taken_again(alice):
+    batch = a_batch(fee=2**256 - 1)
+    (fee,) = values(alice.get(f"/new-batch?from={batch.pk}").text, "fee")
+    alice.post("/new-batch", form({"accounts": ALICE}, fee=fee) | {"do": "submit"})
+    assert Batch.objects.exclude(pk=batch.pk).get().fee == 2**256 - 1
 
 
 def test_what_the_form_can_t_hold_is_said(alice, settings, tmp_path):
