@@ -267,6 +267,8 @@ def test_an_estimate_tells_parts_and_what_would_be_rejected_and_stores_nothing(l
 
 def test_lists_go_through_all_pages(live, proven):
     assert proven.batch.id in {batch.internal_id for batch in live.service.all_batches(status="DONE")}
+    queries = [Header(["GAS_LIMIT"], chain=CHAIN_ID, block=live.chain.head())]
+    live.service.submit(destination=CHAIN_ID, queries=queries)
     page = live.service.batches(limit=1)
     assert len(page.batch_queries) == 1
     assert page.next

@@ -140,7 +140,8 @@ def _print_batch(proven: VerifiedBatchBundle, *, is_json: bool) -> None:
         chain = str(proven.destination_chain_id)
         print_json({"batch": proven.batch, "destinationChainId": chain, "queries": queries})
         return
-    say(f"The bundle holds, with {len(proven.queries)} queries of the batch {proven.batch}.")
+    many = f"{len(proven.queries)} quer{'y' if len(proven.queries) == 1 else 'ies'}"
+    say(f"The bundle holds, with {many} of the batch {proven.batch}.")
     rows = [
         (number, query.source_chain_id, query.block_number, _about(query), ", ".join(_in_short(query)))
         for number, query in proven.queries.items()
