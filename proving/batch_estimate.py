@@ -71,7 +71,7 @@ class SourceEstimate:
     """Of what is asked of one source chain, as far as it could be asked."""
 
     source: int
-    head: int | None = None  # its newest block
+    head: int = 0  # the number of its newest block, where `blocks` has any
     blocks: Mapping[Selector, int] = field(default_factory=dict)  # their numbers, of those that exist or are named
     cost: Cost | None = None  # None: it is not known
     parts: Mapping[Part, PartEstimate] = field(default_factory=dict)

@@ -41,9 +41,8 @@ class ShownEstimate:
     seconds: int
     reasons: Sequence[Reason]
     waits: Sequence[str]
-    blocks: Mapping[
-        tuple[str, str], MeantBlock
-    ]  # by the id of the chain, and by what selects the block, as in requests
+    blocks: Mapping[tuple[str, str], MeantBlock]
+    """By the id of the chain, and by what selects the block, both as in requests."""
     allowances: Sequence[DailyAllowance]  # of which the batch takes
     made_at: datetime
 
@@ -75,8 +74,7 @@ def shown(request: BatchRequest, found: BatchEstimate, user: User) -> ShownEstim
 def _blocks(found: BatchEstimate) -> Iterator[tuple[tuple[str, str], MeantBlock]]:
     for of_source in found.sources:
         for selector, number in of_source.blocks.items():
-            head = number if of_source.head is None else of_source.head
-            yield (str(of_source.source), selector.text), MeantBlock(number, head - number)
+            yield (str(of_source.source), selector.text), MeantBlock(number, of_source.head - number)
 
 
 def names(request: BatchRequest) -> Mapping[str, str]:

@@ -58,7 +58,8 @@ def _of_sources(batch: Batch) -> Iterator[Expected]:
             continue
         name = chain_name(chain).name
         if time is not None:
-            # Until the block after it, the chain may get one of this time.
+            # Until the block after it, the chain may get one of this time. What is admitted is no further away than a
+            # batch waits (`queries.rejection_codes`, timestamp_too_far_ahead), so it is a date.
             when = datetime.fromtimestamp(int(time) + float(get_chains().chain(chain).block_seconds), UTC)
             yield Expected(f"A block of {name} after the time {time} comes", when)
         if number is None or seen[0] is None:

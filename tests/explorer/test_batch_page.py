@@ -176,6 +176,9 @@ def test_gas_of_transactions_that_serve_others_too_is_not_taken_for_the_cost():
     assert "serve other batches too" not in page(batch)
     Batch.objects.update(gas_used=100_000)
     assert "serve other batches too" in page(batch)
+    # What its sender has paid is no cost of the service.
+    Batch.objects.update(gas_used=0, sender=Sender.SELF)
+    assert "serve other batches too" not in page(batch)
 
 
 @pytest.mark.parametrize("code", RejectionCode)
