@@ -346,13 +346,14 @@ FAULTS = (
     Fault("OperationsProofs.check_a_branch_of_two", BRANCH, "end := add(base, 17)", "end := add(base, 16)"),
     # Places needn't rise.
     Fault("OperationsProofs.check_a_branch_of_two", BRANCH, "if lt(place, next) { refuse() }", ""),
-    Fault("OperationsProofs.check_a_branch_of_one_is_refused", BRANCH, "size < empty + 2", "size < 2"),
+    # An empty place counts as a child.
+    Fault("OperationsProofs.check_a_branch_of_one_is_refused", BRANCH, "gt(length, 1)", "1"),
     # A subtree of another part of the trie is taken.
     Fault(
         "OperationsProofs.check_a_branch_takes_its_own_children_only",
         BRANCH,
-        "xor(shr(4, path), shr(add(bits, 4), mload(add(lowest, KEY))))",
-        "0",
+        "xor(shr(bits, mload(add(child, KEY))), or(parent, place))",
+        "xor(and(shr(bits, mload(add(child, KEY))), 0x0f), place)",
     ),
     # An extension leads to a leaf.
     Fault(

@@ -50,9 +50,9 @@ library BranchWriter {
         }
     }
 
-    /// @dev Writes a branch of which `count` children are subtrees, from `lowest` on. Of all `size` children, in order of
-    /// place, calldata holds a byte whose low half is the place. Its high half is 0 before a hash, 1 before a node of less
-    /// than 32 bytes, and 2 for the next subtree.
+    /// @dev Writes the branch whose children are `count` subtrees, from `lowest` on, and others. Two of them must be real:
+    /// a subtree can also be an empty place. Of all `size` children, in order of place, calldata holds a byte whose low half
+    /// is the place. Its high half is 0 before a hash, 1 before a node of less than 32 bytes, and 2 for the next subtree.
     /// @param cursor Where the first child's byte is in calldata.
     /// @return end Where the list ends, for `NodeWriter.finish`.
     /// @return Where calldata goes on after the children.
@@ -61,7 +61,6 @@ library BranchWriter {
         pure
         returns (uint256 end, uint256)
     {
-        _checkTwo(lowest, count, size);
         _checkZone();
         Subtree child = lowest;
         Subtree behind = lowest.above(count);
@@ -72,6 +71,11 @@ library BranchWriter {
                 revert(0x1c, 4)
             }
 
+            // All children are at the depth of the lowest, and their keys begin with the branch's path and their place.
+            let depth := mload(add(lowest, DEPTH))
+            let bits := sub(256, shl(2, depth))
+            let parent := shl(4, shr(add(bits, 4), mload(add(lowest, KEY))))
+            let real := 0
             // The lowest place that is free.
             let next := 0
             // Where the child of a place goes, less the place: every place takes a byte, and what is there the rest.
@@ -85,6 +89,7 @@ library BranchWriter {
                 if lt(form, 0x10) {
                     if lt(form, next) { refuse() }
                     next := add(form, 1)
+                    real := add(real, 1)
                     let at := add(base, form)
                     mstore8(at, 0xa0)
                     mstore(add(at, 1), calldataload(cursor))
@@ -112,13 +117,8 @@ library BranchWriter {
                 case 2 {
                     // The next subtree, if one is left. It must be a child of this very branch, at this place.
                     if iszero(lt(child, behind)) { refuse() }
-                    let depth := mload(add(lowest, DEPTH))
-                    let bits := sub(256, shl(2, depth))
-                    let path := shr(bits, mload(add(child, KEY)))
-                    if or(
-                        or(xor(mload(add(child, DEPTH)), depth), xor(and(path, 0x0f), place)),
-                        xor(shr(4, path), shr(add(bits, 4), mload(add(lowest, KEY))))
-                    ) { refuse() }
+                    if xor(mload(add(child, DEPTH)), depth) { refuse() }
+                    if xor(shr(bits, mload(add(child, KEY))), or(parent, place)) { refuse() }
                     length := mload(add(child, SIZE))
                     switch length
                     case 0 {
@@ -133,27 +133,19 @@ library BranchWriter {
                     child := add(child, SUBTREE)
                 }
                 default { refuse() }
+                // An empty place has one byte, which no other reference has.
+                real := add(real, gt(length, 1))
                 mstore(add(at, length), EMPTY_STRINGS)
                 base := sub(add(base, length), 1)
             }
             // All subtrees are in it.
             if lt(child, behind) { refuse() }
+            // With fewer than two children it would be no branch.
+            if lt(real, 2) { refuse() }
             // The places after the last child are empty, and so is the value.
             end := add(base, 17)
         }
         return (end, cursor);
-    }
-
-    /// @dev With fewer than two children it would be no branch. Subtrees can be empty places, which aren't any.
-    function _checkTwo(Subtree lowest, uint256 count, uint256 size) private pure {
-        unchecked {
-            uint256 empty = 0;
-            for (uint256 i = 0; i < count; ++i) {
-                // No other reference has one byte.
-                if (lowest.above(i).size() == 1) ++empty;
-            }
-            if (size < empty + 2) revert InvalidProof();
-        }
     }
 
     /// @dev All constants, so this costs nothing. The last child of a full branch begins 33 * 15 bytes after the first.
