@@ -51,15 +51,20 @@ Fault = Literal[
     "depth",
     "key of another place",
     "key of another branch",
+    "key of a cousin",
+    "too deep",
     "path of the key itself",
     "nibble too many",
     # Keys that are absent at the node on top.
     "attached elsewhere",
+    "attached to a cousin",
     "attached though present",
     "attached at a branch",
     "attached out of order",
     # Branches and extensions.
     "children",
+    "form of a child",
+    "size of an embedded node",
     "number of children",
     "number of subtrees",
     "subtree left over",
@@ -79,8 +84,14 @@ Fault = Literal[
     "storage of an absent account",
     "closed by another operation",
     "account within a storage",
+    "slot outside of a storage",
+    "storage in a storage",
+    "storage left open",
+    "nothing to close",
+    "absent in no way",
     "implied hash",
     # All operations.
+    "no operation",
     "cut short",
     "disorder",
     "anything",
@@ -92,8 +103,21 @@ _CLEAN = 0.4
 _SHARE_OF_ANYTHING = 0.02
 
 _DIGITS = "0123456789abcdef"
+# Most that is wrong there needs a storage, in which there is something.
+_IN_STORAGES = {
+    "zero value",
+    "block hash of another contract",
+    "block hash beyond the window",
+    "storage root twice",
+    "account within a storage",
+    "storage in a storage",
+}
 # Subtrees that are branched before only ends follow.
 _MOST_NODES = 9
+# Nibbles before a key's place in which a cousin agrees with it.
+_WINDOWS = (4, 4, 4, 3, 2, 1, 0)
+# First bytes of no operation.
+_NO_OPERATIONS = bytes([*range(0x20, 0x30), 0x31, *range(0x37, 0x40), 0x41, 0x42, *range(0x44, 0x70)])
 # Bytes that may be mistaken for one another.
 _OPERATIONS = bytes(
     [0x00, 0x10, 0x11, 0x1F, 0x30, 0x32, 0x33, 0x34, 0x35, 0x36, 0x37, 0x40, 0x41, 0x43, 0x72, 0x7A, 0x88]
@@ -119,6 +143,19 @@ class Names:
             if len(path) < 3:
                 self._under[path] = found
         return found
+
+    def cousins(self, key: str, depth: int, window: int) -> Sequence[int]:
+        """Return places of keys that agree with `key` in `window` digits before the one at `depth`, not in all before.
+
+        Their digit at `depth`, counted from 1, is a higher one: as children of one branch they would come after `key`.
+        """
+        begin, end = max(depth - 1 - window, 0), depth - 1
+        near, above, digit = key[begin:end], key[:end], key[end]
+        return [
+            place
+            for place, other in enumerate(self.keys)
+            if other[begin:end] == near and other[end] > digit and other[:end] != above
+        ]
 
 
 @cache
@@ -202,6 +239,13 @@ class Attacker:
             self._branch("")
         else:
             self._subtree("")
+        if self._fault == "storage left open":
+            self._storage(self._name(self._pick(""))[1])
+        elif self._fault == "nothing to close":
+            self._leaf_of_account(b"", 0, self._chance.below(2), closes=True)
+        elif self._fault == "no operation":
+            at = self._chance.between(0, len(self._operations))
+            self._operations.insert(at, bytes([self._chance.pick(_NO_OPERATIONS)]))
         if self._fault == "disorder":
             self._disturb()
         elif self._fault == "cut short":
@@ -268,6 +312,8 @@ class Attacker:
                 self._operations.append(bytes([EXTENSION, 1]))
             else:
                 self._absent(AT_SAME, self._name(self._pick(""))[1], b"")
+        if self._names is self._accounts and self._wrong("absent in no way"):
+            self._operations.append(bytes([ABSENT_ACCOUNT | AT_LEAF]) + self._name(self._pick(""))[1])
 
     def _subtree(self, path: str) -> Node:
         """Pushes one that has this path."""
@@ -310,6 +356,12 @@ class Attacker:
         count = len(own)
         if self._wrong("children"):
             children = self._spoil(children)
+        if self._wrong("form of a child"):
+            children = self._replace_child(children, bytes([self._chance.between(3, 15) << 4]), b"")
+        if self._wrong("size of an embedded node"):
+            size = self._chance.pick((1, 32, 33, 40, 56, 64))
+            node = bytes([0xBF + size]) + self._chance.randbytes(size - 1)
+            children = self._replace_child(children, bytes([NODE_CHILD << 4]), node)
         if count > 1 and self._wrong("subtree left over"):
             left_over = self._chance.pick(own)
             children = [child for child in children if child[0] != OWN_CHILD << 4 | left_over]
@@ -354,9 +406,16 @@ class Attacker:
                 [*after, child, *before],
                 [*before, bytes([child[0] & 0xF0 | chance.below(16)]) + child[1:], *after],
                 [*before, bytes([chance.below(4) << 4 | child[0] & 0x0F]) + child[1:], *after],
-                [*before, bytes([NODE_CHILD << 4 | child[0] & 0x0F, chance.below(256)]) + child[2:], *after],
             )
         )
+
+    def _replace_child(self, children: list[bytes], first: bytes, rest: bytes) -> list[bytes]:
+        """Put another child, whose first byte has that high half, in the place of one that isn't on the stack."""
+        others = [at for at, child in enumerate(children) if child[0] >> 4 != OWN_CHILD]
+        if not others:
+            return children
+        at = self._chance.pick(others)
+        return [*children[:at], bytes([first[0] | children[at][0] & 0x0F]) + rest, *children[at + 1 :]]
 
     def _extension(self, path: str) -> Node:
         """And what it leads to."""
@@ -392,7 +451,8 @@ class Attacker:
                 MAX_DEPTH - self._chance.below(6),
             )
         )
-        return self._climb(self._names.keys[self._pick(path)], max(above, min(depth, MAX_DEPTH)), above)
+        depth = MAX_DEPTH + 1 if self._wrong("too deep") else max(above, min(depth, MAX_DEPTH))
+        return self._climb(self._names.keys[self._pick(path)], depth, above)
 
     def _climb(self, key: str, depth: int, above: int) -> Node:
         """What is at a key's path of `depth` digits, and nodes above it up to the path of `above` digits."""
@@ -404,21 +464,40 @@ class Attacker:
                 node, depth = self._extend(node, depth, to), to
             else:
                 depth -= 1
-                node = self._join(key[depth], [node])
+                node = self._join_with_cousin(key, depth, node)
             if depth > above:
                 node = self._attach(key[:depth], node)
         return node
+
+    def _join_with_cousin(self, key: str, depth: int, node: Node) -> Node:
+        """Join what is at `depth` + 1 digits of a key; now and then with something of another key, as its sibling."""
+        if self._wrong("key of a cousin") and (cousins := self._cousins(key, depth + 1)):
+            cousin = self._names.keys[place := self._chance.pick(cousins)]
+            return self._join(key[depth] + cousin[depth], [node, self._end_of(cousin[: depth + 1], place)])
+        return self._join(key[depth], [node])
+
+    def _cousins(self, key: str, depth: int) -> Sequence[int]:
+        """Return places of keys that agree with `key` in some digits before `depth`, and in others don't."""
+        for window in range(self._chance.pick(_WINDOWS), -1, -1):
+            if cousins := self._names.cousins(key, depth, window):
+                return cousins
+        return ()
 
     # --- Ends ---------------------------------------------------------------------------------------------------------
 
     def _end(self, path: str) -> Node:
         """A leaf, or where a key is absent that has this path."""
-        key, name = self._name(self._pick(path))
+        return self._end_of(path, self._pick(path))
+
+    def _end_of(self, path: str, place: int) -> Node:
+        key, name = self._name(place)
         roll = self._random()
         if name == HISTORY_ADDRESS and self._needs_history:
             roll = 0.0
         if self._names is self._slots and self._wrong("account within a storage"):
-            return self._account_within_storage(path)
+            return self._within(self._accounts, path)
+        if self._names is self._accounts and self._wrong("slot outside of a storage"):
+            return self._within(self._slots, path)
         if roll < 0.5:
             return self._slot(path, key, name) if self._names is self._slots else self._account(path, key, name)
         if roll < 0.66:
@@ -427,10 +506,17 @@ class Attacker:
             return self._other_leaf(path, key, name)
         return self._other_extension(path, key, name)
 
-    def _account_within_storage(self, path: str) -> Node:
-        self._names, owner = self._accounts, self._owner
-        node = self._account(path, *self._name(self._pick(path)))
-        self._names, self._owner = self._slots, owner
+    def _within(self, others: Names, path: str) -> Node:
+        """A leaf where those of the other kind of trie belong."""
+        names, owner = self._names, self._owner
+        self._names, self._owner = others, b""
+        key, name = self._name(self._pick(path))
+        if others is self._slots:
+            node = self._slot(path, key, name)
+        else:
+            self._leaf_of_account(name, len(path), self._chance.below(4), closes=False)
+            node = Node(_AT_LEAF, key, NIBBLES, "", is_hash=True)
+        self._names, self._owner = names, owner
         return node
 
     def _empty(self, path: str) -> Node:
@@ -454,23 +540,25 @@ class Attacker:
         return Node(_AT_LEAF, key, NIBBLES, "", is_hash=len(path) < 4)
 
     def _account(self, path: str, key: str, name: bytes) -> Node:
-        closes = name == HISTORY_ADDRESS or self._random() < 0.35
+        closes = name == HISTORY_ADDRESS or self._random() < (0.9 if self._fault in _IN_STORAGES else 0.35)
         if closes:
             self._storage(name)
-        if not closes:
-            hashes = self._chance.below(4)
-        else:
             hashes = self._chance.below(2) | (STORAGE_ROOT_FOLLOWS if self._wrong("storage root twice") else 0)
-        head, body = self._account_body(len(path), hashes)
+        else:
+            hashes = self._chance.below(4)
+        self._leaf_of_account(name, len(path), hashes, closes=closes)
+        return Node(_AT_LEAF, key, NIBBLES, "", is_hash=True)
+
+    def _leaf_of_account(self, name: bytes, depth: int, hashes: int, *, closes: bool) -> None:
+        head, body = self._account_body(depth, hashes)
         store = self._chance.between(0 if closes else 1, 7)
         if self._wrong("nothing stored"):
             store = 0
         operation = ACCOUNT | store << 4 | (CLOSES_STORAGE if closes else 0) | hashes << 1
         operation |= (operation & 0x7F).bit_count() & 1
         if self._wrong("closed by another operation"):
-            operation ^= self._chance.pick((CLOSES_STORAGE | 1, 1 << self._chance.below(7), ACCOUNT))
+            operation ^= self._chance.pick((1, CLOSES_STORAGE | 1, 1 << self._chance.below(7), ACCOUNT))
         self._operations.append(bytes([operation]) + head + (b"" if closes else name) + body)
-        return Node(_AT_LEAF, key, NIBBLES, "", is_hash=True)
 
     def _account_body(self, depth: int, hashes: int) -> tuple[bytes, bytes]:
         """An account's head, and what comes last of it, with these hashes."""
@@ -483,6 +571,8 @@ class Attacker:
 
     def _storage(self, owner: bytes) -> None:
         """Opens one, and leaves it to whoever closes it."""
+        if self._wrong("storage in a storage"):
+            self._operations.append(bytes([OPEN_STORAGE]) + self._accounts.names[self._pick("")])
         self._operations.append(bytes([OPEN_STORAGE]) + owner)
         if self._storages and owner != HISTORY_ADDRESS and self._random() < 0.25:
             # Two accounts may well have the same storage.
@@ -537,9 +627,9 @@ class Attacker:
         digits = self._other_digits(key, depth, reach)
         length = reach - depth
         if self._wrong("length of an extension"):
-            length, digits = self._chance.pick(
-                ((0, ""), (length + 1, digits + "0"), (NIBBLES - depth, digits.ljust(64, "0")))
-            )
+            digits, others = digits.ljust(NIBBLES, "0"), (0, length + 1, NIBBLES - depth, MAX_DEPTH + 1 - depth)
+            length = self._chance.pick(others)
+            digits = digits[:length]
         rest = bytes([self._depth(depth), length]) + self._packed(digits) + self._hash()
         self._absent(AT_EXTENSION, name, rest)
         return Node(_AT_EXTENSION, path + digits, reach, key, is_hash=True)
@@ -566,9 +656,11 @@ class Attacker:
             if self._wrong("attached at a branch"):
                 self._absent(AT_SAME, names.names[self._pick(path)], b"")
             return node
-        found = names.under(path)
+        found: Sequence[int] = names.under(path)
         if self._wrong("attached elsewhere"):
             found = range(len(names.keys))
+        elif path and self._wrong("attached to a cousin"):
+            found = self._cousins(node.key, len(path) + 1) or range(len(names.keys))
         elif self._wrong("attached though present"):
             present = names.under(node.key[: node.reach])
             if present:
@@ -590,7 +682,7 @@ class Attacker:
     def _cut(self) -> None:
         """The last operations are missing, or the last bytes."""
         mine = self._operations
-        if self._chance.happens(0.7):
+        if self._chance.happens(0.4):
             del mine[-self._chance.between(1, 3) :]
         else:
             mine[-1] = mine[-1][: self._chance.between(1, len(mine[-1]) - 1)]

@@ -2,6 +2,9 @@
 
 Both can be wrong alike. So each fact that became readable is looked up, from the header's state root on, in the nodes
 that were hashed on the way, by a reader that knows neither of them (`judge.py`).
+
+A header commits to the root that its operations end in where nothing is refused (`lenient.py`). So a registry that
+lacks a check takes what breaks that rule alone, and the facts are there to be judged.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +25,7 @@ from chains.packed.layout import HEADER_ALONE, PARENT, PARENT_HASH_ALONE, shorte
 from contracts import Artifact
 from devnet.devchain import DevChain
 from tests.contracts.deployed import Deployed
-from tests.contracts.fuzzing import hostile
+from tests.contracts.fuzzing import hostile, lenient
 from tests.contracts.fuzzing.attacker import Attacker, any_fault, forms
 from tests.contracts.fuzzing.chance import Chance
 from tests.contracts.fuzzing.judge import (
@@ -62,6 +65,18 @@ def _history_keys() -> frozenset[str]:
 # --- What an attacker sends -------------------------------------------------------------------------------------------
 
 
+class Proof(NamedTuple):
+    """Operations, and how they end in a registry that refuses none of them."""
+
+    operations: Sequence[bytes]
+    run: lenient.Run
+    is_committed: bool
+    """Whether the header commits to the root in which they end."""
+
+
+NO_PROOF = Proof((), lenient.Run(None, (), ()), is_committed=True)
+
+
 @dataclass
 class Attack:
     """Transactions, and what the block hash source vouches for before them."""
@@ -70,16 +85,16 @@ class Attack:
     vouched: dict[int, bytes] = field(default_factory=dict)  # block hashes by number
     headers: list[bytes] = field(default_factory=list)  # all that are sent
     transactions: list[bytes] = field(default_factory=list)
-    operations: list[list[bytes]] = field(default_factory=list)  # of each transaction
+    proofs: list[Proof] = field(default_factory=list)  # of each transaction
 
     def __str__(self) -> str:
         vouched = [f"block {number}: 0x{digest.hex()}" for number, digest in self.vouched.items()]
         sent = [hex_data(transaction) for transaction in self.transactions]
         return "\n".join(["The block hash source vouches for", *vouched, "The registry is sent", *sent])
 
-    def send(self, begin: bytes, operations: Sequence[bytes] = ()) -> None:
-        self.transactions.append(begin + b"".join(operations))
-        self.operations.append(list(operations))
+    def send(self, begin: bytes, proof: Proof = NO_PROOF) -> None:
+        self.transactions.append(begin + b"".join(proof.operations))
+        self.proofs.append(proof)
 
 
 class Model:
@@ -94,28 +109,19 @@ class Model:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        with patch.object(self._decoder, "keccak", self._record):
+        with patch.object(self._decoder, "keccak", self.keccak):
             yield
 
-    def _record(self, data: bytes) -> bytes:
+    def keccak(self, data: bytes) -> bytes:
+        """Hash bytes, and show them."""
         digest = self._hash(data)
         self.shown[digest] = data
         return digest
 
-    def root(self, operations: Iterable[bytes]) -> bytes | None:
-        """The root in which they end; None where they end in none."""
-        rebuilt = self._decoder._Decoder(self._decoder._Reader(b"".join(operations)), history.WINDOW)
-        try:
-            rebuilt.run()
-            root: bytes = rebuilt.root
-        except InvalidPacked:
-            return None
-        return root
-
     def hashes(self, operations: bytes) -> list[bytes]:
-        """Of all that is hashed on running them."""
+        """Return the hashes of all that is hashed on running operations."""
         before, self.shown = self.shown, {}
-        self.root([operations])
+        lenient.run(operations, 0, self.keccak)
         hashes = list(self.shown)
         self.shown = before
         return hashes
@@ -161,8 +167,9 @@ class Trial:
         self.shown = model.shown
         self.expected = {fact for facts in self.verdicts if isinstance(facts, PackedFacts) for fact in _facts(facts)}
         accounts = {(fact.number, fact.address) for fact in self.expected if isinstance(fact, AccountField)}
-        # Of an account all fields, also those that may not be readable.
+        # All fields of an account, also those that may not be readable; and all that a missing check would let be read.
         every = self.expected | {AccountField(*account, each) for account in accounts for each in range(4)}
+        every.update(fact for proof in attack.proofs for fact in proof.run.facts)
         self.asked: list[Fact] = list(every)
 
     def check(self, outcome: Outcome) -> int:
@@ -244,25 +251,25 @@ class Forge:
         number = index * _NUMBERS + 1 | chance.pick((0, 0, 1 << 40, 1 << 63))
         kind = chance.pick(("header", "header", *KINDS))
         attack = Attack(kind)
-        operations, header = self._block(chance, number)
+        proof, header = self._block(chance, number)
         begin = header.encoded
         if chance.happens(0.2):
             begin += hostile.fields_to_prove(chance, header)
         attack.headers.append(header.encoded)
         if kind == "header":
             self._vouch(chance, attack, number, header.encoded)
-            attack.send(begin, operations)
+            attack.send(begin, proof)
         elif kind == "number":
             self._vouch(chance, attack, number, header.encoded)
             attack.send(begin + bytes([HEADER_ALONE]))
-            attack.send(_number(number), operations)
+            attack.send(_number(number), proof)
         elif kind == "hop":
             # The state of one block holds the hash of another.
-            others, other = self._block(chance, number + 1, block_hashes=[keccak(header.encoded)])
+            other_proof, other = self._block(chance, number + 1, block_hashes=[keccak(header.encoded)])
             attack.headers.append(other.encoded)
             self._vouch(chance, attack, number + 1, other.encoded)
-            attack.send(other.encoded, others)
-            attack.send(begin, operations)
+            attack.send(other.encoded, other_proof)
+            attack.send(begin, proof)
         else:
             parent_hash = keccak(header.encoded) if chance.happens(0.97) else chance.randbytes(32)
             child_number = number + 1 if chance.happens(0.94) else chance.pick((0, number + 2))
@@ -270,22 +277,23 @@ class Forge:
             attack.headers.append(child)
             self._vouch(chance, attack, child_number, child)
             if kind == "walk":
-                attack.send(child + bytes([PARENT]) + begin, operations)
+                attack.send(child + bytes([PARENT]) + begin, proof)
             else:
                 attack.send(child + bytes([PARENT_HASH_ALONE]))
-                attack.send(begin, operations)
+                attack.send(begin, proof)
         return attack
 
     def _block(
         self, chance: Chance, number: int, *, block_hashes: Sequence[bytes] = ()
-    ) -> tuple[list[bytes], hostile.Header]:
-        """Operations, and a header whose state has the root that they end in."""
-        fault = any_fault(chance)
-        operations = Attacker(chance, fault=fault, block_hashes=block_hashes, hashes=self._model.hashes).state()
-        root = self._model.root(operations)
-        if root is None or chance.happens(0.01):
-            root = chance.randbytes(32)
-        return operations, hostile.header(chance, number, root, chance.randbytes(32))
+    ) -> tuple[Proof, hostile.Header]:
+        """Return operations, and a header whose state has the root that they end in where nothing is refused."""
+        model = self._model
+        attacker = Attacker(chance, fault=any_fault(chance), block_hashes=block_hashes, hashes=model.hashes)
+        operations = attacker.state()
+        run = lenient.run(b"".join(operations), number, model.keccak)
+        root = None if chance.happens(0.01) else run.root
+        header = hostile.header(chance, number, root or chance.randbytes(32), chance.randbytes(32))
+        return Proof(operations, run, is_committed=root is not None), header
 
     @staticmethod
     def _vouch(chance: Chance, attack: Attack, number: int, header: bytes) -> None:
@@ -342,11 +350,27 @@ def run(
 
 def _count(tally: Tally, trial: Trial, confirmed: int) -> None:
     tally.done += 1
-    for verdict, operations in zip(trial.verdicts, trial.attack.operations, strict=True):
+    for verdict, proof in zip(trial.verdicts, trial.attack.proofs, strict=True):
         if isinstance(verdict, str):
             tally.refused[verdict] += 1
         else:
-            tally.accepted.update(form for operation in operations for form in forms(operation))
-    if not any(isinstance(verdict, str) for verdict in trial.verdicts):
+            tally.accepted.update(form for operation in proof.operations for form in forms(operation))
+    if any(isinstance(verdict, str) for verdict in trial.verdicts):
+        if rule := _only_rule(trial):
+            tally.alone[rule] += 1
+    else:
         tally.accepted.update(["attack", trial.attack.kind])
     tally.accepted["fact"] += confirmed
+
+
+def _only_rule(trial: Trial) -> str:
+    """Return the one rule that the first refused transaction breaks; nothing where it breaks several.
+
+    It is the model's sentence where the operations break none.
+    """
+    refusals = zip(trial.verdicts, trial.attack.proofs, strict=True)
+    verdict, proof = next((verdict, proof) for verdict, proof in refusals if isinstance(verdict, str))
+    if not proof.is_committed:
+        return ""
+    rules = set(proof.run.broken) or {verdict}
+    return rules.pop() if len(rules) == 1 else ""

@@ -16,9 +16,16 @@ class Tally:
     """What was accepted, by kind: of operation, or of call."""
     refused: Counter[str] = field(default_factory=Counter)
     """What was refused, by the model's sentence."""
+    alone: Counter[str] = field(default_factory=Counter)
+    """What a registry would take that lacks one rule and no other, by that rule."""
 
     def __add__(self, other: "Tally") -> "Tally":
-        return Tally(self.done + other.done, self.accepted + other.accepted, self.refused + other.refused)
+        return Tally(
+            self.done + other.done,
+            self.accepted + other.accepted,
+            self.refused + other.refused,
+            self.alone + other.alone,
+        )
 
 
 def sentence(refusal: str) -> str:
