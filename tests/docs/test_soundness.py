@@ -1,6 +1,7 @@
-"""docs/concepts/soundness.md: what its contract loses to a false block hash."""
+"""docs/concepts/soundness.md: what its contract loses to a false block hash, and which code its figures are of."""
 
 import random
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,9 +10,9 @@ from eth_utils.crypto import keccak
 
 from chains import history
 from chains.packed import HISTORY_ADDRESS, encode
-from contracts import Artifact, load_artifact
+from contracts import Artifact, code_digest, load_artifact
 from contracts.build import run_compiler
-from devnet.devchain import ACCOUNTS, DevChain
+from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from tests.contracts.deployed import SENDER, Deployed, Reverted
 from tests.contracts.worlds import Asked, World
 from tests.docs.examples import blocks_of
@@ -243,3 +244,42 @@ def test_a_false_hash_changes_no_account_or_slot_of_a_block_whose_root_is_there(
     source.send("set", BLOCK, true.block_hash)
     registry.send_raw(encode(true.header, true.root, header_fields=[EXTRA_DATA]))
     assert registry.call("headerField", BLOCK, EXTRA_DATA) == keccak(b"false")
+
+
+# --- Figures ----------------------------------------------------------------------------------------------------------
+
+CURRENT = "These figures are of the code with the digest `{}`, which is the current one."
+EARLIER = "These figures are of the code with the digest `{}`, which is an earlier one."
+DIGEST, OTHER = "0x" + "12" * 32, "0x" + "ab" * 32
+UNRELEASED, RELEASED = "# Changelog\n\n## 0.2.0 — unreleased\n\n## 0.1.0 — 2026-12-01\n", "## 0.2.0 — 2026-12-02\n"
+
+
+def fault(page: str, changelog: str, digest: str) -> str:
+    """Say what is wrong with the code that a page says its figures are of; nothing is while it calls none current."""
+    current = re.findall(CURRENT.format("(0x[0-9a-f]{64})"), " ".join(page.split()))
+    if current not in ([], [digest]):
+        return f"figures of {', '.join(current)} are called current, and the code is {digest}"
+    heading = re.search("^## .*$", changelog, re.MULTILINE)
+    assert heading
+    is_released = not heading[0].endswith("unreleased")
+    return f"a release needs figures of {digest}" if is_released and not current else ""
+
+
+def test_figures_that_are_called_current_are_of_this_code():
+    page, changelog = ((PROJECT / path).read_text() for path in (PAGE, "CHANGELOG.md"))
+    assert fault(page, changelog, code_digest()) == ""
+
+
+@pytest.mark.parametrize("changelog", [UNRELEASED, RELEASED])
+def test_figures_of_other_code_that_are_called_current_are_noticed(changelog):
+    page = CURRENT.format(OTHER).replace("which is", "which\nis")
+    said = f"figures of {OTHER} are called current, and the code is {DIGEST}"
+    assert fault(page, changelog, DIGEST) == said
+    assert fault(f"{CURRENT.format(DIGEST)} {page}", changelog, DIGEST).startswith("figures of")
+    assert fault(CURRENT.format(DIGEST), changelog, DIGEST) == ""
+
+
+@pytest.mark.parametrize("page", ["", EARLIER.format(OTHER), EARLIER.format(DIGEST)])
+def test_a_release_needs_current_figures_and_nothing_else_does(page):
+    assert fault(page, UNRELEASED, DIGEST) == ""
+    assert fault(page, RELEASED, DIGEST) == f"a release needs figures of {DIGEST}"
