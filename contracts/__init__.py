@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from eth_typing import ABI
+from eth_utils.crypto import keccak
 
 ARTIFACTS_DIR = Path(__file__).parent / "artifacts"
 
@@ -49,3 +50,12 @@ def load_artifact(name: str) -> Artifact:
         runtime=bytes.fromhex(stored["deployedBytecode"].removeprefix("0x")),
         immutables=stored["immutables"],
     )
+
+
+def code_digest() -> str:
+    """Return the keccak-256 that names the code of all contracts but those that only tests deploy.
+
+    It is that of the keccak-256 of each one's creation bytecode, in the order of their names. Constructors count too.
+    """
+    names = sorted(path.stem for path in ARTIFACTS_DIR.glob("*.json"))
+    return "0x" + keccak(b"".join(keccak(load_artifact(name).bytecode) for name in names)).hex()

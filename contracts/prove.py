@@ -20,6 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from contracts import code_digest
 from contracts.build import ROOT_DIR, BuildError, read_sources
 from contracts.faults import FAULTS, Fault
 from contracts.foundry import environment, write_project
@@ -67,6 +68,7 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     sys.stdout.write(f"{'All' if all_right else 'NOT ALL'} as it must be, in {time.monotonic() - started:.0f} s.\n")
+    sys.stdout.write(f"The code's digest: {code_digest()}\n")
     return 0 if all_right else 1
 
 

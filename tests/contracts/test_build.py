@@ -1,10 +1,11 @@
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from contracts import ARTIFACTS_DIR, build, load_artifact
+from contracts import ARTIFACTS_DIR, build, code_digest, load_artifact
 from contracts.known_bad import why_bad
 from tests.contracts.deployed import Deployed
 
@@ -79,6 +80,18 @@ def test_of_a_registry_all_that_it_was_deployed_with_is_in_its_code(chain):
     assert code == "0x" + load_artifact("FactsRegistry").deployed(**expected).hex()
     for name in expected:
         assert code != "0x" + load_artifact("FactsRegistry").deployed(**{**expected, name: 8}).hex()
+
+
+@pytest.mark.parametrize(
+    ("name", "is_another"),
+    [("AttestedBlockHashSource", True), ("FactsRegistry", True), ("test/StepHarness", False)],
+)
+def test_the_digest_is_another_if_code_is_that_is_not_for_tests_alone(monkeypatch, name, is_another):
+    before = code_digest()
+    assert before == code_digest()
+    changed = {name: replace(load_artifact(name), bytecode=load_artifact(name).bytecode + b"\0")}
+    monkeypatch.setattr("contracts.load_artifact", lambda asked: changed.get(asked) or load_artifact(asked))
+    assert (code_digest() != before) == is_another
 
 
 def test_nothing_that_is_deployed_now_is_known_to_be_bad():

@@ -31,6 +31,7 @@ from chains.packed.layout import (
     STORE_STORAGE_ROOT,
     ZERO_SLOT,
 )
+from contracts import code_digest
 from tests.contracts.fuzzing import __main__ as command
 from tests.contracts.fuzzing import boundaries, headers, steps, transactions
 from tests.contracts.fuzzing.mutated import compile_with
@@ -268,3 +269,4 @@ def test_the_command_runs_campaigns_in_processes():
         result.stdout,
         re.DOTALL,
     )
+    assert result.stdout.endswith(f"\nThe code's digest: {code_digest()}\n")

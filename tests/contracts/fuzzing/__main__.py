@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
+from contracts import code_digest
 from devnet.devchain import DevChain
 from tests.contracts.fuzzing import boundaries, headers, mutations, sequences, steps, transactions, undefined
 from tests.contracts.fuzzing.tally import Divergence, Tally
@@ -179,6 +180,7 @@ def main() -> int:
     planned, done = sum(job.count for job in jobs), sum(each.tally.done for each in totals.values())
     if done < planned:
         print(f"Not all: {done:,} of {planned:,}.")
+    print(f"The code's digest: {code_digest()}")
     return int(done < planned or any(each.diverged for each in totals.values()))
 
 

@@ -11,6 +11,7 @@ import signal
 import sys
 from pathlib import Path
 
+from contracts import code_digest
 from contracts.build import ROOT_DIR, BuildError, build, read_sources
 from tests.contracts.mutants.compiling import Code, Compiler, Store, name_of
 from tests.contracts.mutants.generate import generate, syntax_trees
@@ -128,6 +129,7 @@ def run(only: str, shard: tuple[int, int], jobs: int, *, only_survivors: bool, o
         print(f"{SURVIVED}: {mutant}")
     for sentence in report.stale:
         print(sentence)
+    print(f"The code's digest: {code_digest()}")
     return 0 if report.is_fine() else 1
 
 

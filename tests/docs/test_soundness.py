@@ -1,0 +1,285 @@
+"""docs/concepts/soundness.md: what its contract loses to a false block hash, and which code its figures are of."""
+
+import random
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from eth_utils.crypto import keccak
+
+from chains import history
+from chains.packed import HISTORY_ADDRESS, encode
+from contracts import Artifact, code_digest, load_artifact
+from contracts.build import run_compiler
+from devnet.devchain import ACCOUNTS, PROJECT, DevChain
+from tests.contracts.deployed import SENDER, Deployed, Reverted
+from tests.contracts.worlds import Asked, World
+from tests.docs.examples import blocks_of
+
+PAGE = "docs/concepts/soundness.md"
+SOURCE_CHAIN, BLOCK = 1, 5000
+LEDGER, OWED_SLOT = "0x" + "1e" * 20, 3
+ALICE, BOB, CAROL = ("0x" + letter * 40 for letter in "abc")
+DAVE = ACCOUNTS[3][0]
+EXTRA_DATA = 12
+ETHER = 10**18
+CAP = 4 * ETHER
+OWED = {ALICE: CAP, BOB: 2 * ETHER, CAROL: 0, DAVE: CAP + 1}
+# Takes what it is paid, and asks for it once more.
+GREEDY = """
+pragma solidity ^0.8.28;
+contract Greedy {
+    receive() external payable {
+        (bool paid,) = msg.sender.call(abi.encodeWithSignature("execute(address)", address(this)));
+        paid;
+    }
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def compiled() -> dict[str, Artifact]:
+    """The page's contract and GREEDY by their names, with the registry's errors, which go through them."""
+    (block,) = [block for block in blocks_of(PAGE) if block.language == "solidity"]
+    outputs = ["abi", "evm.bytecode.object", "evm.deployedBytecode.object"]
+    output = run_compiler({PAGE: block.code, "Greedy": GREEDY}, {"*": {"*": outputs}})
+    errors = [one for one in load_artifact("FactsRegistry").abi if one["type"] == "error"]
+    return {
+        name: Artifact(
+            abi=[*contract["abi"], *errors],
+            bytecode=bytes.fromhex(contract["evm"]["bytecode"]["object"]),
+            runtime=bytes.fromhex(contract["evm"]["deployedBytecode"]["object"]),
+            immutables={},
+        )
+        for contracts in output["contracts"].values()
+        for name, contract in contracts.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def chain() -> Iterator[DevChain]:
+    with DevChain() as chain:
+        yield chain
+
+
+@pytest.fixture
+def source(chain: DevChain) -> Deployed:
+    return Deployed(chain, "test/SettableBlockHashSource", SOURCE_CHAIN)
+
+
+@pytest.fixture
+def registry(chain: DevChain, source: Deployed) -> Deployed:
+    return Deployed(chain, "FactsRegistry", SOURCE_CHAIN, source.address, history.WINDOW)
+
+
+def slot_of(account: str) -> int:
+    return int.from_bytes(keccak(bytes(12) + bytes.fromhex(account[2:]) + OWED_SLOT.to_bytes(32)))
+
+
+def owing(number: int = BLOCK) -> World:
+    """A state in which the ledger owes what `OWED` says."""
+    world = World(random.Random(1), number)
+    ledger = bytes.fromhex(LEDGER[2:])
+    world.accounts[ledger] = (1, 0, keccak(b"code"))
+    world.storages[ledger] = {slot_of(account): amount for account, amount in OWED.items() if amount}
+    return world.close()
+
+
+def proof(world: World, *accounts: str) -> bytes:
+    return world.prove([Asked(bytes.fromhex(LEDGER[2:]), 0, [slot_of(account) for account in accounts])])
+
+
+@pytest.fixture
+def payout(chain: DevChain, source: Deployed, registry: Deployed, compiled) -> Deployed:
+    """Funded, with what it owes proven."""
+    world = owing()
+    source.send("set", BLOCK, world.block_hash)
+    registry.send_raw(proof(world, *OWED))
+    return deploy(chain, registry, compiled)
+
+
+def deploy(chain: DevChain, registry: Deployed, compiled: dict[str, Artifact], guardian: str = SENDER) -> Deployed:
+    artifact = compiled["CautiousPayout"]
+    payout = Deployed(
+        chain, "CautiousPayout", registry.address, BLOCK, LEDGER, OWED_SLOT, CAP, guardian, artifact=artifact
+    )
+    chain.rpc("eth_sendTransactionSync", {"from": SENDER, "to": payout.address, "value": hex(10 * ETHER)})
+    for account in OWED:
+        chain.rpc("anvil_setBalance", account, "0x0")
+        chain.rpc("anvil_setCode", account, "0x")
+    return payout
+
+
+def balance(chain: DevChain, account: str) -> int:
+    return int(chain.rpc("eth_getBalance", account, "latest"), 16)
+
+
+def refusal(contract: Deployed, function: str, *arguments: Any, block: str = "pending") -> tuple[Any, ...]:
+    with pytest.raises(Reverted) as reverted:
+        contract.call(function, *arguments, block=block)
+    return reverted.value.error
+
+
+def queue(payout: Deployed, account: str) -> int:
+    """The time from which the claim is paid."""
+    ((event, of, amount, ready_at),) = payout.logged(payout.send("queue", account))
+    assert (event, of, amount) == ("Queued", account.lower(), OWED[account])
+    return int(ready_at)
+
+
+def wait_until(chain: DevChain, time: int) -> None:
+    """The latest block is of this time."""
+    chain.rpc("evm_setNextBlockTimestamp", time)
+    chain.mine()
+
+
+def start_of_a_window(payout: Deployed, time: int) -> int:
+    """The first one that isn't before this time."""
+    window: int = payout.call("WINDOW")
+    return -(-time // window) * window
+
+
+def test_a_claim_is_paid_after_the_delay_and_once(chain, payout):
+    ready_at = queue(payout, ALICE)
+    queued_in = chain.rpc("eth_getBlockByNumber", "latest", False)
+    assert ready_at == int(queued_in["timestamp"], 16) + payout.call("DELAY")
+    wait_until(chain, ready_at - 1)
+    assert refusal(payout, "execute", ALICE, block="latest") == ("TooEarly", ready_at)
+    wait_until(chain, ready_at)
+    payout.call("execute", ALICE)
+    payout.send("execute", ALICE)
+    assert balance(chain, ALICE) == OWED[ALICE]
+    assert refusal(payout, "execute", ALICE) == ("NothingToPay",)
+    assert refusal(payout, "queue", ALICE) == ("QueuedBefore",)
+
+
+def test_an_account_that_asks_again_while_it_is_paid_gets_it_once(chain, payout, compiled):
+    chain.rpc("anvil_setCode", BOB, "0x" + compiled["Greedy"].runtime.hex())
+    wait_until(chain, start_of_a_window(payout, queue(payout, BOB)))
+    payout.send("execute", BOB)
+    assert balance(chain, BOB) == OWED[BOB]
+    assert balance(chain, payout.address) == 10 * ETHER - OWED[BOB]
+
+
+def test_a_claim_that_its_account_cannot_take_stays(chain, payout):
+    chain.rpc("anvil_setCode", ALICE, "0xfe")
+    wait_until(chain, queue(payout, ALICE))
+    assert refusal(payout, "execute", ALICE) == ("NotSent",)
+    chain.rpc("anvil_setCode", ALICE, "0x")
+    payout.send("execute", ALICE)
+    assert balance(chain, ALICE) == OWED[ALICE]
+
+
+def test_no_window_pays_more_than_the_cap(chain, payout):
+    queue(payout, ALICE)
+    queue(payout, DAVE)
+    opened = start_of_a_window(payout, queue(payout, BOB))
+    wait_until(chain, opened)
+    payout.send("execute", ALICE)
+    assert refusal(payout, "execute", BOB) == ("AboveCap",)
+    wait_until(chain, opened + payout.call("WINDOW") - 1)
+    assert refusal(payout, "execute", BOB, block="latest") == ("AboveCap",)
+    wait_until(chain, opened + payout.call("WINDOW"))
+    payout.send("execute", BOB)
+    assert (balance(chain, ALICE), balance(chain, BOB)) == (OWED[ALICE], OWED[BOB])
+    wait_until(chain, opened + 2 * payout.call("WINDOW"))
+    assert refusal(payout, "execute", DAVE) == ("AboveCap",)
+
+
+def test_what_is_not_proven_is_not_taken_for_zero(chain, source, registry, compiled):
+    payout, world = deploy(chain, registry, compiled), owing()
+    unproven = ("SlotNotProven", LEDGER, BLOCK, slot_of(CAROL).to_bytes(32))
+    assert refusal(payout, "queue", CAROL) == unproven
+    source.send("set", BLOCK, world.block_hash)
+    registry.send_raw(proof(world, ALICE))
+    assert refusal(payout, "queue", CAROL) == unproven
+    registry.send_raw(proof(world, CAROL))
+    assert refusal(payout, "queue", CAROL) == ("NothingOwed",)
+    assert refusal(payout, "execute", CAROL) == ("NothingToPay",)
+
+
+def test_what_one_false_hash_proves_of_a_later_block_stays_unpaid_if_the_guardian_stops(
+    chain, source, registry, compiled
+):
+    payout, invented = deploy(chain, registry, compiled), owing()
+    false = World(random.Random(2), BLOCK - 1000)
+    false.accounts[HISTORY_ADDRESS] = (1, 0, keccak(b"code"))
+    false.storages[HISTORY_ADDRESS] = {7: int.from_bytes(invented.block_hash)}
+    false.close()
+    assert refusal(payout, "queue", ALICE)[0] == "SlotNotProven"
+    source.send("set", false.number, false.block_hash)
+    registry.send_raw(false.prove([Asked(HISTORY_ADDRESS, 0, [], [7])]))
+    registry.send_raw(proof(invented, ALICE))
+
+    ready_at = queue(payout, ALICE)
+    assert refusal(payout, "withdraw") == ("NotStopped",)
+    payout.send("stop")
+    wait_until(chain, ready_at)
+    assert refusal(payout, "execute", ALICE) == ("Stopped",)
+    before = balance(chain, SENDER)
+    payout.send("withdraw")
+    assert balance(chain, SENDER) > before + 9 * ETHER
+    assert (balance(chain, payout.address), balance(chain, ALICE)) == (0, 0)
+
+
+def test_nobody_but_the_guardian_stops(chain, registry, compiled):
+    payout = deploy(chain, registry, compiled, guardian=BOB)
+    assert refusal(payout, "stop") == ("NotTheGuardian",)
+
+
+def test_a_false_hash_changes_no_account_or_slot_of_a_block_whose_root_is_there(source, registry):
+    true, false = owing(), owing()
+    false.accounts[bytes(20)] = (0, 1, keccak(b""))
+    false.close()
+    source.send("set", BLOCK, true.block_hash)
+    registry.send_raw(proof(true, ALICE))
+    source.send("set", BLOCK, false.block_hash)
+    with pytest.raises(Reverted) as refused:
+        registry.send_raw(proof(false, BOB))
+    assert refused.value.error == ("HeaderMismatch", BLOCK)
+
+    # But a field of its header can be false, beside the root.
+    true.make_headers(extra_data=b"false")
+    source.send("set", BLOCK, true.block_hash)
+    registry.send_raw(encode(true.header, true.root, header_fields=[EXTRA_DATA]))
+    assert registry.call("headerField", BLOCK, EXTRA_DATA) == keccak(b"false")
+
+
+# --- Figures ----------------------------------------------------------------------------------------------------------
+
+CURRENT = "These figures are of the code with the digest `{}`, which is the current one."
+EARLIER = "These figures are of the code with the digest `{}`, which is an earlier one."
+DIGEST, OTHER = "0x" + "12" * 32, "0x" + "ab" * 32
+UNRELEASED, RELEASED = "# Changelog\n\n## 0.2.0 — unreleased\n\n## 0.1.0 — 2026-12-01\n", "## 0.2.0 — 2026-12-02\n"
+
+
+def fault(page: str, changelog: str, digest: str) -> str:
+    """Say what is wrong with the code that a page says its figures are of; nothing is while it calls none current."""
+    current = re.findall(CURRENT.format("(0x[0-9a-f]{64})"), " ".join(page.split()))
+    if current not in ([], [digest]):
+        return f"figures of {', '.join(current)} are called current, and the code is {digest}"
+    heading = re.search("^## .*$", changelog, re.MULTILINE)
+    assert heading
+    is_released = not heading[0].endswith("unreleased")
+    return f"a release needs figures of {digest}" if is_released and not current else ""
+
+
+def test_figures_that_are_called_current_are_of_this_code():
+    page, changelog = ((PROJECT / path).read_text() for path in (PAGE, "CHANGELOG.md"))
+    assert fault(page, changelog, code_digest()) == ""
+
+
+@pytest.mark.parametrize("changelog", [UNRELEASED, RELEASED])
+def test_figures_of_other_code_that_are_called_current_are_noticed(changelog):
+    page = CURRENT.format(OTHER).replace("which is", "which\nis")
+    said = f"figures of {OTHER} are called current, and the code is {DIGEST}"
+    assert fault(page, changelog, DIGEST) == said
+    assert fault(f"{CURRENT.format(DIGEST)} {page}", changelog, DIGEST).startswith("figures of")
+    assert fault(CURRENT.format(DIGEST), changelog, DIGEST) == ""
+
+
+@pytest.mark.parametrize("page", ["", EARLIER.format(OTHER), EARLIER.format(DIGEST)])
+def test_a_release_needs_current_figures_and_nothing_else_does(page):
+    assert fault(page, UNRELEASED, DIGEST) == ""
+    assert fault(page, RELEASED, DIGEST) == f"a release needs figures of {DIGEST}"
