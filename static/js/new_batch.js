@@ -45,7 +45,7 @@ function whyNot(status) {
 }
 
 // The answer to a button is a whole form. What was typed before it comes would be lost in it, so nothing can be typed.
-/** Where the focus was. @type {Element | null} */
+/** Where the focus was before an answer. @type {Element | null} */
 let left = null;
 document.addEventListener("htmx:beforeRequest", (event) => {
   const form = formOf(event);
@@ -54,17 +54,35 @@ document.addEventListener("htmx:beforeRequest", (event) => {
   form.inert = true;
   waiting.textContent = "Waiting for the answer.";
 });
+// The answer to typing replaces links and buttons beside the form. The reader may be on one of them.
+document.addEventListener("htmx:beforeSwap", (event) => {
+  if (!formOf(event)) left = document.activeElement;
+});
+// Next htmx moves the focus to where a new form says. A reader who went to another part of the page stays there.
+document.addEventListener("htmx:afterSwap", ({ target }) => {
+  const now = document.activeElement;
+  if (!(target instanceof Element) || !now || now.contains(target) || target.contains(now)) return;
+  for (const one of target.querySelectorAll("[autofocus]")) one.removeAttribute("autofocus");
+});
 document.addEventListener("htmx:afterRequest", (event) => {
   const form = formOf(event);
-  if (!form) return;
-  form.inert = false;
-  waiting.textContent = "";
-  const now = document.getElementById("new-batch");
-  // htmx goes where a new form says.
-  if (document.activeElement !== document.body || (now !== form && now?.querySelector("[autofocus]"))) return;
-  if (left?.id) left = document.getElementById(left.id);
-  if (left instanceof HTMLElement) left.focus();
+  if (form) {
+    form.inert = false;
+    waiting.textContent = "";
+  }
+  const gone = left;
+  left = null;
+  if (!gone || document.activeElement !== document.body) return;
+  const again = gone.isConnected ? gone : likeOf(gone);
+  if (again instanceof HTMLElement) again.focus();
 });
+
+/** Find the link to the same field, or the button that does the same. Estimates come last. @param {Element} gone */
+function likeOf(gone) {
+  const attributes = gone.cloneNode();
+  const all = document.querySelectorAll(`#new-batch ${gone.localName}`);
+  return [...all].findLast((one) => one.cloneNode().isEqualNode(attributes));
+}
 
 /** That of the button that has asked; null where typing has. @param {Event} event @returns {HTMLFormElement | null} */
 function formOf(event) {

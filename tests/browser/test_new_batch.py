@@ -205,3 +205,64 @@ def test_nothing_is_typed_that_the_answer_to_a_button_would_overwrite(
 
 def test_its_first_load_is_small(alice: User, context: BrowserContext):
     assert weight(context, "/new-batch") < 60_000
+
+
+def test_a_new_row_takes_the_focus_once(alice: User, page: Page):
+    page.clock.install(time=0)
+    page.goto("/new-batch")
+    # Timers wait from here on. The browser moves the focus to a new field by itself; no timer may move it again.
+    page.clock.pause_at(60_000)
+    for new in (1, 2):
+        page.get_by_role("button", name="Add a row").press("Enter")
+        expect(page.locator(f"#id_rows-{new}-accounts")).to_be_focused()
+        page.keyboard.type("0x12")
+        page.keyboard.press("Shift+Tab")
+        expect(page.locator(f"#id_rows-{new}-at_0")).to_be_focused()
+        page.clock.run_for(100)
+        expect(page.locator(f"#id_rows-{new}-at_0")).to_be_focused()
+        expect(page.locator(f"#id_rows-{new}-accounts")).to_have_value("0x12")
+
+
+def test_a_late_form_leaves_focus_text_and_selection_elsewhere_on_the_page(alice: User, page: Page):
+    page.goto("/new-batch")
+    held: list[Route] = []
+    page.route("**/new-batch", lambda route: held.append(route))  # noqa: PLW0108 (playwright marks functions of Python)
+    page.get_by_role("button", name="Add a row").press("Enter")
+    expect(page.get_by_text("Waiting for the answer.")).to_be_attached()
+    find = page.get_by_role("searchbox")
+    find.focus()
+    page.keyboard.type("0x12")
+    page.keyboard.press("Shift+ArrowLeft")
+    held[0].continue_()
+    expect(page.locator("#id_rows-1-accounts")).to_be_visible()
+    expect(page.get_by_text("Waiting for the answer.")).not_to_be_attached()
+    expect(find).to_be_focused()
+    page.keyboard.type("3")
+    expect(find).to_have_value("0x13")
+
+
+@pytest.mark.parametrize(
+    ("role", "name"),
+    [("link", "Row 1, accounts"), ("button", "Copy the JSON"), ("button", "Download the JSON")],
+)
+def test_a_late_estimate_leaves_the_focus_on_what_it_replaces(role: Any, name: str, alice: User, page: Page):
+    page.goto("/new-batch")
+    accounts, control = page.get_by_label("Accounts"), page.locator("aside").get_by_role(role, name=name)
+    first, then = (ALICE, BOB)
+    if role == "link":
+        first, then = ("0x12", "0x1234")
+        # The list above the form has the same link.
+        page.get_by_role("button", name="Submit").click()
+        expect(page.get_by_role("alert").get_by_role("link", name=name)).to_be_visible()
+    accounts.fill(first)
+    expect(control).to_be_visible()
+    held: list[Route] = []
+    page.route("**/estimate", lambda route: held.append(route))  # noqa: PLW0108 (playwright marks functions of Python)
+    with page.expect_request("**/estimate"):
+        accounts.fill(then)
+    control.focus()
+    expect(control).to_be_focused()
+    with page.expect_response("**/estimate"):
+        held[0].continue_()
+    expect(page.locator("#estimate:not(.htmx-request)")).to_be_attached()
+    expect(control).to_be_focused()
