@@ -111,6 +111,11 @@ def within(chance: Chance, key: int, depth: int) -> int:
     return key >> free << free | chance.getrandbits(free)
 
 
+def flip_nibble(chance: Chance, key: int, nibble: int) -> int:
+    """Return the key with another nibble there, counted from the first."""
+    return key ^ chance.between(1, 15) << 4 * (NIBBLES - 1 - nibble)
+
+
 def node(chance: Chance, size: int = 0) -> bytes:
     """A list of 2 to 31 bytes: a node that is its own reference."""
     size = size or (chance.between(2, 31) if chance.happens(0.5) else chance.pick((2, 3, 30, 31)))
@@ -338,12 +343,15 @@ class Writer:
         return bytes([depth, length]) + self._path(key, depth, length) + self._hash()
 
     def _path(self, key: int, depth: int, length: int) -> bytes:
-        """Of another node; now and then it is the key's own, or has a nibble too many."""
+        """Of another node; often the key's own but for a nibble. Now and then it is that, or has a nibble too many."""
         chance = self.chance
         length = max(0, min(length, NIBBLES))
         path = chance.getrandbits(4 * length)
-        if chance.happens(0.05):
+        which = chance.random()
+        if which < 0.3:
             path = prefix(key, min(depth + length, NIBBLES)) & (1 << 4 * length) - 1
+            if which > 0.05 and length:
+                path = flip_nibble(chance, path, NIBBLES - 1 - chance.below(length))
         if length % 2 and chance.happens(0.04):
             path |= chance.between(1, 15) << 4 * length
         return path.to_bytes((length + 1) // 2)

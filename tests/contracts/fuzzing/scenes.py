@@ -3,15 +3,27 @@
 from typing import NamedTuple
 
 from chains.packed.decoder import EMPTY, _Subtree
-from chains.packed.layout import HASH_BYTES, HISTORY_ADDRESS, NIBBLES
+from chains.packed.layout import (
+    ABSENT_ACCOUNT,
+    ABSENT_CLOSES_STORAGE,
+    AT_SAME,
+    HASH_BYTES,
+    HISTORY_ADDRESS,
+    MAX_DEPTH,
+    NIBBLES,
+    ZERO_SLOT,
+)
 from tests.contracts.fuzzing.chance import Chance
 from tests.contracts.fuzzing.ledger import word
 from tests.contracts.fuzzing.memory import NODE_BYTES, SUBTREE, Scene, raw
 from tests.contracts.fuzzing.operations import (
+    PLACES,
     Name,
     Names,
     Writer,
     account_name,
+    branch,
+    flip_nibble,
     prefix,
     siblings,
     some,
@@ -25,6 +37,27 @@ _ABSURD = (32, 33, 64, 0x100, 0x157, 0x2C0, 0x400, 0x640, 0x60640, 2**256 - 1, 2
 _HISTORY = account_name(HISTORY_ADDRESS)
 # Subtrees that fit the zone of nodes, behind which the stack begins.
 _IN_NODE_ZONE = NODE_BYTES // SUBTREE
+
+
+class Case(NamedTuple):
+    """Operations, and what is on the stacks that they are made for."""
+
+    operations: bytes
+    state: list[_Subtree]
+    storage: list[_Subtree] | None = None
+    owner: bytes = HISTORY_ADDRESS
+
+    def scene(self, chance: Chance) -> Scene:
+        """These stacks amid random memory, and that of the state above random subtrees."""
+        like = (self.storage or self.state or [subtree(chance, chance.getrandbits(256), 1)])[-1]
+        return Scene(
+            block=chance.getrandbits(64),
+            state=strays(chance) + self.state,
+            storage=self.storage,
+            owner=self.owner,
+            node=garbage(chance, like, _IN_NODE_ZONE),
+            above=garbage(chance, like, chance.below(3)),
+        )
 
 
 class Begun(NamedTuple):
@@ -103,7 +136,7 @@ def _spoil(chance: Chance, group: list[_Subtree]) -> list[_Subtree]:
     elif how == 1:
         group.reverse()
     elif how == 2:
-        item.key ^= 1 << chance.below(256)
+        item.key = flip_nibble(chance, item.key, chance.below(NIBBLES))
     elif how == 3:
         group.append(subtree(chance, item.key, item.depth))
     elif how == 4:
@@ -126,3 +159,44 @@ def garbage(chance: Chance, like: _Subtree, count: int) -> bytes:
             item = chance.pick((bytes(SUBTREE), b"\x80" * SUBTREE, b"\xff" * SUBTREE))
         items.append(item)
     return b"".join(items)
+
+
+# --- One thing is wrong -----------------------------------------------------------------------------------------------
+
+
+def wrong_siblings(chance: Chance) -> Case:
+    """A branch of subtrees, of which one isn't its child: by one nibble of its path, by its place or by its depth.
+
+    Each nibble of a path is as likely as any other, however deep.
+    """
+    nibble = chance.below(MAX_DEPTH - 1)
+    depth = chance.between(nibble + 2, MAX_DEPTH)
+    places = sorted(chance.sample(PLACES, chance.pick((2, 2, 3, 5, 16))))
+    items = siblings(chance, chance.getrandbits(256), depth, places)
+    operation = branch(chance, len(places), places, some(chance), ())
+    item, how = chance.pick(items), chance.random()
+    if how < 0.7:
+        item.key = flip_nibble(chance, item.key, nibble)
+    elif how < 0.85:
+        item.key = flip_nibble(chance, item.key, depth - 1)
+    else:
+        item.depth = chance.pick((depth - 1, min(depth + 1, MAX_DEPTH), chance.between(0, MAX_DEPTH)))
+    return Case(operation, items) if chance.happens(0.5) else Case(operation, [], items)
+
+
+def nearly_the_same(chance: Chance) -> Case:
+    """A key that is said to be absent at a subtree, from whose own key it differs in one nibble.
+
+    Above the subtree it leads elsewhere, and below its path to what is there: else the key is absent.
+    """
+    slot, account = chance.pick(Names.of_slots().all), chance.pick(Names.of_accounts().all)
+    kind = chance.below(3)
+    name = account if kind else slot
+    item = subtree(chance, flip_nibble(chance, name.key, chance.below(NIBBLES)), chance.between(0, MAX_DEPTH))
+    item.last = min(item.last, name.key - 1)
+    if kind == 0:
+        return Case(bytes([ZERO_SLOT + AT_SAME]) + name.written, [], [item])
+    if kind == 1:
+        return Case(bytes([ABSENT_ACCOUNT | AT_SAME]) + name.written, [item])
+    nothing = _Subtree(EMPTY, name.key, 0, NIBBLES, name.key)
+    return Case(bytes([ABSENT_ACCOUNT | ABSENT_CLOSES_STORAGE | AT_SAME]), [item], [nothing], name.written)
