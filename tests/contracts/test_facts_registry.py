@@ -518,9 +518,9 @@ FIRST = _timed(BLOCK, 1000, bytes(32))
 NEXT = _timed(BLOCK + 1, 1012, keccak(FIRST))
 
 
-def _all_stored(chain: DevChain, registry: Deployed) -> object:
-    """What it answers about the two blocks and the time, and the root of all its storage."""
-    answers = [registry.call("tryBlockAtTimestamp", time) for time in (999, 1000, 1005, 1012)]
+def _all_stored(chain: DevChain, registry: Deployed) -> tuple[list[object], str]:
+    """Return what it answers about the two blocks and the time, and the root of all its storage."""
+    answers: list[object] = [registry.call("tryBlockAtTimestamp", time) for time in (999, 1000, 1005, 1012)]
     answers += [registry.call("stateRoot", number) for number in (BLOCK - 1, BLOCK, BLOCK + 1, BLOCK + 2)]
     # No source vouches for a block of that number: a hash that is good there is stored.
     answers += [registry.call("vouches", 10**9, digest) for digest in (keccak(FIRST), keccak(NEXT), bytes(32))]
@@ -528,7 +528,7 @@ def _all_stored(chain: DevChain, registry: Deployed) -> object:
 
 
 def _try_to_prove_a_time(registry: Deployed) -> None:
-    """By a transaction, which is mined unless it is refused."""
+    """Send a transaction, which is mined unless it is refused."""
     with suppress(Reverted):
         registry.send("proveTimestamp", FIRST, NEXT, 1005)
 
@@ -568,7 +568,7 @@ def test_a_header_that_the_source_does_not_vouch_for_stores_no_time(chain, regis
         pytest.param("0x", id="is none"),
         pytest.param("0x5f5ff3", id="answers nothing"),
         pytest.param("0x60205ff3", id="answers zero"),
-        # Of a word, the hash of the header: PUSH32 hash PUSH0 MSTORE PUSH1 size PUSH0 RETURN.
+        # From a word that holds the header's hash: PUSH32 hash PUSH0 MSTORE PUSH1 size PUSH0 RETURN.
         pytest.param(f"0x7f{keccak(NEXT).hex()}5f52601f5ff3", id="answers too little"),
         pytest.param(f"0x7f{keccak(NEXT).hex()}5f5260215ff3", id="answers too much"),
         pytest.param(f"0x7f{keccak(NEXT).hex()}5f5260205ffd", id="reverts with the hash"),

@@ -42,7 +42,7 @@ from tests.contracts.simulator import Call
 _TIMESTAMP = 11
 _SIZES = (32, 32, 20, 32, 32, 32, 256)
 _TIMESTAMP_ERRORS = ERRORS | {keccak(text="TimestampMismatch(uint256)")[:4]}
-# Of what is sent: where the source doesn't vouch for the header that all rests on.
+# Share of what is sent that rests on a header for which nobody vouches.
 _UNTRUSTED = 0.25
 # Where in a header fields of fixed size begin, and what follows them, prefixes included.
 _EDGES = (0, 1, 2, *(3 + place for place in (0, 33, 66, 87, 120, 153, 186, 187, 188, 445, 446, 447)))
@@ -166,7 +166,7 @@ def _read_whole(header: bytes) -> _Whole | None:
 
 
 def _read_around(header: bytes, after: bytes, timestamp: int) -> _Whole | None:
-    """The first of two headers, where these are of the blocks before and after that time."""
+    """Return what the first of two headers says, if they are those of the blocks before and after that time."""
     whole, next_whole = _read_whole(header), _read_whole(after)
     if (
         whole is None
@@ -211,7 +211,7 @@ class _Registry:
     def _begin_batch(self) -> None:
         self._ledger = Ledger()
         self._vouched: dict[int, bytes] = {}
-        """What the block hash source vouches for."""
+        """Hashes that the block hash source vouches for, by number."""
 
     @property
     def is_full(self) -> bool:
@@ -374,7 +374,7 @@ def _try_timestamp(chance: Chance, registry: _Registry, number: int) -> None:
 
 
 def _headers_around(chance: Chance) -> tuple[bytes, bytes, int]:
-    """Two, mostly of the blocks before and after a time, and that time."""
+    """Make two headers, mostly of the blocks before and after a time, and that time."""
     timestamp = chance.getrandbits(40)
     header = _header(chance, timestamp=shortest(max(0, timestamp - chance.pick((0, 0, 1, 5, -1)))))
     parent_hash = keccak(header) if chance.happens(0.97) else b""

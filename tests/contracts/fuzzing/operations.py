@@ -111,9 +111,10 @@ def within(chance: Chance, key: int, depth: int) -> int:
     return key >> free << free | chance.getrandbits(free)
 
 
-def flip_nibble(chance: Chance, key: int, nibble: int) -> int:
-    """Return the key with another nibble there, counted from the first."""
-    return key ^ chance.between(1, 15) << 4 * (NIBBLES - 1 - nibble)
+def flip_nibble(chance: Chance, key: int, first: int, last: int) -> int:
+    """Change one nibble of a key, of those from `first` to `last`."""
+    drawn = chance.below(15 * (last - first + 1))
+    return key ^ (1 + drawn % 15) << 4 * (NIBBLES - 1 - first - drawn // 15)
 
 
 def node(chance: Chance, size: int = 0) -> bytes:
@@ -343,15 +344,12 @@ class Writer:
         return bytes([depth, length]) + self._path(key, depth, length) + self._hash()
 
     def _path(self, key: int, depth: int, length: int) -> bytes:
-        """Of another node; often the key's own but for a nibble. Now and then it is that, or has a nibble too many."""
+        """Of another node; now and then it is the key's own, or has a nibble too many."""
         chance = self.chance
         length = max(0, min(length, NIBBLES))
         path = chance.getrandbits(4 * length)
-        which = chance.random()
-        if which < 0.3:
+        if chance.happens(0.05):
             path = prefix(key, min(depth + length, NIBBLES)) & (1 << 4 * length) - 1
-            if which > 0.05 and length:
-                path = flip_nibble(chance, path, NIBBLES - 1 - chance.below(length))
         if length % 2 and chance.happens(0.04):
             path |= chance.between(1, 15) << 4 * length
         return path.to_bytes((length + 1) // 2)

@@ -17,7 +17,14 @@ from tests.contracts.fuzzing.chance import Chance
 from tests.contracts.fuzzing.ledger import Ledger, word
 from tests.contracts.fuzzing.memory import NODE, STACK, Model, Scene
 from tests.contracts.fuzzing.operations import mutate
-from tests.contracts.fuzzing.scenes import Begun, Case, nearly_the_same, random_scene, wrong_siblings
+from tests.contracts.fuzzing.scenes import (
+    Begun,
+    Case,
+    nearly_siblings,
+    nearly_the_same,
+    nearly_the_same_path,
+    random_scene,
+)
 from tests.contracts.fuzzing.tally import Tally, sentence
 from tests.contracts.simulator import Call, Outcome, Simulator
 
@@ -28,8 +35,9 @@ _INVALID_PROOF = keccak(text="InvalidProof()")[:4]
 _FREE, _CURSOR = 0x180, 0x120
 # The compiler writes the data of events there, without keeping them.
 _EVENTS = 0x80
-# Of trials: those in which all is as it should be, but for one nibble or depth.
-_WRONG = 0.1
+# Trials that one nibble decides, or a depth.
+_NEARLY = (nearly_siblings, nearly_siblings, nearly_siblings, nearly_the_same, nearly_the_same_path)
+_SHARE_OF_NEARLY = 0.1
 
 
 class Trial:
@@ -126,7 +134,7 @@ class Bench:
             self.finish()
 
     def add_case(self, chance: Chance, case: Case) -> int:
-        """Try it amid random memory, and return how many operations began. Raises Divergence, as `add`."""
+        """Try the case amid random memory, and return how many operations began. Raises Divergence, as `add`."""
         trial = self.begin(case.scene(chance))
         trial.feed(case.operations)
         self.add(trial, reads=chance.happens(0.1))
@@ -147,8 +155,8 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
     bench = Bench(chain, f"steps.run, seed {seed}, count {count}", artifact)
     done = 0
     while done < count:
-        if chance.happens(_WRONG):
-            done += bench.add_case(chance, chance.pick((wrong_siblings, wrong_siblings, nearly_the_same))(chance))
+        if chance.happens(_SHARE_OF_NEARLY):
+            done += bench.add_case(chance, chance.pick(_NEARLY)(chance))
             continue
         begun = random_scene(chance)
         trial = bench.begin(begun.scene)
