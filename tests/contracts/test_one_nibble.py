@@ -102,19 +102,29 @@ def other_paths() -> Iterator[Tried]:
 def other_places() -> Iterator[Tried]:
     for depth in DEPTHS:
         for place in range(16):
-            for name, places in (("lower", (place, TEN)), ("upper", (THREE, place))):
-                # Places rise.
-                if places[0] < places[1] and places != (THREE, TEN):
-                    operation = branch(2, *map(own_child, places))
-                    yield Tried(f"the {name} of two at depth {depth}, at place {place:x}", pair(depth), operation, None)
+            lower, upper = pair(depth)
+            if place != THREE:
+                yield Tried(f"place {place:x}, not 3, at depth {depth}", [child(depth, place), upper], BOTH, None)
+            if place != TEN:
+                yield Tried(f"place {place:x}, not a, at depth {depth}", [lower, child(depth, place)], BOTH, None)
 
 
 def other_depths() -> Iterator[Tried]:
     for depth in DEPTHS:
-        for which, by in ((0, -1), (0, 1), (1, -1), (1, 1)):
-            both = pair(depth)
-            both[which].depth += by
-            yield Tried(f"{('lower', 'upper')[which]} of two at depth {depth}, {by} too deep", both, BOTH, None)
+        for other in range(MAX_DEPTH + 2):
+            if other != depth:
+                lower, upper = pair(depth)
+                upper.depth = other
+                yield Tried(f"depth {other} beside {depth}", [lower, upper], BOTH, None)
+
+
+def one_of_sixteen() -> Iterator[Tried]:
+    operation = branch(16, *map(own_child, range(16)))
+    for depth in (2, 9, 33, MAX_DEPTH):
+        for place in range(16):
+            children = [child(depth, each) for each in range(16)]
+            children[place].key = flip(children[place].key, depth - 2, 1)
+            yield Tried(f"child {place:x} of sixteen at depth {depth}", children, operation, None)
 
 
 # --- Keys that are absent at a node -----------------------------------------------------------------------------------
@@ -147,8 +157,9 @@ def absent_at_extensions() -> Iterator[Tried]:
     [
         (true_siblings, 62),
         (other_paths, 61 * 62 // 2),
-        (other_places, 62 * (9 + 11)),
-        (other_depths, 62 * 4),
+        (other_places, 62 * 30),
+        (other_depths, 62 * 63),
+        (one_of_sixteen, 4 * 16),
         (absent_at_leaves, 63 * 64),
         (absent_at_extensions, 62 * 64),
     ],
