@@ -1,3 +1,5 @@
+from contextlib import suppress
+
 import pytest
 import rlp
 from eth_utils.crypto import keccak
@@ -8,7 +10,7 @@ from chains.encoding import hex_data
 from chains.header import Header
 from chains.packed import HISTORY_ADDRESS, AccountToProve, encode, encode_parent_hash
 from chains.trie import verify_account
-from devnet.devchain import ACCOUNTS
+from devnet.devchain import ACCOUNTS, DevChain
 from tests.contracts import tries
 from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import Deployed, Reverted
@@ -509,6 +511,77 @@ def test_a_known_hash_of_the_following_header_proves_a_time_too(registry, source
     registry.send_raw(encode_parent_hash([child]))
     registry.send("proveTimestamp", header, following, 1011)
     assert registry.call("tryBlockAtTimestamp", 1011) == (True, BLOCK)
+
+
+# A header and the one after it, with which a time between the two is proven once the second is trusted.
+FIRST = _timed(BLOCK, 1000, bytes(32))
+NEXT = _timed(BLOCK + 1, 1012, keccak(FIRST))
+
+
+def _all_stored(chain: DevChain, registry: Deployed) -> tuple[list[object], str]:
+    """Return what it answers about the two blocks and the time, and the root of all its storage."""
+    answers: list[object] = [registry.call("tryBlockAtTimestamp", time) for time in (999, 1000, 1005, 1012)]
+    answers += [registry.call("stateRoot", number) for number in (BLOCK - 1, BLOCK, BLOCK + 1, BLOCK + 2)]
+    # No source vouches for a block of that number: a hash that is good there is stored.
+    answers += [registry.call("vouches", 10**9, digest) for digest in (keccak(FIRST), keccak(NEXT), bytes(32))]
+    return answers, chain.rpc("eth_getProof", registry.address, [], "latest")["storageHash"]
+
+
+def _try_to_prove_a_time(registry: Deployed) -> None:
+    """Send a transaction, which is mined unless it is refused."""
+    with suppress(Reverted):
+        registry.send("proveTimestamp", FIRST, NEXT, 1005)
+
+
+@pytest.mark.parametrize(
+    "vouched",
+    [
+        pytest.param({}, id="no block"),
+        pytest.param({BLOCK + 1: bytes(32)}, id="a hash of zero"),
+        pytest.param({BLOCK + 1: keccak(b"another")}, id="another hash"),
+        pytest.param({BLOCK + 1: keccak(NEXT)[:31] + b"\0"}, id="a hash that differs in a byte"),
+        pytest.param({BLOCK: keccak(NEXT), BLOCK + 2: keccak(NEXT), 0: keccak(NEXT)}, id="its hash for other numbers"),
+        pytest.param({BLOCK: keccak(FIRST)}, id="the header before it"),
+        pytest.param({BLOCK + 1: keccak(FIRST)}, id="the header before it for its number"),
+    ],
+)
+def test_a_header_that_the_source_does_not_vouch_for_stores_no_time(chain, registry, source, vouched):
+    for number, digest in vouched.items():
+        source.send("set", number, digest)
+    before = _all_stored(chain, registry)
+    _try_to_prove_a_time(registry)
+    assert _all_stored(chain, registry) == before
+    # That was all it lacked.
+    source.send("set", BLOCK + 1, keccak(NEXT))
+    _try_to_prove_a_time(registry)
+    answers, _ = _all_stored(chain, registry)
+    nothing, root = bytes(32), b"\x07" * 32
+    times = [(False, 0), (False, 0), (True, BLOCK), (False, 0)]
+    assert answers == [*times, nothing, root, nothing, nothing, False, False, False]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param("0x5f5ffd", id="reverts"),
+        pytest.param("0xfe", id="halts"),
+        pytest.param("0x", id="is none"),
+        pytest.param("0x5f5ff3", id="answers nothing"),
+        pytest.param("0x60205ff3", id="answers zero"),
+        # From a word that holds the header's hash: PUSH32 hash PUSH0 MSTORE PUSH1 size PUSH0 RETURN.
+        pytest.param(f"0x7f{keccak(NEXT).hex()}5f52601f5ff3", id="answers too little"),
+        pytest.param(f"0x7f{keccak(NEXT).hex()}5f5260215ff3", id="answers too much"),
+        pytest.param(f"0x7f{keccak(NEXT).hex()}5f5260205ffd", id="reverts with the hash"),
+    ],
+)
+def test_a_source_that_fails_stores_no_time(chain, registry, source, code):
+    before = _all_stored(chain, registry)
+    chain.rpc("anvil_setCode", source.address, code)
+    _try_to_prove_a_time(registry)
+    assert _all_stored(chain, registry) == before
+    chain.rpc("anvil_setCode", source.address, f"0x7f{keccak(NEXT).hex()}5f5260205ff3")
+    _try_to_prove_a_time(registry)
+    assert registry.call("tryBlockAtTimestamp", 1005) == (True, BLOCK)
 
 
 # --- Its block hash source --------------------------------------------------------------------------------------------

@@ -10,6 +10,14 @@ from contracts import Artifact
 from contracts.build import read_sources
 from tests.contracts.fuzzing.mutated import compile_each
 
+_CHILD = "xor(shr(bits, mload(add(child, KEY))), or(parent, place))"
+# How `BranchWriter` compares a child's path and place with its branch's, and ways to leave nibbles of the path out.
+UNCOMPARED = {
+    "not the last nibble": (_CHILD, f"and({_CHILD}, not(0xf0))"),
+    "not the first nibble": (_CHILD, f"or(shl(add(bits, 4), {_CHILD}), and({_CHILD}, 0x0f))"),
+    "only the last four nibbles": (_CHILD, f"and({_CHILD}, 0xfffff)"),
+}
+
 
 @dataclass(frozen=True)
 class Removal:

@@ -5,7 +5,6 @@ Cases come in random order, with random contents; after all of them, again with 
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import product
-from typing import NamedTuple
 
 from chains.packed.decoder import EMPTY, _Subtree
 from chains.packed.layout import (
@@ -37,7 +36,6 @@ from chains.trie import EMPTY_CODE_HASH, EMPTY_TRIE_ROOT
 from contracts import Artifact
 from devnet.devchain import DevChain
 from tests.contracts.fuzzing.chance import Chance
-from tests.contracts.fuzzing.memory import NODE_BYTES, SUBTREE, Scene
 from tests.contracts.fuzzing.operations import (
     PLACES,
     Names,
@@ -49,7 +47,7 @@ from tests.contracts.fuzzing.operations import (
     slot_name,
     subtree,
 )
-from tests.contracts.fuzzing.scenes import garbage, strays
+from tests.contracts.fuzzing.scenes import Case
 from tests.contracts.fuzzing.steps import Bench
 from tests.contracts.fuzzing.tally import Tally
 
@@ -57,13 +55,6 @@ _DEPTHS = range(MAX_DEPTH + 1)
 _BYTES = range(256)
 # Of leaves, whose paths take one byte, or have an odd number of nibbles, or make the leaf shorter than a hash.
 _LEAF_DEPTHS = (0, 1, 8, 9, 10, 54, 55, 56, 57, 61, 62)
-
-
-class Case(NamedTuple):
-    operations: bytes
-    state: list[_Subtree]
-    storage: list[_Subtree] | None = None
-    owner: bytes = HISTORY_ADDRESS
 
 
 def _hashed(chance: Chance, key: int, depth: int, reach: int = 0, last: int = 0) -> _Subtree:
@@ -320,21 +311,6 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
         if not cases:
             cases = chance.sample(CASES, len(CASES))
         build, parameters = cases.pop()
-        trial = bench.begin(_scene(chance, case := build(chance, *parameters)))
-        trial.feed(case.operations)
-        bench.add(trial, reads=chance.happens(0.1))
-        done += trial.model.count
+        done += bench.add_case(chance, build(chance, *parameters))
     bench.finish()
     return bench.tally
-
-
-def _scene(chance: Chance, case: Case) -> Scene:
-    like = (case.storage or case.state or [_anything(chance, 1)])[-1]
-    return Scene(
-        block=chance.getrandbits(64),
-        state=strays(chance) + case.state,
-        storage=case.storage,
-        owner=case.owner,
-        node=garbage(chance, like, NODE_BYTES // SUBTREE),
-        above=garbage(chance, like, chance.below(3)),
-    )

@@ -1,7 +1,7 @@
 """Headers that are malformed, and trusted all the same: the registry against the model, and against py-rlp.
 
 Each is trusted as the parent of a header that the block hash source vouches for. No chain has such headers, but what
-the registry reads of them must be what everybody reads.
+the registry reads of them must be what everybody reads. One time in four nothing is trusted: nothing may be stored.
 """
 
 from collections.abc import Callable, Iterator
@@ -42,6 +42,8 @@ from tests.contracts.simulator import Call
 _TIMESTAMP = 11
 _SIZES = (32, 32, 20, 32, 32, 32, 256)
 _TIMESTAMP_ERRORS = ERRORS | {keccak(text="TimestampMismatch(uint256)")[:4]}
+# Share of what is sent that rests on a header for which nobody vouches.
+_UNTRUSTED = 0.25
 # Where in a header fields of fixed size begin, and what follows them, prefixes included.
 _EDGES = (0, 1, 2, *(3 + place for place in (0, 33, 66, 87, 120, 153, 186, 187, 188, 445, 446, 447)))
 
@@ -163,6 +165,20 @@ def _read_whole(header: bytes) -> _Whole | None:
     return _Whole(int.from_bytes(fields[8]), int.from_bytes(fields[_TIMESTAMP]), fields[0], fields[3])
 
 
+def _read_around(header: bytes, after: bytes, timestamp: int) -> _Whole | None:
+    """Return what the first of two headers says, if they are those of the blocks before and after that time."""
+    whole, next_whole = _read_whole(header), _read_whole(after)
+    if (
+        whole is None
+        or next_whole is None
+        or next_whole.parent_hash != keccak(header)
+        or next_whole.number != whole.number + 1
+        or not whole.timestamp <= timestamp < next_whole.timestamp
+    ):
+        return None
+    return whole
+
+
 def _why_false(facts: PackedFacts) -> str:
     """What py-rlp reads otherwise, or nothing."""
     header = facts.headers[-1]
@@ -190,7 +206,12 @@ class _Registry:
     def __init__(self, bench: Bench) -> None:
         self._bench = bench
         self._batch = Batch(bench.simulator)
+        self._begin_batch()
+
+    def _begin_batch(self) -> None:
         self._ledger = Ledger()
+        self._vouched: dict[int, bytes] = {}
+        """Hashes that the block hash source vouches for, by number."""
 
     @property
     def is_full(self) -> bool:
@@ -199,25 +220,30 @@ class _Registry:
     def finish(self) -> None:
         """Raises Divergence."""
         self._batch.run()
-        self._ledger = Ledger()
+        self._begin_batch()
 
-    def trust(self, number: int, header: bytes, *, is_said: bool) -> bytes:
-        """Another header, of which it is the parent, and for which the block hash source vouches.
-
-        With `is_said`, the registry is told by it that the hash is one of a block.
-        """
-        child = tries.header(number, keccak(header), keccak(header))
-        source, registry = self._bench.source, self._bench.registry
+    def vouch(self, number: int, digest: bytes) -> None:
+        """Have the block hash source vouch for it."""
+        source = self._bench.source
         self._batch.add(
-            Call(source.address, source.calldata("set", number, keccak(child))), succeeds, lambda: f"Block {number}"
+            Call(source.address, source.calldata("set", number, digest)), succeeds, lambda: f"Block {number}"
         )
-        if is_said:
-            self._ledger.logs = []
-            self._ledger.store_block_hash(keccak(header))
-            call = Call(registry.address, encode_parent_hash([child]))
-            self._batch.add(call, takes(self._ledger.logs), lambda: hex_data(call.data))
-        self._trusted = {number: keccak(child)}
-        return child
+        self._vouched[number] = digest
+
+    def tell(self, child: bytes) -> None:
+        """Have the registry store the hash of the parent of a header, for which the source vouches."""
+        self._ledger.logs = []
+        self._ledger.store_block_hash(read_beginning(child).parent_hash)
+        call = Call(self._bench.registry.address, encode_parent_hash([child]))
+        self._batch.add(call, takes(self._ledger.logs), lambda: hex_data(call.data))
+
+    def vouch_otherwise(self, chance: Chance, number: int, digest: bytes) -> None:
+        """Have the source vouch for another hash of the block, for this hash of another block, or for neither."""
+        how = chance.below(3)
+        if how == 0:
+            self.vouch(number, chance.randbytes(HASH_BYTES))
+        elif how == 1:
+            self.vouch(number ^ 1 << chance.below(64), digest)
 
     def prove(self, calldata: bytes, *, reads: bool) -> None:
         ledger, tally, address = self._ledger, self._bench.tally, self._bench.registry.address
@@ -225,7 +251,7 @@ class _Registry:
         try:
             facts = decode(
                 calldata,
-                block_hash=self._trusted.get,
+                block_hash=self._vouched.get,
                 state_root=ledger.state_roots.get,
                 known_hashes=ledger.block_hashes,
             )
@@ -246,17 +272,15 @@ class _Registry:
         ledger, tally, registry = self._ledger, self._bench.tally, self._bench.registry
         call = Call(registry.address, registry.calldata("proveTimestamp", header, after, timestamp))
         shown = self._begin(call.data)
-        whole, next_whole = _read_whole(header), _read_whole(after)
+        whole = _read_around(header, after, timestamp)
+        why = ""
         # Another block of that number, that was accumulated before, would have another root.
-        if (
-            whole is None
-            or next_whole is None
-            or next_whole.parent_hash != keccak(header)
-            or next_whole.number != whole.number + 1
-            or not whole.timestamp <= timestamp < next_whole.timestamp
-            or ledger.state_roots.get(whole.number, whole.state_root) != whole.state_root
-        ):
-            tally.refused["Not the headers around a time."] += 1
+        if whole is None or ledger.state_roots.get(whole.number, whole.state_root) != whole.state_root:
+            why = "Not the headers around a time."
+        elif keccak(after) not in {*ledger.block_hashes, self._vouched.get(whole.number + 1)}:
+            why = "Nobody vouches for the header after a time."
+        if whole is None or why:
+            tally.refused[why] += 1
             self._batch.add(call, refuses(_TIMESTAMP_ERRORS), shown)
             return
         tally.accepted["timestamp"] += 1
@@ -292,17 +316,26 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
 
 def _try_header(chance: Chance, registry: _Registry, number: int) -> None:
     header = _header(chance)
-    is_said = chance.happens(0.5)
+    is_known = chance.happens(0.5)
     # The registry goes by the length that the header tells.
     end = 3 + int.from_bytes(header[1:3])
     hashed = header[:end].ljust(end, b"\0")
+    own_number = number
     with suppress(InvalidHeader):
-        if not is_said and chance.happens(0.97):
+        own_number = read_beginning(hashed).number
+        if not is_known and chance.happens(0.97):
             # On a walk a parent's number is the one before its child's.
-            number = (read_beginning(hashed).number + 1) % 2**64
-    child = registry.trust(number, hashed, is_said=is_said)
+            number = (own_number + 1) % 2**64
+    child = tries.header(number, keccak(hashed), keccak(hashed))
+    if chance.happens(_UNTRUSTED):
+        first = (own_number, keccak(hashed)) if is_known else (number, keccak(child))
+        registry.vouch_otherwise(chance, *first)
+    else:
+        registry.vouch(number, keccak(child))
+        if is_known:
+            registry.tell(child)
     calldata = header if end >= len(header) or chance.happens(0.5) else header[:end]
-    if not is_said:
+    if not is_known:
         calldata = child + bytes([PARENT]) + calldata
     if chance.happens(0.7):
         calldata += bytes([HEADER_FACTS]) + _mask(chance).to_bytes(4)
@@ -322,6 +355,26 @@ def _mask(chance: Chance) -> int:
 
 
 def _try_timestamp(chance: Chance, registry: _Registry, number: int) -> None:
+    header, after, timestamp = _headers_around(chance)
+    following = _read_whole(after)
+    if chance.happens(_UNTRUSTED):
+        # Nothing else is wrong.
+        while not (whole := _read_around(header, after, timestamp)):
+            header, after, timestamp = _headers_around(chance)
+        registry.vouch_otherwise(chance, whole.number + 1, keccak(after))
+        if chance.happens(0.3):
+            registry.vouch(whole.number, keccak(header))
+    elif following and chance.happens(0.5):
+        registry.vouch(following.number, keccak(after))
+    else:
+        child = tries.header(number, keccak(after), keccak(after))
+        registry.vouch(number, keccak(child))
+        registry.tell(child)
+    registry.prove_timestamp(header, after, timestamp)
+
+
+def _headers_around(chance: Chance) -> tuple[bytes, bytes, int]:
+    """Make two headers, mostly of the blocks before and after a time, and that time."""
     timestamp = chance.getrandbits(40)
     header = _header(chance, timestamp=shortest(max(0, timestamp - chance.pick((0, 0, 1, 5, -1)))))
     parent_hash = keccak(header) if chance.happens(0.97) else b""
@@ -329,8 +382,7 @@ def _try_timestamp(chance: Chance, registry: _Registry, number: int) -> None:
     after = _header(
         chance, parent_hash, shortest(timestamp + chance.pick((1, 1, 12, 0))), whole.number + 1 if whole else None
     )
-    registry.trust(number, after, is_said=True)
-    registry.prove_timestamp(header, after, timestamp)
+    return header, after, timestamp
 
 
 def _forms(facts: PackedFacts) -> Iterator[str]:

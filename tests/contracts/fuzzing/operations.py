@@ -111,6 +111,12 @@ def within(chance: Chance, key: int, depth: int) -> int:
     return key >> free << free | chance.getrandbits(free)
 
 
+def flip_nibble(chance: Chance, key: int, first: int, last: int) -> int:
+    """Change one nibble of a key, of those from `first` to `last`."""
+    drawn = chance.below(15 * (last - first + 1))
+    return key ^ (1 + drawn % 15) << 4 * (NIBBLES - 1 - first - drawn // 15)
+
+
 def node(chance: Chance, size: int = 0) -> bytes:
     """A list of 2 to 31 bytes: a node that is its own reference."""
     size = size or (chance.between(2, 31) if chance.happens(0.5) else chance.pick((2, 3, 30, 31)))

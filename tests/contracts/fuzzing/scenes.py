@@ -3,15 +3,29 @@
 from typing import NamedTuple
 
 from chains.packed.decoder import EMPTY, _Subtree
-from chains.packed.layout import HASH_BYTES, HISTORY_ADDRESS, NIBBLES
+from chains.packed.layout import (
+    ABSENT_ACCOUNT,
+    ABSENT_CLOSES_STORAGE,
+    AT_EXTENSION,
+    AT_LEAF,
+    AT_SAME,
+    HASH_BYTES,
+    HISTORY_ADDRESS,
+    MAX_DEPTH,
+    NIBBLES,
+    ZERO_SLOT,
+)
 from tests.contracts.fuzzing.chance import Chance
 from tests.contracts.fuzzing.ledger import word
 from tests.contracts.fuzzing.memory import NODE_BYTES, SUBTREE, Scene, raw
 from tests.contracts.fuzzing.operations import (
+    PLACES,
     Name,
     Names,
     Writer,
     account_name,
+    branch,
+    flip_nibble,
     prefix,
     siblings,
     some,
@@ -25,6 +39,27 @@ _ABSURD = (32, 33, 64, 0x100, 0x157, 0x2C0, 0x400, 0x640, 0x60640, 2**256 - 1, 2
 _HISTORY = account_name(HISTORY_ADDRESS)
 # Subtrees that fit the zone of nodes, behind which the stack begins.
 _IN_NODE_ZONE = NODE_BYTES // SUBTREE
+
+
+class Case(NamedTuple):
+    """Operations, and what is on the stacks that they are made for."""
+
+    operations: bytes
+    state: list[_Subtree]
+    storage: list[_Subtree] | None = None
+    owner: bytes = HISTORY_ADDRESS
+
+    def scene(self, chance: Chance) -> Scene:
+        """Put these stacks amid random memory, and that of the state above random subtrees."""
+        like = (self.storage or self.state or [subtree(chance, chance.getrandbits(256), 1)])[-1]
+        return Scene(
+            block=chance.getrandbits(64),
+            state=strays(chance) + self.state,
+            storage=self.storage,
+            owner=self.owner,
+            node=garbage(chance, like, _IN_NODE_ZONE),
+            above=garbage(chance, like, chance.below(3)),
+        )
 
 
 class Begun(NamedTuple):
@@ -103,7 +138,7 @@ def _spoil(chance: Chance, group: list[_Subtree]) -> list[_Subtree]:
     elif how == 1:
         group.reverse()
     elif how == 2:
-        item.key ^= 1 << chance.below(256)
+        item.key = flip_nibble(chance, item.key, 0, NIBBLES - 1)
     elif how == 3:
         group.append(subtree(chance, item.key, item.depth))
     elif how == 4:
@@ -126,3 +161,56 @@ def garbage(chance: Chance, like: _Subtree, count: int) -> bytes:
             item = chance.pick((bytes(SUBTREE), b"\x80" * SUBTREE, b"\xff" * SUBTREE))
         items.append(item)
     return b"".join(items)
+
+
+# --- Nearly right -----------------------------------------------------------------------------------------------------
+
+
+def nearly_siblings(chance: Chance) -> Case:
+    """Make a branch of subtrees. One of them mostly isn't its child: by a nibble of its path, its place or its depth.
+
+    Each nibble of a path is as likely as any other, however deep.
+    """
+    nibble = chance.below(MAX_DEPTH - 1)
+    depth = chance.between(nibble + 2, MAX_DEPTH)
+    places = sorted(chance.sample(PLACES, chance.between(2, 16)))
+    items = siblings(chance, chance.getrandbits(256), depth, places)
+    operation = branch(chance, len(places), places, some(chance), ())
+    item, how = chance.pick(items), chance.random()
+    if how < 0.6:
+        item.key = flip_nibble(chance, item.key, nibble, nibble)
+    elif how < 0.7:
+        item.key = flip_nibble(chance, item.key, depth - 1, depth - 1)
+    elif how < 0.8:
+        item.depth = chance.pick((depth - 1, min(depth + 1, MAX_DEPTH), chance.between(0, MAX_DEPTH)))
+    return Case(operation, items) if chance.happens(0.5) else Case(operation, [], items)
+
+
+def nearly_the_same(chance: Chance) -> Case:
+    """Say that a key is absent at a subtree, from whose own key it differs in one nibble.
+
+    It is, if the nibble is in the subtree's path. Above that the key leads elsewhere, and behind it to what is there.
+    """
+    slot, account = chance.pick(Names.of_slots().all), chance.pick(Names.of_accounts().all)
+    kind = chance.below(3)
+    name = account if kind else slot
+    item = subtree(chance, flip_nibble(chance, name.key, 0, NIBBLES - 1), chance.between(0, MAX_DEPTH))
+    item.last = min(item.last, name.key - 1)
+    if kind == 0:
+        return Case(bytes([ZERO_SLOT + AT_SAME]) + name.written, [], [item])
+    if kind == 1:
+        return Case(bytes([ABSENT_ACCOUNT | AT_SAME]) + name.written, [item])
+    nothing = _Subtree(EMPTY, name.key, 0, NIBBLES, name.key)
+    return Case(bytes([ABSENT_ACCOUNT | ABSENT_CLOSES_STORAGE | AT_SAME]), [item], [nothing], name.written)
+
+
+def nearly_the_same_path(chance: Chance) -> Case:
+    """Show that a slot is absent by another slot's leaf, or an extension, whose path differs from its in one nibble."""
+    name, depth = chance.pick(Names.of_slots().all), chance.between(0, MAX_DEPTH - 1)
+    is_leaf = chance.happens(0.5)
+    end = NIBBLES if is_leaf else chance.between(depth + 1, MAX_DEPTH)
+    length = end - depth
+    path = prefix(flip_nibble(chance, name.key, depth, end - 1), end) & (1 << 4 * length) - 1
+    how, rest = (AT_LEAF, b"\1\7") if is_leaf else (AT_EXTENSION, chance.randbytes(HASH_BYTES))
+    where = bytes([depth]) if is_leaf else bytes([depth, length])
+    return Case(bytes([ZERO_SLOT + how]) + name.written + where + path.to_bytes((length + 1) // 2) + rest, [], [])

@@ -17,7 +17,14 @@ from tests.contracts.fuzzing.chance import Chance
 from tests.contracts.fuzzing.ledger import Ledger, word
 from tests.contracts.fuzzing.memory import NODE, STACK, Model, Scene
 from tests.contracts.fuzzing.operations import mutate
-from tests.contracts.fuzzing.scenes import Begun, random_scene
+from tests.contracts.fuzzing.scenes import (
+    Begun,
+    Case,
+    nearly_siblings,
+    nearly_the_same,
+    nearly_the_same_path,
+    random_scene,
+)
 from tests.contracts.fuzzing.tally import Tally, sentence
 from tests.contracts.simulator import Call, Outcome, Simulator
 
@@ -28,6 +35,9 @@ _INVALID_PROOF = keccak(text="InvalidProof()")[:4]
 _FREE, _CURSOR = 0x180, 0x120
 # The compiler writes the data of events there, without keeping them.
 _EVENTS = 0x80
+# Trials that one nibble decides, or a depth.
+_NEARLY = (nearly_siblings, nearly_siblings, nearly_siblings, nearly_the_same, nearly_the_same_path)
+_SHARE_OF_NEARLY = 0.1
 
 
 class Trial:
@@ -123,6 +133,13 @@ class Bench:
         if self._batch.is_full:
             self.finish()
 
+    def add_case(self, chance: Chance, case: Case) -> int:
+        """Try the case amid random memory, and return how many operations began. Raises Divergence, as `add`."""
+        trial = self.begin(case.scene(chance))
+        trial.feed(case.operations)
+        self.add(trial, reads=chance.happens(0.1))
+        return trial.model.count
+
     def finish(self) -> None:
         """Raises Divergence."""
         self._batch.run()
@@ -138,6 +155,9 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
     bench = Bench(chain, f"steps.run, seed {seed}, count {count}", artifact)
     done = 0
     while done < count:
+        if chance.happens(_SHARE_OF_NEARLY):
+            done += bench.add_case(chance, chance.pick(_NEARLY)(chance))
+            continue
         begun = random_scene(chance)
         trial = bench.begin(begun.scene)
         feed_operations(chance, begun, trial)

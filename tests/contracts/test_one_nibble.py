@@ -1,0 +1,183 @@
+"""Subtrees that would belong together but for one nibble or one level of depth are refused: each nibble, at each depth.
+
+StepHarness runs an operation from a stack that a test lays out.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+from eth_utils.crypto import keccak
+
+from chains import history
+from chains.packed.decoder import _Subtree
+from chains.packed.layout import MAX_DEPTH, NIBBLES
+from tests.contracts import tries
+from tests.contracts.deployed import Deployed
+from tests.contracts.fuzzing.memory import NODE_BYTES, STACK, SUBTREE, harness_calldata, raw
+from tests.contracts.fuzzing.mutated import compile_with
+from tests.contracts.fuzzing.steps import HARNESS
+from tests.contracts.operations import also_absent_slot, branch, own_child
+from tests.contracts.simulator import Call, Simulator
+from tests.contracts.weakened import UNCOMPARED
+
+SLOT = 5
+KEY = int.from_bytes(keccak(SLOT.to_bytes(32)))
+# Places of two children of one branch.
+THREE, TEN = 0x3, 0xA
+DEPTHS = range(1, MAX_DEPTH + 1)
+_INVALID_PROOF = keccak(text="InvalidProof()")[:4]
+
+
+class Tried(NamedTuple):
+    name: str
+    subtrees: list[_Subtree]
+    operation: bytes
+    left: _Subtree | None
+    """What the operation must leave on the stack, or None where it must be refused."""
+
+    def calldata(self) -> bytes:
+        image = bytes(NODE_BYTES) + b"".join(map(raw, self.subtrees))
+        return harness_calldata(STACK, STACK + SUBTREE * len(self.subtrees), bytes(20), image, self.operation)
+
+
+def misjudged(simulator: Simulator, harness: Deployed, tried: list[Tried]) -> list[str]:
+    """Return the names of those with which the contract does something else than it must."""
+    outcomes = simulator.run([Call(harness.address, each.calldata()) for each in tried])
+    return [
+        each.name
+        for each, outcome in zip(tried, outcomes, strict=True)
+        if not (
+            not outcome.succeeded and outcome.data == _INVALID_PROOF
+            if each.left is None
+            else outcome.succeeded and outcome.data[STACK : STACK + SUBTREE] == raw(each.left)
+        )
+    ]
+
+
+@pytest.fixture(scope="module")
+def step_harness(chain) -> Deployed:
+    return Deployed(chain, HARNESS, history.WINDOW)
+
+
+# --- Children of a branch ---------------------------------------------------------------------------------------------
+
+
+def flip(key: int, nibble: int, by: int) -> int:
+    """Change the nibble there, counted from the first."""
+    return key ^ by << 4 * (NIBBLES - 1 - nibble)
+
+
+def child(depth: int, place: int) -> _Subtree:
+    """Make the subtree at that place of the branch on KEY's path. Keys of two places share no nibble below them."""
+    free = 4 * (NIBBLES - depth)
+    below = (KEY ^ place * int("1" * NIBBLES, 16)) & (1 << free) - 1
+    key = ((KEY >> free) & ~0x0F | place) << free | below
+    return _Subtree(b"\xa0" + bytes([place]) * 32, key, depth)
+
+
+def pair(depth: int) -> list[_Subtree]:
+    return [child(depth, THREE), child(depth, TEN)]
+
+
+BOTH = branch(2, own_child(THREE), own_child(TEN))
+
+
+def true_siblings() -> Iterator[Tried]:
+    for depth in DEPTHS:
+        both = pair(depth)
+        node = tries.branch({THREE: both[0].reference, TEN: both[1].reference})
+        yield Tried(f"depth {depth}", both, BOTH, _Subtree(tries.reference(node), both[0].key, depth - 1))
+
+
+def other_paths() -> Iterator[Tried]:
+    for depth in DEPTHS:
+        for nibble in range(depth - 1):
+            lower, upper = pair(depth)
+            # Each of a nibble's bits, at one depth or another.
+            upper.key = flip(upper.key, nibble, 1 << (depth + nibble) % 4)
+            yield Tried(f"nibble {nibble} of the path to depth {depth}", [lower, upper], BOTH, None)
+
+
+def other_places() -> Iterator[Tried]:
+    for depth in DEPTHS:
+        for place in range(16):
+            lower, upper = pair(depth)
+            if place != THREE:
+                yield Tried(f"place {place:x}, not 3, at depth {depth}", [child(depth, place), upper], BOTH, None)
+            if place != TEN:
+                yield Tried(f"place {place:x}, not a, at depth {depth}", [lower, child(depth, place)], BOTH, None)
+
+
+def other_depths() -> Iterator[Tried]:
+    for depth in DEPTHS:
+        for other in range(MAX_DEPTH + 2):
+            if other != depth:
+                lower, upper = pair(depth)
+                upper.depth = other
+                yield Tried(f"depth {other} beside {depth}", [lower, upper], BOTH, None)
+
+
+def one_of_sixteen() -> Iterator[Tried]:
+    operation = branch(16, *map(own_child, range(16)))
+    for depth in (2, 9, 33, MAX_DEPTH):
+        for place in range(16):
+            children = [child(depth, each) for each in range(16)]
+            children[place].key = flip(children[place].key, depth - 2, 1)
+            yield Tried(f"child {place:x} of sixteen at depth {depth}", children, operation, None)
+
+
+# --- Keys that are absent at a node -----------------------------------------------------------------------------------
+
+
+def absences(depth: int, reach: int) -> Iterator[Tried]:
+    """Say that the slot is absent at a node whose own key differs in one nibble: above it, in its path, below."""
+    for nibble in range(NIBBLES):
+        key = flip(KEY, nibble, 1 << (depth + nibble) % 4)
+        node = _Subtree(b"\xa0" + b"\x77" * 32, key, depth, reach)
+        left = _Subtree(node.reference, key, depth, reach, KEY) if depth <= nibble < reach else None
+        yield Tried(f"nibble {nibble} of a key, from {depth} to {reach}", [node], also_absent_slot(SLOT), left)
+
+
+def absent_at_leaves() -> Iterator[Tried]:
+    for depth in range(MAX_DEPTH + 1):
+        yield from absences(depth, NIBBLES)
+
+
+def absent_at_extensions() -> Iterator[Tried]:
+    for reach in DEPTHS:
+        yield from absences(reach // 2, reach)
+
+
+# --- Tests ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tried", "count"),
+    [
+        (true_siblings, 62),
+        (other_paths, 61 * 62 // 2),
+        (other_places, 62 * 30),
+        (other_depths, 62 * 63),
+        (one_of_sixteen, 4 * 16),
+        (absent_at_leaves, 63 * 64),
+        (absent_at_extensions, 62 * 64),
+    ],
+)
+def test_no_nibble_and_no_depth_is_left_out(
+    simulator, step_harness, tried: Callable[[], Iterator[Tried]], count: int
+) -> None:
+    each = list(tried())
+    assert len(each) == count
+    assert misjudged(simulator, step_harness, each) == []
+
+
+@pytest.mark.parametrize(
+    ("compared", "count"),
+    # Of paths of 1 to 61 nibbles.
+    [("not the last nibble", 61), ("not the first nibble", 61), ("only the last four nibbles", 57 * 58 // 2)],
+)
+def test_a_nibble_that_is_not_compared_is_missed(chain, simulator, compared: str, count: int) -> None:
+    artifact = compile_with(f"{HARNESS}.sol", "src/BranchWriter.sol", *UNCOMPARED[compared])
+    harness = Deployed(chain, HARNESS, history.WINDOW, artifact=artifact)
+    assert len(misjudged(simulator, harness, list(other_paths()))) == count
