@@ -15,6 +15,9 @@ from contracts.build import BuildError, run_compiler
 
 Node = dict[str, Any]
 
+# The kind of a mutant that was made by hand.
+NAMED = "named"
+
 # Fields of nodes that hold names and types alone.
 _NO_CHECKS = {"documentation", "parameters", "returnParameters", "typeName"}
 
@@ -55,7 +58,7 @@ class Mutant:
     source: str
     """Path below `contracts/`."""
     function: str
-    """`Contract.function`; `constructor`, `fallback` and the like for those without a name."""
+    """`Contract.function`; `constructor`, `fallback` and the like for those without a name. Of a NAMED one its name."""
     start: int
     """Where the original begins, in bytes."""
     end: int
@@ -66,7 +69,7 @@ class Mutant:
     occurrence: int = 1
     """The same is done in several places of a function: which one of them, counted from 1."""
     kind: str = ""
-    """Condition, operand, comparison, bound, mask, width, statement, shift, number or constant."""
+    """Condition, operand, comparison, bound, mask, width, statement, shift, number or constant; or NAMED."""
 
     @property
     def key(self) -> tuple[str, str, str, int]:
@@ -80,6 +83,8 @@ class Mutant:
 
     def __str__(self) -> str:
         function, original, replacement, _ = self.key
+        if self.kind == NAMED:
+            return f"{self.source}:{self.line}:{self.column} {function}  [{self.kind}]"
         return f"{self.source}:{self.line}:{self.column} {function}: {original}  ->  {replacement}  [{self.kind}]"
 
 
@@ -161,14 +166,14 @@ class _Member:
             node["name"]: node for node in _all(member) if node["nodeType"] == "YulFunctionDefinition"
         }
         self._flags = _flags(member)
-        # What conditions ask for. What lies in storage can't be declared without saying where.
+        # What conditions ask for.
         self._deciding = {
             used["referencedDeclaration"]
             for node in _all(member)
             for field, condition in _children(node)
             if (node["nodeType"], field) in _CONDITIONS
             for used in _all(condition)
-            if used["nodeType"] == "Identifier" and "storage" not in used["typeDescriptions"]["typeString"]
+            if used["nodeType"] == "Identifier"
         }
 
     def edits(self) -> list[_Edit]:
@@ -322,9 +327,11 @@ class _Member:
         return any(each.get("stateMutability") == "nonpayable" for each in called)
 
     def _declaration(self, node: Node) -> None:
-        """A variable that decides something isn't given its value."""
+        """A variable that decides something isn't given its value. What lies in storage must be."""
         declared, value = node["declarations"], node.get("initialValue")
-        if value and not _is_zero(value) and len(declared) == 1 and declared[0]["id"] in self._deciding:
+        if value is None or _is_zero(value) or len(declared) != 1:
+            return
+        if declared[0]["id"] in self._deciding and declared[0]["storageLocation"] != "storage":
             self._replace_statement(node, f"{self._source(declared[0])};")
 
     def _exits(self, statement: Node) -> bool:

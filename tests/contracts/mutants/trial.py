@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from tests.contracts.mutants.compiling import Code, Compiler, Store, digest, name_of
 from tests.contracts.mutants.generate import Mutant
@@ -21,6 +22,9 @@ from tests.contracts.mutants.generate import Mutant
 # Whatever takes so much longer than without a mutation has hung.
 _PATIENCE_FACTOR = 5
 _PATIENCE_SECONDS = 30
+
+_Key = TypeVar("_Key")
+_Result = TypeVar("_Result")
 
 _FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", re.MULTILINE)
 
@@ -33,7 +37,7 @@ class Command(NamedTuple):
     """What may catch a mutant, as arguments of Python: it ends with 1 then, and with 0 if it finds nothing."""
 
     kind: str
-    """What the report calls it: tests, steps."""
+    """What the report calls it: tests, campaigns."""
     arguments: tuple[str, ...]
     harness: bool = False
     """Whether it deploys a contract for tests that has the mutant's code in it."""
@@ -125,12 +129,19 @@ class Project:
                 raise TrialError(f"It fails without any mutation: {verdict.by}")
             self._seconds[command] = time.monotonic() - began
 
-    def judge(self, copy: Path, code: Code, harnesses: Callable[[], Code], *, first: str = "") -> Verdict:
-        """Whether anything fails with that code; `first` may name the test that probably will.
+    def judge(
+        self,
+        copy: Path,
+        code: Code,
+        harnesses: Callable[[], Code],
+        commands: Sequence[Command],
+        *,
+        first: str = "",
+    ) -> Verdict:
+        """Whether any of the commands fails with that code; `first` may name the test that probably will.
 
         `harnesses` gives the code of contracts for tests, if it is needed. Raises TrialError where a command can't run.
         """
-        commands = self.commands(code)
         written = dict(code)
         for name, changes in code.items():
             self._write(copy, name, changes)
@@ -215,16 +226,33 @@ def judge_all(
     if not waiting:
         return verdicts
 
+    def judge(name: str, mutant: Mutant, copy: Path) -> Verdict:
+        code = codes[mutant]
+        harnesses = partial(compiler.harnesses, mutant)
+        return project.judge(copy, code, harnesses, project.commands(code), first=first[name])
+
+    tasks = {name: partial(judge, name, mutant) for name, mutant in waiting.items()}
     commands = project.commands({contract for mutant in waiting.values() for contract in codes[mutant]})
+    for name, verdict in run_in_copies(project, tasks, commands, jobs=jobs):
+        verdicts[name] = verdict
+        store.put(name, {"state": state, "verdict": verdict})
+        tell(codes[waiting[name]], verdict)
+    return verdicts
+
+
+def run_in_copies(
+    project: Project, tasks: Mapping[_Key, Callable[[Path], _Result]], commands: Iterable[Command], *, jobs: int
+) -> Iterator[tuple[_Key, _Result]]:
+    """What comes of each task, as it comes. Each has a copy of the project to itself, in which it runs these commands.
+
+    Raises TrialError where a command fails without a mutation.
+    """
     free: SimpleQueue[Path] = SimpleQueue()
 
-    def judge(name: str, mutant: Mutant) -> Verdict:
-        def harnesses() -> Code:
-            return compiler.compile_all([mutant], jobs=1, folder="test")[mutant] or {}
-
+    def run(task: Callable[[Path], _Result]) -> _Result:
         copy = free.get()
         try:
-            return project.judge(copy, codes[mutant], harnesses, first=first[name])
+            return task(copy)
         finally:
             free.put(copy)
 
@@ -233,14 +261,10 @@ def judge_all(
             free.put(copies.enter_context(project.copy()))
         project.measure(copy := free.get(), commands)
         free.put(copy)
-        futures = {pool.submit(judge, *each): each for each in waiting.items()}
+        futures = {pool.submit(run, task): key for key, task in tasks.items()}
         try:
             for done in as_completed(futures):
-                name, mutant = futures[done]
-                verdicts[name] = done.result()
-                store.put(name, {"state": state, "verdict": verdicts[name]})
-                tell(codes[mutant], verdicts[name])
+                yield futures[done], done.result()
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    return verdicts
