@@ -10,9 +10,12 @@ from contracts.build import CODE, ROOT_DIR, code_of, read_sources, run_compiler
 from tests.contracts.mutants import trial
 from tests.contracts.mutants.__main__ import COMMANDS, LIST
 from tests.contracts.mutants.compiling import Code, Compiler, Store, name_of
-from tests.contracts.mutants.generate import Mutant, Node, generate, syntax_trees
+from tests.contracts.mutants.generate import NAMED, Mutant, Node, generate, syntax_trees
+from tests.contracts.mutants.layers import Found, noticing, table, try_layers
+from tests.contracts.mutants.named import CHANGES, Change, named
 from tests.contracts.mutants.report import SAME_CODE, Key, judge, read_list
 from tests.contracts.mutants.trial import SURVIVED, TIMED_OUT, Command, Project, TrialError, Verdict, judge_all
+from tests.contracts.weakened import Removal
 
 FORMS = """// SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
@@ -523,7 +526,7 @@ from tests.contracts.deployed import Deployed
 with DevChain() as chain:
     assert Deployed(chain, "test/Harness").call("isTooMuch", 9)
 """
-TEST_OF_HARNESS = Command("steps", ("-c", HARNESS_TEST), harness=True)
+TEST_OF_HARNESS = Command("campaigns", ("-c", HARNESS_TEST), harness=True)
 
 
 @pytest.fixture(scope="module")
@@ -607,14 +610,23 @@ def test_what_is_settled_is_not_tried_again(tiny, artifacts, compiler, store):
         return name == caught
 
     after = judge_all(more, changed, compiler=compiler, store=store, jobs=1, is_settled=is_settled)
-    assert [verdict.outcome for verdict in after.values()] == ["tests", "steps"]
+    assert [verdict.outcome for verdict in after.values()] == ["tests", "campaigns"]
 
 
 def test_a_harness_has_the_code_of_the_mutant(tiny, artifacts, compiler, store):
     project = _project(artifacts, TEST_OF_TINY, TEST_OF_HARNESS)
     changed = _changed(project, compiler, tiny["value & type(uint256).max > (MOST + 1)"])
     verdicts = judge_all(project, changed, compiler=compiler, store=store, jobs=1)
-    assert [verdict.outcome for verdict in verdicts.values()] == ["steps"]
+    assert [verdict.outcome for verdict in verdicts.values()] == ["campaigns"]
+
+
+def test_a_harness_that_has_none_of_its_code_is_not_tried(tiny, artifacts, compiler, store, monkeypatch):
+    project = _project(artifacts, TEST_OF_HARNESS)
+    changed = _changed(project, compiler, mutant := tiny["n >= 0"])
+    monkeypatch.setattr(Project, "_run", lambda *_, **__: pytest.fail("it was tried"))
+    with project.copy() as copy:
+        verdict = project.judge(copy, changed[mutant], lambda: compiler.harnesses(mutant), [TEST_OF_HARNESS])
+    assert verdict == Verdict(SURVIVED, "")
 
 
 def test_one_that_does_not_compile_keeps_no_other_from_it(tiny, compiler):
@@ -714,6 +726,75 @@ def test_a_wrong_entry_of_the_list_is_an_error(tmp_path, text):
         read_list(tmp_path / "list.toml")
 
 
+# --- Layers -----------------------------------------------------------------------------------------------------------
+
+SUM = Removal("Tiny", "++c;", "c += 2;")
+TWO_EDITS = Change("counts twice, and keeps nothing", (Removal("Tiny", "kept = value;", "kept = 0;"), SUM))
+
+
+def test_a_change_is_one_replacement_of_all_its_edits():
+    [mutant] = named(TINY_SOURCES, [], [TWO_EDITS]).values()
+    assert mutant.apply(TINY) == TINY.replace("kept = value;", "kept = 0;").replace("++c;", "c += 2;")
+    assert str(mutant) == f"src/Tiny.sol:{mutant.line}:9 counts twice, and keeps nothing  [named]"
+    assert TINY.splitlines()[mutant.line - 1].strip() == "kept = value;"
+
+
+def test_a_change_that_is_generated_is_that_mutant_and_one_whose_check_is_gone_an_error(trees):
+    generated = generate(TINY_SOURCES, trees)
+    change = Change("keeps nothing", (Removal("Tiny", "kept = value;", "{}"),))
+    [same] = [mutant for mutant in generated if mutant.original == "kept = value;"]
+    assert named(TINY_SOURCES, generated, [change]) == {change: same}
+    gone = Change("gone", (Removal("Tiny", "kept == value;"),))
+    with pytest.raises(ValueError, match="Tiny has 0 times: kept == value;"):
+        named(TINY_SOURCES, generated, [gone])
+
+
+def test_each_layer_is_tried_on_a_change_and_what_they_found_is_kept(artifacts, compiler, store, monkeypatch):
+    change = Change("nine are too many", (Removal("Bounds", "> MOST", "> MOST + 1"),))
+    several = TEST_OF_HARNESS._replace(arguments=(*TEST_OF_HARNESS.arguments, "steps", "boundaries"))
+    project = _project(artifacts, TEST_OF_TINY, several)
+    mutants = named(TINY_SOURCES, [], [change])
+    code = _changed(project, compiler, mutants[change])[mutants[change]]
+    changes = {change: (mutants[change], code)}
+    told: list[str] = []
+
+    def rows() -> dict[Change, dict[str, Found]]:
+        return try_layers(
+            project,
+            changes,
+            {},
+            compiler=compiler,
+            store=store,
+            jobs=2,
+            tell=lambda *each: told.append(each[1]),
+        )
+
+    found = rows()
+    assert {column: each.is_noticed for column, each in found[change].items()} == {
+        "tests": False,
+        "steps": True,
+        "boundaries": True,
+    }
+    assert sorted(told) == ["boundaries", "steps", "tests"]
+    assert noticing(found[change]) == {"model"}
+    monkeypatch.setattr(Project, "judge", lambda *_, **__: pytest.fail("it was tried again"))
+    assert rows() == found
+
+
+def test_the_table_has_the_seconds_of_each_column_and_counts_layers():
+    row = {
+        "tests": Found(True, 3.4),
+        "steps": Found(True, 12.6),
+        "boundaries": Found(True, 2),
+        "headers": Found(False, 9),
+    }
+    assert table({TWO_EDITS: row, Change("other", ()): {"halmos": Found(True, 70)}}).splitlines() == [
+        "change                           tests  steps  boundaries  transactions  sequences  headers  halmos  layers",
+        "counts twice, and keeps nothing    3 s   13 s         2 s                                 -               2",
+        "other                                                                                          70 s       1",
+    ]
+
+
 # --- The contracts ----------------------------------------------------------------------------------------------------
 
 
@@ -722,3 +803,24 @@ def test_each_listed_mutant_exists_and_each_contract_has_tests():
     keys = {mutant.key for mutant in generate(sources, syntax_trees(sources))}
     assert set(read_list(LIST)) - keys == set()
     assert COMMANDS.keys() == {path.stem for path in ARTIFACTS_DIR.glob("*.json")}
+
+
+def test_each_change_made_by_hand_can_be_made_and_most_are_generated_too():
+    sources = read_sources("src")
+    changes = named(sources, generate(sources, syntax_trees(sources)))
+    assert [change.name for change, mutant in changes.items() if mutant.kind == NAMED] == [
+        "an extension reaches a nibble too far",
+        "a full branch reaches a nibble far",
+        "absent keys are compared at even depths only",
+        "a branch's path is compared but for its last nibble",
+        "of a branch's path only four nibbles are compared",
+        "zero slots are kept by 192 bits of their number",
+    ]
+    assert len(changes) == 17
+
+
+def test_each_property_that_must_notice_a_change_is_one():
+    proofs = read_sources("proofs")
+    for change in CHANGES:
+        for contract, _, function in (check.partition(".") for check in change.properties):
+            assert f"function {function}(" in proofs[f"proofs/{contract}.sol"]

@@ -3,7 +3,7 @@
 Those that `generate.py` makes by itself too are written as it writes them.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.contracts.mutants.generate import NAMED, Mutant
@@ -94,7 +94,7 @@ CHANGES = (
     Change(
         "the last absent key isn't kept",
         (Removal("PackedTrie", "node.setLast(key);", "{}"),),
-        ("OperationsProofs.check_the_same_place",),
+        ("OperationsProofs.check_another_slot",),
     ),
     # --- Branches -----------------------------------------------------------------------------------------------------
     Change(
@@ -159,7 +159,9 @@ CHANGES = (
 )
 
 
-def named(sources: Mapping[str, str], generated: Iterable[Mutant]) -> dict[Change, Mutant]:
+def named(
+    sources: Mapping[str, str], generated: Iterable[Mutant], changes: Sequence[Change] = CHANGES
+) -> dict[Change, Mutant]:
     """The mutant that each change is: one of the generated, where the same is among them.
 
     Raises ValueError where what is to be changed isn't there once.
@@ -168,7 +170,7 @@ def named(sources: Mapping[str, str], generated: Iterable[Mutant]) -> dict[Chang
     by_source: dict[str, list[Mutant]] = {}
     for mutant in generated:
         by_source.setdefault(mutant.source, []).append(mutant)
-    for change in CHANGES:
+    for change in changes:
         mutant = _mutant(change, sources[change.source])
         text = mutant.apply(sources[change.source])
         same = (

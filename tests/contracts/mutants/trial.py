@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from tests.contracts.mutants.compiling import Code, Compiler, Store, digest, name_of
 from tests.contracts.mutants.generate import Mutant
@@ -40,7 +40,7 @@ class Command(NamedTuple):
     """What the report calls it: tests, campaigns."""
     arguments: tuple[str, ...]
     harness: bool = False
-    """Whether it deploys a contract for tests that has the mutant's code in it."""
+    """Whether it deploys a contract for tests that has the mutant's code in it, and no other contract."""
 
 
 def pytest(*tests: str, kind: str = "tests", harness: bool = False) -> Command:
@@ -106,8 +106,7 @@ class Project:
                     shutil.copyfile(self._root / path, root / path)
             if not (root / "node_modules").exists():
                 (root / "node_modules").symlink_to(self._root / "node_modules")
-            for name in self._artifacts:
-                self._write(root, name, {})
+            self._write(root, {name: {} for name in self._artifacts})
             yield root
 
     def commands(self, changed: Iterable[str]) -> list[Command]:
@@ -142,28 +141,38 @@ class Project:
 
         `harnesses` gives the code of contracts for tests, if it is needed. Raises TrialError where a command can't run.
         """
-        written = dict(code)
-        for name, changes in code.items():
-            self._write(copy, name, changes)
+        written = set(code)
+        self._write(copy, code)
         try:
             if first:
                 limit = max(map(self._limit, commands))
                 if (verdict := self._run(copy, pytest(first), limit, may_be_missing=True)).outcome != SURVIVED:
                     return verdict
-            for command in commands:
-                if command.harness and written.keys() == code.keys():
-                    written |= harnesses()
-                    for name in written.keys() - code.keys():
-                        self._write(copy, name, written[name])
+            for command in self._concerned(copy, commands, harnesses, written):
                 if (verdict := self._run(copy, command, self._limit(command))).outcome != SURVIVED:
                     return verdict
             return Verdict(SURVIVED, "")
         finally:
-            for name in written:
-                self._write(copy, name, {})
+            self._write(copy, {name: {} for name in written})
 
-    def _write(self, copy: Path, name: str, code: Mapping[str, Any]) -> None:
-        (copy / "contracts" / "artifacts" / f"{name}.json").write_text(json.dumps({**self._artifacts[name], **code}))
+    def _concerned(
+        self, copy: Path, commands: Sequence[Command], harnesses: Callable[[], Code], written: set[str]
+    ) -> Iterator[Command]:
+        """Those that can't do but as without a mutation are left out. Adds to `written` what contracts it writes."""
+        changed: Code | None = None
+        for command in commands:
+            if command.harness and changed is None:
+                changed = self.changed(harnesses())
+                self._write(copy, changed)
+                written |= changed.keys()
+            if changed or not command.harness:
+                yield command
+
+    def _write(self, copy: Path, code: Code) -> None:
+        """Writes these artifacts, with that code; with their own where it is empty."""
+        for name, changes in code.items():
+            text = json.dumps({**self._artifacts[name], **changes})
+            (copy / "contracts" / "artifacts" / f"{name}.json").write_text(text)
 
     def _limit(self, command: Command) -> float:
         return _PATIENCE_SECONDS + _PATIENCE_FACTOR * self._seconds[command]
