@@ -115,7 +115,7 @@ def _prove_all(folder: Path, only: re.Pattern[str], jobs: int) -> bool:
 
 
 def refute(folder: Path, sources: Mapping[str, str], check: str) -> Outcome:
-    """Looks for one counterexample to a property of these sources. `folder` is where they are compiled to.
+    """Look for one counterexample to a property of these sources, which are compiled into `folder`.
 
     Raises BuildError.
     """

@@ -144,7 +144,7 @@ def run(only: str, shard: tuple[int, int], jobs: int, *, only_survivors: bool, o
 
 
 def run_layers(only: str, jobs: int) -> int:
-    """Raises BuildError, TrialError, or ValueError for the changes."""
+    """Print the table. Raises BuildError, TrialError, or ValueError for the changes."""
     sources = read_sources("src", "test")
     trees = syntax_trees(sources)
     mutants = {

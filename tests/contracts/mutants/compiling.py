@@ -80,7 +80,7 @@ class Compiler:
         return codes
 
     def harnesses(self, mutant: Mutant) -> Code:
-        """The code of the contracts for tests that need a mutant's source."""
+        """Return the code of the contracts for tests that need a mutant's source."""
         return self.compile_all([mutant], jobs=1, folder="test")[mutant] or {}
 
     def _dependents(self, mutant: Mutant, folder: str) -> list[str]:

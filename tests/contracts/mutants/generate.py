@@ -234,7 +234,7 @@ class _Member:
             self._edits.append(_Edit(first, last, around, kind))
 
     def _replace_statement(self, node: Node, replacement: str) -> None:
-        """A statement of Solidity, which ends with a semicolon."""
+        """Replace a statement of Solidity, semicolon included."""
         start, end = _range(node)
         # A `return` without a value has its semicolon already.
         end = self._text.index(b";", end - 1) + 1
@@ -280,7 +280,7 @@ class _Member:
             self._replace("statement", node, "")
 
     def _statement(self, node: Node) -> None:
-        """What does something. What is all of an `if` goes with its condition, and a value at the end stays."""
+        """Leave the statement out. One that is all of an `if` goes with its condition, and a result stays."""
         expression = node.get("expression") or {}
         if self._parent().field == "loopExpression":
             self._replace("statement", node, "")
@@ -290,7 +290,7 @@ class _Member:
             self._replace_statement(node, "{}")
 
     def _is_result(self, node: Node) -> bool:
-        """Whether the statement is the last one of its function, and gives a result its value."""
+        """Return whether the node ends its function by giving a result its value."""
         inner = node
         for above, _ in reversed(self._above):
             if "statements" in above and above["statements"][-1] is not inner:
@@ -307,7 +307,7 @@ class _Member:
         return (node["nodeType"] == "Return" and bool(node.get("expression"))) or given.get("name") in results
 
     def _is_all_of_an_if(self, node: Node) -> bool:
-        """Whether without the node nothing is left to be done but to find out whether it is to be done."""
+        """Return whether nothing but a condition is left without the node."""
         inner = node
         for above, field in reversed(self._above):
             if above["nodeType"] == "IfStatement" and field == "trueBody":
@@ -318,7 +318,7 @@ class _Member:
         return False
 
     def _changes(self, expression: Node) -> bool:
-        """Whether something is called that may change what is stored or read."""
+        """Return whether the expression calls something that may change the state."""
         called = (
             self._declarations.get(node["expression"].get("referencedDeclaration", 0), {})
             for node in _all(expression)
@@ -327,7 +327,7 @@ class _Member:
         return any(each.get("stateMutability") == "nonpayable" for each in called)
 
     def _declaration(self, node: Node) -> None:
-        """A variable that decides something isn't given its value. What lies in storage must be."""
+        """Declare a variable that decides something, without its value. A place in storage needs one."""
         declared, value = node["declarations"], node.get("initialValue")
         if value is None or _is_zero(value) or len(declared) != 1:
             return
@@ -379,13 +379,13 @@ class _Member:
             self._resize(node, name, wider=fits)
 
     def _largest(self, node: Node) -> None:
-        """The greatest number of a type, which is also a bound."""
+        """Move the greatest number of a type, and change the type."""
         self._constant(node)
         if node["memberName"] == "max" and node.get("isPure"):
             self._resize(node, node["expression"]["typeDescriptions"]["typeString"], wider=True)
 
     def _resize(self, node: Node, name: str, *, wider: bool) -> None:
-        """A byte less, and a byte more."""
+        """Make a type narrower by a byte, and wider by one."""
         bits = int(match[1]) if (match := re.search(r"\buint(\d+)\b", name)) else 0
         for other in [bits - 8, *([bits + 8] if wider else [])]:
             if bits and 0 < other < 256:
@@ -420,7 +420,7 @@ class _Member:
             self._mask_bits(node, other)
 
     def _mask_bits(self, node: Node, mask: Node) -> None:
-        """One bit less and one more, at the top."""
+        """Take the top bit off a mask, and add one above it."""
         text = self._source(mask)
         if mask["nodeType"] in {"Literal", "YulLiteral"} and (value := int(text, 0)):
             bit = 1 << value.bit_length()
@@ -428,7 +428,7 @@ class _Member:
             self._replace("mask", mask, *(written.format(each) for each in (value ^ bit >> 1, value | bit)), shown=node)
 
     def _shift(self, distance: Node, *, is_constant: bool) -> None:
-        """A number by a bit more; what has a name by a bit more or less; what is computed by a nibble, or by a byte."""
+        """Move a distance by a bit. A computed one moves by what it counts, nibbles or bytes."""
         text = self._source(distance)
         if distance["nodeType"] in {"Literal", "YulLiteral"}:
             self._replace("shift", distance, _moved_number(text)[1])
@@ -466,7 +466,7 @@ class _Member:
         return parent["nodeType"] in {"Assignment", "VariableDeclarationStatement", "Return"}
 
     def _constant(self, node: Node) -> None:
-        """Numbers, one up and one down; names of numbers in conditions."""
+        """Move a number; the name of one only in conditions."""
         check = self._check(node)
         if check is None:
             self._number(node)
@@ -484,7 +484,7 @@ class _Member:
         self._replace("bound", node, *(each for each in moved if each), shown=check)
 
     def _number(self, node: Node) -> None:
-        """One less of a number that is no bound; distances and masks are tried as such. Of zero it is one more."""
+        """Lower a number that is no bound by one; raise zero. Distances and masks have edits of their own."""
         if node["nodeType"] not in {"Literal", "YulLiteral"} or node["kind"] != "number" or self._is_tried(node):
             return
         text = self._source(node)
@@ -495,7 +495,7 @@ class _Member:
         self._replace(kind, node, down or up)
 
     def _is_tried(self, node: Node) -> bool:
-        """Whether the number is in a distance, is a mask, an address of nobody, a case, or what a failure tells."""
+        """Return whether the number has edits of another kind, or changes nothing that could be noticed."""
         parent, field = self._parent()
         is_mask = parent.get("operator") in {"&", "&="} or _name(parent) == "and"
         is_bit = parent.get("operator") in {"<<", "<<="} and field == "leftExpression" and self._source(node) == "1"
@@ -503,12 +503,12 @@ class _Member:
             parent.get("kind") == "typeConversion" and _is_zero(node) and self._source(parent).startswith("address")
         )
         is_told = parent["nodeType"] == "YulCase" or _name(parent) in _YUL_FAILURES
-        # Of a word at the beginning of memory, or the first byte of another.
+        # The beginning of memory, or the first byte of a word.
         is_first = parent["nodeType"] == "YulFunctionCall" and _is_zero(node)
         return is_mask or is_bit or is_nobody or is_told or is_first or self._is_in_distance(node)
 
     def _is_in_distance(self, node: Node) -> bool:
-        """Whether the node is a part of how far something is shifted, or all of it."""
+        """Return whether the node is a distance, or a part of one."""
         inner = node
         for above, field in reversed(self._above):
             if above.get("operator") in _SHIFTS and field in {"rightExpression", "rightHandSide"}:
@@ -569,7 +569,7 @@ class _Member:
         self._replace("condition", node["expression"], *values, str(other))
 
     def _yul_statement(self, node: Node) -> None:
-        """What is all of an `if` goes with its condition, and so does what fails at its end."""
+        """Leave the statement out. One that is all of an `if` goes with its condition, as does a failure at its end."""
         statements = self._parent().node["statements"]
         fails = _name(node.get("expression", {})) in _YUL_FAILURES and statements[-1] is node
         is_all = self._above[-2].node["nodeType"] == "YulIf" and (fails or len(statements) == 1)
@@ -577,7 +577,7 @@ class _Member:
             self._replace("statement", node, "{}")
 
     def _yul_declaration(self, node: Node) -> None:
-        """A variable that decides something isn't given its value, where that isn't made of checks tried one by one."""
+        """Declare a variable that decides something as zero, unless its value is made of checks, which have edits."""
         value = node.get("value")
         decides = any(each["name"] in self._flags for each in node["variables"])
         if value and decides and not _is_zero(value) and _name(value) not in _YUL_CONNECTIVES | _YUL_BOOLEANS:
@@ -661,7 +661,7 @@ class _Member:
 
 
 def _members(tree: Node) -> Iterator[tuple[str, Node]]:
-    """Each function, modifier and constant of a source with its name."""
+    """Yield each function, modifier and constant of a source with its name."""
     for node in tree["nodes"]:
         prefix, members = (
             (f"{node['name']}.", node["nodes"]) if node["nodeType"] == "ContractDefinition" else ("", [node])
@@ -739,7 +739,7 @@ def _variables(node: Node) -> list[Node]:
 
 
 def _callee(node: Node) -> str:
-    """The name of the function that a call of Solidity calls; empty for anything else."""
+    """Return the name of the function that a Solidity call calls; empty for anything else."""
     return str(node["expression"].get("name", "")) if node.get("nodeType") == "FunctionCall" else ""
 
 

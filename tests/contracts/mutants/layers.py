@@ -1,7 +1,7 @@
-"""Which layers of tests notice the changes in `named.py`. One that two layers notice can lose one of them.
+"""Try every layer of tests on the changes in `named.py`: a check that only one layer guards is lost with that layer.
 
-A layer is what finds mistakes in a way of its own: unit tests; campaigns against the Python model; campaigns that a
-walker judges, which shares no code with the model; proofs by halmos.
+Each layer finds mistakes in a way of its own: unit tests; campaigns against the Python model; campaigns that a walker
+judges, which shares no code with the model; proofs by halmos.
 """
 
 import time
@@ -44,7 +44,7 @@ Row = Mapping[str, Found]
 
 
 def columns(commands: Sequence[Command]) -> dict[str, list[Command]]:
-    """The commands of each column but halmos. Campaigns that run together are tried one by one."""
+    """Return the commands of each column but halmos. Campaigns that run together are tried one by one."""
     found = {"tests": [command for command in commands if command.kind == "tests"]}
     for command in commands:
         if command.kind == "campaigns":
@@ -63,7 +63,7 @@ def try_layers(
     jobs: int,
     tell: Callable[[Change, str, Found], None] = lambda *_: None,
 ) -> dict[Change, dict[str, Found]]:
-    """All layers on each change, whose code is another one than without it.
+    """Try all layers on each change. Its code differs from the original.
 
     `sources` are all that halmos needs. Raises TrialError or BuildError.
     """
@@ -98,7 +98,7 @@ def try_layers(
 
 
 def _columns(project: Project, change: Change, code: Code) -> dict[str, list[Command]]:
-    """What there is to be tried on a change, with the commands."""
+    """Return what there is to try on a change, with the commands."""
     found = columns(project.commands(code))
     return {**found, HALMOS: []} if change.properties else found
 
@@ -108,7 +108,7 @@ def _entry(code: Code, column: str) -> str:
 
 
 def _refute(sources: Mapping[str, str], properties: Sequence[str]) -> Found:
-    """Up to the first property that is false. Compiling isn't counted."""
+    """Look for a property that is false. The seconds are those of halmos, without compiling."""
     seconds = 0.0
     for check in properties:
         with TemporaryDirectory() as folder:
@@ -120,12 +120,12 @@ def _refute(sources: Mapping[str, str], properties: Sequence[str]) -> Found:
 
 
 def noticing(row: Row) -> set[str]:
-    """The layers that notice the change of that row."""
+    """Return the layers that notice the change of that row."""
     return {LAYERS[column] for column, found in row.items() if found.is_noticed}
 
 
 def table(rows: Mapping[Change, Row]) -> str:
-    """A row for each change: after how many seconds each column noticed it, `-` where it didn't."""
+    """Format a row for each change: the seconds after which each column noticed it, `-` where it didn't."""
     width = max(len(change.name) for change in rows)
     lines = ["  ".join(["change".ljust(width), *LAYERS, "layers"])]
     for change, row in rows.items():

@@ -1,6 +1,6 @@
-"""Changes that an audit made by hand, each of which two layers of tests must notice: `make mutants LAYERS=1`.
+"""Changes that an audit made by hand. Two layers of tests must notice each: `make mutants LAYERS=1`.
 
-Those that `generate.py` makes by itself too are written as it writes them.
+A change that `generate.py` makes as well is written as it writes it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,13 +14,13 @@ from tests.contracts.weakened import Removal
 class Change:
     name: str
     edits: tuple[Removal, ...]
-    """Of one source, from top to bottom."""
+    """All in one source, from top to bottom."""
     properties: tuple[str, ...] = ()
-    """That halmos must find to be false with it, one of them: `contracts/proofs`."""
+    """Properties in `contracts/proofs`. With the change, halmos must find one of them false."""
 
     @property
     def source(self) -> str:
-        """Path below `contracts/`."""
+        """Return the path below `contracts/`."""
         return f"src/{self.edits[0].source}.sol"
 
 
@@ -152,7 +152,7 @@ CHANGES = (
         ("AttestedBlockHashSourceProofs.check_a_hash_is_stored_if_and_only_if_enough_attesters_have_signed",),
     ),
     Change(
-        "who was an attester stays one",
+        "a former attester stays one",
         (Removal("AttestedBlockHashSource", "isAttester[_attesters[place]] = false;", "{}"),),
         ("AttestedBlockHashSourceProofs.check_attesters_are_changed_if_and_only_if_enough_of_them_have_signed",),
     ),
@@ -162,7 +162,7 @@ CHANGES = (
 def named(
     sources: Mapping[str, str], generated: Iterable[Mutant], changes: Sequence[Change] = CHANGES
 ) -> dict[Change, Mutant]:
-    """The mutant that each change is: one of the generated, where the same is among them.
+    """Return the mutant of each change: the generated one, if the generator makes the same.
 
     Raises ValueError where what is to be changed isn't there once.
     """
@@ -183,7 +183,7 @@ def named(
 
 
 def _mutant(change: Change, text: str) -> Mutant:
-    """One replacement, from where the first edit begins to where the last one ends."""
+    """Return one replacement that begins with the first edit and ends with the last."""
     changed = text
     for edit in change.edits:
         changed = edit.apply(changed)

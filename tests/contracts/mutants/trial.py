@@ -137,7 +137,7 @@ class Project:
         *,
         first: str = "",
     ) -> Verdict:
-        """Whether any of the commands fails with that code; `first` may name the test that probably will.
+        """Return the first failure of these commands with that code; `first` may name the test that probably fails.
 
         `harnesses` gives the code of contracts for tests, if it is needed. Raises TrialError where a command can't run.
         """
@@ -158,7 +158,7 @@ class Project:
     def _concerned(
         self, copy: Path, commands: Sequence[Command], harnesses: Callable[[], Code], written: set[str]
     ) -> Iterator[Command]:
-        """Those that can't do but as without a mutation are left out. Adds to `written` what contracts it writes."""
+        """Yield the commands that can notice the code. Add the contracts that are written to `written`."""
         changed: Code | None = None
         for command in commands:
             if command.harness and changed is None:
@@ -169,7 +169,7 @@ class Project:
                 yield command
 
     def _write(self, copy: Path, code: Code) -> None:
-        """Writes these artifacts, with that code; with their own where it is empty."""
+        """Write these artifacts, with that code; with their own where it is empty."""
         for name, changes in code.items():
             text = json.dumps({**self._artifacts[name], **changes})
             (copy / "contracts" / "artifacts" / f"{name}.json").write_text(text)
@@ -252,7 +252,7 @@ def judge_all(
 def run_in_copies(
     project: Project, tasks: Mapping[_Key, Callable[[Path], _Result]], commands: Iterable[Command], *, jobs: int
 ) -> Iterator[tuple[_Key, _Result]]:
-    """What comes of each task, as it comes. Each has a copy of the project to itself, in which it runs these commands.
+    """Run tasks and yield their results as they come. Each has a copy of the project, in which it runs these commands.
 
     Raises TrialError where a command fails without a mutation.
     """
