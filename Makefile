@@ -126,9 +126,9 @@ chaos: .venv/ready node_modules/ready ## Kill workers, database, broker and node
 fuzz: .venv/ready node_modules/ready ## Look for what the registry takes and isn't so (STEPS=10000000 SEED=1 JOBS=2 ...)
 	@$(BIN)/python -m tests.contracts.fuzzing $(filter-out PYTHON=%,$(MAKEOVERRIDES))
 
-mutants: .venv/ready node_modules/ready ## Take out each check of the contracts: tests must fail (ONLY=text ONLY_SURVIVORS=1 ...)
+mutants: .venv/ready node_modules/ready $(if $(LAYERS),.venv-verify/ready) ## Take out each check of the contracts: tests must fail (ONLY=text ONLY_SURVIVORS=1 LAYERS=1 ...)
 	@$(BIN)/python -m tests.contracts.mutants $(if $(ONLY),--only '$(ONLY)') $(if $(SHARD),--shard $(SHARD)) \
-		$(if $(JOBS),--jobs $(JOBS)) $(if $(ONLY_SURVIVORS),--only-survivors)
+		$(if $(JOBS),--jobs $(JOBS)) $(if $(ONLY_SURVIVORS),--only-survivors) $(if $(LAYERS),--layers)
 
 # What is there has to be what the compiler makes: the last line fails where it isn't.
 weakened: .venv/ready node_modules/ready ## Compile anew the contracts that tests take checks out of, and see whether they are as committed

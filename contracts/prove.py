@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,9 +98,8 @@ def _prove_all(folder: Path, only: re.Pattern[str], jobs: int) -> bool:
         return outcome.is_proven
 
     def notice(place: int) -> bool:
-        fault, project = FAULTS[place], folder / f"fault-{place}"
-        write_project(project, _needed(faulty[place], f"proofs/{fault.check.partition('.')[0]}.sol"))
-        outcome = _run_halmos(project, fault.check, "--early-exit")
+        fault = FAULTS[place]
+        outcome = refute(folder / f"fault-{place}", faulty[place], fault.check)
         what = f"{fault.check}: {fault.before!r} -> {fault.after!r}"
         _print(outcome, "noticed" if outcome.is_false else "NOT NOTICED", what)
         return outcome.is_false
@@ -116,6 +116,15 @@ def _prove_all(folder: Path, only: re.Pattern[str], jobs: int) -> bool:
         pool.shutdown(cancel_futures=True)
 
 
+def refute(folder: Path, sources: Mapping[str, str], check: str) -> Outcome:
+    """Look for one counterexample to a property of these sources, which are compiled into `folder`.
+
+    Raises BuildError.
+    """
+    write_project(folder, _needed(sources, f"proofs/{check.partition('.')[0]}.sol"))
+    return _run_halmos(folder, check, "--early-exit")
+
+
 def _print(outcome: Outcome, verdict: str, what: str) -> None:
     """A line, and the end of what halmos said where the verdict is in capitals."""
     line = f"{verdict:<11} {outcome.seconds:6.1f} s {outcome.paths:6} paths  {what}\n"
@@ -129,7 +138,7 @@ def _with_fault(sources: dict[str, str], fault: Fault) -> dict[str, str]:
     return {**sources, fault.source: sources[fault.source].replace(fault.before, fault.after)}
 
 
-def _needed(sources: dict[str, str], *paths: str) -> dict[str, str]:
+def _needed(sources: Mapping[str, str], *paths: str) -> dict[str, str]:
     """These sources and what they import. They compile in a fraction of the time of everything."""
     needed = list(paths)
     for path in needed:

@@ -10,9 +10,12 @@ from contracts.build import CODE, ROOT_DIR, code_of, read_sources, run_compiler
 from tests.contracts.mutants import trial
 from tests.contracts.mutants.__main__ import COMMANDS, LIST
 from tests.contracts.mutants.compiling import Code, Compiler, Store, name_of
-from tests.contracts.mutants.generate import Mutant, Node, generate, syntax_trees
+from tests.contracts.mutants.generate import NAMED, Mutant, Node, generate, syntax_trees
+from tests.contracts.mutants.layers import Found, noticing, table, try_layers
+from tests.contracts.mutants.named import CHANGES, Change, named
 from tests.contracts.mutants.report import SAME_CODE, Key, judge, read_list
 from tests.contracts.mutants.trial import SURVIVED, TIMED_OUT, Command, Project, TrialError, Verdict, judge_all
+from tests.contracts.weakened import Removal
 
 FORMS = """// SPDX-License-Identifier: MIT
 pragma solidity ^0.8.28;
@@ -25,6 +28,9 @@ contract Forms {
     enum Kind { FIRST, SECOND }
     uint256 private constant MOST = 100;
     bytes32 private constant LIMIT = bytes32(uint256(7));
+    uint256 private constant ROOM = 1 << 255 | 2 * 16;
+    address private constant SOMEBODY = 0x0000F90827F1C53a10cb7A02335B175320002935;
+    event Done(address who);
     mapping(uint256 => uint256) private kept;
 
     modifier small(uint256 a) {
@@ -72,6 +78,43 @@ contract Forms {
     function end() external pure {
         revert Wrong();
     }
+    function statements(uint256 a, bool b) external returns (uint256 c) {
+        delete kept[a];
+        refuse();
+        emit Done(address(0));
+        if (b) kept[a] = a;
+        if (drop(a)) kept[a] = a;
+        if (b) {
+            kept[a]++;
+            return a;
+        } else {
+            return c;
+        }
+    }
+    function drop(uint256 a) private returns (bool c) {
+        (a, kept[a]) = (kept[a], a);
+        if (a > 9) return true;
+        c = kept[a] > a;
+    }
+    function declarations(uint256 a) external view returns (uint256) {
+        uint256 known = kept[a];
+        uint256 none = 0;
+        uint256 other = known;
+        mapping(uint256 => uint256) storage all = kept;
+        if (known != none && all[a] > a) return a;
+        return other;
+    }
+    function widths(uint256 a) external pure returns (address, uint256) {
+        if (a == type(uint184).max) revert Wrong();
+        return (address(uint160(a)), uint256(uint8(a)) & 6);
+    }
+    function shifts(uint256 a, uint256 b) external pure returns (uint256 c) {
+        c = a << (256 - 4 * b) | b << (8 * b - 8) | a << MOST;
+        c >>= 8;
+        assembly {
+            c := or(shr(b, c), or(shl(MOST, a), shl(sub(256, shl(3, b)), a)))
+        }
+    }
     function yulGuard(uint256 a) external pure returns (uint256 c) {
         assembly {
             function fail() { revert(0, 0) }
@@ -83,6 +126,26 @@ contract Forms {
             case 0 { c := or(a, 8) }
             case 1 { c := 3 }
             default { invalid() }
+        }
+    }
+    function yulStatements(uint256 a) external pure returns (uint256 c) {
+        assembly {
+            mstore(0, a)
+            if a { mstore8(33, a) }
+            if a {
+                mcopy(0, 32, a)
+                revert(1, 2)
+            }
+            let size := 0
+            for { let i := add(a, size) } i { i := sub(i, 1) } {
+                size := mload(a)
+                if size { continue }
+                if byte(1, a) {
+                    size := a
+                    break
+                }
+            }
+            c := size
         }
     }
     function yulFlag(uint256 a) external pure {
@@ -97,7 +160,34 @@ contract Forms {
 """
 
 EXPECTED = {
-    "Forms.small": ["a < 9 -> a < 8", "a < 9 -> a <= 9", "a < 9 -> true"],
+    "refuse": [
+        "revert(); -> {}",
+    ],
+    "note": [
+        "return; -> {}",
+    ],
+    "Forms.MOST": [
+        "100 -> 99",
+    ],
+    "Forms.LIMIT": [
+        "7 -> 6",
+    ],
+    "Forms.ROOM": [
+        "255 -> 256",
+        "2 -> 1",
+        "16 -> 15",
+    ],
+    "Forms.SOMEBODY": [
+        (
+            "0x0000F90827F1C53a10cb7A02335B175320002935 -> "
+            "address(uint160(0x0000F90827F1C53a10cb7A02335B175320002935) - 1)"
+        ),
+    ],
+    "Forms.small": [
+        "a < 9 -> a < 8",
+        "a < 9 -> a <= 9",
+        "a < 9 -> true",
+    ],
     "Forms.guard": [
         "b -> false",
         "a != 0 -> false",
@@ -106,7 +196,17 @@ EXPECTED = {
         "b -> true",
         "MOST == 100 -> true",
     ],
-    "Forms.choice": ["b -> false", "b -> true", "b -> false (2)", "b -> true (2)"],
+    "Forms.choice": [
+        "b -> false",
+        "b -> true",
+        "return 1; -> {}",
+        "1 -> 0",
+        "return b ? 2 : 3; -> {}",
+        "b -> false (2)",
+        "b -> true (2)",
+        "2 -> 1",
+        "3 -> 2",
+    ],
     "Forms.compound": [
         "b || a > MOST && !b -> a > MOST && !b",
         "b || a > MOST && !b -> b",
@@ -116,7 +216,12 @@ EXPECTED = {
         "a > MOST && !b -> !b",
         "a > MOST && !b -> a > MOST",
     ],
-    "Forms.store": ["small(a) -> ", "kept[a] == 0 -> false", "kept[a] == 0 -> true"],
+    "Forms.store": [
+        "small(a) -> ",
+        "kept[a] == 0 -> false",
+        "kept[a] == 0 -> true",
+        "1 -> 0",
+    ],
     "Forms.orders": [
         "0x08 <= a -> 0x07 <= a",
         "0x08 <= a -> 0x08 < a",
@@ -135,10 +240,20 @@ EXPECTED = {
         "a > type(uint8).max -> a > (uint256(type(uint8).max) + 1)",
         "a > type(uint8).max -> a >= type(uint8).max",
         "a > type(uint8).max -> false",
+        "type(uint8).max -> type(uint16).max",
     ],
-    "Forms.value": ["a == 0 -> false", "a == 0 -> true", "c == b -> c != b", "c == b -> false", "c == b -> true"],
+    "Forms.value": [
+        "a == 0 -> false",
+        "a == 0 -> true",
+        "c == b -> c != b",
+        "c == b -> false",
+        "c == b -> true",
+    ],
     "Forms.masks": [
+        "c = uint8(a) + (a & 0xff); -> {}",
         "a & 0xff -> a",
+        "a & 0xff -> a & 0x1ff",
+        "a & 0xff -> a & 0x7f",
         "c &= b -> c",
         "1 << a & b -> 1 << a",
         "1 << a & b -> b",
@@ -146,12 +261,92 @@ EXPECTED = {
         "1 << a & b != 0 -> 2 << a & b != 0",
         "1 << a & b != 0 -> false",
         "1 << a & b != 0 -> true",
+        "a -> (a + 4)",
+        "a -> (a - 4)",
         "uint64(b) -> (b)",
+        "uint64(b) -> uint56(b)",
+        "uint64(b) -> uint72(b)",
     ],
-    "Forms.loops": ["i < a -> false", "i < a -> i <= a", "c > 0 -> c > 1", "c > 0 -> c >= 0", "c > 0 -> false"],
-    "Forms.end": ["revert Wrong(); -> {}"],
+    "Forms.loops": [
+        "0 -> 1",
+        "i < a -> false",
+        "i < a -> i <= a",
+        "++i -> ",
+        "c += i; -> {}",
+        "c > 0 -> c > 1",
+        "c > 0 -> c >= 0",
+        "c > 0 -> false",
+        "--c; -> {}",
+    ],
+    "Forms.end": [
+        "revert Wrong(); -> {}",
+    ],
+    "Forms.statements": [
+        "delete kept[a]; -> {}",
+        "refuse(); -> {}",
+        "emit Done(address(0)); -> {}",
+        "b -> false",
+        "b -> true",
+        "drop(a) -> false",
+        "drop(a) -> true",
+        "kept[a] = a; -> {}",
+        "b -> false (2)",
+        "b -> true (2)",
+        "kept[a]++; -> {}",
+        "return a; -> {}",
+        "return c; -> {}",
+    ],
+    "Forms.drop": [
+        "(a, kept[a]) = (kept[a], a); -> {}",
+        "a > 9 -> a > 10",
+        "a > 9 -> a >= 9",
+        "a > 9 -> false",
+        "kept[a] > a -> false",
+        "kept[a] > a -> kept[a] >= a",
+        "kept[a] > a -> true",
+    ],
+    "Forms.declarations": [
+        "uint256 known = kept[a]; -> uint256 known;",
+        "0 -> 1",
+        "known != none -> known < none",
+        "known != none -> known > none",
+        "known != none && all[a] > a -> all[a] > a",
+        "known != none && all[a] > a -> false",
+        "known != none && all[a] > a -> known != none",
+        "all[a] > a -> all[a] >= a",
+    ],
+    "Forms.widths": [
+        "a == type(uint184).max -> a <= type(uint184).max",
+        "a == type(uint184).max -> a >= type(uint184).max",
+        "a == type(uint184).max -> false",
+        "type(uint184).max -> type(uint176).max",
+        "type(uint184).max -> type(uint192).max",
+        "uint256(uint8(a)) & 6 -> uint256(uint8(a))",
+        "uint256(uint8(a)) & 6 -> uint256(uint8(a)) & 14",
+        "uint256(uint8(a)) & 6 -> uint256(uint8(a)) & 2",
+        "uint8(a) -> (a)",
+        "uint8(a) -> uint16(a)",
+    ],
+    "Forms.shifts": [
+        "c = a << (256 - 4 * b) | b << (8 * b - 8) | a << MOST; -> {}",
+        "(256 - 4 * b) -> ((256 - 4 * b) + 4)",
+        "(256 - 4 * b) -> ((256 - 4 * b) - 4)",
+        "(8 * b - 8) -> ((8 * b - 8) + 8)",
+        "(8 * b - 8) -> ((8 * b - 8) - 8)",
+        "MOST -> (MOST + 1)",
+        "MOST -> (MOST - 1)",
+        "c >>= 8; -> {}",
+        "8 -> 9",
+        "b -> add(b, 4)",
+        "b -> sub(b, 4)",
+        "MOST -> add(MOST, 1)",
+        "MOST -> sub(MOST, 1)",
+        "sub(256, shl(3, b)) -> add(sub(256, shl(3, b)), 8)",
+        "sub(256, shl(3, b)) -> sub(sub(256, shl(3, b)), 8)",
+    ],
     "Forms.yulGuard": [
         "revert(0, 0) -> {}",
+        "leave -> {}",
         "calldatasize() -> 0",
         "calldatasize() -> 1",
         "gt(a, MOST) -> 0",
@@ -166,25 +361,56 @@ EXPECTED = {
         "eq(a, 5) -> iszero(gt(a, 5))",
         "eq(a, 5) -> iszero(lt(a, 5))",
         "and(a, 0xff) -> a",
+        "and(a, 0xff) -> and(a, 0x1ff)",
+        "and(a, 0xff) -> and(a, 0x7f)",
+        "1 -> 0",
         "a -> 0",
         "a -> 1",
         "a -> 2",
+        "c := or(a, 8) -> {}",
+        "8 -> 7",
+        "c := 3 -> {}",
+        "3 -> 2",
         "invalid() -> {}",
+    ],
+    "Forms.yulStatements": [
+        "mstore(0, a) -> {}",
+        "a -> 0",
+        "a -> 1",
+        "33 -> 32",
+        "a -> 0 (2)",
+        "mcopy(0, 32, a) -> {}",
+        "32 -> 31",
+        "0 -> 1",
+        "add(a, size) -> 0",
+        "i -> 0",
+        "i := sub(i, 1) -> {}",
+        "1 -> 0",
+        "size := mload(a) -> {}",
+        "size -> 0",
+        "byte(1, a) -> 0",
+        "1 -> 0 (2)",
+        "size := a -> {}",
+        "break -> {}",
     ],
     "Forms.yulFlag": [
         "xor(a, 8) -> 0",
+        "8 -> 7",
+        "wrong := or(wrong, iszero(lt(shl(3, a), sub(a, 1)))) -> {}",
         "or(wrong, iszero(lt(shl(3, a), sub(a, 1)))) -> iszero(lt(shl(3, a), sub(a, 1)))",
         "or(wrong, iszero(lt(shl(3, a), sub(a, 1)))) -> wrong",
         "lt(shl(3, a), sub(a, 1)) -> iszero(gt(shl(3, a), sub(a, 1)))",
         "lt(shl(3, a), sub(a, 1)) -> lt(shl(3, a), sub(a, 0))",
         "lt(shl(3, a), sub(a, 1)) -> lt(shl(3, a), sub(a, 2))",
+        "3 -> 4",
         "mul(a, iszero(byte(0, a))) -> 0",
         "mul(a, iszero(byte(0, a))) -> a",
         "mul(a, iszero(byte(0, a))) -> iszero(byte(0, a))",
-        "add(a, gt(a, calldataload(4))) -> 0",
+        "a := add(a, gt(a, calldataload(4))) -> {}",
         "gt(a, calldataload(4)) -> 0",
         "gt(a, calldataload(4)) -> 1",
         "gt(a, calldataload(4)) -> iszero(lt(a, calldataload(4)))",
+        "4 -> 3",
         "wrong -> 0",
     ],
 }
@@ -201,6 +427,29 @@ def test_each_check_of_a_function_is_removed_and_weakened(forms, function):
     keys = [mutant.key for mutant in forms if mutant.function == function]
     found = [f"{key[1]} -> {key[2]}" + (f" ({key[3]})" if key[3] > 1 else "") for key in keys]
     assert found == EXPECTED[function]
+
+
+KINDS = {
+    "Forms.small: a < 9 -> true": "condition",
+    "Forms.small: a < 9 -> a < 8": "bound",
+    "Forms.small: a < 9 -> a <= 9": "comparison",
+    "Forms.compound: a > MOST && !b -> !b": "operand",
+    "Forms.masks: a & 0xff -> a": "mask",
+    "Forms.masks: a & 0xff -> a & 0x7f": "mask",
+    "Forms.masks: uint64(b) -> uint56(b)": "width",
+    "Forms.end: revert Wrong(); -> {}": "statement",
+    "Forms.statements: kept[a]++; -> {}": "statement",
+    "Forms.shifts: 8 -> 9": "shift",
+    "Forms.loops: 0 -> 1": "number",
+    "Forms.MOST: 100 -> 99": "constant",
+}
+
+
+def test_each_mutant_has_a_kind_by_which_it_is_shown_and_found(forms):
+    kinds = {f"{mutant.key[0]}: {mutant.key[1]} -> {mutant.key[2]}": mutant.kind for mutant in forms}
+    assert KINDS.items() <= kinds.items()
+    assert set(kinds.values()) == set(KINDS.values())
+    assert all(str(mutant).endswith(f"  [{mutant.kind}]") for mutant in forms)
 
 
 def test_each_mutant_is_the_source_with_one_replacement_and_says_where(forms):
@@ -277,7 +526,7 @@ from tests.contracts.deployed import Deployed
 with DevChain() as chain:
     assert Deployed(chain, "test/Harness").call("isTooMuch", 9)
 """
-TEST_OF_HARNESS = Command("steps", ("-c", HARNESS_TEST), harness=True)
+TEST_OF_HARNESS = Command("campaigns", ("-c", HARNESS_TEST), harness=True)
 
 
 @pytest.fixture(scope="module")
@@ -361,14 +610,23 @@ def test_what_is_settled_is_not_tried_again(tiny, artifacts, compiler, store):
         return name == caught
 
     after = judge_all(more, changed, compiler=compiler, store=store, jobs=1, is_settled=is_settled)
-    assert [verdict.outcome for verdict in after.values()] == ["tests", "steps"]
+    assert [verdict.outcome for verdict in after.values()] == ["tests", "campaigns"]
 
 
 def test_a_harness_has_the_code_of_the_mutant(tiny, artifacts, compiler, store):
     project = _project(artifacts, TEST_OF_TINY, TEST_OF_HARNESS)
     changed = _changed(project, compiler, tiny["value & type(uint256).max > (MOST + 1)"])
     verdicts = judge_all(project, changed, compiler=compiler, store=store, jobs=1)
-    assert [verdict.outcome for verdict in verdicts.values()] == ["steps"]
+    assert [verdict.outcome for verdict in verdicts.values()] == ["campaigns"]
+
+
+def test_a_harness_that_has_none_of_its_code_is_not_tried(tiny, artifacts, compiler, store, monkeypatch):
+    project = _project(artifacts, TEST_OF_HARNESS)
+    changed = _changed(project, compiler, mutant := tiny["n >= 0"])
+    monkeypatch.setattr(Project, "_run", lambda *_, **__: pytest.fail("it was tried"))
+    with project.copy() as copy:
+        verdict = project.judge(copy, changed[mutant], lambda: compiler.harnesses(mutant), [TEST_OF_HARNESS])
+    assert verdict == Verdict(SURVIVED, "")
 
 
 def test_one_that_does_not_compile_keeps_no_other_from_it(tiny, compiler):
@@ -468,6 +726,75 @@ def test_a_wrong_entry_of_the_list_is_an_error(tmp_path, text):
         read_list(tmp_path / "list.toml")
 
 
+# --- Layers -----------------------------------------------------------------------------------------------------------
+
+SUM = Removal("Tiny", "++c;", "c += 2;")
+TWO_EDITS = Change("counts twice, and keeps nothing", (Removal("Tiny", "kept = value;", "kept = 0;"), SUM))
+
+
+def test_a_change_is_one_replacement_of_all_its_edits():
+    [mutant] = named(TINY_SOURCES, [], [TWO_EDITS]).values()
+    assert mutant.apply(TINY) == TINY.replace("kept = value;", "kept = 0;").replace("++c;", "c += 2;")
+    assert str(mutant) == f"src/Tiny.sol:{mutant.line}:9 counts twice, and keeps nothing  [named]"
+    assert TINY.splitlines()[mutant.line - 1].strip() == "kept = value;"
+
+
+def test_a_change_that_is_generated_is_that_mutant_and_one_whose_check_is_gone_an_error(trees):
+    generated = generate(TINY_SOURCES, trees)
+    change = Change("keeps nothing", (Removal("Tiny", "kept = value;", "{}"),))
+    [same] = [mutant for mutant in generated if mutant.original == "kept = value;"]
+    assert named(TINY_SOURCES, generated, [change]) == {change: same}
+    gone = Change("gone", (Removal("Tiny", "kept == value;"),))
+    with pytest.raises(ValueError, match="Tiny has 0 times: kept == value;"):
+        named(TINY_SOURCES, generated, [gone])
+
+
+def test_each_layer_is_tried_on_a_change_and_what_they_found_is_kept(artifacts, compiler, store, monkeypatch):
+    change = Change("nine are too many", (Removal("Bounds", "> MOST", "> MOST + 1"),))
+    several = TEST_OF_HARNESS._replace(arguments=(*TEST_OF_HARNESS.arguments, "steps", "boundaries"))
+    project = _project(artifacts, TEST_OF_TINY, several)
+    mutants = named(TINY_SOURCES, [], [change])
+    code = _changed(project, compiler, mutants[change])[mutants[change]]
+    changes = {change: (mutants[change], code)}
+    told: list[str] = []
+
+    def rows() -> dict[Change, dict[str, Found]]:
+        return try_layers(
+            project,
+            changes,
+            {},
+            compiler=compiler,
+            store=store,
+            jobs=2,
+            tell=lambda *each: told.append(each[1]),
+        )
+
+    found = rows()
+    assert {column: each.is_noticed for column, each in found[change].items()} == {
+        "tests": False,
+        "steps": True,
+        "boundaries": True,
+    }
+    assert sorted(told) == ["boundaries", "steps", "tests"]
+    assert noticing(found[change]) == {"model"}
+    monkeypatch.setattr(Project, "judge", lambda *_, **__: pytest.fail("it was tried again"))
+    assert rows() == found
+
+
+def test_the_table_has_the_seconds_of_each_column_and_counts_layers():
+    row = {
+        "tests": Found(True, 3.4),
+        "steps": Found(True, 12.6),
+        "boundaries": Found(True, 2),
+        "headers": Found(False, 9),
+    }
+    assert table({TWO_EDITS: row, Change("other", ()): {"halmos": Found(True, 70)}}).splitlines() == [
+        "change                           tests  steps  boundaries  transactions  sequences  headers  halmos  layers",
+        "counts twice, and keeps nothing    3 s   13 s         2 s                                 -               2",
+        "other                                                                                          70 s       1",
+    ]
+
+
 # --- The contracts ----------------------------------------------------------------------------------------------------
 
 
@@ -476,3 +803,24 @@ def test_each_listed_mutant_exists_and_each_contract_has_tests():
     keys = {mutant.key for mutant in generate(sources, syntax_trees(sources))}
     assert set(read_list(LIST)) - keys == set()
     assert COMMANDS.keys() == {path.stem for path in ARTIFACTS_DIR.glob("*.json")}
+
+
+def test_each_change_made_by_hand_can_be_made_and_most_are_generated_too():
+    sources = read_sources("src")
+    changes = named(sources, generate(sources, syntax_trees(sources)))
+    assert [change.name for change, mutant in changes.items() if mutant.kind == NAMED] == [
+        "an extension reaches a nibble too far",
+        "a full branch reaches a nibble far",
+        "absent keys are compared at even depths only",
+        "a branch's path is compared but for its last nibble",
+        "of a branch's path only four nibbles are compared",
+        "zero slots are kept by 192 bits of their number",
+    ]
+    assert len(changes) == 17
+
+
+def test_each_property_that_must_notice_a_change_is_one():
+    proofs = read_sources("proofs")
+    for change in CHANGES:
+        for contract, _, function in (check.partition(".") for check in change.properties):
+            assert f"function {function}(" in proofs[f"proofs/{contract}.sol"]

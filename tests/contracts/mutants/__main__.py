@@ -1,7 +1,8 @@
-"""Test the tests of the contracts: `make mutants`, ONLY=... SHARD=1/4 JOBS=2 ONLY_SURVIVORS=1.
+"""Test the tests of the contracts: `make mutants`, ONLY=... SHARD=1/4 JOBS=2 ONLY_SURVIVORS=1 LAYERS=1.
 
-Each check in each contract is removed or weakened in turn. The tests must fail then, or equivalents.toml must say why
-nobody can notice.
+Each check in each contract is removed or weakened in turn, each statement left out. The tests must fail then, or
+equivalents.toml must say why nobody can notice. With LAYERS all tests are tried on the few changes that were made by
+hand: two layers must notice each.
 """
 
 import argparse
@@ -14,7 +15,9 @@ from pathlib import Path
 from contracts import code_digest
 from contracts.build import ROOT_DIR, BuildError, build, read_sources
 from tests.contracts.mutants.compiling import Code, Compiler, Store, name_of
-from tests.contracts.mutants.generate import generate, syntax_trees
+from tests.contracts.mutants.generate import Mutant, generate, syntax_trees
+from tests.contracts.mutants.layers import LEAST, Found, noticing, table, try_layers
+from tests.contracts.mutants.named import Change, named
 from tests.contracts.mutants.report import DOES_NOT_COMPILE, SAME_CODE, judge, read_list
 from tests.contracts.mutants.trial import SURVIVED, Command, Project, TrialError, Verdict, judge_all, pytest
 
@@ -22,21 +25,22 @@ LIST = Path(__file__).parent / "equivalents.toml"
 FOUND = ROOT_DIR / ".mutants"
 
 
-def campaigns(on: str) -> Command:
+def campaigns(*names: str, harness: bool = False) -> Command:
     """On the registry, or on the harness that runs single operations."""
-    return Command("steps", ("-m", "tests.contracts.mutants.campaigns", on), harness=on == "harness")
+    return Command("campaigns", ("-m", "tests.contracts.mutants.campaigns", *names), harness)
 
 
-# What may catch a mutant that changes a contract's code, cheapest first.
+# What may catch a mutant that changes a contract's code. First what catches most in a second, then the cheapest.
 COMMANDS: dict[str, tuple[Command, ...]] = {
     "AttestedBlockHashSource": (pytest("tests/contracts/test_attested_block_hash_source.py"),),
     "FactsRegistry": (
-        campaigns("registry"),
-        pytest("tests/contracts/test_facts_registry.py"),
-        campaigns("harness"),
-        pytest("tests/contracts/test_other_layouts.py", "tests/contracts/test_packed_nodes.py"),
-        pytest("tests/contracts/test_packed_proofs.py"),
+        campaigns("transactions", "headers"),
+        campaigns("boundaries", "steps", harness=True),
         pytest("tests/contracts/test_any_memory.py", "tests/contracts/test_stack_zone.py", harness=True),
+        pytest("tests/contracts/test_facts_registry.py"),
+        pytest("tests/contracts/test_other_layouts.py", "tests/contracts/test_packed_nodes.py"),
+        campaigns("sequences"),
+        pytest("tests/contracts/test_packed_proofs.py"),
     ),
     "NativeBlockHashSource": (pytest("tests/contracts/test_native_block_hash_source.py"),),
     "OpStackBlockHashSource": (pytest("tests/contracts/test_op_stack_block_hash_source.py"),),
@@ -58,10 +62,17 @@ def main() -> int:
         help="only those that were not caught before and aren't listed: for when nothing but tests was added",
     )
     parser.add_argument("--list", action="store_true", help="only list them")
+    parser.add_argument(
+        "--layers",
+        action="store_true",
+        help=f"try every layer of tests on the changes that were made by hand: {LEAST} must notice each",
+    )
     arguments = parser.parse_args()
     # As Ctrl-C: what runs comes to its end, and leaves nothing behind.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        if arguments.layers:
+            return run_layers(arguments.only, arguments.jobs)
         return run(
             arguments.only,
             arguments.shard,
@@ -82,7 +93,8 @@ def run(only: str, shard: tuple[int, int], jobs: int, *, only_survivors: bool, o
     listed = read_list(LIST)
     sources = read_sources("src", "test")
     trees = syntax_trees(sources)
-    known = [mutant for mutant in generate(sources, trees) if mutant.source.startswith("src/")]
+    generated = [mutant for mutant in generate(sources, trees) if mutant.source.startswith("src/")]
+    known = list(dict.fromkeys([*generated, *named(sources, generated).values()]))
     selected = [mutant for mutant in known if only in str(mutant)][shard[0] - 1 :: shard[1]]
     if only_list or not selected:
         print("\n".join(map(str, selected)) or "There is no such mutant.")
@@ -131,6 +143,42 @@ def run(only: str, shard: tuple[int, int], jobs: int, *, only_survivors: bool, o
         print(sentence)
     print(f"The code's digest: {code_digest()}")
     return 0 if report.is_fine() else 1
+
+
+def run_layers(only: str, jobs: int) -> int:
+    """Print the table. Raises BuildError, TrialError, or ValueError for the changes."""
+    sources = read_sources("src", "test")
+    trees = syntax_trees(sources)
+    mutants = {
+        change: mutant for change, mutant in named(sources, generate(sources, trees)).items() if only in change.name
+    }
+    if not mutants:
+        print("There is no such change.")
+        return 1
+    project = Project(ROOT_DIR, build(), COMMANDS)
+    compiler = Compiler(sources, trees, Store(FOUND / "code"))
+    print(f"Compiling {len(mutants)} ...", flush=True)
+    codes = compiler.compile_all(list(mutants.values()), jobs=jobs)
+    changes: dict[Change, tuple[Mutant, Code]] = {}
+    for change, mutant in mutants.items():
+        if not (changed := project.changed(codes[mutant] or {})):
+            raise ValueError(f"It doesn't compile, or to the same: {change.name}")
+        changes[change] = mutant, changed
+
+    def told(change: Change, column: str, found: Found) -> None:
+        print(f"{change.name}: {column} {'' if found.is_noticed else 'not '}in {found.seconds:.0f} s", flush=True)
+
+    rows = try_layers(
+        project,
+        changes,
+        read_sources("src", "test", "proofs"),
+        compiler=compiler,
+        store=Store(FOUND / "layers"),
+        jobs=jobs,
+        tell=told,
+    )
+    print(f"\n{table(rows)}")
+    return 0 if all(len(noticing(row)) >= LEAST for row in rows.values()) else 1
 
 
 def _shard(text: str) -> tuple[int, int]:

@@ -79,6 +79,10 @@ class Compiler:
                 raise
         return codes
 
+    def harnesses(self, mutant: Mutant) -> Code:
+        """Return the code of the contracts for tests that need a mutant's source."""
+        return self.compile_all([mutant], jobs=1, folder="test")[mutant] or {}
+
     def _dependents(self, mutant: Mutant, folder: str) -> list[str]:
         return [path for path in self._needs if path.startswith(f"{folder}/") and mutant.source in self._needs[path]]
 

@@ -1,6 +1,8 @@
-"""Mutants of Solidity sources: each check removed, each comparison, bound and mask weakened, one at a time.
+"""Mutants of Solidity sources: a check removed or weakened, a statement left out, a number moved, one at a time.
 
-They are made from the compiler's syntax trees, inline assembly included, so that each replaces exactly one expression.
+They are made from the compiler's syntax trees, inline assembly included, so that each replaces exactly one expression
+or statement. These are left alone: values that decide nothing, where they are declared or returned; names and texts;
+and what the compiler checks by itself (overflow, bounds of arrays, encoded arguments).
 """
 
 import re
@@ -12,6 +14,9 @@ from typing import Any, NamedTuple
 from contracts.build import BuildError, run_compiler
 
 Node = dict[str, Any]
+
+# The kind of a mutant that was made by hand.
+NAMED = "named"
 
 # Fields of nodes that hold names and types alone.
 _NO_CHECKS = {"documentation", "parameters", "returnParameters", "typeName"}
@@ -40,6 +45,11 @@ _YUL_ARITHMETIC = {*_YUL_CONNECTIVES, "add", "sub", "div", "mod", "xor", "not", 
 _YUL_FAILURES = {"revert", "invalid"}
 _YUL_EXITS = {*_YUL_FAILURES, "return", "stop"}
 
+_SHIFTS = {"<<", ">>", "<<=", ">>="}
+_YUL_SHIFTS = {"shl", "shr", "sar"}
+# Distances that count bytes; all others that are computed count nibbles.
+_IN_BYTES = re.compile(r"\b8 \*|\bshl\(3,")
+
 
 @dataclass(frozen=True)
 class Mutant:
@@ -48,7 +58,7 @@ class Mutant:
     source: str
     """Path below `contracts/`."""
     function: str
-    """`Contract.function`; `constructor`, `fallback` and the like for those without a name."""
+    """`Contract.function`; `constructor`, `fallback` and the like for those without a name. Of a NAMED one its name."""
     start: int
     """Where the original begins, in bytes."""
     end: int
@@ -58,6 +68,8 @@ class Mutant:
     column: int
     occurrence: int = 1
     """The same is done in several places of a function: which one of them, counted from 1."""
+    kind: str = ""
+    """Condition, operand, comparison, bound, mask, width, statement, shift, number or constant; or NAMED."""
 
     @property
     def key(self) -> tuple[str, str, str, int]:
@@ -71,7 +83,9 @@ class Mutant:
 
     def __str__(self) -> str:
         function, original, replacement, _ = self.key
-        return f"{self.source}:{self.line}:{self.column} {function}: {original}  ->  {replacement}"
+        if self.kind == NAMED:
+            return f"{self.source}:{self.line}:{self.column} {function}  [{self.kind}]"
+        return f"{self.source}:{self.line}:{self.column} {function}: {original}  ->  {replacement}  [{self.kind}]"
 
 
 def syntax_trees(sources: Mapping[str, str]) -> dict[str, Node]:
@@ -89,13 +103,14 @@ def generate(sources: Mapping[str, str], trees: Mapping[str, Node]) -> list[Muta
     for path in sorted(trees):
         text = sources[path].encode()
         found: dict[bytes, Mutant] = {text: Mutant(path, "", 0, 0, "", "", 0, 0)}
-        for name, function in _functions(trees[path]):
-            for edit in _Function(text, function, declarations).edits():
+        for name, member in _members(trees[path]):
+            for edit in _Member(text, member, declarations).edits():
                 whole = text[: edit.start] + edit.replacement.encode() + text[edit.end :]
                 original = text[edit.start : edit.end].decode()
                 line = text.count(b"\n", 0, edit.start) + 1
                 column = len(text[text.rfind(b"\n", 0, edit.start) + 1 : edit.start].decode()) + 1
-                found.setdefault(whole, Mutant(path, name, *edit[:2], original, edit.replacement, line, column))
+                mutant = Mutant(path, name, *edit[:2], original, edit.replacement, line, column, kind=edit.kind)
+                found.setdefault(whole, mutant)
         mutants += sorted(list(found.values())[1:], key=lambda mutant: (mutant.start, mutant.end, mutant.replacement))
     seen: Counter[tuple[str, str, str, int]] = Counter()
     for place, mutant in enumerate(mutants):
@@ -121,6 +136,7 @@ class _Edit(NamedTuple):
     start: int
     end: int
     replacement: str
+    kind: str
 
 
 class _Place(NamedTuple):
@@ -130,29 +146,38 @@ class _Place(NamedTuple):
     field: str
 
 
-class _Function:
-    """The edits of one function."""
+class _Member:
+    """The edits of one function, modifier or constant."""
 
-    def __init__(self, text: bytes, function: Node, declarations: Mapping[int, Node]) -> None:
+    def __init__(self, text: bytes, member: Node, declarations: Mapping[int, Node]) -> None:
         self._text = text
-        self._function = function
+        self._member = member
         self._declarations = declarations
         self._edits: list[_Edit] = []
         self._above: list[_Place] = []
         # Yul tells constants from variables only by these.
         self._yul_declarations = {
             reference["src"]: declarations[reference["declaration"]]
-            for node in _all(function)
+            for node in _all(member)
             if node["nodeType"] == "InlineAssembly"
             for reference in node["externalReferences"]
         }
         self._yul_functions = {
-            node["name"]: node for node in _all(function) if node["nodeType"] == "YulFunctionDefinition"
+            node["name"]: node for node in _all(member) if node["nodeType"] == "YulFunctionDefinition"
         }
-        self._flags = _flags(function)
+        self._flags = _flags(member)
+        # What conditions ask for.
+        self._deciding = {
+            used["referencedDeclaration"]
+            for node in _all(member)
+            for field, condition in _children(node)
+            if (node["nodeType"], field) in _CONDITIONS
+            for used in _all(condition)
+            if used["nodeType"] == "Identifier"
+        }
 
     def edits(self) -> list[_Edit]:
-        self._visit(self._function)
+        self._visit(self._member)
         return self._edits
 
     def _visit(self, node: Node) -> None:
@@ -163,19 +188,28 @@ class _Function:
             "ForStatement": self._loop,
             "Conditional": self._conditional,
             "RevertStatement": self._revert,
+            "ExpressionStatement": self._statement,
+            "EmitStatement": self._statement,
+            "Return": self._statement,
+            "Break": self._statement,
+            "Continue": self._statement,
+            "VariableDeclarationStatement": self._declaration,
             "ModifierInvocation": self._modifier,
             "FunctionCall": self._call,
             "BinaryOperation": self._operation,
             "Assignment": self._assignment,
             "Identifier": self._constant,
-            "MemberAccess": self._constant,
+            "MemberAccess": self._largest,
             "Literal": self._constant,
             "YulIf": self._yul_if,
             "YulForLoop": self._yul_loop,
             "YulSwitch": self._yul_switch,
             "YulExpressionStatement": self._yul_statement,
-            "YulAssignment": self._yul_assignment,
-            "YulVariableDeclaration": self._yul_assignment,
+            "YulLeave": self._yul_statement,
+            "YulBreak": self._yul_statement,
+            "YulContinue": self._yul_statement,
+            "YulAssignment": self._yul_statement,
+            "YulVariableDeclaration": self._yul_declaration,
             "YulFunctionCall": self._yul_call,
             "YulIdentifier": self._yul_constant,
             "YulLiteral": self._yul_constant,
@@ -188,16 +222,23 @@ class _Function:
                 self._visit(child)
                 self._above.pop()
 
-    def _replace(self, node: Node, *replacements: str, shown: Node | None = None) -> None:
+    def _replace(self, kind: str, node: Node, *replacements: str, shown: Node | None = None) -> None:
         """Several edits of one node. With `shown`, an expression around the node, they are edits of that one."""
         start, end = _range(node)
         for replacement in replacements:
             if shown is None:
-                self._edits.append(_Edit(start, end, replacement))
+                self._edits.append(_Edit(start, end, replacement, kind))
                 continue
             first, last = _range(shown)
             around = self._text[first:start].decode() + replacement + self._text[end:last].decode()
-            self._edits.append(_Edit(first, last, around))
+            self._edits.append(_Edit(first, last, around, kind))
+
+    def _replace_statement(self, node: Node, replacement: str) -> None:
+        """Replace a statement of Solidity, semicolon included."""
+        start, end = _range(node)
+        # A `return` without a value has its semicolon already.
+        end = self._text.index(b";", end - 1) + 1
+        self._edits.append(_Edit(start, end, replacement, "statement"))
 
     def _source(self, node: Node) -> str:
         start, end = _range(node)
@@ -209,17 +250,17 @@ class _Function:
     # --- Solidity: statements -----------------------------------------------------------------------------------------
 
     def _if(self, node: Node) -> None:
-        self._replace(node["condition"], "false")
+        self._replace("condition", node["condition"], "false")
         # A guard that always holds stops everything: no test would miss that.
         if node.get("falseBody") or not self._exits(node["trueBody"]):
-            self._replace(node["condition"], "true")
+            self._replace("condition", node["condition"], "true")
 
     def _loop(self, node: Node) -> None:
         if node.get("condition"):
-            self._replace(node["condition"], "false")
+            self._replace("condition", node["condition"], "false")
 
     def _conditional(self, node: Node) -> None:
-        self._replace(node["condition"], "true", "false")
+        self._replace("condition", node["condition"], "true", "false")
 
     def _revert(self, node: Node) -> None:
         """Those that are all of an `if` go with its condition."""
@@ -232,12 +273,66 @@ class _Function:
         parent = ancestors[0].node
         if parent["nodeType"] == "IfStatement" and not parent.get("falseBody"):
             return
-        start, end = _range(node)
-        self._edits.append(_Edit(start, self._text.index(b";", end) + 1, "{}"))
+        self._replace_statement(node, "{}")
 
     def _modifier(self, node: Node) -> None:
         if node.get("kind") == "modifierInvocation":
-            self._replace(node, "")
+            self._replace("statement", node, "")
+
+    def _statement(self, node: Node) -> None:
+        """Leave the statement out. One that is all of an `if` goes with its condition, and a result stays."""
+        expression = node.get("expression") or {}
+        if self._parent().field == "loopExpression":
+            self._replace("statement", node, "")
+            return
+        is_tried = expression.get("operator") == "&=" or _callee(expression) in {"require", "assert"}
+        if not is_tried and not self._is_result(node) and not self._is_all_of_an_if(node):
+            self._replace_statement(node, "{}")
+
+    def _is_result(self, node: Node) -> bool:
+        """Return whether the node ends its function by giving a result its value."""
+        inner = node
+        for above, _ in reversed(self._above):
+            if "statements" in above and above["statements"][-1] is not inner:
+                return False
+            if "statements" not in above and above["nodeType"] != "InlineAssembly":
+                if above is not self._member:
+                    return False
+                break
+            inner = above
+        results = {each["name"] for each in self._member["returnParameters"]["parameters"]}
+        if node["nodeType"] == "YulAssignment":
+            return {each["name"] for each in node["variableNames"]} <= results
+        given = (node.get("expression") or {}).get("leftHandSide") or {}
+        return (node["nodeType"] == "Return" and bool(node.get("expression"))) or given.get("name") in results
+
+    def _is_all_of_an_if(self, node: Node) -> bool:
+        """Return whether nothing but a condition is left without the node."""
+        inner = node
+        for above, field in reversed(self._above):
+            if above["nodeType"] == "IfStatement" and field == "trueBody":
+                return not above.get("falseBody") and not self._changes(above["condition"])
+            if above.get("statements") != [inner]:
+                return False
+            inner = above
+        return False
+
+    def _changes(self, expression: Node) -> bool:
+        """Return whether the expression calls something that may change the state."""
+        called = (
+            self._declarations.get(node["expression"].get("referencedDeclaration", 0), {})
+            for node in _all(expression)
+            if node["nodeType"] == "FunctionCall"
+        )
+        return any(each.get("stateMutability") == "nonpayable" for each in called)
+
+    def _declaration(self, node: Node) -> None:
+        """Declare a variable that decides something, without its value. A place in storage needs one."""
+        declared, value = node["declarations"], node.get("initialValue")
+        if value is None or _is_zero(value) or len(declared) != 1:
+            return
+        if declared[0]["id"] in self._deciding and declared[0]["storageLocation"] != "storage":
+            self._replace_statement(node, f"{self._source(declared[0])};")
 
     def _exits(self, statement: Node) -> bool:
         """Whether what follows the statement isn't reached by it."""
@@ -255,7 +350,7 @@ class _Function:
 
     def _call(self, node: Node) -> None:
         if node["kind"] == "functionCall" and node["expression"].get("name") in {"require", "assert"}:
-            self._replace(node["arguments"][0], "true")
+            self._replace("condition", node["arguments"][0], "true")
         if node["kind"] == "typeConversion":
             self._truncation(node)
 
@@ -277,28 +372,72 @@ class _Function:
         else:
             fits = parent.get("kind") == "typeConversion" and _width(parent) >= width
         if fits:
-            self._replace(node, f"({self._source(argument)})")
+            self._replace("width", node, f"({self._source(argument)})")
+        # No address is made of another number of bits.
+        if not parent.get("typeDescriptions", {}).get("typeString", "").startswith("address"):
+            name = node["expression"]["typeName"]["name"]
+            self._resize(node, name, wider=fits)
+
+    def _largest(self, node: Node) -> None:
+        """Move the greatest number of a type, and change the type."""
+        self._constant(node)
+        if node["memberName"] == "max" and node.get("isPure"):
+            self._resize(node, node["expression"]["typeDescriptions"]["typeString"], wider=True)
+
+    def _resize(self, node: Node, name: str, *, wider: bool) -> None:
+        """Make a type narrower by a byte, and wider by one."""
+        bits = int(match[1]) if (match := re.search(r"\buint(\d+)\b", name)) else 0
+        for other in [bits - 8, *([bits + 8] if wider else [])]:
+            if bits and 0 < other < 256:
+                self._replace("width", node, self._source(node).replace(str(bits), str(other), 1))
 
     def _operation(self, node: Node) -> None:
         operator, left, right = node["operator"], node["leftExpression"], node["rightExpression"]
         if operator in {"||", "&&"}:
-            self._replace(node, self._source(left), self._source(right))
+            self._replace("operand", node, self._source(left), self._source(right))
         elif operator == "&":
             self._mask(node, left, right)
+        elif operator in _SHIFTS and not self._is_in_distance(node):
+            self._shift(right, is_constant=self._is_constant(right))
         elif operator in _COMPARISONS and not node["isPure"]:
             # One of constants holds or doesn't: that it is removed is enough.
             self._comparison(node)
         if operator in {"||", "&&"} | _COMPARISONS and self._is_value():
-            self._replace(node, "true", "false")
+            self._replace("condition", node, "true", "false")
 
     def _assignment(self, node: Node) -> None:
+        left, right = node["leftHandSide"], node["rightHandSide"]
         if node["operator"] == "&=":
-            self._replace(node, self._source(node["leftHandSide"]))
+            self._replace("mask", node, self._source(left))
+            self._mask_bits(node, right)
+        elif node["operator"] in _SHIFTS:
+            self._shift(right, is_constant=self._is_constant(right))
 
     def _mask(self, node: Node, left: Node, right: Node) -> None:
         for kept, other in ((left, right), (right, left)):
             if not self._is_constant(kept) and _width(kept) >= _width(other):
-                self._replace(node, self._source(kept))
+                self._replace("mask", node, self._source(kept))
+            self._mask_bits(node, other)
+
+    def _mask_bits(self, node: Node, mask: Node) -> None:
+        """Take the top bit off a mask, and add one above it."""
+        text = self._source(mask)
+        if mask["nodeType"] in {"Literal", "YulLiteral"} and (value := int(text, 0)):
+            bit = 1 << value.bit_length()
+            written = f"0x{{:0{len(text) - 2}x}}" if text.startswith("0x") else "{}"
+            self._replace("mask", mask, *(written.format(each) for each in (value ^ bit >> 1, value | bit)), shown=node)
+
+    def _shift(self, distance: Node, *, is_constant: bool) -> None:
+        """Move a distance by a bit. A computed one moves by what it counts, nibbles or bytes."""
+        text = self._source(distance)
+        if distance["nodeType"] in {"Literal", "YulLiteral"}:
+            self._replace("shift", distance, _moved_number(text)[1])
+            return
+        step = 1 if is_constant else 8 if _IN_BYTES.search(text) else 4
+        if distance["nodeType"].startswith("Yul"):
+            self._replace("shift", distance, f"sub({text}, {step})", f"add({text}, {step})")
+        else:
+            self._replace("shift", distance, f"({text} - {step})", f"({text} + {step})")
 
     def _comparison(self, node: Node) -> None:
         operator, left, right = node["operator"], node["leftExpression"], node["rightExpression"]
@@ -314,7 +453,8 @@ class _Function:
         start, end = _range(left)[1], _range(right)[0]
         between = self._text[start:end].decode()
         before, after = self._source(left), self._source(right)
-        self._replace(node, *(before + between.replace(operator, other, 1) + after for other in others))
+        texts = (before + between.replace(operator, other, 1) + after for other in others)
+        self._replace("comparison", node, *texts)
 
     def _is_value(self) -> bool:
         """Whether the node is neither a condition nor part of a greater one, but kept, returned or passed on."""
@@ -326,9 +466,12 @@ class _Function:
         return parent["nodeType"] in {"Assignment", "VariableDeclarationStatement", "Return"}
 
     def _constant(self, node: Node) -> None:
-        """Numbers in conditions, one up and one down."""
+        """Move a number; the name of one only in conditions."""
         check = self._check(node)
-        if check is None or check.get("isPure"):
+        if check is None:
+            self._number(node)
+            return
+        if check.get("isPure"):
             return
         moved = self._moved(node)
         parent, field = self._parent()
@@ -338,7 +481,42 @@ class _Function:
             # The other direction is what `<` for `<=` does.
             down, up = moved
             moved = (down, "") if (check["operator"] in {"<", ">="}) == (field == "rightExpression") else ("", up)
-        self._replace(node, *(each for each in moved if each), shown=check)
+        self._replace("bound", node, *(each for each in moved if each), shown=check)
+
+    def _number(self, node: Node) -> None:
+        """Lower a number that is no bound by one; raise zero. Distances and masks have edits of their own."""
+        if node["nodeType"] not in {"Literal", "YulLiteral"} or node["kind"] != "number" or self._is_tried(node):
+            return
+        text = self._source(node)
+        down, up = _moved_number(text)
+        if node.get("typeDescriptions", {}).get("typeString") == "address":
+            down = f"address(uint160({text}) - 1)"
+        kind = "constant" if self._member["nodeType"] == "VariableDeclaration" else "number"
+        self._replace(kind, node, down or up)
+
+    def _is_tried(self, node: Node) -> bool:
+        """Return whether the number has edits of another kind, or changes nothing that could be noticed."""
+        parent, field = self._parent()
+        is_mask = parent.get("operator") in {"&", "&="} or _name(parent) == "and"
+        is_bit = parent.get("operator") in {"<<", "<<="} and field == "leftExpression" and self._source(node) == "1"
+        is_nobody = (
+            parent.get("kind") == "typeConversion" and _is_zero(node) and self._source(parent).startswith("address")
+        )
+        is_told = parent["nodeType"] == "YulCase" or _name(parent) in _YUL_FAILURES
+        # The beginning of memory, or the first byte of a word.
+        is_first = parent["nodeType"] == "YulFunctionCall" and _is_zero(node)
+        return is_mask or is_bit or is_nobody or is_told or is_first or self._is_in_distance(node)
+
+    def _is_in_distance(self, node: Node) -> bool:
+        """Return whether the node is a distance, or a part of one."""
+        inner = node
+        for above, field in reversed(self._above):
+            if above.get("operator") in _SHIFTS and field in {"rightExpression", "rightHandSide"}:
+                return True
+            if _name(above) in _YUL_SHIFTS and above["arguments"][0] is inner:
+                return True
+            inner = above
+        return False
 
     def _is_constant(self, node: Node) -> bool:
         declaration = self._declarations.get(node.get("referencedDeclaration", 0), {})
@@ -377,35 +555,33 @@ class _Function:
     # --- Yul ----------------------------------------------------------------------------------------------------------
 
     def _yul_if(self, node: Node) -> None:
-        self._replace(node["condition"], "0")
+        self._replace("condition", node["condition"], "0")
         if not self._yul_exits(node["body"]):
-            self._replace(node["condition"], "1")
+            self._replace("condition", node["condition"], "1")
 
     def _yul_loop(self, node: Node) -> None:
-        self._replace(node["condition"], "0")
+        self._replace("condition", node["condition"], "0")
 
     def _yul_switch(self, node: Node) -> None:
         values = [case["value"]["value"] for case in node["cases"] if case["value"] != "default"]
         numbers = {int(value, 0) for value in values}
         other = next(number for number in range(len(numbers) + 1) if number not in numbers)
-        self._replace(node["expression"], *values, str(other))
+        self._replace("condition", node["expression"], *values, str(other))
 
     def _yul_statement(self, node: Node) -> None:
-        """Failing; what is all of an `if` goes with its condition."""
-        if _name(node["expression"]) not in _YUL_FAILURES:
-            return
-        block = self._parent().node
-        if self._above[-2].node["nodeType"] != "YulIf" or block["statements"][-1] is not node:
-            self._replace(node, "{}")
+        """Leave the statement out. One that is all of an `if` goes with its condition, as does a failure at its end."""
+        statements = self._parent().node["statements"]
+        fails = _name(node.get("expression", {})) in _YUL_FAILURES and statements[-1] is node
+        is_all = self._above[-2].node["nodeType"] == "YulIf" and (fails or len(statements) == 1)
+        if not is_all and not self._is_result(node):
+            self._replace("statement", node, "{}")
 
-    def _yul_assignment(self, node: Node) -> None:
-        """What decides later on, where it isn't made of checks that are tried one by one."""
+    def _yul_declaration(self, node: Node) -> None:
+        """Declare a variable that decides something as zero, unless its value is made of checks, which have edits."""
         value = node.get("value")
-        names = [each["name"] for each in _variables(node)]
-        if value is None or len(names) != 1 or names[0] not in self._flags or value["nodeType"] != "YulFunctionCall":
-            return
-        if _name(value) not in _YUL_CONNECTIVES | _YUL_BOOLEANS:
-            self._replace(value, "0")
+        decides = any(each["name"] in self._flags for each in node["variables"])
+        if value and decides and not _is_zero(value) and _name(value) not in _YUL_CONNECTIVES | _YUL_BOOLEANS:
+            self._replace("statement", value, "0")
 
     def _yul_call(self, node: Node) -> None:
         name, arguments = _name(node), node["arguments"]
@@ -413,14 +589,16 @@ class _Function:
             self._yul_operands(node)
         if name in _YUL_OPPOSITES:
             left, right = map(self._source, arguments)
-            self._replace(node, f"iszero({_YUL_OPPOSITES[name]}({left}, {right}))")
+            self._replace("comparison", node, f"iszero({_YUL_OPPOSITES[name]}({left}, {right}))")
         if name == "eq" and not any(map(_is_zero, arguments)):
             left, right = map(self._source, arguments)
-            self._replace(node, f"iszero(gt({left}, {right}))", f"iszero(lt({left}, {right}))")
+            self._replace("comparison", node, f"iszero(gt({left}, {right}))", f"iszero(lt({left}, {right}))")
         parent, _ = self._parent()
         is_operand = _name(parent) in {"or", "and", "iszero"} or (_name(parent) == "mul" and self._yul_decides())
         if name in _YUL_BOOLEANS and not is_operand and parent["nodeType"] not in {"YulIf", "YulForLoop", "YulSwitch"}:
-            self._replace(node, "0", "1")
+            self._replace("condition", node, "0", "1")
+        if name in _YUL_SHIFTS and not self._is_in_distance(node):
+            self._shift(arguments[0], is_constant=self._is_yul_constant(arguments[0]))
 
     def _yul_operands(self, node: Node) -> None:
         """Of a condition each operand alone; of a mask what is masked. What only puts bits together isn't tried."""
@@ -429,7 +607,11 @@ class _Function:
         is_mask = _name(node) == "and" and any(constant)
         if not is_mask and not self._yul_decides() and not any(_name(each) in _YUL_BOOLEANS for each in arguments):
             return
-        self._replace(node, *(self._source(arguments[place]) for place in (0, 1) if not constant[place]))
+        kind = "mask" if is_mask else "operand"
+        self._replace(kind, node, *(self._source(arguments[place]) for place in (0, 1) if not constant[place]))
+        if is_mask:
+            for argument in arguments:
+                self._mask_bits(node, argument)
 
     def _yul_decides(self) -> bool:
         """Whether the node is a condition or an operand of one, or of a value that is one later."""
@@ -450,7 +632,10 @@ class _Function:
 
     def _yul_constant(self, node: Node) -> None:
         check = self._check(node)
-        if check is None or not self._is_yul_constant(node):
+        if not self._is_yul_constant(node):
+            return
+        if check is None:
+            self._number(node)
             return
         text = self._source(node)
         down, up = _moved_number(text) if node["nodeType"] == "YulLiteral" else (f"sub({text}, 1)", f"add({text}, 1)")
@@ -464,7 +649,7 @@ class _Function:
                 # As in Solidity; `lt` and `gt` are never inclusive.
                 is_second = parent["arguments"][1] is node
                 moved = [down] if (name in {"lt", "slt"}) == is_second else [up]
-        self._replace(node, *(each for each in moved if each), shown=check)
+        self._replace("bound", node, *(each for each in moved if each), shown=check)
 
     def _yul_exits(self, statement: Node) -> bool:
         last = _last(statement)
@@ -475,22 +660,23 @@ class _Function:
         return name in _YUL_EXITS or (body is not None and _name(_last(body).get("expression", {})) in _YUL_FAILURES)
 
 
-def _functions(tree: Node) -> Iterator[tuple[str, Node]]:
-    """Each function and modifier of a source with its name."""
+def _members(tree: Node) -> Iterator[tuple[str, Node]]:
+    """Yield each function, modifier and constant of a source with its name."""
     for node in tree["nodes"]:
         prefix, members = (
             (f"{node['name']}.", node["nodes"]) if node["nodeType"] == "ContractDefinition" else ("", [node])
         )
         for member in members:
-            if member["nodeType"] in {"FunctionDefinition", "ModifierDefinition"} and member.get("body"):
+            is_code = member["nodeType"] in {"FunctionDefinition", "ModifierDefinition"} and member.get("body")
+            if is_code or member.get("constant"):
                 yield prefix + (member["name"] or member["kind"]), member
 
 
-def _flags(function: Node) -> set[str]:
+def _flags(member: Node) -> set[str]:
     """Names of Yul variables on which something is decided, or of which such a variable is computed."""
-    roots = [node[field] for node in _all(function) for kind, field in _CONDITIONS if node["nodeType"] == kind]
+    roots = [node[field] for node in _all(member) for kind, field in _CONDITIONS if node["nodeType"] == kind]
     values: dict[str, list[Node]] = {}
-    for node in _all(function):
+    for node in _all(member):
         if node["nodeType"] in {"YulAssignment", "YulVariableDeclaration"} and node.get("value"):
             for variable in _variables(node):
                 values.setdefault(variable["name"], []).append(node["value"])
@@ -550,6 +736,11 @@ def _variables(node: Node) -> list[Node]:
     """That a Yul assignment or declaration gives a value."""
     found: list[Node] = node["variableNames" if node["nodeType"] == "YulAssignment" else "variables"]
     return found
+
+
+def _callee(node: Node) -> str:
+    """Return the name of the function that a Solidity call calls; empty for anything else."""
+    return str(node["expression"].get("name", "")) if node.get("nodeType") == "FunctionCall" else ""
 
 
 def _name(node: Node) -> str:

@@ -13,7 +13,7 @@ SAME_CODE = "same code"
 DOES_NOT_COMPILE = "doesn't compile"
 EQUIVALENT = "equivalent"
 
-_COLUMNS = ("tests", "steps", "timed out", SAME_CODE, DOES_NOT_COMPILE, EQUIVALENT, SURVIVED)
+_COLUMNS = ("tests", "campaigns", "timed out", SAME_CODE, DOES_NOT_COMPILE, EQUIVALENT, SURVIVED)
 
 Key = tuple[str, str, str, int]
 

@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 from tests.contracts.mutants.compiling import Code, Compiler, Store, digest, name_of
 from tests.contracts.mutants.generate import Mutant
@@ -21,6 +22,9 @@ from tests.contracts.mutants.generate import Mutant
 # Whatever takes so much longer than without a mutation has hung.
 _PATIENCE_FACTOR = 5
 _PATIENCE_SECONDS = 30
+
+_Key = TypeVar("_Key")
+_Result = TypeVar("_Result")
 
 _FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", re.MULTILINE)
 
@@ -33,10 +37,10 @@ class Command(NamedTuple):
     """What may catch a mutant, as arguments of Python: it ends with 1 then, and with 0 if it finds nothing."""
 
     kind: str
-    """What the report calls it: tests, steps."""
+    """What the report calls it: tests, campaigns."""
     arguments: tuple[str, ...]
     harness: bool = False
-    """Whether it deploys a contract for tests that has the mutant's code in it."""
+    """Whether it deploys a contract for tests that has the mutant's code in it, and no other contract."""
 
 
 def pytest(*tests: str, kind: str = "tests", harness: bool = False) -> Command:
@@ -102,8 +106,7 @@ class Project:
                     shutil.copyfile(self._root / path, root / path)
             if not (root / "node_modules").exists():
                 (root / "node_modules").symlink_to(self._root / "node_modules")
-            for name in self._artifacts:
-                self._write(root, name, {})
+            self._write(root, {name: {} for name in self._artifacts})
             yield root
 
     def commands(self, changed: Iterable[str]) -> list[Command]:
@@ -125,34 +128,51 @@ class Project:
                 raise TrialError(f"It fails without any mutation: {verdict.by}")
             self._seconds[command] = time.monotonic() - began
 
-    def judge(self, copy: Path, code: Code, harnesses: Callable[[], Code], *, first: str = "") -> Verdict:
-        """Whether anything fails with that code; `first` may name the test that probably will.
+    def judge(
+        self,
+        copy: Path,
+        code: Code,
+        harnesses: Callable[[], Code],
+        commands: Sequence[Command],
+        *,
+        first: str = "",
+    ) -> Verdict:
+        """Return the first failure of these commands with that code; `first` may name the test that probably fails.
 
         `harnesses` gives the code of contracts for tests, if it is needed. Raises TrialError where a command can't run.
         """
-        commands = self.commands(code)
-        written = dict(code)
-        for name, changes in code.items():
-            self._write(copy, name, changes)
+        written = set(code)
+        self._write(copy, code)
         try:
             if first:
                 limit = max(map(self._limit, commands))
                 if (verdict := self._run(copy, pytest(first), limit, may_be_missing=True)).outcome != SURVIVED:
                     return verdict
-            for command in commands:
-                if command.harness and written.keys() == code.keys():
-                    written |= harnesses()
-                    for name in written.keys() - code.keys():
-                        self._write(copy, name, written[name])
+            for command in self._concerned(copy, commands, harnesses, written):
                 if (verdict := self._run(copy, command, self._limit(command))).outcome != SURVIVED:
                     return verdict
             return Verdict(SURVIVED, "")
         finally:
-            for name in written:
-                self._write(copy, name, {})
+            self._write(copy, {name: {} for name in written})
 
-    def _write(self, copy: Path, name: str, code: Mapping[str, Any]) -> None:
-        (copy / "contracts" / "artifacts" / f"{name}.json").write_text(json.dumps({**self._artifacts[name], **code}))
+    def _concerned(
+        self, copy: Path, commands: Sequence[Command], harnesses: Callable[[], Code], written: set[str]
+    ) -> Iterator[Command]:
+        """Yield the commands that can notice the code. Add the contracts that are written to `written`."""
+        changed: Code | None = None
+        for command in commands:
+            if command.harness and changed is None:
+                changed = self.changed(harnesses())
+                self._write(copy, changed)
+                written |= changed.keys()
+            if changed or not command.harness:
+                yield command
+
+    def _write(self, copy: Path, code: Code) -> None:
+        """Write these artifacts, with that code; with their own where it is empty."""
+        for name, changes in code.items():
+            text = json.dumps({**self._artifacts[name], **changes})
+            (copy / "contracts" / "artifacts" / f"{name}.json").write_text(text)
 
     def _limit(self, command: Command) -> float:
         return _PATIENCE_SECONDS + _PATIENCE_FACTOR * self._seconds[command]
@@ -215,16 +235,33 @@ def judge_all(
     if not waiting:
         return verdicts
 
+    def judge(name: str, mutant: Mutant, copy: Path) -> Verdict:
+        code = codes[mutant]
+        harnesses = partial(compiler.harnesses, mutant)
+        return project.judge(copy, code, harnesses, project.commands(code), first=first[name])
+
+    tasks = {name: partial(judge, name, mutant) for name, mutant in waiting.items()}
     commands = project.commands({contract for mutant in waiting.values() for contract in codes[mutant]})
+    for name, verdict in run_in_copies(project, tasks, commands, jobs=jobs):
+        verdicts[name] = verdict
+        store.put(name, {"state": state, "verdict": verdict})
+        tell(codes[waiting[name]], verdict)
+    return verdicts
+
+
+def run_in_copies(
+    project: Project, tasks: Mapping[_Key, Callable[[Path], _Result]], commands: Iterable[Command], *, jobs: int
+) -> Iterator[tuple[_Key, _Result]]:
+    """Run tasks and yield their results as they come. Each has a copy of the project, in which it runs these commands.
+
+    Raises TrialError where a command fails without a mutation.
+    """
     free: SimpleQueue[Path] = SimpleQueue()
 
-    def judge(name: str, mutant: Mutant) -> Verdict:
-        def harnesses() -> Code:
-            return compiler.compile_all([mutant], jobs=1, folder="test")[mutant] or {}
-
+    def run(task: Callable[[Path], _Result]) -> _Result:
         copy = free.get()
         try:
-            return project.judge(copy, codes[mutant], harnesses, first=first[name])
+            return task(copy)
         finally:
             free.put(copy)
 
@@ -233,14 +270,10 @@ def judge_all(
             free.put(copies.enter_context(project.copy()))
         project.measure(copy := free.get(), commands)
         free.put(copy)
-        futures = {pool.submit(judge, *each): each for each in waiting.items()}
+        futures = {pool.submit(run, task): key for key, task in tasks.items()}
         try:
             for done in as_completed(futures):
-                name, mutant = futures[done]
-                verdicts[name] = done.result()
-                store.put(name, {"state": state, "verdict": verdicts[name]})
-                tell(codes[mutant], verdicts[name])
+                yield futures[done], done.result()
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    return verdicts
