@@ -36,7 +36,9 @@ COMMANDS: dict[str, tuple[Command, ...]] = {
     "FactsRegistry": (
         campaigns("transactions", "headers"),
         campaigns("boundaries", "steps", harness=True),
-        pytest("tests/contracts/test_any_memory.py", "tests/contracts/test_stack_zone.py", harness=True),
+        pytest(
+            *(f"tests/contracts/test_{each}.py" for each in ("one_nibble", "any_memory", "stack_zone")), harness=True
+        ),
         pytest("tests/contracts/test_facts_registry.py"),
         pytest("tests/contracts/test_other_layouts.py", "tests/contracts/test_packed_nodes.py"),
         campaigns("sequences"),

@@ -16,7 +16,7 @@ _CAMPAIGNS: Mapping[str, tuple[Callable[[DevChain, int, int], Tally], int]] = {
     # Of the registry.
     "transactions": (transactions.run, 4_000),
     "headers": (headers.run, 4_000),
-    "sequences": (sequences.run, 3_000),
+    "sequences": (sequences.run, 4_000),
     # Of the harness that runs single operations.
     "boundaries": (boundaries.run, 10_000),
     "steps": (steps.run, 40_000),
