@@ -146,17 +146,35 @@ contract OperationsProofs is Symbolic {
         _assertRefused(image, 2, false, abi.encodePacked(hex"110220", uint8(0x20 | place)));
     }
 
-    /// @dev Subtrees of other depths, or elsewhere in the trie, have no place in a branch.
-    function check_a_branch_takes_its_own_children_only(uint256 place, uint256 key, uint256 depth) external {
-        place = _each(place, 1, 15);
-        bytes memory image = _image(2);
-        _setSubtree(image, 0, 0, 5, 0);
-        _setSubtree(image, 1, 0, 5, place);
-        _setWord(image, BOTTOM + SUBTREE + KEY, key);
-        _setWord(image, BOTTOM + SUBTREE + DEPTH, depth);
-        uint256 parent = _word(image, BOTTOM + KEY) >> 240;
-        vm.assume(depth != 5 || key >> 236 != (parent << 4 | place));
-        _assertRefused(image, 2, false, abi.encodePacked(hex"110220", uint8(0x20 | place)));
+    /// @dev One subtree and a hash, or two subtrees, of any depths and with any keys: a branch takes them if and only if
+    /// they are its children, at the places that are given.
+    function check_a_branch_takes_its_own_children_only(uint256 place, uint256 other, bool isHash) external {
+        place = _each(place, 0, 14);
+        other = _each(other, place + 1, 15);
+        if (place != 0 && other != 15) return;
+        uint256 count = isHash ? 1 : 2;
+        bytes memory image = _image(count);
+        _setWord(image, BOTTOM + SIZE, 0);
+        uint256 depth = _word(image, BOTTOM + DEPTH);
+        bytes memory operation = abi.encodePacked(uint8(0x10 + count - 1), hex"02", uint8(0x20 | place));
+        if (isHash) {
+            operation = abi.encodePacked(operation, uint8(other), svm.createBytes(32, "hash"));
+        } else {
+            _setWord(image, BOTTOM + SUBTREE + SIZE, 0);
+            operation = abi.encodePacked(operation, uint8(0x20 | other));
+        }
+        (bool accepted,,) = _run(image, count, false, operation);
+        unchecked {
+            uint256 below = 256 - (depth << 2);
+            uint256 path = _word(image, BOTTOM + KEY) >> below + 4 << 4;
+            // The deepest branch is at depth 62.
+            bool areChildren = _both(depth - 1 <= 62, _word(image, BOTTOM + KEY) >> below == path | place);
+            if (!isHash) {
+                areChildren = _both(areChildren, _word(image, BOTTOM + SUBTREE + DEPTH) == depth);
+                areChildren = _both(areChildren, _word(image, BOTTOM + SUBTREE + KEY) >> below == path | other);
+            }
+            assert(accepted == areChildren);
+        }
     }
 
     /// @dev To a branch that is a hash, or of 17 bytes. One nibble more than there are above it is too many.
