@@ -34,4 +34,11 @@ abstract contract Symbolic {
             both := and(one, other)
         }
     }
+
+    /// @dev As `||`, likewise.
+    function _either(bool one, bool other) internal pure returns (bool either) {
+        assembly {
+            either := or(one, other)
+        }
+    }
 }
