@@ -157,13 +157,6 @@ contract FactsProofs is Facts, Symbolic {
         );
     }
 
-    /// @dev As `&&`, without a path of its own for each.
-    function _both(bool one, bool other) private pure returns (bool both) {
-        assembly {
-            both := and(one, other)
-        }
-    }
-
     function _becomesReadable(Answer memory answer, bytes32 value) private pure {
         if (!answer.proven) (answer.proven, answer.value) = (true, value);
     }

@@ -3,6 +3,7 @@ pragma solidity ^0.8.28;
 
 import {MemoryZones} from "../src/MemoryZones.sol";
 import {NodeWriter} from "../src/NodeWriter.sol";
+import {Rlp} from "./Rlp.sol";
 import {Symbolic} from "./Symbolic.sol";
 
 /// @title Calls on the writer of nodes, each in memory of its own.
@@ -204,16 +205,7 @@ contract NodeWriterProofs is Symbolic {
         for (uint256 length = 1; length <= 64; ++length) {
             if (from > 64 - length) break;
             uint256 nibbles = key << (4 * from) >> (256 - 4 * length);
-            bytes memory path = new bytes(length / 2 + 1);
-            uint256 flags = isLeaf ? 2 : 0;
-            path[0] = length % 2 == 0
-                ? bytes1(uint8(flags << 4))
-                : bytes1(uint8((flags | 1) << 4 | nibbles >> (4 * length - 4)));
-            nibbles = nibbles << (256 - 4 * (length - length % 2));
-            for (uint256 place = 1; place < path.length; ++place) {
-                path[place] = bytes32(nibbles)[place - 1];
-            }
-            if (path.length > 1) path = abi.encodePacked(uint8(0x80 + path.length), path);
+            bytes memory path = Rlp.path(nibbles, length, isLeaf);
             (uint256 next, bytes memory left) =
                 _written(abi.encodeCall(user.putPath, (image, PAYLOAD, key, from, from + length, isLeaf)));
             assert(next == PAYLOAD + path.length);

@@ -2,7 +2,9 @@
 pragma solidity ^0.8.28;
 
 import {MemoryZones} from "../src/MemoryZones.sol";
+import {PackedTrie} from "../src/PackedTrie.sol";
 import {StepHarness} from "../test/StepHarness.sol";
+import {Rlp} from "./Rlp.sol";
 import {Symbolic} from "./Symbolic.sol";
 
 /// @title What single operations of proofs leave in memory, from any state of it.
@@ -24,6 +26,7 @@ contract OperationsProofs is Symbolic {
     uint256 private constant LAST = 0xa0;
 
     uint256 private constant NIBBLES = 64;
+    uint256 private constant EMPTY_CODE_HASH = uint256(keccak256(""));
     // Whose storage it is, where one is open.
     uint256 private constant OWNER = 0x11;
 
@@ -103,14 +106,16 @@ contract OperationsProofs is Symbolic {
     }
 
     /// @dev Two children, the first a subtree, the other a hash, a node of three bytes or a subtree. The first is a hash
-    /// or a node of four bytes. The reference is that of the branch that holds them.
-    function check_a_branch_of_two(uint256 place, uint256 other, uint256 form, uint256 size) external {
-        (place, other) = (_each(place, 0, 15), _each(other, 0, 15));
+    /// or a node of four bytes. The reference is that of the branch that holds them: at depth 4 for every two places, at
+    /// every other depth for two of them.
+    function check_a_branch_of_two(uint256 depth, uint256 place, uint256 other, uint256 form, uint256 size) external {
+        depth = _each(depth, 1, 63);
+        (place, other) = depth == 5 ? (_each(place, 0, 15), _each(other, 0, 15)) : (uint256(3), uint256(9));
         (form, size) = (_each(form, 0, 2), _each(size, 0, 1) * 4);
         uint256 count = form == 2 ? 2 : 1;
         bytes memory image = _image(count);
-        _setSubtree(image, 0, size, 5, place);
-        if (count == 2) _setSubtree(image, 1, 0, 5, other);
+        _setSubtree(image, 0, size, depth, place);
+        if (count == 2) _setSubtree(image, 1, 0, depth, other);
 
         bytes32 ref = bytes32(_word(image, BOTTOM + REF));
         bytes memory first = size == 0 ? abi.encodePacked(hex"a0", ref) : abi.encodePacked(bytes4(ref));
@@ -134,28 +139,46 @@ contract OperationsProofs is Symbolic {
         for (uint256 i = 0; i < 17; ++i) {
             list = abi.encodePacked(list, i == place ? first : i == other ? second : bytes(hex"80"));
         }
-        _assertNode(left, list, _word(image, BOTTOM + KEY), 4, 0, 0);
+        _assertNode(left, list, _word(image, BOTTOM + KEY), depth - 1, 0, 0);
+    }
+
+    /// @dev One subtree and a hash, or two subtrees, of any depths and with any keys: a branch takes them if and only if
+    /// they are its children, at the places that are given.
+    function check_a_branch_takes_its_own_children_only(uint256 place, uint256 other, bool isHash) external {
+        place = _each(place, 0, 14);
+        other = _each(other, place + 1, 15);
+        if (place != 0 && other != 15) return;
+        uint256 count = isHash ? 1 : 2;
+        bytes memory image = _image(count);
+        _setWord(image, BOTTOM + SIZE, 0);
+        uint256 depth = _word(image, BOTTOM + DEPTH);
+        bytes memory operation = abi.encodePacked(uint8(0x10 + count - 1), hex"02", uint8(0x20 | place));
+        if (isHash) {
+            operation = abi.encodePacked(operation, uint8(other), svm.createBytes(32, "hash"));
+        } else {
+            _setWord(image, BOTTOM + SUBTREE + SIZE, 0);
+            operation = abi.encodePacked(operation, uint8(0x20 | other));
+        }
+        (bool accepted,,) = _run(image, count, false, operation);
+        unchecked {
+            uint256 below = 256 - 4 * depth;
+            uint256 path = _word(image, BOTTOM + KEY) >> below + 4 << 4;
+            // The deepest branch is at depth 62.
+            bool areChildren = _both(depth - 1 <= 62, _word(image, BOTTOM + KEY) >> below == path | place);
+            if (!isHash) {
+                areChildren = _both(areChildren, _word(image, BOTTOM + SUBTREE + DEPTH) == depth);
+                areChildren = _both(areChildren, _word(image, BOTTOM + SUBTREE + KEY) >> below == path | other);
+            }
+            assert(accepted == areChildren);
+        }
     }
 
     /// @dev Empty places are no children.
-    function check_a_branch_of_one_is_refused(uint256 place) external {
-        place = _each(place, 1, 15);
+    function check_a_branch_of_one_is_refused(uint256 place, uint256 empty) external {
+        (place, empty) = (_each(place, 1, 15), _each(empty, 1, 3));
         bytes memory image = _image(2);
-        _setSubtree(image, 0, 1, 5, 0);
-        _setSubtree(image, 1, 0, 5, place);
-        _assertRefused(image, 2, false, abi.encodePacked(hex"110220", uint8(0x20 | place)));
-    }
-
-    /// @dev Subtrees of other depths, or elsewhere in the trie, have no place in a branch.
-    function check_a_branch_takes_its_own_children_only(uint256 place, uint256 key, uint256 depth) external {
-        place = _each(place, 1, 15);
-        bytes memory image = _image(2);
-        _setSubtree(image, 0, 0, 5, 0);
-        _setSubtree(image, 1, 0, 5, place);
-        _setWord(image, BOTTOM + SUBTREE + KEY, key);
-        _setWord(image, BOTTOM + SUBTREE + DEPTH, depth);
-        uint256 parent = _word(image, BOTTOM + KEY) >> 240;
-        vm.assume(depth != 5 || key >> 236 != (parent << 4 | place));
+        _setWord(image, BOTTOM + SIZE, empty & 1);
+        _setWord(image, BOTTOM + SUBTREE + SIZE, empty >> 1);
         _assertRefused(image, 2, false, abi.encodePacked(hex"110220", uint8(0x20 | place)));
     }
 
@@ -173,7 +196,11 @@ contract OperationsProofs is Symbolic {
         bool leadsToBranch = _word(image, BOTTOM + REACH) == 0;
         if (!leadsToBranch) return _assertRefused(image, 1, false, operation);
         bytes memory left = _assertAccepted(image, 1, false, operation);
-        _assertPlace(left, _word(image, BOTTOM + KEY), depth - length, depth, 0);
+        uint256 key = _word(image, BOTTOM + KEY);
+        bytes memory ref = abi.encodePacked(_word(image, BOTTOM + REF));
+        bytes memory child = size == 0 ? Rlp.string_(ref) : abi.encodePacked(bytes17(bytes32(ref)));
+        bytes memory path = Rlp.path(key >> 256 - 4 * depth, length, false);
+        _assertNode(left, abi.encodePacked(path, child), key, depth - length, depth, 0);
     }
 
     // --- Leaves -----------------------------------------------------------------------------------------------------
@@ -190,31 +217,55 @@ contract OperationsProofs is Symbolic {
         bytes memory image = _image(0);
         if (depth > 62) return _assertRefused(image, 0, true, operation);
         bytes memory left = _assertAccepted(image, 0, true, operation);
-        _assertPlace(left, uint256(keccak256(abi.encode(slot))), depth, NIBBLES, 0);
+        uint256 key = uint256(keccak256(abi.encode(slot)));
+        _assertNode(left, _leaf(key, depth, Rlp.string_(value)), key, depth, NIBBLES, 0);
     }
 
-    /// @dev With all that can be stored of it, and hashes that follow or don't.
+    /// @dev With all that can be stored of it and all that can follow, and at every depth.
     function check_an_account(uint256 flags, uint256 depth) external {
-        (flags, depth) = (_each(flags, 0, 31), _each(depth, 0, 2) * 31);
+        depth = _each(depth, 0, 63);
+        flags = depth == 31 ? _each(flags, 0, 31) : 31;
         // What is stored, and what follows.
         uint256 op = _withParity((flags & 0x1c) << 2 | (flags & 3) << 1);
-        bytes memory address_ = svm.createBytes(20, "account");
-        bytes memory numbers =
-            abi.encodePacked(hex"05", svm.createBytes(1, "nonce"), hex"80", svm.createBytes(8, "balance"));
-        bytes memory hashes = svm.createBytes(32 * ((flags & 1) + (flags >> 1 & 1)), "hashes");
-        bytes memory operation =
-            abi.encodePacked(uint8(0x80 | op), uint16(depth << 10 | 2 << 6 | 9), address_, numbers, hashes);
+        bytes memory account = svm.createBytes(20, "account");
+        (bytes memory rest, bytes memory value, bool areRight) = _account(flags & 3);
+        bytes memory operation = abi.encodePacked(uint8(0x80 | op), uint16(depth << 10 | 2 << 6 | 9), account, rest);
         bytes memory image = _image(0);
-        if (flags & 0x1c == 0) return _assertRefused(image, 0, false, operation);
+        if (flags & 0x1c == 0 || depth > 62) return _assertRefused(image, 0, false, operation);
 
         (bool accepted, State memory state, bytes memory left) = _run(image, 0, false, operation);
-        // A hash that follows may be one that doesn't.
-        if (!accepted) {
-            assert(flags & 3 != 0);
-            return;
-        }
+        assert(accepted == areRight);
+        if (!accepted) return;
         _assertState(image, false, state, left);
-        _assertPlace(left, uint256(keccak256(address_)), depth, NIBBLES, 0);
+        uint256 key = uint256(keccak256(account));
+        _assertNode(left, _leaf(key, depth, value), key, depth, NIBBLES, 0);
+    }
+
+    /// @dev Of an account with a nonce of two bytes and a balance of nine: the bytes that an operation ends with, what is
+    /// in the leaf, and whether the hashes that follow may.
+    function _account(uint256 follows) private pure returns (bytes memory rest, bytes memory value, bool areRight) {
+        bytes memory nonce = abi.encodePacked(hex"05", svm.createBytes(1, "nonce"));
+        bytes memory balance = abi.encodePacked(hex"80", svm.createBytes(8, "balance"));
+        (uint256 root, uint256 codeHash) = (uint256(PackedTrie.EMPTY_TRIE_ROOT), EMPTY_CODE_HASH);
+        rest = abi.encodePacked(nonce, balance);
+        areRight = true;
+        if (follows & 2 != 0) {
+            root = svm.createUint(256, "root");
+            rest = abi.encodePacked(rest, root);
+            areRight = _both(root != 0, root != uint256(PackedTrie.EMPTY_TRIE_ROOT));
+        }
+        if (follows & 1 != 0) {
+            codeHash = svm.createUint(256, "code hash");
+            rest = abi.encodePacked(rest, codeHash);
+            areRight = _both(areRight, _both(codeHash != 0, codeHash != EMPTY_CODE_HASH));
+        }
+        value = abi.encodePacked(hex"82", nonce, hex"89", balance, hex"a0", root, hex"a0", codeHash);
+        value = Rlp.list(value);
+    }
+
+    /// @dev What is in the list that a leaf is.
+    function _leaf(uint256 key, uint256 depth, bytes memory value) private pure returns (bytes memory) {
+        return abi.encodePacked(Rlp.path(key, NIBBLES - depth, true), Rlp.string_(value));
     }
 
     /// @dev With the lowest bit of an account's operation, which makes the number of ones even.
@@ -235,24 +286,27 @@ contract OperationsProofs is Symbolic {
         assert(_left(left, BOTTOM + SIZE) == 1 && _left(left, BOTTOM + REF) == 0x80 << 248);
     }
 
-    /// @dev At the node on top: accepted if and only if the key's path leads to it and no further.
+    /// @dev At the node on top, of any depth and reach: accepted if and only if the key's path leads to it and no further,
+    /// and the key is greater than the last.
     function check_the_same_place(bool isSlot) external {
         (bytes memory subject, uint256 key) = _subject(isSlot, 2);
         bytes memory image = _image(1);
-        (uint256 node, uint256 depth) = (_word(image, BOTTOM + KEY), _word(image, BOTTOM + DEPTH));
-        (uint256 reach, uint256 last) = (_word(image, BOTTOM + REACH), _word(image, BOTTOM + LAST));
-        // What pushes leave.
-        vm.assume(depth <= 62 && (reach == 0 || reach == 64));
-        bool isBelow = key >> (256 - 4 * depth) == node >> (256 - 4 * depth);
-        bool isAbsent = isBelow && reach == 64 && key != node && key > last;
-        if (!isAbsent) return _assertRefused(image, 1, isSlot, subject);
-        bytes memory left = _assertAccepted(image, 1, isSlot, subject);
-        _assertPlace(left, node, depth, reach, key);
+        uint256 difference = key ^ _word(image, BOTTOM + KEY);
+        (uint256 depth, uint256 reach) = (_word(image, BOTTOM + DEPTH), _word(image, BOTTOM + REACH));
+        (bool accepted, State memory state, bytes memory left) = _run(image, 1, isSlot, subject);
+        unchecked {
+            bool isBelow = _both(depth <= NIBBLES, difference >> 256 - 4 * depth == 0);
+            bool isElsewhere = _both(reach <= NIBBLES, difference >> 256 - 4 * reach != 0);
+            assert(accepted == _both(_both(isBelow, isElsewhere), key > _word(image, BOTTOM + LAST)));
+        }
+        if (!accepted) return;
+        _assertState(image, isSlot, state, left);
+        _assertPlace(left, _word(image, BOTTOM + KEY), depth, reach, key);
         assert(_left(left, BOTTOM + REF) == _word(image, BOTTOM + REF));
         assert(_left(left, BOTTOM + SIZE) == _word(image, BOTTOM + SIZE));
     }
 
-    /// @dev At an extension that the key doesn't follow.
+    /// @dev At an extension, if and only if the key doesn't follow it.
     function check_another_extension(bool isSlot, uint256 depth, uint256 length) external {
         (depth, length) = (_each(depth, 0, 62), _each(length, 0, 63));
         if (depth != 5 && length != 5) return;
@@ -262,13 +316,13 @@ contract OperationsProofs is Symbolic {
         bytes memory operation = abi.encodePacked(subject, uint8(depth), uint8(length), nibbles, hash);
         bytes memory image = _image(0);
         if (length == 0 || depth + length > 62) return _assertRefused(image, 0, isSlot, operation);
+        (bool areRight, uint256 other) = _otherKey(key, depth, depth + length, nibbles);
         (bool accepted, State memory state, bytes memory left) = _run(image, 0, isSlot, operation);
+        assert(accepted == areRight);
         if (!accepted) return;
         _assertState(image, isSlot, state, left);
-        uint256 other = _left(left, BOTTOM + KEY);
-        _assertPlace(left, other, depth, depth + length, key);
-        assert(other >> (256 - 4 * depth) == key >> (256 - 4 * depth));
-        assert(other >> (256 - 4 * (depth + length)) != key >> (256 - 4 * (depth + length)));
+        bytes memory path = Rlp.path(other >> 256 - 4 * (depth + length), length, false);
+        _assertNode(left, abi.encodePacked(path, hex"a0", hash), other, depth, depth + length, key);
     }
 
     /// @dev At the leaf of another slot.
@@ -276,16 +330,52 @@ contract OperationsProofs is Symbolic {
         depth = _each(depth, 0, 63);
         (bytes memory subject, uint256 key) = _subject(true, 3);
         bytes memory nibbles = svm.createBytes((65 - depth) / 2, "nibbles");
-        bytes memory value = abi.encodePacked(hex"0480", svm.createBytes(3, "value"));
-        bytes memory operation = abi.encodePacked(subject, uint8(depth), nibbles, value);
+        bytes memory value = abi.encodePacked(hex"80", svm.createBytes(3, "value"));
+        bytes memory operation = abi.encodePacked(subject, uint8(depth), nibbles, hex"04", value);
+        _assertOtherLeaf(true, depth, key, nibbles, Rlp.string_(value), true, operation);
+    }
+
+    /// @dev At the leaf of another account, with all that can follow, and at every depth.
+    function check_another_account(uint256 depth, uint256 follows) external {
+        depth = _each(depth, 0, 63);
+        follows = depth == 31 ? _each(follows, 0, 3) : 3;
+        (bytes memory subject, uint256 key) = _subject(false, 4 + follows);
+        bytes memory nibbles = svm.createBytes((65 - depth) / 2, "nibbles");
+        (bytes memory rest, bytes memory value, bool areRight) = _account(follows);
+        bytes memory operation = abi.encodePacked(subject, uint16(depth << 10 | 2 << 6 | 9), nibbles, rest);
+        _assertOtherLeaf(false, depth, key, nibbles, value, areRight, operation);
+    }
+
+    function _assertOtherLeaf(
+        bool isSlot,
+        uint256 depth,
+        uint256 key,
+        bytes memory nibbles,
+        bytes memory value,
+        bool isValue,
+        bytes memory operation
+    ) private {
         bytes memory image = _image(0);
-        if (depth > 62) return _assertRefused(image, 0, true, operation);
-        (bool accepted, State memory state, bytes memory left) = _run(image, 0, true, operation);
+        if (depth > 62) return _assertRefused(image, 0, isSlot, operation);
+        (bool areRight, uint256 other) = _otherKey(key, depth, NIBBLES, nibbles);
+        (bool accepted, State memory state, bytes memory left) = _run(image, 0, isSlot, operation);
+        assert(accepted == _both(areRight, isValue));
         if (!accepted) return;
-        _assertState(image, true, state, left);
-        uint256 other = _left(left, BOTTOM + KEY);
-        _assertPlace(left, other, depth, NIBBLES, key);
-        assert(other != key && other >> (256 - 4 * depth) == key >> (256 - 4 * depth));
+        _assertState(image, isSlot, state, left);
+        _assertNode(left, _leaf(other, depth, value), other, depth, NIBBLES, key);
+    }
+
+    /// @dev The key that is `key` down to `depth` and has these nibbles from there to `reach`, and whether it is another
+    /// one and a nibble that whole bytes have too much is zero.
+    function _otherKey(uint256 key, uint256 depth, uint256 reach, bytes memory nibbles)
+        private
+        pure
+        returns (bool areRight, uint256 other)
+    {
+        uint256 path = uint256(bytes32(nibbles)) >> 256 - 8 * nibbles.length;
+        (uint256 above, uint256 below) = (256 - 4 * depth, 256 - 4 * reach);
+        other = key >> above << above | path << below;
+        areRight = _both(path >> 4 * (reach - depth) == 0, other >> below != key >> below);
     }
 
     /// @dev The operation's first bytes for an account or a slot that is absent, and its key.
@@ -356,11 +446,7 @@ contract OperationsProofs is Symbolic {
         private
         pure
     {
-        bytes memory node = list.length < 56
-            ? abi.encodePacked(uint8(0xc0 + list.length), list)
-            : list.length < 256
-            ? abi.encodePacked(hex"f8", uint8(list.length), list)
-            : abi.encodePacked(hex"f9", uint16(list.length), list);
+        bytes memory node = Rlp.list(list);
         uint256 size = node.length < 32 ? node.length : 0;
         assert(_left(left, BOTTOM + REF) == uint256(size == 0 ? keccak256(node) : bytes32(node)));
         assert(_left(left, BOTTOM + SIZE) == size);

@@ -27,4 +27,18 @@ abstract contract Symbolic {
         (isAnswered, answer) = target.staticcall(data);
         assert(isAnswered);
     }
+
+    /// @dev As `&&`, without a path of its own for each.
+    function _both(bool one, bool other) internal pure returns (bool both) {
+        assembly {
+            both := and(one, other)
+        }
+    }
+
+    /// @dev As `||`, likewise.
+    function _either(bool one, bool other) internal pure returns (bool either) {
+        assembly {
+            either := or(one, other)
+        }
+    }
 }
