@@ -144,11 +144,12 @@ def _first(request: HttpRequest, user: User, internal_id: str) -> FormPage:
     batch = Batch.objects.filter(pk=internal_id, user=user).first() if internal_id.isalnum() else None
     if batch is None:
         return replace(page, said=f"You have no batch {internal_id}.")
+    # Rows are no more than what it asks for.
+    heavy_reads.count_form(client_address(request), user.pk, len(batch.request), min(batch.size, MAX_ROWS))
     document = json.loads(batch.request)
     draft = drafts.of_document(document)
     if len(draft.rows) > MAX_ROWS:
         return replace(page, said=f"Batch {batch.pk} asks for more than the form holds. Send it again by the API.")
-    heavy_reads.count_form(client_address(request), user.pk, draft.length, len(draft.rows))
     webhook = "Its webhook is left out." if document.get("webhook") else ""
     page = replace(page, draft=draft, said=webhook)
     if batch.status != BatchStatus.REJECTED:
