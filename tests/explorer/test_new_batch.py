@@ -344,6 +344,12 @@ def test_no_more_rows_are_shown_than_were_sent(alice):
     assert len(values(post(alice, "submit", many, status=400), "accounts")) == MAX_ROWS
 
 
+def test_the_largest_form_with_all_ticked_has_few_enough_parts(alice):
+    row = dict.fromkeys(RowForm.base_fields, "1") | {"props": AccountField.names, "header": HeaderField.names}
+    html = post(alice, "add-row", form(*[row] * MAX_ROWS, csrfmiddlewaretoken="x" * 64, file=a_file(b"x")))
+    assert len(values(html, "accounts")) == MAX_ROWS
+
+
 def of_fifty_rows() -> dict[str, Any]:
     return form(*[{}] * MAX_ROWS)
 
