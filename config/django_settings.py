@@ -43,6 +43,7 @@ MIDDLEWARE = [
     "corsheaders.middleware.CorsMiddleware",
     "config.stacks.Session",
     "django.middleware.common.CommonMiddleware",
+    "config.form_bodies.FormBodiesMiddleware",
     # As it is: Django's check of the settings looks for it.
     "django.middleware.csrf.CsrfViewMiddleware",
     "config.stacks.Authentication",
@@ -66,11 +67,11 @@ API_PATHS = ApiPaths(
     "/batch-queries/<internal_id>/transactions",
     "/facts",
 )
-# Of the form of a new batch, which may be larger than others.
+# Of the form of a new batch. It alone is multipart/form-data, and may be larger than others.
 LARGE_FORM_PATHS = frozenset({"/new-batch", "/new-batch/estimate"})
 # The API's paths have no trailing slash (docs/specification.md, "Conventions"), and no path may exist twice.
 APPEND_SLASH = False
-# The form of a new batch has up to 50 rows of up to 35 fields.
+# The form of a new batch has up to 50 rows of up to 35 fields. Of multipart/form-data, all parts count.
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 2000
 
 TEMPLATES = [

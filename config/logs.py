@@ -92,12 +92,14 @@ class RedactKeys(logging.Filter):
 
 
 class NoTracebackOfRefusals(logging.Filter):
-    """Drops the traceback of requests that Django refuses as suspicious, such as those with an unknown host name.
+    """Drops the traceback of requests that Django refuses: by an unknown host name, or with a malformed form.
 
     The traceback shows only Django's own code, and gives each such request twenty lines in the log.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.name.startswith("django.security."):
+        # Django notes the status of its answer.
+        is_refused = record.name == "django.request" and getattr(record, "status_code", 500) < 500
+        if is_refused or record.name.startswith("django.security."):
             record.exc_info = None
         return True

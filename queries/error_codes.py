@@ -57,6 +57,7 @@ OTHER_ERROR_CODES = (
     ErrorCode(405, "method_not_allowed", "the path doesn't take this method"),
     ErrorCode(408, "request_timeout", "the request took too long to arrive"),
     ErrorCode(414, "uri_too_long", "the request line is too long"),
+    ErrorCode(415, "unsupported_media_type", "the body is multipart/form-data"),
     ErrorCode(417, "expectation_failed", "the request expects other than 100-continue"),
     ErrorCode(431, "header_too_large", "the header is too large"),
     ErrorCode(500, "internal_error", "a defect of the service"),

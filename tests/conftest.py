@@ -4,9 +4,12 @@ import gc
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
+from django.conf import settings as django_settings
+from django.test.client import MULTIPART_CONTENT, RequestFactory
+from django.utils.http import urlencode
 
 from accounts import key_use
 from config import configured_chains as configured
@@ -73,6 +76,23 @@ def no_process_if_it_must_be_fast(request) -> Iterator[None]:
 
 def _skip(*_: object, **__: object) -> NoReturn:
     pytest.skip("it starts a process")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def forms_as_browsers_send_them() -> Iterator[None]:
+    """Django's test client sends each form as multipart/form-data. A browser does so where the form says it."""
+    post = RequestFactory.post
+
+    def post_as_browser(
+        client: RequestFactory, path: str, data: Any = None, content_type: str = MULTIPART_CONTENT, **others: Any
+    ) -> Any:
+        if content_type is MULTIPART_CONTENT and path.partition("?")[0] not in django_settings.LARGE_FORM_PATHS:
+            data, content_type = urlencode(data or {}, doseq=True), "application/x-www-form-urlencoded"
+        return post(client, path, data, content_type, **others)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RequestFactory, "post", post_as_browser)
+        yield
 
 
 @pytest.fixture(autouse=True)

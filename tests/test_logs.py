@@ -78,10 +78,18 @@ def test_no_request_forges_a_line_or_commands_a_terminal():
     )
 
 
-@pytest.mark.parametrize(("logger", "kept"), [("django.security.DisallowedHost", False), ("django.request", True)])
-def test_of_what_is_refused_there_is_no_traceback_and_of_defects_there_is(logger, kept):
+@pytest.mark.parametrize(
+    ("logger", "status", "kept"),
+    [
+        *[("django.security.DisallowedHost", 400, False), ("django.request", 400, False)],
+        *[("django.request", 500, True), ("django.request", None, True), ("queries", 400, True)],
+    ],
+)
+def test_of_what_is_refused_there_is_no_traceback_and_of_defects_there_is(logger, status, kept):
     error = (ValueError, ValueError("why"), None)
     record = logging.LogRecord(logger, logging.ERROR, "", 0, "what", (), error)
+    if status:
+        record.status_code = status
     assert NoTracebackOfRefusals().filter(record)
     assert (record.exc_info == error) is kept
 

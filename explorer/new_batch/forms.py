@@ -1,6 +1,7 @@
 """The fields of the form. They take what was typed as it is: what is wrong with it `queries.batch_request` says."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from django import forms
@@ -78,7 +79,24 @@ class RowForm(forms.Form):
     slot_key = _text("Key or index", **{"class": _NOT_ASKED})
 
 
-_Rows = forms.formset_factory(RowForm, extra=0, max_num=MAX_ROWS, absolute_max=MAX_ROWS)
+def sent_rows(data: Iterable[str]) -> int:
+    """Return the number of rows that the names in `data` are of, up to the first that is missing."""
+    numbers = {parts[1] for name in data if len(parts := name.split("-", 2)) == 3 and parts[0] == "rows"}
+    return next(number for number in count() if str(number) not in numbers)
+
+
+class _SentRows(forms.BaseFormSet):  # type: ignore[type-arg]  # generic in the stubs alone
+    """Holds no more rows than were sent. Each takes 5 ms to show, and the number alone takes no bytes to send."""
+
+    def total_form_count(self) -> int:
+        return min(super().total_form_count(), sent_rows(self.data))
+
+    def clean(self) -> None:
+        if self.total_form_count() < super().total_form_count():
+            raise forms.ValidationError("Rows are missing.")
+
+
+_Rows = forms.formset_factory(RowForm, _SentRows, extra=0, max_num=MAX_ROWS, absolute_max=MAX_ROWS)
 
 
 class DraftForm:

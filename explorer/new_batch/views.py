@@ -20,7 +20,7 @@ from config.error_answers import Refused
 from explorer.new_batch import asking, corrections, drafts, form_page, shown_faults, storage_slots
 from explorer.new_batch.drafts import MAX_ROWS, Row
 from explorer.new_batch.form_page import FormPage
-from explorer.new_batch.forms import ARRAY, DraftForm
+from explorer.new_batch.forms import ARRAY, DraftForm, sent_rows
 from explorer.new_batch.pasted_rows import LineFault
 from explorer.new_batch.shown_faults import control
 from explorer.pages import heavy_reads
@@ -49,7 +49,7 @@ def _losing_nothing(view: Callable[Concatenate[HttpRequest, _P], HttpResponse]) 
         sentence = "You are signed out. Sign in in another tab of your browser, then go on here."
         refused = ApiError(401, "not_signed_in", sentence)
         if not getattr(request, "htmx", False):
-            heavy_reads.count_form(client_address(request))
+            heavy_reads.count_form_of_signed_out(client_address(request))
             return form_page.answer(request, replace(_typed(request)[0], refused=refused, is_signed_out=True))
         return form_page.answer_refusal(request, refused)
 
@@ -64,7 +64,8 @@ def _losing_nothing(view: Callable[Concatenate[HttpRequest, _P], HttpResponse]) 
 def new_batch(request: HttpRequest, user: User) -> HttpResponse:
     """The form. `from` is a batch of the user's that it is filled in from."""
     if request.method != "POST":
-        return form_page.answer(request, _first(user, request.GET.get("from", "")))
+        return form_page.answer(request, _first(request, user, request.GET.get("from", "")))
+    heavy_reads.count_form(client_address(request), user.pk, _sent_characters(request), sent_rows(request.POST))
     page, is_valid = _typed(request)
     if not is_valid:
         sentence = "The form came incomplete, or with letters that no text has."
@@ -72,11 +73,14 @@ def new_batch(request: HttpRequest, user: User) -> HttpResponse:
     deed = request.POST.get("do", "")
     if deed == "submit":
         return _submit(request, user, page)
-    if deed == "json" or _DEED.fullmatch(deed) or deed == "add-row":
-        heavy_reads.count_typed(client_address(request), page.draft.length, len(page.draft.rows))
     if deed == "json":
         return _file(request, page)
     return form_page.answer(request, _changed(request, user, page, deed))
+
+
+def _sent_characters(request: HttpRequest) -> int:
+    files = sum(file.size or 0 for _, several in request.FILES.lists() for file in several)
+    return files + sum(len(value) for _, values in request.POST.lists() for value in values)
 
 
 def _typed(request: HttpRequest) -> tuple[FormPage, bool]:
@@ -105,6 +109,9 @@ def estimate(request: HttpRequest, user: User) -> HttpResponse:
     """For htmx: what the form as it stands would cost. A GET leads to the form."""
     if request.method != "POST":
         return HttpResponseRedirect(reverse("explorer:new_batch"))
+    heavy_reads.count_form_estimate(
+        client_address(request), user.pk, _sent_characters(request), sent_rows(request.POST)
+    )
     draft = DraftForm(request.POST, get_chains()).draft()
     estimated = asking.Estimated() if draft.is_blank else asking.estimate(user, draft)
     return form_page.answer_estimate(request, draft, estimated)
@@ -130,13 +137,15 @@ def _file(request: HttpRequest, page: FormPage) -> HttpResponse:
 # --- What a form begins with ------------------------------------------------------------------------------------------
 
 
-def _first(user: User, internal_id: str) -> FormPage:
+def _first(request: HttpRequest, user: User, internal_id: str) -> FormPage:
     page = FormPage(asking.blank(user), asking.new_token())
     if not internal_id:
         return page
     batch = Batch.objects.filter(pk=internal_id, user=user).first() if internal_id.isalnum() else None
     if batch is None:
         return replace(page, said=f"You have no batch {internal_id}.")
+    # Rows are no more than what it asks for.
+    heavy_reads.count_form(client_address(request), user.pk, len(batch.request), min(batch.size, MAX_ROWS))
     document = json.loads(batch.request)
     draft = drafts.of_document(document)
     if len(draft.rows) > MAX_ROWS:
@@ -202,6 +211,8 @@ def _with_pasted(request: HttpRequest, user: User, page: FormPage) -> FormPage:
     kept = () if draft.is_blank else draft.rows
     if len(kept) + len(pasted.rows) > MAX_ROWS:
         return replace(page, line_faults=[LineFault(0, f"The form holds {MAX_ROWS} rows, and would have more.")])
+    # What was sent is counted already, and few lines may make many rows.
+    heavy_reads.count_form(client_address(request), user.pk, 0, len(pasted.rows))
     said = f"{pasted.count:,} {'line is' if pasted.count == 1 else 'lines are'} in the form."
     return replace(page, draft=replace(draft, rows=kept + pasted.rows, pasted=""), focus="submit", said=said)
 

@@ -1,4 +1,4 @@
-"""How much one client may read of large batches in a minute, with no key.
+"""How much one client may read of large batches in a minute, with no key, and have shown of large forms.
 
 What is small isn't counted: it costs no more than any page, and counting is a write. For the rest, 10,000 accounts,
 slots and headers take the interpreter a tenth of a second and more, in which nobody else is answered.
@@ -32,6 +32,8 @@ _BUNDLE_FACTOR = 15
 _ADDRESS_CHARACTERS = 43
 # A row of a form counts so often, for all that can be ticked in it: it takes 15 ms.
 _FORM_ROW = 180
+# An estimate reads all of a form, and shows a line of each row.
+_ESTIMATE_SHARE = 4
 
 _P = ParamSpec("_P")
 
@@ -78,35 +80,45 @@ def count_batch_bundle(client_address: str, batch: Batch) -> None:
     _count(client_address, _BUNDLE_FACTOR * batch.size)
 
 
-def count_form(client_address: str) -> None:
+def count_form_of_signed_out(client_address: str) -> None:
     """A form with all that was typed, for somebody who isn't signed in. It takes longer than the largest batch.
 
     Raises `TooManyReads`.
     """
-    try:
-        _count(client_address, max(settings.MAX_QUERIES_PER_BATCH, _SMALL + 1))
-    except TooManyReads as refused:
-        sentence = "You are signed out. Sign in, go back to the form, and send it again."
-        raise TooManyReads(refused.code, sentence, retry_after=refused.retry_after) from None
+    sentence = "You are signed out. Sign in, go back to the form, and send it again."
+    _count(client_address, max(settings.MAX_QUERIES_PER_BATCH, _SMALL + 1), sentence)
 
 
-def count_typed(client_address: str, characters: int, rows: int) -> None:
-    """A form that is shown again with so much in it. Raises `TooManyReads`."""
-    size = characters // _ADDRESS_CHARACTERS + rows * _FORM_ROW
-    _count(client_address, min(settings.MAX_QUERIES_PER_BATCH, size))
+def count_form(client_address: str, user_id: int, characters: int, rows: int) -> None:
+    """A form that is shown with so much in it, by its user and by the address. Raises `TooManyReads`."""
+    size = min(settings.MAX_QUERIES_PER_BATCH, characters // _ADDRESS_CHARACTERS + rows * _FORM_ROW)
+    # The user first: who is refused as such takes nothing from others at the same address.
+    for client in (user_id, client_address):
+        _count(
+            client,
+            size,
+            "Too many large forms came from you. Go back, wait as long as Retry-After says, and send it again.",
+        )
 
 
-def _count(client_address: str, size: int) -> None:
+def count_form_estimate(client_address: str, user_id: int, characters: int, rows: int) -> None:
+    """As `count_form`, where only what stands beside the form is shown. Raises `TooManyReads`."""
+    count_form(client_address, user_id, characters // _ESTIMATE_SHARE, rows // _ESTIMATE_SHARE)
+
+
+def _count(client: str | int, size: int, sentence: str = "") -> None:
+    """Count for an address, or for the user of this id."""
     if size <= _SMALL:
         return
     most = _LARGEST_PER_MINUTE * settings.MAX_QUERIES_PER_BATCH
     # A database that takes no writes keeps nobody from reading.
     with suppress(DatabaseError):
         # The largest may have been larger when the batch was stored.
-        if seconds := throttle.take("heavy reads", client_address, most, min(size, most)):
+        if seconds := throttle.take("heavy reads", client, most, min(size, most)):
             raise TooManyReads(
                 "too_many_requests",
-                f"In a minute you may read large batches with {most} accounts, slots and headers in all; this needs "
+                sentence
+                or f"In a minute you may read large batches with {most} accounts, slots and headers in all; this needs "
                 f"{size}. Wait as long as Retry-After says. What has at most {_SMALL} isn't counted; CSV counts "
                 f"{_FACTS_FACTOR}-fold, and the proofs of all queries at once {_BUNDLE_FACTOR}-fold.",
                 retry_after=seconds,

@@ -13,5 +13,5 @@ form.addEventListener("submit", (event) => {
   const scheme = chosen.value === "system" ? "light dark" : chosen.value;
   document.querySelector("meta[name=color-scheme]")?.setAttribute("content", scheme);
   // The server sets the cookie that the next page is painted by. If it can't be reached, the colours last for this page.
-  fetch(form.action, { method: "POST", body: new FormData(form, chosen), redirect: "manual" }).catch(() => {});
+  fetch(form.action, { method: "POST", body: new URLSearchParams({ theme: chosen.value }), redirect: "manual" }).catch(() => {});
 });

@@ -329,14 +329,98 @@ def test_what_no_text_has_is_shown_among_what_was_typed(alice, name):
     assert f"{ALICE}\r\n\ufffd{BOB}" in html
 
 
-def test_large_forms_are_shown_so_often_and_no_more(alice, monkeypatch):
+def test_no_more_rows_are_shown_than_were_sent(alice):
+    for total in ("3", "50", "60", "9" * 30):
+        for sent in range(3):
+            data = form(*[{"accounts": ALICE}] * sent, **{"rows-TOTAL_FORMS": total})
+            html = post(alice, "paste", data, status=400)
+            assert len(values(html, "accounts")) == max(1, sent), (total, sent)
+            assert "The form came incomplete" in html
+            post(alice, "submit", data, status=400)
+    assert not Batch.objects.exists()
+    # Nor more than it says, and than a form holds.
+    assert len(values(post(alice, "json", form({}, {}, **{"rows-TOTAL_FORMS": "60"}), status=400), "accounts")) == 2
+    many = form(*[{"accounts": ALICE}] * 60)
+    assert len(values(post(alice, "submit", many, status=400), "accounts")) == MAX_ROWS
+
+
+def test_the_largest_form_with_all_ticked_has_few_enough_parts(alice):
+    row = dict.fromkeys(RowForm.base_fields, "1") | {"props": AccountField.names, "header": HeaderField.names}
+    html = post(alice, "add-row", form(*[row] * MAX_ROWS, csrfmiddlewaretoken="x" * 64, file=a_file(b"x")))
+    assert len(values(html, "accounts")) == MAX_ROWS
+
+
+def of_fifty_rows() -> dict[str, Any]:
+    return form(*[{}] * MAX_ROWS)
+
+
+def of_ten_thousand_accounts() -> dict[str, Any]:
+    return form({"accounts": "\n".join(many_accounts(10_000))})
+
+
+def of_a_file() -> dict[str, Any]:
+    return form({}, file=a_file(b"#" * 500_000))
+
+
+def malformed() -> dict[str, Any]:
+    return of_fifty_rows() | {"rows-TOTAL_FORMS": "60"}
+
+
+@pytest.fixture
+def one_large_form_a_minute(monkeypatch) -> None:
     monkeypatch.setattr(heavy_reads, "_LARGEST_PER_MINUTE", 1)
-    large = form({"accounts": "\n".join(many_accounts(10_000))})
-    for do in ("add-row", "remove-0", "slot-0", "json"):
-        ThrottleCount.objects.all().delete()
-        assert alice.post("/new-batch", large | {"do": do}).status_code in {200, 400}
-        assert alice.post("/new-batch", large | {"do": do}).status_code == 429
-        assert alice.post("/new-batch", form({"accounts": ALICE}) | {"do": do}).status_code in {200, 400}
+
+
+ONCE = [200, 429]
+POSTED = [
+    *((of_ten_thousand_accounts, do) for do in (*BUTTONS, "", "nothing")),
+    *((of_fifty_rows, do) for do in BUTTONS),
+    *[(of_a_file, "paste"), (malformed, "submit")],
+]
+
+
+@pytest.mark.parametrize(("large", "do"), POSTED)
+def test_large_forms_are_shown_so_often_and_no_more(alice, one_large_form_a_minute, large, do):
+    assert alice.post("/new-batch", large() | {"do": do}).status_code in {200, 303, 400, 503}
+    refused = alice.post("/new-batch", large() | {"do": do})
+    assert (refused.status_code, refused.json()["code"]) == (429, "too_many_requests")
+    assert "Too many large forms came from you" in refused.json()["error"]
+    assert 1 <= int(refused.headers["Retry-After"]) <= 60
+    # What is small is not counted.
+    assert alice.post("/new-batch", form({"accounts": ALICE}) | {"do": do}).status_code in {200, 303, 400}
+
+
+def test_a_form_filled_in_from_a_batch_is_shown_so_often_and_no_more(alice, one_large_form_a_minute):
+    account = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
+    batch, small = asking(**{f"block_{number}": account for number in range(MAX_ROWS)}), a_batch(ALICE)
+    assert [alice.get(f"/new-batch?from={batch.pk}").status_code for _ in range(2)] == ONCE
+    assert alice.get(f"/new-batch?from={small.pk}").status_code == 200
+    assert alice.get("/new-batch").status_code == 200
+
+
+def test_rows_that_few_lines_make_are_counted_before_they_are_shown(alice, one_large_form_a_minute):
+    lines = form({}, pasted="\n".join(f"{BOB},{block}" for block in range(MAX_ROWS)))
+    assert [alice.post("/new-batch", lines | {"do": "paste"}).status_code for _ in range(2)] == ONCE
+
+
+def test_estimates_of_large_forms_are_counted_as_a_part_of_them(alice, one_large_form_a_minute):
+    asked = [alice.post("/new-batch/estimate", of_fifty_rows(), headers=HTMX).status_code for _ in range(6)]
+    assert asked == [200] * 4 + [429] * 2
+    assert alice.post("/new-batch/estimate", form({}), headers=HTMX).status_code == 200
+
+
+def test_large_forms_are_counted_by_user_and_by_address(alice, one_large_form_a_minute):
+    def ask(user: Client, address: str) -> int:
+        return user.post("/new-batch", of_fifty_rows() | {"do": "json"}, REMOTE_ADDR=address).status_code
+
+    bob = Client()
+    bob.force_login(User.objects.for_address(BOB))
+    assert ask(alice, "192.0.2.1") == 200
+    assert ask(alice, "192.0.2.2") == 429
+    assert ask(bob, "192.0.2.1") == 429
+    # Who is refused takes nothing from others at the same address.
+    ThrottleCount.objects.filter(pk=f"heavy reads:{User.objects.get(address=BOB).pk}").delete()
+    assert ask(bob, "192.0.2.2") == 200
 
 
 # --- Row by row, without JavaScript -----------------------------------------------------------------------------------
