@@ -102,7 +102,7 @@ def count_form(client_address: str, user_id: int, characters: int, rows: int) ->
 
 
 def count_form_estimate(client_address: str, user_id: int, characters: int, rows: int) -> None:
-    """As `count_form`, where only what stands beside the form is shown. Raises `TooManyReads`."""
+    """Count what stands beside the form, as `count_form` counts the form. Raises `TooManyReads`."""
     count_form(client_address, user_id, characters // _ESTIMATE_SHARE, rows // _ESTIMATE_SHARE)
 
 

@@ -71,7 +71,7 @@ class Proof(NamedTuple):
     operations: Sequence[bytes]
     run: lenient.Run
     is_committed: bool
-    """Whether the header commits to the root in which they end."""
+    """True if the header commits to the root in which they end."""
 
 
 NO_PROOF = Proof((), lenient.Run(None, (), ()), is_committed=True)

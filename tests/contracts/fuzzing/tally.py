@@ -17,7 +17,7 @@ class Tally:
     refused: Counter[str] = field(default_factory=Counter)
     """What was refused, by the model's sentence."""
     alone: Counter[str] = field(default_factory=Counter)
-    """What a registry would take that lacks one rule and no other, by that rule."""
+    """Count by rule: attacks that a registry would take which lacks that rule and no other."""
 
     def __add__(self, other: "Tally") -> "Tally":
         return Tally(
