@@ -14,6 +14,7 @@ NODE = "src/NodeWriter.sol"
 STATE = "src/StateProof.sol"
 TRIE = "src/PackedTrie.sol"
 BRANCH = "src/BranchWriter.sol"
+REGISTRY = "src/FactsRegistry.sol"
 
 
 @dataclass(frozen=True)
@@ -342,24 +343,68 @@ FAULTS = (
         "let ours := add(add(NODE, 3), mul(33, place))",
         "let ours := add(add(NODE, 3), mul(33, and(place, 7)))",
     ),
+    # Absent keys attach to a branch.
+    Fault(
+        "OperationsProofs.check_a_full_branch",
+        TRIE,
+        "stack.push(hash, 0, key, depth, 0, 0);",
+        "stack.push(hash, 0, key, depth, depth + 1, 0);",
+    ),
     # A branch is hashed without its value.
     Fault("OperationsProofs.check_a_branch_of_two", BRANCH, "end := add(base, 17)", "end := add(base, 16)"),
     # Places needn't rise.
     Fault("OperationsProofs.check_a_branch_of_two", BRANCH, "if lt(place, next) { refuse() }", ""),
+    # What an earlier node has left behind a subtree poses as the next place.
+    Fault(
+        "OperationsProofs.check_a_branch_of_two",
+        BRANCH,
+        "mstore(add(at, length), EMPTY_STRINGS)",
+        "",
+    ),
     # An empty place counts as a child.
     Fault("OperationsProofs.check_a_branch_of_one_is_refused", BRANCH, "gt(length, 1)", "1"),
-    # A subtree of another part of the trie is taken.
+    # A subtree of another part of the trie is taken: the last nibble of the branch's path isn't compared.
     Fault(
         "OperationsProofs.check_a_branch_takes_its_own_children_only",
         BRANCH,
         "xor(shr(bits, mload(add(child, KEY))), or(parent, place))",
-        "xor(and(shr(bits, mload(add(child, KEY))), 0x0f), place)",
+        "and(xor(shr(bits, mload(add(child, KEY))), or(parent, place)), not(0xf0))",
+    ),
+    # No more than its last four nibbles are compared.
+    Fault(
+        "OperationsProofs.check_a_branch_takes_its_own_children_only",
+        BRANCH,
+        "xor(shr(bits, mload(add(child, KEY))), or(parent, place))",
+        "and(xor(shr(bits, mload(add(child, KEY))), or(parent, place)), 0xfffff)",
+    ),
+    # A subtree of another depth is taken.
+    Fault(
+        "OperationsProofs.check_a_branch_takes_its_own_children_only",
+        BRANCH,
+        "if xor(mload(add(child, DEPTH)), depth) { refuse() }",
+        "",
     ),
     # An extension leads to a leaf.
     Fault(
         "OperationsProofs.check_an_extension",
         TRIE,
         "if (child.reach() != 0) revert InvalidProof();",
+        "",
+    ),
+    # An extension ends a nibble further down than where it leads to.
+    Fault(
+        "OperationsProofs.check_an_extension",
+        TRIE,
+        "stack.push(ref, size, key, depth, reach, last);",
+        "stack.push(ref, size, key, depth, reach + 1, last);",
+    ),
+    # It is hashed as a leaf.
+    Fault("OperationsProofs.check_an_extension", TRIE, "key, depth, reach, false)", "key, depth, reach, true)"),
+    # A value is a string, not a string in a string.
+    Fault(
+        "OperationsProofs.check_a_slot",
+        TRIE,
+        "if (value >= 0x80) end = NodeWriter.putByte(end, 0x81 + valueSize);",
         "",
     ),
     # A leaf is deeper than any is.
@@ -370,6 +415,13 @@ FAULTS = (
         STATE,
         "proof.isStorageOpen || op & STORE_ANYTHING == 0",
         "proof.isStorageOpen",
+    ),
+    # Its hashes change places.
+    Fault(
+        "OperationsProofs.check_an_account",
+        TRIE,
+        "end = NodeWriter.putHash(end, storageRoot);\n            end = NodeWriter.putHash(end, codeHash);",
+        "end = NodeWriter.putHash(end, codeHash);\n            end = NodeWriter.putHash(end, storageRoot);",
     ),
     # Something is pushed without a key.
     Fault(
@@ -385,16 +437,116 @@ FAULTS = (
         "|| prefix(difference, node.reach()) == 0",
         "",
     ),
+    # Where depths are odd, the last nibble above the node isn't compared.
+    Fault(
+        "OperationsProofs.check_the_same_place",
+        TRIE,
+        "prefix(difference, node.depth()) != 0",
+        "prefix(difference, node.depth() & 0x7e) != 0",
+    ),
+    # A nibble below the extension counts.
+    Fault(
+        "OperationsProofs.check_the_same_place",
+        TRIE,
+        "prefix(difference, node.reach()) == 0",
+        "prefix(difference, node.reach() + 1) == 0",
+    ),
+    # A key is absent twice.
+    Fault("OperationsProofs.check_the_same_place", TRIE, "node.setLast(key);", ""),
+    # The key may be one that is there.
     Fault(
         "OperationsProofs.check_another_extension",
         TRIE,
-        "|| prefix(difference, node.reach()) == 0",
-        "",
+        "input.takeHash(), 0, 0);\n            attach(stack, key);",
+        "input.takeHash(), 0, 0);",
     ),
     Fault(
         "OperationsProofs.check_another_slot",
-        TRIE,
-        "|| prefix(difference, node.reach()) == 0",
+        STATE,
+        "PackedTrie.pushSlot(proof.stack, other, depth, value);\n                PackedTrie.attach(proof.stack, key);",
+        "PackedTrie.pushSlot(proof.stack, other, depth, value);",
+    ),
+    Fault(
+        "OperationsProofs.check_another_account",
+        STATE,
+        "codeHash);\n                PackedTrie.attach(proof.stack, key);",
+        "codeHash);",
+    ),
+    # --- The registry -------------------------------------------------------------------------------------------------
+    # Any header is believed.
+    Fault(
+        "FactsRegistryProofs.check_a_time_is_stored_under_a_trusted_hash_only",
+        REGISTRY,
+        "_checkHash(nextNumber, keccak256(next));",
+        "",
+    ),
+    # Any header is believed that goes before one.
+    Fault(
+        "FactsRegistryProofs.check_a_time_is_stored_under_a_trusted_hash_only",
+        REGISTRY,
+        "keccak256(header) != parentHash || blockNumber + 1 != nextNumber",
+        "blockNumber + 1 != nextNumber",
+    ),
+    # A block is the latest when the next one is there.
+    Fault(
+        "FactsRegistryProofs.check_a_time_is_stored_under_a_trusted_hash_only",
+        REGISTRY,
+        "timestamp >= nextTime",
+        "timestamp > nextTime",
+    ),
+    Fault(
+        "FactsRegistryProofs.check_a_block_is_stored_under_a_trusted_hash_only",
+        REGISTRY,
+        "            _checkHash(blockNumber, headerHash);\n",
+        "",
+    ),
+    # A source vouches that answers too little or too much.
+    Fault(
+        "FactsRegistryProofs.check_a_block_is_stored_under_a_trusted_hash_only",
+        REGISTRY,
+        "if and(eq(returndatasize(), 32), staticcall(gas(), source, 0, 36, 0, 32))",
+        "if staticcall(gas(), source, 0, 36, 0, 32)",
+    ),
+    # Any header is believed to be the parent.
+    Fault(
+        "FactsRegistryProofs.check_a_block_is_stored_under_a_trusted_hash_only",
+        REGISTRY,
+        "headerHash != expected || blockNumber + 1 != child",
+        "blockNumber + 1 != child",
+    ),
+    # A parent has any number.
+    Fault(
+        "FactsRegistryProofs.check_a_block_is_stored_under_a_trusted_hash_only",
+        REGISTRY,
+        "headerHash != expected || blockNumber + 1 != child",
+        "headerHash != expected",
+    ),
+    # The first block has a parent.
+    Fault(
+        "FactsRegistryProofs.check_a_block_is_stored_under_a_trusted_hash_only",
+        REGISTRY,
+        "|| blockNumber == 0",
+        "",
+    ),
+    # Any root is that of the block.
+    Fault(
+        "FactsRegistryProofs.check_a_block_hash_is_stored_under_a_known_state_root_only",
+        REGISTRY,
+        "if (_proveState(blockNumber, input.cursor) != root) revert InvalidProof();",
+        "_proveState(blockNumber, input.cursor);",
+    ),
+    # Any contract tells the hashes of blocks.
+    Fault(
+        "FactsRegistryProofs.check_a_block_hash_is_stored_under_a_known_state_root_only",
+        STATE,
+        "!proof.isStorageOpen || proof.owner != HISTORY",
+        "!proof.isStorageOpen",
+    ),
+    # A slot counts that the protocol doesn't write to.
+    Fault(
+        "FactsRegistryProofs.check_a_block_hash_is_stored_under_a_known_state_root_only",
+        STATE,
+        "if (slot >= historyWindow) revert InvalidProof();",
         "",
     ),
 )

@@ -17,7 +17,7 @@ contract AnySource is IBlockHashSource, Symbolic {
         bytes32 hash = _hashes[blockNumber];
         uint256 form = _forms[blockNumber];
         if (form == 0) return hash;
-        uint256 size = form == 1 ? 32 : form == 2 ? 31 : form == 3 ? 64 : 0;
+        uint256 size = form == 1 ? 32 : form == 2 ? 31 : 64;
         assembly {
             mstore(0, hash)
             if eq(form, 1) { revert(0, size) }
@@ -124,12 +124,12 @@ contract FactsRegistryProofs is Symbolic {
         parents = _each(parents, 0, 2);
         rest = parents == 0 ? _each(rest, 0, 2) : 1;
         size = parents == 1 ? _each(size, 0, 3) : 2;
-        Header memory header = _header(size, size == 0 ? 2 : 1 << size);
+        Header memory header = _header(size, size == 0 ? parents : 1 << size);
         Answer memory before = _anyState(asked);
         bool isRight = _isTrusted(header);
         bytes memory input = header.encoded;
         for (uint256 each = 0; each < parents; ++each) {
-            Header memory parent = _header(size, size == 0 ? 1 - each : 1 << size);
+            Header memory parent = _header(size, size == 0 ? parents - 1 - each : 1 << size);
             isRight = _both(isRight, _isParent(parent, header));
             input = abi.encodePacked(input, PARENT, parent.encoded);
             header = parent;
