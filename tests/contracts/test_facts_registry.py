@@ -1,3 +1,4 @@
+from collections.abc import Iterable
 from contextlib import suppress
 
 import pytest
@@ -14,6 +15,8 @@ from devnet.devchain import ACCOUNTS, DevChain
 from tests.contracts import tries
 from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import Deployed, Reverted
+from tests.contracts.nearly import nearly
+from tests.contracts.simulator import Call, Simulator
 
 NONCE, BALANCE, STORAGE_ROOT, CODE_HASH = range(4)
 FIELDS = (NONCE, BALANCE, STORAGE_ROOT, CODE_HASH)
@@ -475,7 +478,7 @@ def test_the_first_block_of_a_chain_can_be_the_latest_at_a_time(registry, source
     assert registry.call("tryBlockAtTimestamp", 0) == (True, 0)
 
 
-@pytest.mark.parametrize("time", [0, 999, 1012, 2**256 - 1])
+@pytest.mark.parametrize("time", [0, 999, 1012, 2**256 - 1, *(2**bit + 1005 for bit in (32, 64, 128, 255))])
 def test_it_rejects_times_that_are_not_between_the_two(registry, source, time):
     header = _timed(BLOCK, 1000, bytes(32))
     following = _timed(BLOCK + 1, 1012, keccak(header))
@@ -483,6 +486,17 @@ def test_it_rejects_times_that_are_not_between_the_two(registry, source, time):
     with pytest.raises(Reverted) as reverted:
         registry.send("proveTimestamp", header, following, time)
     assert reverted.value.error == ("TimestampMismatch", time)
+
+
+@pytest.mark.parametrize("bit", [16, 32, 40, 48, 56, 63])
+def test_it_rejects_times_that_are_long_before_the_two(registry, source, bit):
+    header = _timed(BLOCK, 2**bit + 1000, bytes(32))
+    following = _timed(BLOCK + 1, 2**bit + 1012, keccak(header))
+    source.send("set", BLOCK + 1, keccak(following))
+    with pytest.raises(Reverted) as reverted:
+        registry.send("proveTimestamp", header, following, 1005)
+    assert reverted.value.error == ("TimestampMismatch", 1005)
+    registry.send("proveTimestamp", header, following, 2**bit + 1005)
 
 
 def test_it_rejects_headers_that_do_not_follow_each_other(registry, source):
@@ -584,6 +598,107 @@ def test_a_source_that_fails_stores_no_time(chain, registry, source, code):
     assert registry.call("tryBlockAtTimestamp", 1005) == (True, BLOCK)
 
 
+# --- Words and numbers that are nearly the same -----------------------------------------------------------------------
+
+
+def _set(source: Deployed, number: int, digest: bytes) -> Call:
+    return Call(source.address, source.calldata("set", number, digest))
+
+
+def _assert_taken(simulator: Simulator, tried: Iterable[tuple[Call, bool]]) -> None:
+    """Send these calls one after the other. With each comes whether it must be taken."""
+    calls, expected = zip(*tried, strict=True)
+    outcomes = simulator.run(calls)
+    assert [outcome.succeeded for outcome in outcomes] == list(expected)
+    assert not any(outcome.halted for outcome in outcomes)
+
+
+def test_the_whole_root_of_a_state_is_compared(simulator, registry, source):
+    node = tries.leaf(_key(ALICE), tries.account(balance=9))
+    true = keccak(node)
+    tried = []
+    for number, root in enumerate([*nearly(true), true], 1):
+        header = tries.header(number, root)
+        proof = encode(number, true, [_account(ALICE, ALL, [node])])
+        operations = proof[1 + proof[0] :]
+        tried += [
+            (_set(source, number, keccak(header)), True),
+            (Call(registry.address, header + operations), root == true),
+            (Call(registry.address, header + b"\x37"), True),
+            (Call(registry.address, proof), root == true),
+        ]
+    _assert_taken(simulator, tried)
+
+
+def test_the_whole_hash_of_a_header_is_compared(simulator, registry, source):
+    prove_time = Call(registry.address, registry.calldata("proveTimestamp", FIRST, NEXT, 1005))
+    for number, header, call in (
+        (BLOCK, FIRST, Call(registry.address, FIRST + b"\x37")),
+        (BLOCK + 1, NEXT, prove_time),
+    ):
+        tried = []
+        for digest in (*nearly(keccak(header)), keccak(header)):
+            tried += [(_set(source, number, digest), True), (call, digest == keccak(header))]
+        _assert_taken(simulator, tried)
+
+
+def test_the_whole_hash_of_a_parent_is_compared(simulator, registry, source):
+    tried = []
+    for digest in (*nearly(keccak(FIRST)), keccak(FIRST)):
+        child, is_true = _timed(BLOCK + 1, 1012, digest), digest == keccak(FIRST)
+        tried += [
+            (_set(source, BLOCK + 1, keccak(child)), True),
+            (Call(registry.address, child + b"\x38" + FIRST + b"\x37"), is_true),
+            (Call(registry.address, registry.calldata("proveTimestamp", FIRST, child, 1005)), is_true),
+        ]
+    _assert_taken(simulator, tried)
+
+
+def test_the_whole_number_of_a_child_is_compared(simulator, registry, source):
+    tried = []
+    for number in (*(BLOCK + 1 ^ 1 << bit for bit in range(64)), BLOCK + 1):
+        child, is_true = _timed(number, 1012, keccak(FIRST)), number == BLOCK + 1
+        tried += [
+            (_set(source, number, keccak(child)), True),
+            (Call(registry.address, child + b"\x38" + FIRST + b"\x37"), is_true),
+            (Call(registry.address, registry.calldata("proveTimestamp", FIRST, child, 1005)), is_true),
+        ]
+    _assert_taken(simulator, tried)
+
+
+def test_the_whole_root_of_an_accumulated_block_is_compared(simulator, registry, source):
+    true = b"\x07" * 32
+    tried = []
+    for root in (true, *nearly(true), true):
+        header = tries.header(BLOCK, root)
+        tried += [
+            (_set(source, BLOCK, keccak(header)), True),
+            (Call(registry.address, header + b"\x37"), root == true),
+        ]
+    _assert_taken(simulator, tried)
+
+
+def test_the_whole_hash_is_compared_that_somebody_asks_for(simulator, registry, source):
+    parent = tries.header(BLOCK - 1, b"\x07" * 32)
+    child = tries.header(BLOCK, b"\x08" * 32, keccak(parent))
+    source.send("set", BLOCK, keccak(child))
+    registry.send_raw(encode_parent_hash([child]))
+    asked = [
+        (digest, number)
+        for number, true in ((BLOCK, keccak(child)), (5, keccak(parent)))
+        for digest in (*nearly(true), true)
+    ]
+    # The source answers for the whole number.
+    asked += [(keccak(child), BLOCK ^ 1 << bit) for bit in range(256)]
+    outcomes = simulator.run(
+        [Call(registry.address, registry.calldata("vouches", number, digest)) for digest, number in asked]
+    )
+    assert [outcome.data == _word(1) for outcome in outcomes] == [
+        digest == keccak(parent) or (digest, number) == (keccak(child), BLOCK) for digest, number in asked
+    ]
+    assert {outcome.data for outcome in outcomes} == {_word(0), _word(1)}
+
+
 # --- Its block hash source --------------------------------------------------------------------------------------------
 
 
@@ -598,7 +713,7 @@ def test_a_source_that_fails_stores_no_time(chain, registry, source, code):
 def test_a_registry_has_no_source_of_another_chain(chain, name, arguments, its_chain):
     source = Deployed(chain, name, *arguments)
     assert source.call("sourceChainId") == its_chain
-    for other in (its_chain - 1, its_chain + 1):
+    for other in (its_chain - 1, *(its_chain ^ 1 << bit for bit in (0, 8, 16, 32, 63, 64, 128, 160, 255))):
         with pytest.raises(Reverted) as reverted:
             Deployed(chain, "FactsRegistry", other, source.address, 8191)
         assert reverted.value.error == ("SourceOfAnotherChain", its_chain)
