@@ -378,6 +378,19 @@ def test_all_fields_of_headers_of_all_forks_can_be_stored(registry, source, coun
     assert registry.logged(registry.send_raw(proof)) == []
 
 
+def test_no_bit_of_a_mask_can_be_flipped(simulator, registry, source):
+    values = [bytes([place]) * 32 for place in range(31)]
+    values[2], values[6], values[8] = b"\x02" * 20, b"\x06" * 256, BLOCK.to_bytes(2)
+    header = tries.encode(values)
+    tried = [(_set(source, BLOCK, keccak(header)), True)]
+    # All that can be asked for, too.
+    for mask in (_mask(0, 1), _mask(5, 31), _mask(24, 30), _mask(*range(32)) & ~_mask(3, 8)):
+        for flipped in (*(mask ^ 1 << bit for bit in range(32)), mask):
+            call = Call(registry.address, header + b"\x31" + flipped.to_bytes(4) + b"\x37")
+            tried.append((call, flipped == mask))
+    _assert_taken(simulator, tried)
+
+
 def test_of_a_block_that_is_not_accumulated_no_field_of_the_header_can_be_read(registry):
     assert {registry.call("tryHeaderField", BLOCK, place) for place in range(256)} == {(False, bytes(32))}
 
@@ -697,6 +710,120 @@ def test_the_whole_hash_is_compared_that_somebody_asks_for(simulator, registry, 
         digest == keccak(parent) or (digest, number) == (keccak(child), BLOCK) for digest, number in asked
     ]
     assert {outcome.data for outcome in outcomes} == {_word(0), _word(1)}
+
+
+# Numbers and times that a contract which keeps a part of them would take for others.
+FAR = [2**bit for bit in (64, 128, 192, 255)]
+
+
+def test_what_is_proven_of_a_block_is_proven_of_no_other(simulator, registry, source):
+    storage = _storage({5: 55})
+    node = tries.leaf(_key(ALICE), tries.account(3, 2**200, storage.root_hash, b"\x02" * 32))
+    header = _timed(BLOCK, 1000, b"\x01" * 32, keccak(node))
+    following = _timed(BLOCK + 1, 1012, keccak(header))
+    source.send("set", BLOCK + 1, keccak(following))
+    registry.send_raw(encode_parent_hash([following]))
+    accounts = [_account(ALICE, ALL, [node], _slot_proofs(storage, 5, 6)), _account(BOB, ALL, [node], {7: []})]
+    registry.send_raw(encode(header, keccak(node), accounts, header_fields=range(15)))
+    registry.send("proveTimestamp", header, following, 1005)
+    for far in (0, *FAR):
+        block, time = BLOCK + far, 1005 + far
+        asked: list[tuple[object, ...]] = [
+            *(("AccountField", who, block, field) for who in (ALICE, BOB) for field in FIELDS),
+            *(("AccountStorageSlotValues", ALICE, block, _word(slot)) for slot in (5, 6)),
+            ("AccountStorageSlotValues", BOB, block, _word(7)),
+            *(("HeaderField", block, place) for place in range(15)),
+            ("BlockAtTimestamp", time),
+        ]
+        calls = [
+            Call(registry.address, registry.calldata(function, *arguments))
+            for name, *arguments in asked
+            for function in (f"{str(name)[0].lower()}{str(name)[1:]}", f"try{name}")
+        ]
+        answers = simulator.run(calls)
+        proven = {call for call, each in zip(calls, answers, strict=True) if each.succeeded and each.data != bytes(64)}
+        assert proven == (set() if far else set(calls))
+    for number in (BLOCK + far for far in FAR):
+        assert registry.call("stateRoot", number) == bytes(32)
+        assert not registry.call("vouches", number + 1, keccak(following))
+
+
+# --- What is trusted --------------------------------------------------------------------------------------------------
+
+
+def _tell(source: Deployed, registry: Deployed, header: bytes) -> None:
+    """Make the registry know the hash of a header, by a child for which the source vouches no longer."""
+    child = tries.header(10**6, b"\x06" * 32, keccak(header))
+    source.send("set", 10**6, keccak(child))
+    registry.send_raw(encode_parent_hash([child]))
+    source.send("set", 10**6, bytes(32))
+
+
+def _refuses_all(registry: Deployed, proofs: Iterable[bytes], error: tuple[object, ...]) -> None:
+    """Send proofs of which nothing may be kept."""
+    storage = registry.chain.rpc("eth_getProof", registry.address, [], "latest")["storageHash"]
+    for proof in proofs:
+        with pytest.raises(Reverted) as reverted:
+            registry.send_raw(proof)
+        assert reverted.value.error == error
+    assert registry.chain.rpc("eth_getProof", registry.address, [], "latest")["storageHash"] == storage
+
+
+def _uses(header: bytes) -> list[bytes]:
+    """Return all that a header can be sent for."""
+    fields = b"\x31" + (1 << 0 | 1 << 11).to_bytes(4) + b"\x37"
+    return [header + ending for ending in (b"\x37", b"\x39", fields)]
+
+
+def test_a_known_hash_of_another_header_makes_none_trusted(registry, source):
+    """The source vouches for a hash that the registry knows as well. The header of that number has another."""
+    header = _timed(BLOCK, 1000, b"\x01" * 32)
+    source.send("set", BLOCK, keccak(header))
+    _tell(source, registry, header)
+    forged = _timed(BLOCK, 1000, b"\x02" * 32)
+    _refuses_all(registry, _uses(forged), ("HeaderMismatch", BLOCK))
+    following = _timed(BLOCK + 1, 1012, keccak(forged))
+    source.send("set", BLOCK + 1, keccak(header))
+    proof = registry.calldata("proveTimestamp", forged, following, 1005)
+    _refuses_all(registry, [proof], ("HeaderMismatch", BLOCK + 1))
+    registry.send_raw(header + b"\x37")
+
+
+def test_a_known_hash_of_another_header_ends_no_walk(registry, source):
+    """Whoever walks gets to parents alone, even if another header of that number is trusted."""
+    parent, other = _timed(BLOCK, 1000, b"\x01" * 32), _timed(BLOCK, 1001, b"\x02" * 32)
+    child = _timed(BLOCK + 1, 1012, keccak(parent))
+    source.send("set", BLOCK + 1, keccak(child))
+    source.send("set", BLOCK, keccak(other))
+    _tell(source, registry, other)
+    _refuses_all(registry, _uses(child + b"\x38" + other), ("HeaderMismatch", BLOCK))
+    proof = registry.calldata("proveTimestamp", other, child, 1005)
+    _refuses_all(registry, [proof], ("HeaderMismatch", BLOCK))
+    registry.send_raw(child + b"\x38" + parent + b"\x37")
+
+
+@pytest.mark.parametrize("vouched", [bytes(32), b"\x09" * 32], ids=["for nothing", "for another"])
+def test_a_block_that_is_accumulated_makes_no_other_header_trusted(registry, source, vouched):
+    header, after = _timed(BLOCK, 1000, b"\x01" * 32), _timed(BLOCK + 1, 1012, b"\x01" * 32)
+    for each, number in ((header, BLOCK), (after, BLOCK + 1)):
+        source.send("set", number, keccak(each))
+        registry.send_raw(each + b"\x37")
+        source.send("set", number, vouched)
+    # Number and root are those that are accumulated.
+    forged = _timed(BLOCK, 1000, b"\x02" * 32)
+    error = "HeaderMismatch" if any(vouched) else "UnknownBlock"
+    _refuses_all(registry, _uses(forged), (error, BLOCK))
+    following = _timed(BLOCK + 1, 1012, keccak(forged))
+    proof = registry.calldata("proveTimestamp", forged, following, 1005)
+    _refuses_all(registry, [proof], (error, BLOCK + 1))
+
+
+@pytest.mark.parametrize("ending", [b"\x39\x37", b"\x39\x00", b"\x39\x39", b"\x37\x37", b"\x37\x39", b"\x37\x00"])
+def test_nothing_comes_after_the_end_of_a_proof(registry, source, ending):
+    header = _timed(BLOCK, 1000, b"\x01" * 32)
+    source.send("set", BLOCK, keccak(header))
+    _refuses_all(registry, [header + ending], ("InvalidProof",))
+    registry.send_raw(header + ending[:1])
 
 
 # --- Its block hash source --------------------------------------------------------------------------------------------
