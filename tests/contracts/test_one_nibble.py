@@ -4,6 +4,7 @@ StepHarness runs an operation from a stack that a test lays out.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import NamedTuple
 
 import pytest
@@ -18,7 +19,17 @@ from tests.contracts.fuzzing.memory import NODE_BYTES, STACK, SUBTREE, harness_c
 from tests.contracts.fuzzing.mutated import compile_with
 from tests.contracts.fuzzing.steps import HARNESS
 from tests.contracts.nearly import nearly
-from tests.contracts.operations import also_absent_slot, block_hash, branch, closing_absent_account, own_child
+from tests.contracts.operations import (
+    also_absent_slot,
+    block_hash,
+    branch,
+    closing_absent_account,
+    extension,
+    full_branch,
+    hash_child,
+    node_child,
+    own_child,
+)
 from tests.contracts.simulator import Call, Simulator
 from tests.contracts.weakened import UNCOMPARED
 
@@ -133,6 +144,36 @@ def other_depths() -> Iterator[Tried]:
                 yield Tried(f"depth {other} beside {depth}", [lower, upper], BOTH, None)
 
 
+def wrong_branches() -> Iterator[Tried]:
+    """Break one rule, at each depth, with all else right."""
+    digest, short = b"\x66" * 32, b"\xc2\x05\x05"
+    three, seven = own_child(THREE), own_child(0x7)
+    wrong = {
+        "a hash out of order": branch(1, three, hash_child(2, digest)),
+        "a node out of order": branch(1, three, node_child(2, short)),
+        "a subtree out of order": branch(1, hash_child(7, digest), three),
+        "a place taken twice": branch(1, three, hash_child(THREE, digest)),
+        "a subtree left over": branch(2, three, hash_child(9, digest)),
+        "a subtree too few": branch(1, three, seven),
+        "an only child": branch(1, three),
+        "a node of 32 bytes": branch(1, three, node_child(9, b"\xdf" + b"\x05" * 31)),
+        "a node of 1 byte": branch(1, three, node_child(9, b"\xc0")),
+    }
+    for depth, (how, operation) in product(DEPTHS, wrong.items()):
+        subtrees = [child(depth, place) for place in (THREE, 0x7)[: 1 + (operation[0] & 0x0F)]]
+        yield Tried(f"{how} at depth {depth}", subtrees, operation, None)
+
+
+def wrong_children() -> Iterator[Tried]:
+    """Lead from what is no hash, or no branch, at each depth."""
+    for depth in DEPTHS:
+        short = _Subtree(b"\xc2\x05\x05", KEY, depth)
+        yield Tried(f"a full branch of a node at depth {depth}", [short], full_branch([bytes(32)] * 15), None)
+        for reach in (depth + 1, NIBBLES):
+            subtree = _Subtree(b"\xa0" + b"\x77" * 32, KEY, depth, reach)
+            yield Tried(f"an extension of {depth} to {reach}", [subtree], extension(1), None)
+
+
 def one_of_sixteen() -> Iterator[Tried]:
     operation = branch(16, *map(own_child, range(16)))
     for depth in (2, 9, 33, MAX_DEPTH):
@@ -202,6 +243,8 @@ def other_owners_and_slots() -> Iterator[Tried]:
         (other_paths_twice, sum((61 - distance) * (62 - distance) // 2 for distance in (1, 2, 4, 8, 16, 32))),
         (other_places, 62 * 30),
         (other_depths, 62 * 63),
+        (wrong_branches, 62 * 9),
+        (wrong_children, 62 * 3),
         (one_of_sixteen, 4 * 16),
         (absent_at_leaves, 63 * 64),
         (absent_at_extensions, 62 * 64),
