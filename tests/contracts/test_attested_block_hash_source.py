@@ -411,6 +411,59 @@ def test_a_hundred_attesters_can_take_over(attested):
     assert attested.call("attesters") == tuple(_CROWD[:100])
 
 
+# --- At each place ----------------------------------------------------------------------------------------------------
+
+# In ascending order of their addresses: twelve, and a stranger before, between and after them.
+CROWD = sorted((Account.from_key(bytes([n]) * 32) for n in range(20, 45)), key=lambda person: int(person.address, 16))
+TWELVE = CROWD[1::2]
+
+
+def _spoilt(members: Sequence[Any]) -> Iterator[tuple[list[Any], Any]]:
+    """Yield these with one of them twice, or two of them swapped, at each place; and the one that comes too late."""
+    for place, member in enumerate(members):
+        yield [*members[: place + 1], *members[place:]], member
+        if place:
+            before = members[place - 1]
+            yield [*members[: place - 1], member, before, *members[place + 1 :]], before
+
+
+def test_signers_are_compared_at_each_place(chain):
+    source = _deploy(chain, TWELVE, 9)
+    signatures = {person.address: _signatures(source, [person]) for person in CROWD}
+
+    def joined(people: Sequence[LocalAccount]) -> bytes:
+        return b"".join(signatures[person.address] for person in people)
+
+    for people, misplaced in _spoilt(TWELVE):
+        assert _refuses(source, joined(people)) == ("WrongOrder", misplaced.address.lower())
+    for place, stranger in enumerate(CROWD[::2]):
+        refused = _refuses(source, joined([*TWELVE[:place], stranger, *TWELVE[place:]]))
+        assert refused == ("NotAnAttester", stranger.address.lower())
+    source.send("attest", BLOCK, HASH, joined(TWELVE))
+    assert source.call("blockHash", BLOCK) == HASH
+
+
+def test_members_are_compared_at_each_place(chain):
+    source = _deploy(chain, [ALICE], 1)
+    for wrong, _ in _spoilt(_addresses(TWELVE)):
+        for use in (
+            lambda wrong=wrong: Deployed(chain, "AttestedBlockHashSource", SOURCE_CHAIN_ID, wrong, 9),
+            lambda wrong=wrong: _change(source, [ALICE], wrong, 9),
+        ):
+            with pytest.raises(Reverted) as reverted:
+                use()
+            assert reverted.value.error == ("InvalidAttesters",)
+    _change(source, [ALICE], _addresses(TWELVE), 9)
+
+
+@pytest.mark.parametrize("place", [0, 5, 11])
+def test_of_twelve_nobody_stays_when_one_takes_over(chain, place):
+    source = _deploy(chain, TWELVE, 9)
+    left = TWELVE[place]
+    _change(source, TWELVE[:9], _addresses([left]), 1)
+    assert [person for person in CROWD if source.call("isAttester", person.address)] == [left]
+
+
 # --- With a registry --------------------------------------------------------------------------------------------------
 
 

@@ -1,3 +1,4 @@
+from collections.abc import Iterable
 from contextlib import suppress
 
 import pytest
@@ -14,6 +15,8 @@ from devnet.devchain import ACCOUNTS, DevChain
 from tests.contracts import tries
 from tests.contracts.conftest import SOURCE_CHAIN_ID
 from tests.contracts.deployed import Deployed, Reverted
+from tests.contracts.nearly import nearly
+from tests.contracts.simulator import Call, Simulator
 
 NONCE, BALANCE, STORAGE_ROOT, CODE_HASH = range(4)
 FIELDS = (NONCE, BALANCE, STORAGE_ROOT, CODE_HASH)
@@ -375,6 +378,19 @@ def test_all_fields_of_headers_of_all_forks_can_be_stored(registry, source, coun
     assert registry.logged(registry.send_raw(proof)) == []
 
 
+def test_no_bit_of_a_mask_can_be_flipped(simulator, registry, source):
+    values = [bytes([place]) * 32 for place in range(31)]
+    values[2], values[6], values[8] = b"\x02" * 20, b"\x06" * 256, BLOCK.to_bytes(2)
+    header = tries.encode(values)
+    tried = [(_set(source, BLOCK, keccak(header)), True)]
+    # All that can be asked for, too.
+    for mask in (_mask(0, 1), _mask(5, 31), _mask(24, 30), _mask(*range(32)) & ~_mask(3, 8)):
+        for flipped in (*(mask ^ 1 << bit for bit in range(32)), mask):
+            call = Call(registry.address, header + b"\x31" + flipped.to_bytes(4) + b"\x37")
+            tried.append((call, flipped == mask))
+    _assert_taken(simulator, tried)
+
+
 def test_of_a_block_that_is_not_accumulated_no_field_of_the_header_can_be_read(registry):
     assert {registry.call("tryHeaderField", BLOCK, place) for place in range(256)} == {(False, bytes(32))}
 
@@ -475,7 +491,7 @@ def test_the_first_block_of_a_chain_can_be_the_latest_at_a_time(registry, source
     assert registry.call("tryBlockAtTimestamp", 0) == (True, 0)
 
 
-@pytest.mark.parametrize("time", [0, 999, 1012, 2**256 - 1])
+@pytest.mark.parametrize("time", [0, 999, 1012, 2**256 - 1, *(2**bit + 1005 for bit in (32, 64, 128, 255))])
 def test_it_rejects_times_that_are_not_between_the_two(registry, source, time):
     header = _timed(BLOCK, 1000, bytes(32))
     following = _timed(BLOCK + 1, 1012, keccak(header))
@@ -483,6 +499,17 @@ def test_it_rejects_times_that_are_not_between_the_two(registry, source, time):
     with pytest.raises(Reverted) as reverted:
         registry.send("proveTimestamp", header, following, time)
     assert reverted.value.error == ("TimestampMismatch", time)
+
+
+@pytest.mark.parametrize("bit", [16, 32, 40, 48, 56, 63])
+def test_it_rejects_times_that_are_long_before_the_two(registry, source, bit):
+    header = _timed(BLOCK, 2**bit + 1000, bytes(32))
+    following = _timed(BLOCK + 1, 2**bit + 1012, keccak(header))
+    source.send("set", BLOCK + 1, keccak(following))
+    with pytest.raises(Reverted) as reverted:
+        registry.send("proveTimestamp", header, following, 1005)
+    assert reverted.value.error == ("TimestampMismatch", 1005)
+    registry.send("proveTimestamp", header, following, 2**bit + 1005)
 
 
 def test_it_rejects_headers_that_do_not_follow_each_other(registry, source):
@@ -584,6 +611,221 @@ def test_a_source_that_fails_stores_no_time(chain, registry, source, code):
     assert registry.call("tryBlockAtTimestamp", 1005) == (True, BLOCK)
 
 
+# --- Words and numbers that are nearly the same -----------------------------------------------------------------------
+
+
+def _set(source: Deployed, number: int, digest: bytes) -> Call:
+    return Call(source.address, source.calldata("set", number, digest))
+
+
+def _assert_taken(simulator: Simulator, tried: Iterable[tuple[Call, bool]]) -> None:
+    """Send these calls one after the other. With each comes whether it must be taken."""
+    calls, expected = zip(*tried, strict=True)
+    outcomes = simulator.run(calls)
+    assert [outcome.succeeded for outcome in outcomes] == list(expected)
+    assert not any(outcome.halted for outcome in outcomes)
+
+
+def test_the_whole_root_of_a_state_is_compared(simulator, registry, source):
+    node = tries.leaf(_key(ALICE), tries.account(balance=9))
+    true = keccak(node)
+    tried = []
+    for number, root in enumerate([*nearly(true), true], 1):
+        header = tries.header(number, root)
+        proof = encode(number, true, [_account(ALICE, ALL, [node])])
+        operations = proof[1 + proof[0] :]
+        tried += [
+            (_set(source, number, keccak(header)), True),
+            (Call(registry.address, header + operations), root == true),
+            (Call(registry.address, header + b"\x37"), True),
+            (Call(registry.address, proof), root == true),
+        ]
+    _assert_taken(simulator, tried)
+
+
+def test_the_whole_hash_of_a_header_is_compared(simulator, registry, source):
+    prove_time = Call(registry.address, registry.calldata("proveTimestamp", FIRST, NEXT, 1005))
+    for number, header, call in (
+        (BLOCK, FIRST, Call(registry.address, FIRST + b"\x37")),
+        (BLOCK + 1, NEXT, prove_time),
+    ):
+        tried = []
+        for digest in (*nearly(keccak(header)), keccak(header)):
+            tried += [(_set(source, number, digest), True), (call, digest == keccak(header))]
+        _assert_taken(simulator, tried)
+
+
+def test_the_whole_hash_of_a_parent_is_compared(simulator, registry, source):
+    tried = []
+    for digest in (*nearly(keccak(FIRST)), keccak(FIRST)):
+        child, is_true = _timed(BLOCK + 1, 1012, digest), digest == keccak(FIRST)
+        tried += [
+            (_set(source, BLOCK + 1, keccak(child)), True),
+            (Call(registry.address, child + b"\x38" + FIRST + b"\x37"), is_true),
+            (Call(registry.address, registry.calldata("proveTimestamp", FIRST, child, 1005)), is_true),
+        ]
+    _assert_taken(simulator, tried)
+
+
+def test_the_whole_number_of_a_child_is_compared(simulator, registry, source):
+    tried = []
+    for number in (*(BLOCK + 1 ^ 1 << bit for bit in range(64)), BLOCK + 1):
+        child, is_true = _timed(number, 1012, keccak(FIRST)), number == BLOCK + 1
+        tried += [
+            (_set(source, number, keccak(child)), True),
+            (Call(registry.address, child + b"\x38" + FIRST + b"\x37"), is_true),
+            (Call(registry.address, registry.calldata("proveTimestamp", FIRST, child, 1005)), is_true),
+        ]
+    _assert_taken(simulator, tried)
+
+
+def test_the_whole_root_of_an_accumulated_block_is_compared(simulator, registry, source):
+    true = b"\x07" * 32
+    tried = []
+    for root in (true, *nearly(true), true):
+        header = tries.header(BLOCK, root)
+        tried += [
+            (_set(source, BLOCK, keccak(header)), True),
+            (Call(registry.address, header + b"\x37"), root == true),
+        ]
+    _assert_taken(simulator, tried)
+
+
+def test_the_whole_hash_is_compared_that_somebody_asks_for(simulator, registry, source):
+    parent = tries.header(BLOCK - 1, b"\x07" * 32)
+    child = tries.header(BLOCK, b"\x08" * 32, keccak(parent))
+    source.send("set", BLOCK, keccak(child))
+    registry.send_raw(encode_parent_hash([child]))
+    asked = [
+        (digest, number)
+        for number, true in ((BLOCK, keccak(child)), (5, keccak(parent)))
+        for digest in (*nearly(true), true)
+    ]
+    # The source answers for the whole number.
+    asked += [(keccak(child), BLOCK ^ 1 << bit) for bit in range(256)]
+    outcomes = simulator.run(
+        [Call(registry.address, registry.calldata("vouches", number, digest)) for digest, number in asked]
+    )
+    assert [outcome.data == _word(1) for outcome in outcomes] == [
+        digest == keccak(parent) or (digest, number) == (keccak(child), BLOCK) for digest, number in asked
+    ]
+    assert {outcome.data for outcome in outcomes} == {_word(0), _word(1)}
+
+
+# Numbers and times that a contract which keeps a part of them would take for others.
+FAR = [2**bit for bit in (64, 128, 192, 255)]
+
+
+def test_what_is_proven_of_a_block_is_proven_of_no_other(simulator, registry, source):
+    storage = _storage({5: 55})
+    node = tries.leaf(_key(ALICE), tries.account(3, 2**200, storage.root_hash, b"\x02" * 32))
+    header = _timed(BLOCK, 1000, b"\x01" * 32, keccak(node))
+    following = _timed(BLOCK + 1, 1012, keccak(header))
+    source.send("set", BLOCK + 1, keccak(following))
+    registry.send_raw(encode_parent_hash([following]))
+    accounts = [_account(ALICE, ALL, [node], _slot_proofs(storage, 5, 6)), _account(BOB, ALL, [node], {7: []})]
+    registry.send_raw(encode(header, keccak(node), accounts, header_fields=range(15)))
+    registry.send("proveTimestamp", header, following, 1005)
+    for far in (0, *FAR):
+        block, time = BLOCK + far, 1005 + far
+        asked: list[tuple[object, ...]] = [
+            *(("AccountField", who, block, field) for who in (ALICE, BOB) for field in FIELDS),
+            *(("AccountStorageSlotValues", ALICE, block, _word(slot)) for slot in (5, 6)),
+            ("AccountStorageSlotValues", BOB, block, _word(7)),
+            *(("HeaderField", block, place) for place in range(15)),
+            ("BlockAtTimestamp", time),
+        ]
+        calls = [
+            Call(registry.address, registry.calldata(function, *arguments))
+            for name, *arguments in asked
+            for function in (f"{str(name)[0].lower()}{str(name)[1:]}", f"try{name}")
+        ]
+        answers = simulator.run(calls)
+        proven = {call for call, each in zip(calls, answers, strict=True) if each.succeeded and each.data != bytes(64)}
+        assert proven == (set() if far else set(calls))
+    for number in (BLOCK + far for far in FAR):
+        assert registry.call("stateRoot", number) == bytes(32)
+        assert not registry.call("vouches", number + 1, keccak(following))
+
+
+# --- What is trusted --------------------------------------------------------------------------------------------------
+
+
+def _tell(source: Deployed, registry: Deployed, header: bytes) -> None:
+    """Make the registry know the hash of a header, by a child for which the source vouches no longer."""
+    child = tries.header(10**6, b"\x06" * 32, keccak(header))
+    source.send("set", 10**6, keccak(child))
+    registry.send_raw(encode_parent_hash([child]))
+    source.send("set", 10**6, bytes(32))
+
+
+def _refuses_all(registry: Deployed, proofs: Iterable[bytes], error: tuple[object, ...]) -> None:
+    """Send proofs of which nothing may be kept."""
+    storage = registry.chain.rpc("eth_getProof", registry.address, [], "latest")["storageHash"]
+    for proof in proofs:
+        with pytest.raises(Reverted) as reverted:
+            registry.send_raw(proof)
+        assert reverted.value.error == error
+    assert registry.chain.rpc("eth_getProof", registry.address, [], "latest")["storageHash"] == storage
+
+
+def _uses(header: bytes) -> list[bytes]:
+    """Return all that a header can be sent for."""
+    fields = b"\x31" + (1 << 0 | 1 << 11).to_bytes(4) + b"\x37"
+    return [header + ending for ending in (b"\x37", b"\x39", fields)]
+
+
+def test_a_known_hash_of_another_header_makes_none_trusted(registry, source):
+    """The source vouches for a hash that the registry knows as well. The header of that number has another."""
+    header = _timed(BLOCK, 1000, b"\x01" * 32)
+    source.send("set", BLOCK, keccak(header))
+    _tell(source, registry, header)
+    forged = _timed(BLOCK, 1000, b"\x02" * 32)
+    _refuses_all(registry, _uses(forged), ("HeaderMismatch", BLOCK))
+    following = _timed(BLOCK + 1, 1012, keccak(forged))
+    source.send("set", BLOCK + 1, keccak(header))
+    proof = registry.calldata("proveTimestamp", forged, following, 1005)
+    _refuses_all(registry, [proof], ("HeaderMismatch", BLOCK + 1))
+    registry.send_raw(header + b"\x37")
+
+
+def test_a_known_hash_of_another_header_ends_no_walk(registry, source):
+    """Whoever walks gets to parents alone, even if another header of that number is trusted."""
+    parent, other = _timed(BLOCK, 1000, b"\x01" * 32), _timed(BLOCK, 1001, b"\x02" * 32)
+    child = _timed(BLOCK + 1, 1012, keccak(parent))
+    source.send("set", BLOCK + 1, keccak(child))
+    source.send("set", BLOCK, keccak(other))
+    _tell(source, registry, other)
+    _refuses_all(registry, _uses(child + b"\x38" + other), ("HeaderMismatch", BLOCK))
+    proof = registry.calldata("proveTimestamp", other, child, 1005)
+    _refuses_all(registry, [proof], ("HeaderMismatch", BLOCK))
+    registry.send_raw(child + b"\x38" + parent + b"\x37")
+
+
+@pytest.mark.parametrize("vouched", [bytes(32), b"\x09" * 32], ids=["for nothing", "for another"])
+def test_a_block_that_is_accumulated_makes_no_other_header_trusted(registry, source, vouched):
+    header, after = _timed(BLOCK, 1000, b"\x01" * 32), _timed(BLOCK + 1, 1012, b"\x01" * 32)
+    for each, number in ((header, BLOCK), (after, BLOCK + 1)):
+        source.send("set", number, keccak(each))
+        registry.send_raw(each + b"\x37")
+        source.send("set", number, vouched)
+    # Number and root are those that are accumulated.
+    forged = _timed(BLOCK, 1000, b"\x02" * 32)
+    error = "HeaderMismatch" if any(vouched) else "UnknownBlock"
+    _refuses_all(registry, _uses(forged), (error, BLOCK))
+    following = _timed(BLOCK + 1, 1012, keccak(forged))
+    proof = registry.calldata("proveTimestamp", forged, following, 1005)
+    _refuses_all(registry, [proof], (error, BLOCK + 1))
+
+
+@pytest.mark.parametrize("ending", [b"\x39\x37", b"\x39\x00", b"\x39\x39", b"\x37\x37", b"\x37\x39", b"\x37\x00"])
+def test_nothing_comes_after_the_end_of_a_proof(registry, source, ending):
+    header = _timed(BLOCK, 1000, b"\x01" * 32)
+    source.send("set", BLOCK, keccak(header))
+    _refuses_all(registry, [header + ending], ("InvalidProof",))
+    registry.send_raw(header + ending[:1])
+
+
 # --- Its block hash source --------------------------------------------------------------------------------------------
 
 
@@ -598,7 +840,7 @@ def test_a_source_that_fails_stores_no_time(chain, registry, source, code):
 def test_a_registry_has_no_source_of_another_chain(chain, name, arguments, its_chain):
     source = Deployed(chain, name, *arguments)
     assert source.call("sourceChainId") == its_chain
-    for other in (its_chain - 1, its_chain + 1):
+    for other in (its_chain - 1, *(its_chain ^ 1 << bit for bit in (0, 8, 16, 32, 63, 64, 128, 160, 255))):
         with pytest.raises(Reverted) as reverted:
             Deployed(chain, "FactsRegistry", other, source.address, 8191)
         assert reverted.value.error == ("SourceOfAnotherChain", its_chain)

@@ -4,20 +4,32 @@ StepHarness runs an operation from a stack that a test lays out.
 """
 
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import NamedTuple
 
 import pytest
 from eth_utils.crypto import keccak
 
 from chains import history
-from chains.packed.decoder import _Subtree
-from chains.packed.layout import MAX_DEPTH, NIBBLES
+from chains.packed.decoder import EMPTY, _Subtree
+from chains.packed.layout import HISTORY_ADDRESS, MAX_DEPTH, NIBBLES
 from tests.contracts import tries
 from tests.contracts.deployed import Deployed
 from tests.contracts.fuzzing.memory import NODE_BYTES, STACK, SUBTREE, harness_calldata, raw
 from tests.contracts.fuzzing.mutated import compile_with
 from tests.contracts.fuzzing.steps import HARNESS
-from tests.contracts.operations import also_absent_slot, branch, own_child
+from tests.contracts.nearly import nearly
+from tests.contracts.operations import (
+    also_absent_slot,
+    block_hash,
+    branch,
+    closing_absent_account,
+    extension,
+    full_branch,
+    hash_child,
+    node_child,
+    own_child,
+)
 from tests.contracts.simulator import Call, Simulator
 from tests.contracts.weakened import UNCOMPARED
 
@@ -35,10 +47,12 @@ class Tried(NamedTuple):
     operation: bytes
     left: _Subtree | None
     """What the operation must leave on the stack, or None where it must be refused."""
+    owner: bytes = bytes(20)
+    """Of the storage, which is open."""
 
     def calldata(self) -> bytes:
         image = bytes(NODE_BYTES) + b"".join(map(raw, self.subtrees))
-        return harness_calldata(STACK, STACK + SUBTREE * len(self.subtrees), bytes(20), image, self.operation)
+        return harness_calldata(STACK, STACK + SUBTREE * len(self.subtrees), self.owner, image, self.operation)
 
 
 def misjudged(simulator: Simulator, harness: Deployed, tried: list[Tried]) -> list[str]:
@@ -99,6 +113,18 @@ def other_paths() -> Iterator[Tried]:
             yield Tried(f"nibble {nibble} of the path to depth {depth}", [lower, upper], BOTH, None)
 
 
+def other_paths_twice() -> Iterator[Tried]:
+    """Change two nibbles alike: a comparison that folds a path by "xor" would not see it."""
+    for depth in DEPTHS:
+        for distance in (1, 2, 4, 8, 16, 32):
+            for nibble in range(depth - 1 - distance):
+                lower, upper = pair(depth)
+                for each in (nibble, nibble + distance):
+                    upper.key = flip(upper.key, each, 1 << (depth + nibble) % 4)
+                name = f"nibbles {nibble} and {nibble + distance} of the path to depth {depth}"
+                yield Tried(name, [lower, upper], BOTH, None)
+
+
 def other_places() -> Iterator[Tried]:
     for depth in DEPTHS:
         for place in range(16):
@@ -116,6 +142,36 @@ def other_depths() -> Iterator[Tried]:
                 lower, upper = pair(depth)
                 upper.depth = other
                 yield Tried(f"depth {other} beside {depth}", [lower, upper], BOTH, None)
+
+
+def wrong_branches() -> Iterator[Tried]:
+    """Break one rule, at each depth, with all else right."""
+    digest, short = b"\x66" * 32, b"\xc2\x05\x05"
+    three, seven = own_child(THREE), own_child(0x7)
+    wrong = {
+        "a hash out of order": branch(1, three, hash_child(2, digest)),
+        "a node out of order": branch(1, three, node_child(2, short)),
+        "a subtree out of order": branch(1, hash_child(7, digest), three),
+        "a place taken twice": branch(1, three, hash_child(THREE, digest)),
+        "a subtree left over": branch(2, three, hash_child(9, digest)),
+        "a subtree too few": branch(1, three, seven),
+        "an only child": branch(1, three),
+        "a node of 32 bytes": branch(1, three, node_child(9, b"\xdf" + b"\x05" * 31)),
+        "a node of 1 byte": branch(1, three, node_child(9, b"\xc0")),
+    }
+    for depth, (how, operation) in product(DEPTHS, wrong.items()):
+        subtrees = [child(depth, place) for place in (THREE, 0x7)[: 1 + (operation[0] & 0x0F)]]
+        yield Tried(f"{how} at depth {depth}", subtrees, operation, None)
+
+
+def wrong_children() -> Iterator[Tried]:
+    """Lead from what is no hash, or no branch, at each depth."""
+    for depth in DEPTHS:
+        short = _Subtree(b"\xc2\x05\x05", KEY, depth)
+        yield Tried(f"a full branch of a node at depth {depth}", [short], full_branch([bytes(32)] * 15), None)
+        for reach in (depth + 1, NIBBLES):
+            subtree = _Subtree(b"\xa0" + b"\x77" * 32, KEY, depth, reach)
+            yield Tried(f"an extension of {depth} to {reach}", [subtree], extension(1), None)
 
 
 def one_of_sixteen() -> Iterator[Tried]:
@@ -149,6 +205,33 @@ def absent_at_extensions() -> Iterator[Tried]:
         yield from absences(reach // 2, reach)
 
 
+# --- Words that are compared ------------------------------------------------------------------------------------------
+
+
+def storages_that_are_not_empty() -> Iterator[Tried]:
+    """Say that the account is absent whose storage has this root."""
+    owner = int.from_bytes(keccak(HISTORY_ADDRESS))
+    for root in (*nearly(tries.EMPTY_ROOT), tries.EMPTY_ROOT):
+        left = _Subtree(EMPTY, owner, 3, NIBBLES, owner) if root == tries.EMPTY_ROOT else None
+        storage = _Subtree(tries.hash_reference(root), KEY, 0)
+        yield Tried(f"root {root.hex()}", [storage], closing_absent_account(3), left, HISTORY_ADDRESS)
+
+
+def other_owners_and_slots() -> Iterator[Tried]:
+    """Take a slot of an account for one that holds the hash of a block."""
+    digest = b"\x77" * 32
+    slots = [SLOT, history.WINDOW, *(SLOT | 1 << bit for bit in range(history.WINDOW.bit_length(), 256))]
+    for owner, slot in [
+        *((owner, SLOT) for owner in nearly(HISTORY_ADDRESS)),
+        *((HISTORY_ADDRESS, each) for each in slots),
+    ]:
+        key = keccak(slot.to_bytes(32))
+        node = tries.leaf_below(key, 3, tries.encode(digest))
+        is_true = (owner, slot) == (HISTORY_ADDRESS, SLOT)
+        left = _Subtree(tries.reference(node), int.from_bytes(key), 3, NIBBLES) if is_true else None
+        yield Tried(f"slot {slot} of {owner.hex()}", [], block_hash(slot, 3, digest), left, owner)
+
+
 # --- Tests ------------------------------------------------------------------------------------------------------------
 
 
@@ -157,11 +240,16 @@ def absent_at_extensions() -> Iterator[Tried]:
     [
         (true_siblings, 62),
         (other_paths, 61 * 62 // 2),
+        (other_paths_twice, sum((61 - distance) * (62 - distance) // 2 for distance in (1, 2, 4, 8, 16, 32))),
         (other_places, 62 * 30),
         (other_depths, 62 * 63),
+        (wrong_branches, 62 * 9),
+        (wrong_children, 62 * 3),
         (one_of_sixteen, 4 * 16),
         (absent_at_leaves, 63 * 64),
         (absent_at_extensions, 62 * 64),
+        (storages_that_are_not_empty, 127 + 1),
+        (other_owners_and_slots, 80 + 2 + 243),
     ],
 )
 def test_no_nibble_and_no_depth_is_left_out(

@@ -1,6 +1,7 @@
 """Operations at the limits of what they may be: each depth, size, place and length, contract against model.
 
-Cases come in random order, with random contents; after all of them, again with others.
+Cases come in random order, those of wrong nodes at each depth before the others, with random contents; after all of them,
+again with others.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -252,6 +253,55 @@ def _node_child(chance: Chance, first: int, place: int) -> Case:
     return Case(bytes([BRANCH, 2]) + child + bytes([OWN_CHILD << 4 | 15]), [item])
 
 
+# --- Wrong at any depth -----------------------------------------------------------------------------------------------
+
+
+def _hash_child(chance: Chance, place: int) -> bytes:
+    return bytes([HASH_CHILD << 4 | place]) + chance.randbytes(HASH_BYTES)
+
+
+def _own_child(place: int) -> bytes:
+    return bytes([OWN_CHILD << 4 | place])
+
+
+def _branch(taken: int, *children: bytes) -> bytes:
+    return bytes([BRANCH + taken - 1, len(children)]) + b"".join(children)
+
+
+# Each is one rule broken, by a branch that takes a subtree at place 5 and all else of which is right.
+_WRONG_BRANCHES: dict[str, Callable[[Chance], bytes]] = {
+    "a hash out of order": lambda chance: _branch(1, _own_child(5), _hash_child(chance, 3)),
+    "a node out of order": lambda chance: _branch(1, _own_child(5), bytes([NODE_CHILD << 4 | 3]) + node(chance)),
+    "a subtree out of order": lambda chance: _branch(1, _hash_child(chance, 7), _own_child(5)),
+    "a subtree left over": lambda chance: _branch(2, _own_child(5), _hash_child(chance, 9)),
+    "an only child": lambda _: _branch(1, _own_child(5)),
+    "a node of 32 bytes": lambda chance: _branch(
+        1, _own_child(5), bytes([NODE_CHILD << 4 | 9, 0xDF]) + chance.randbytes(31)
+    ),
+}
+
+
+def _wrong_branch(chance: Chance, depth: int, how: str) -> Case:
+    operation = _WRONG_BRANCHES[how](chance)
+    taken = operation[0] - BRANCH + 1
+    children = siblings(chance, chance.getrandbits(256), depth, (5, 7)[:taken])
+    if how == "an only child":
+        # It is a real one, so the branch would have one child.
+        children = [_hashed(chance, children[0].key, depth)]
+    return Case(operation, children)
+
+
+def _full_branch_of_node(chance: Chance, depth: int) -> Case:
+    item = _Subtree(node(chance), chance.getrandbits(256), depth)
+    return Case(bytes([FULL_BRANCH]) + chance.randbytes(15 * HASH_BYTES), [item])
+
+
+def _extension_of_no_branch(chance: Chance, depth: int, reach: int) -> Case:
+    """Above a leaf or an extension, which reach further."""
+    item = _hashed(chance, chance.getrandbits(256), depth, max(reach, depth + 1))
+    return Case(bytes([EXTENSION, chance.between(1, depth)]), [item])
+
+
 # --- Any operation ----------------------------------------------------------------------------------------------------
 
 
@@ -276,7 +326,9 @@ _PAIRS = [
 _VALUES = (b"\1", b"\x7f", b"\x80", b"\xff" * 32, b"\5" * 5)
 _LENGTHS = (*range(MAX_DEPTH + 4), 127, 128, 255)
 
-_FAMILIES: list[tuple[Callable[..., Case], Iterable[tuple[object, ...]]]] = [
+_Families = list[tuple[Callable[..., Case], Iterable[tuple[object, ...]]]]
+
+_FAMILIES: _Families = [
     (_extension, product(_DEPTHS, _LENGTHS)),
     (_extension_of_node, product(range(2, 32), range(1, MAX_DEPTH + 1))),
     (_other_extension, product((*_DEPTHS, 63, 64, 255), (0, 1, 2, 3, 31, 32, 60, 61, 62, 63, 64, 255))),
@@ -298,7 +350,16 @@ _FAMILIES: list[tuple[Callable[..., Case], Iterable[tuple[object, ...]]]] = [
     (_any, product(_BYTES, (False, True), (0, 1, 2, 3, 23, 40, 100, 482))),
     (_any_of_slot, product(_BYTES, (HISTORY_ADDRESS, b"\1" * 20), (b"", b"\3\1\7", b"\3", b"\3\1\7\7"))),
 ]
-CASES = [(build, parameters) for build, each in _FAMILIES for parameters in each]
+# Few, and no other case breaks these rules at most depths: they come first.
+_FIRST_FAMILIES: _Families = [
+    (_wrong_branch, product(_DEPTHS[1:], _WRONG_BRANCHES)),
+    (_full_branch_of_node, product(_DEPTHS[1:])),
+    (_extension_of_no_branch, product(_DEPTHS[1:], (0, NIBBLES))),
+]
+CASES, FIRST_CASES = (
+    [(build, parameters) for build, each in families for parameters in each]
+    for families in (_FAMILIES, _FIRST_FAMILIES)
+)
 
 
 def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = None) -> Tally:
@@ -309,7 +370,8 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
     cases: list[tuple[Callable[..., Case], tuple[object, ...]]] = []
     while done < count:
         if not cases:
-            cases = chance.sample(CASES, len(CASES))
+            # They are taken from the end.
+            cases = [*chance.sample(CASES, len(CASES)), *chance.sample(FIRST_CASES, len(FIRST_CASES))]
         build, parameters = cases.pop()
         done += bench.add_case(chance, build(chance, *parameters))
     bench.finish()

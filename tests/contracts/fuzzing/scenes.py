@@ -114,7 +114,7 @@ def _group(chance: Chance, name: Name) -> list[_Subtree]:
     """Children of one branch on the way to a name's key, some of them, or all up to that one's place; or nothing."""
     if chance.happens(0.1):
         return []
-    depth = chance.pick(_DEPTHS) if chance.happens(0.9) else chance.between(1, 62)
+    depth = chance.pick(_DEPTHS) if chance.happens(0.6) else chance.between(1, MAX_DEPTH)
     own = prefix(name.key, depth) & 0x0F
     kind = chance.random()
     if kind < 0.3:
@@ -178,7 +178,12 @@ def nearly_siblings(chance: Chance) -> Case:
     operation = branch(chance, len(places), places, some(chance), ())
     item, how = chance.pick(items), chance.random()
     if how < 0.6:
-        item.key = flip_nibble(chance, item.key, nibble, nibble)
+        flipped = flip_nibble(chance, item.key, nibble, nibble)
+        distance = chance.pick((8, 16, 32))
+        if nibble + distance < depth - 1 and chance.happens(0.2):
+            # Alike: a comparison that folds a path by "xor" would not see it.
+            flipped ^= (flipped ^ item.key) >> 4 * distance
+        item.key = flipped
     elif how < 0.7:
         item.key = flip_nibble(chance, item.key, depth - 1, depth - 1)
     elif how < 0.8:

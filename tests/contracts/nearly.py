@@ -1,0 +1,27 @@
+"""Words that agree with another one in all but a part."""
+
+from collections.abc import Container, Iterator
+
+_GROUP = 8
+
+
+def nearly(word: bytes) -> Iterator[bytes]:
+    """Yield words that whoever compares only a part, or folds the parts into one, would take for this one."""
+    size = len(word)
+    everywhere = range(size)
+    for place in everywhere:
+        yield _changed(word, [place], 1 << place % 8)
+    for end in everywhere[1:]:
+        yield _changed(word, everywhere[:end])
+        yield _changed(word, everywhere[end:])
+    groups = [everywhere[start : start + _GROUP] for start in everywhere[::_GROUP]]
+    for group in groups[1:-1]:
+        yield _changed(word, [place for place in everywhere if place not in group])
+    # The same change twice: a fold by "xor" would lose it.
+    for distance in (1, 2, 4, 8, 16):
+        for place in everywhere[:: 2 * distance]:
+            yield _changed(word, [each for each in (place, place + distance) if each < size])
+
+
+def _changed(word: bytes, places: Container[int], by: int = 0xFF) -> bytes:
+    return bytes(byte ^ by if place in places else byte for place, byte in enumerate(word))
