@@ -47,7 +47,7 @@ _TIMESTAMP_ERRORS = ERRORS | {keccak(text="TimestampMismatch(uint256)")[:4]}
 # Share of what is sent that rests on a header for which nobody vouches.
 _UNTRUSTED = 0.25
 # Share of headers that have all the fields that masks have bits for.
-_LONG = 0.1
+_LONG = 0.15
 # Where in a header fields of fixed size begin, and what follows them, prefixes included.
 _EDGES = (0, 1, 2, *(3 + place for place in (0, 33, 66, 87, 120, 153, 186, 187, 188, 445, 446, 447)))
 
@@ -99,7 +99,7 @@ def _header(
     fields += [difficulty, digits, _number(chance), _number(chance), _number(chance), extra_data]
     fields += [chance.randbytes(32), chance.randbytes(8)]
     fields += [
-        chance.pick((b"", chance.randbytes(32), chance.randbytes(33), _number(chance)))
+        chance.pick((b"", chance.randbytes(32), chance.randbytes(32 if is_long else 33), _number(chance)))
         for _ in range(HEADER_FIELDS - len(fields) if is_long else chance.below(8))
     ]
     fields[0] = parent_hash or fields[0]
@@ -302,7 +302,7 @@ class _Registry:
         if reads:
             far = facts.block_number + (1 << 64)
             self._batch.add_reads(address, ledger.header_reads(facts.block_number), shown)
-            self._batch.add_reads(address, ledger.header_reads(far), shown)
+            self._batch.add_reads(address, ledger.header_reads(far, (3, 8, *facts.header_fields)), shown)
             digests = [keccak(facts.headers[0]), *facts.known_hashes]
             asked = [*digests, *(near for digest in digests for near in list(nearly(digest))[::9])]
             self._batch.add_reads(address, [ledger.hash_read(far, digest) for digest in asked], shown)
