@@ -1,7 +1,6 @@
 """Operations at the limits of what they may be: each depth, size, place and length, contract against model.
 
-Cases come in random order, those of wrong nodes at each depth before the others, with random contents; after all of them,
-again with others.
+Cases come in random order, with random contents; after all of them, again with others.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -23,6 +23,7 @@ from chains.packed import (
 )
 from chains.packed.layout import (
     HASH_BYTES,
+    HEADER_ALONE,
     HEADER_FACTS,
     HEADER_FIELDS,
     HEADER_PARITY,
@@ -37,6 +38,7 @@ from tests.contracts.fuzzing.chance import Chance
 from tests.contracts.fuzzing.ledger import Ledger
 from tests.contracts.fuzzing.tally import Divergence, Tally, sentence
 from tests.contracts.fuzzing.transactions import ERRORS, Bench
+from tests.contracts.nearly import nearly
 from tests.contracts.simulator import Call
 
 _TIMESTAMP = 11
@@ -44,6 +46,8 @@ _SIZES = (32, 32, 20, 32, 32, 32, 256)
 _TIMESTAMP_ERRORS = ERRORS | {keccak(text="TimestampMismatch(uint256)")[:4]}
 # Share of what is sent that rests on a header for which nobody vouches.
 _UNTRUSTED = 0.25
+# Share of headers that have all the fields that masks have bits for.
+_LONG = 0.15
 # Where in a header fields of fixed size begin, and what follows them, prefixes included.
 _EDGES = (0, 1, 2, *(3 + place for place in (0, 33, 66, 87, 120, 153, 186, 187, 188, 445, 446, 447)))
 
@@ -79,7 +83,12 @@ def _encoded(chance: Chance, content: bytes) -> bytes:
 
 
 def _header(
-    chance: Chance, parent_hash: bytes = b"", timestamp: bytes | None = None, number: int | None = None
+    chance: Chance,
+    parent_hash: bytes = b"",
+    timestamp: bytes | None = None,
+    number: int | None = None,
+    *,
+    is_long: bool = False,
 ) -> bytes:
     difficulty = _number(chance) if chance.happens(0.7) else chance.randbytes(chance.pick((31, 32, 33)))
     extra_data = chance.randbytes(chance.pick((0, 1, 5, 32, 55, 56, 97, 255, 256, 3000)))
@@ -90,7 +99,8 @@ def _header(
     fields += [difficulty, digits, _number(chance), _number(chance), _number(chance), extra_data]
     fields += [chance.randbytes(32), chance.randbytes(8)]
     fields += [
-        chance.pick((b"", chance.randbytes(32), chance.randbytes(33), _number(chance))) for _ in range(chance.below(8))
+        chance.pick((b"", chance.randbytes(32), chance.randbytes(32 if is_long else 33), _number(chance)))
+        for _ in range(HEADER_FIELDS - len(fields) if is_long else chance.below(8))
     ]
     fields[0] = parent_hash or fields[0]
     if timestamp is not None and chance.happens(0.95):
@@ -238,12 +248,36 @@ class _Registry:
         self._batch.add(call, takes(self._ledger.logs), lambda: hex_data(call.data))
 
     def vouch_otherwise(self, chance: Chance, number: int, digest: bytes) -> None:
-        """Have the source vouch for another hash of the block, for this hash of another block, or for neither."""
-        how = chance.below(3)
+        """Have the source vouch for another hash of the block, for this hash of another block, or for neither.
+
+        Another hash can be one that the registry knows, or nearly the same.
+        """
+        how = chance.below(5)
         if how == 0:
             self.vouch(number, chance.randbytes(HASH_BYTES))
         elif how == 1:
             self.vouch(number ^ 1 << chance.below(64), digest)
+        elif how == 2:
+            self.vouch(number, _nearly(chance, digest))
+        elif how == 3 and self._ledger.block_hashes:
+            self.vouch(number, chance.pick(sorted(self._ledger.block_hashes)))
+
+    def trust(self, chance: Chance, header: bytes) -> None:
+        """Have the registry store the hash of a header."""
+        number = chance.getrandbits(64)
+        child = tries.header(number, chance.randbytes(HASH_BYTES), keccak(header))
+        self.vouch(number, keccak(child))
+        self.tell(child)
+
+    def accumulate(self, chance: Chance, number: int) -> None:
+        """Have the registry accumulate any header of that number."""
+        root = self._ledger.state_roots.get(number, chance.randbytes(HASH_BYTES))
+        header = tries.header(number, root)
+        self.vouch(number, keccak(header))
+        self._ledger.logs = []
+        self._ledger.store_state_root(number, root)
+        call = Call(self._bench.registry.address, header + bytes([HEADER_ALONE]))
+        self._batch.add(call, takes(self._ledger.logs), lambda: hex_data(call.data))
 
     def prove(self, calldata: bytes, *, reads: bool) -> None:
         ledger, tally, address = self._ledger, self._bench.tally, self._bench.registry.address
@@ -266,7 +300,12 @@ class _Registry:
         ledger.store(facts)
         self._batch.add(Call(address, calldata), takes(ledger.logs), shown)
         if reads:
+            far = facts.block_number + (1 << 64)
             self._batch.add_reads(address, ledger.header_reads(facts.block_number), shown)
+            self._batch.add_reads(address, ledger.header_reads(far, (3, 8, *facts.header_fields)), shown)
+            digests = [keccak(facts.headers[0]), *facts.known_hashes]
+            asked = [*digests, *(near for digest in digests for near in list(nearly(digest))[::9])]
+            self._batch.add_reads(address, [ledger.hash_read(far, digest) for digest in asked], shown)
 
     def prove_timestamp(self, header: bytes, after: bytes, timestamp: int) -> None:
         ledger, tally, registry = self._ledger, self._bench.tally, self._bench.registry
@@ -288,7 +327,8 @@ class _Registry:
         ledger.store_state_root(whole.number, whole.state_root)
         ledger.store_timestamp(timestamp, whole.number)
         self._batch.add(call, takes(ledger.logs), shown)
-        self._batch.add_reads(registry.address, [ledger.timestamp_read(timestamp)], shown)
+        times = (timestamp, timestamp + (1 << 64))
+        self._batch.add_reads(registry.address, map(ledger.timestamp_read, times), shown)
 
     def _begin(self, calldata: bytes) -> Callable[[], str]:
         """What shows it."""
@@ -315,7 +355,8 @@ def run(chain: DevChain, seed: int, count: int, *, artifact: Artifact | None = N
 
 
 def _try_header(chance: Chance, registry: _Registry, number: int) -> None:
-    header = _header(chance)
+    is_long = chance.happens(_LONG)
+    header = _header(chance, is_long=is_long)
     is_known = chance.happens(0.5)
     # The registry goes by the length that the header tells.
     end = 3 + int.from_bytes(header[1:3])
@@ -326,7 +367,13 @@ def _try_header(chance: Chance, registry: _Registry, number: int) -> None:
         if not is_known and chance.happens(0.97):
             # On a walk a parent's number is the one before its child's.
             number = (own_number + 1) % 2**64
-    child = tries.header(number, keccak(hashed), keccak(hashed))
+    parent_hash = keccak(hashed)
+    if not is_known and chance.happens(0.05):
+        parent_hash = _nearly(chance, parent_hash)
+        if chance.happens(0.5):
+            # The parent is trusted, but it isn't this child's.
+            registry.trust(chance, hashed)
+    child = tries.header(number, keccak(hashed), parent_hash)
     if chance.happens(_UNTRUSTED):
         first = (own_number, keccak(hashed)) if is_known else (number, keccak(child))
         registry.vouch_otherwise(chance, *first)
@@ -338,20 +385,24 @@ def _try_header(chance: Chance, registry: _Registry, number: int) -> None:
     if not is_known:
         calldata = child + bytes([PARENT]) + calldata
     if chance.happens(0.7):
-        calldata += bytes([HEADER_FACTS]) + _mask(chance).to_bytes(4)
-    calldata += chance.pick((b"\x37",) * 8 + (b"", b"\x39", b"\x39", b"\x39", b"\x37\0", b"\x36\1"))
+        calldata += bytes([HEADER_FACTS]) + _mask(chance, is_long=is_long).to_bytes(4)
+    calldata += chance.pick(
+        (b"\x37",) * 8 + (b"", b"\x39", b"\x39", b"\x39", b"\x37\0", b"\x36\1", b"\x39\0", b"\x39\x37")
+    )
     registry.prove(calldata, reads=chance.happens(0.2))
 
 
-def _mask(chance: Chance) -> int:
+def _mask(chance: Chance, *, is_long: bool) -> int:
     mask = chance.getrandbits(HEADER_FIELDS)
     if chance.happens(0.8):
-        mask = sum(1 << place for place in chance.sample(range(21), chance.pick((1, 2, 4))))
+        mask = sum(
+            1 << place for place in chance.sample(range(HEADER_FIELDS if is_long else 21), chance.pick((1, 2, 4)))
+        )
     if chance.happens(0.85):
         mask &= ~sum(1 << place for place in IMPLIED_HEADER_FIELDS)
     if mask.bit_count() % 2:
         mask |= HEADER_PARITY
-    return mask ^ 1 << chance.below(32) if chance.happens(0.04) else mask
+    return mask ^ 1 << chance.below(32) if chance.happens(0.2 if is_long else 0.04) else mask
 
 
 def _try_timestamp(chance: Chance, registry: _Registry, number: int) -> None:
@@ -361,27 +412,44 @@ def _try_timestamp(chance: Chance, registry: _Registry, number: int) -> None:
         # Nothing else is wrong.
         while not (whole := _read_around(header, after, timestamp)):
             header, after, timestamp = _headers_around(chance)
+        if chance.happens(0.3):
+            # Another header of that number is accumulated, which makes no other trusted.
+            registry.accumulate(chance, whole.number + 1)
         registry.vouch_otherwise(chance, whole.number + 1, keccak(after))
         if chance.happens(0.3):
             registry.vouch(whole.number, keccak(header))
     elif following and chance.happens(0.5):
         registry.vouch(following.number, keccak(after))
     else:
-        child = tries.header(number, keccak(after), keccak(after))
-        registry.vouch(number, keccak(child))
-        registry.tell(child)
+        registry.trust(chance, after)
+    if chance.happens(0.1):
+        # It is a time that no header has, and none can be the latest at.
+        timestamp += 1 << chance.pick((64, 128, 255))
     registry.prove_timestamp(header, after, timestamp)
+
+
+def _nearly(chance: Chance, word: bytes) -> bytes:
+    return chance.pick(list(nearly(word)))
 
 
 def _headers_around(chance: Chance) -> tuple[bytes, bytes, int]:
     """Make two headers, mostly of the blocks before and after a time, and that time."""
     timestamp = chance.getrandbits(40)
-    header = _header(chance, timestamp=shortest(max(0, timestamp - chance.pick((0, 0, 1, 5, -1)))))
-    parent_hash = keccak(header) if chance.happens(0.97) else b""
-    whole = _read_whole(header)
-    after = _header(
-        chance, parent_hash, shortest(timestamp + chance.pick((1, 1, 12, 0))), whole.number + 1 if whole else None
-    )
+    number = chance.getrandbits(40)
+    time = max(0, timestamp - chance.pick((0, 0, 1, 5, -1)))
+    if chance.happens(0.05):
+        time += 1 << chance.pick((48, 56, 63))
+    header = _header(chance, timestamp=shortest(time), number=number)
+    parent_hash = keccak(header)
+    if chance.happens(0.05):
+        parent_hash = chance.pick((b"", _nearly(chance, parent_hash)))
+    # Of a malformed header it is the number that it was made with.
+    if whole := _read_whole(header):
+        number = whole.number
+    number = (number + 1) % 2**64
+    if chance.happens(0.05):
+        number ^= 1 << chance.below(64)
+    after = _header(chance, parent_hash, shortest(max(time, timestamp) + chance.pick((1, 1, 12, 0))), number)
     return header, after, timestamp
 
 
