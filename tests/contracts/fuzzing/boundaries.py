@@ -50,6 +50,7 @@ from tests.contracts.fuzzing.operations import (
 from tests.contracts.fuzzing.scenes import Case
 from tests.contracts.fuzzing.steps import Bench
 from tests.contracts.fuzzing.tally import Tally
+from tests.contracts.nearly import nearly
 
 _DEPTHS = range(MAX_DEPTH + 1)
 _BYTES = range(256)
@@ -301,6 +302,18 @@ def _extension_of_no_branch(chance: Chance, depth: int, reach: int) -> Case:
     return Case(bytes([EXTENSION, chance.between(1, depth)]), [item])
 
 
+# --- Words that are nearly the same -----------------------------------------------------------------------------------
+
+
+def _absent_with_storage(chance: Chance, root: bytes) -> Case:
+    storage = _Subtree(b"\xa0" + root, chance.getrandbits(256), 0)
+    return Case(bytes([ABSENT_ACCOUNT | ABSENT_CLOSES_STORAGE | AT_EMPTY, 3]), [], [storage])
+
+
+def _block_hash(_: Chance, owner: bytes, slot: int) -> Case:
+    return Case(bytes([BLOCK_HASH]) + slot_name(slot).written + b"\3\1\7", [], [], owner)
+
+
 # --- Any operation ----------------------------------------------------------------------------------------------------
 
 
@@ -349,11 +362,14 @@ _FAMILIES: _Families = [
     (_any, product(_BYTES, (False, True), (0, 1, 2, 3, 23, 40, 100, 482))),
     (_any_of_slot, product(_BYTES, (HISTORY_ADDRESS, b"\1" * 20), (b"", b"\3\1\7", b"\3", b"\3\1\7\7"))),
 ]
-# Few, and no other case breaks these rules at most depths: they come first.
+# Few, and no other case breaks these rules at most depths, or in so small a part: they come first.
 _FIRST_FAMILIES: _Families = [
     (_wrong_branch, product(_DEPTHS[1:], _WRONG_BRANCHES)),
     (_full_branch_of_node, product(_DEPTHS[1:])),
     (_extension_of_no_branch, product(_DEPTHS[1:], (0, NIBBLES))),
+    (_absent_with_storage, product((EMPTY_TRIE_ROOT, *nearly(EMPTY_TRIE_ROOT)))),
+    (_block_hash, product((HISTORY_ADDRESS, *nearly(HISTORY_ADDRESS)), (5,))),
+    (_block_hash, product((HISTORY_ADDRESS,), (5 | 1 << bit for bit in range(256)))),
 ]
 CASES, FIRST_CASES = (
     [(build, parameters) for build, each in families for parameters in each]

@@ -305,6 +305,7 @@ class _Registry:
             self._batch.add_reads(address, ledger.header_reads(far, (3, 8, *facts.header_fields)), shown)
             digests = [keccak(facts.headers[0]), *facts.known_hashes]
             asked = [*digests, *(near for digest in digests for near in list(nearly(digest))[::9])]
+            far = read_beginning(facts.headers[0]).number + (1 << 64)
             self._batch.add_reads(address, [ledger.hash_read(far, digest) for digest in asked], shown)
 
     def prove_timestamp(self, header: bytes, after: bytes, timestamp: int) -> None:

@@ -1,4 +1,4 @@
-"""Changes that an audit made by hand. Two layers of tests must notice each: `make mutants LAYERS=1`.
+"""Changes that audits made by hand. Two layers of tests must notice each: `make mutants LAYERS=1`.
 
 A change that `generate.py` makes as well is written as it writes it.
 """
@@ -117,6 +117,28 @@ CHANGES = (
         (Removal("BranchWriter", "mstore(add(at, length), EMPTY_STRINGS)", "{}"),),
         ("OperationsProofs.check_a_branch_of_two",),
     ),
+    Change(
+        "a branch's path is folded to 32 bits before it is compared",
+        (
+            Removal(
+                "BranchWriter",
+                f"if {_OWN_CHILD} {{ refuse() }}",
+                f"{{ let x := {_OWN_CHILD} x := xor(x, shr(128, x)) x := xor(x, shr(64, x)) x := xor(x, shr(32, x))"
+                " if and(x, 0xffffffff) { refuse() } }",
+            ),
+        ),
+    ),
+    Change(
+        "a branch's children may be in any order at depth 41",
+        (
+            Removal("BranchWriter", "if lt(form, next)", "if mul(xor(depth, 41), lt(form, next))"),
+            Removal("BranchWriter", "if lt(place, next)", "if mul(xor(depth, 41), lt(place, next))"),
+        ),
+    ),
+    Change(
+        "a branch may leave subtrees over at depth 41",
+        (Removal("BranchWriter", "if lt(child, behind) ", "if mul(xor(depth, 41), lt(child, behind)) "),),
+    ),
     # --- Facts --------------------------------------------------------------------------------------------------------
     Change(
         "zero slots are kept by 192 bits of their number",
@@ -139,6 +161,56 @@ CHANGES = (
     Change(
         "a time is taken from headers that nobody vouches for",
         (Removal("FactsRegistry", "_checkHash(nextNumber, keccak256(next));", "{}"),),
+    ),
+    Change(
+        "a known hash is kept by 16 of its bytes",
+        (
+            Removal("Facts", "if (_blockHashes[blockHash]) return;", "if (_blockHashes[bytes16(blockHash)]) return;"),
+            Removal("Facts", "_blockHashes[blockHash] = true;", "_blockHashes[bytes16(blockHash)] = true;"),
+            Removal("Facts", "return _blockHashes[blockHash];", "return _blockHashes[bytes16(blockHash)];"),
+        ),
+    ),
+    Change(
+        "of a header's hash 64 bits are compared",
+        (Removal("FactsRegistry", "headerHash == hash ||", "uint64(uint256(headerHash)) == uint64(uint256(hash)) ||"),),
+    ),
+    Change(
+        "a known hash that the source answers makes other headers trusted",
+        (
+            Removal(
+                "FactsRegistry",
+                "|| _isBlockHash(headerHash)) return;",
+                "|| _isBlockHash(headerHash) || _isBlockHash(hash)) return;",
+            ),
+        ),
+    ),
+    Change(
+        "a walk goes on to any header whose hash is known",
+        (
+            Removal(
+                "FactsRegistry",
+                "if (headerHash != expected ||",
+                "if ((headerHash != expected && !_isBlockHash(headerHash)) ||",
+            ),
+        ),
+    ),
+    Change(
+        "a time is taken from any header whose number is accumulated",
+        (
+            Removal(
+                "FactsRegistry",
+                "_checkHash(nextNumber, keccak256(next));",
+                "if (stateRoot[nextNumber] == 0) _checkHash(nextNumber, keccak256(next));",
+            ),
+        ),
+    ),
+    Change(
+        "a time is compared by its lowest 64 bits",
+        (Removal("FactsRegistry", "timestamp >= nextTime", "uint64(timestamp) >= nextTime"),),
+    ),
+    Change(
+        "six bits of a mask of header fields don't count for its parity",
+        (Removal("FactsRegistry", "_isEven(fields);", "_isEven(fields & 0xc0ffffff);"),),
     ),
     # --- Attesters ----------------------------------------------------------------------------------------------------
     Change(
