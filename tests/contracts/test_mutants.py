@@ -620,6 +620,52 @@ def test_a_harness_has_the_code_of_the_mutant(tiny, artifacts, compiler, store):
     assert [verdict.outcome for verdict in verdicts.values()] == ["campaigns"]
 
 
+# Run 1 is that without a mutation.
+COUNTED = """
+import pathlib, sys
+runs = pathlib.Path({runs!r})
+run = len(runs.read_text()) + 1 if runs.exists() else 1
+runs.write_text("x" * run)
+"""
+
+
+@pytest.mark.parametrize(
+    ("ends", "outcome", "runs"),
+    [
+        pytest.param("assert run != 2, 'no chain'", SURVIVED, 4, id="fails once"),
+        pytest.param("assert run == 1, 'wrong'", "tests", 3, id="fails twice"),
+        pytest.param("sys.exit(run > 1)", "tests", 2, id="tells what it found"),
+    ],
+)
+def test_what_fails_by_itself_catches_nothing(tiny, artifacts, compiler, store, tmp_path, ends, outcome, runs):
+    counter = tmp_path / "runs"
+    project = _project(artifacts, Command("tests", ("-c", COUNTED.format(runs=str(counter)) + ends)))
+    changed = _changed(project, compiler, tiny["false"])
+    verdicts = judge_all(project, changed, compiler=compiler, store=store, jobs=1)
+    assert [verdict.outcome for verdict in verdicts.values()] == [outcome]
+    assert len(counter.read_text()) == runs
+
+
+def test_only_the_test_that_failed_is_run_again(tiny, artifacts, compiler, store, tmp_path, monkeypatch):
+    counter, file = tmp_path / "runs", tmp_path / "test_two.py"
+    lines = [*COUNTED.format(runs=str(counter)).splitlines(), "def test_one(): pass", "def test_two(): assert run == 1"]
+    file.write_text("\n".join(lines))
+    project = _project(artifacts, trial.pytest(str(file)))
+    ran: list[str] = []
+    run = project._run
+
+    def recorded(copy: Path, command: Command, limit: float | None) -> Verdict:
+        ran.append(command.arguments[-1])
+        return run(copy, command, limit)
+
+    monkeypatch.setattr(project, "_run", recorded)
+    changed = _changed(project, compiler, tiny["false"])
+    [verdict] = judge_all(project, changed, compiler=compiler, store=store, jobs=1).values()
+    assert verdict.outcome == "tests"
+    assert verdict.by.endswith("test_two.py::test_two")
+    assert ran == [str(file), str(file), verdict.by]
+
+
 def test_a_harness_that_has_none_of_its_code_is_not_tried(tiny, artifacts, compiler, store, monkeypatch):
     project = _project(artifacts, TEST_OF_HARNESS)
     changed = _changed(project, compiler, mutant := tiny["n >= 0"])

@@ -27,6 +27,9 @@ _Key = TypeVar("_Key")
 _Result = TypeVar("_Result")
 
 _FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", re.MULTILINE)
+_TEST = re.compile(r"\S+\.py::")
+# The last line of a traceback.
+_EXCEPTION = re.compile(r"^Traceback \(most.*\n(?:[ \n].*\n?)+(\S.*)$", re.MULTILINE)
 
 
 class TrialError(Exception):
@@ -41,6 +44,11 @@ class Command(NamedTuple):
     arguments: tuple[str, ...]
     harness: bool = False
     """Whether it deploys a contract for tests that has the mutant's code in it, and no other contract."""
+
+    @property
+    def shown(self) -> str:
+        """The arguments in one line."""
+        return " ".join(self.arguments)
 
 
 def pytest(*tests: str, kind: str = "tests", harness: bool = False) -> Command:
@@ -149,7 +157,7 @@ class Project:
                 if (verdict := self._run(copy, pytest(first), limit, may_be_missing=True)).outcome != SURVIVED:
                     return verdict
             for command in self._concerned(copy, commands, harnesses, written):
-                if (verdict := self._run(copy, command, self._limit(command))).outcome != SURVIVED:
+                if (verdict := self._run_surely(copy, command)).outcome != SURVIVED:
                     return verdict
             return Verdict(SURVIVED, "")
         finally:
@@ -177,8 +185,20 @@ class Project:
     def _limit(self, command: Command) -> float:
         return _PATIENCE_SECONDS + _PATIENCE_FACTOR * self._seconds[command]
 
+    def _run_surely(self, copy: Path, command: Command) -> Verdict:
+        """Run a command. What it says of a failure must be seen twice, unless a campaign tells what it found.
+
+        On a busy machine a test may fail by itself, as may a chain.
+        """
+        limit = self._limit(command)
+        verdict = self._run(copy, command, limit)
+        if verdict.outcome != command.kind or verdict.by == command.shown:
+            return verdict
+        again = pytest(verdict.by) if _TEST.match(verdict.by) else command
+        return verdict if self._run(copy, again, limit).outcome != SURVIVED else self._run(copy, command, limit)
+
     def _run(self, copy: Path, command: Command, limit: float | None, *, may_be_missing: bool = False) -> Verdict:
-        shown = " ".join(command.arguments)
+        shown = command.shown
         try:
             result = subprocess.run(
                 [sys.executable, *command.arguments],
@@ -193,8 +213,8 @@ class Project:
         except subprocess.TimeoutExpired:
             return Verdict(TIMED_OUT, shown)
         if result.returncode == 1:
-            failed = _FAILED_TEST.search(result.stdout)
-            return Verdict(command.kind, failed[1] if failed else shown)
+            said = _FAILED_TEST.search(result.stdout) or _EXCEPTION.search(result.stdout)
+            return Verdict(command.kind, said[1] if said else shown)
         # Pytest says 4 of a test that isn't there any more.
         if result.returncode == 0 or may_be_missing:
             return Verdict(SURVIVED, "")
