@@ -36,6 +36,8 @@ FAULTS = (
         "uint256(uint64(summary >> NONCE_SHIFT))",
         "uint256(uint56(summary >> NONCE_SHIFT))",
     ),
+    # A nonce and a balance share a bit.
+    Fault("FactsProofs.check_storing_an_account", FACTS, "NONCE_SHIFT = 184;", "NONCE_SHIFT = 183;"),
     # A balance that doesn't fit beside a nonce spills into it.
     Fault("FactsProofs.check_storing_an_account", FACTS, "balance <= type(uint184).max", "balance <= 1 << 184"),
     # What is stored is stored again.
@@ -60,6 +62,13 @@ FAULTS = (
     ),
     # A zero slot proves its neighbour zero.
     Fault("FactsProofs.check_storing_a_slot", FACTS, "1 << (slot & 0xff)", "1 << (slot & 0xfe)"),
+    # One of the highest slots, too.
+    Fault(
+        "FactsProofs.check_storing_a_slot",
+        FACTS,
+        "facts.zeroSlots[slot >> 8] = neighbours | bit;",
+        "facts.zeroSlots[uint192(slot >> 8)] = neighbours | bit;",
+    ),
     Fault("FactsProofs.check_storing_a_slot", FACTS, "if (facts.slots[slot] != 0) return;", ""),
     Fault(
         "FactsProofs.check_storing_a_field_of_a_header",
@@ -103,6 +112,12 @@ FAULTS = (
         "signer <= previous",
         "signer < previous",
     ),
+    Fault(
+        "AttestedBlockHashSourceProofs.check_a_hash_is_stored_if_and_only_if_enough_attesters_have_signed",
+        ATTESTED,
+        "previous = signer;",
+        "",
+    ),
     # Anyone may sign.
     Fault(
         "AttestedBlockHashSourceProofs.check_a_hash_is_stored_if_and_only_if_enough_attesters_have_signed",
@@ -130,6 +145,13 @@ FAULTS = (
         ATTESTED,
         "threshold_, nonce)), signatures);",
         "threshold_, uint256(0))), signatures);",
+    ),
+    # Signatures of a change are good for the same change later.
+    Fault(
+        "AttestedBlockHashSourceProofs.check_attesters_are_changed_if_and_only_if_enough_of_them_have_signed",
+        ATTESTED,
+        "++nonce;",
+        "",
     ),
     # Who was an attester stays one.
     Fault(
@@ -363,6 +385,8 @@ FAULTS = (
     ),
     # An empty place counts as a child.
     Fault("OperationsProofs.check_a_branch_of_one_is_refused", BRANCH, "gt(length, 1)", "1"),
+    # Real children aren't counted.
+    Fault("OperationsProofs.check_a_branch_of_one_is_refused", BRANCH, "if lt(real, 2) { refuse() }", ""),
     # A subtree of another part of the trie is taken: the last nibble of the branch's path isn't compared.
     Fault(
         "OperationsProofs.check_a_branch_takes_its_own_children_only",

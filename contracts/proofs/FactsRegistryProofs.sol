@@ -25,7 +25,7 @@ contract AnySource is IBlockHashSource, Symbolic {
         }
     }
 
-    /// @dev Whether it vouches for this hash. Without a path of its own for each answer.
+    /// @dev Whether it vouches for this hash, without a path of its own for each answer.
     function vouches(uint256 blockNumber, bytes32 hash) external view returns (bool) {
         return _both(_hashes[blockNumber] == hash, _forms[blockNumber] == 0);
     }
@@ -43,14 +43,15 @@ contract AskedRegistry is FactsRegistry {
 }
 
 /// @title Nothing about a block is stored unless its hash is trusted: the block hash source vouches for it, it was proven
-/// before, or a trusted header has it as parent hash, and the number after its own.
+/// before, or it is the parent hash in a header whose hash is trusted and whose number is the next one.
 /// @dev From any state of the registry, whatever the source answers. A question stands for all questions. Headers have
 /// any contents, in the sizes that are named here: halmos reads at places that it knows.
 contract FactsRegistryProofs is Symbolic {
-    // Where things are in a header, whose RLP begins with three bytes of prefix.
-    uint256 private constant PARENT_HASH_PLACE = 4;
-    uint256 private constant STATE_ROOT_PLACE = 3 + 88;
-    uint256 private constant DIFFICULTY_PLACE = 3 + 445;
+    // Where things are in a header, which begins with three bytes of prefix.
+    uint256 private constant FIRST_PLACE = 3;
+    uint256 private constant PARENT_HASH_PLACE = FIRST_PLACE + 1;
+    uint256 private constant STATE_ROOT_PLACE = FIRST_PLACE + 88;
+    uint256 private constant DIFFICULTY_PLACE = FIRST_PLACE + 445;
 
     // Of EIP-2935.
     bytes20 private constant HISTORY = hex"0000f90827f1c53a10cb7a02335b175320002935";
@@ -90,13 +91,14 @@ contract FactsRegistryProofs is Symbolic {
         registry = new AskedRegistry(source, HISTORY_WINDOW);
     }
 
-    /// @dev The next header's hash is trusted, and this header is its parent. Nothing else becomes readable.
+    /// @dev The hash of the next header is trusted, and the first is its parent. Nothing else becomes readable than the
+    /// first header's root, and its number at that time.
     function check_a_time_is_stored_under_a_trusted_hash_only(Question memory asked, uint256 timestamp, uint256 size)
         external
     {
         size = _each(size, 0, 3);
-        Header memory next = _header(size, size == 0 ? 1 : 1 << size);
-        Header memory header = _header(size, size == 0 ? 0 : 1 << size);
+        Header memory next = _header(size, 1);
+        Header memory header = _header(size, 0);
         Answer memory before = _anyState(asked);
         bool isRight = _both(_isTrusted(next), _isParent(header, next));
         isRight = _both(isRight, _both(header.time <= timestamp, timestamp < next.time));
@@ -108,13 +110,12 @@ contract FactsRegistryProofs is Symbolic {
         Answer memory answer = _answer(asked);
         _assertRoot(asked, before, answer, header);
         assert(answer.isKnown == before.isKnown);
-        bool isSame = _both(answer.isTimeProven == before.isTimeProven, answer.blockNumber == before.blockNumber);
         bool isNew = _both(asked.timestamp == timestamp, answer.blockNumber == header.number);
-        assert(_either(isSame, _both(!before.isTimeProven, isNew)));
+        assert(_either(_isSameTime(before, answer), _both(!before.isTimeProven, isNew)));
     }
 
-    /// @dev The first header's hash is trusted, and each of up to two more is the parent of the one before. Then come up to
-    /// two bytes of anything: the last header is accumulated, or its parent hash is stored.
+    /// @dev The first header's hash is trusted, and each of up to two more is the parent of the one before. Behind them is
+    /// a byte of anything; behind one header, none to two. The last header's root becomes readable, or its parent hash.
     function check_a_block_is_stored_under_a_trusted_hash_only(
         Question memory asked,
         uint256 parents,
@@ -124,12 +125,12 @@ contract FactsRegistryProofs is Symbolic {
         parents = _each(parents, 0, 2);
         rest = parents == 0 ? _each(rest, 0, 2) : 1;
         size = parents == 1 ? _each(size, 0, 3) : 2;
-        Header memory header = _header(size, size == 0 ? parents : 1 << size);
+        Header memory header = _header(size, parents);
         Answer memory before = _anyState(asked);
         bool isRight = _isTrusted(header);
         bytes memory input = header.encoded;
-        for (uint256 each = 0; each < parents; ++each) {
-            Header memory parent = _header(size, size == 0 ? parents - 1 - each : 1 << size);
+        for (uint256 left = parents; left != 0; --left) {
+            Header memory parent = _header(size, left - 1);
             isRight = _both(isRight, _isParent(parent, header));
             input = abi.encodePacked(input, PARENT, parent.encoded);
             header = parent;
@@ -140,16 +141,16 @@ contract FactsRegistryProofs is Symbolic {
         if (!accepted) return;
         assert(isRight);
         Answer memory answer = _answer(asked);
-        assert(_both(answer.isTimeProven == before.isTimeProven, answer.blockNumber == before.blockNumber));
-        bool isHashAlone = operations[0] == PARENT_HASH_ALONE;
+        assert(_isSameTime(before, answer));
+        bool isHashAlone = rest != 0 && operations[0] == PARENT_HASH_ALONE;
         if (isHashAlone) assert(answer.root == before.root);
         else _assertRoot(asked, before, answer, header);
         bool isNew = _both(_both(isHashAlone, asked.blockHash == header.parentHash), header.number != 0);
         assert(answer.isKnown == _either(before.isKnown, isNew));
     }
 
-    /// @dev The hash in a slot of the history contract, whose storage has no other, in a state of one account: both tries are
-    /// leaves. Nothing becomes readable unless the root is that of the block.
+    /// @dev A hash in a slot of the history contract. The storage has no other slot and the state no other account, so both
+    /// tries are leaves. The hash becomes readable if that contract has it under the root of the block, and nothing else.
     function check_a_block_hash_is_stored_under_a_known_state_root_only(
         Question memory asked,
         bytes20 owner,
@@ -174,7 +175,7 @@ contract FactsRegistryProofs is Symbolic {
         assert(owner == HISTORY && uint16(slot) < HISTORY_WINDOW);
         Answer memory answer = _answer(asked);
         assert(answer.root == before.root);
-        assert(_both(answer.isTimeProven == before.isTimeProven, answer.blockNumber == before.blockNumber));
+        assert(_isSameTime(before, answer));
         assert(answer.isKnown == _either(before.isKnown, asked.blockHash == bytes32(value)));
     }
 
@@ -207,6 +208,10 @@ contract FactsRegistryProofs is Symbolic {
         answer.isKnown = registry.isBlockHash(asked.blockHash);
     }
 
+    function _isSameTime(Answer memory before, Answer memory answer) private pure returns (bool) {
+        return _both(answer.isTimeProven == before.isTimeProven, answer.blockNumber == before.blockNumber);
+    }
+
     /// @dev No root changes. What is new is that of this header.
     function _assertRoot(Question memory asked, Answer memory before, Answer memory answer, Header memory header)
         private
@@ -218,16 +223,19 @@ contract FactsRegistryProofs is Symbolic {
 
     // --- Headers ----------------------------------------------------------------------------------------------------
 
-    /// @dev A header with three bytes behind the time, which has 1, 2, 4 or 8. The number has 2, 4 or 8; the small numbers
-    /// are what they are.
-    function _header(uint256 size, uint256 numberSize) private pure returns (Header memory header) {
-        bytes memory first = svm.createBytes(DIFFICULTY_PLACE - 3, "first");
-        bytes memory difficulty = svm.createBytes(size, "difficulty");
-        bytes memory number = size == 0 ? abi.encodePacked(uint8(numberSize)) : svm.createBytes(numberSize, "number");
-        bytes memory encodedNumber = numberSize == 0 ? bytes(hex"80") : size == 0 ? number : abi.encodePacked(uint8(0x80 + number.length), number);
+    /// @dev A header whose difficulty has `size` bytes, and whose time has 1, 2, 4 or 8 for sizes of 0 to 3. So has the
+    /// number; but for a size of 0 it is `small`, 0 to 2. Behind the time come three bytes.
+    function _header(uint256 size, uint256 small) private pure returns (Header memory header) {
+        bytes memory first = svm.createBytes(DIFFICULTY_PLACE - FIRST_PLACE, "first");
+        bytes memory number = svm.createBytes(1 << size, "number");
         bytes memory time = svm.createBytes(1 << size, "time");
+        bytes memory encodedNumber = abi.encodePacked(uint8(0x80 + number.length), number);
+        if (size == 0) {
+            number[0] = bytes1(uint8(small));
+            encodedNumber = small == 0 ? bytes(hex"80") : number;
+        }
         bytes memory rest = abi.encodePacked(
-            abi.encodePacked(uint8(0x80 + size), difficulty, encodedNumber),
+            abi.encodePacked(uint8(0x80 + size), svm.createBytes(size, "difficulty"), encodedNumber),
             abi.encodePacked(hex"84", svm.createBytes(4, "gas limit"), hex"83", svm.createBytes(3, "gas used")),
             abi.encodePacked(uint8(0x80 + time.length), time, svm.createBytes(3, "rest"))
         );
@@ -235,8 +243,7 @@ contract FactsRegistryProofs is Symbolic {
         header.hash = keccak256(header.encoded);
         header.parentHash = _word(header.encoded, PARENT_HASH_PLACE);
         header.root = _word(header.encoded, STATE_ROOT_PLACE);
-        header.number = _number(number);
-        header.time = _number(time);
+        (header.number, header.time) = (_number(number), _number(time));
     }
 
     function _word(bytes memory text, uint256 place) private pure returns (bytes32 word) {
@@ -246,15 +253,6 @@ contract FactsRegistryProofs is Symbolic {
     }
 
     function _number(bytes memory digits) private pure returns (uint256) {
-        return digits.length == 0 ? 0 : uint256(bytes32(digits)) >> 256 - 8 * digits.length;
-    }
-
-    /// @dev A path of its own for each value from `first` to `last`. There are no others.
-    function _each(uint256 value, uint256 first, uint256 last) private pure returns (uint256) {
-        for (uint256 each = first; each <= last; ++each) {
-            if (value == each) return each;
-        }
-        vm.assume(false);
-        return 0;
+        return uint256(bytes32(digits)) >> 256 - 8 * digits.length;
     }
 }

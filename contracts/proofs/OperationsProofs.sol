@@ -496,13 +496,4 @@ contract OperationsProofs is Symbolic {
             word := mload(add(add(left, 0x20), place))
         }
     }
-
-    /// @dev A path of its own for each value from `first` to `last`. There are no others.
-    function _each(uint256 value, uint256 first, uint256 last) private pure returns (uint256) {
-        for (uint256 each = first; each <= last; ++each) {
-            if (value == each) return each;
-        }
-        vm.assume(false);
-        return 0;
-    }
 }

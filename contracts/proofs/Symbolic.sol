@@ -41,4 +41,13 @@ abstract contract Symbolic {
             either := or(one, other)
         }
     }
+
+    /// @dev A path of its own for each value from `first` to `last`. There are no others.
+    function _each(uint256 value, uint256 first, uint256 last) internal pure returns (uint256) {
+        for (uint256 each = first; each <= last; ++each) {
+            if (value == each) return each;
+        }
+        vm.assume(false);
+        return 0;
+    }
 }
