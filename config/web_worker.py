@@ -7,9 +7,8 @@ connection, and never a thread. docs/developing/decisions/001-web-server.md has 
 import os
 import resource
 import select
-import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -37,15 +36,15 @@ class WebWorker(Worker):
     def run(self) -> None:
         node_waits.share(self.cfg.threads)
         long_polls.share(self.cfg.threads)
-        ends = threading.Event()
         connections: dict[int, Any] = {}
         create_server(
-            _application(self.wsgi, ends),
+            _application(self.wsgi, lambda: not self.alive),
             map=connections,
             sockets=[listener.sock for listener in self.sockets],
             threads=self.cfg.threads,
             backlog=self.cfg.backlog,
-            connection_limit=_most_connections(),
+            # waitress counts each listener, and that by which threads wake the loop, as connections.
+            connection_limit=_most_connections() + 2 * len(self.sockets),
             channel_timeout=_IDLE_SECONDS,
             cleanup_interval=5,
             max_request_header_size=_MAX_HEADER,
@@ -63,15 +62,15 @@ class WebWorker(Worker):
         listeners = [each for each in connections.values() if each.accepting]
         while self.alive and self.ppid == os.getppid():
             self._serve(connections)
-        self._finish(listeners, connections, ends)
+        self._finish(listeners, connections)
 
     def _serve(self, connections: dict[int, Any], seconds: float = _TICK_SECONDS) -> None:
         self.notify()
         wasyncore.loop(seconds, use_poll=True, map=connections, count=1)
 
-    def _finish(self, listeners: list[Any], connections: dict[int, Any], ends: threading.Event) -> None:
+    def _finish(self, listeners: list[Any], connections: dict[int, Any]) -> None:
         """Accept who has connected already, answer, and close each connection after its answer."""
-        ends.set()
+        self.alive = False
         long_polls.end()
         began = time.monotonic()
         while time.monotonic() < began + _TICK_SECONDS and _are_asked(listeners):
@@ -103,23 +102,35 @@ def _most_connections() -> int:
     return max(1, min(settings.MAX_CONNECTIONS, (files - _OTHER_FILES) // _FILES_PER_CONNECTION))
 
 
-def _application(application: WSGIApplication, ends: threading.Event) -> WSGIApplication:
+def _application(application: WSGIApplication, ends: Callable[[], bool]) -> WSGIApplication:
     """Leave out what waitress would send wrongly: the body of an answer to HEAD, and lengths when the process ends.
 
     waitress says `Connection: close` with an answer whose length it doesn't know, and the client connects anew.
     """
 
     def answer(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        closes = False
+
         def start(status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
-            if ends.is_set():
+            nonlocal closes
+            if closes := ends():
                 headers = [(name, value) for name, value in headers if name.lower() != "content-length"]
             return start_response(status, headers, *error)
 
         body = application(environ, start)
-        if environ["REQUEST_METHOD"] != "HEAD":
-            return body
-        if close := getattr(body, "close", None):
-            close()
-        return []
+        if environ["REQUEST_METHOD"] == "HEAD":
+            if close := getattr(body, "close", None):
+                close()
+            return []
+        return _pieces(body) if closes else body
 
     return answer
+
+
+def _pieces(body: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield an answer whose length can't be seen."""
+    try:
+        yield from body
+    finally:
+        if close := getattr(body, "close", None):
+            close()
