@@ -11,7 +11,8 @@ from config.error_answers import error_answer, wants_json
 # In bytes: far more than the signature of a sign-in. To decode a form of megabytes would hold the interpreter, and with
 # it all threads.
 _MOST = 128 * 1024
-# As multipart/form-data on `settings.LARGE_FORM_PATHS`: 10,000 addresses as CSV, each with its block and four properties, are 900,000.
+# As multipart/form-data on `settings.LARGE_FORM_PATHS`: 10,000 addresses as CSV, each with its block and four
+# properties, are 900,000.
 _MOST_OF_LARGE_FORM = 1024 * 1024
 
 

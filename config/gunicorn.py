@@ -17,7 +17,7 @@ log_format = "json" if os.environ.get("LOG_FORMAT") == "json" else "line"
 logconfig_dict = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"redact": {"()": "config.logs.RedactKeys"}},
+    "filters": {"redact": {"()": "config.logs.RedactKeys"}, "one_line": {"()": "config.logs.OneLine"}},
     "formatters": {
         "line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
         "json": {"()": "config.logs.JsonLines"},
@@ -28,7 +28,8 @@ logconfig_dict = {
     "loggers": {
         "gunicorn.error": {"handlers": ["console"], "level": "INFO", "propagate": False},
         "gunicorn.access": {"handlers": ["console"], "level": "INFO", "propagate": False},
-        "waitress": {"handlers": ["console"], "level": "WARNING", "propagate": False},
+        # It logs an exception where the client of a refused request has gone.
+        "waitress": {"handlers": ["console"], "filters": ["one_line"], "level": "WARNING", "propagate": False},
         # Otherwise each request that waits for a thread would get a line, which helps whoever sends many.
         "waitress.queue": {"level": "ERROR"},
         # Listens for the operator.

@@ -73,7 +73,8 @@ def test_a_program_without_the_csrf_token_is_refused(path, settings):
         ("message", "not an object", 400, "malformed_request"),
         ("verify", {}, 400, "malformed_signature"),
         ("verify", {"message": "\ud800", "signature": "0x"}, 400, "malformed_message"),
-        ("verify", {"message": "x" * 300_000, "signature": "0x"}, 400, "malformed_message"),
+        ("verify", {"message": "x" * 100_000, "signature": "0x"}, 400, "malformed_message"),
+        ("verify", {"message": "x" * 300_000, "signature": "0x"}, 413, "too_large"),
         ("verify", [1], 400, "malformed_request"),
     ],
 )
