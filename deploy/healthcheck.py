@@ -1,6 +1,7 @@
-"""Ends with 0 if a container does its work: `healthcheck.py web`, `... live`, or `... worker`, which asks the web server.
+"""End with 0 if a container does its work: `healthcheck.py web`, `... live`, or `... worker`, which asks the web server.
 
-A web server that answers is alive, whatever it says of chains and signers: to start it anew would mend none of that. `live` asks the port of `LIVENESS_BIND`, which answers however busy it is.
+A web server that answers is alive, whatever it says of chains and signers: to start it anew would mend none of that.
+`live` asks the port of `LIVENESS_BIND`, which answers however busy the server is.
 """
 
 import json

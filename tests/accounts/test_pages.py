@@ -85,7 +85,7 @@ def test_a_wrong_request_gets_a_sentence_and_a_code(path, body, status, code):
     assert response.json()["error"].endswith(".")
 
 
-@pytest.mark.parametrize("body", [b" ", b"{", b"\xff\xfe", b"[" * 200_000, b'"\xed\xa0\x80"'], ids=range(5))
+@pytest.mark.parametrize("body", [b" ", b"{", b"\xff\xfe", b"[" * 100_000, b'"\xed\xa0\x80"'], ids=range(5))
 @pytest.mark.parametrize("path", ["message", "verify"])
 def test_a_body_that_is_no_json_gets_a_sentence_and_a_code(path, body):
     response = Client().generic("POST", f"/sign-in/{path}", body, content_type="application/json")

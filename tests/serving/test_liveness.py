@@ -5,7 +5,6 @@ import signal
 import socket
 import sqlite3
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 
@@ -26,7 +25,7 @@ def free_port() -> int:
 
 
 @pytest.fixture
-def port() -> Iterator[int]:
+def port() -> int:
     return free_port()
 
 
