@@ -1,4 +1,4 @@
-"""End with 0 if a container does its work: `healthcheck.py web`, `... live`, or `... worker`, which asks the web server.
+"""End with 0 if a container does its work: `healthcheck.py web`, `live`, or `worker`, which asks the web server.
 
 A web server that answers is alive, whatever it says of chains and signers: to start it anew would mend none of that.
 `live` asks the port of `LIVENESS_BIND`, which answers however busy the server is.
@@ -33,7 +33,7 @@ def main(what: str) -> int:
 
 def _is_live(address: str) -> bool:
     try:
-        with urllib.request.urlopen(f"http://{address}/livez", timeout=8):  # noqa: S310 (the operator names it)
+        with urllib.request.urlopen(f"http://{address}/livez", timeout=8):
             return True
     except OSError:
         return False
