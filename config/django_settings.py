@@ -43,6 +43,7 @@ MIDDLEWARE = [
     "corsheaders.middleware.CorsMiddleware",
     "config.stacks.Session",
     "django.middleware.common.CommonMiddleware",
+    "config.body_sizes.BodySizesMiddleware",
     "config.form_bodies.FormBodiesMiddleware",
     # As it is: Django's check of the settings looks for it.
     "django.middleware.csrf.CsrfViewMiddleware",
