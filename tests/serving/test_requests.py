@@ -108,7 +108,6 @@ def a_form(kind: bytes, length: int) -> bytes:
     ("line", "kind"),
     [
         (b"POST /theme HTTP/1.1", URL_ENCODED),
-        (b"POST /theme HTTP/1.1", MULTIPART),
         (b"GET /sign-in?/submit-batch-query HTTP/1.1", URL_ENCODED),
     ],
 )
@@ -116,7 +115,7 @@ def test_a_page_takes_bodies_of_forms_alone(web, line, kind):
     length = 128 * 1024
     form = b"Content-Type: " + kind
     taken = request(line, form, b"Content-Length: %d" % length, body=a_form(kind, length))
-    assert ask(web.port, taken).status in {200, 302, 403, 404, 415}
+    assert ask(web.port, taken).status in {200, 403}
     too_much = request(line, form, b"Content-Length: %d" % (length + 1), body=a_form(kind, length + 1))
     refused = ask(web.port, too_much)
     assert (refused.status, refused.body) == (413, b"The body is larger than 131072 bytes.\n")
