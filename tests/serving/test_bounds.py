@@ -154,12 +154,14 @@ def test_under_load_no_request_is_lost(tmp_path, number):
             answered = load.answered
             time.sleep(6)
         assert load.lost == []
+        assert answered > 0
         if number == signal.SIGHUP:
             assert load.answered > answered + 50
             assert not load.refused
             assert not {*before} & {*server.pids()[1]}
         else:
             assert load.refused
+            assert server.installation._processes["web"]._process.wait(15) == 0
 
 
 class Load:

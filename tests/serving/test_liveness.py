@@ -10,18 +10,13 @@ from contextlib import ExitStack, closing
 
 import pytest
 
+from demo.installation import free_port
 from tests.serving.app import SLOW_SECONDS
 from tests.serving.process import WebServer, ask, connect, serving
 from tests.serving.test_database import a_key, database, submit
 
 LIVEZ = b"GET /livez HTTP/1.1\r\nHost: anything\r\n\r\n"
 MOST_SECONDS = 0.1
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
 
 
 @pytest.fixture
@@ -41,6 +36,12 @@ def seconds(port: int, times: int = 20) -> list[float]:
     return sorted(took)
 
 
+def assert_soon(took: list[float]) -> None:
+    """None waited for a thread. One may be late, on a machine that others use."""
+    assert took[-2] < MOST_SECONDS, took
+    assert took[-1] < SLOW_SECONDS, took
+
+
 def test_it_is_answered_while_all_threads_are_busy(tmp_path, port):
     with (
         serving(tmp_path, app="tests.serving.app:application", LIVENESS_BIND=f"127.0.0.1:{port}") as server,
@@ -51,8 +52,7 @@ def test_it_is_answered_while_all_threads_are_busy(tmp_path, port):
         began = time.monotonic()
         took = seconds(port)
         assert time.monotonic() - began < 40 * SLOW_SECONDS / 4, "they are no longer busy"
-        # One may be late, on a machine that others use.
-        assert took[-2] < MOST_SECONDS, took
+        assert_soon(took)
 
 
 def test_it_is_answered_while_the_database_is_away(tmp_path, port):
@@ -66,7 +66,7 @@ def test_it_is_answered_while_the_database_is_away(tmp_path, port):
             took = seconds(port)
             assert not any(each.done() for each in waiting), "nobody waits for the database"
             other.execute("ROLLBACK")
-        assert took[-2] < MOST_SECONDS, took
+        assert_soon(took)
 
 
 def test_it_says_when_no_process_gives_a_sign_of_life(tmp_path, port):
