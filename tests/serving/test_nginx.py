@@ -1,7 +1,9 @@
 """docs/operating/nginx.conf as nginx takes it: what it refuses itself looks like what the service refuses."""
 
 import json
+import math
 import os
+import re
 import shutil
 import socket
 import ssl
@@ -15,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import requests
+from django.conf import settings
 
 from devnet.devchain import PROJECT
 from tests.serving.process import serving
@@ -213,6 +216,25 @@ def test_who_fills_the_connections_of_nginx_from_many_addresses_shuts_others_out
         while any(is_answered(guarded) for _ in range(3)):
             assert time.monotonic() < deadline
     assert is_answered(guarded)
+
+
+def test_the_pages_say_the_numbers_that_follow_from_the_settings():
+    """What the two tests above show with smaller ones."""
+    conf = (PROJECT / "docs/operating/nginx.conf").read_text()
+    (connections,), (of_address,) = (
+        re.findall(rf"{name} ([0-9]+)", conf) for name in ("worker_connections", "limit_conn connections_of_subscriber")
+    )
+    assert int(of_address) == OF_ADDRESS
+    addresses = f"{math.ceil(int(connections) / OF_ADDRESS)} addresses"
+    assert f"{addresses} of {OF_ADDRESS} such bodies fill {connections}" in conf
+    deploying = (PROJECT / "docs/operating/deploying.md").read_text()
+    (processes,) = re.findall("--workers ([0-9]+) --threads", deploying)
+    of_service = f"{int(processes) * settings.MAX_CONNECTIONS:,}"
+    for page in (deploying, (PROJECT / "docs/developing/decisions/001-web-server.md").read_text()):
+        said = " ".join(page.split())
+        assert f"{addresses} for each" in said
+        assert f"of {int(connections):,}" in said
+        assert f"from one address: {of_service}" in said
 
 
 # --- Bodies -----------------------------------------------------------------------------------------------------------
