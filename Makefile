@@ -30,7 +30,7 @@ TEST_PROCESSES ?= 3
 # Where `make run` listens, and with how many processes and threads.
 BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
-WEB_THREADS ?= 4
+WEB_THREADS ?= 8
 
 .PHONY: help demo demo-cross-chain demo-cluster test test-postgres test-fast chromium screenshots attack chaos fuzz mutants weakened prove slither bench bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs contracts lock clean
 

@@ -1,12 +1,12 @@
 """The client's address, by which limits count."""
 
-from ipaddress import ip_network
+from ipaddress import IPv6Address, ip_address, ip_network
 
 from django.conf import settings
 from django.http import HttpRequest
 
-from config import client_networks
-
+# One subscriber usually has a whole /64 (RFC 6177), so a single IPv6 address identifies nobody.
+_IPV6_PREFIX = 64
 # A log keeps the network of a provider's customers, but not the customer (an IPv6 /48 is at most one site).
 _LOGGED_PREFIX = {4: 24, 6: 48}
 
@@ -18,8 +18,21 @@ def client_address(request: HttpRequest) -> str:
     X-Forwarded-For, the last entry counts: the proxy wrote it, and the client may have written the others.
     """
     header = settings.CLIENT_ADDRESS_HEADER
-    from_proxy = client_networks.client(request.headers.get(header, "").rpartition(",")[2]) if header else ""
-    return from_proxy or client_networks.client(request.META.get("REMOTE_ADDR", ""))
+    from_proxy = _subscriber(request.headers.get(header, "").rpartition(",")[2]) if header else ""
+    return from_proxy or _subscriber(request.META.get("REMOTE_ADDR", ""))
+
+
+def _subscriber(address: str) -> str:
+    """Return the IPv4 address, or the IPv6 network of 64 bits; empty if the text is no address."""
+    try:
+        parsed = ip_address(address.strip())
+    except ValueError:
+        return ""
+    if not isinstance(parsed, IPv6Address):
+        return str(parsed)
+    if parsed.ipv4_mapped:
+        return str(parsed.ipv4_mapped)
+    return str(ip_network((int(parsed), _IPV6_PREFIX), strict=False))
 
 
 def client_network(request: HttpRequest) -> str:

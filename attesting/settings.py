@@ -3,19 +3,18 @@
 from config.django_settings import BASE_DIR, DEFAULT_AUTO_FIELD, TIME_ZONE, USE_I18N, USE_TZ  # noqa: F401 (Django reads them here)
 from config.settings import (  # noqa: F401 (same)
     CHAINS_FILE,
-    CLIENT_ADDRESS_HEADER,
     DATABASES,
     LOGGING,
     MAX_CONNECTIONS,
-    MAX_CONNECTIONS_PER_ADDRESS,
+    REQUEST_ID_HEADER,
     SECRET_KEY,
     STATE_DIR,
 )
 
 INSTALLED_APPS = ["attesting"]
+MIDDLEWARE = ["config.request_log.RequestMiddleware", "django.middleware.common.CommonMiddleware"]
 ROOT_URLCONF = "attesting.urls"
 API_PATHS = ("/attest", "/healthz")
-LARGE_FORM_PATHS: frozenset[str] = frozenset()
 
 # Any name may be in a request's Host header. Checking the header would protect addresses that are built from it, and
 # sessions. An attester has neither, and signs public facts, the same for everybody. The check could only keep away

@@ -43,7 +43,7 @@ MIDDLEWARE = [
     "corsheaders.middleware.CorsMiddleware",
     "config.stacks.Session",
     "django.middleware.common.CommonMiddleware",
-    "config.form_bodies.FormBodiesMiddleware",
+    "config.request_bodies.RequestBodiesMiddleware",
     # As it is: Django's check of the settings looks for it.
     "django.middleware.csrf.CsrfViewMiddleware",
     "config.stacks.Authentication",
@@ -71,7 +71,7 @@ API_PATHS = ApiPaths(
 LARGE_FORM_PATHS = frozenset({"/new-batch", "/new-batch/estimate"})
 # The API's paths have no trailing slash (docs/specification.md, "Conventions"), and no path may exist twice.
 APPEND_SLASH = False
-# The form of a new batch has up to 50 rows of up to 35 fields. Of multipart/form-data, all parts count.
+# The form of a new batch has up to 50 rows of up to 34 fields, 1,713 parts in all. Of multipart/form-data, all count.
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 2000
 
 TEMPLATES = [

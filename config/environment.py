@@ -6,6 +6,7 @@ import secrets
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 from django.core.exceptions import ImproperlyConfigured
 
@@ -14,11 +15,11 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 _BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
 
-def require_settings() -> None:
-    """End the process with a sentence where a setting is wrong: a traceback would bury it."""
+def require_settings() -> ModuleType:
+    """Return the settings, or end the process with a sentence where one is wrong: a traceback would bury it."""
     name = os.environ.get("DJANGO_SETTINGS_MODULE", "config.settings")
     try:
-        importlib.import_module(name)
+        return importlib.import_module(name)
     except ImproperlyConfigured as error:
         sys.exit(str(error))
 
@@ -82,6 +83,17 @@ def env_folder(name: str, default: Path) -> Path:
 
 def env_list(name: str, default: str = "") -> list[str]:
     return [item.strip() for item in os.environ.get(name, default).split(",") if item.strip()]
+
+
+def env_place(name: str) -> tuple[str, int] | None:
+    """An address and a port to listen on, such as 127.0.0.1:8001. None where it is empty."""
+    value = os.environ.get(name, "")
+    if not value:
+        return None
+    host, _, port = value.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
+        raise ImproperlyConfigured(f"{name} must look like 127.0.0.1:8001, not {value!r}.")
+    return host, int(port)
 
 
 def env_secret(name: str, generated: Path) -> str:

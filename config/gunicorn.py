@@ -1,11 +1,11 @@
-"""How gunicorn supervises the web server's processes. config/web_server.py is what they run."""
+"""How gunicorn supervises the web server's processes. config/web_worker.py is what they run."""
 
 import os
 import sys
 from pathlib import Path
 from typing import Any
 
-worker_class = "config.web_server.WebWorker"
+worker_class = "config.web_worker.WebWorker"
 timeout = 60
 # A full disk or a network file system must not stop the heartbeat of the processes.
 if Path("/dev/shm").is_dir():  # noqa: S108 (memory, and gunicorn makes a private file in it)
@@ -17,7 +17,7 @@ log_format = "json" if os.environ.get("LOG_FORMAT") == "json" else "line"
 logconfig_dict = {
     "version": 1,
     "disable_existing_loggers": False,
-    "filters": {"redact": {"()": "config.logs.RedactKeys"}},
+    "filters": {"redact": {"()": "config.logs.RedactKeys"}, "one_line": {"()": "config.logs.OneLine"}},
     "formatters": {
         "line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
         "json": {"()": "config.logs.JsonLines"},
@@ -28,9 +28,12 @@ logconfig_dict = {
     "loggers": {
         "gunicorn.error": {"handlers": ["console"], "level": "INFO", "propagate": False},
         "gunicorn.access": {"handlers": ["console"], "level": "INFO", "propagate": False},
-        "waitress": {"handlers": ["console"], "level": "WARNING", "propagate": False},
+        # It logs an exception where the client of a refused request has gone.
+        "waitress": {"handlers": ["console"], "filters": ["one_line"], "level": "WARNING", "propagate": False},
         # Otherwise each request that waits for a thread would get a line, which helps whoever sends many.
         "waitress.queue": {"level": "ERROR"},
+        # Listens for the operator.
+        "config.operator_listener": {"handlers": ["console"], "level": "INFO", "propagate": False},
     },
     "root": {"handlers": [], "level": "WARNING"},
 }
@@ -39,11 +42,14 @@ logconfig_dict = {
 def on_starting(server: Any) -> None:
     """Say once what is wrong with a setting, before each process would."""
     # The project can't be imported any earlier.
-    from config import process_metrics  # noqa: PLC0415
+    from config import liveness, process_metrics  # noqa: PLC0415
     from config.environment import require_settings  # noqa: PLC0415
 
-    require_settings()
+    settings = require_settings()
     server.metrics_folder = process_metrics.make_folder()
+    # An attester has none.
+    where = getattr(settings, "LIVENESS_BIND", None)
+    server.liveness = where and liveness.serve(server, *where)
     # Each process reads them itself, also when it is told to start anew.
     for name in [*sys.modules]:
         if name == "attesting.settings" or f"{name}.".startswith("config.settings."):
@@ -60,6 +66,9 @@ def post_fork(server: Any, worker: Any) -> None:
     from config import process_metrics  # noqa: PLC0415 (as above)
 
     process_metrics.count_in(server.metrics_folder, worker.place)
+    # Otherwise its port would stay open without an answer, should the supervisor be killed.
+    if server.liveness:
+        server.liveness.socket.close()
 
 
 def on_exit(server: Any) -> None:

@@ -91,6 +91,16 @@ class RedactKeys(logging.Filter):
         return True
 
 
+class OneLine(logging.Filter):
+    """Say the exception of a record in its line, without the traceback, which strangers could cause at will."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.exc_info:
+            record.msg, record.args = f"{record.getMessage()}: {record.exc_info[1]!r}", None
+            record.exc_info = None
+        return True
+
+
 class NoTracebackOfRefusals(logging.Filter):
     """Drops the traceback of requests that Django refuses: by an unknown host name, or with a malformed form.
 

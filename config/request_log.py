@@ -1,5 +1,6 @@
-"""Each request gets an id, which its answer and its log lines have, and is counted."""
+"""Give each request an id, which its answer and its log lines have, count it, and log its answer."""
 
+import logging
 import os
 import re
 import time
@@ -8,12 +9,14 @@ from collections.abc import Callable
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
-from config import log_context, parked_requests
+from config import log_context
 from config.process_metrics import count_request
 
 HEADER = "X-Request-Id"
-ENVIRON = "batchquery.request_id"
-"""Where the web server finds it, for its own line."""
+# In characters. The service's own are shorter; the log writes control characters with four.
+_MOST_LOGGED_OF_PATH = 200
+
+logger = logging.getLogger("gunicorn.access")
 
 _ID = re.compile(r"[0-9A-Za-z._:-]{8,64}")
 
@@ -27,16 +30,29 @@ class RequestMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         began = time.monotonic()
         request_id = (settings.REQUEST_ID_HEADER and _id_of_proxy(request)) or os.urandom(8).hex()
-        request.META[ENVIRON] = request_id
         # Until the thread's next request: Django's line about an error is written after the last middleware.
         log_context.enter({"request": request_id})
         response = self.get_response(request)
         response.headers[HEADER] = request_id
-        if parked_requests.is_parked(request):
-            return response  # It is answered later, as another request.
         match = request.resolver_match
-        count_request(match.route if match else None, response.status_code, time.monotonic() - began)
+        seconds = time.monotonic() - began
+        count_request(match.route if match else None, response.status_code, seconds)
+        _log(request, response, seconds)
         return response
+
+
+def _log(request: HttpRequest, response: HttpResponse, seconds: float) -> None:
+    """Log neither the query string nor the referrer, which may hold an API key."""
+    client, path = request.META.get("REMOTE_ADDR", ""), request.path
+    shown = path if len(path) <= _MOST_LOGGED_OF_PATH else f"{path[:_MOST_LOGGED_OF_PATH]}..."
+    length = None if response.streaming else len(response.content)
+    fields = {"client": client, "method": request.method, "path": shown, "status": response.status_code}
+    fields |= {"milliseconds": round(seconds * 1000)} | ({} if length is None else {"bytes": length})
+    logger.info(
+        '%s "%s %s" %s %s %.0fms',
+        *(client, request.method, shown, response.status_code, length or "-", seconds * 1000),
+        extra=fields,
+    )
 
 
 def _id_of_proxy(request: HttpRequest) -> str:

@@ -156,7 +156,7 @@ class Service(Installation):
 
     def start_web_at(self, port: int, name: str) -> None:
         gunicorn = (sys.executable, "-m", "gunicorn", "--config", "config/gunicorn.py")
-        self.start(name, *gunicorn, "--bind", f"127.0.0.1:{port}", "--threads", "4", "config.wsgi")
+        self.start(name, *gunicorn, "--bind", f"127.0.0.1:{port}", "--threads", "8", "config.wsgi")
 
     def start_worker(self, name: str = "worker") -> None:
         self.start(name, *MANAGE, "runworker")

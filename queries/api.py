@@ -5,6 +5,7 @@ come from the same schemas. Errors have the form of `config.error_answers`, with
 """
 
 import json
+from functools import partial
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -14,10 +15,10 @@ from ninja.params import functions
 from pydantic import Field
 
 from accounts.models import ApiKey
-from config import parked_requests
+from config import long_polls
 from config.configured_chains import get_chains
 from config.error_answers import Refused, error_answer, refused_answer
-from queries import idempotency, request_faults, status, status_watch, submitting
+from queries import idempotency, request_faults, status, submitting
 from queries.api_docs import ApiDocs
 from queries.api_endpoint import CONDITIONAL, SUBMITTING_KEY, KeyAuth, body_of, conditional, errors, is_known
 from queries.api_errors import ApiError, status_of
@@ -34,9 +35,15 @@ api = Api(
 )
 
 
-def _key_and_status(request: HttpRequest, key_hash: str) -> status.Asked | None:
-    is_counted = parked_requests.has_waited(request)
+# How long a request may wait, in seconds: proxies and clients give up after half a minute, or later.
+_MOST_WAIT = 25
+
+
+def _key_and_status(request: HttpRequest, key_hash: str, *, is_counted: bool = False) -> status.Asked | None:
     return status.read(key_hash, request.GET.get("batchQueryId", ""), is_counted=is_counted)
+
+
+_KEY_AND_STATUS_AGAIN = KeyAuth(partial(_key_and_status, is_counted=True))
 
 
 class Submitted(Schema):
@@ -115,9 +122,7 @@ def submit_batch_query(request: HttpRequest) -> dict[str, str] | HttpResponse:
 def batch_query_status(
     request: HttpRequest,
     batchQueryId: str,
-    wait: int = functions.Query(
-        0, ge=0, le=status_watch.MOST_SECONDS, description="Seconds to wait for news, at most."
-    ),
+    wait: int = functions.Query(0, ge=0, le=_MOST_WAIT, description="Seconds to wait for news, at most."),
 ) -> HttpResponse:
     """How far one of your batch queries is. RECEIVED and ACCEPTED are reported as IN_PROGRESS.
 
@@ -127,17 +132,30 @@ def batch_query_status(
     With `wait` the answer comes when `queryStatus` changes, or after so many seconds: from what it was in the answer
     with the ETag of If-None-Match, else from IN_PROGRESS. It may come earlier without news, such as where many wait.
     """
-    asked: status.Asked = request.auth  # type: ignore[attr-defined]
-    batch = asked.batch
-    if not batch:
-        raise ApiError(404, "not_found", "No query found")
+    batch = _found(request.auth)  # type: ignore[attr-defined]
     content, etag = batch.answer()
     is_news = not is_known(request, etag) if request.headers.get("If-None-Match") else not batch.is_open
-    parking = parked_requests.parking(request)
-    if wait and not is_news and parking and not parking.has_waited:
-        status_watch.wait(parking, asked.user_id, batch.id, batch.query_status, wait)
+    if wait and not is_news and long_polls.wait(wait, partial(_is_over, request, batch)):
+        # The key may have been revoked meanwhile.
+        asked_again = _KEY_AND_STATUS_AGAIN(request)
+        if asked_again is None:
+            raise AuthenticationError
+        batch = _found(asked_again)
+        content, etag = batch.answer()
     # Written as it is: to validate our own answer would take longer than to read it.
     return conditional(request, json.dumps(content).encode(), etag, batch.poll_seconds())
+
+
+def _found(asked: status.Asked) -> status.BatchStatusRow:
+    if not asked.batch:
+        raise ApiError(404, "not_found", "No query found")
+    return asked.batch
+
+
+def _is_over(request: HttpRequest, batch: status.BatchStatusRow) -> bool:
+    """Return whether the batch has another `queryStatus`, or nobody is there any more to be told."""
+    is_gone = request.META.get("waitress.client_disconnected", bool)
+    return is_gone() or status.of_batch(batch.id) != batch.query_status
 
 
 @api.get("/chain-connections", operation_id="list_chain_connections", tags=["Chains"], response=ConnectionList)

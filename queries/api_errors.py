@@ -92,4 +92,6 @@ class JsonErrorsMiddleware:
         for name, value in response.items():
             if name not in {"Content-Type", "Content-Length"}:
                 answer[name] = value
+        # Without it the web server would close the connection.
+        answer["Content-Length"] = str(len(answer.content))
         return answer

@@ -39,7 +39,6 @@ ERROR_CODES = (
     ErrorCode(503, "busy", "others have the service store large batches, or ask nodes, just now"),
     ErrorCode(503, "chain_unavailable", "the nodes don't tell what is asked just now"),
     ErrorCode(503, "names_unavailable", "no node or gateway tells what names stand for", needs_body=True),
-    ErrorCode(503, "overloaded", "too many requests are being answered"),
 )
 
 FILE_ERROR_CODES = (
@@ -55,15 +54,11 @@ FILE_ERROR_CODES = (
 OTHER_ERROR_CODES = (
     ErrorCode(400, "bad_request", "the request as such is malformed"),
     ErrorCode(405, "method_not_allowed", "the path doesn't take this method"),
-    ErrorCode(408, "request_timeout", "the request took too long to arrive"),
     ErrorCode(414, "uri_too_long", "the request line is too long"),
     ErrorCode(415, "unsupported_media_type", "the body is multipart/form-data"),
-    ErrorCode(417, "expectation_failed", "the request expects other than 100-continue"),
     ErrorCode(431, "header_too_large", "the header is too large"),
     ErrorCode(500, "internal_error", "a defect of the service"),
-    ErrorCode(501, "not_implemented", "the request has another transfer encoding"),
     ErrorCode(502, "unavailable", "the proxy answers, and the service behind it doesn't"),
-    ErrorCode(505, "version_not_supported", "the request is neither HTTP/1.0 nor HTTP/1.1"),
 )
 """What any request may meet."""
 

@@ -92,6 +92,12 @@ class Asked:
     """None: the user has no such batch."""
 
 
+def of_batch(batch_id: str) -> str | None:
+    """One of `QueryStatus`; None: the batch is gone."""
+    found = statements.first("SELECT status FROM queries_batch WHERE id = %s", (batch_id,))
+    return query_status(found[0]) if found else None
+
+
 def read(key_hash: str, batch_id: str, *, is_counted: bool = False) -> Asked | None:
     """`key_hash` is `keys.digest` of the key. None if the key doesn't work. `is_counted` as in `accounts.keys`."""
     # Some texts are none that a database can be asked for.

@@ -22,7 +22,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--bind", default="127.0.0.1:8000", help="address and port (%(default)s)")
     parser.add_argument("--processes", default="2", help="of the web server (%(default)s)")
-    parser.add_argument("--threads", default="4", help="of each of them (%(default)s)")
+    parser.add_argument("--threads", default="8", help="of each of them (%(default)s)")
     options = parser.parse_args()
     signal.signal(signal.SIGINT, _stop)
     signal.signal(signal.SIGTERM, _stop)

@@ -1,7 +1,6 @@
 """How much a batch, a user, a client address and all connections may take."""
 
 from config.environment import env_int
-from config.settings.web_address import CLIENT_ADDRESS_HEADER
 
 # Of one batch. Queries are counted as accounts, slots and headers, here and below.
 MAX_BODY_BYTES = DATA_UPLOAD_MAX_MEMORY_SIZE = env_int("MAX_BODY_BYTES", 4 * 1024 * 1024, minimum=1024)
@@ -26,8 +25,5 @@ DAILY_GAS_BUDGET = env_int("DAILY_GAS_BUDGET", 50_000_000)
 # Of one client address in a minute: sign-ins that it starts, and readings of a chain for a page.
 MAX_SIGN_INS_PER_MINUTE = env_int("MAX_SIGN_INS_PER_MINUTE", 20, minimum=1)
 MAX_READS_PER_MINUTE = env_int("MAX_READS_PER_MINUTE", 20, minimum=1)
-# Connections of each web process: in total, and of one address. Behind a proxy all have the proxy's address.
-MAX_CONNECTIONS = env_int("MAX_CONNECTIONS", 500, minimum=1)
-MAX_CONNECTIONS_PER_ADDRESS = env_int(
-    "MAX_CONNECTIONS_PER_ADDRESS", MAX_CONNECTIONS if CLIENT_ADDRESS_HEADER else 100, minimum=1
-)
+# Of each web process. The proxy in front bounds those of an address.
+MAX_CONNECTIONS = env_int("MAX_CONNECTIONS", 1000, minimum=1)

@@ -7,14 +7,16 @@ slots and headers take the interpreter a tenth of a second and more, in which no
 from collections.abc import Callable
 from contextlib import suppress
 from functools import wraps
-from typing import ParamSpec
+from typing import Concatenate, ParamSpec
 
 from django.conf import settings
 from django.db import Error as DatabaseError
+from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
+from django.template.loader import render_to_string
 
 from accounts import throttle
-from config.error_answers import Refused, refused_answer
+from config.error_answers import Refused, refused_answer, wants_json
 from queries.models import Batch, Query
 
 _SMALL = 500  # accounts, slots and headers
@@ -42,15 +44,20 @@ class TooManyReads(Refused):
     """The client must wait before it reads a large batch again: too_many_requests."""
 
 
-def answering_429(view: Callable[_P, HttpResponseBase]) -> Callable[_P, HttpResponseBase]:
-    """A view that counts what it reads, and that answers `TooManyReads`."""
+def answering_429(view: Callable[Concatenate[HttpRequest, _P], HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """Answer `TooManyReads`: a form with a page, and what programs read with JSON."""
 
     @wraps(view)
-    def counted(*args: _P.args, **kwargs: _P.kwargs) -> HttpResponseBase:
+    def counted(request: HttpRequest, /, *args: _P.args, **kwargs: _P.kwargs) -> HttpResponseBase:
         try:
-            return view(*args, **kwargs)
+            return view(request, *args, **kwargs)
         except TooManyReads as refused:
-            return refused_answer(429, refused)
+            answer = refused_answer(429, refused)
+            if request.path not in settings.LARGE_FORM_PATHS or wants_json(request):
+                return answer
+            page = HttpResponse(render_to_string("429.html", {"why": refused.sentence}), status=429)
+            page.headers["Retry-After"] = answer.headers["Retry-After"]
+            return page
 
     return counted
 

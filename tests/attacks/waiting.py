@@ -1,4 +1,4 @@
-"""Hundreds of connections that wait for news (`?wait=25`), while others ask, and while many come and go."""
+"""Hundreds of requests for news (`?wait=25`), of which few find a place, while others ask, and many come and go."""
 
 import json
 import select
@@ -18,8 +18,8 @@ from tests.attacks.target import Target, target
 from tests.serving.process import connect, read_answer
 
 _USERS, _OF_EACH = 12, 60
-# Of a process of 500 connections.
-_PLACES = 250
+# Of a process of eight threads.
+_PLACES = 2
 # That come, and go without an answer.
 _GO = 1000
 _SECONDS = 10

@@ -229,7 +229,7 @@ def test_what_is_malformed_is_named(alice, body, fault):
 
 def test_a_large_body_is_refused(alice):
     answer = post(alice, VALID | {"padding": "x" * 10_000})
-    assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
+    assert answer.status_code == 413
 
 
 def test_an_attester_serves_nothing_else(alice):

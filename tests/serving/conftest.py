@@ -13,10 +13,7 @@ def web(tmp_path_factory) -> Iterator[WebServer]:
 
 
 @pytest.fixture(scope="session")
-def short(tmp_path_factory) -> Iterator[WebServer]:
-    """An application that may be slow or say much, behind short deadlines and few connections."""
-    folder = tmp_path_factory.mktemp("short")
-    with serving(
-        folder, config="tests/serving/short.py", app="tests.serving.app:application", MAX_CONNECTIONS_PER_ADDRESS="8"
-    ) as server:
+def app(tmp_path_factory) -> Iterator[WebServer]:
+    """An application that may be slow or say much."""
+    with serving(tmp_path_factory.mktemp("app"), app="tests.serving.app:application") as server:
         yield server

@@ -87,14 +87,6 @@ def test_any_process_tells_of_all_and_no_count_is_lost_when_one_dies(own):
     assert not folder.exists()
 
 
-def test_what_the_server_refuses_by_itself_is_counted(of_two):
-    assert ask(of_two.port, b"GET /" + b"x" * 5000 + b" HTTP/1.1\r\nHost: a\r\n\r\n").status == 414
-    of_two.log('" 414 ')
-    assert value(get(of_two, "/metrics")[1], "batchquery_requests_total", route="none", status="414") == 1
-    (line,) = [line for line in lines_of_log(of_two) if line.get("status") == 414]
-    assert (line["logger"], line["method"], "request" in line) == ("gunicorn.access", "GET", False)
-
-
 def test_metrics_are_not_for_who_comes_through_a_proxy_without_the_token(of_two):
     through_proxy = "X-Forwarded-For: 192.0.2.1"
     assert get(of_two, "/metrics", through_proxy)[0] == 403

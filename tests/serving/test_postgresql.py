@@ -3,6 +3,7 @@
 import socket
 import sqlite3
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -11,10 +12,11 @@ import pytest
 import requests
 
 from demo import client
-from demo.installation import CHAIN_ID, CHAINS_TOML, Service
+from demo.installation import CHAIN_ID, CHAINS_TOML, Service, free_port
 from devnet.devchain import ACCOUNTS, DevChain
 from devnet.servers import Postgres
 from tests.service import ALICE, request
+from tests.serving import test_liveness
 
 SECONDS = 90
 AWAY = "The database of this service can't be reached, or takes no more connections. Try again later."
@@ -51,9 +53,14 @@ def start(chain, tmp_path_factory) -> Iterator[Callable[..., Service]]:
 
 
 @pytest.fixture(scope="module")
-def service(start, server) -> Service:
-    started: Service = start(DATABASE_URL=server.url())
+def service(start, server, liveness) -> Service:
+    started: Service = start(DATABASE_URL=server.url(), LIVENESS_BIND=f"127.0.0.1:{liveness}")
     return started
+
+
+@pytest.fixture(scope="module")
+def liveness() -> int:
+    return free_port()
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +110,21 @@ def test_web_server_and_worker_go_on_when_the_database_is_there_again(service, s
     assert submitted.status_code == 200, submitted.text
     prove(service, key, chain)
     service.require_running()
+
+
+def test_liveness_is_told_while_the_database_is_away_and_forty_clients_ask(service, server, chain, key, liveness):
+    prove(service, key, chain)
+    server.stop()
+    try:
+        with ThreadPoolExecutor(40) as clients:
+            asked = [clients.submit(refused, service, key, chain) for _ in range(40)]
+            took = test_liveness.seconds(liveness)
+            assert not all(each.done() for each in asked), "nobody waits for the database"
+        assert all(each.result() == {(503, "10", "storage_unavailable", AWAY)} for each in asked)
+    finally:
+        server.start()
+    test_liveness.assert_soon(took)
+    prove(service, key, chain)
 
 
 def test_a_database_that_was_restarted_unseen_fails_no_request(service, server, chain, key):

@@ -202,7 +202,7 @@ def wait(
         if progress is not None and shown.answer is None:
             shown = yield from _show(limited, internal_id, shown, progress)
         kept = int(min(left, LONG_POLL if progress is None else WATCHED_POLL))
-        asked = yield from _status(limited, internal_id, asked, kept)
+        before, asked = asked, (yield from _status(limited, internal_id, asked, kept))
         assert asked.answer is not None
         said = read(Status, asked.answer, access.url)
         if progress is not None:
@@ -217,7 +217,7 @@ def wait(
             raise BatchRejected(why, internal_id=internal_id, code=said.code, retryable=said.retryable)
         ended = yield from now()
         # A service that doesn't know `wait` answers at once.
-        interval = 0 if ended - at >= kept > 0 else _interval(asked)
+        interval = 0 if ended - at >= kept > 0 else _interval(before, asked)
         left = math.inf if timeout is None else timeout - (ended - began)
         if left <= 0:
             sentence = " ".join([f"The batch {internal_id} is not DONE after {timeout:g} s.", *said.info])
@@ -225,9 +225,10 @@ def wait(
         yield from pause(min(interval - (ended - at), left))
 
 
-def _interval(seen: _Seen) -> float:
-    """Seconds between the beginnings of two questions."""
-    if seen.is_new:
+def _interval(before: _Seen, seen: _Seen) -> float:
+    """Return the seconds between the beginnings of two questions."""
+    # The next one is kept until there is more. The first is kept as well, unless the service has no room for it.
+    if before.answer and seen.is_new:
         return _LEAST_PAUSE
     return max(_LEAST_PAUSE, _POLL_SECONDS if seen.advised is None else seen.advised)
 
