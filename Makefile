@@ -149,7 +149,7 @@ lint: .venv/ready node_modules/ready ## Check formatting, style, types, spelling
 	$(BIN)/mypy .
 	$(BIN)/codespell
 	BASE_URL=https://example.org STATE_DIR="$$(mktemp -d)" $(BIN)/python manage.py check --deploy --fail-level WARNING
-	STATE_DIR="$$(mktemp -d)" $(BIN)/python manage.py makemigrations --check --dry-run
+	STATE_DIR="$$(mktemp -d)" SQLITE_FILE=:memory: $(BIN)/python manage.py makemigrations --check --dry-run
 
 format: .venv/ready ## Format the Python code
 	$(BIN)/ruff format .

@@ -65,6 +65,8 @@ _PROOF_BYTES = 80 * 1024
 # Some nodes send JSON-RPC errors as HTTP 400. The content of any other answer is not looked at.
 _READ_STATUSES = {HTTPStatus.OK, HTTPStatus.BAD_REQUEST}
 MAX_REST_SECONDS = 60
+# How long a node's chain id counts: its URL may lead to another chain one day.
+CHAIN_CHECK_SECONDS = 30
 # For so long after a failure, the only node is not asked again.
 FAIL_FAST_SECONDS = 3
 # After so many time-outs' time tasks that share exchanges wait no longer, and nothing is asked a node again that hung:
@@ -114,7 +116,8 @@ class _Question:
 class _Node:
     url: str = field(repr=False)
     host: str
-    chain_checked: bool = False
+    chain_checked_at: float | None = None
+    """When it told the right chain id; None: it has failed since, or was never asked."""
     failures: int = 0
     answers: bool = True
     """Whether it answered when it last failed."""
@@ -441,9 +444,22 @@ class NodePool:
         except (ValueError, RecursionError):
             raise InvalidReply(f"{node.host} answered with something that is not JSON") from None
 
-    def _check_chain(self, node: _Node) -> None:
-        """Ask for the node's chain id, before its first use and again after each failure."""
-        if node.chain_checked:
+    def wrong_chains(self) -> dict[int, WrongChain]:
+        """Ask every node for its chain id. Return what those of other chains say, by the place of their URLs."""
+        found: dict[int, WrongChain] = {}
+        for place, node in enumerate(self._nodes):
+            try:
+                self._check_chain(node, anew=True)
+            except NodeUnavailable as error:
+                self._rest(node, error)
+                if isinstance(error, WrongChain):
+                    found[place] = error
+        return found
+
+    def _check_chain(self, node: _Node, *, anew: bool = False) -> None:
+        """Ask for the node's chain id: before its first use, after each failure, and from time to time."""
+        checked_at = node.chain_checked_at
+        if not anew and checked_at is not None and self._clock() - checked_at < CHAIN_CHECK_SECONDS:
             return
         (answer,) = self._exchange(node, [("eth_chainId", [])])
         if isinstance(answer, NodeUnavailable):
@@ -454,7 +470,7 @@ class NodePool:
             raise InvalidReply(f"{node.host} does not tell its chain id") from None
         if chain_id != self._chain.id:
             raise WrongChain(f"{node.host} is a node of chain {chain_id}, not of {self._chain.id}")
-        node.chain_checked = True
+        node.chain_checked_at = self._clock()
 
     def _fail_fast(self) -> None:
         """Raises `NodeUnavailable` without asking, if every node has just failed: a hung one costs a whole time-out.
@@ -504,7 +520,7 @@ class NodePool:
             seconds = min(2**node.failures, MAX_REST_SECONDS)
             node.failures = min(node.failures + 1, 10)
             node.rests_until = self._clock() + seconds
-            node.chain_checked = False
+            node.chain_checked_at = None
 
     def _recovered(self, node: _Node) -> None:
         with self._lock:

@@ -155,6 +155,10 @@ class RpcClient:
         """The results in the order of the requests. A refused request has its refusal as result."""
         return self._nodes.many(batched, lambda _, result: result)
 
+    def wrong_chains(self) -> dict[int, WrongChain]:
+        """Ask every node for its chain id. Return what those of other chains say, by the place of their URLs."""
+        return self._nodes.wrong_chains()
+
     # Blocks
 
     def head(self) -> Header:

@@ -35,13 +35,15 @@ from proving.spending.workload import Estimate
 from proving.transactions import signers
 from queries import leases, progress, submission, turns
 from queries.leases import Lease
-from queries.models import HEADER_COLUMNS, OPEN_STATUSES, Batch, Block, Query
+from queries.models import HEADER_COLUMNS, OPEN_STATUSES, Batch, BatchStatus, Block, Query
 from queries.rejection_codes import Rejection, RejectionCode
 
 logger = logging.getLogger(__name__)
 
 _HEADERS_PER_STATEMENT = 100
 _NOTHING = Promise(0, 0)
+# What may be that of a stale node, or of one of another chain: no reason to reject a batch that is accepted already.
+_BY_A_HEAD = {RejectionCode.BLOCK_TOO_OLD, RejectionCode.PROOF_UNAVAILABLE}
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ def _accept(lease: Lease[Batch], look: Look) -> None:
         waits: list[Wait] = []
         for source in undecided(batch.pk):
             decision = _decide(lease, source)
+            if isinstance(decision, Rejection) and decision.code in _BY_A_HEAD and batch.status != BatchStatus.RECEIVED:
+                decision = Wait(decision.reason, None)
             if isinstance(decision, Wait):
                 waits.append(decision)
                 continue
@@ -280,18 +284,19 @@ def _find_blocks(lease: Lease[Batch], inquiry: Inquiry, questions: _Questions) -
     return None
 
 
-def _ahead(inquiry: Inquiry, questions: _Questions) -> Ahead | Rejection | None:
+def _ahead(batch: Batch, inquiry: Inquiry, questions: _Questions) -> Ahead | Rejection | None:
     head = inquiry.head()
     if assessment.ahead(questions.at, questions.times, inquiry.source, head):
         # It may have come since that was read.
         head = heads.read(inquiry.source, inquiry.connection.source_rpc).latest
-    return assessment.ahead(questions.at, questions.times, inquiry.source, head)
+    is_awaited = batch.looked_at is not None
+    return assessment.ahead(questions.at, questions.times, inquiry.source, head, is_awaited=is_awaited)
 
 
 def _decide_about_blocks(batch: Batch, inquiry: Inquiry, questions: _Questions) -> Wait | Rejection | _Acceptance:
     """Of what is to come nothing else can be asked."""
-    assessed = None if questions.unfound else _assess(inquiry, questions, lambda: _ahead(inquiry, questions))
-    coming = _ahead(inquiry, questions) if assessed is None else next(iter(assessed.obstacles), None)
+    assessed = None if questions.unfound else _assess(inquiry, questions, lambda: _ahead(batch, inquiry, questions))
+    coming = _ahead(batch, inquiry, questions) if assessed is None else next(iter(assessed.obstacles), None)
     if isinstance(coming, Rejection):
         return coming
     if not isinstance(coming, Ahead):

@@ -35,6 +35,7 @@ from queries.rejection_codes import Rejection, RejectionCode
 
 # So many of the newest states every node keeps, archive or not. A refusal of one of these tells little.
 _KEPT_BY_ALL = 128
+_LONGEST_PAUSE_SECONDS = 60
 # Headers, blocks or facts that are read between two calls of `go_on`.
 _PER_READ = 200
 
@@ -88,12 +89,17 @@ class Ahead:
     """For the others."""
 
 
-def ahead(numbers: Collection[int], times: Collection[int], source: Chain, head: Header) -> Ahead | Rejection | None:
-    """Which of these blocks, and of these times (unix seconds) whose blocks were not found, are still to come."""
+def ahead(
+    numbers: Collection[int], times: Collection[int], source: Chain, head: Header, *, is_awaited: bool = False
+) -> Ahead | Rejection | None:
+    """Return which of these blocks, and of these times (unix seconds) whose blocks were not found, are still to come.
+
+    What `is_awaited` was near enough before: a node whose head is far below is stale, or of another chain.
+    """
     coming = [number for number in numbers if number > head.number]
     if not coming and not times:
         return None
-    too_far = _too_far_ahead(max(coming, default=0), max(times, default=0), source, head)
+    too_far = None if is_awaited else _too_far_ahead(max(coming, default=0), max(times, default=0), source, head)
     return too_far or Ahead(head.number, _until_they_exist(coming, times, source, head))
 
 
@@ -133,7 +139,8 @@ def _until_they_exist(numbers: Collection[int], times: Collection[int], source: 
             f"{_last_of(times)}"
         )
         seconds.append(time - head.timestamp)
-    pause = timedelta(seconds=max(poll_seconds(source), min(seconds)))
+    # A stale node may catch up at any moment.
+    pause = timedelta(seconds=max(poll_seconds(source), min(*seconds, _LONGEST_PAUSE_SECONDS)))
     return Wait(" ".join(sentences), timezone.now() + pause)
 
 

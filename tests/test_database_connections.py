@@ -7,9 +7,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from django.core.signals import got_request_exception, request_started
+from django.core.management import CommandError, call_command
+from django.core.signals import got_request_exception
 from django.db import connection
-from django.db.backends.signals import connection_created
 from django.test import Client
 
 from accounts.models import ApiKey
@@ -34,8 +34,6 @@ def watched() -> Iterator[None]:
     connection.close()
     database_connections.watch()
     yield
-    connection_created.disconnect(database_connections._note_file)
-    request_started.disconnect(database_connections._close_if_replaced)
     got_request_exception.disconnect(database_connections._close_after_error)
     connection.close()
 
@@ -122,7 +120,54 @@ def copy_to(path: Path) -> None:
 
 
 @pytest.mark.sqlite_only(reason="PostgreSQL's connections are those of a pool")
-def test_a_database_that_is_no_file_is_not_looked_for(monkeypatch):
-    assert database_connections._file(connection) is not None
-    monkeypatch.setattr(connection, "vendor", "another")
-    assert database_connections._file(connection) is None
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_file_that_is_gone_is_an_outage_and_what_was_stored_is_there_when_it_is_back(
+    client, tmp_path, monkeypatch, is_kept
+):
+    a_key()
+    path = tmp_path / "db.sqlite3"
+    copy_to(path)
+    monkeypatch.setitem(connection.settings_dict, "NAME", str(path))
+    connection.close()
+    key = ApiKey.objects.get()
+    # Another process, so that the log isn't emptied.
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("SELECT 1 FROM queries_batch").fetchall()
+        for _ in range(16):
+            assert submitted(client, key) == 200
+        kept = connection.connection
+        asked = header(key)
+        path.rename(tmp_path / "away")
+        if not is_kept:
+            connection.close()
+        body = json.dumps(request(ALICE, block=5))
+        for _ in range(2):
+            answer = client.post("/submit-batch-query", body, content_type="application/json", headers=asked)
+            assert (answer.status_code, answer.json()["code"]) == (503, "storage_unavailable")
+        assert Client().get("/readyz").status_code == 503
+        assert not path.exists()
+        assert (connection.connection is kept) == is_kept
+        (tmp_path / "away").rename(path)
+        assert submitted(client, key) == 200
+    with closing(sqlite3.connect(path)) as other:
+        assert other.execute("SELECT COUNT(*) FROM queries_batch").fetchone() == (17,)
+
+
+@pytest.mark.sqlite_only(reason="PostgreSQL's databases are made by its own commands")
+def test_migrate_makes_a_file_but_not_beside_the_log_of_one_that_is_gone(tmp_path, monkeypatch):
+    path = tmp_path / "db.sqlite3"
+    monkeypatch.setitem(connection.settings_dict, "NAME", str(path))
+    connection.close()
+    log = tmp_path / "db.sqlite3-wal"
+    log.write_bytes(b"batches")
+    with pytest.raises(CommandError, match=r"db\.sqlite3-wal has what was written last"):
+        call_command("migrate", verbosity=0)
+    assert not path.exists()
+    log.unlink()
+    call_command("migrate", verbosity=0)
+    assert not Batch.objects.exists()
+    assert path.stat().st_size
+    monkeypatch.setitem(connection.settings_dict, "NAME", str(tmp_path / "none" / "db.sqlite3"))
+    connection.close()
+    with pytest.raises(CommandError, match=r"none/db\.sqlite3 can't be made: No such file or directory"):
+        call_command("migrate", verbosity=0)

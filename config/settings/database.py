@@ -22,7 +22,7 @@ def _folder_of_tests() -> Path:
 
 def _sqlite() -> dict[str, Any]:
     return {
-        "ENGINE": "django.db.backends.sqlite3",
+        "ENGINE": "config.sqlite",
         "NAME": env_str("SQLITE_FILE", str(STATE_DIR / "db.sqlite3")),
         # Each thread keeps its connection; `config.database_connections` says until when.
         "CONN_MAX_AGE": None,

@@ -4,12 +4,11 @@ import logging
 
 from django.db import Error as DatabaseError
 from django.db import connection
-from django.db.migrations.executor import MigrationExecutor
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from queries import storage
+from queries import schema, storage
 
 logger = logging.getLogger(__name__)
 
@@ -26,8 +25,7 @@ def livez(request: HttpRequest) -> JsonResponse:
 def readyz(request: HttpRequest) -> JsonResponse:
     """200 if the database answers, has this version's tables, and takes writes; else 503, and the sentence why not."""
     try:
-        problem = "" if _is_migrated() else "The database lacks migrations of this version: run manage.py migrate."
-        problem = problem or storage.problem() or ""
+        problem = _schema_problem() or storage.problem() or ""
     except DatabaseError:
         logger.exception("the database does not answer a readiness check")
         problem = "The database does not answer."
@@ -37,10 +35,9 @@ def readyz(request: HttpRequest) -> JsonResponse:
 _migrated = False
 
 
-def _is_migrated() -> bool:
-    """Once it is, it stays so for the life of a process."""
+def _schema_problem() -> str:
+    """Look until there is none: then it stays so for the life of a process."""
     global _migrated
-    if not _migrated:
-        executor = MigrationExecutor(connection)
-        _migrated = not executor.migration_plan(executor.loader.graph.leaf_nodes())
-    return _migrated
+    problem = "" if _migrated else schema.problem(connection)
+    _migrated = not problem
+    return problem

@@ -90,11 +90,17 @@ class Examined:
 
 
 def examine(chain: Chain, rpc: RpcClient) -> Examined:
+    problems = [
+        Problem("wrong_chain", f"URL {place + 1} of {chain.label} is not used: {error}.")
+        for place, error in rpc.wrong_chains().items()
+    ]
     try:
         head = rpc.head()
     except ChainError as error:
-        return Examined(problems=[_unavailable(chain, error)])
-    problems = [*_apart_from_clock(chain, head)]
+        # Where all nodes are of other chains, that is told by now.
+        is_told = bool(problems) and isinstance(error, WrongChain)
+        return Examined(problems=problems if is_told else [*problems, _unavailable(chain, error)])
+    problems += _apart_from_clock(chain, head)
     if chain not in get_chains().destinations():
         return Examined(head, problems)
     addresses: list[str] = []

@@ -520,7 +520,8 @@ def path(seen: Observation, asked: FindPath, found: PathFound | Preparation | No
         case NotYet():
             return Decision(Requeue(found.sentence, max(seen.poll_seconds, seen.source_poll_seconds)))
         case TooFar():
-            return Decision(Requeue(found.sentence, 0), [Reject(asking, RejectionCode.BLOCK_TOO_OLD, found.sentence)])
+            # Acceptance found a path. A node that is stale, or of another chain, may hide it for a moment.
+            return Decision(Fail(found.sentence))
 
 
 def _extend(seen: Observation, asked: FindPath, found: PathFound) -> Decision:

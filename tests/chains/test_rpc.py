@@ -379,6 +379,21 @@ def test_a_node_that_comes_back_with_another_chain_is_not_used(client_of):
             client.call("echo", 1)
 
 
+def test_a_url_that_leads_to_another_chain_one_day_is_noticed_within_a_minute(client_of):
+    now, chain_id = 0.0, "0x7a69"
+    asked: list[Any] = []
+
+    with lying_node(
+        recording(asked, lambda body: result(body, chain_id) if is_chain_id(body) else honest(body))
+    ) as url:
+        client = client_of(url, clock=lambda: now)
+        assert client.call("echo", 1) == 1
+        chain_id, now = "0x1", 59.0
+        with pytest.raises(WrongChain):
+            client.call("echo", 1)
+    assert len([body for body in asked if not is_chain_id(body)]) == 1
+
+
 def test_no_error_or_representation_shows_a_url(client_of):
     with lying_node(lambda _: Raw(status=500)) as url:
         client = client_of(DEAD, f"{url}/secret-path?key=secret-key", "http://user:secret-word@127.0.0.1:1")

@@ -32,11 +32,23 @@ def test_a_process_is_ready_with_its_database_and_lives_without(django_assert_nu
 
 def test_it_is_not_ready_before_this_version_s_migrations():
     recorder = MigrationRecorder(connection)
-    newest = recorder.migration_qs.filter(app="proving").order_by("-name").first()
-    assert newest
-    recorder.record_unapplied("proving", newest.name)
+    recorder.record_unapplied("queries", "0011_last_looks")
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE queries_batch DROP COLUMN looked_at")
+        cursor.execute("ALTER TABLE queries_block DROP COLUMN looked_at")
     assert ready() == (503, "The database lacks migrations of this version: run manage.py migrate.")
-    recorder.record_applied("proving", newest.name)
+    # The tables are not those of its migrations.
+    recorder.record_applied("queries", "0011_last_looks")
+    status, problem = ready()
+    assert status == 503
+    assert "queries_batch has no column looked_at" in problem
+
+
+def test_it_is_ready_with_what_a_newer_version_has_added():
+    """While the processes are replaced, one after the other."""
+    MigrationRecorder(connection).record_applied("queries", "9999_newer")
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE queries_batch ADD COLUMN newer integer NULL")
     assert ready() == (200, "")
 
 

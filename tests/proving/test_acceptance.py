@@ -49,6 +49,10 @@ def short_window(service, reconfigure):
     deploy(31337, 31337)
 
 
+def _time(chain) -> int:
+    return int(chain.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
+
+
 def accepted(batch: Batch) -> Batch:
     work()
     batch.refresh_from_db()
@@ -76,6 +80,64 @@ def test_a_block_just_above_the_head_is_waited_for(service, key):
     assert batch.waiting_for == f"Block {wanted} of chain 31337 does not exist yet; the head is {wanted - 2}."
     service.mine(2)
     assert work_until_done(batch).status == BatchStatus.DONE
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_what_is_waited_for_is_not_rejected_when_the_head_falls_back(service, key, settings, exists):
+    settings.MAX_BLOCKS_AHEAD = 5
+    service.mine(5)
+    low = service.rpc("evm_snapshot")
+    service.mine(64)
+    coming = service.head() + 2
+    body = request(ALICE, block=coming)
+    if exists:
+        body["data"]["31337"][f"block:{service.head() - 64}"] = {"accounts": {BOB: {"props": ["NONCE"], "slots": []}}}
+    batch = accepted(submit(key, body))
+    assert batch.status == (BatchStatus.IN_PROGRESS if exists else BatchStatus.RECEIVED)
+    assert f"Block {coming} of chain 31337 does not exist yet" in batch.waiting_for
+    service.rpc("evm_revert", low)
+    batch = accepted(batch)
+    assert (batch.rejection_code, batch.waiting_for) == (
+        "",
+        f"Block {coming} of chain 31337 does not exist yet; the head is {service.head()}.",
+    )
+    # It comes back sooner than its blocks would.
+    assert batch.due_at
+    assert batch.due_at - timezone.now() < timedelta(seconds=61)
+    if not exists:
+        service.mine(66)
+        assert work_until_done(batch, service).status == BatchStatus.DONE
+
+
+def test_a_time_that_is_waited_for_is_not_rejected_when_the_head_falls_back(service, key, settings):
+    settings.MAX_BLOCKS_AHEAD = 60
+    low = service.rpc("evm_snapshot")
+    service.rpc("evm_increaseTime", 7200)
+    service.mine()
+    body = request(ALICE, block=1)
+    body["data"]["31337"] = {f"timestamp:{_time(service) + 50}": body["data"]["31337"].pop("block:1")}
+    batch = accepted(submit(key, body))
+    assert "No block of chain 31337 is later" in batch.waiting_for
+    service.rpc("evm_revert", low)
+    batch = accepted(batch)
+    assert (batch.status, batch.rejection_code) == (BatchStatus.RECEIVED, "")
+
+
+def test_a_block_that_seems_too_old_is_waited_for_once_its_batch_is_accepted(service, key, short_window, reconfigure):
+    """As a node of a chain that is far ahead makes it seem."""
+    coming = service.head() + 2
+    body = request(ALICE, block=coming)
+    body["data"]["31337"][f"block:{service.head()}"] = {"accounts": {BOB: {"props": ["NONCE"], "slots": []}}}
+    batch = accepted(submit(key, body))
+    assert batch.status == BatchStatus.IN_PROGRESS
+    service.mine(40)
+    reconfigure("window = 10", "window = 10\nmax_hops = 0\nmax_headers_walked = 0")
+    for _ in range(3):
+        batch = accepted(batch)
+    assert (batch.status, batch.rejection_code) == (BatchStatus.IN_PROGRESS, "")
+    assert any("this service goes at most 0 hops" in sentence for sentence in waiting())
+    reconfigure("\nmax_hops = 0\nmax_headers_walked = 0", "")
+    assert work_until_done(batch, service).status == BatchStatus.DONE
 
 
 def test_the_oldest_block_of_the_window_is_proven(service, key, short_window):

@@ -132,6 +132,12 @@ def test_a_node_of_another_chain_can_not_be_used(configure, devchain):
     assert check("wrong_chain", "no_registry")[2].endswith("is a node of chain 31337, not of 5")
 
 
+def test_each_url_that_leads_to_another_chain_is_told(configure, devchain):
+    with DevChain(chain_id=5) as other:
+        configure(devchain.url, f"{other.url}?key=secret")
+        assert check("wrong_chain", "no_registry")[3].endswith("is a node of chain 5, not of 31337")
+
+
 def test_a_source_needs_a_node_that_proves(configure, devchain):
     def without_proofs(body):
         return error(body, -32601, "no") if body["method"] == "eth_getProof" else ask(devchain.url, body)

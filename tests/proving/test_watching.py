@@ -18,7 +18,7 @@ from proving.worker.worker import Worker
 from queries import leases
 from queries.models import Batch, BatchStatus, Block, ServiceClock
 from tests.attacks.skewed import skewed_now
-from tests.explorer.batches import DEAD_NODE, SOURCE, connect_source
+from tests.explorer.batches import DEAD_NODE, SOURCE, beat, connect_source
 from tests.proving.proxy import Proxy
 from tests.proving.test_worker import a_worker, until
 from tests.service import ALICE, SIGNER, SIGNERS, a_key, chains_toml, request, submit
@@ -119,6 +119,19 @@ def test_a_node_of_another_chain_is_seen(service, tmp_path):
     connect_source(tmp_path, service.url)
     observe()
     assert seen(SOURCE) == ["wrong_chain"]
+
+
+def test_each_url_that_leads_to_another_chain_is_told_of_one_chain(service, settings, tmp_path):
+    """The nodes before it work, so nobody would ask it for long."""
+    beat()
+    with DevChain(chain_id=5) as other:
+        settings.CHAINS_FILE = chains_toml(tmp_path, service.url, DEAD_NODE, f"{other.url}?key=secret")
+        forget_chains()
+        observe()
+        host = other.url.removeprefix("http://")
+        said = f"URL 3 of Development chain (31337) is not used: {host} is a node of chain 5, not of 31337."
+        assert ChainWatch.objects.get(pk=31337).problems == [["wrong_chain", said]]
+        assert said in Client().get("/healthz").json()["problems"]
 
 
 def test_one_worker_observes_at_a_time_and_none_before_it_is_due(service):

@@ -79,8 +79,8 @@ def test_a_damaged_copy_is_not_kept(committed, folder, monkeypatch):
 
 
 def test_where_there_is_no_database_none_is_made(committed, folder, monkeypatch):
-    monkeypatch.setitem(connection.settings_dict, "NAME", folder / "db.sqlite3")
-    with pytest.raises(CommandError, match="There is no database at "):
+    with monkeypatch.context() as patch, pytest.raises(CommandError, match="There is no database at "):
+        patch.setitem(connection.settings_dict, "NAME", folder / "db.sqlite3")
         call_command("backup", str(folder / "copy"))
     assert not list(folder.iterdir())
 
@@ -88,7 +88,7 @@ def test_where_there_is_no_database_none_is_made(committed, folder, monkeypatch)
 @pytest.mark.parametrize("content", [b"no database" * 100, b""])
 def test_what_is_not_the_service_s_database_is_not_copied(committed, folder, monkeypatch, content):
     (folder / "db.sqlite3").write_bytes(content)
-    monkeypatch.setitem(connection.settings_dict, "NAME", folder / "db.sqlite3")
-    with pytest.raises(CommandError, match="not a database"):
+    with monkeypatch.context() as patch, pytest.raises(CommandError, match="not a database"):
+        patch.setitem(connection.settings_dict, "NAME", folder / "db.sqlite3")
         call_command("backup", str(folder / "copy"))
     assert [path.name for path in folder.iterdir()] == ["db.sqlite3"]

@@ -4,11 +4,13 @@ The last version is the state of each `0001_initial`. Its rows are written with 
 """
 
 from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.apps.registry import Apps
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.db import connection
 from django.db.migrations import Migration
 from django.db.migrations.executor import MigrationExecutor
@@ -18,6 +20,7 @@ from django.utils import timezone
 
 from accounts import keys
 from accounts.models import ApiKey, User
+from devnet.devchain import PROJECT
 from proving import pruning
 from proving.models import Signer, Transaction
 from queries.models import Batch, Block, Query, Step
@@ -35,6 +38,54 @@ def last_version() -> Iterator[Apps]:
     executor.migrate(LAST)
     yield executor.loader.project_state(LAST).apps
     call_command("migrate", verbosity=0)
+
+
+@pytest.mark.parametrize(
+    ("statement", "back", "said"),
+    [
+        (
+            "ALTER TABLE queries_block DROP COLUMN gathers_until",
+            "ALTER TABLE queries_block ADD COLUMN gathers_until {time} NULL",
+            "queries_block has no column gathers_until",
+        ),
+        (
+            "ALTER TABLE queries_block ADD COLUMN older integer NULL",
+            "ALTER TABLE queries_block DROP COLUMN older",
+            "queries_block has a column older that no migration makes",
+        ),
+        (
+            "ALTER TABLE proving_signer RENAME TO signer_of_yesterday",
+            "ALTER TABLE signer_of_yesterday RENAME TO proving_signer",
+            "there is no table proving_signer",
+        ),
+    ],
+)
+def test_a_database_whose_first_migrations_were_others_is_refused_before_anything_is_changed(
+    last_version, settings, tmp_path, statement, back, said
+):
+    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+    try:
+        with pytest.raises(CommandError, match=said):
+            upgrade()
+        with pytest.raises(CommandError, match=said):
+            call_command("runworker")
+        applied = MigrationLoader(connection).applied_migrations
+        assert max(name for app, name in applied if app == "queries") == "0001_initial"
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute(back.format(time="datetime" if connection.vendor == "sqlite" else "timestamptz"))
+    upgrade()
+
+
+def test_no_migration_is_edited():
+    """Databases have it as it was. What is to be different takes another one, whose line is added to the file."""
+    found = [
+        f"{sha256(path.read_bytes()).hexdigest()[:16]} {path.relative_to(PROJECT)}"
+        for path in sorted(PROJECT.glob("*/migrations/0*.py"))
+    ]
+    assert "\n".join(found) == (Path(__file__).parent / "migrations.txt").read_text("utf-8").strip()
 
 
 def upgrade() -> None:

@@ -1,16 +1,20 @@
 """`manage.py runworker`."""
 
 import signal
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import Error as DatabaseError
+from django.db import connection
 
 from chains.chains_file import ChainsError, SignerError
 from config import metrics_server
 from config.configured_chains import get_chains
 from proving.worker.worker import Worker
+from queries import schema
 
 
 class Command(BaseCommand):
@@ -31,6 +35,10 @@ class Command(BaseCommand):
                 chain.accounts()
         except (ChainsError, SignerError) as error:
             raise CommandError(str(error)) from None
+        # A database that does not answer is waited for.
+        with suppress(DatabaseError):
+            if problem := schema.problem(connection):
+                raise CommandError(problem)
         if metrics_port:
             metrics_server.serve(metrics_port)
         worker = Worker(threads=threads)

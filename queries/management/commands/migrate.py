@@ -1,0 +1,25 @@
+"""`manage.py migrate`, which refuses a database that it would only make worse, before anything is changed."""
+
+from typing import Any
+
+from django.core.management.base import CommandError
+from django.core.management.commands.migrate import Command as DjangosCommand
+from django.db import connections
+
+from config.sqlite.base import DatabaseWrapper, FileGone
+from queries import schema
+
+
+class Command(DjangosCommand):
+    def handle(self, *arguments: Any, **options: Any) -> None:
+        connection = connections[options["database"]]
+        if isinstance(connection, DatabaseWrapper):
+            try:
+                connection.make_file()
+            except FileGone as error:
+                raise CommandError(str(error)) from None
+            except OSError as error:
+                raise CommandError(f"{error.filename} can't be made: {error.strerror}.") from None
+        if found := schema.difference(connection):
+            raise CommandError(found)
+        super().handle(*arguments, **options)
