@@ -53,6 +53,9 @@ __all__ = [
 
 HASH_BYTES = 32
 WORD_BYTES = 32
+# Slots in one request for a proof, and how many times fewer after one that got no answer.
+_MOST_SLOTS = 200
+_FEWER_SLOTS = 4
 
 Tag = Literal["latest", "safe", "finalized", "earliest"]
 BlockIdentifier = int | bytes | Tag | Literal["pending"]
@@ -142,6 +145,8 @@ class RpcClient:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.chain = chain
+        self.slots_at_once = _MOST_SLOTS
+        """Of one account, that a request for a proof should name at most: nodes may be too slow for more."""
         self._nodes = NodePool(chain, timeout_seconds=timeout_seconds, clock=clock)
 
     def __repr__(self) -> str:
@@ -153,7 +158,10 @@ class RpcClient:
 
     def batch(self, batched: Sequence[Request]) -> list[Any | RpcRefused]:
         """The results in the order of the requests. A refused request has its refusal as result."""
-        return self._nodes.many(batched, lambda _, result: result)
+        answers = self._nodes.many(batched, lambda _, result: result)
+        if lacking := next((answer for answer in answers if isinstance(answer, NodeUnavailable)), None):
+            raise lacking
+        return answers
 
     # Blocks
 
@@ -190,8 +198,8 @@ class RpcClient:
         request = ("eth_getBlockByHash", [hex_data(block_hash), False])
         return self._nodes.one(request, lambda result: _read_header(result, block_hash))
 
-    def proofs(self, wanted: Sequence[ProofRequest]) -> list[AccountProof | RpcRefused]:
-        """`eth_getProof` (EIP-1186) of each account and its slots at its block, in order.
+    def proofs(self, wanted: Sequence[ProofRequest]) -> list[AccountProof | RpcRefused | NodeUnavailable]:
+        """`eth_getProof` (EIP-1186) of each account and its slots at its block, in order, or why there is none.
 
         Asked by block hash (EIP-1898), and by number where a node refuses that. Not verified here.
         """
@@ -200,9 +208,21 @@ class RpcClient:
         by_number = self._proofs([(wanted[place], wanted[place].block_number) for place in refused])
         for place, answer in zip(refused, by_number, strict=True):
             answers[place] = answer
+        self._note_slots(wanted, answers)
         return answers
 
-    def _proofs(self, wanted: Sequence[tuple[ProofRequest, BlockIdentifier]]) -> list[AccountProof | RpcRefused]:
+    def _note_slots(self, wanted: Sequence[ProofRequest], answers: Sequence[AccountProof | ChainError]) -> None:
+        """Ask for fewer slots at once where so many got no answer, and for more again where they did."""
+        asked = list(zip((len(one.slots) for one in wanted), answers, strict=True))
+        failed = [slots for slots, answer in asked if slots > 1 and isinstance(answer, NodeUnavailable)]
+        if failed:
+            self.slots_at_once = max(1, min(self.slots_at_once, min(failed) // _FEWER_SLOTS))
+        elif any(slots >= self.slots_at_once and isinstance(answer, AccountProof) for slots, answer in asked):
+            self.slots_at_once = min(_MOST_SLOTS, 2 * self.slots_at_once)
+
+    def _proofs(
+        self, wanted: Sequence[tuple[ProofRequest, BlockIdentifier]]
+    ) -> list[AccountProof | RpcRefused | NodeUnavailable]:
         batched = [
             ("eth_getProof", [one.address, [_word(slot) for slot in one.slots], _block(block)]) for one, block in wanted
         ]
@@ -334,10 +354,10 @@ class RpcClient:
         return self._each([("eth_getTransactionReceipt", [hex_data(tx_hash)]) for tx_hash in tx_hashes], read)
 
     def _each(self, batched: Sequence[Request], read: Callable[[int, Any], Answer | Further[Answer]]) -> list[Answer]:
-        """The answers to all of the requests, in order. Raises the first refusal."""
+        """The answers to all of the requests, in order. Raises what the first is lacking for."""
         answers: list[Answer] = []
         for answer in self._nodes.many(batched, read):
-            if isinstance(answer, RpcRefused):
+            if isinstance(answer, ChainError):
                 raise answer
             answers.append(answer)
         return answers

@@ -649,11 +649,9 @@ def test_a_balance_that_is_no_quantity_is_nonsense(client_of, value):
     ],
 )
 def test_a_proof_of_something_else_is_nonsense(client_of, proof):
-    with (
-        lying_node(lambda body: honest(body) if is_chain_id(body) else result(body, proof)) as liar,
-        pytest.raises(InvalidReply),
-    ):
-        client_of(liar).proofs([ProofRequest(1, b"\1" * 32, ALICE, [1])])
+    with lying_node(lambda body: honest(body) if is_chain_id(body) else result(body, proof)) as liar:
+        (answer,) = client_of(liar).proofs([ProofRequest(1, b"\1" * 32, ALICE, [1])])
+    assert isinstance(answer, InvalidReply)
 
 
 # --- Batches ----------------------------------------------------------------------------------------------------------
