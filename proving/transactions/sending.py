@@ -44,7 +44,7 @@ from proving.transactions.intents import (
     UnderWay,
     Unsent,
 )
-from proving.transactions.signers import Beside, Pending
+from proving.transactions.signers import Pending
 from proving.transactions.signing import broadcast, sign
 from proving.transactions.stop_switch import why_stopped
 from queries import clock, progress
@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 # What several blocks share at the most: the fewer it concerns that one of them reverts, and blocks have room for it.
 _SHARED_GAS, _SHARED_BYTES = 6_000_000, 80_000
-# Where it is simulated. What another signer has pending may be mined after it: then it finds what is there now.
+# Where it is simulated. What is pending beside it may be mined after it, or cancelled: then it finds what is there now.
 _PENDING: Sequence[BlockIdentifier] = ("pending",)
 _BOTH: Sequence[BlockIdentifier] = ("pending", "latest")
 
@@ -94,8 +94,7 @@ def _submit_all(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent
         return [Refused(refused)] * len(orders)
     rpc = get_rpc(chain.id)
     rows = signers.rows(chain)
-    # What one signer sends is mined in its order, so that only others can be in the way.
-    beside = [signers.beside(order) if len(rows) > 1 else Beside() for order in orders]
+    beside = [signers.beside(order) for order in orders]
     simulations = [
         partial(_simulate, rpc, rows[0].address, order, _BOTH if one.is_pending else _PENDING)
         for order, one in zip(orders, beside, strict=True)
@@ -112,7 +111,8 @@ def _submit_all(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent
             outcomes[place] = found
         else:
             # Counting takes long, and no other writer should wait for it.
-            ready[place] = _Ready(order, found, _rest_beside(chain, order.intents), beside[place].senders)
+            follows = beside[place].senders if len(rows) > 1 else frozenset[str]()
+            ready[place] = _Ready(order, found, _rest_beside(chain, order.intents), follows)
 
     def store() -> tuple[_Sending, dict[int, Sent | Unsent]]:
         with signers.locked(chain) as now:

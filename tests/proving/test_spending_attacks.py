@@ -14,8 +14,10 @@ from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
 from proving.spending import promised
 from proving.transactions import sending, signing, stop_switch
+from queries import progress
 from queries.clock import Clock
 from queries.models import Batch, BatchStatus, Block, ServiceClock
+from queries.rejection_codes import RejectionCode
 from tests.contracts.l1_block import L1Block
 from tests.proving import test_sources as sources
 from tests.proving.test_spending import (
@@ -62,6 +64,40 @@ def test_a_transaction_that_its_fee_lets_nobody_mine_is_cancelled_for_those_behi
     assert fresh(poor).status == BatchStatus.IN_PROGRESS
     assert tx.newest.is_cancellation
     assert any(said.startswith("1 query is left undone") for said in waiting())
+
+
+def by_their_user(batch: Batch) -> None:
+    assert progress.cancel(batch.pk, code=RejectionCode.CANCELLED_BY_USER, reason="Cancelled.")
+
+
+def for_their_fee(batch: Batch) -> None:
+    Batch.objects.filter(pk=batch.pk).update(fee=1)
+
+
+@pytest.mark.parametrize("cancel", [by_their_user, for_their_fee])
+def test_what_is_cancelled_makes_nothing_fail_that_was_sent_behind_it(costly, key, cancel):
+    """The storage that the first one would have written costs the second one more."""
+    addresses = [f"0x{(place + 1) * 7919:040x}" for place in range(10)]
+    for address in addresses:
+        costly.rpc("anvil_setBalance", address, hex(ETHER))
+    costly.mine()
+    block = costly.head()
+    costly.mine()
+    work_until_done(submit(a_key(CHARLIE), request(SIGNER, block=block, fee=ETHER)), costly)
+    set_price(costly, 1)
+    first, second = (
+        pending(submit(who, asking(block, ETHER, **{one: {"props": [name], "slots": []} for one in addresses})))
+        for who, name in ((key, "BALANCE"), (a_key(BOB), "NONCE"))
+    )
+    cancel(first.queries.all()[0].batch)
+    set_price(costly, 20)
+    for _ in range(4):
+        age()
+        work()
+        mine_at(costly, 1 if first.newest.is_cancellation else 20)
+    for tx in (first, second):
+        tx.refresh_from_db()
+    assert (first.newest.is_cancellation, first.succeeded, second.succeeded) == (True, False, True)
 
 
 def test_alone_it_waits_for_the_price_to_fall(costly, key):
