@@ -53,6 +53,8 @@ __all__ = [
 
 HASH_BYTES = 32
 WORD_BYTES = 32
+# Half of those of EIP-2681: what a column holds.
+_NONCES = 2**63
 # Slots in one request for a proof, and how many times fewer after one that got no answer.
 _MOST_SLOTS = 200
 _FEWER_SLOTS = 4
@@ -290,7 +292,7 @@ class RpcClient:
         return self._each(batched, lambda _, result: _read_word(result))
 
     def nonce(self, address: str, block: BlockIdentifier = "latest") -> int:
-        return self._nodes.one(("eth_getTransactionCount", [address, _block(block)]), read_quantity)
+        return self._nodes.one(("eth_getTransactionCount", [address, _block(block)]), _read_nonce)
 
     # Transactions
 
@@ -461,6 +463,13 @@ def _begins_with(log: Log, topics: Sequence[Topic]) -> bool:
         wanted is None or (topic in wanted if isinstance(wanted, tuple) else topic == wanted)
         for wanted, topic in zip(topics, log.topics, strict=False)
     )
+
+
+def _read_nonce(result: Any) -> int:
+    nonce = read_quantity(result)
+    if nonce >= _NONCES:
+        raise ValueError("a nonce that no account can have reached")
+    return nonce
 
 
 def _read_base_fee(result: Any) -> int:

@@ -5,6 +5,7 @@ it. What tasks that run side by side send at the same time is simulated and broa
 in one transaction.
 """
 
+import itertools
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from chains.rpc import BlockIdentifier, ChainError, RpcClient
 from chains.together import Raised
 from config.configured_chains import get_rpc
 from proving import heads
-from proving.models import Share, SignedTransaction, Signer, Transaction
+from proving.models import Share, SignedTransaction, Signer, Transaction, TransactionState
 from proving.registry.contract import in_one_call
 from proving.spending import limits, shares
 from proving.spending.estimates import Undone
@@ -148,11 +149,12 @@ class _Account:
 
     signer: Signer
     balance: Balance
-    pending_nonce: int
+    nonce: int
+    """As of the newest block. What a node says of the pending one can't be checked, and isn't needed."""
 
 
 def _ask(rpc: RpcClient, signer: Signer) -> _Account:
-    balance, nonce = together.together(lambda: funds.balance(rpc, signer), lambda: rpc.nonce(signer.address, "pending"))
+    balance, nonce = together.together(lambda: funds.balance(rpc, signer), lambda: rpc.nonce(signer.address, "latest"))
     return _Account(signer, balance, nonce)
 
 
@@ -373,8 +375,8 @@ class _Sending:
         self, account: _Account, simulated: Sequence[_Simulated], fees: MarketFees, rest: Rest
     ) -> list[SignedTransaction] | Unsent:
         """Store and sign those that their batches can pay for. Where it is `Unsent`, the caller must roll back."""
-        first = next_nonce(account.signer, account.pending_nonce)
-        stored = [_store(account.signer, first + place, one) for place, one in enumerate(simulated)]
+        nonces = next_nonces(account.signer, account.nonce)
+        stored = [_store(account.signer, nonce, one) for nonce, one in zip(nonces, simulated, strict=False)]
         signed: list[SignedTransaction] = []
         if paused := pauses.why_not_for(stored[0]):
             return Refused(paused)
@@ -438,10 +440,14 @@ def _shared(several: Sequence[_Ready]) -> _Ready:
     return _Ready(Order([intent]), [_Simulated(intent, costs)], rest)
 
 
-def next_nonce(signer: Signer, pending_nonce: int) -> int:
-    """The first nonce that neither the chain nor a stored transaction has; `pending_nonce` is the node's word."""
-    last = signer.transactions.order_by("-nonce").values_list("nonce", flat=True).first()
-    return max(pending_nonce, 0 if last is None else last + 1)
+def next_nonces(signer: Signer, nonce: int) -> Iterator[int]:
+    """The nonces that neither the chain nor a stored transaction has; `nonce` is the node's word."""
+    stored = signer.transactions.order_by("-nonce").values_list("nonce", flat=True)
+    last = stored.exclude(state=TransactionState.DISPLACED).first()
+    first = max(nonce, 0 if last is None else last + 1)
+    # Of those that were left behind a gap (`tending`).
+    taken = set(stored.filter(nonce__gte=first))
+    return (free for free in itertools.count(first) if free not in taken)
 
 
 def _store(signer: Signer, nonce: int, simulated: _Simulated) -> Transaction:

@@ -38,8 +38,19 @@ from tests.proving.chain_state import (
     registry,
     signer_nonce,
 )
-from tests.proving.test_spending import reconfigure
-from tests.service import ALICE, BOB, CHARLIE, SIGNER, a_key, request, submit, waiting, work, work_until_done
+from tests.service import (
+    ALICE,
+    BOB,
+    CHARLIE,
+    SIGNER,
+    a_key,
+    reconfigure,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
 
 NOBODY = "0x000000000000000000000000000000000000dEaD"
 ALL = ["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"]

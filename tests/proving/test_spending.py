@@ -40,6 +40,7 @@ from tests.service import (
     SIGNER,
     a_key,
     chains_toml,
+    reconfigure,
     request,
     submit,
     waiting,
@@ -73,13 +74,6 @@ def costly(chain: DevChain, key, settings, tmp_path) -> DevChain:
     serve(settings, tmp_path, chain)
     chain.rpc("evm_setAutomine", False)
     return chain
-
-
-def reconfigure(settings, old: str, new: str) -> None:
-    text = settings.CHAINS_FILE.read_text()
-    assert old in text
-    settings.CHAINS_FILE.write_text(text.replace(old, new))
-    forget_chains()
 
 
 def fresh(batch: Batch) -> Batch:

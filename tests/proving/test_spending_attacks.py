@@ -20,20 +20,21 @@ from queries.models import Batch, BatchStatus, Block, ServiceClock
 from queries.rejection_codes import RejectionCode
 from tests.contracts.l1_block import L1Block
 from tests.proving import test_sources as sources
-from tests.proving.test_spending import (
-    ETHER,
-    GWEI,
-    asking,
-    costly,
-    fresh,
-    key,
-    pending,
-    price_of,
-    reconfigure,
-    set_price,
-)
+from tests.proving.test_spending import ETHER, GWEI, asking, costly, fresh, key, pending, price_of, set_price
 from tests.proving.test_transactions import _send_from_elsewhere, age
-from tests.service import ALICE, BOB, CHARLIE, SIGNER, a_key, request, submit, waiting, work, work_until_done
+from tests.service import (
+    ALICE,
+    BOB,
+    CHARLIE,
+    SIGNER,
+    a_key,
+    reconfigure,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
 
 __all__ = ["costly", "key"]  # fixtures
 
