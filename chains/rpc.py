@@ -53,6 +53,10 @@ __all__ = [
 
 HASH_BYTES = 32
 WORD_BYTES = 32
+# Every transaction takes as much (yellow paper, G_transaction).
+TRANSACTION_GAS = 21_000
+# In wei for a unit of gas: nobody could pay it.
+_NO_PRICE = 2**96
 # Half of those of EIP-2681: what a column holds.
 _NONCES = 2**63
 # Slots in one request for a proof, and how many times fewer after one that got no answer.
@@ -301,20 +305,20 @@ class RpcClient:
 
     def _base_fee(self) -> int:
         head = self.head()
-        if head.is_ethereums:
+        if head.is_ethereums and (head.base_fee_per_gas or 0) < _NO_PRICE:
             return head.base_fee_per_gas or 0
         return self._nodes.one(("eth_feeHistory", [hex(1), hex(head.number), []]), _read_base_fee)
 
     def _priority_fee(self) -> int:
         try:
-            return self._nodes.one(("eth_maxPriorityFeePerGas", []), read_quantity)
+            return self._nodes.one(("eth_maxPriorityFeePerGas", []), _read_price)
         except RpcRefused:
             return self._nodes.one(("eth_feeHistory", [hex(10), "latest", [50]]), _read_priority_fee)
 
     def estimate_gas(self, sender: str, to: str | None, data: bytes, block: BlockIdentifier = "pending") -> int:
         """Raises `Reverted`, `InsufficientFunds`. `to=None` creates a contract."""
         transaction = {"from": sender, "data": hex_data(data)} | ({} if to is None else {"to": to})
-        return self._nodes.one(("eth_estimateGas", [transaction, _block(block)]), read_quantity)
+        return self._nodes.one(("eth_estimateGas", [transaction, _block(block)]), _read_gas)
 
     def send_raw(self, raw: bytes) -> bytes:
         """Broadcast a signed transaction and return its hash. It is a success if the node already knows it.
@@ -465,6 +469,20 @@ def _begins_with(log: Log, topics: Sequence[Topic]) -> bool:
     )
 
 
+def _read_price(result: Any) -> int:
+    price = read_quantity(result)
+    if price >= _NO_PRICE:
+        raise ValueError("a price that nobody can pay")
+    return price
+
+
+def _read_gas(result: Any) -> int:
+    gas = read_quantity(result)
+    if gas < TRANSACTION_GAS:
+        raise ValueError(f"{gas} gas, less than every transaction takes")
+    return gas
+
+
 def _read_nonce(result: Any) -> int:
     nonce = read_quantity(result)
     if nonce >= _NONCES:
@@ -474,12 +492,12 @@ def _read_nonce(result: Any) -> int:
 
 def _read_base_fee(result: Any) -> int:
     """The base fee of the oldest block that was asked about. The last entry is about the block after the newest."""
-    return read_quantity(next(iter(read_list(read_object(result).get("baseFeePerGas"))), None))
+    return _read_price(next(iter(read_list(read_object(result).get("baseFeePerGas"))), None))
 
 
 def _read_priority_fee(result: Any) -> int:
     rewards = [read_list(row) for row in read_list(read_object(result).get("reward"))]
-    medians = sorted(read_quantity(row[0]) for row in rewards if row)
+    medians = sorted(_read_price(row[0]) for row in rewards if row)
     return medians[len(medians) // 2] if medians else 0
 
 

@@ -18,6 +18,7 @@ from queries import progress
 from queries.clock import Clock
 from queries.models import Batch, BatchStatus, Block, ServiceClock
 from queries.rejection_codes import RejectionCode
+from tests.chains.lying_node import between
 from tests.contracts.l1_block import L1Block
 from tests.proving import test_sources as sources
 from tests.proving.test_spending import ETHER, GWEI, asking, costly, fresh, key, pending, price_of, set_price
@@ -384,3 +385,31 @@ def test_adding_up_a_day_reads_no_calldata(costly, key, django_assert_num_querie
         assert promised.on_chain(31337) > 0
     for of_calldata in ('"data"', '"raw"'):
         assert not any(of_calldata in statement["sql"] for statement in statements)
+
+
+# --- Odd numbers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fee", ["auto", str(ETHER)])
+@pytest.mark.parametrize(
+    ("method", "number"),
+    [("eth_estimateGas", 0), ("eth_maxPriorityFeePerGas", 2**255), ("eth_maxPriorityFeePerGas", 2**95)],
+)
+def test_an_odd_number_is_waited_out(costly, key, settings, method, number, fee):
+    is_told = True
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        return [reply | {"result": hex(number)} if is_told and question["method"] == method else reply]
+
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        batch = submit(key, request(ALICE, block=costly.head()) | {"fee": fee})
+        for _ in range(4):
+            work()
+            costly.mine()
+        assert not Transaction.objects.filter(queries__batch=batch).exists()
+        if fresh(batch).status == BatchStatus.REJECTED:
+            assert batch.rejection_retryable
+            return
+        is_told = False
+        assert work_until_done(batch, costly, rounds=20).status == BatchStatus.DONE
