@@ -25,12 +25,12 @@ from chains.node_errors import (
     BadStatus,
     ChainError,
     InvalidReply,
+    LimitsRequests,
     NodeUnavailable,
     RpcRefused,
     WrongChain,
     read_refusal,
 )
-from chains.together import Outcome, Raised
 from chains.untrusted_text import secrets_of
 
 # Requests of one exchange at the most, by their weight (`_weight`). Nodes take a hundred at least; of one that takes
@@ -211,7 +211,7 @@ class NodePool:
 
     def one(self, request: Request, read: Reader[Answer]) -> Answer:
         (answer,) = self.many([request], lambda _, result: read(result))
-        if isinstance(answer, RpcRefused):
+        if isinstance(answer, ChainError):
             raise answer
         return answer
 
@@ -221,23 +221,25 @@ class NodePool:
         read: Callable[[int, Any], Answer | Further[Answer]],
         *,
         blocks: Sequence[int] | None = None,
-    ) -> list[Answer | RpcRefused]:
+    ) -> list[Answer | RpcRefused | NodeUnavailable]:
         """The answers, each read from its result by `read`, whose `ValueError` sends us to the next node.
 
-        `blocks` holds for each request the number of the block whose state it needs.
+        A request without a usable answer has the reason in its place: it is no fault of the others. `blocks` holds for
+        each request the number of the block whose state it needs.
         """
         if not batched:
             return []
         # What tasks that run side by side ask at the same time goes out as one.
         return together.share_exchange(self, _Question(batched, read, blocks, len(batched)), self._answer_all)
 
-    def _answer_all(self, questions: Sequence[_Question]) -> list[Outcome[list[Any]]]:
+    def _answer_all(self, questions: Sequence[_Question]) -> list[list[Any]]:
         merged = _Merged(questions) if len(questions) > 1 else None
+        question = merged.question if merged else questions[0]
         try:
-            answers = self._ask_nodes(merged.question if merged else questions[0])
-        except ChainError as error:
-            return [Raised(error)] * len(questions)
-        return merged.divided(answers) if merged else [_whole(answers)]
+            answers = self._ask_nodes(question)
+        except NodeUnavailable as error:
+            answers = [error] * len(question.batched)
+        return merged.divided(answers) if merged else [answers]
 
     def _ask_nodes(self, question: _Question) -> list[Any | RpcRefused | NodeUnavailable]:
         """The answer to each request, or why no node gave one."""
@@ -273,7 +275,8 @@ class NodePool:
                 if isinstance(answer, NodeUnavailable):
                     fault = answer
         except NodeUnavailable as error:
-            self._rest(node, error)
+            # It may be the fault of a request. A node that is down doesn't tell its chain id either, before the next.
+            self._rest(node, error, answers=node.chain_checked_at is not None and not isinstance(error, LimitsRequests))
             said.problems[node] = error
         else:
             if fault:
@@ -340,8 +343,8 @@ class NodePool:
                     # Whatever it is that takes so long, the others come first.
                     waiting += chunk
                     continue
-                # It may be this request's fault, unless the next one fares no better.
-                if fault or len(batched) == 1:
+                # It may be this request's fault, or that of several. But a node that is down answers nothing.
+                if len(batched) == 1 or (fault and not self._is_up(node)):
                     raise
                 fault = error
                 results = [error]
@@ -351,6 +354,7 @@ class NodePool:
                     self._grow(node)
             yield from zip(chunk, results, strict=True)
             if self._clock() >= ends:
+                least = 0 if fault else least
                 late = [index for index in waiting if index >= least]
                 yield from ((index, NodeUnavailable(f"{node.host} answers too slowly")) for index in late)
                 waiting = [index for index in waiting if index < least]
@@ -455,6 +459,15 @@ class NodePool:
                 if isinstance(error, WrongChain):
                     found[place] = error
         return found
+
+    def _is_up(self, node: _Node) -> bool:
+        """Whether it still tells its chain id."""
+        node.chain_checked_at = None
+        try:
+            self._check_chain(node)
+        except NodeUnavailable:
+            return False
+        return True
 
     def _check_chain(self, node: _Node, *, anew: bool = False) -> None:
         """Ask for the node's chain id: before its first use, after each failure, and from time to time."""
@@ -565,19 +578,13 @@ class _Merged:
             batched, lambda place, result: _read_for_each(self._readers[place], result), blocks, least
         )
 
-    def divided(self, answers: Sequence[Any | RpcRefused | NodeUnavailable]) -> list[Outcome[list[Any | RpcRefused]]]:
-        """For each question what it would have been answered by itself, or why there is no answer."""
-        return [_whole([_of_turn(answers[place], turn) for place, turn in asked]) for asked in self._asked]
+    def divided(self, answers: Sequence[Any | RpcRefused | NodeUnavailable]) -> list[list[Any]]:
+        """For each question what it would have been answered by itself."""
+        return [[_of_turn(answers[place], turn) for place, turn in asked] for asked in self._asked]
 
 
 def _of_turn(answer: Any, turn: int) -> Any:
     return answer if isinstance(answer, RpcRefused | NodeUnavailable) else answer[turn]
-
-
-def _whole(answers: list[Any]) -> Outcome[list[Any]]:
-    """The answers, or why one of them is lacking."""
-    lacking = next((answer for answer in answers if isinstance(answer, NodeUnavailable)), None)
-    return Raised(lacking) if lacking else answers
 
 
 def _read_for_each(readers: Sequence[Reader[Any]], result: Any) -> list[Any] | Further[list[Any]]:

@@ -58,7 +58,7 @@ def _proves(rpc: RpcClient, number: int) -> bool:
         if header is None:
             return False
         (proof,) = rpc.proofs([ProofRequest(number, header.hash, history.CONTRACT, [slot])])
-        if isinstance(proof, RpcRefused):
+        if isinstance(proof, ChainError):
             return False
         account = verify_account(header.state_root, history.CONTRACT, proof.nodes)
         verify_slot(account.storage_root, slot, proof.slots[0].nodes)

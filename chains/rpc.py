@@ -53,6 +53,15 @@ __all__ = [
 
 HASH_BYTES = 32
 WORD_BYTES = 32
+# Every transaction takes as much (yellow paper, G_transaction).
+TRANSACTION_GAS = 21_000
+# In wei for a unit of gas: nobody could pay it.
+_NO_PRICE = 2**96
+# Half of those of EIP-2681: what a column holds.
+_NONCES = 2**63
+# Slots in one request for a proof, and how many times fewer after one that got no answer.
+_MOST_SLOTS = 200
+_FEWER_SLOTS = 4
 
 Tag = Literal["latest", "safe", "finalized", "earliest"]
 BlockIdentifier = int | bytes | Tag | Literal["pending"]
@@ -142,6 +151,8 @@ class RpcClient:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.chain = chain
+        self.slots_at_once = _MOST_SLOTS
+        """Of one account, that a request for a proof should name at most: nodes may be too slow for more."""
         self._nodes = NodePool(chain, timeout_seconds=timeout_seconds, clock=clock)
 
     def __repr__(self) -> str:
@@ -153,7 +164,10 @@ class RpcClient:
 
     def batch(self, batched: Sequence[Request]) -> list[Any | RpcRefused]:
         """The results in the order of the requests. A refused request has its refusal as result."""
-        return self._nodes.many(batched, lambda _, result: result)
+        answers = self._nodes.many(batched, lambda _, result: result)
+        if lacking := next((answer for answer in answers if isinstance(answer, NodeUnavailable)), None):
+            raise lacking
+        return answers
 
     def wrong_chains(self) -> dict[int, WrongChain]:
         """Ask every node for its chain id. Return what those of other chains say, by the place of their URLs."""
@@ -194,8 +208,8 @@ class RpcClient:
         request = ("eth_getBlockByHash", [hex_data(block_hash), False])
         return self._nodes.one(request, lambda result: _read_header(result, block_hash))
 
-    def proofs(self, wanted: Sequence[ProofRequest]) -> list[AccountProof | RpcRefused]:
-        """`eth_getProof` (EIP-1186) of each account and its slots at its block, in order.
+    def proofs(self, wanted: Sequence[ProofRequest]) -> list[AccountProof | RpcRefused | NodeUnavailable]:
+        """`eth_getProof` (EIP-1186) of each account and its slots at its block, in order, or why there is none.
 
         Asked by block hash (EIP-1898), and by number where a node refuses that. Not verified here.
         """
@@ -204,9 +218,21 @@ class RpcClient:
         by_number = self._proofs([(wanted[place], wanted[place].block_number) for place in refused])
         for place, answer in zip(refused, by_number, strict=True):
             answers[place] = answer
+        self._note_slots(wanted, answers)
         return answers
 
-    def _proofs(self, wanted: Sequence[tuple[ProofRequest, BlockIdentifier]]) -> list[AccountProof | RpcRefused]:
+    def _note_slots(self, wanted: Sequence[ProofRequest], answers: Sequence[AccountProof | ChainError]) -> None:
+        """Ask for fewer slots at once where so many got no answer, and for more again where they did."""
+        asked = list(zip((len(one.slots) for one in wanted), answers, strict=True))
+        failed = [slots for slots, answer in asked if slots > 1 and isinstance(answer, NodeUnavailable)]
+        if failed:
+            self.slots_at_once = max(1, min(self.slots_at_once, min(failed) // _FEWER_SLOTS))
+        elif any(slots >= self.slots_at_once and isinstance(answer, AccountProof) for slots, answer in asked):
+            self.slots_at_once = min(_MOST_SLOTS, 2 * self.slots_at_once)
+
+    def _proofs(
+        self, wanted: Sequence[tuple[ProofRequest, BlockIdentifier]]
+    ) -> list[AccountProof | RpcRefused | NodeUnavailable]:
         batched = [
             ("eth_getProof", [one.address, [_word(slot) for slot in one.slots], _block(block)]) for one, block in wanted
         ]
@@ -274,7 +300,7 @@ class RpcClient:
         return self._each(batched, lambda _, result: _read_word(result))
 
     def nonce(self, address: str, block: BlockIdentifier = "latest") -> int:
-        return self._nodes.one(("eth_getTransactionCount", [address, _block(block)]), read_quantity)
+        return self._nodes.one(("eth_getTransactionCount", [address, _block(block)]), _read_nonce)
 
     # Transactions
 
@@ -283,20 +309,20 @@ class RpcClient:
 
     def _base_fee(self) -> int:
         head = self.head()
-        if head.is_ethereums:
+        if head.is_ethereums and (head.base_fee_per_gas or 0) < _NO_PRICE:
             return head.base_fee_per_gas or 0
         return self._nodes.one(("eth_feeHistory", [hex(1), hex(head.number), []]), _read_base_fee)
 
     def _priority_fee(self) -> int:
         try:
-            return self._nodes.one(("eth_maxPriorityFeePerGas", []), read_quantity)
+            return self._nodes.one(("eth_maxPriorityFeePerGas", []), _read_price)
         except RpcRefused:
             return self._nodes.one(("eth_feeHistory", [hex(10), "latest", [50]]), _read_priority_fee)
 
     def estimate_gas(self, sender: str, to: str | None, data: bytes, block: BlockIdentifier = "pending") -> int:
         """Raises `Reverted`, `InsufficientFunds`. `to=None` creates a contract."""
         transaction = {"from": sender, "data": hex_data(data)} | ({} if to is None else {"to": to})
-        return self._nodes.one(("eth_estimateGas", [transaction, _block(block)]), read_quantity)
+        return self._nodes.one(("eth_estimateGas", [transaction, _block(block)]), _read_gas)
 
     def send_raw(self, raw: bytes) -> bytes:
         """Broadcast a signed transaction and return its hash. It is a success if the node already knows it.
@@ -338,10 +364,10 @@ class RpcClient:
         return self._each([("eth_getTransactionReceipt", [hex_data(tx_hash)]) for tx_hash in tx_hashes], read)
 
     def _each(self, batched: Sequence[Request], read: Callable[[int, Any], Answer | Further[Answer]]) -> list[Answer]:
-        """The answers to all of the requests, in order. Raises the first refusal."""
+        """The answers to all of the requests, in order. Raises what the first is lacking for."""
         answers: list[Answer] = []
         for answer in self._nodes.many(batched, read):
-            if isinstance(answer, RpcRefused):
+            if isinstance(answer, ChainError):
                 raise answer
             answers.append(answer)
         return answers
@@ -447,14 +473,35 @@ def _begins_with(log: Log, topics: Sequence[Topic]) -> bool:
     )
 
 
+def _read_price(result: Any) -> int:
+    price = read_quantity(result)
+    if price >= _NO_PRICE:
+        raise ValueError("a price that nobody can pay")
+    return price
+
+
+def _read_gas(result: Any) -> int:
+    gas = read_quantity(result)
+    if gas < TRANSACTION_GAS:
+        raise ValueError(f"{gas} gas, less than every transaction takes")
+    return gas
+
+
+def _read_nonce(result: Any) -> int:
+    nonce = read_quantity(result)
+    if nonce >= _NONCES:
+        raise ValueError("a nonce that no account can have reached")
+    return nonce
+
+
 def _read_base_fee(result: Any) -> int:
     """The base fee of the oldest block that was asked about. The last entry is about the block after the newest."""
-    return read_quantity(next(iter(read_list(read_object(result).get("baseFeePerGas"))), None))
+    return _read_price(next(iter(read_list(read_object(result).get("baseFeePerGas"))), None))
 
 
 def _read_priority_fee(result: Any) -> int:
     rewards = [read_list(row) for row in read_list(read_object(result).get("reward"))]
-    medians = sorted(read_quantity(row[0]) for row in rewards if row)
+    medians = sorted(_read_price(row[0]) for row in rewards if row)
     return medians[len(medians) // 2] if medians else 0
 
 

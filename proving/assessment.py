@@ -17,7 +17,7 @@ from chains import history, rollups, together
 from chains.chains_file import Chain
 from chains.header import Header
 from chains.rollups import DataCost
-from chains.rpc import AccountProof, Fees, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
+from chains.rpc import AccountProof, ChainError, Fees, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from chains.together import Raised
 from chains.trie import InvalidProof
 from proving import facts, timestamps, trie_samples
@@ -270,13 +270,11 @@ def _sample(inquiry: Inquiry, asked: Sequence[Asked]) -> Tries | Rejection:
     header, head = together.together(lambda: rpc.known_header(oldest.number), inquiry.head)
     wanted = trie_samples.wanted(header, oldest.facts, (fact for one in asked for fact in one.facts))
     is_old = oldest.number <= head.number - _KEPT_BY_ALL
-    try:
-        answers = rpc.proofs(wanted)
-    except NodeUnavailable:
-        # Whoever is to prove the queries asks for them again.
-        if is_old:
-            raise
-        answers = []
+    answers = rpc.proofs(wanted)
+    lacking = next((answer for answer in answers if isinstance(answer, NodeUnavailable)), None)
+    # Of young blocks, whoever is to prove the queries asks for them again.
+    if lacking and is_old:
+        raise lacking
     inquiry.go_on()
     refused = [answer for answer in answers if isinstance(answer, RpcRefused)]
     if is_old and len(refused) == len(answers) and not refused[0].may_pass:
@@ -294,7 +292,7 @@ def sample_of_history(inquiry: Inquiry, header: Header) -> Tries:
     return _told_by(header, inquiry.connection.source_rpc.proofs([wanted]))
 
 
-def _told_by(header: Header, answers: Sequence[AccountProof | RpcRefused]) -> Tries:
+def _told_by(header: Header, answers: Sequence[AccountProof | ChainError]) -> Tries:
     proofs = [answer for answer in answers if isinstance(answer, AccountProof)]
     try:
         return trie_samples.read(header, proofs) if proofs else Tries()

@@ -108,6 +108,7 @@ class Signer(Leased):
     final_failures = models.PositiveBigIntegerField(default=0, db_default=0)  # of them
     final_gas = models.PositiveBigIntegerField(default=0, db_default=0)
     final_wei = Uint256Field(default=0, db_default=0)
+    nonce_problem = models.TextField(blank=True, db_default="", default="")  # a sentence
     paused_at = models.DateTimeField(null=True)  # by the operator (`proving.transactions.pauses`)
     paused_because = models.CharField(max_length=200, blank=True, default="", db_default="")  # for people
 

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from accounts import keys
 from accounts.models import ApiKey, User
-from config.configured_chains import get_chains
+from config.configured_chains import forget_chains, get_chains
 from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import Signer
 from proving.worker.due import due
@@ -50,6 +50,13 @@ block_hash_source = "native"
 {connection}
 """)
     return path
+
+
+def reconfigure(settings: Any, old: str, new: str) -> None:
+    text = settings.CHAINS_FILE.read_text()
+    assert old in text
+    settings.CHAINS_FILE.write_text(text.replace(old, new))
+    forget_chains()
 
 
 def request(

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from django.conf import settings
+
 from accounts import statements
 from config.configured_chains import get_chains
 from explorer.pages.chain_names import chain_name
@@ -66,10 +68,10 @@ def _of_sources(batch: Batch) -> Iterator[Expected]:
             continue
         head, block = _head(*seen), f"Block {number} of {name}"
         if step == StepKind.INITIAL_STATE and number > head.number:
-            yield _after(number - head.number, head, chain, f"{block} comes")
+            yield from _after(number - head.number, head, chain, f"{block} comes")
         # Attesters vouch for final blocks alone.
         elif step == StepKind.BLOCKHASH_AVAILABLE and connection.attesters and number > head.final:
-            yield _after(number - head.final, head, chain, f"{block} is final")
+            yield from _after(number - head.final, head, chain, f"{block} is final")
 
 
 def _of_confirmations(batch: Batch) -> Iterator[Expected]:
@@ -88,7 +90,7 @@ def _of_confirmations(batch: Batch) -> Iterator[Expected]:
     mined, head, needed = row[0], _head(*row[1:]), get_chains().chain(chain).confirmations
     missing = mined - head.final if needed == "finalized" else needed - (head.number - mined + 1)
     if missing > 0:
-        yield _after(missing, head, chain, "The transactions are confirmed")
+        yield from _after(missing, head, chain, "The transactions are confirmed")
 
 
 def _head(number: int, final: int, seen_at: Any) -> _Head:
@@ -97,5 +99,8 @@ def _head(number: int, final: int, seen_at: Any) -> _Head:
     return _Head(number, final, when)
 
 
-def _after(blocks: int, head: _Head, chain: int, what: str) -> Expected:
-    return Expected(what, head.seen_at + timedelta(seconds=blocks * float(get_chains().chain(chain).block_seconds)))
+def _after(blocks: int, head: _Head, chain: int, what: str) -> Iterator[Expected]:
+    """Nothing, where no batch waits so long."""
+    seconds = blocks * float(get_chains().chain(chain).block_seconds)
+    if seconds <= settings.BATCH_DEADLINE_SECONDS:
+        yield Expected(what, head.seen_at + timedelta(seconds=seconds))

@@ -7,7 +7,7 @@ ago, nothing is known, and that is said instead.
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 
 from config.configured_chains import get_chains
@@ -58,8 +58,12 @@ def stops() -> Iterator[Problem]:
     for pause in ConnectionPause.objects.order_by("destination_chain_id", "source_chain_id"):
         if (pause.source_chain_id, pause.destination_chain_id) in configured:
             yield Problem("connection_paused", pauses.sentence(pause))
-    for signer in Signer.objects.filter(chain_id__in=destinations).exclude(paused_at=None).order_by("pk"):
-        yield Problem("signer_paused", pauses.sentence_of_signer(signer))
+    told = ~Q(paused_at=None) | ~Q(nonce_problem="")
+    for signer in Signer.objects.filter(told, chain_id__in=destinations).order_by("pk"):
+        if signer.paused_at:
+            yield Problem("signer_paused", pauses.sentence_of_signer(signer))
+        if signer.nonce_problem:
+            yield Problem("nonce_gap", signer.nonce_problem)
 
 
 def signers() -> Iterator[Problem]:

@@ -10,7 +10,7 @@ from django.utils import timezone
 from chains import history
 from chains.header import Header
 from chains.packed import HISTORY_ADDRESS, AccountToProve, encode_parent_hash
-from chains.rpc import AccountProof, InvalidReply, NodeUnavailable, ProofRequest, RpcRefused
+from chains.rpc import AccountProof, ChainError, InvalidReply, NodeUnavailable, ProofRequest
 from chains.trie import InvalidProof, verify_account, verify_slot
 from config.configured_chains import get_chains
 from proving import sources
@@ -87,7 +87,7 @@ def _hop(connection: OpenConnection, plan: Plan, others: Collection[int]) -> Leg
     calls: list[Call] = []
     size = 0
     for place, answer in enumerate(connection.source_rpc.proofs(requests)):
-        if isinstance(answer, RpcRefused):
+        if isinstance(answer, ChainError):
             raise answer
         header, following = headers[place], headers[place + 1]
         account = _history_to_prove(connection, header, following, answer)

@@ -7,7 +7,7 @@ nothing special: what held no longer does.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -60,7 +60,7 @@ def reconcile(block_id: object) -> None:
             case Requeue():
                 _release(lease, end.sentence, end.seconds, attempts=0, waits_for_path=end.for_path)
             case Fail():
-                _fail(lease, end.sentence)
+                _fail(lease, end.sentence, end.queries)
             case Settled():
                 _release(lease, "", None, attempts=0)
 
@@ -122,13 +122,13 @@ def _fetch(context: Context) -> End | _Partly | None:
         parts = proofs.fetch(context.block, context.source_rpc)
         first = next(parts, None)
     _act(context, decide.asked_of_header(observe.asked_of_header(context)))
-    faults: list[Exception] = []
+    faults: dict[int, Exception] = {}
     complete = 0
     while first:
         _act(context, decide.fetched(first))
         # Also where nothing of it could be had, and nothing was written.
         context.lease.extend()
-        faults += first.faults
+        faults |= first.faults
         complete += len(first.complete)
         if complete >= _QUERIES_PER_FETCH:
             return _Partly()
@@ -168,11 +168,12 @@ def _act(context: Context, decision: Decision) -> End | None:
     return decision.then if isinstance(decision.then, End) else None
 
 
-def _fail(lease: Lease[Block], why: str) -> None:
+def _fail(lease: Lease[Block], why: str, queries: Collection[int] | None = None) -> None:
     attempts = lease.row.attempts
     seconds = leases.backoff(attempts).total_seconds()
     logger.warning("%s waits: %s Next try in %.0f s.", lease.row, why, seconds)
-    progress.note_failure(list(lease.row.open_queries().values_list("pk", flat=True)), why)
+    concerned = lease.row.open_queries().values_list("pk", flat=True) if queries is None else queries
+    progress.note_failure(list(concerned), why)
     _release(lease, why, seconds, attempts=attempts + 1)
 
 

@@ -208,6 +208,7 @@ class Fail:
     """Something is wrong, a sentence: the attempt is counted, and repeated more and more rarely."""
 
     sentence: str
+    queries: Collection[int] | None = None  # ids of those that it concerns; None: all of the block
 
 
 @dataclass(frozen=True)
@@ -315,13 +316,17 @@ def fetched(found: Fetched) -> Decision:
 
 
 def unfetched(seen: Unfetched) -> Decision:
-    """Wait for what could not be fetched; reject it when nodes have refused it for too long."""
-    since = (seen.refused_since or seen.now) if seen.is_refused else None
+    """Wait for what could not be fetched; reject what nodes have refused for too long."""
+    since = (seen.refused_since or seen.now) if seen.refused else None
     actions: list[Action] = [] if since == seen.refused_since else [NoteRefused(since)]
+    waiting = dict(seen.faults)
     if since is not None and seen.now - since >= _PROOF_PATIENCE:
-        reason = f"No node of chain {seen.source} serves usable proofs at block {seen.number}. {seen.fault}"
-        return Decision(Continue(), [Reject(seen.waiting, RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True)])
-    return Decision(Fail(seen.fault) if seen.fault else Continue(), actions)
+        fault = waiting[next(iter(seen.refused))]
+        reason = f"No node of chain {seen.source} serves usable proofs at block {seen.number}. {fault}"
+        actions = [Reject(seen.refused, RejectionCode.PROOF_UNAVAILABLE, reason, retryable=True)]
+        waiting = {pk: fault for pk, fault in waiting.items() if pk not in seen.refused}
+    fault = next(iter(waiting.values()), "")
+    return Decision(Fail(fault, tuple(waiting)) if waiting else Continue(), actions)
 
 
 # --- What the registry holds, and lacks -------------------------------------------------------------------------------

@@ -160,30 +160,24 @@ class Unfetched:
 
     source: int
     number: int
-    fault: str  # a sentence; empty: nothing is left
-    is_refused: bool  # no node serves a proof that can be used, which more asking may not change
+    faults: Mapping[int, str]  # by the ids of queries: a sentence
+    refused: Collection[int]  # those for which no node serves a proof that can be used: more asking may not change it
     refused_since: datetime | None  # as it is stored
     now: datetime
-    waiting: Sequence[int]  # ids of queries
 
 
-def unfetched(context: Context, faults: Sequence[Exception]) -> Unfetched | None:
+def unfetched(context: Context, faults: Mapping[int, Exception]) -> Unfetched | None:
     """None where all was fetched, now and before."""
     if not faults and context.block.refused_since is None:
         return None
     return Unfetched(
         source=context.source_rpc.chain.id,
         number=context.block.number,
-        fault=str(faults[0]) if faults else "",
-        is_refused=bool(faults) and isinstance(faults[0], ProofRefused),
+        faults={pk: str(fault) for pk, fault in faults.items()},
+        refused=[pk for pk, fault in faults.items() if isinstance(fault, ProofRefused)],
         refused_since=context.block.refused_since,
         now=clock.last_read() or timezone.now(),
-        waiting=list(_in_initial_state(context).values_list("pk", flat=True)),
     )
-
-
-def _in_initial_state(context: Context) -> QuerySet[Query]:
-    return context.block.open_queries().filter(step=StepKind.INITIAL_STATE).order_by("pk")
 
 
 # --- What the registry holds, and lacks -------------------------------------------------------------------------------

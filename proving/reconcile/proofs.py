@@ -3,9 +3,10 @@
 Once they are stored no archive node is needed. A proof that doesn't verify is a node that lies or lags, never a fact.
 """
 
+import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from chains import together
 from chains.encoding import hex_data
@@ -35,28 +36,30 @@ class Proven:
 
 @dataclass(frozen=True)
 class Fetched:
-    """Proofs to store, what is wrong with others, and queries (ids) all of whose proofs are stored with these."""
+    """Proofs to store, what is wrong with those of other queries (ids), and queries all of whose proofs are stored."""
 
     proofs: Sequence[Proven]
-    faults: Sequence[Exception] = ()
+    faults: Mapping[int, Exception] = field(default_factory=dict)
     complete: Sequence[int] = ()
 
 
 def fetch(block: Block, source: RpcClient) -> Iterator[Fetched]:
     """What the open queries of the block lack, in parts: each is to be stored before the next is asked for.
 
-    One account that no node proves holds up no other. Raises `NodeUnavailable`.
+    One account that no node proves holds up no other, except for the time that it takes to ask.
     """
     by_address: dict[str, list[Query]] = defaultdict(list)
     for query in together.share_work("waiting", block, _waiting):
         by_address[query.address].append(query)
-    for addresses in chunks(sorted(by_address), _ACCOUNTS_PER_FETCH):
+    # By lot: those that nodes hang on must not be the first each time.
+    in_any_order = random.sample(list(by_address), len(by_address))
+    for addresses in chunks(in_any_order, _ACCOUNTS_PER_FETCH):
         wanted = _not_stored(block, {address: by_address[address] for address in addresses})
         failed: set[str] = set()
-        for pieces in _pieces(wanted):
+        for pieces in _pieces(wanted, source.slots_at_once):
             proofs, faults = _verified_proofs(block, source, pieces)
             failed |= faults.keys()
-            yield Fetched(proofs, list(faults.values()))
+            yield Fetched(proofs, {query.pk: fault for one, fault in faults.items() for query in by_address[one]})
         complete = [query.pk for address in addresses if address not in failed for query in by_address[address]]
         yield Fetched((), complete=complete)
 
@@ -98,12 +101,12 @@ def _not_stored(block: Block, queries: Mapping[str, Sequence[Query]]) -> list[_W
     ]
 
 
-def _pieces(wanted: Iterable[_Wanted]) -> Iterator[list[_Wanted]]:
+def _pieces(wanted: Iterable[_Wanted], most_slots: int) -> Iterator[list[_Wanted]]:
     """What is wanted, in bounded requests: an account of thousands of slots is asked for several times."""
     asked = (
         _Wanted(one.address, one.account, slots)
         for one in wanted
-        for slots in list(chunks(list(dict.fromkeys(one.slots)), _SLOTS_PER_FETCH)) or [[]]
+        for slots in list(chunks(list(dict.fromkeys(one.slots)), most_slots)) or [[]]
         if one.account or slots
     )
     return by_size(asked, lambda one: len(one.slots), _SLOTS_PER_FETCH)
@@ -120,6 +123,9 @@ def _verified_proofs(
     proofs: list[Proven] = []
     failed: dict[str, Exception] = {}
     for one, answer in zip(wanted, answers, strict=True):
+        if isinstance(answer, NodeUnavailable):
+            failed[one.address] = answer
+            continue
         if isinstance(answer, RpcRefused):
             failed[one.address] = NodeUnavailable(str(answer)) if answer.may_pass else ProofRefused(str(answer))
             continue

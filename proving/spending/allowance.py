@@ -72,6 +72,7 @@ def exceeded(user: User, destination: Chain, needed: Promise, before: Promise) -
 
 def _never_fits(limit: "_DailyLimit", needed: Promise, before: Promise) -> Rejection | None:
     whole = limit.part(needed) + limit.part(before)
+    retryable = False
     if not limit.most:
         reason = f"{limit.rule[0].upper()}{limit.rule[1:]} {limit.shown(0)} in 24 hours."
     elif whole > limit.most:
@@ -79,9 +80,11 @@ def _never_fits(limit: "_DailyLimit", needed: Promise, before: Promise) -> Rejec
             f"This batch is estimated at {limit.shown(whole)}, and {limit.rule} {limit.shown(limit.most)} in 24 hours. "
             "Send it in parts."
         )
+        # Gas may become cheaper.
+        retryable = limit.is_in_wei
     else:
         return None
-    return Rejection(RejectionCode.TOO_LARGE_FOR_BUDGET, reason, retryable=False)
+    return Rejection(RejectionCode.TOO_LARGE_FOR_BUDGET, reason, retryable=retryable)
 
 
 def _is_used_up(limit: "_DailyLimit", needed: Promise) -> Rejection | None:
@@ -118,6 +121,7 @@ class _DailyLimit:
     promised: Callable[[], int]
     part: Callable[[Promise], int]
     shown: Callable[[int], str]
+    is_in_wei: bool = True
 
 
 def _limits(user: User, destination: Chain) -> Iterator[_DailyLimit]:
@@ -130,6 +134,7 @@ def _limits(user: User, destination: Chain) -> Iterator[_DailyLimit]:
             lambda: promised.to_user(user.pk, costly).gas,
             attrgetter("gas"),
             "{} gas".format,
+            is_in_wei=False,
         )
     if (most := user_limits.daily_wei(user.daily_limits_wei, destination)) is not None:
         yield _DailyLimit(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from chains.rpc import TRANSACTION_GAS
 from proving.models import LIVE_STATES, Signer, Transaction, TransactionState, proves_facts
 from queries.models import Block, Query
 
@@ -10,8 +11,8 @@ from queries.models import Block, Query
 MAX_GAS = 16_777_216
 # Of an estimate, for what changes between estimating and mining (another's transaction that goes first).
 GAS_MARGIN = 1.15
-# Of every transaction; of a byte of calldata, and the least of one (EIP-7623).
-_TRANSACTION_GAS, _BYTE_GAS, _LEAST_BYTE_GAS = 21_000, 16, 40
+# Of a byte of calldata, and the least of one (EIP-7623).
+_BYTE_GAS, _LEAST_BYTE_GAS = 16, 40
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Intent:
         if self.most_gas is None:
             return None
         size = len(self.data)
-        return _TRANSACTION_GAS + max(self.most_gas + _BYTE_GAS * size, _LEAST_BYTE_GAS * size)
+        return TRANSACTION_GAS + max(self.most_gas + _BYTE_GAS * size, _LEAST_BYTE_GAS * size)
 
     def is_under_way(self, signers: Collection[Signer]) -> bool:
         """Whether a stored one does the same. One at a time extends a registry, because each builds on the last."""

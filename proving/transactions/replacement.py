@@ -27,6 +27,7 @@ from proving.transactions.pauses import why_signer_paused
 from proving.transactions.purpose import is_wanted, show
 from proving.transactions.signing import broadcast, senders, sign
 from proving.transactions.stop_switch import why_stopped
+from queries import clock
 from queries.leases import Lease
 from queries.models import OPEN_STATUSES, Batch, Block, Query, Sender
 
@@ -50,7 +51,7 @@ def push(chain: Chain, rpc: RpcClient, lease: Lease[Signer], tx: Transaction, *,
         return
     if not _holds_key(chain, lease.row):
         pass  # The configuration names its key no more: the stored bytes are all there is.
-    elif not newest.is_cancellation and not is_wanted(tx):
+    elif not newest.is_cancellation and not (newest.raw and is_wanted(tx)):
         newest = _replace(chain, rpc, lease, tx, newest, cancel=True)
     elif may_raise and _is_past(newest.created_at, _patience(chain)):
         newest = _replace(chain, rpc, lease, tx, newest, cancel=newest.is_cancellation or _reverts(rpc, lease.row, tx))
@@ -158,7 +159,7 @@ def _replace(
         if cancel_with is None:
             limit = min(market_limit, _most_for_replacement(chain, tx, rest))
         else:
-            limit = _most_for_cancellation(chain, tx, cancel_with)
+            limit = _most_for_cancellation(chain, cancel_with, promised.on_chain(chain.id) - tx.cost + tx.data_fee)
         highest = min(limit, max(market.max_fee_per_gas, required.max_fee_per_gas, priority))
         if highest < max(required.max_fee_per_gas, required.max_priority_fee_per_gas):
             return newest
@@ -174,24 +175,44 @@ def _replace(
     return version
 
 
-def _cancellation_gas(rpc: RpcClient, signer: Signer, newest: SignedTransaction) -> int:
+def fill(chain: Chain, rpc: RpcClient, lease: Lease[Signer], nonce: int) -> None:
+    """Use up a nonce that no stored transaction has, if the daily limit leaves room: what is behind it waits for it."""
+    signer = lease.row
+    if why_stopped(chain.id) or why_signer_paused(signer.pk) or not _holds_key(chain, signer):
+        return
+    market = market_fees(rpc).offer
+    gas = _cancellation_gas(rpc, signer)
+    with signers.locked(chain), lease.writing():
+        limit = _most_for_cancellation(chain, gas, promised.on_chain(chain.id))
+        if limit < market.max_priority_fee_per_gas or signer.transactions.filter(nonce=nonce).exists():
+            return
+        tx = Transaction.objects.create(
+            signer=signer, nonce=nonce, to=signer.address, data=b"", gas_limit=gas, spent_at=clock.believable()
+        )
+        version = sign(chain, tx, market.at_most(limit), cancel_with=gas)
+        if isinstance(version, Refused):
+            tx.delete()
+            return
+    broadcast(rpc, version)
+
+
+def _cancellation_gas(rpc: RpcClient, signer: Signer, newest: SignedTransaction | None = None) -> int:
     """What it takes to do nothing: on some rollups more than elsewhere, because the data's gas is a part of it."""
-    least = newest.gas if newest.is_cancellation else CANCELLATION_GAS
+    least = newest.gas if newest and newest.is_cancellation else CANCELLATION_GAS
     estimate = rpc.estimate_gas(signer.address, signer.address, b"")
     # Where data has become dearer since, the one before may be refused for ever.
     return max(least, int(estimate * _GAS_MARGIN) if estimate > CANCELLATION_GAS else estimate)
 
 
-def _most_for_cancellation(chain: Chain, tx: Transaction, gas: int) -> int:
-    """In wei for a unit of gas: one raise above the chain's cap, and within the chain's daily limit.
+def _most_for_cancellation(chain: Chain, gas: int, others: int) -> int:
+    """In wei for a unit of gas: one raise above the chain's cap, and within what `others` leave of its daily limit.
 
     It may cost more than the fee and the user's limit leave: until the nonce is used nobody's transactions are mined.
     """
     most = _raised(chain.max_fee_per_gas)
     if chain.daily_limit_wei is None:
         return most
-    others = promised.on_chain(chain.id) - tx.cost
-    return min(most, max(0, chain.daily_limit_wei - others - tx.data_fee) // gas)
+    return min(most, max(0, chain.daily_limit_wei - others) // gas)
 
 
 def _ask_data_fee_again(rpc: RpcClient, tx: Transaction) -> None:

@@ -5,6 +5,7 @@ it. What tasks that run side by side send at the same time is simulated and broa
 in one transaction.
 """
 
+import itertools
 import logging
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from chains.rpc import BlockIdentifier, ChainError, RpcClient
 from chains.together import Raised
 from config.configured_chains import get_rpc
 from proving import heads
-from proving.models import Share, SignedTransaction, Signer, Transaction
+from proving.models import Share, SignedTransaction, Signer, Transaction, TransactionState
 from proving.registry.contract import in_one_call
 from proving.spending import limits, shares
 from proving.spending.estimates import Undone
@@ -44,7 +45,7 @@ from proving.transactions.intents import (
     UnderWay,
     Unsent,
 )
-from proving.transactions.signers import Beside, Pending
+from proving.transactions.signers import Pending
 from proving.transactions.signing import broadcast, sign
 from proving.transactions.stop_switch import why_stopped
 from queries import clock, progress
@@ -54,7 +55,7 @@ logger = logging.getLogger(__name__)
 
 # What several blocks share at the most: the fewer it concerns that one of them reverts, and blocks have room for it.
 _SHARED_GAS, _SHARED_BYTES = 6_000_000, 80_000
-# Where it is simulated. What another signer has pending may be mined after it: then it finds what is there now.
+# Where it is simulated. What is pending beside it may be mined after it, or cancelled: then it finds what is there now.
 _PENDING: Sequence[BlockIdentifier] = ("pending",)
 _BOTH: Sequence[BlockIdentifier] = ("pending", "latest")
 
@@ -94,8 +95,7 @@ def _submit_all(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent
         return [Refused(refused)] * len(orders)
     rpc = get_rpc(chain.id)
     rows = signers.rows(chain)
-    # What one signer sends is mined in its order, so that only others can be in the way.
-    beside = [signers.beside(order) if len(rows) > 1 else Beside() for order in orders]
+    beside = [signers.beside(order) for order in orders]
     simulations = [
         partial(_simulate, rpc, rows[0].address, order, _BOTH if one.is_pending else _PENDING)
         for order, one in zip(orders, beside, strict=True)
@@ -112,7 +112,8 @@ def _submit_all(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent
             outcomes[place] = found
         else:
             # Counting takes long, and no other writer should wait for it.
-            ready[place] = _Ready(order, found, _rest_beside(chain, order.intents), beside[place].senders)
+            follows = beside[place].senders if len(rows) > 1 else frozenset[str]()
+            ready[place] = _Ready(order, found, _rest_beside(chain, order.intents), follows)
 
     def store() -> tuple[_Sending, dict[int, Sent | Unsent]]:
         with signers.locked(chain) as now:
@@ -148,11 +149,12 @@ class _Account:
 
     signer: Signer
     balance: Balance
-    pending_nonce: int
+    nonce: int
+    """As of the newest block. What a node says of the pending one can't be checked, and isn't needed."""
 
 
 def _ask(rpc: RpcClient, signer: Signer) -> _Account:
-    balance, nonce = together.together(lambda: funds.balance(rpc, signer), lambda: rpc.nonce(signer.address, "pending"))
+    balance, nonce = together.together(lambda: funds.balance(rpc, signer), lambda: rpc.nonce(signer.address, "latest"))
     return _Account(signer, balance, nonce)
 
 
@@ -373,8 +375,8 @@ class _Sending:
         self, account: _Account, simulated: Sequence[_Simulated], fees: MarketFees, rest: Rest
     ) -> list[SignedTransaction] | Unsent:
         """Store and sign those that their batches can pay for. Where it is `Unsent`, the caller must roll back."""
-        first = next_nonce(account.signer, account.pending_nonce)
-        stored = [_store(account.signer, first + place, one) for place, one in enumerate(simulated)]
+        nonces = next_nonces(account.signer, account.nonce)
+        stored = [_store(account.signer, nonce, one) for nonce, one in zip(nonces, simulated, strict=False)]
         signed: list[SignedTransaction] = []
         if paused := pauses.why_not_for(stored[0]):
             return Refused(paused)
@@ -438,10 +440,14 @@ def _shared(several: Sequence[_Ready]) -> _Ready:
     return _Ready(Order([intent]), [_Simulated(intent, costs)], rest)
 
 
-def next_nonce(signer: Signer, pending_nonce: int) -> int:
-    """The first nonce that neither the chain nor a stored transaction has; `pending_nonce` is the node's word."""
-    last = signer.transactions.order_by("-nonce").values_list("nonce", flat=True).first()
-    return max(pending_nonce, 0 if last is None else last + 1)
+def next_nonces(signer: Signer, nonce: int) -> Iterator[int]:
+    """The nonces that neither the chain nor a stored transaction has; `nonce` is the node's word."""
+    stored = signer.transactions.order_by("-nonce").values_list("nonce", flat=True)
+    last = stored.exclude(state=TransactionState.DISPLACED).first()
+    first = max(nonce, 0 if last is None else last + 1)
+    # Of those that were left behind a gap (`tending`).
+    taken = set(stored.filter(nonce__gte=first))
+    return (free for free in itertools.count(first) if free not in taken)
 
 
 def _store(signer: Signer, nonce: int, simulated: _Simulated) -> Transaction:

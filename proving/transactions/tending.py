@@ -31,7 +31,7 @@ from proving.models import (
 )
 from proving.spending import shares
 from proving.transactions.purpose import show
-from proving.transactions.replacement import push
+from proving.transactions.replacement import fill, push
 from queries import clock, leases, progress
 from queries.leases import Lease, LeaseLost
 from queries.models import Block, Query
@@ -39,6 +39,8 @@ from queries.models import Block, Query
 logger = logging.getLogger(__name__)
 
 _DAY = timedelta(days=1)
+# Nonces of a gap that are used up, and final transactions that are looked after at a time.
+_MOST_FILLED = 16
 
 
 def tend(signer_id: int) -> None:
@@ -137,10 +139,16 @@ def _tend(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> None:
                     _note_vanished(lease, tx)
             elif tx.nonce < used:
                 if _is_displaced(rpc, address, tx, heads):
-                    _displace(lease, tx)
+                    logger.error(
+                        "nonce %d of %s was used by a transaction that isn't ours: does something else hold this key?",
+                        tx.nonce,
+                        address,
+                    )
+                    _displace(lease, tx, "Its nonce was used by another transaction.")
             else:
                 push(chain, rpc, lease, tx, may_raise=lowest_open)
                 lowest_open = False
+    _show_problem(lease.row, _mend_nonces(chain, rpc, lease, watched, used))
 
 
 def _is_displaced(rpc: RpcClient, address: str, tx: Transaction, heads: Heads) -> bool:
@@ -149,6 +157,63 @@ def _is_displaced(rpc: RpcClient, address: str, tx: Transaction, heads: Heads) -
         return False
     # Asked again: what was asked before may be older than the final block that was told with it.
     return not any(rpc.receipts([HexBytes(version.hash) for version in tx.versions.all()]))
+
+
+def _mend_nonces(chain: Chain, rpc: RpcClient, lease: Lease[Signer], watched: Sequence[Transaction], used: int) -> str:
+    """Repair a gap below what is pending, which would never be mined. Return a sentence about it; empty: there is none.
+
+    A node has told a nonce that is too high, or the chain has lost blocks that were final.
+    """
+    signer = lease.row
+    pending = [tx for tx in watched if tx.state == TransactionState.PENDING]
+    lowest = min((tx.nonce for tx in pending), default=used)
+    # Final blocks hold these, as far as is known. A node that lags says so too.
+    below = signer.transactions.filter(nonce__gte=used, nonce__lt=lowest).exclude(state=TransactionState.DISPLACED)
+    newest = below.order_by("-nonce").values_list("nonce", flat=True).first()
+    gap = range(used if newest is None else newest + 1, lowest)
+    if _look_after_final(rpc, lease, below):
+        return f"Chain {chain.id} has lost blocks that were final, with transactions of {signer.address}: sent again."
+    if not gap:
+        # Shown as long as what fills it is pending, or until what it left behind is sent anew.
+        is_filled = any(tx.to == signer.address for tx in pending)
+        is_left = not pending and any(tx.nonce >= used for tx in watched)
+        return signer.nonce_problem if is_filled or is_left else ""
+    if len(gap) > _MOST_FILLED:
+        for tx in pending:
+            _displace(lease, tx, "It was left behind nonces that nobody has used, and is sent anew.")
+    else:
+        for tx in signer.transactions.filter(nonce__in=gap).defer("data").prefetch_related("versions"):
+            _note_vanished(lease, tx)
+        for nonce in gap:
+            fill(chain, rpc, lease, nonce)
+    return (
+        f"Nobody has used the nonces of {signer.address} on chain {chain.id} from {gap.start} to {gap.stop - 1}, and "
+        "transactions waited behind them: a node has told a wrong nonce."
+    )
+
+
+def _show_problem(signer: Signer, problem: str) -> None:
+    if problem != signer.nonce_problem:
+        logger.error("%s", problem or f"the nonces of {signer.address} on chain {signer.chain_id} have no gap any more")
+        Signer.objects.filter(pk=signer.pk).update(nonce_problem=problem)
+
+
+def _look_after_final(rpc: RpcClient, lease: Lease[Signer], below: QuerySet[Transaction]) -> bool:
+    """Take back final transactions that the chain has lost. Return whether there are any."""
+    final = list(
+        below.filter(state=TransactionState.FINAL)
+        .order_by("nonce")
+        .defer("data")
+        .prefetch_related("versions")[:_MOST_FILLED]
+    )
+    if not final:
+        return False
+    found = _Receipts(rpc, final)
+    found.read_headers([])
+    lost = [tx for tx in final if found.canonical(tx) is None and found.has_left_its_block(tx)]
+    for tx in lost:
+        _note_vanished(lease, tx)
+    return bool(lost)
 
 
 class _Receipts:
@@ -239,12 +304,12 @@ def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: 
     lease.write(change)
 
 
-def _count(signer: Signer, tx: Transaction) -> None:
+def _count(signer: Signer, tx: Transaction, times: int = 1) -> None:
     """Add a final one to what the signer has spent in all, in the transaction that holds the signer's row."""
-    signer.final_count += 1
-    signer.final_failures += not tx.succeeded
-    signer.final_gas += tx.gas_used
-    signer.final_wei += tx.cost
+    signer.final_count += times
+    signer.final_failures += times * (not tx.succeeded)
+    signer.final_gas += times * tx.gas_used
+    signer.final_wei += times * tx.cost
     signer.save(update_fields=["final_count", "final_failures", "final_gas", "final_wei"])
 
 
@@ -267,10 +332,13 @@ def _data_fee(rpc: RpcClient, signer: Signer, receipt: Receipt) -> int | None:
 
 
 def _note_vanished(lease: Lease[Signer], tx: Transaction) -> None:
-    logger.warning("%s is no longer in the chain: the chain was reorganised", tx.hash)
+    if tx.hash:
+        logger.warning("%s is no longer in the chain: the chain was reorganised", tx.hash)
 
     def change() -> None:
         _wake_blocks(tx)
+        if tx.state == TransactionState.FINAL:
+            _count(lease.row, tx, -1)
         tx.state, tx.hash, tx.block_hash, tx.block_number = TransactionState.PENDING, "", "", None
         tx.succeeded, tx.gas_used, tx.gas_price = None, 0, 0
         tx.data_fee = tx.expected_data_fee
@@ -285,17 +353,11 @@ def _note_vanished(lease: Lease[Signer], tx: Transaction) -> None:
     lease.write(change)
 
 
-def _displace(lease: Lease[Signer], tx: Transaction) -> None:
-    logger.error(
-        "nonce %d of %s was used by a transaction that isn't ours: does something else hold this key?",
-        tx.nonce,
-        lease.row.address,
-    )
-
+def _displace(lease: Lease[Signer], tx: Transaction, why: str) -> None:
     def change() -> None:
         _wake_blocks(tx)
         tx.state, tx.spent_at = TransactionState.DISPLACED, clock.believable()
-        tx.last_error = "Its nonce was used by another transaction."
+        tx.last_error = why
         _save(tx)
         shares.divide(tx)
         shares.show_spent(tx)

@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -75,3 +75,16 @@ def result(body: Any, value: Any) -> dict[str, Any]:
 
 def error(body: Any, code: int, message: str, data: Any = None) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": body["id"], "error": {"code": code, "message": message, "data": data}}
+
+
+def between(url: str, change: Callable[[Any, Any], list[Any]]) -> AbstractContextManager[str]:
+    """A node before a real one: `change(question, reply)` gives the replies that are passed on instead of each."""
+
+    def answer(body: Any) -> Any:
+        asked, replies = ask(url, body), []
+        for question in body if isinstance(body, list) else [body]:
+            reply = next(one for one in (asked if isinstance(asked, list) else [asked]) if one["id"] == question["id"])
+            replies += change(question, reply)
+        return replies if isinstance(body, list) else next(iter(replies), [])
+
+    return lying_node(answer)

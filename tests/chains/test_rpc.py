@@ -31,7 +31,7 @@ from chains.rpc import (
 )
 from chains.trie import verify_account
 from devnet.devchain import ACCOUNTS, DevChain
-from tests.chains.lying_node import Raw, ask, error, is_chain_id, lying_node, recording, result
+from tests.chains.lying_node import Raw, ask, between, error, is_chain_id, lying_node, recording, result
 
 ALICE, BOB = (address for address, _ in ACCOUNTS[:2])
 CONTRACT = "0x" + "33" * 20
@@ -650,6 +650,23 @@ def test_a_balance_that_is_no_quantity_is_nonsense(client_of, value):
 
 
 @pytest.mark.parametrize(
+    ("method", "value", "ask", "fault"),
+    [
+        ("eth_estimateGas", "0x0", lambda rpc: rpc.estimate_gas(ALICE, BOB, b""), "0 gas, less than every transaction"),
+        ("eth_estimateGas", hex(20_999), lambda rpc: rpc.estimate_gas(ALICE, BOB, b""), "20999 gas"),
+        ("eth_maxPriorityFeePerGas", hex(2**255), lambda rpc: rpc.fees(), "a price that nobody can pay"),
+        ("eth_getTransactionCount", hex(2**63), lambda rpc: rpc.nonce(ALICE), "no account can have reached"),
+    ],
+)
+def test_an_odd_number_is_nonsense(devchain, client_of, method, value, ask, fault):
+    def change(question, reply):
+        return [reply | {"result": value} if question["method"] == method else reply]
+
+    with between(devchain.url, change) as url, pytest.raises(InvalidReply, match=fault):
+        ask(client_of(url))
+
+
+@pytest.mark.parametrize(
     "proof",
     [
         None,
@@ -664,11 +681,9 @@ def test_a_balance_that_is_no_quantity_is_nonsense(client_of, value):
     ],
 )
 def test_a_proof_of_something_else_is_nonsense(client_of, proof):
-    with (
-        lying_node(lambda body: honest(body) if is_chain_id(body) else result(body, proof)) as liar,
-        pytest.raises(InvalidReply),
-    ):
-        client_of(liar).proofs([ProofRequest(1, b"\1" * 32, ALICE, [1])])
+    with lying_node(lambda body: honest(body) if is_chain_id(body) else result(body, proof)) as liar:
+        (answer,) = client_of(liar).proofs([ProofRequest(1, b"\1" * 32, ALICE, [1])])
+    assert isinstance(answer, InvalidReply)
 
 
 # --- Batches ----------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 
 from chains import node_pool, together
 from chains.node_pool import BATCH_SIZE, FAIL_FAST_SECONDS
-from chains.rpc import NodeUnavailable, ProofRequest, RpcClient, RpcRefused
+from chains.rpc import AccountProof, NodeUnavailable, ProofRequest, RpcClient, RpcRefused
 from chains.together import Outcome, Raised
 from tests.chains.lying_node import Raw, error, is_chain_id, lying_node, result
 
@@ -29,20 +29,23 @@ class Echoing:
         self.spoils: dict[Any, Callable[[Any], Any]] = {}
         """What it answers instead, by the first parameter; None where it leaves the reply out."""
         self.down = False
+        """Whether it fails, but for its chain id."""
+        self.gone = False
+        """Whether it fails altogether."""
         self.now = 0.0
         self.seconds_each = 0.0
         """How long an exchange takes by the client's clock."""
         self.over = threading.Event()
 
     def __call__(self, body: Any) -> Any:
-        if is_chain_id(body):
+        if is_chain_id(body) and not self.gone:
             return result(body, "0x7a69")
         asked = body if isinstance(body, list) else [body]
         self.sizes.append(len(asked))
         self.now += self.seconds_each
         if self.hangs(asked):
             self.over.wait(20)
-        if self.down:
+        if self.down or self.gone:
             return Raw(status=503)
         if len(asked) > 1 and self.refuses(asked):
             return {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "batch too large"}}
@@ -119,8 +122,10 @@ def test_a_node_that_hangs_is_waited_for_twice(nodes):
     rpc = nodes(node)
     assert len(failed(ask(rpc, range(64)))) == 64
     assert node.sizes == [64, 16]
-    assert len(failed(ask(rpc, range(64)))) == 64
-    assert node.sizes == [64, 16], "it has just failed"
+    node.gone = True
+    for _ in range(2):
+        assert len(failed(ask(rpc, range(64)))) == 64
+    assert node.sizes == [64, 16, 1], "it tells no chain id either, and has just failed"
 
 
 def test_a_batch_that_fails_otherwise_is_smaller_the_next_time(nodes):
@@ -148,9 +153,9 @@ def test_a_node_that_answers_nothing_by_itself_either_is_left(nodes):
     rpc = nodes(node)
     assert ask(rpc, range(4)) == list(range(4))
     node.sizes.clear()
-    node.down = True
+    node.gone = True
     assert len(failed(ask(rpc, range(64)))) == 64
-    assert node.sizes == [1, 1]
+    assert node.sizes == [1, 1, 1], "two of them, and its chain id"
 
 
 def test_what_takes_too_long_is_left_but_for_the_first(nodes):
@@ -310,6 +315,66 @@ def test_two_that_fail_by_themselves_with_a_good_one_between_are_two(nodes, pois
     poisonous.refuses = lambda asked: len(asked) > 1
     poisonous.spoils[5] = poisonous.spoils[3]
     assert list(failed(ask(nodes(poisonous), range(8)))) == [3, 5]
+
+
+@pytest.mark.parametrize("bad", [(3, 4, 5), tuple(range(15))])
+def test_several_in_a_row_that_fail_by_themselves_cost_no_other_its_answer(nodes, poisonous, bad):
+    poisonous.refuses = lambda asked: len(asked) > 1
+    poisonous.spoils = dict.fromkeys(bad, poisonous.spoils[3])
+    assert tuple(failed(ask(nodes(poisonous), range(16)))) == bad
+
+
+def test_one_task_has_the_answers_beside_a_bad_one(nodes, poisonous):
+    proof: dict[str, Any] = {"accountProof": [], "storageProof": []}
+    bad = poisonous.spoils[3]
+    poisonous.spoils = {f"0x{3:040x}": bad} | {f"0x{n:040x}": lambda one: result(one, proof) for n in (1, 2, 4)}
+    wanted = [ProofRequest(1, b"\1" * 32, f"0x{n:040x}") for n in (1, 2, 3, 4)]
+    answers = nodes(poisonous).proofs(wanted)
+    assert [isinstance(answer, AccountProof) for answer in answers] == [True, True, False, True]
+    assert isinstance(answers[2], NodeUnavailable)
+
+
+def test_one_request_that_hangs_alone_keeps_no_other_from_being_asked(nodes):
+    node = Echoing()
+    node.hangs = lambda asked: any(one["params"][0] == 3 for one in asked)
+    rpc = nodes(node)
+    for _ in range(2):
+        with pytest.raises(NodeUnavailable, match="did not answer"):
+            rpc.call("echo", 3)
+        assert rpc.call("echo", 4) == 4
+
+
+def test_nothing_more_is_asked_for_after_those_that_hang_until_the_end(nodes):
+    node = Echoing()
+
+    def hangs(asked: list[Any]) -> bool:
+        is_hung = any(one["params"][0] < 3 for one in asked)
+        node.now += TIMEOUT * is_hung
+        return is_hung
+
+    node.hangs = hangs
+    rpc = nodes(node)
+    rpc._nodes._nodes[0].batch_size = 1
+    with pytest.raises(NodeUnavailable):
+        rpc.batch([("echo", [n]) for n in range(8)])
+    assert node.sizes == [1, 1]
+
+
+def test_fewer_slots_are_asked_for_after_a_time_out(nodes):
+    node = Echoing()
+    node.hangs = lambda asked: any(len(one["params"][1]) > 20 for one in asked)
+    rpc = nodes(node)
+
+    def ask_for(slots: int) -> int:
+        wanted = ProofRequest(1, b"\1" * 32, f"0x{1:040x}", range(slots))
+        node.spoils[wanted.address] = lambda one: result(
+            one, {"accountProof": [], "storageProof": [{"key": hex(n), "proof": []} for n in range(slots)]}
+        )
+        rpc.proofs([wanted])
+        at_once: int = rpc.slots_at_once
+        return at_once
+
+    assert [ask_for(slots) for slots in (200, 50, 12, 24, 6, 3)] == [50, 12, 24, 6, 12, 12]
 
 
 def test_what_another_node_might_have_answered_is_worth_asking_again(nodes):

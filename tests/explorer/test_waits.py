@@ -156,3 +156,9 @@ def test_nothing_is_promised_while_no_worker_runs():
     assert "data-about" in page(batch)
     WorkerHeartbeat.objects.all().delete()
     assert "data-about" not in page(batch)
+
+
+def test_no_moment_is_told_of_a_block_that_no_batch_waits_for():
+    batch = a_batch(block=2**63 - 1)
+    seen(31337, 2, 1)
+    assert until(batch) == []

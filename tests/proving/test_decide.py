@@ -436,28 +436,28 @@ def test_what_was_fetched_is_stored():
     assert decision == Decision(Continue(), [StoreProofs(proofs), Complete([1], INITIAL)])
 
 
-REFUSED = Unfetched(1, 7, "Pruned.", is_refused=True, refused_since=None, now=NOW, waiting=[4])
+REFUSED = Unfetched(1, 7, {4: "Pruned."}, refused=[4], refused_since=None, now=NOW)
+REJECTED = Reject(
+    [4],
+    RejectionCode.PROOF_UNAVAILABLE,
+    "No node of chain 1 serves usable proofs at block 7. Pruned.",
+    retryable=True,
+)
 
 
 @pytest.mark.parametrize(
     ("what", "then", "actions"),
     [
-        (REFUSED, Fail("Pruned."), [NoteRefused(NOW)]),
-        (replace(REFUSED, refused_since=NOW - timedelta(minutes=9)), Fail("Pruned."), []),
+        (REFUSED, Fail("Pruned.", (4,)), [NoteRefused(NOW)]),
+        (replace(REFUSED, refused_since=NOW - timedelta(minutes=9)), Fail("Pruned.", (4,)), []),
+        (replace(REFUSED, refused_since=NOW - timedelta(minutes=10)), Continue(), [REJECTED]),
         (
-            replace(REFUSED, refused_since=NOW - timedelta(minutes=10)),
-            Continue(),
-            [
-                Reject(
-                    [4],
-                    RejectionCode.PROOF_UNAVAILABLE,
-                    "No node of chain 1 serves usable proofs at block 7. Pruned.",
-                    retryable=True,
-                )
-            ],
+            replace(REFUSED, faults={3: "Slow.", 4: "Pruned."}, refused_since=NOW - timedelta(minutes=10)),
+            Fail("Slow.", (3,)),
+            [REJECTED],
         ),
-        (replace(REFUSED, is_refused=False, refused_since=NOW), Fail("Pruned."), [NoteRefused(None)]),
-        (replace(REFUSED, fault="", is_refused=False), Continue(), []),
+        (replace(REFUSED, refused=[], refused_since=NOW), Fail("Pruned.", (4,)), [NoteRefused(None)]),
+        (replace(REFUSED, faults={}, refused=[]), Continue(), []),
     ],
 )
 def test_what_can_not_be_fetched(what, then, actions):

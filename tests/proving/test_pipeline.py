@@ -1,8 +1,11 @@
 """The four steps, on a real chain that mines a block for each transaction."""
 
 import sqlite3
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from random import Random
 from typing import Any
 
 import pytest
@@ -11,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from chains.rpc import RpcClient, RpcRefused
-from config.configured_chains import forget_chains, get_chains
+from config.configured_chains import forget_chains, get_chains, get_rpc
 from proving import connections, heads
 from proving.acceptance import accept
 from proving.models import AccountProof, Transaction
@@ -25,6 +28,7 @@ from queries.clock import Clock
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
 from queries.properties import AccountField
 from queries.rejection_codes import RejectionCode
+from tests.chains.lying_node import between, error, result
 from tests.proving.chain_state import (
     ACCOUNT_PROVEN,
     HEADER_ACCUMULATED,
@@ -34,7 +38,19 @@ from tests.proving.chain_state import (
     registry,
     signer_nonce,
 )
-from tests.service import ALICE, BOB, CHARLIE, SIGNER, a_key, request, submit, waiting, work, work_until_done
+from tests.service import (
+    ALICE,
+    BOB,
+    CHARLIE,
+    SIGNER,
+    a_key,
+    reconfigure,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
 
 NOBODY = "0x000000000000000000000000000000000000dEaD"
 ALL = ["NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH"]
@@ -267,6 +283,58 @@ def test_one_account_that_no_node_proves_holds_up_no_other(service, key, monkeyp
     assert "does not verify" in waiting()[0]
     monkeypatch.undo()
     assert work_until_done(bad).status == BatchStatus.DONE
+
+
+EVIL = "0x" + "00" * 19 + "66"
+NO_USABLE_ANSWER: dict[str, Callable[[Any, Any], list[Any]]] = {
+    "rate limit": lambda question, _: [error(question, -32005, "rate limit")],
+    "too large": lambda question, _: [result(question, "0x" + "00" * 1_000_000)],
+    "no reply": lambda *_: [],
+    "twice": lambda _, reply: [reply, reply],
+}
+
+
+def of_slots(address: str, block: int, slots: int) -> dict[str, Any]:
+    body = request(address, block=block)
+    body["data"]["31337"][f"block:{block}"]["accounts"][address]["slots"] = [hex(n) for n in range(slots)]
+    return body
+
+
+@pytest.mark.parametrize("slots", [0, 200])
+@pytest.mark.parametrize("way", NO_USABLE_ANSWER)
+def test_one_account_without_a_usable_answer_holds_up_no_other_user(service, settings, monkeypatch, way, slots):
+    monkeypatch.setattr("proving.reconcile.proofs.random", Random(1), raising=False)
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        is_evil = question["method"] == "eth_getProof" and question["params"][0].lower() == EVIL
+        return NO_USABLE_ANSWER[way](question, reply) if is_evil else [reply]
+
+    with between(service.url, change) as url:
+        reconfigure(settings, service.url, url)
+        block = service.head()
+        evil = submit(a_key(ALICE), of_slots(EVIL, block, slots) | {"sender": "self"})
+        good = work_until_done(submit(a_key(BOB), of_slots(BOB, block, slots)))
+        evil.refresh_from_db()
+        steps = dict(Step.objects.exclude(last_error="").values_list("query__batch", "last_error"))
+    assert good.status == BatchStatus.DONE
+    assert evil.status in {BatchStatus.RECEIVED, BatchStatus.ACCEPTED}
+    assert not steps.keys() - {evil.pk}
+
+
+def test_an_account_whose_node_is_too_slow_for_all_its_slots_is_asked_for_fewer(service, settings):
+    def change(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "eth_getProof" and len(question["params"][1]) > 100:
+            time.sleep(1)
+        return [reply]
+
+    with between(service.url, change) as url:
+        reconfigure(settings, service.url, url)
+        get_rpc(31337)._nodes._timeout = 0.4
+        block = service.head()
+        heavy = submit(a_key(ALICE), of_slots(EVIL, block, 200))
+        light = submit(a_key(BOB), request(BOB, block=block))
+        assert work_until_done(light).status == BatchStatus.DONE
+        assert work_until_done(heavy).status == BatchStatus.DONE
 
 
 def test_a_refusal_to_serve_a_proof_is_final_only_after_minutes(service, key, monkeypatch):

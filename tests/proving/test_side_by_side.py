@@ -194,7 +194,7 @@ def stored(chain: Chain, order: object = None) -> int:
     """The nonce that the first signer has used."""
     with signers.locked(chain) as locked:
         signer = next(iter(locked.values()))
-        nonce = sending.next_nonce(signer, 0)
+        nonce = next(sending.next_nonces(signer, 0))
         Transaction.objects.create(signer=signer, nonce=nonce, data=b"", gas_limit=1)
     return nonce
 

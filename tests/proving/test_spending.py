@@ -40,6 +40,7 @@ from tests.service import (
     SIGNER,
     a_key,
     chains_toml,
+    reconfigure,
     request,
     submit,
     waiting,
@@ -75,13 +76,6 @@ def costly(chain: DevChain, key, settings, tmp_path) -> DevChain:
     return chain
 
 
-def reconfigure(settings, old: str, new: str) -> None:
-    text = settings.CHAINS_FILE.read_text()
-    assert old in text
-    settings.CHAINS_FILE.write_text(text.replace(old, new))
-    forget_chains()
-
-
 def fresh(batch: Batch) -> Batch:
     batch.refresh_from_db()
     return batch
@@ -111,7 +105,7 @@ def pending(batch: Batch) -> Transaction:
     """Its transaction, which is in the mempool now."""
     work()
     work()
-    return Transaction.objects.get(queries__batch=batch, state=TransactionState.PENDING)
+    return Transaction.objects.filter(queries__batch=batch, state=TransactionState.PENDING).distinct().get()
 
 
 def test_what_a_rejected_batch_has_in_the_mempool_counts(costly, key, settings):

@@ -14,24 +14,28 @@ from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
 from proving.spending import promised
 from proving.transactions import sending, signing, stop_switch
+from queries import progress
 from queries.clock import Clock
 from queries.models import Batch, BatchStatus, Block, ServiceClock
+from queries.rejection_codes import RejectionCode
+from tests.chains.lying_node import between
 from tests.contracts.l1_block import L1Block
 from tests.proving import test_sources as sources
-from tests.proving.test_spending import (
-    ETHER,
-    GWEI,
-    asking,
-    costly,
-    fresh,
-    key,
-    pending,
-    price_of,
-    reconfigure,
-    set_price,
-)
+from tests.proving.test_spending import ETHER, GWEI, asking, costly, fresh, key, pending, price_of, set_price
 from tests.proving.test_transactions import _send_from_elsewhere, age
-from tests.service import ALICE, BOB, CHARLIE, SIGNER, a_key, request, submit, waiting, work, work_until_done
+from tests.service import (
+    ALICE,
+    BOB,
+    CHARLIE,
+    SIGNER,
+    a_key,
+    reconfigure,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
 
 __all__ = ["costly", "key"]  # fixtures
 
@@ -62,6 +66,40 @@ def test_a_transaction_that_its_fee_lets_nobody_mine_is_cancelled_for_those_behi
     assert fresh(poor).status == BatchStatus.IN_PROGRESS
     assert tx.newest.is_cancellation
     assert any(said.startswith("1 query is left undone") for said in waiting())
+
+
+def by_their_user(batch: Batch) -> None:
+    assert progress.cancel(batch.pk, code=RejectionCode.CANCELLED_BY_USER, reason="Cancelled.")
+
+
+def for_their_fee(batch: Batch) -> None:
+    Batch.objects.filter(pk=batch.pk).update(fee=1)
+
+
+@pytest.mark.parametrize("cancel", [by_their_user, for_their_fee])
+def test_what_is_cancelled_makes_nothing_fail_that_was_sent_behind_it(costly, key, cancel):
+    """The storage that the first one would have written costs the second one more."""
+    addresses = [f"0x{(place + 1) * 7919:040x}" for place in range(10)]
+    for address in addresses:
+        costly.rpc("anvil_setBalance", address, hex(ETHER))
+    costly.mine()
+    block = costly.head()
+    costly.mine()
+    work_until_done(submit(a_key(CHARLIE), request(SIGNER, block=block, fee=ETHER)), costly)
+    set_price(costly, 1)
+    first, second = (
+        pending(submit(who, asking(block, ETHER, **{one: {"props": [name], "slots": []} for one in addresses})))
+        for who, name in ((key, "BALANCE"), (a_key(BOB), "NONCE"))
+    )
+    cancel(first.queries.all()[0].batch)
+    set_price(costly, 20)
+    for _ in range(4):
+        age()
+        work()
+        mine_at(costly, 1 if first.newest.is_cancellation else 20)
+    for tx in (first, second):
+        tx.refresh_from_db()
+    assert (first.newest.is_cancellation, first.succeeded, second.succeeded) == (True, False, True)
 
 
 def test_alone_it_waits_for_the_price_to_fall(costly, key):
@@ -347,3 +385,31 @@ def test_adding_up_a_day_reads_no_calldata(costly, key, django_assert_num_querie
         assert promised.on_chain(31337) > 0
     for of_calldata in ('"data"', '"raw"'):
         assert not any(of_calldata in statement["sql"] for statement in statements)
+
+
+# --- Odd numbers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fee", ["auto", str(ETHER)])
+@pytest.mark.parametrize(
+    ("method", "number"),
+    [("eth_estimateGas", 0), ("eth_maxPriorityFeePerGas", 2**255), ("eth_maxPriorityFeePerGas", 2**95)],
+)
+def test_an_odd_number_is_waited_out(costly, key, settings, method, number, fee):
+    is_told = True
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        return [reply | {"result": hex(number)} if is_told and question["method"] == method else reply]
+
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        batch = submit(key, request(ALICE, block=costly.head()) | {"fee": fee})
+        for _ in range(4):
+            work()
+            costly.mine()
+        assert not Transaction.objects.filter(queries__batch=batch).exists()
+        if fresh(batch).status == BatchStatus.REJECTED:
+            assert batch.rejection_retryable
+            return
+        is_told = False
+        assert work_until_done(batch, costly, rounds=20).status == BatchStatus.DONE

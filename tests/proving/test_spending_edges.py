@@ -37,7 +37,6 @@ from tests.proving.test_spending import (
     op_stack,
     pending,
     price_of,
-    reconfigure,
     rejected_late,
     serve,
     set_price,
@@ -45,7 +44,7 @@ from tests.proving.test_spending import (
 )
 from tests.proving.test_spending_attacks import mine_at
 from tests.proving.test_transactions import age
-from tests.service import ALICE, BOB, CHARLIE, SIGNER, a_key, request, submit, waiting, work
+from tests.service import ALICE, BOB, CHARLIE, SIGNER, a_key, reconfigure, request, submit, waiting, work
 
 __all__ = ["costly", "key", "op_stack"]  # fixtures
 

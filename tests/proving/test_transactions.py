@@ -1,6 +1,7 @@
 """Sending: each nonce once, none left open, whatever the node and the market do."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -8,12 +9,14 @@ from eth_account import Account
 
 from config.configured_chains import forget_chains, get_chains
 from devnet.devchain import DevChain
+from proving.health import report
 from proving.models import SignedTransaction, Signer, Transaction, TransactionState
-from proving.transactions import sending
+from proving.transactions import sending, tending
 from proving.transactions.intents import Intent, Order, Sent, UnderWay
 from queries import leases, progress
 from queries.models import BatchStatus
 from queries.rejection_codes import RejectionCode
+from tests.chains.lying_node import between
 from tests.proving.chain_state import signer_nonce
 from tests.service import (
     ALICE,
@@ -22,6 +25,7 @@ from tests.service import (
     SIGNER_KEY,
     a_key,
     expire_leases,
+    reconfigure,
     request,
     submit,
     waiting,
@@ -268,6 +272,99 @@ def test_nonces_that_something_else_used_before_are_skipped(service, batch):
 def _send_from_elsewhere(chain: DevChain, nonce: int) -> None:
     fields = {"chainId": 31337, "nonce": nonce, "gas": 21000, "gasPrice": 10**11, "to": ALICE, "value": 1}
     chain.rpc("eth_sendRawTransaction", Account.sign_transaction(fields, SIGNER_KEY).raw_transaction.to_0x_hex())
+
+
+@pytest.mark.parametrize(("block", "more"), [("pending", 1000), ("latest", 3), ("latest", 1000), ("latest", 2**63)])
+def test_one_lie_about_a_nonce_stops_no_signer(mempool, batch, settings, block, more):
+    told: list[str] = []
+    let_all_be_final(mempool)
+
+    def lie_once(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "eth_getTransactionCount" and question["params"][1] == block and not told:
+            told.append(reply["result"])
+            reply["result"] = hex(int(reply["result"], 16) + more)
+        return [reply]
+
+    problems = set()
+    with between(mempool.url, lie_once) as url:
+        reconfigure(settings, mempool.url, url)
+        for _ in range(8):
+            work()
+            problems |= set(report.stops())
+            mempool.mine()
+        later = submit(a_key(BOB), request(BOB, block=mempool.head()))
+        for one in (batch, later):
+            assert work_until_done(one, mempool, rounds=20).status == BatchStatus.DONE
+        mempool.mine()
+        work()
+    assert told or block == "pending"
+    assert bool(problems) == (block == "latest" and more < 2**63)
+    assert not list(report.stops())
+
+
+def test_what_a_nonce_was_left_behind_for_is_used_up_when_it_is_reached(mempool, batch, settings):
+    """What was signed behind a gap that was too wide is still out there."""
+    leave_behind(mempool, settings, by=40)
+    behind = Transaction.objects.get(state=TransactionState.DISPLACED)
+    assert work_until_done(batch, mempool, rounds=20).status == BatchStatus.DONE
+    used = int(mempool.rpc("eth_getTransactionCount", SIGNER, "latest"), 16)
+    mempool.rpc("anvil_dropAllTransactions")
+    mempool.rpc("anvil_setNonce", SIGNER, hex(behind.nonce))
+    mempool.mine()
+    assert used < behind.nonce
+    later = submit(a_key(BOB), request(BOB, block=mempool.head()))
+    assert work_until_done(later, mempool, rounds=20).status == BatchStatus.DONE
+    mempool.mine()
+    work()
+    behind.refresh_from_db()
+    assert behind.state != TransactionState.DISPLACED
+    assert later.queries.get().transactions.get().nonce == behind.nonce + 1
+
+
+def let_all_be_final(chain: DevChain) -> None:
+    """So that nobody asks for nonces but who sends."""
+    chain.mine(70)
+    tending.tend(Signer.objects.get().pk)
+    assert Signer.objects.get().due_at is None
+
+
+def leave_behind(chain: DevChain, settings: Any, *, by: int) -> None:
+    told: list[str] = []
+    let_all_be_final(chain)
+
+    def lie_once(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "eth_getTransactionCount" and not told:
+            told.append(reply["result"])
+            reply["result"] = hex(int(reply["result"], 16) + by)
+        return [reply]
+
+    with between(chain.url, lie_once) as url:
+        reconfigure(settings, chain.url, url)
+        work()
+        work()
+        reconfigure(settings, url, chain.url)
+
+
+def test_final_transactions_that_the_chain_has_lost_are_sent_again(mempool, batch):
+    assert work_until_done(batch, mempool).status == BatchStatus.DONE
+    mempool.mine(70)
+    work()
+    lost = the_transaction()
+    assert lost.state == TransactionState.FINAL
+    signer = Signer.objects.get()
+    assert lost.block_number is not None
+    mempool.rpc("anvil_reorg", mempool.head() - lost.block_number + 1, [])
+    assert signer_nonce(mempool) <= lost.nonce
+    later = submit(a_key(BOB), request(BOB, block=1))
+    assert work_until_done(later, mempool, rounds=20).status == BatchStatus.DONE
+    batch.refresh_from_db()
+    assert work_until_done(batch, mempool, rounds=20).status == BatchStatus.DONE
+    mempool.mine(70)
+    work()
+    lost.refresh_from_db()
+    assert lost.state == TransactionState.FINAL
+    signer.refresh_from_db()
+    assert signer.final_count == Transaction.objects.filter(signer=signer, state=TransactionState.FINAL).count()
 
 
 def test_a_reverted_transaction_is_followed_by_another_try(mempool, batch, caplog):
