@@ -208,6 +208,8 @@ class Fail:
     """Something is wrong, a sentence: the attempt is counted, and repeated more and more rarely."""
 
     sentence: str
+    for_operators: str = ""
+    """What the log says instead."""
 
 
 @dataclass(frozen=True)
