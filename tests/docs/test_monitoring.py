@@ -100,6 +100,18 @@ def test_prometheus_takes_the_files():
     run("check", "config", "prometheus.yml")
 
 
+def test_each_target_can_be_asked_with_the_token(tmp_path):
+    """The same token is wanted by web servers and by workers."""
+    text = re.sub(
+        r"(?m)^(    +)# (authorization:|  credentials_file:)", r"\1\2", (FOLDER / "prometheus.yml").read_text()
+    )
+    jobs = text.split("- job_name: ")[1:]
+    assert len(jobs) == 2
+    assert not [job for job in jobs if "\n    authorization:\n      credentials_file: /" not in job]
+    (tmp_path / "prometheus.yml").write_text(text.replace("- alerts.yml", f"- {FOLDER}/alerts.yml"))
+    run("check", "config", "--syntax-only", str(tmp_path / "prometheus.yml"))
+
+
 def test_the_alerts_come_when_they_must_and_not_before():
     run("test", "rules", "alerts_test.yml")
     tested = (FOLDER / "alerts_test.yml").read_text()
