@@ -236,11 +236,11 @@ def test_it_is_degraded_while_a_registry_may_not_be_used():
 
 BALANCE = ("signer_unfunded", f"The signer {SIGNER} holds 0.01 ETH.")
 NODE = ("chain_unavailable", "No node can be used: rpc.example.org can't be reached.")
-ELSEWHERE = {"REMOTE_ADDR": "203.0.113.9"}
+ELSEWHERE = "203.0.113.9"
 
 
-def told(client: Client, **asked: str) -> dict[str, Any]:
-    answer = client.get("/healthz", **asked)
+def told(client: Client, peer: str = "127.0.0.1", **headers: str) -> dict[str, Any]:
+    answer = client.get("/healthz", headers=headers, REMOTE_ADDR=peer)
     assert answer.status_code == 503
     body: dict[str, Any] = answer.json()
     assert body["codes"] == ["signer_unfunded", "chain_unavailable"]
@@ -254,10 +254,10 @@ def test_strangers_read_the_codes_and_no_sentence():
     alice = Client()
     alice.force_login(User.objects.create(address=ALICE))
     for stranger in (Client(), alice):
-        body = told(stranger, **ELSEWHERE)
+        body = told(stranger, ELSEWHERE)
         assert (body["problems"], body["notices"]) == ([], [])
         # What came through a proxy that nothing is known of did not come from this machine.
-        assert told(stranger, HTTP_X_FORWARDED_FOR="127.0.0.1")["problems"] == []
+        assert told(stranger, **{"X-Forwarded-For": "127.0.0.1"})["problems"] == []
 
 
 def test_this_machine_the_token_and_the_operator_read_the_sentences(settings):
@@ -268,13 +268,13 @@ def test_this_machine_the_token_and_the_operator_read_the_sentences(settings):
     operator.force_login(User.objects.create(address=ALICE))
     bodies = [
         told(Client()),
-        told(Client(), HTTP_AUTHORIZATION="Bearer token", **ELSEWHERE),
-        told(operator, **ELSEWHERE),
+        told(Client(), ELSEWHERE, authorization="Bearer token"),
+        told(operator, ELSEWHERE),
     ]
     for body in bodies:
         assert body["problems"] == [BALANCE[1], NODE[1]]
         assert body["notices"] == ["Attesters contradict rpc.example.org."]
-    assert told(Client(), HTTP_AUTHORIZATION="Bearer other", **ELSEWHERE)["problems"] == []
+    assert told(Client(), ELSEWHERE, authorization="Bearer other")["problems"] == []
 
 
 # --- The rest ---------------------------------------------------------------------------------------------------------
