@@ -127,7 +127,12 @@ def test_names_are_counted_before_any_is_looked_at(post, resolving, settings):
 def test_letters_that_take_long_are_counted_before_any_is_looked_at(post, resolving, monkeypatch, length, said):
     """Han letters, each of which is in several groups of ENSIP-15: the library takes milliseconds for each."""
     looked_at: list[str] = []
-    monkeypatch.setattr(ens, "normalized", lambda name: looked_at.append(name) or "alice.eth")
+
+    def normalized(name: str) -> str:
+        looked_at.append(name)
+        return "alice.eth"
+
+    monkeypatch.setattr(ens, "normalized", normalized)
     names = ["".join(chr(0x4E00 + 100 * row + column) for column in range(length)) + ".eth" for row in range(10)]
     response = post(at_blocks(block_1=names[:5], block_2=names[5:]))
     if said:
