@@ -76,7 +76,7 @@ class Nodes:
             except TimeoutError:
                 logger.warning("%s did not answer within %g seconds.", rpc.chain.hosts[0], ANSWER_SECONDS)
             except ChainError as error:
-                logger.warning("%s", error)
+                logger.warning("%s", error.for_operators)
         if self._has_finality:
             views = [view if view.knows_finalized else replace(view, final=None) for view in views]
         for view in views:

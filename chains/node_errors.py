@@ -9,7 +9,15 @@ from chains.encoding import read_data
 
 
 class ChainError(Exception):
-    """Something went wrong with a chain. The message is one plain sentence without secrets."""
+    """Something went wrong with a chain. Its text is one plain sentence for users, without any words of a node."""
+
+    message = ""
+    """The node's own words, as `chains.untrusted_text.plain` has them: a node may echo our key in any form."""
+
+    @property
+    def for_operators(self) -> str:
+        """The sentence with the node's words, marked as its own: for logs and commands."""
+        return f"{str(self).removesuffix('.')}; the node said: “{self.message}”." if self.message else str(self)
 
 
 class NodeUnavailable(ChainError):
@@ -46,7 +54,7 @@ class BadStatus(NodeUnavailable):
 
 
 class RpcRefused(ChainError):
-    """Every node that could be asked answered with a JSON-RPC error. `message` is `chains.untrusted_text.plain`."""
+    """Every node that could be asked answered with a JSON-RPC error."""
 
     may_pass = False
     """Whether another node failed, and might have answered. Only then is it worth asking the same again."""
@@ -55,12 +63,7 @@ class RpcRefused(ChainError):
         self.code = code
         self.message = message
         self.data = data
-        super().__init__(f"The node refused{self.told}.")
-
-    @property
-    def told(self) -> str:
-        """The node's code and words, marked as its own, to be put after what it did."""
-        return f" ({self.code}); the node said: “{self.message}”" if self.message else f" ({self.code})"
+        super().__init__(f"The node refused ({code}).")
 
 
 class Reverted(RpcRefused):
@@ -124,7 +127,6 @@ def read_refusal(host: str, method: str, error: Mapping[str, Any], secrets: Iter
     code = error.get("code")
     code = code if type(code) is int and abs(code) <= _MAX_CODE else 0
     said = str(error.get("message", ""))[:_MAX_SEARCHED]
-    # A node's text ends up in logs and on public pages.
     message = untrusted_text.plain(error.get("message", ""), secrets)
     # Reverts come first, because their message holds the contract's own words, which may be anything.
     if method in {"eth_call", "eth_estimateGas"} and (

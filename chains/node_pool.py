@@ -305,8 +305,9 @@ class NodePool:
                 if isinstance(answer, Further):
                     following[index] = answer
                 elif before and isinstance(answer, RpcRefused):
-                    why = f"{node.host} {before.lacking}{answer.told}"
-                    problems[node] = NodeUnavailable(why)
+                    why = NodeUnavailable(f"{node.host} {before.lacking} ({answer.code})")
+                    why.message = answer.message
+                    problems[node] = why
                     self._ask_last([(node, batched[index][0], _NO_STATE)])
                 else:
                     yield index, answer
@@ -547,6 +548,7 @@ class NodePool:
         reasons = tuple(map(str, problems))
         why = kind(f"No node of {self._chain.label} can be used: {'; '.join(reasons)}.")
         why.reasons = reasons
+        why.message = next((problem.message for problem in problems if problem.message), "")
         return why
 
 

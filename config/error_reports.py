@@ -14,7 +14,7 @@ from django.conf import settings
 from chains.untrusted_text import secrets_of
 from config import log_context
 from config.configured_chains import get_chains
-from config.logs import redact_all
+from config.logs import LOGGERS_OF_REFUSALS, redact_all
 
 # How long a process waits at its end for reports that are under way.
 _SHUTDOWN_SECONDS = 2
@@ -60,8 +60,13 @@ def start() -> None:
     )
 
 
-def _redacted(event: dict[str, Any], _: dict[str, Any]) -> dict[str, Any]:
-    """An event with what it may tell. It is made in the thread that failed, whose log context it gets."""
+def _redacted(event: dict[str, Any], _: dict[str, Any]) -> dict[str, Any] | None:
+    """Return an event with what it may tell, or None for a refusal, which any client can cause as often as it likes.
+
+    It is made in the thread that failed, whose log context it gets.
+    """
+    if (event.get("logger") or "").startswith(LOGGERS_OF_REFUSALS):
+        return None
     asked = event.pop("request", None) or {}
     for name in ("user", "server_name", "modules", "extra"):
         event.pop(name, None)

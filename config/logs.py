@@ -101,6 +101,10 @@ class OneLine(logging.Filter):
         return True
 
 
+# By kind: an unknown host name, too many fields of a form, and the like. All of them are the client's.
+LOGGERS_OF_REFUSALS = "django.security."
+
+
 class NoTracebackOfRefusals(logging.Filter):
     """Drops the traceback of requests that Django refuses: by an unknown host name, or with a malformed form.
 
@@ -110,6 +114,6 @@ class NoTracebackOfRefusals(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         # Django notes the status of its answer.
         is_refused = record.name == "django.request" and getattr(record, "status_code", 500) < 500
-        if is_refused or record.name.startswith("django.security."):
+        if is_refused or record.name.startswith(LOGGERS_OF_REFUSALS):
             record.exc_info = None
         return True

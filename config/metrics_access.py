@@ -1,4 +1,7 @@
-"""Who may read the metrics: they say how much money is left, and who knows that may wait for the right moment."""
+"""Who may read the metrics, and the sentences of `/healthz`.
+
+They say how much money is left, and who knows that may wait for the right moment.
+"""
 
 from hmac import compare_digest
 from ipaddress import ip_address

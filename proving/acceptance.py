@@ -208,7 +208,7 @@ def _decide(lease: Lease[Batch], source: int) -> Wait | Rejection | _Acceptance:
     except deployments.Unusable as why:
         return Wait(str(why), timezone.now() + timedelta(seconds=10))
     except (NodeUnavailable, RpcRefused) as error:
-        logger.warning("batch %s waits: %s", batch.pk, error)
+        logger.warning("batch %s waits: %s", batch.pk, error.for_operators)
         return Wait(str(error), None)
 
 

@@ -71,7 +71,7 @@ def resolve(names: Sequence[str], chains: Chains) -> Accounts:
             retry_after=_RETRY_SECONDS,
         ) from None
     except NodeUnavailable as error:
-        logger.warning("names are not resolved: %s", error)
+        logger.warning("names are not resolved: %s", error.for_operators)
         raise Unavailable(
             "names_unavailable",
             f"The names can't be resolved now: the nodes of chain {chain.id}, or a gateway that a name refers to, "

@@ -37,8 +37,8 @@ from queries.webhook_request import WebhookRequest
 # How many faults one answer names. After these, the rest of the body is not validated.
 MAX_FAULTS_LISTED = 1000
 _MAX_ECHO = 80
-# To normalise them takes half a millisecond for each letter.
-_MOST_BYTES_OF_NAMES = 2000
+# To normalise them takes half a millisecond for each letter, and ten times as much for a Han letter.
+_MOST_BYTES_OF_NAMES, _MOST_LETTERS_BEYOND_ASCII = 2000, 200
 _MAX_BLOCK_NUMBER = (1 << 63) - 1
 _SLOT = re.compile(r"[0-9a-fA-F]{1,64}", re.ASCII)
 _DECIMAL = re.compile(r"0|[1-9][0-9]*", re.ASCII)
@@ -411,6 +411,9 @@ def parse(body: bytes, chains: Chains, *, max_queries: int) -> BatchRequest:
         raise InvalidRequest([Fault("/data", many)])
     if sum(len(name.encode()) for name in names) > _MOST_BYTES_OF_NAMES:
         raise InvalidRequest([Fault("/data", f"The names are longer than {_MOST_BYTES_OF_NAMES} bytes in all.")])
+    if sum(not letter.isascii() for name in names for letter in name) > _MOST_LETTERS_BEYOND_ASCII:
+        sentence = f"The names have more than {_MOST_LETTERS_BEYOND_ASCII} letters beyond ASCII, which take long."
+        raise InvalidRequest([Fault("/data", sentence)])
     repeated = (Fault("", f"The key {_shown(key)} appears twice in one object.") for key in document.duplicate_keys)
     accounts = account_names.resolve(names, chains)
     try:

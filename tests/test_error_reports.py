@@ -106,6 +106,27 @@ def test_an_error_of_a_request_is_reported_without_its_key(tmp_path):
     assert "user" not in event
 
 
+REFUSED = [
+    b"GET / HTTP/1.1\r\nHost: elsewhere.example\r\n\r\n",
+    b"GET /explorer HTTP/1.1\r\nHost: a b\r\n\r\n",
+    b"POST /batch-query-status HTTP/1.1\r\nHost: [\r\nContent-Length: 0\r\n\r\n",
+    b"POST /theme HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+    b"Content-Length: 6000\r\n\r\n" + b"a&" * 3000,
+]
+
+
+def test_what_is_refused_is_no_error_to_report(tmp_path):
+    """Any client can cause it as often as it likes."""
+    with sentry() as reports, serving(tmp_path, SENTRY_DSN=reports.dsn) as server:
+        for refused in REFUSED:
+            assert {ask(server.port, refused).status for _ in range(2)} == {400}
+        lose_batches(server)
+        assert ask_with_key(server) == 500
+        server.installation.stop()
+        events = reports.events(1)
+    assert [event["transaction"] for event in events] == ["/batch-query-status"]
+
+
 _IN_A_WORKER = f"""
 import logging
 import django

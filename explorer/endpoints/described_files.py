@@ -87,9 +87,9 @@ class Health(Schema):
     database: str = Field(description="`ok` or `unavailable`.")
     worker: WorkerHealth
     version: str
-    problems: list[str] = Field(description="What keeps the service from working, in sentences.")
+    problems: list[str] = Field(description="What keeps the service from working, in sentences for the operator.")
     codes: list[str] = Field(description="The stable words of the problems, and then of notices.")
-    notices: list[str]
+    notices: list[str] = Field(description="What the operator must look into, in sentences for the operator.")
 
 
 def schemas() -> dict[str, Any]:

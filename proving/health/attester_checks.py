@@ -70,7 +70,7 @@ def examine(connection: Connection) -> Asked:
         block, said = _ask(connection)
     except ChainError as error:
         # That is told of the chain already.
-        return Asked([f"The attesters of {source.chain.label} are not asked: {error}"])
+        return Asked([f"The attesters of {source.chain.label} are not asked: {error.for_operators}"])
     threshold = connection.threshold or 0
     agreeing = sum(one.answer == SIGNED for one in said)
     first = f"Of the attesters of {source.chain.label}, {agreeing} sign block {block}, and {threshold} must:"

@@ -25,7 +25,7 @@ from proving.health.problems import CODES
 from proving.models import ChainHead, ChainWatch, FactsRegistry, Signer, SigningStop, Transaction, TransactionState
 from proving.worker import heartbeats
 from queries.leases import Leased
-from queries.models import OPEN_STATUSES, Batch, Block, DeliveryStatus, Webhook, WebhookDelivery
+from queries.models import OPEN_STATUSES, Batch, Block, DeliveryStatus, Sender, Webhook, WebhookDelivery
 
 _Family = CounterMetricFamily | GaugeMetricFamily
 
@@ -135,7 +135,9 @@ def _batches() -> Iterator[_Family]:
     open_ones = Batch.objects.filter(status__in=OPEN_STATUSES).order_by().values("destination_chain_id", "status")
     rows = list(
         open_ones.annotate(
-            all=Count("pk"), overdue=Count("pk", filter=Q(deadline_at__lt=Now())), oldest=Min("created_at")
+            all=Count("pk"),
+            overdue=Count("pk", filter=Q(deadline_at__lt=Now())),
+            oldest=Min("created_at", filter=Q(sender=Sender.OPERATOR)),
         ).values_list("destination_chain_id", "status", "all", "overdue", "oldest")
     )
     labels = ("destination", "status")
@@ -146,7 +148,7 @@ def _batches() -> Iterator[_Family]:
         "batches_overdue", "Open batches whose deadline has passed.", [(row[:2], row[3]) for row in rows], *labels
     )
     ages = [(row[:2], _age(row[4], now)) for row in rows]
-    yield _gauge("batches_oldest_seconds", "Age of the oldest open batch.", ages, *labels)
+    yield _gauge("batches_oldest_seconds", "Age of the oldest open batch that we send.", ages, *labels)
     ended = Batch.objects.filter(finished_at__gt=Now() - _HOUR).order_by()
     by_code = ended.values("destination_chain_id", "status", "rejection_code").annotate(all=Count("pk"))
     yield _gauge(
@@ -200,6 +202,8 @@ def _signers() -> Iterator[_Family]:
         "spent_wei", "Cost of final transactions.", [(of[one.pk], one.final_wei) for one in signers], *labels
     )
 
+    paused = [(of[one.pk], one.paused_at is not None) for one in signers]
+    yield _gauge("signer_paused", "Whether the operator has paused the signer.", paused, *labels)
     pending = pending_of(of)
     now = timezone.now()
     counts = [(of[pk], pending[pk].count if pk in pending else 0) for pk in of]
@@ -250,7 +254,10 @@ def _chains() -> Iterator[_Family]:
 
 
 def _health() -> Iterator[_Family]:
-    yield _gauge("workers", "Workers that run.", [((), heartbeats.running().count())])
+    running = heartbeats.running()
+    yield _gauge("workers", "Workers that run.", [((), running.count())])
+    away = running.exclude(broker_problem="").count()
+    yield _gauge("workers_without_broker", "Those that poll, because their broker is away.", [((), away)])
     codes = [problem.code for check in report.CHECKS for problem in check()]
     counts = [((code,), codes.count(code)) for code in sorted({*CODES, *codes})]
     yield _gauge("problems", "What keeps the service from working, by the codes of /healthz.", counts, "code")

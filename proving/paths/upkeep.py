@@ -99,7 +99,7 @@ def _done_under(lease: Lease[FactsRegistry], duty: _Duty, look: Look) -> bool:
         sentence, seconds = "The destination does not accept the header at this moment.", 1
     except (NodeUnavailable, RpcRefused) as error:
         if not row.attempts:  # Once, until it goes on.
-            logger.warning("the upkeep of %s waits: %s", row, error)
+            logger.warning("the upkeep of %s waits: %s", row, error.for_operators)
         sentence, seconds, attempts = str(error), leases.backoff(row.attempts).total_seconds(), row.attempts + 1
     except Exception:
         lease.release(timezone.now() + leases.backoff(row.attempts), attempts=row.attempts + 1)
@@ -117,7 +117,7 @@ def _look_after(lease: Lease[FactsRegistry], connection: OpenConnection) -> _Don
         all_read = events.read(lease, connection, seen)
     except RpcRefused as refused:
         # Headers can be kept without the events, which only shorten paths.
-        logger.warning("%s: nodes do not serve its events: %s", lease.row, refused)
+        logger.warning("%s: nodes do not serve its events: %s", lease.row, refused.for_operators)
         all_read = True
     done = _keep(lease, connection) if connection.config.keep_headers else _Done("", _PAUSE)
     return done if all_read else replace(done, seconds=min(done.seconds, poll_seconds(chain)))

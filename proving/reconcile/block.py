@@ -51,7 +51,7 @@ def reconcile(block_id: object) -> None:
         except leases.LeaseLost:
             return
         except (NodeUnavailable, RpcRefused) as error:
-            end = Fail(str(error))
+            end = Fail(str(error), for_operators=error.for_operators)
         except Exception:
             _fail(lease, "An error of this service, which has been logged.")
             raise
@@ -60,7 +60,7 @@ def reconcile(block_id: object) -> None:
             case Requeue():
                 _release(lease, end.sentence, end.seconds, attempts=0, waits_for_path=end.for_path)
             case Fail():
-                _fail(lease, end.sentence, end.queries)
+                _fail(lease, end.sentence, end.queries, end.for_operators)
             case Settled():
                 _release(lease, "", None, attempts=0)
 
@@ -168,10 +168,10 @@ def _act(context: Context, decision: Decision) -> End | None:
     return decision.then if isinstance(decision.then, End) else None
 
 
-def _fail(lease: Lease[Block], why: str, queries: Collection[int] | None = None) -> None:
+def _fail(lease: Lease[Block], why: str, queries: Collection[int] | None = None, for_operators: str = "") -> None:
     attempts = lease.row.attempts
     seconds = leases.backoff(attempts).total_seconds()
-    logger.warning("%s waits: %s Next try in %.0f s.", lease.row, why, seconds)
+    logger.warning("%s waits: %s Next try in %.0f s.", lease.row, for_operators or why, seconds)
     concerned = lease.row.open_queries().values_list("pk", flat=True) if queries is None else queries
     progress.note_failure(list(concerned), why)
     _release(lease, why, seconds, attempts=attempts + 1)

@@ -209,6 +209,7 @@ class Fail:
 
     sentence: str
     queries: Collection[int] | None = None  # ids of those that it concerns; None: all of the block
+    for_operators: str = ""  # what the log says instead
 
 
 @dataclass(frozen=True)

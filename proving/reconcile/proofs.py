@@ -3,6 +3,7 @@
 Once they are stored no archive node is needed. A proof that doesn't verify is a node that lies or lags, never a fact.
 """
 
+import logging
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,8 @@ from chains.trie import InvalidProof, OtherAccountForm, verify_account, verify_s
 from proving.models import AccountProof, SlotProof
 from queries.chunks import by_size, chunks
 from queries.models import Block, Query, StepKind, open_queries
+
+logger = logging.getLogger(__name__)
 
 # What is fetched and stored in one go: bounds memory, and what a kill makes us fetch again.
 _ACCOUNTS_PER_FETCH = 100
@@ -127,6 +130,7 @@ def _verified_proofs(
             failed[one.address] = answer
             continue
         if isinstance(answer, RpcRefused):
+            logger.info("no proof of %s at %s: %s", one.address, block, answer.for_operators)
             failed[one.address] = NodeUnavailable(str(answer)) if answer.may_pass else ProofRefused(str(answer))
             continue
         try:

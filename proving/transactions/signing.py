@@ -70,7 +70,7 @@ def broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
 def _broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
     if why_stopped(rpc.chain.id) or why_signer_paused(version.transaction.signer_id):
         return
-    problem = ""
+    problem = for_operators = ""
     try:
         rpc.send_raw(bytes(version.raw))
     except NonceTooLow:
@@ -80,9 +80,9 @@ def _broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
     except InsufficientFunds:
         problem = "The signer can't pay for it."
     except (NodeUnavailable, RpcRefused) as error:
-        problem = str(error)
+        problem, for_operators = str(error), error.for_operators
     if problem:
-        logger.warning("broadcasting %s: %s", version.hash, problem)
+        logger.warning("broadcasting %s: %s", version.hash, for_operators or problem)
     else:
         if version.broadcast_at is None:
             logger.info("broadcast %s", version.hash)

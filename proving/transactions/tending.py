@@ -67,7 +67,7 @@ def _tend_leased(lease: Lease[Signer], look: Look) -> None:
     except (NodeUnavailable, RpcRefused) as error:
         look.outcome = "fails"
         if not signer.attempts:  # Once, until it goes on.
-            logger.warning("transactions on chain %d wait: %s", signer.chain_id, error)
+            logger.warning("transactions on chain %d wait: %s", signer.chain_id, error.for_operators)
         lease.release(timezone.now() + leases.backoff(signer.attempts), attempts=signer.attempts + 1)
     except Exception:
         lease.release(timezone.now() + leases.backoff(signer.attempts), attempts=signer.attempts + 1)

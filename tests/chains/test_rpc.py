@@ -454,9 +454,10 @@ def test_a_refusal_without_an_id_is_a_refusal(client_of, status):
     refusal = json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no such thing"}}).encode()
     with (
         lying_node(lambda body: honest(body) if is_chain_id(body) else Raw(refusal, status=status)) as url,
-        pytest.raises(RpcRefused, match="no such thing"),
+        pytest.raises(RpcRefused) as caught,
     ):
         client_of(url).call("echo", 1)
+    assert caught.value.message == "no such thing"
 
 
 @pytest.mark.parametrize(
@@ -514,10 +515,11 @@ def test_what_one_node_refuses_another_may_serve(devchain, client_of):
         head = client.head()
         (proof,) = client.proofs([ProofRequest(head.number, head.hash, ALICE)])
         assert not isinstance(proof, RpcRefused)
-        with pytest.raises(RpcRefused, match="missing trie node") as caught:
+        with pytest.raises(RpcRefused) as caught:
             client_of(url).head()
+        assert caught.value.message == "missing trie node"
         assert not caught.value.may_pass
-        with pytest.raises(RpcRefused, match="missing trie node") as caught:
+        with pytest.raises(RpcRefused) as caught:
             client_of(url, DEAD).head()
         assert caught.value.may_pass, "the dead node might have served it"
 

@@ -10,6 +10,12 @@ KEY = "8f3a0cB71d4e4b6f9a52c0de77aa1b23"
 HASH = "0x" + "ab1" * 21 + "f"
 
 
+def _parts(secret: str) -> list[str]:
+    """Four letters of it in a row, or all."""
+    letters = secret.lower()
+    return [letters[start : start + 4] for start in range(max(1, len(letters) - 3))]
+
+
 @pytest.mark.parametrize(
     ("said", "shown"),
     [
@@ -46,8 +52,60 @@ def test_a_key_that_is_cut_is_no_rest_of_a_key(place):
     assert not any(KEY[:size] in shown for size in range(4, len(KEY)))
 
 
+# As a node may echo what is in its URL: every form in which a part of it can be told.
+SHORT = "q7%2Bx"
+FORMS = [
+    KEY,
+    KEY.upper(),
+    KEY.swapcase(),
+    KEY[:16],
+    KEY[-12:],
+    KEY[:15],
+    f"{KEY[:6]}...{KEY[-4:]}",
+    f"{KEY[:4]}***",
+    "-".join(KEY[place : place + 4] for place in range(0, 32, 4)),
+    " ".join(KEY),
+    f"{KEY[:16]} and {KEY[16:]}",
+    "\u200b".join(KEY),
+    "".join(f"%{ord(letter):02x}" for letter in KEY),
+    "".join(f"%25{ord(letter):02X}" for letter in KEY),
+    SHORT,
+    "q7+x",
+    "Q7 X",
+    "pa$$Word",
+    "PA%24%24word",
+    "user",
+    "xy",
+    "dXNlcjpwYSQk",
+]
+ECHOED = {letters for part in (KEY, "q7x", "paword", "user", "dxnlcjpwysqk") for letters in _parts(part)}
+
+
+def refusing(said: str):
+    return lambda body: result(body, "0x7a69") if is_chain_id(body) else error(body, -32000, said)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_no_part_of_a_node_s_url_is_told_in_any_form(client_of, form):
+    with lying_node(refusing(f"unknown project <{form}>, sorry")) as url, pytest.raises(RpcRefused) as caught:
+        client_of(f"{url.replace('//', '//user:pa%24%24Word@')}/xy/{KEY}?token={SHORT}").balance("0x" + "11" * 20)
+    told = caught.value.for_operators
+    assert "unknown project" in told
+    assert told.endswith("sorry”.")
+    left = "".join(letter for letter in told.partition("project")[2].lower() if letter.isalnum())
+    assert not [part for part in ECHOED if part in left.replace("redacted", "")]
+    assert str(caught.value) == "The node refused (-32000)."
+
+
+def test_ordinary_words_of_a_node_stay(client_of):
+    said = "invalid API key, header not found, exceeded 10,000 rpc calls"
+    with lying_node(refusing(said)) as url, pytest.raises(RpcRefused) as caught:
+        client_of(f"{url}/v3/{KEY}?apikey={KEY}&x=1").balance("0x" + "11" * 20)
+    assert caught.value.message == said
+
+
 @pytest.mark.parametrize("method", ["eth_getBalance", "eth_call"])
-def test_a_refusal_shows_the_node_s_words_as_its_own(client_of, method):
+def test_only_operators_read_a_node_s_words(client_of, method):
     said = f"no quarter for\u202e secret-path, ask https://rpc.example/{KEY}" + "!" * 1000
 
     def refuse(body):
@@ -55,7 +113,9 @@ def test_a_refusal_shows_the_node_s_words_as_its_own(client_of, method):
 
     with lying_node(refuse) as url, pytest.raises(RpcRefused) as caught:
         client_of(f"{url}/secret-path").call(method, "0x" + "11" * 20, "latest")
-    assert str(caught.value) == ("The node refused (3); the node said: “no quarter for [redacted], ask [redacted]”.")
+    assert str(caught.value) == "The node refused (3)."
+    told = "The node refused (3); the node said: “no quarter for [redacted], ask [redacted]”."
+    assert caught.value.for_operators == told
     assert isinstance(caught.value, Reverted) == (method == "eth_call")
 
 

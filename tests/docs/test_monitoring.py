@@ -4,10 +4,11 @@ import json
 import re
 import shutil
 import subprocess
-from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 import proving.worker.due  # noqa: F401 (what a worker counts, it loads)
@@ -81,11 +82,38 @@ def test_every_metric_of_the_service_is_explained(told):
     assert not {name for name in ours if f"`{name}`" not in page}
 
 
-def test_every_alert_says_what_to_do():
-    rules = re.split(r"^      - alert: ", (FOLDER / "alerts.yml").read_text(), flags=re.MULTILINE)[1:]
-    assert [Counter(re.findall(r"^ +(severity|labels|summary|runbook):", rule, re.MULTILINE)) for rule in rules] == [
-        {"labels": 1, "summary": 1, "runbook": 1}
-    ] * len(rules)
+def rules() -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"]
+    found: list[dict[str, Any]] = group["rules"]
+    return found
+
+
+def test_every_alert_leads_to_its_paragraph_of_the_runbook():
+    for rule in rules():
+        assert rule["labels"] in ({"severity": "critical"}, {"severity": "warning"}), rule["alert"]
+        assert rule["annotations"]["summary"]
+        assert rule["annotations"]["runbook"] == f"docs/operating/runbook.md#{rule['alert'].lower()}"
+    page = (PROJECT / "docs/operating/runbook.md").read_text()
+    sections = dict(re.findall(r"(?ms)^### (\w+)\n(.*?)(?=^##|\Z)", page))
+    assert sorted(sections) == sorted(rule["alert"] for rule in rules())
+    for name, text in sections.items():
+        parts = re.findall(r"(?m)^\*\*(.+?)\*\* \S", text)
+        assert parts == ["It means", "Look at", "Do", "Don't"], name
+
+
+def test_alertmanager_s_example_sends_each_alert_somewhere():
+    """And what it silences exists."""
+    example = yaml.safe_load((FOLDER / "alertmanager.yml").read_text())
+    receivers = {one["name"] for one in example["receivers"]}
+    (critical,) = example["route"]["routes"]
+    assert {example["route"]["receiver"], critical["receiver"]} == receivers
+    assert critical["matchers"] == ['severity="critical"']
+    known = {rule["alert"] for rule in rules()}
+    for inhibition in example["inhibit_rules"]:
+        for matcher in (*inhibition["source_matchers"], *inhibition["target_matchers"]):
+            found = re.fullmatch(r'alertname=~?"([\w|]+)"', matcher)
+            assert found
+            assert set(found[1].split("|")) <= known
 
 
 def run(*arguments: str) -> None:
@@ -98,6 +126,18 @@ def run(*arguments: str) -> None:
 def test_prometheus_takes_the_files():
     run("check", "rules", "alerts.yml")
     run("check", "config", "prometheus.yml")
+
+
+def test_each_target_can_be_asked_with_the_token(tmp_path):
+    """The same token is wanted by web servers and by workers."""
+    text = re.sub(
+        r"(?m)^(    +)# (authorization:|  credentials_file:)", r"\1\2", (FOLDER / "prometheus.yml").read_text()
+    )
+    jobs = text.split("- job_name: ")[1:]
+    assert len(jobs) == 2
+    assert not [job for job in jobs if "\n    authorization:\n      credentials_file: /" not in job]
+    (tmp_path / "prometheus.yml").write_text(text.replace("- alerts.yml", f"- {FOLDER}/alerts.yml"))
+    run("check", "config", "--syntax-only", str(tmp_path / "prometheus.yml"))
 
 
 def test_the_alerts_come_when_they_must_and_not_before():

@@ -1,19 +1,21 @@
 """`/healthz` in each state."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from django.db import OperationalError, connection
 from django.test import Client
 from django.utils import timezone
 
+from accounts.models import User
 from proving.models import ChainWatch, FactsRegistry, Signer, WorkerHeartbeat
 from proving.transactions import stop_switch
 from proving.worker import heartbeats
 from queries import storage
 from queries.models import Batch, BatchStatus
 from tests.explorer.batches import SOURCE, a_batch, beat, connect_source, deployed
-from tests.service import SIGNER, chains_toml
+from tests.service import ALICE, SIGNER, chains_toml
 
 pytestmark = pytest.mark.django_db
 
@@ -227,6 +229,52 @@ def test_it_is_degraded_while_a_registry_may_not_be_used():
     FactsRegistry.in_use.filter(source_chain_id=31337).update(**refused)
     remedy = "The operator must run: manage.py deploy_registry 31337 31337 --replace"
     assert problems() == [("registry_refused", f"The facts registry is not used. {remedy}")]
+
+
+# --- Who may know -----------------------------------------------------------------------------------------------------
+
+
+BALANCE = ("signer_unfunded", f"The signer {SIGNER} holds 0.01 ETH.")
+NODE = ("chain_unavailable", "No node can be used: rpc.example.org can't be reached.")
+ELSEWHERE = "203.0.113.9"
+
+
+def told(client: Client, peer: str = "127.0.0.1", **headers: str) -> dict[str, Any]:
+    answer = client.get("/healthz", headers=headers, REMOTE_ADDR=peer)
+    assert answer.status_code == 503
+    body: dict[str, Any] = answer.json()
+    assert body["codes"] == ["signer_unfunded", "chain_unavailable"]
+    assert (body["status"], body["worker"]["running"]) == ("degraded", True)
+    return body
+
+
+def test_strangers_read_the_codes_and_no_sentence():
+    saw(BALANCE, NODE)
+    FactsRegistry.objects.update(notice="Attesters contradict rpc.example.org.")
+    alice = Client()
+    alice.force_login(User.objects.create(address=ALICE))
+    for stranger in (Client(), alice):
+        body = told(stranger, ELSEWHERE)
+        assert (body["problems"], body["notices"]) == ([], [])
+        # What came through a proxy that nothing is known of did not come from this machine.
+        assert told(stranger, **{"X-Forwarded-For": "127.0.0.1"})["problems"] == []
+
+
+def test_this_machine_the_token_and_the_operator_read_the_sentences(settings):
+    settings.METRICS_TOKEN, settings.OPERATOR_ADDRESSES = "token", [ALICE]
+    saw(BALANCE, NODE)
+    FactsRegistry.objects.update(notice="Attesters contradict rpc.example.org.")
+    operator = Client()
+    operator.force_login(User.objects.create(address=ALICE))
+    bodies = [
+        told(Client()),
+        told(Client(), ELSEWHERE, authorization="Bearer token"),
+        told(operator, ELSEWHERE),
+    ]
+    for body in bodies:
+        assert body["problems"] == [BALANCE[1], NODE[1]]
+        assert body["notices"] == ["Attesters contradict rpc.example.org."]
+    assert told(Client(), ELSEWHERE, authorization="Bearer other")["problems"] == []
 
 
 # --- The rest ---------------------------------------------------------------------------------------------------------

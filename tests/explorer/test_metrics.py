@@ -12,11 +12,11 @@ from devnet.devchain import PROJECT
 from explorer.health import scrape as view
 from proving.health.problems import CODES
 from proving.health.service_metrics import ServiceMetrics
-from proving.models import ChainHead, ChainWatch, FactsRegistry, Signer, SigningStop, Transaction
-from queries.models import Batch, BatchStatus, Block
+from proving.models import ChainHead, ChainWatch, FactsRegistry, Signer, SigningStop, Transaction, WorkerHeartbeat
+from queries.models import Batch, BatchStatus, Block, Sender
 from tests.explorer.batches import a_batch, beat, deployed, finish
 from tests.metrics import value
-from tests.service import SIGNER, chains_toml
+from tests.service import BOB, SIGNER, chains_toml
 
 pytestmark = pytest.mark.django_db
 
@@ -70,9 +70,15 @@ def test_it_tells_of_batches_that_are_open_late_and_ended():
     ended = {"status": BatchStatus.REJECTED, "rejection_code": "FEE_TOO_LOW"}
     Batch.objects.filter(pk=rejected.pk).update(**ended, finished_at=timezone.now())
     Batch.objects.filter(pk=long_ago.pk).update(**ended, finished_at=timezone.now() - 61 * MINUTE)
+    # Its sender may take a day over it.
+    sent_by_itself = a_batch(block=20)
+    created_at = timezone.now() - 9 * MINUTE
+    Batch.objects.filter(pk=sent_by_itself.pk).update(sender=Sender.SELF, created_at=created_at - 60 * MINUTE)
+    Batch.objects.filter(pk=overdue.pk).update(created_at=created_at)
     text = read()
-    assert value(text, "batchquery_batches_open", destination=31337) == 1
+    assert value(text, "batchquery_batches_open", destination=31337) == 2
     assert value(text, "batchquery_batches_overdue", destination=31337) == 1
+    assert value(text, "batchquery_batches_oldest_seconds", destination=31337) == pytest.approx(540, abs=30)
     ended_name = "batchquery_batches_ended_last_hour"
     assert value(text, ended_name, status="REJECTED", code="FEE_TOO_LOW") == 1
     assert value(text, ended_name) == 2
@@ -90,6 +96,7 @@ def test_it_tells_of_money_and_nonces():
         chain_id=31337, looked_at=timezone.now(), balances={SIGNER: str(10**19)}, spent_in_day=10**18
     )
     SigningStop.objects.create(chain_id=31337)
+    paused = Signer.objects.create(chain_id=31337, address=BOB, paused_at=timezone.now())
     text, of = read(), {"chain": 31337, "signer": SIGNER}
     assert value(text, "batchquery_transactions_total", outcome="succeeded", **of) == 5
     assert value(text, "batchquery_transactions_total", outcome="failed", **of) == 2
@@ -104,6 +111,13 @@ def test_it_tells_of_money_and_nonces():
     assert value(text, "batchquery_daily_limit_wei", chain=31337) == 2e18
     assert value(text, "batchquery_daily_spent_wei", chain=31337) == 1e18
     assert value(text, "batchquery_signing_stopped", chain=31337) == 1
+    assert value(text, "batchquery_signer_paused", **of) == 0
+    assert value(text, "batchquery_signer_paused", chain=31337, signer=paused.address) == 1
+
+
+def test_it_tells_of_workers_that_miss_their_broker():
+    WorkerHeartbeat.objects.update(broker_problem="The broker is away.")
+    assert value(read(), "batchquery_workers_without_broker") == 1
 
 
 def test_it_tells_of_heads_and_of_workers_and_of_each_problem():
@@ -120,6 +134,7 @@ def test_it_tells_of_heads_and_of_workers_and_of_each_problem():
     text = read()
     assert value(text, "batchquery_database_answers") == 1
     assert value(text, "batchquery_workers") == 1
+    assert value(text, "batchquery_workers_without_broker") == 0
     assert value(text, "batchquery_chain_head_number", chain=31337) == 77
     assert value(text, "batchquery_chain_final_number", chain=31337) == 70
     assert value(text, "batchquery_chain_head_age_seconds", chain=31337) == pytest.approx(120, abs=30)

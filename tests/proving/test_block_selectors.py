@@ -107,7 +107,7 @@ def test_a_chain_that_knows_no_final_block_says_so_and_proves_the_latest(service
         assert fresh(batch).status == BatchStatus.REJECTED
         assert (batch.rejection_code, batch.rejection_retryable) == ("finalized_unknown", True)
         assert "No node of chain 31337 says" in batch.rejection_reason
-        assert "“there is no finality here”" in batch.rejection_reason
+        assert batch.rejection_reason.endswith("The node refused (-39001).")
         assert work_until_done(other).status == BatchStatus.DONE
 
 
@@ -117,7 +117,7 @@ def test_a_node_that_is_down_may_know_the_final_block(service, key, settings):
         batch = asking(key, finalized=[ALICE])
         accept(batch.pk)
         assert (fresh(batch).status, batch.attempts) == (BatchStatus.RECEIVED, 1)
-        assert "“there is no finality here”" in batch.waiting_for
+        assert "The node refused (-39001)." in batch.waiting_for
 
 
 # --- What is to come --------------------------------------------------------------------------------------------------

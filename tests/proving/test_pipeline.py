@@ -1,5 +1,6 @@
 """The four steps, on a real chain that mines a block for each transaction."""
 
+import logging
 import sqlite3
 import time
 from collections.abc import Callable
@@ -337,7 +338,8 @@ def test_an_account_whose_node_is_too_slow_for_all_its_slots_is_asked_for_fewer(
         assert work_until_done(heavy).status == BatchStatus.DONE
 
 
-def test_a_refusal_to_serve_a_proof_is_final_only_after_minutes(service, key, monkeypatch):
+def test_a_refusal_to_serve_a_proof_is_final_only_after_minutes(service, key, monkeypatch, caplog):
+    caplog.set_level(logging.INFO)
     batch = submit(key, request(ALICE, block=service.head()))
     refuse = RpcRefused(-32000, "missing trie node")
     monkeypatch.setattr(RpcClient, "proofs", lambda *arguments: [refuse] * len(arguments[-1]))
@@ -345,7 +347,9 @@ def test_a_refusal_to_serve_a_proof_is_final_only_after_minutes(service, key, mo
         work()
     batch.refresh_from_db()
     assert batch.status == BatchStatus.ACCEPTED
-    assert "missing trie node" in waiting()[0]
+    assert "(-32000)" in waiting()[0]
+    assert "missing trie node" not in str(waiting()), "what a node says is for operators"
+    assert "the node said: “missing trie node”" in caplog.text
     Block.objects.update(refused_since=timezone.now() - timedelta(minutes=11))
     work()
     batch.refresh_from_db()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from chains import ens
 from config import node_waits
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
@@ -113,6 +114,32 @@ def test_names_are_counted_before_any_is_looked_at(post, resolving, settings):
     resolving("http://127.0.0.1:1")
     response = post(at_blocks(block_1=["a.eth", "b.eth"], block_2=["c.eth", "d.eth", "a.eth"]))
     assert faults(response)["/data"][1] == "4 names are too many; a batch may have 3."
+
+
+@pytest.mark.parametrize(
+    ("length", "said"),
+    [
+        (20, ""),
+        (21, "The names have more than 200 letters beyond ASCII, which take long."),
+        (70, "The names are longer than 2000 bytes in all."),
+    ],
+)
+def test_letters_that_take_long_are_counted_before_any_is_looked_at(post, resolving, monkeypatch, length, said):
+    """Han letters, each of which is in several groups of ENSIP-15: the library takes milliseconds for each."""
+    looked_at: list[str] = []
+
+    def normalized(name: str) -> str:
+        looked_at.append(name)
+        return "alice.eth"
+
+    monkeypatch.setattr(ens, "normalized", normalized)
+    names = ["".join(chr(0x4E00 + 100 * row + column) for column in range(length)) + ".eth" for row in range(10)]
+    response = post(at_blocks(block_1=names[:5], block_2=names[5:]))
+    if said:
+        assert faults(response)["/data"][1] == said
+        assert not looked_at
+    else:
+        assert looked_at == names
 
 
 def test_nothing_is_stored_while_nodes_or_gateways_are_down(post, names, resolving, key):

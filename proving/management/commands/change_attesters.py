@@ -38,7 +38,9 @@ class Command(BaseCommand):
     ) -> None:
         try:
             ordered = change(destination, source, attesters, threshold, signature)
-        except (ChangeRefused, ChainError, SignerError) as error:
+        except ChainError as error:
+            raise CommandError(error.for_operators) from None
+        except (ChangeRefused, SignerError) as error:
             raise CommandError(str(error)) from None
         self.stdout.write(f"From now on {threshold} of these attesters must agree; write so in chains.toml:")
         for address in ordered:

@@ -70,7 +70,7 @@ class Command(BaseCommand):
         try:
             ens.resolve(chain, ["eth"])
         except NodeUnavailable as error:
-            return [Problem("names_unavailable", str(error))]
+            return [Problem("names_unavailable", error.for_operators)]
         self.stdout.write("  ENS names can be asked for.")
         return []
 
@@ -119,7 +119,7 @@ class _Registry:
         try:
             deployments.check(row)
         except ChainError as error:
-            return cls(row, f"The code of the facts registry {row} can't be looked at: {error}")
+            return cls(row, f"The code of the facts registry {row} can't be looked at: {error.for_operators}")
         if row.refused:
             return cls(row, row.refused_with_remedy)
         return cls(row, f"The facts registry {row} has the code of this version, {row.code_hash}.")
@@ -135,7 +135,7 @@ def _abilities(chain: Chain, url: str) -> Abilities | str:
         # The host stands in the line already.
         return " ".join(error.reasons).removeprefix(f"{alone.hosts[0]} ") or str(error)
     except ChainError as error:
-        return str(error)
+        return error.for_operators
 
 
 def _cells(abilities: Abilities) -> tuple[str, ...]:
@@ -160,8 +160,10 @@ def _said_of(signer: Signer, chain: Chain, rpc: RpcClient) -> str:
     try:
         address = signer.account().address
         balance = rpc.balance(address)
-    except (SignerError, ChainError) as error:
+    except SignerError as error:
         return str(error)
+    except ChainError as error:
+        return error.for_operators
     currency, minimum = chain.native_currency, chain.minimum_signer_balance
     return f"The signer {address} holds {balance / 10**18:.6f} {currency}; it stops below {minimum} {currency}."
 

@@ -20,6 +20,8 @@ class Command(BaseCommand):
     def handle(self, *, destination: int, source: int, replace: bool, **_: Any) -> None:
         try:
             registry = deploy(destination, source, replace=replace)
-        except (DeploymentError, ChainError, SignerError) as error:
+        except ChainError as error:
+            raise CommandError(error.for_operators) from None
+        except (DeploymentError, SignerError) as error:
             raise CommandError(str(error)) from None
         self.stdout.write(f"The facts registry for chain {source} on chain {destination} is at {registry.address}")

