@@ -19,6 +19,7 @@ from chains.header import Header, InvalidHeader, verify
 from chains.node_errors import (
     AlreadyKnown,
     ChainError,
+    FeeTooLow,
     InsufficientFunds,
     InvalidReply,
     NodeUnavailable,
@@ -34,6 +35,7 @@ __all__ = [
     "AccountProof",
     "BlockIdentifier",
     "ChainError",
+    "FeeTooLow",
     "Fees",
     "InsufficientFunds",
     "InvalidReply",
@@ -297,7 +299,7 @@ class RpcClient:
     def send_raw(self, raw: bytes) -> bytes:
         """Broadcast a signed transaction and return its hash. It is a success if the node already knows it.
 
-        Raises `NonceTooLow`, `ReplacementUnderpriced`, `InsufficientFunds`, or another `RpcRefused`.
+        Raises `NonceTooLow`, `ReplacementUnderpriced`, `FeeTooLow`, `InsufficientFunds`, or another `RpcRefused`.
         """
         tx_hash = keccak(raw)
 

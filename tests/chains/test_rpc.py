@@ -13,7 +13,7 @@ from eth_utils.crypto import keccak
 
 from chains import node_pool
 from chains.encoding import hex_data
-from chains.node_errors import AlreadyKnown, read_refusal
+from chains.node_errors import AlreadyKnown, FeeTooLow, read_refusal
 from chains.node_pool import FAIL_FAST_SECONDS
 from chains.rpc import (
     ChainError,
@@ -754,34 +754,145 @@ def test_many_threads_may_share_a_client(client_of):
 
 # --- Refusals of transactions, in the words of each kind of node ------------------------------------------------------
 
+# The words as the sources of each client have them, with the values that they put in; "was" stands for those of older
+# versions. Words of EthereumJS, hardhat, ganache and anvil are what the packages on npm answered.
+REFUSALS = {
+    # ethereum/go-ethereum: core/txpool/errors.go, core/txpool/validation.go, core/error.go
+    "geth": [
+        ("already known", AlreadyKnown),
+        ("nonce too low: next nonce 5, tx nonce 4", NonceTooLow),
+        ("replacement transaction underpriced: new tx gas fee cap 1 < 2 queued", ReplacementUnderpriced),
+        ("insufficient funds for gas * price + value: balance 0, tx cost 1, overshot 1", InsufficientFunds),
+        ("transaction underpriced", FeeTooLow),
+        ("transaction gas price below minimum: gas tip cap 1, minimum needed 1000000", FeeTooLow),
+        ("max fee per gas less than block base fee: address 0x12, maxFeePerGas: 1, baseFee: 7", FeeTooLow),
+        ("nonce too high", RpcRefused),
+        ("exceeds block gas limit", RpcRefused),
+        ("in-flight transaction limit reached for delegated accounts", RpcRefused),
+    ],
+    "geth, was": [("known transaction: 12", AlreadyKnown)],
+    # NethermindEth/nethermind: src/Nethermind/Nethermind.TxPool/AcceptTxResult.cs, TxPoolErrorMessages.cs
+    "Nethermind": [
+        ("already known", AlreadyKnown),
+        ("nonce too low", NonceTooLow),
+        ("replacement transaction underpriced", ReplacementUnderpriced),
+        ("insufficient funds for gas * price + value", InsufficientFunds),
+        ("transaction underpriced", FeeTooLow),
+        ("nonce too far in future", RpcRefused),
+    ],
+    "Nethermind, was": [
+        ("AlreadyKnown", AlreadyKnown),
+        ("OldNonce", NonceTooLow),
+        ("ReplacementNotAllowed", ReplacementUnderpriced),
+        ("InsufficientFunds, Account balance: 0, cumulative cost: 1", InsufficientFunds),
+        ("FeeTooLow", FeeTooLow),
+        ("FeeTooLowToCompete", FeeTooLow),
+    ],
+    # hyperledger/besu: ethereum/api/src/main/java/org/hyperledger/besu/ethereum/api/jsonrpc/internal/response/
+    # RpcErrorType.java
+    "Besu": [
+        ("Known transaction", AlreadyKnown),
+        ("Nonce too low", NonceTooLow),
+        ("Replacement transaction underpriced", ReplacementUnderpriced),
+        ("Upfront cost exceeds account balance", InsufficientFunds),
+        ("Gas price below configured minimum gas price", FeeTooLow),
+        ("Gas price below current base fee", FeeTooLow),
+        ("An invalid transaction with a lower nonce exists", RpcRefused),
+    ],
+    # erigontech/erigon: txnprovider/txpool/txpoolcfg/txpoolcfg.go
+    "Erigon": [
+        ("already known", AlreadyKnown),
+        ("existing txn with same hash", AlreadyKnown),
+        ("nonce too low", NonceTooLow),
+        ("replacement transaction underpriced", ReplacementUnderpriced),
+        ("could not replace existing tx", ReplacementUnderpriced),
+        ("insufficient funds", InsufficientFunds),
+        ("underpriced", FeeTooLow),
+        ("fee too low", FeeTooLow),
+        ("gas limit is too high", RpcRefused),
+    ],
+    "Erigon, was": [("existing tx with same hash", AlreadyKnown), ("INTERNAL_ERROR: nonce too low", NonceTooLow)],
+    # paradigmxyz/reth: crates/rpc/rpc-eth-types/src/error/mod.rs
+    "Reth": [
+        ("already known", AlreadyKnown),
+        ("nonce too low: next nonce 5, tx nonce 4", NonceTooLow),
+        ("replacement transaction underpriced", ReplacementUnderpriced),
+        ("insufficient funds for gas * price + value: have 0 want 1", InsufficientFunds),
+        ("insufficient funds for transfer", InsufficientFunds),
+        ("transaction underpriced", FeeTooLow),
+        ("max fee per gas less than block base fee", FeeTooLow),
+        ("transaction priority fee below minimum required priority fee 1000000", FeeTooLow),
+        ("txpool is full", RpcRefused),
+    ],
+    # @ethereumjs/client 0.10.5: dist/esm/src/service/txpool.js
+    "EthereumJS": [
+        ("0x12: this transaction is already in the TxPool", AlreadyKnown),
+        ("0x12 tries to send a tx with nonce 0, but account has nonce 1 (tx nonce too low)", NonceTooLow),
+        ("replacement gas too low, got tip 1, min: 2, got fee 3, min: 4", ReplacementUnderpriced),
+        (
+            "0x12 does not have enough balance to cover transaction costs, need 1, but have 0 (insufficient balance)",
+            InsufficientFunds,
+        ),
+        ("Tx does not pay the minimum gas price of 1", FeeTooLow),
+        ("Tx cannot pay basefee of 7, have 1 (not within 50% range of current basefee)", FeeTooLow),
+        ("Tx gaslimit of 2 exceeds block gas limit of 1 (exceeds last block gas limit)", RpcRefused),
+    ],
+    # hardhat 3.18.0 (EDR 0.3.8)
+    "hardhat": [
+        ("Known transaction: 0x12", AlreadyKnown),
+        ("Transaction nonce too low. Expected nonce to be at least 1 but got 0.", NonceTooLow),
+        (
+            "Replacement transaction underpriced. A gasPrice/maxFeePerGas of at least 3 is necessary to replace",
+            ReplacementUnderpriced,
+        ),
+        (
+            "Sender doesn't have enough funds to send tx. The max upfront cost is: 1 and the sender's balance is: 0.",
+            InsufficientFunds,
+        ),
+        (
+            "Transaction maxFeePerGas (1) is too low for the next block, which has a baseFeePerGas of 7",
+            FeeTooLow,
+        ),
+        ("Transaction requires at least 21000 gas but got 20000", RpcRefused),
+    ],
+    # ganache 7.9.2
+    "ganache": [("insufficient funds for gas * price + value", InsufficientFunds)],
+    # anvil 1.7.1
+    "anvil": [
+        ("transaction already imported", AlreadyKnown),
+        ("nonce too low", NonceTooLow),
+        ("replacement transaction underpriced", ReplacementUnderpriced),
+        ("Insufficient funds for gas * price + value", InsufficientFunds),
+        ("max fee per gas less than block base fee", FeeTooLow),
+        ("intrinsic gas too low", RpcRefused),
+    ],
+}
+
 
 @pytest.mark.parametrize(
     ("message", "kind"),
-    [
-        ("already known", AlreadyKnown),
-        ("AlreadyKnown", AlreadyKnown),
-        ("Known transaction", AlreadyKnown),
-        ("existing tx with same hash", AlreadyKnown),
-        ("transaction already imported", AlreadyKnown),
-        ("nonce too low: next nonce 5, tx nonce 4", NonceTooLow),
-        ("Nonce too low", NonceTooLow),
-        ("NONCE_TOO_LOW", NonceTooLow),
-        ("OldNonce", NonceTooLow),
-        ("replacement transaction underpriced: new tx gas fee cap 1 < 2 queued", ReplacementUnderpriced),
-        ("ReplacementNotAllowed", ReplacementUnderpriced),
-        ("could not replace existing tx", ReplacementUnderpriced),
-        ("insufficient funds for gas * price + value: balance 0, tx cost 1", InsufficientFunds),
-        ("InsufficientFunds, Account balance: 0, cumulative cost: 1", InsufficientFunds),
-        ("Upfront cost exceeds account balance", InsufficientFunds),
-        ("transaction underpriced", RpcRefused),
-        ("nonce too high", RpcRefused),
-        ("exceeds block gas limit", RpcRefused),
-    ],
+    [pytest.param(*row, id=f"{client}: {row[0][:40]}") for client, rows in REFUSALS.items() for row in rows],
 )
 def test_refused_transactions_are_told_apart(message, kind):
     refusal = read_refusal("host", "eth_sendRawTransaction", {"code": -32000, "message": message})
     assert type(refusal) is kind
-    assert refusal.message == message
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        # Those of Besu, as above.
+        ("eth_sendRawTransaction", "Transaction gas limit exceeds block gas limit"),
+        ("eth_sendRawTransaction", "Transaction gas limit cap exceeded"),
+        ("eth_getLogs", "Requested range exceeds maximum RPC range limit"),
+        ("eth_getProof", "Number of requests exceeds max batch size"),
+        # One that providers send.
+        ("eth_getLogs", "query returned more than 10000 results"),
+    ],
+)
+def test_a_limit_of_one_request_is_no_limit_of_how_many_may_be_sent(method, message):
+    """They have the code of EIP-1474 for "limit exceeded", by which others refuse too many requests a second."""
+    assert type(read_refusal("host", method, {"code": -32005, "message": message})) is RpcRefused
 
 
 @pytest.mark.parametrize(
