@@ -19,7 +19,7 @@ class Command(BaseCommand):
 
     def handle(self, *, destination: int, source: int, replace: bool, **_: Any) -> None:
         try:
-            registry = deploy(destination, source, replace=replace)
+            registry = deploy(destination, source, replace=replace, tell=self.stderr.write)
         except (DeploymentError, ChainError, SignerError) as error:
             raise CommandError(str(error)) from None
         self.stdout.write(f"The facts registry for chain {source} on chain {destination} is at {registry.address}")
