@@ -197,21 +197,14 @@ class RpcClient:
 
         Asked by block hash (EIP-1898), and by number where a node refuses that. Not verified here.
         """
-        answers = self._proofs([(one, one.block_hash) for one in wanted])
-        refused = [place for place, answer in enumerate(answers) if isinstance(answer, RpcRefused)]
-        by_number = self._proofs([(wanted[place], wanted[place].block_number) for place in refused])
-        for place, answer in zip(refused, by_number, strict=True):
-            answers[place] = answer
-        return answers
-
-    def _proofs(self, wanted: Sequence[tuple[ProofRequest, BlockIdentifier]]) -> list[AccountProof | RpcRefused]:
         batched = [
-            ("eth_getProof", [one.address, [_word(slot) for slot in one.slots], _block(block)]) for one, block in wanted
+            ("eth_getProof", [one.address, [_word(slot) for slot in one.slots], _block(one.block_hash)])
+            for one in wanted
         ]
         return self._nodes.many(
             batched,
-            lambda index, result: _read_proof(result, wanted[index][0]),
-            blocks=[one.block_number for one, _ in wanted],
+            lambda index, result: _read_proof(result, wanted[index]),
+            blocks=[one.block_number for one in wanted],
         )
 
     def logs(self, address: str, topics: Sequence[Topic], first: int, last: int) -> list[Log]:
@@ -236,6 +229,11 @@ class RpcClient:
         return self._nodes.one(("eth_getLogs", [wanted]), read)
 
     # State
+
+    @property
+    def asks_latest_for_pending(self) -> bool:
+        """Whether a node refused calls of the pending block, and answers them at the latest one."""
+        return not self._nodes.asked_plainly.isdisjoint({"eth_call", "eth_estimateGas"})
 
     def eth_call(self, to: str, data: bytes, block: BlockIdentifier = "latest") -> bytes:
         """What the call returns. Raises `Reverted`."""

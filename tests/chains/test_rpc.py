@@ -273,21 +273,128 @@ def test_proofs_of_an_unknown_block_are_refused(devchain, client_of):
     assert not refused.may_pass
 
 
-def test_a_node_that_takes_no_block_hash_is_asked_by_number(devchain, client_of):
-    asked = []
+# What EthereumJS, ganache and geth without a pending block say.
+NO_BLOCK_HASH = [(-32602, "invalid argument 2: argument must be a string"), (-32700, 'Cannot wrap a "object"')]
+NO_PENDING = [(-32602, '"pending" is not yet supported'), (-32000, "pending block is not available")]
 
-    def answer(body):
-        if not is_chain_id(body):
-            asked.append(body["params"][2])
-            if isinstance(body["params"][2], dict):
-                return error(body, -32602, "invalid argument 2")
-        return ask(devchain.url, body)
+
+@pytest.mark.parametrize(("code", "message"), NO_BLOCK_HASH)
+def test_a_node_that_takes_no_block_hash_is_asked_by_number_and_then_no_more_by_hash(
+    devchain, client_of, code, message
+):
+    asked: list[Any] = []
+
+    def answer(body: Any) -> Any:
+        if isinstance(body, list):
+            return [answer(one) for one in body]
+        if is_chain_id(body):
+            return result(body, "0x7a69")
+        asked.append(body["params"][2])
+        return error(body, code, message) if isinstance(body["params"][2], dict) else ask(devchain.url, body)
+
+    devchain.mine()
+    with lying_node(answer) as url:
+        client = client_of(url)
+        for expected in (2, 1):
+            asked.clear()
+            (proof,) = client.proofs([ProofRequest(1, b"\1" * 32, ALICE)])
+            assert not isinstance(proof, RpcRefused)
+            assert asked == [{"blockHash": "0x" + "01" * 32}, "0x1"][-expected:]
+
+
+def test_a_block_that_a_node_lacks_is_not_asked_for_by_number(devchain, client_of):
+    """Another block has that number: its proof would be of no use."""
+    asked: list[Any] = []
+    with lying_node(recording(asked, lambda body: ask(devchain.url, body))) as url:
+        client = client_of(url)
+        for block_hash in (b"\1" * 32, b"\2" * 32):
+            (proof,) = client.proofs([ProofRequest(0, block_hash, ALICE)])
+            assert isinstance(proof, RpcRefused)
+    blocks = [body["params"][2] for body in asked if not is_chain_id(body)]
+    assert blocks == [{"blockHash": "0x" + "01" * 32}, {"blockHash": "0x" + "02" * 32}]
+
+
+@pytest.mark.parametrize(("code", "message"), NO_PENDING)
+def test_a_node_without_a_pending_block_is_asked_for_the_latest_and_another_for_its_own(
+    devchain, client_of, code, message
+):
+    asked: list[Any] = []
+
+    def answer(body: Any) -> Any:
+        if isinstance(body, list):
+            return [answer(one) for one in body]
+        if is_chain_id(body):
+            return result(body, "0x7a69")
+        asked.append((body["method"], body["params"][1]))
+        return error(body, code, message) if body["params"][1] == "pending" else ask(devchain.url, body)
 
     with lying_node(answer) as url:
         client = client_of(url)
-        (proof,) = client.proofs([ProofRequest(1, b"\1" * 32, ALICE)])
-    assert not isinstance(proof, RpcRefused)
-    assert asked == [{"blockHash": "0x" + "01" * 32}, "0x1"]
+        assert not client.asks_latest_for_pending
+        assert client.estimate_gas(ALICE, BOB, b"") == 21_000
+        assert client.asks_latest_for_pending
+        assert client.estimate_gas(ALICE, BOB, b"") == 21_000
+        assert [client.eth_call(BOB, b"", "pending") for _ in range(2)] == [b"", b""]
+        assert client.eth_calls([(BOB, b""), (BOB, b"")], "pending") == [b"", b""]
+    assert asked == [
+        *(("eth_estimateGas", block) for block in ("pending", "latest", "latest")),
+        *(("eth_call", block) for block in ("pending", *["latest"] * 4)),
+    ]
+    other = client_of(devchain.url)
+    assert other.estimate_gas(ALICE, BOB, b"") == 21_000
+    assert not other.asks_latest_for_pending
+
+
+def test_what_only_the_pending_block_refuses_is_refused(devchain, client_of):
+    """The latest one has not what it rests on, or has not yet what is in its way."""
+
+    def answer(body):
+        if not is_chain_id(body) and body["params"][1] == "pending":
+            return error(body, -32000, "gas required exceeds allowance (30000000)")
+        return ask(devchain.url, body)
+
+    with lying_node(answer) as url, pytest.raises(RpcRefused, match="allowance"):
+        client_of(url).estimate_gas(ALICE, BOB, b"")
+
+
+def test_a_revert_in_the_contracts_words_is_no_refusal_of_the_pending_block(client_of):
+    asked: list[Any] = []
+
+    def answer(body):
+        if is_chain_id(body):
+            return result(body, "0x7a69")
+        asked.append(body["params"][1])
+        return error(body, 3, "execution reverted: a change is pending", "0x12")
+
+    with lying_node(answer) as url, pytest.raises(Reverted):
+        client_of(url).eth_call(CONTRACT, b"", "pending")
+    assert asked == ["pending"]
+
+
+def test_a_node_that_came_back_may_take_what_it_refused(devchain, client_of):
+    now, takes, up = 0.0, False, True
+    asked: list[Any] = []
+
+    def answer(body):
+        if not up:
+            return Raw(status=503)
+        if is_chain_id(body):
+            return result(body, "0x7a69")
+        asked.append(body["params"][1])
+        return error(body, *NO_PENDING[0]) if body["params"][1] == "pending" and not takes else ask(devchain.url, body)
+
+    with lying_node(answer) as url:
+        client = client_of(url, clock=lambda: now)
+        client.estimate_gas(ALICE, BOB, b"")
+        up = False
+        with pytest.raises(NodeUnavailable):
+            client.estimate_gas(ALICE, BOB, b"")
+        up = takes = True
+        now += 100
+        asked.clear()
+        client.estimate_gas(ALICE, BOB, b"")
+        assert asked == ["pending"]
+        assert not client.asks_latest_for_pending
 
 
 # --- Nodes that fail --------------------------------------------------------------------------------------------------
@@ -756,7 +863,7 @@ def test_many_threads_may_share_a_client(client_of):
 
 # The words as the sources of each client have them, with the values that they put in; "was" stands for those of older
 # versions. Words of EthereumJS, hardhat, ganache and anvil are what the packages on npm answered.
-REFUSALS = {
+REFUSALS: dict[str, list[tuple[str, type[RpcRefused]]]] = {
     # ethereum/go-ethereum: core/txpool/errors.go, core/txpool/validation.go, core/error.go
     "geth": [
         ("already known", AlreadyKnown),
