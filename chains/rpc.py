@@ -55,6 +55,8 @@ __all__ = [
 
 HASH_BYTES = 32
 WORD_BYTES = 32
+# In wei for a unit of gas: where neither nodes nor blocks tell one. Geth builds blocks of what pays as much.
+_LEAST_PRIORITY_FEE = 1_000_000
 
 Tag = Literal["latest", "safe", "finalized", "earliest"]
 BlockIdentifier = int | bytes | Tag | Literal["pending"]
@@ -284,10 +286,15 @@ class RpcClient:
         return self._nodes.one(("eth_feeHistory", [hex(1), hex(head.number), []]), _read_base_fee)
 
     def _priority_fee(self) -> int:
+        least = self.chain.min_priority_fee
         try:
-            return self._nodes.one(("eth_maxPriorityFeePerGas", []), read_quantity)
+            return max(least or 0, self._nodes.one(("eth_maxPriorityFeePerGas", []), read_quantity))
         except RpcRefused:
-            return self._nodes.one(("eth_feeHistory", [hex(10), "latest", [50]]), _read_priority_fee)
+            least = _LEAST_PRIORITY_FEE if least is None else least
+        try:
+            return max(least, self._nodes.one(("eth_feeHistory", [hex(10), "latest", [50]]), _read_priority_fee))
+        except RpcRefused:
+            return least
 
     def estimate_gas(self, sender: str, to: str | None, data: bytes, block: BlockIdentifier = "pending") -> int:
         """Raises `Reverted`, `InsufficientFunds`. `to=None` creates a contract."""
@@ -449,8 +456,11 @@ def _read_base_fee(result: Any) -> int:
 
 
 def _read_priority_fee(result: Any) -> int:
-    rewards = [read_list(row) for row in read_list(read_object(result).get("reward"))]
-    medians = sorted(read_quantity(row[0]) for row in rewards if row)
+    """The median of blocks. An empty one tells of no fee."""
+    history = read_object(result)
+    empty = {place for place, ratio in enumerate(read_list(history.get("gasUsedRatio", []))) if ratio == 0}
+    rewards = [read_list(row) for row in read_list(history.get("reward"))]
+    medians = sorted(read_quantity(row[0]) for place, row in enumerate(rewards) if row and place not in empty)
     return medians[len(medians) // 2] if medians else 0
 
 

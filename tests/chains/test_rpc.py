@@ -12,6 +12,7 @@ from eth_account import Account
 from eth_utils.crypto import keccak
 
 from chains import node_pool
+from chains.chains_file import Chain
 from chains.encoding import hex_data
 from chains.node_errors import AlreadyKnown, FeeTooLow, read_refusal
 from chains.node_pool import FAIL_FAST_SECONDS
@@ -232,18 +233,41 @@ def test_it_sends_transactions_and_reads_their_receipts(client_of):
             client.send_raw(signed(1, tip=10**9))
 
 
-def test_a_node_that_suggests_no_priority_fee_is_asked_for_the_fee_history(devchain, client_of):
-    history = {"oldestBlock": "0x1", "baseFeePerGas": [], "reward": [["0x9"], ["0x2"], ["0x5"]]}
+NO_TIP = error({"id": 1}, -32601, "Method not found")["error"]
+
+
+@pytest.mark.parametrize(
+    ("suggested", "history", "least", "tip"),
+    [
+        (NO_TIP, {"reward": [["0x9"], ["0x2"], ["0x5"]]}, 0, 5),
+        (NO_TIP, {"reward": [["0x9"], ["0x2"], ["0x5"]]}, None, 10**6),
+        (NO_TIP, {"reward": [["0xb2d05e00"], ["0x0"], ["0x0"]], "gasUsedRatio": [0.1, 0, 0.0]}, None, 3 * 10**9),
+        (NO_TIP, {"reward": [["0x0"], ["0x0"]], "gasUsedRatio": [0, 0]}, None, 10**6),
+        # EthereumJS, of a chain of fewer blocks.
+        (NO_TIP, {"code": -32602, "message": "specified block greater than current height"}, None, 10**6),
+        (NO_TIP, {"reward": [["0x0"], ["0x0"]], "gasUsedRatio": [0, 0]}, 0, 0),
+        ("0x5", {}, None, 5),
+        ("0x0", {}, None, 0),
+        ("0x5", {}, 1.5, 1_500_000_000),
+        ("0x77359400", {}, 1.5, 2_000_000_000),
+    ],
+)
+def test_the_priority_fee_is_what_nodes_suggest_or_what_blocks_paid_and_never_below_the_least(
+    devchain, suggested, history, least, tip
+):
+    said = {"eth_maxPriorityFeePerGas": suggested, "eth_feeHistory": {"oldestBlock": "0x1", **history}}
 
     def answer(body: Any) -> Any:
         if isinstance(body, list):
             return [answer(one) for one in body]
-        if body["method"] == "eth_maxPriorityFeePerGas":
-            return error(body, -32601, "Method not found")
-        return result(body, history) if body["method"] == "eth_feeHistory" else ask(devchain.url, body)
+        given = said.get(body["method"])
+        if given is None:
+            return ask(devchain.url, body)
+        return {"jsonrpc": "2.0", "id": body["id"], "error" if "code" in given else "result": given}
 
     with lying_node(answer) as url:
-        assert client_of(url).fees().priority_fee == 5
+        chain = Chain(id=31337, name="Test chain", rpc_urls=(url,), min_priority_fee_gwei=least)
+        assert RpcClient(chain, timeout_seconds=5).fees().priority_fee == tip
 
 
 def test_proofs_come_in_order_and_in_bounded_batches(devchain, client_of):
