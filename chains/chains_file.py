@@ -155,6 +155,10 @@ def _wei(amount: Decimal) -> int:
     return int(amount * 10**18)
 
 
+def _wei_of_gwei(amount: float) -> int:
+    return int(Decimal(str(amount)) * 10**9)
+
+
 def _confirmations(written: object) -> object:
     # One sentence for the whole union. pydantic would give one for each member.
     if written != "finalized" and not (type(written) is int and written >= 1):
@@ -291,6 +295,8 @@ class Chain(_Model):
     history_window: Annotated[int, Field(ge=1, lt=2**63)] = history.WINDOW
     """Slots that the chain's history contract has (EIP-2935): 8,191 on Ethereum, 393,168 on Arbitrum."""
     max_fee_per_gas_gwei: Annotated[float, Field(gt=0)] = 200
+    min_priority_fee_gwei: Annotated[float, Field(ge=0)] | None = None
+    """The least priority fee that is offered. None: whatever nodes suggest, and a little where they suggest none."""
     minimum_signer_balance: Amount = Decimal("0.01")
     """In whole units of the native currency."""
     daily_limit: Amount | None = None
@@ -347,7 +353,12 @@ class Chain(_Model):
     @property
     def max_fee_per_gas(self) -> int:
         """In wei: the most that a signer pays for a unit of gas."""
-        return int(Decimal(str(self.max_fee_per_gas_gwei)) * 10**9)
+        return _wei_of_gwei(self.max_fee_per_gas_gwei)
+
+    @property
+    def min_priority_fee(self) -> int | None:
+        """In wei for a unit of gas."""
+        return None if self.min_priority_fee_gwei is None else _wei_of_gwei(self.min_priority_fee_gwei)
 
     @property
     def minimum_signer_balance_wei(self) -> int:

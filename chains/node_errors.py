@@ -80,6 +80,10 @@ class ReplacementUnderpriced(RpcRefused):
     """Another transaction with this nonce waits already, and the new one does not pay enough more."""
 
 
+class FeeTooLow(RpcRefused):
+    """The transaction offers less than the node takes."""
+
+
 class InsufficientFunds(RpcRefused):
     """The sender can't pay for the transaction."""
 
@@ -94,24 +98,41 @@ FINAL = (Reverted, NonceTooLow, ReplacementUnderpriced, InsufficientFunds, Alrea
 
 # --- Recognising them -------------------------------------------------------------------------------------------------
 
-# The words of geth, Nethermind, Erigon, Besu, reth and anvil, in that order where they differ.
+# The words of each client are in tests/chains/test_rpc.py. "transaction underpriced" says too little of a replacement
+# as of any other, so replacements come first.
 _TRANSACTION_REFUSALS: tuple[tuple[type[RpcRefused], re.Pattern[str]], ...] = (
     (
         AlreadyKnown,
-        re.compile(r"(?i)already known|alreadyknown|existing tx with same hash|known transaction|already imported"),
+        re.compile(
+            r"(?i)already ?known|existing txn? with same hash|known transaction|already imported|already in the TxPool"
+        ),
     ),
     (
         ReplacementUnderpriced,
-        re.compile(r"(?i)replacement transaction underpriced|replacementnotallowed|could not replace existing tx"),
+        re.compile(
+            r"(?i)replacement (transaction underpriced|gas too low)|replacementnotallowed|could not replace existing tx"
+        ),
     ),
     (NonceTooLow, re.compile(r"(?i)nonce[_ ](is )?too[_ ]low|oldnonce|nonce has already been used")),
     (
         InsufficientFunds,
-        re.compile(r"(?i)insufficient ?funds|upfront cost exceeds account balance|insufficient sender balance"),
+        re.compile(
+            r"(?i)insufficient ?funds|insufficient (sender )?balance|upfront cost exceeds account balance"
+            r"|have enough (funds|balance)"
+        ),
+    ),
+    (
+        FeeTooLow,
+        re.compile(
+            r"(?i)underpriced|fee ?too ?low|(gas price|priority fee) below|less than block base fee"
+            r"|too low for the next block|pay the minimum gas price|cannot pay basefee"
+        ),
     ),
 )
 _RATE_LIMIT = re.compile(r"(?i)rate.?limit|too many requests|request limit|compute units|(quota|capacity).*exceeded")
 _RATE_LIMIT_CODES = {429, -32005, -32029}
+# What else is refused by these codes: one request that asks for too much, and not too many of them.
+_ONE_TOO_LARGE = re.compile(r"(?i)gas limit|\brange\b|\bresults\b|batch size")
 _REVERT = re.compile(r"(?i)\brevert")
 _REVERT_CODE = 3
 _NETHERMIND_VM_ERROR = -32015
@@ -133,7 +154,7 @@ def read_refusal(host: str, method: str, error: Mapping[str, Any], secrets: Iter
         code in {_REVERT_CODE, _NETHERMIND_VM_ERROR} or _REVERT.search(said)
     ):
         return Reverted(code, message, _revert_data(error.get("data")))
-    if code in _RATE_LIMIT_CODES or _RATE_LIMIT.search(said):
+    if _RATE_LIMIT.search(said) or (code in _RATE_LIMIT_CODES and not _ONE_TOO_LARGE.search(said)):
         raise LimitsRequests(f"{host} limits our requests")
     if method in {"eth_sendRawTransaction", "eth_estimateGas"}:
         for kind, sentences in _TRANSACTION_REFUSALS:

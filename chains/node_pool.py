@@ -78,6 +78,8 @@ _SLOWER = 4
 _MOST_UNTIL_MORE = 256
 # Stands for "needs no block's state".
 _NO_STATE = 0
+# Codes by which JSON-RPC refuses how something is asked, and not what: no JSON, no request, no parameters of a method.
+_NOT_UNDERSTOOD = {-32700, -32600, -32602}
 
 Request = tuple[str, list[Any]]
 """A method and its parameters, as JSON has them."""
@@ -133,6 +135,9 @@ class _Node:
     lacks: dict[str, int] = field(default_factory=dict)
     """For each method, the newest block whose state it refused and another node served: what is pruned stays pruned.
     Or _NO_STATE, if it refused a further request that the method's results take."""
+    plainly: dict[str, bool] = field(default_factory=dict)
+    """For each method, whether it takes only the plainer form of a request (`_plainer`): as it once showed, and until
+    it fails."""
 
     @property
     def secrets(self) -> list[str]:
@@ -170,10 +175,10 @@ class _Said:
     def note(self, node: _Node, index: int, answer: Any | RpcRefused | NodeUnavailable) -> None:
         if isinstance(answer, NodeUnavailable):
             self.faults[index].append(answer)
-        elif isinstance(answer, RpcRefused) and not isinstance(answer, FINAL):
-            self.refusals[index][node] = answer
-        else:
+        elif _is_answer(answer):
             self.answers[index] = answer
+        else:
+            self.refusals[index][node] = answer
 
 
 class _BatchTooLong(Exception):
@@ -294,13 +299,21 @@ class NodePool:
     ) -> Iterator[tuple[int, Any | RpcRefused | NodeUnavailable]]:
         """What one node makes of the requests, and of those that its results take besides. Refusing one of these is
         noted in `problems`; the node does not rest for it, but is asked last for the like.
+
+        What it does not take as it is asked for is asked for in a plainer form.
         """
-        asked, further = batched, dict[int, Further[Any]]()
+        plainer = {
+            index: _plainer(request, question.blocks[index] if question.blocks else None)
+            for index, request in batched.items()
+        }
+        asked = {index: plainer[index] if node.plainly.get(one[0]) else one for index, one in batched.items()}
+        further = dict[int, Further[Any]]()
         while asked:
-            following: dict[int, Further[Any]] = {}
+            following, again = dict[int, Further[Any]](), dict[int, Request]()
             for index, result in self._ask(node, asked, question.least, ends):
                 before = further.get(index)
                 reader = before.read if before else partial(question.read, index)
+                method = batched[index][0]
                 answer = _read(node, asked[index][0], reader, result)
                 if isinstance(answer, Further):
                     following[index] = answer
@@ -308,10 +321,14 @@ class NodePool:
                     why = NodeUnavailable(f"{node.host} {before.lacking} ({answer.code})")
                     why.message = answer.message
                     problems[node] = why
-                    self._ask_last([(node, batched[index][0], _NO_STATE)])
+                    self._ask_last([(node, method, _NO_STATE)])
+                elif plainer[index] != asked[index] and method not in node.plainly and _is_not_understood(answer):
+                    again[index] = plainer[index]
                 else:
+                    if plainer[index] != batched[index] and _is_answer(answer):
+                        self._note_form(node, method, is_plainer=asked[index] == plainer[index])
                     yield index, answer
-            asked, further = {index: one.request for index, one in following.items()}, following
+            asked, further = {index: one.request for index, one in following.items()} | again, following
 
     def _ask(
         self, node: _Node, batched: Mapping[int, Request], least: int, ends: float
@@ -525,6 +542,16 @@ class NodePool:
             for node, method, block in lacking:
                 node.lacks[method] = max(block, node.lacks.get(method, block))
 
+    def _note_form(self, node: _Node, method: str, *, is_plainer: bool) -> None:
+        with self._lock:
+            node.plainly.setdefault(method, is_plainer)
+
+    @property
+    def asked_plainly(self) -> frozenset[str]:
+        """The methods that some node takes only in the plainer form."""
+        with self._lock:
+            return frozenset(method for node in self._nodes for method, plainly in node.plainly.items() if plainly)
+
     def _rest(self, node: _Node, problem: NodeUnavailable, *, answers: bool = False) -> None:
         """Ask other nodes first for a while."""
         with self._lock:
@@ -535,6 +562,8 @@ class NodePool:
             node.failures = min(node.failures + 1, 10)
             node.rests_until = self._clock() + seconds
             node.chain_checked_at = None
+            # It may come back as another version, or another client.
+            node.plainly.clear()
 
     def _recovered(self, node: _Node) -> None:
         with self._lock:
@@ -601,6 +630,30 @@ def _read_for_each(readers: Sequence[Reader[Any]], result: Any) -> list[Any] | F
 
 def _known(answer: Any, _: Any) -> Any:
     return answer
+
+
+def _is_answer(answer: Any) -> bool:
+    """Whether it is the chain's, which no other node is asked for."""
+    return not isinstance(answer, RpcRefused | NodeUnavailable) or isinstance(answer, FINAL)
+
+
+def _is_not_understood(answer: Any) -> bool:
+    """Whether it may refuse how something is asked, so that it will refuse all that is asked so."""
+    if not isinstance(answer, RpcRefused) or isinstance(answer, FINAL):
+        return False
+    return answer.code in _NOT_UNDERSTOOD or "pending" in answer.message
+
+
+def _plainer(request: Request, block: int | None) -> Request:
+    """The request in a form that every node takes: a proof by its block's number instead of its hash (EIP-1898), and
+    what is asked of the pending block of the latest one, to which it may be added. Others are as plain as they can be.
+    """
+    method, params = request
+    if method == "eth_getProof" and block is not None:
+        return method, [*params[:2], hex(block)]
+    if method in {"eth_call", "eth_estimateGas"} and params[1] == "pending":
+        return method, [params[0], "latest"]
+    return request
 
 
 def _weight(request: Request) -> float:

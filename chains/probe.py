@@ -1,10 +1,12 @@
-"""What a node can do: its newest blocks, whether its chain keeps block hashes, and the oldest state that it proves."""
+"""What a node can do: its newest blocks, whether it knows the pending one and its chain keeps block hashes, and the
+oldest state that it proves.
+"""
 
 from dataclasses import dataclass
 
 from chains import history
 from chains.header import Header
-from chains.rpc import ChainError, ProofRequest, RpcClient, RpcRefused
+from chains.rpc import ChainError, ProofRequest, Reverted, RpcClient, RpcRefused
 from chains.trie import InvalidProof, verify_account, verify_slot
 
 # Around the usual limits: geth and Nethermind keep 128 states, Erigon 1,000, EIP-2935 8,191 hashes.
@@ -20,6 +22,8 @@ class Abilities:
     """Whether the chain's state knows its head's parent by the history contract (EIP-2935)."""
     oldest_provable: int | None
     """See `oldest_provable`."""
+    knows_pending: bool
+    """Whether it makes calls on top of what waits in its mempool. Otherwise it is asked for its latest state."""
 
 
 def probe(rpc: RpcClient) -> Abilities:
@@ -34,6 +38,8 @@ def probe(rpc: RpcClient) -> Abilities:
         finalized=finalized.number if finalized else None,
         keeps_hashes=keeps_hashes(rpc, head),
         oldest_provable=oldest_provable(rpc, head),
+        # At the end: a node that calls make fail may prove all the same.
+        knows_pending=_knows_pending(rpc),
     )
 
 
@@ -65,6 +71,16 @@ def _proves(rpc: RpcClient, number: int) -> bool:
     except (ChainError, InvalidProof):
         return False
     return True
+
+
+def _knows_pending(rpc: RpcClient) -> bool:
+    try:
+        rpc.eth_call(history.CONTRACT, b"", "pending")
+    except Reverted:
+        pass  # As the history contract does without a number.
+    except ChainError:
+        return False
+    return not rpc.asks_latest_for_pending
 
 
 def keeps_hashes(rpc: RpcClient, head: Header) -> bool:

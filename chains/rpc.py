@@ -19,6 +19,7 @@ from chains.header import Header, InvalidHeader, verify
 from chains.node_errors import (
     AlreadyKnown,
     ChainError,
+    FeeTooLow,
     InsufficientFunds,
     InvalidReply,
     NodeUnavailable,
@@ -34,6 +35,7 @@ __all__ = [
     "AccountProof",
     "BlockIdentifier",
     "ChainError",
+    "FeeTooLow",
     "Fees",
     "InsufficientFunds",
     "InvalidReply",
@@ -62,6 +64,8 @@ _NONCES = 2**63
 # Slots in one request for a proof, and how many times fewer after one that got no answer.
 _MOST_SLOTS = 200
 _FEWER_SLOTS = 4
+# In wei for a unit of gas: where neither nodes nor blocks tell one. Geth builds blocks of what pays as much.
+_LEAST_PRIORITY_FEE = 1_000_000
 
 Tag = Literal["latest", "safe", "finalized", "earliest"]
 BlockIdentifier = int | bytes | Tag | Literal["pending"]
@@ -213,11 +217,15 @@ class RpcClient:
 
         Asked by block hash (EIP-1898), and by number where a node refuses that. Not verified here.
         """
-        answers = self._proofs([(one, one.block_hash) for one in wanted])
-        refused = [place for place, answer in enumerate(answers) if isinstance(answer, RpcRefused)]
-        by_number = self._proofs([(wanted[place], wanted[place].block_number) for place in refused])
-        for place, answer in zip(refused, by_number, strict=True):
-            answers[place] = answer
+        batched = [
+            ("eth_getProof", [one.address, [_word(slot) for slot in one.slots], _block(one.block_hash)])
+            for one in wanted
+        ]
+        answers = self._nodes.many(
+            batched,
+            lambda index, result: _read_proof(result, wanted[index]),
+            blocks=[one.block_number for one in wanted],
+        )
         self._note_slots(wanted, answers)
         return answers
 
@@ -229,18 +237,6 @@ class RpcClient:
             self.slots_at_once = max(1, min(self.slots_at_once, min(failed) // _FEWER_SLOTS))
         elif any(slots >= self.slots_at_once and isinstance(answer, AccountProof) for slots, answer in asked):
             self.slots_at_once = min(_MOST_SLOTS, 2 * self.slots_at_once)
-
-    def _proofs(
-        self, wanted: Sequence[tuple[ProofRequest, BlockIdentifier]]
-    ) -> list[AccountProof | RpcRefused | NodeUnavailable]:
-        batched = [
-            ("eth_getProof", [one.address, [_word(slot) for slot in one.slots], _block(block)]) for one, block in wanted
-        ]
-        return self._nodes.many(
-            batched,
-            lambda index, result: _read_proof(result, wanted[index][0]),
-            blocks=[one.block_number for one, _ in wanted],
-        )
 
     def logs(self, address: str, topics: Sequence[Topic], first: int, last: int) -> list[Log]:
         """The logs of one contract in the blocks from `first` to `last`, both included, in the chain's order.
@@ -264,6 +260,11 @@ class RpcClient:
         return self._nodes.one(("eth_getLogs", [wanted]), read)
 
     # State
+
+    @property
+    def asks_latest_for_pending(self) -> bool:
+        """Whether a node refused calls of the pending block, and answers them at the latest one."""
+        return not self._nodes.asked_plainly.isdisjoint({"eth_call", "eth_estimateGas"})
 
     def eth_call(self, to: str, data: bytes, block: BlockIdentifier = "latest") -> bytes:
         """What the call returns. Raises `Reverted`."""
@@ -314,10 +315,15 @@ class RpcClient:
         return self._nodes.one(("eth_feeHistory", [hex(1), hex(head.number), []]), _read_base_fee)
 
     def _priority_fee(self) -> int:
+        least = self.chain.min_priority_fee
         try:
-            return self._nodes.one(("eth_maxPriorityFeePerGas", []), _read_price)
+            return max(least or 0, self._nodes.one(("eth_maxPriorityFeePerGas", []), _read_price))
         except RpcRefused:
-            return self._nodes.one(("eth_feeHistory", [hex(10), "latest", [50]]), _read_priority_fee)
+            least = _LEAST_PRIORITY_FEE if least is None else least
+        try:
+            return max(least, self._nodes.one(("eth_feeHistory", [hex(10), "latest", [50]]), _read_priority_fee))
+        except RpcRefused:
+            return least
 
     def estimate_gas(self, sender: str, to: str | None, data: bytes, block: BlockIdentifier = "pending") -> int:
         """Raises `Reverted`, `InsufficientFunds`. `to=None` creates a contract."""
@@ -327,7 +333,7 @@ class RpcClient:
     def send_raw(self, raw: bytes) -> bytes:
         """Broadcast a signed transaction and return its hash. It is a success if the node already knows it.
 
-        Raises `NonceTooLow`, `ReplacementUnderpriced`, `InsufficientFunds`, or another `RpcRefused`.
+        Raises `NonceTooLow`, `ReplacementUnderpriced`, `FeeTooLow`, `InsufficientFunds`, or another `RpcRefused`.
         """
         tx_hash = keccak(raw)
 
@@ -500,8 +506,11 @@ def _read_base_fee(result: Any) -> int:
 
 
 def _read_priority_fee(result: Any) -> int:
-    rewards = [read_list(row) for row in read_list(read_object(result).get("reward"))]
-    medians = sorted(_read_price(row[0]) for row in rewards if row)
+    """The median of blocks. An empty one tells of no fee."""
+    history = read_object(result)
+    empty = {place for place, ratio in enumerate(read_list(history.get("gasUsedRatio", []))) if ratio == 0}
+    rewards = [read_list(row) for row in read_list(history.get("reward"))]
+    medians = sorted(_read_price(row[0]) for place, row in enumerate(rewards) if row and place not in empty)
     return medians[len(medians) // 2] if medians else 0
 
 

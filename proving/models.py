@@ -203,6 +203,13 @@ class Transaction(models.Model):
         return self.hash or self.newest.hash
 
     @property
+    def waits_for(self) -> str:
+        """What one that is under way waits for, in sentences."""
+        if self.state == TransactionState.PENDING:
+            return f"Waiting for transaction {self.latest_hash} to be mined. {self.last_error}".strip()
+        return f"Transaction {self.latest_hash} is mined; waiting for confirmations."
+
+    @property
     def gas(self) -> int:
         """What it has used, or the most that it can still use."""
         if self.state == TransactionState.DISPLACED:

@@ -135,7 +135,8 @@ def _history_to_prove(
         ) from None
     if values[connection.history_slot(following.number)] != int.from_bytes(following.hash):
         raise InvalidReply(
-            f"Nodes disagree about block {following.number}: its header has another hash than the history."
+            f"Answers about block {following.number} contradict each other: its header has another hash than the "
+            "history."
         )
     hashes = {slot.slot: slot.nodes for slot in answer.slots if values[slot.slot]}
     return AccountToProve(HISTORY_ADDRESS, 0, answer.nodes, history=hashes)
@@ -154,7 +155,9 @@ def _walk(connection: OpenConnection, plan: Plan, others: Collection[int]) -> Le
     size = 0
     for header, parent in zip(headers, [*headers[1:], following], strict=True):
         if header.parent_hash != parent.hash:
-            raise InvalidReply(f"Nodes disagree about block {parent.number}: it is not the parent of the next one.")
+            raise InvalidReply(
+                f"Answers about block {parent.number} contradict each other: it is not the parent of the next one."
+            )
         encoded = header.encode()
         size += len(encoded) + 1
         if size > packing.MAX_BYTES and parts[0]:

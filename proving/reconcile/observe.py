@@ -21,7 +21,7 @@ from chains.rpc import BlockIdentifier
 from proving import facts, heads, sources, timestamps
 from proving.facts import Fact, HeaderFact, Missing, RegistryView, TimeFact
 from proving.heads import poll_seconds
-from proving.models import LIVE_STATES, Transaction, TransactionState, proves_facts
+from proving.models import LIVE_STATES, Transaction, proves_facts
 from proving.paths import building, planning, rotation, wanted
 from proving.paths.planning import Plan, TooFar
 from proving.paths.rotation import Rotation
@@ -603,9 +603,4 @@ def rest(context: Context) -> Rest:
 def _under_way(block: Block) -> str:
     """A sentence about the transaction that the open queries wait for, whichever of them it was sent for."""
     tx = sent.newest_under_way(block)
-    if tx is None:
-        return ""
-    tx_hash = tx.latest_hash
-    if tx.state == TransactionState.PENDING:
-        return f"Waiting for transaction {tx_hash} to be mined. {tx.last_error}".strip()
-    return f"Transaction {tx_hash} is mined; waiting for confirmations."
+    return "" if tx is None else tx.waits_for

@@ -30,10 +30,18 @@ class DeploymentError(Exception):
     """What keeps the registry from being deployed, a sentence with what to do about it."""
 
 
-def deploy(destination: int, source: int, *, replace: bool = False, seconds: float = 600) -> FactsRegistry:
+def deploy(
+    destination: int,
+    source: int,
+    *,
+    replace: bool = False,
+    seconds: float = 600,
+    tell: Callable[[str], None] = lambda _: None,
+) -> FactsRegistry:
     """The registry of a connection, deployed and confirmed; what was begun before is finished, not begun again.
 
-    Raises `DeploymentError`, also after `seconds` without confirmation; `chains.rpc.ChainError` when no node answers.
+    `tell` is given what it waits for, in sentences, whenever that changes. Raises `DeploymentError`, also after
+    `seconds` without confirmation; `chains.rpc.ChainError` when no node answers.
     """
     connection = get_chains().connection(source, destination)
     if connection is None:
@@ -54,7 +62,7 @@ def deploy(destination: int, source: int, *, replace: bool = False, seconds: flo
             raise DeploymentError(f"{no_signer} To deploy, name one in chains.toml; then it may be left out again.")
         row = _begin(chain, connection, replaced)
     if row.deployed_at is None:
-        _finish(chain, row, seconds)
+        _finish(chain, row, seconds, tell)
     return row
 
 
@@ -159,13 +167,15 @@ def _create_registry(chain: Chain, row: FactsRegistry) -> None:
         # Another node, which lags behind the one that has the source.
 
 
-def _finish(chain: Chain, row: FactsRegistry, seconds: float) -> None:
+def _finish(chain: Chain, row: FactsRegistry, seconds: float, tell: Callable[[str], None]) -> None:
     """Go on until the contracts are there, tending the transactions in case no worker runs."""
     rpc = get_rpc(chain.id)
+    live = Transaction.objects.filter(signer__chain_id=chain.id, to="", state__in=LIVE_STATES)
+    why = ""
     for _ in tending.tend_for(chain, seconds):
         if not row.address and rpc.code(row.block_hash_source):
             _create_registry(chain, row)
-        elif not Transaction.objects.filter(signer__chain_id=chain.id, to="", state__in=LIVE_STATES).exists():
+        elif not live.exists():
             if row.address and all(rpc.code(one) for one in (row.address, row.block_hash_source, row.multicall)):
                 row.deployed_at = timezone.now()
                 row.save(update_fields=["deployed_at"])
@@ -176,9 +186,12 @@ def _finish(chain: Chain, row: FactsRegistry, seconds: float) -> None:
                 return
             row.delete()
             raise DeploymentError("The deploying transactions did not create the contracts; run it again.")
+        if (first := live.order_by("nonce").first()) and first.waits_for != why:
+            why = first.waits_for
+            tell(why)
     raise DeploymentError(
-        f"The deploying transactions were not confirmed within {seconds:.0f} s. They are stored: run it again to go on "
-        "waiting for them."
+        f"The deploying transactions were not confirmed within {seconds:.0f} s. {why} They are stored: run it again to "
+        "go on waiting for them."
     )
 
 

@@ -8,7 +8,15 @@ from eth_account.signers.local import LocalAccount
 
 from chains.chains_file import Chain
 from chains.encoding import hex_data
-from chains.rpc import InsufficientFunds, NodeUnavailable, NonceTooLow, ReplacementUnderpriced, RpcClient, RpcRefused
+from chains.rpc import (
+    FeeTooLow,
+    InsufficientFunds,
+    NodeUnavailable,
+    NonceTooLow,
+    ReplacementUnderpriced,
+    RpcClient,
+    RpcRefused,
+)
 from config import log_context
 from proving.models import SignedTransaction, Transaction
 from proving.transactions.fees import OfferedFees
@@ -77,6 +85,8 @@ def _broadcast(rpc: RpcClient, version: SignedTransaction) -> None:
         pass  # One version of it is mined already; its receipt will tell.
     except ReplacementUnderpriced:
         problem = "The node wants higher fees for the replacement."
+    except FeeTooLow:
+        problem = "The node wants higher fees."
     except InsufficientFunds:
         problem = "The signer can't pay for it."
     except (NodeUnavailable, RpcRefused) as error:

@@ -3,6 +3,7 @@
 import logging
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from django.db.models import Q, QuerySet
@@ -243,8 +244,7 @@ class _Receipts:
             header = self._headers[receipt.block_number]
             # A node may still serve the receipt of a block that it has left; the next `tend` decides.
             if header is not None and header.hash == receipt.block_hash:
-                _check_receipt(receipt, version, header)
-                return receipt
+                return _checked(receipt, version, header)
         return None
 
     def has_left_its_block(self, tx: Transaction) -> bool:
@@ -253,14 +253,20 @@ class _Receipts:
         return header is not None and hex_data(header.hash) != tx.block_hash
 
 
-def _check_receipt(receipt: Receipt, version: SignedTransaction, header: Header) -> None:
-    """Raises `InvalidReply` where no block can have it: budgets and limits count what it says."""
-    least, most = header.base_fee_per_gas or 0, version.max_fee_per_gas
-    if not 0 < receipt.gas_used <= version.gas or not least <= receipt.effective_gas_price <= most:
+def _checked(receipt: Receipt, version: SignedTransaction, header: Header) -> Receipt:
+    """The receipt with the price by its block's header (EIP-1559), which is believed instead of the node's, if known.
+
+    Raises `InvalidReply` where no block can have it: budgets and limits count what it says.
+    """
+    least, most, price = 0, version.max_fee_per_gas, receipt.effective_gas_price
+    if header.base_fee_per_gas is not None:
+        least, price = header.base_fee_per_gas, min(most, header.base_fee_per_gas + version.max_priority_fee_per_gas)
+    if not 0 < receipt.gas_used <= version.gas or not least <= price <= most:
         raise InvalidReply(
-            f"A node says that {version.hash} took {receipt.gas_used} gas at {receipt.effective_gas_price} wei; it has "
-            f"{version.gas} gas, and the price is between {least} and {most} wei."
+            f"A node says that {version.hash} took {receipt.gas_used} gas at {price} wei; it has {version.gas} gas, "
+            f"and the price is between {least} and {most} wei."
         )
+    return replace(receipt, effective_gas_price=price)
 
 
 def _note_unbelievable(tx: Transaction, sentence: str) -> None:

@@ -12,8 +12,9 @@ from eth_account import Account
 from eth_utils.crypto import keccak
 
 from chains import node_pool
+from chains.chains_file import Chain
 from chains.encoding import hex_data
-from chains.node_errors import AlreadyKnown, read_refusal
+from chains.node_errors import AlreadyKnown, FeeTooLow, read_refusal
 from chains.node_pool import FAIL_FAST_SECONDS
 from chains.rpc import (
     ChainError,
@@ -232,18 +233,41 @@ def test_it_sends_transactions_and_reads_their_receipts(client_of):
             client.send_raw(signed(1, tip=10**9))
 
 
-def test_a_node_that_suggests_no_priority_fee_is_asked_for_the_fee_history(devchain, client_of):
-    history = {"oldestBlock": "0x1", "baseFeePerGas": [], "reward": [["0x9"], ["0x2"], ["0x5"]]}
+NO_TIP = error({"id": 1}, -32601, "Method not found")["error"]
+
+
+@pytest.mark.parametrize(
+    ("suggested", "history", "least", "tip"),
+    [
+        (NO_TIP, {"reward": [["0x9"], ["0x2"], ["0x5"]]}, 0, 5),
+        (NO_TIP, {"reward": [["0x9"], ["0x2"], ["0x5"]]}, None, 10**6),
+        (NO_TIP, {"reward": [["0xb2d05e00"], ["0x0"], ["0x0"]], "gasUsedRatio": [0.1, 0, 0.0]}, None, 3 * 10**9),
+        (NO_TIP, {"reward": [["0x0"], ["0x0"]], "gasUsedRatio": [0, 0]}, None, 10**6),
+        # EthereumJS, of a chain of fewer blocks.
+        (NO_TIP, {"code": -32602, "message": "specified block greater than current height"}, None, 10**6),
+        (NO_TIP, {"reward": [["0x0"], ["0x0"]], "gasUsedRatio": [0, 0]}, 0, 0),
+        ("0x5", {}, None, 5),
+        ("0x0", {}, None, 0),
+        ("0x5", {}, 1.5, 1_500_000_000),
+        ("0x77359400", {}, 1.5, 2_000_000_000),
+    ],
+)
+def test_the_priority_fee_is_what_nodes_suggest_or_what_blocks_paid_and_never_below_the_least(
+    devchain, suggested, history, least, tip
+):
+    said = {"eth_maxPriorityFeePerGas": suggested, "eth_feeHistory": {"oldestBlock": "0x1", **history}}
 
     def answer(body: Any) -> Any:
         if isinstance(body, list):
             return [answer(one) for one in body]
-        if body["method"] == "eth_maxPriorityFeePerGas":
-            return error(body, -32601, "Method not found")
-        return result(body, history) if body["method"] == "eth_feeHistory" else ask(devchain.url, body)
+        given = said.get(body["method"])
+        if given is None:
+            return ask(devchain.url, body)
+        return {"jsonrpc": "2.0", "id": body["id"], "error" if "code" in given else "result": given}
 
     with lying_node(answer) as url:
-        assert client_of(url).fees().priority_fee == 5
+        chain = Chain(id=31337, name="Test chain", rpc_urls=(url,), min_priority_fee_gwei=least)
+        assert RpcClient(chain, timeout_seconds=5).fees().priority_fee == tip
 
 
 def test_proofs_come_in_order_and_in_bounded_batches(devchain, client_of):
@@ -273,21 +297,128 @@ def test_proofs_of_an_unknown_block_are_refused(devchain, client_of):
     assert not refused.may_pass
 
 
-def test_a_node_that_takes_no_block_hash_is_asked_by_number(devchain, client_of):
-    asked = []
+# What EthereumJS, ganache and geth without a pending block say.
+NO_BLOCK_HASH = [(-32602, "invalid argument 2: argument must be a string"), (-32700, 'Cannot wrap a "object"')]
+NO_PENDING = [(-32602, '"pending" is not yet supported'), (-32000, "pending block is not available")]
 
-    def answer(body):
-        if not is_chain_id(body):
-            asked.append(body["params"][2])
-            if isinstance(body["params"][2], dict):
-                return error(body, -32602, "invalid argument 2")
-        return ask(devchain.url, body)
+
+@pytest.mark.parametrize(("code", "message"), NO_BLOCK_HASH)
+def test_a_node_that_takes_no_block_hash_is_asked_by_number_and_then_no_more_by_hash(
+    devchain, client_of, code, message
+):
+    asked: list[Any] = []
+
+    def answer(body: Any) -> Any:
+        if isinstance(body, list):
+            return [answer(one) for one in body]
+        if is_chain_id(body):
+            return result(body, "0x7a69")
+        asked.append(body["params"][2])
+        return error(body, code, message) if isinstance(body["params"][2], dict) else ask(devchain.url, body)
+
+    devchain.mine()
+    with lying_node(answer) as url:
+        client = client_of(url)
+        for expected in (2, 1):
+            asked.clear()
+            (proof,) = client.proofs([ProofRequest(1, b"\1" * 32, ALICE)])
+            assert not isinstance(proof, RpcRefused)
+            assert asked == [{"blockHash": "0x" + "01" * 32}, "0x1"][-expected:]
+
+
+def test_a_block_that_a_node_lacks_is_not_asked_for_by_number(devchain, client_of):
+    """Another block has that number: its proof would be of no use."""
+    asked: list[Any] = []
+    with lying_node(recording(asked, lambda body: ask(devchain.url, body))) as url:
+        client = client_of(url)
+        for block_hash in (b"\1" * 32, b"\2" * 32):
+            (proof,) = client.proofs([ProofRequest(0, block_hash, ALICE)])
+            assert isinstance(proof, RpcRefused)
+    blocks = [body["params"][2] for body in asked if not is_chain_id(body)]
+    assert blocks == [{"blockHash": "0x" + "01" * 32}, {"blockHash": "0x" + "02" * 32}]
+
+
+@pytest.mark.parametrize(("code", "message"), NO_PENDING)
+def test_a_node_without_a_pending_block_is_asked_for_the_latest_and_another_for_its_own(
+    devchain, client_of, code, message
+):
+    asked: list[Any] = []
+
+    def answer(body: Any) -> Any:
+        if isinstance(body, list):
+            return [answer(one) for one in body]
+        if is_chain_id(body):
+            return result(body, "0x7a69")
+        asked.append((body["method"], body["params"][1]))
+        return error(body, code, message) if body["params"][1] == "pending" else ask(devchain.url, body)
 
     with lying_node(answer) as url:
         client = client_of(url)
-        (proof,) = client.proofs([ProofRequest(1, b"\1" * 32, ALICE)])
-    assert not isinstance(proof, RpcRefused)
-    assert asked == [{"blockHash": "0x" + "01" * 32}, "0x1"]
+        assert not client.asks_latest_for_pending
+        assert client.estimate_gas(ALICE, BOB, b"") == 21_000
+        assert client.asks_latest_for_pending
+        assert client.estimate_gas(ALICE, BOB, b"") == 21_000
+        assert [client.eth_call(BOB, b"", "pending") for _ in range(2)] == [b"", b""]
+        assert client.eth_calls([(BOB, b""), (BOB, b"")], "pending") == [b"", b""]
+    assert asked == [
+        *(("eth_estimateGas", block) for block in ("pending", "latest", "latest")),
+        *(("eth_call", block) for block in ("pending", *["latest"] * 4)),
+    ]
+    other = client_of(devchain.url)
+    assert other.estimate_gas(ALICE, BOB, b"") == 21_000
+    assert not other.asks_latest_for_pending
+
+
+def test_what_only_the_pending_block_refuses_is_refused(devchain, client_of):
+    """The latest one has not what it rests on, or has not yet what is in its way."""
+
+    def answer(body):
+        if not is_chain_id(body) and body["params"][1] == "pending":
+            return error(body, -32000, "gas required exceeds allowance (30000000)")
+        return ask(devchain.url, body)
+
+    with lying_node(answer) as url, pytest.raises(RpcRefused, match="allowance"):
+        client_of(url).estimate_gas(ALICE, BOB, b"")
+
+
+def test_a_revert_in_the_contracts_words_is_no_refusal_of_the_pending_block(client_of):
+    asked: list[Any] = []
+
+    def answer(body):
+        if is_chain_id(body):
+            return result(body, "0x7a69")
+        asked.append(body["params"][1])
+        return error(body, 3, "execution reverted: a change is pending", "0x12")
+
+    with lying_node(answer) as url, pytest.raises(Reverted):
+        client_of(url).eth_call(CONTRACT, b"", "pending")
+    assert asked == ["pending"]
+
+
+def test_a_node_that_came_back_may_take_what_it_refused(devchain, client_of):
+    now, takes, up = 0.0, False, True
+    asked: list[Any] = []
+
+    def answer(body):
+        if not up:
+            return Raw(status=503)
+        if is_chain_id(body):
+            return result(body, "0x7a69")
+        asked.append(body["params"][1])
+        return error(body, *NO_PENDING[0]) if body["params"][1] == "pending" and not takes else ask(devchain.url, body)
+
+    with lying_node(answer) as url:
+        client = client_of(url, clock=lambda: now)
+        client.estimate_gas(ALICE, BOB, b"")
+        up = False
+        with pytest.raises(NodeUnavailable):
+            client.estimate_gas(ALICE, BOB, b"")
+        up = takes = True
+        now += 100
+        asked.clear()
+        client.estimate_gas(ALICE, BOB, b"")
+        assert asked == ["pending"]
+        assert not client.asks_latest_for_pending
 
 
 # --- Nodes that fail --------------------------------------------------------------------------------------------------
@@ -786,34 +917,145 @@ def test_many_threads_may_share_a_client(client_of):
 
 # --- Refusals of transactions, in the words of each kind of node ------------------------------------------------------
 
+# The words as the sources of each client have them, with the values that they put in; "was" stands for those of older
+# versions. Words of EthereumJS, hardhat, ganache and anvil are what the packages on npm answered.
+REFUSALS: dict[str, list[tuple[str, type[RpcRefused]]]] = {
+    # ethereum/go-ethereum: core/txpool/errors.go, core/txpool/validation.go, core/error.go
+    "geth": [
+        ("already known", AlreadyKnown),
+        ("nonce too low: next nonce 5, tx nonce 4", NonceTooLow),
+        ("replacement transaction underpriced: new tx gas fee cap 1 < 2 queued", ReplacementUnderpriced),
+        ("insufficient funds for gas * price + value: balance 0, tx cost 1, overshot 1", InsufficientFunds),
+        ("transaction underpriced", FeeTooLow),
+        ("transaction gas price below minimum: gas tip cap 1, minimum needed 1000000", FeeTooLow),
+        ("max fee per gas less than block base fee: address 0x12, maxFeePerGas: 1, baseFee: 7", FeeTooLow),
+        ("nonce too high", RpcRefused),
+        ("exceeds block gas limit", RpcRefused),
+        ("in-flight transaction limit reached for delegated accounts", RpcRefused),
+    ],
+    "geth, was": [("known transaction: 12", AlreadyKnown)],
+    # NethermindEth/nethermind: src/Nethermind/Nethermind.TxPool/AcceptTxResult.cs, TxPoolErrorMessages.cs
+    "Nethermind": [
+        ("already known", AlreadyKnown),
+        ("nonce too low", NonceTooLow),
+        ("replacement transaction underpriced", ReplacementUnderpriced),
+        ("insufficient funds for gas * price + value", InsufficientFunds),
+        ("transaction underpriced", FeeTooLow),
+        ("nonce too far in future", RpcRefused),
+    ],
+    "Nethermind, was": [
+        ("AlreadyKnown", AlreadyKnown),
+        ("OldNonce", NonceTooLow),
+        ("ReplacementNotAllowed", ReplacementUnderpriced),
+        ("InsufficientFunds, Account balance: 0, cumulative cost: 1", InsufficientFunds),
+        ("FeeTooLow", FeeTooLow),
+        ("FeeTooLowToCompete", FeeTooLow),
+    ],
+    # hyperledger/besu: ethereum/api/src/main/java/org/hyperledger/besu/ethereum/api/jsonrpc/internal/response/
+    # RpcErrorType.java
+    "Besu": [
+        ("Known transaction", AlreadyKnown),
+        ("Nonce too low", NonceTooLow),
+        ("Replacement transaction underpriced", ReplacementUnderpriced),
+        ("Upfront cost exceeds account balance", InsufficientFunds),
+        ("Gas price below configured minimum gas price", FeeTooLow),
+        ("Gas price below current base fee", FeeTooLow),
+        ("An invalid transaction with a lower nonce exists", RpcRefused),
+    ],
+    # erigontech/erigon: txnprovider/txpool/txpoolcfg/txpoolcfg.go
+    "Erigon": [
+        ("already known", AlreadyKnown),
+        ("existing txn with same hash", AlreadyKnown),
+        ("nonce too low", NonceTooLow),
+        ("replacement transaction underpriced", ReplacementUnderpriced),
+        ("could not replace existing tx", ReplacementUnderpriced),
+        ("insufficient funds", InsufficientFunds),
+        ("underpriced", FeeTooLow),
+        ("fee too low", FeeTooLow),
+        ("gas limit is too high", RpcRefused),
+    ],
+    "Erigon, was": [("existing tx with same hash", AlreadyKnown), ("INTERNAL_ERROR: nonce too low", NonceTooLow)],
+    # paradigmxyz/reth: crates/rpc/rpc-eth-types/src/error/mod.rs
+    "Reth": [
+        ("already known", AlreadyKnown),
+        ("nonce too low: next nonce 5, tx nonce 4", NonceTooLow),
+        ("replacement transaction underpriced", ReplacementUnderpriced),
+        ("insufficient funds for gas * price + value: have 0 want 1", InsufficientFunds),
+        ("insufficient funds for transfer", InsufficientFunds),
+        ("transaction underpriced", FeeTooLow),
+        ("max fee per gas less than block base fee", FeeTooLow),
+        ("transaction priority fee below minimum required priority fee 1000000", FeeTooLow),
+        ("txpool is full", RpcRefused),
+    ],
+    # @ethereumjs/client 0.10.5: dist/esm/src/service/txpool.js
+    "EthereumJS": [
+        ("0x12: this transaction is already in the TxPool", AlreadyKnown),
+        ("0x12 tries to send a tx with nonce 0, but account has nonce 1 (tx nonce too low)", NonceTooLow),
+        ("replacement gas too low, got tip 1, min: 2, got fee 3, min: 4", ReplacementUnderpriced),
+        (
+            "0x12 does not have enough balance to cover transaction costs, need 1, but have 0 (insufficient balance)",
+            InsufficientFunds,
+        ),
+        ("Tx does not pay the minimum gas price of 1", FeeTooLow),
+        ("Tx cannot pay basefee of 7, have 1 (not within 50% range of current basefee)", FeeTooLow),
+        ("Tx gaslimit of 2 exceeds block gas limit of 1 (exceeds last block gas limit)", RpcRefused),
+    ],
+    # hardhat 3.18.0 (EDR 0.3.8)
+    "hardhat": [
+        ("Known transaction: 0x12", AlreadyKnown),
+        ("Transaction nonce too low. Expected nonce to be at least 1 but got 0.", NonceTooLow),
+        (
+            "Replacement transaction underpriced. A gasPrice/maxFeePerGas of at least 3 is necessary to replace",
+            ReplacementUnderpriced,
+        ),
+        (
+            "Sender doesn't have enough funds to send tx. The max upfront cost is: 1 and the sender's balance is: 0.",
+            InsufficientFunds,
+        ),
+        (
+            "Transaction maxFeePerGas (1) is too low for the next block, which has a baseFeePerGas of 7",
+            FeeTooLow,
+        ),
+        ("Transaction requires at least 21000 gas but got 20000", RpcRefused),
+    ],
+    # ganache 7.9.2
+    "ganache": [("insufficient funds for gas * price + value", InsufficientFunds)],
+    # anvil 1.7.1
+    "anvil": [
+        ("transaction already imported", AlreadyKnown),
+        ("nonce too low", NonceTooLow),
+        ("replacement transaction underpriced", ReplacementUnderpriced),
+        ("Insufficient funds for gas * price + value", InsufficientFunds),
+        ("max fee per gas less than block base fee", FeeTooLow),
+        ("intrinsic gas too low", RpcRefused),
+    ],
+}
+
 
 @pytest.mark.parametrize(
     ("message", "kind"),
-    [
-        ("already known", AlreadyKnown),
-        ("AlreadyKnown", AlreadyKnown),
-        ("Known transaction", AlreadyKnown),
-        ("existing tx with same hash", AlreadyKnown),
-        ("transaction already imported", AlreadyKnown),
-        ("nonce too low: next nonce 5, tx nonce 4", NonceTooLow),
-        ("Nonce too low", NonceTooLow),
-        ("NONCE_TOO_LOW", NonceTooLow),
-        ("OldNonce", NonceTooLow),
-        ("replacement transaction underpriced: new tx gas fee cap 1 < 2 queued", ReplacementUnderpriced),
-        ("ReplacementNotAllowed", ReplacementUnderpriced),
-        ("could not replace existing tx", ReplacementUnderpriced),
-        ("insufficient funds for gas * price + value: balance 0, tx cost 1", InsufficientFunds),
-        ("InsufficientFunds, Account balance: 0, cumulative cost: 1", InsufficientFunds),
-        ("Upfront cost exceeds account balance", InsufficientFunds),
-        ("transaction underpriced", RpcRefused),
-        ("nonce too high", RpcRefused),
-        ("exceeds block gas limit", RpcRefused),
-    ],
+    [pytest.param(*row, id=f"{client}: {row[0][:40]}") for client, rows in REFUSALS.items() for row in rows],
 )
 def test_refused_transactions_are_told_apart(message, kind):
     refusal = read_refusal("host", "eth_sendRawTransaction", {"code": -32000, "message": message})
     assert type(refusal) is kind
-    assert refusal.message == message
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        # Those of Besu, as above.
+        ("eth_sendRawTransaction", "Transaction gas limit exceeds block gas limit"),
+        ("eth_sendRawTransaction", "Transaction gas limit cap exceeded"),
+        ("eth_getLogs", "Requested range exceeds maximum RPC range limit"),
+        ("eth_getProof", "Number of requests exceeds max batch size"),
+        # One that providers send.
+        ("eth_getLogs", "query returned more than 10000 results"),
+    ],
+)
+def test_a_limit_of_one_request_is_no_limit_of_how_many_may_be_sent(method, message):
+    """They have the code of EIP-1474 for "limit exceeded", by which others refuse too many requests a second."""
+    assert type(read_refusal("host", method, {"code": -32005, "message": message})) is RpcRefused
 
 
 @pytest.mark.parametrize(

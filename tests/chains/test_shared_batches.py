@@ -192,7 +192,7 @@ POISON: dict[str, Callable[[Any], Any]] = {
     "neither": lambda one: {"jsonrpc": "2.0", "id": one["id"]},
     "no error": lambda one: {"jsonrpc": "2.0", "id": one["id"], "error": "no"},
     "missing": lambda _: None,
-    "limit": lambda one: error(one, -32005, "query returned more than 10000 results"),
+    "limit": lambda one: error(one, -32005, "project ID request rate exceeded"),
     "words": lambda one: error(one, -32000, "exceeded its compute units"),
     "long": lambda one: result(one, "x" * 2000),
 }

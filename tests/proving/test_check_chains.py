@@ -73,13 +73,25 @@ def test_it_tells_of_every_node_and_of_the_signer_and_the_registry(configure, de
     name, columns, good, dead, signer, registry = check()
     host = devchain.url.removeprefix("http://")
     assert name == "Development chain (31337)"
-    assert columns.split() == ["node", "head", "age", "finalized", "EIP-2935", "proofs"]
-    assert re.fullmatch(rf"  {host} +\d+ +-?\d+ s +\d+ +yes +back to block 1", good)
+    assert columns.split() == ["node", "head", "age", "finalized", "pending", "EIP-2935", "proofs"]
+    assert re.fullmatch(rf"  {host} +\d+ +-?\d+ s +\d+ +yes +yes +back to block 1", good)
     assert good.index("back to") == columns.index("proofs")
     assert re.fullmatch(r"  127\.0\.0\.1:1 +can't be reached", dead)
     assert dead.index("can't") == columns.index("head")
     assert re.fullmatch(rf"  The signer {SIGNER} holds \d+\.\d{{6}} ETH; it stops below 0\.01 ETH\.", signer)
     assert registry == f"  The facts registry {deployed} has the code of this version, {deployed.code_hash}."
+
+
+@pytest.mark.parametrize("says", ['"pending" is not yet supported', "the method does not exist"])
+def test_it_tries_the_pending_block(configure, devchain, says):
+    def without_pending(body):
+        if isinstance(body, dict) and body["method"] == "eth_call" and body["params"][1] == "pending":
+            return error(body, -32601, says)
+        return ask(devchain.url, body)
+
+    with lying_node(without_pending) as url:
+        configure(url)
+        assert re.search(r" no +yes +back to block 1$", check("no_registry")[2])
 
 
 def test_it_tells_how_far_back_a_pruned_node_proves(configure):

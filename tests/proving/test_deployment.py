@@ -13,6 +13,7 @@ from proving.registry import deploying
 from proving.registry.deploying import DeploymentError
 from queries.models import BatchStatus
 from tests.proving.chain_state import signer_nonce
+from tests.proving.test_spending_edges import changed_receipts
 from tests.service import ALICE, a_key, chains_toml, request, submit, work, work_until_done
 
 
@@ -42,6 +43,28 @@ def test_interrupted_anywhere_it_goes_on_and_deploys_each_contract_once(chain, d
     finished = FactsRegistry.objects.get()
     assert (finished.block_hash_source, finished.multicall) == (begun.block_hash_source, begun.multicall)
     assert signer_nonce(chain) == Transaction.objects.count() == 3
+
+
+def test_it_says_what_it_waits_for_once(chain, db, settings, tmp_path):
+    said: list[str] = []
+    chain.rpc("evm_setAutomine", False)
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+    with pytest.raises(DeploymentError, match="run it again to go on"):
+        deploying.deploy(31337, 31337, seconds=1.5, tell=said.append)
+    first = Transaction.objects.earliest("nonce")
+    assert said == [f"Waiting for transaction {first.latest_hash} to be mined."]
+
+    with changed_receipts(chain, gasUsed="0x0") as url:
+        settings.CHAINS_FILE = chains_toml(tmp_path, url)
+        forget_chains()
+        chain.mine()
+        with pytest.raises(DeploymentError, match="0 gas"):
+            deploying.deploy(31337, 31337, seconds=0, tell=said.append)
+    assert "took 0 gas" in said[-1]
+    settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+    forget_chains()
+    chain.rpc("evm_setAutomine", True)
+    assert FactsRegistry.objects.get().address in deploy(31337, 31337)
 
 
 def test_the_registry_knows_how_large_the_history_of_its_source_chain_is(chain, db, settings, tmp_path):

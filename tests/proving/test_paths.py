@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 from django.utils import timezone
@@ -28,6 +28,7 @@ from queries import progress
 from queries.models import Batch, BatchStatus, Block, Query, StepKind
 from queries.properties import AccountField, HeaderField
 from queries.rejection_codes import RejectionCode
+from tests.chains.lying_node import ask, lying_node
 from tests.deployed import deploy_on
 from tests.proving.chain_state import balance_at, field_on_chain, registry
 from tests.service import (
@@ -305,6 +306,27 @@ def test_a_walk_goes_on_over_blocks_of_which_another_branch_was_noted(without_hi
         )
     assert_proven(without_history, submit(key, request(CHARLIE, block=block)), CHARLIE, block)
     assert len(extending()) == -(-Block.objects.get(number=block).path_length // 8)
+
+
+def test_one_node_that_contradicts_itself_is_not_called_several(without_history, key, settings, tmp_path):
+    """As it does while its chain is reorganised."""
+    block = without_history.head() - 3 * WINDOW
+    with DevChain(hardfork="cancun") as other:
+        other.mine(block + 10)
+
+        def answer(body: Any) -> Any:
+            if isinstance(body, list):
+                return [answer(one) for one in body]
+            is_of_another_branch = body["method"] == "eth_getBlockByNumber" and body["params"][0] == hex(block + 5)
+            return ask(other.url if is_of_another_branch else without_history.url, body)
+
+        with lying_node(answer) as url:
+            settings.CHAINS_FILE = chains_toml(tmp_path, url, connection=f"window = {WINDOW}")
+            forget_chains()
+            submit(key, request(CHARLIE, block=block))
+            work()
+    (said,) = {sentence for sentence in waiting() if f"block {block + 5}" in sentence}
+    assert said == f"Answers about block {block + 5} contradict each other: it is not the parent of the next one."
 
 
 def test_a_walk_of_several_transactions_is_resumed_and_no_header_is_paid_twice(without_history, key, monkeypatch):

@@ -446,10 +446,8 @@ def changed_receipts(chain: DevChain, **fields: str):
     [
         {"gasUsed": "0x0"},
         {"gasUsed": hex(10**9)},
-        {"effectiveGasPrice": hex(10**6 * GWEI)},
-        {"effectiveGasPrice": "0x0"},
     ],
-    ids=["no gas", "more gas than it has", "a price above what was offered", "no price"],
+    ids=["no gas", "more gas than it has"],
 )
 def test_a_receipt_that_no_block_can_have_is_not_believed(costly, key, settings, fields):
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
@@ -464,6 +462,20 @@ def test_a_receipt_that_no_block_can_have_is_not_believed(costly, key, settings,
         promise = promised.to_user(key.user_id, [31337])
     assert least < promise.gas <= tx.gas_limit
     assert 0 < promise.wei <= most
+
+
+@pytest.mark.parametrize("told", [0, 1, 10**6 * GWEI], ids=["nothing", "the tip alone", "more than was offered"])
+def test_the_price_is_that_of_the_header_and_the_transaction_whatever_the_node_says(costly, key, settings, told):
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
+    tx = pending(batch)
+    with changed_receipts(costly, effectiveGasPrice=hex(told)) as url:
+        reconfigure(settings, costly.url, url)
+        costly.mine()
+        work()
+    tx.refresh_from_db()
+    assert tx.state != TransactionState.PENDING
+    receipt = costly.rpc("eth_getTransactionReceipt", tx.hash)
+    assert tx.gas_price == int(receipt["effectiveGasPrice"], 16) != told
 
 
 def test_where_a_node_has_no_old_states_transactions_become_final_all_the_same(op_stack, key, settings, tmp_path):

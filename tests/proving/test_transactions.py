@@ -88,6 +88,18 @@ def test_a_retry_sends_the_same_bytes(mempool, batch):
     assert the_transaction().versions.count() == 1
 
 
+def test_what_the_node_finds_too_cheap_is_said_in_our_words(mempool, batch):
+    work()
+    work()
+    mempool.rpc("anvil_dropAllTransactions")
+    mempool.rpc("anvil_setNextBlockBaseFeePerGas", hex(2 * the_transaction().versions.get().max_fee_per_gas))
+    mempool.mine()
+    SignedTransaction.objects.update(broadcast_at=timezone.now() - timedelta(minutes=1))
+    work()
+    assert the_transaction().last_error == "The node wants higher fees."
+    assert not sent_hashes(mempool)
+
+
 def test_a_transaction_that_waits_too_long_gets_higher_fees_under_its_nonce(mempool, batch):
     work()
     work()

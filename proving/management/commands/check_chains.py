@@ -18,7 +18,7 @@ from proving.models import FactsRegistry
 from proving.registry import deployments
 from proving.transactions import signers
 
-_COLUMNS = ("node", "head", "age", "finalized", "EIP-2935", "proofs")
+_COLUMNS = ("node", "head", "age", "finalized", "pending", "EIP-2935", "proofs")
 
 
 class Command(BaseCommand):
@@ -150,6 +150,7 @@ def _cells(abilities: Abilities) -> tuple[str, ...]:
         f"{head.number:,}",
         f"{time.time() - head.timestamp:,.0f} s",
         "none" if finalized is None else f"{finalized:,}",
+        "yes" if abilities.knows_pending else "no",
         "yes" if abilities.keeps_hashes else "no",
         proofs,
     )

@@ -19,7 +19,7 @@ class Command(BaseCommand):
 
     def handle(self, *, destination: int, source: int, replace: bool, **_: Any) -> None:
         try:
-            registry = deploy(destination, source, replace=replace)
+            registry = deploy(destination, source, replace=replace, tell=self.stderr.write)
         except ChainError as error:
             raise CommandError(error.for_operators) from None
         except (DeploymentError, SignerError) as error:
