@@ -1,5 +1,6 @@
 """System checks of who may sign in."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
@@ -11,7 +12,7 @@ from config.configured_chains import get_chains
 
 
 @register("settings")
-def check_allowed_addresses(**_: Any) -> list[CheckMessage]:
+def check_allowed_addresses(**_: Any) -> Sequence[CheckMessage]:
     """E001: an entry is neither an address nor `*`. E002: an operator is not an address."""
     allowed, operators = settings.ALLOWED_ADDRESSES, settings.OPERATOR_ADDRESSES
     hint = "Write an address as 0x and 40 hex digits. In mixed case its EIP-55 checksum must be right."
