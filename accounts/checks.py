@@ -1,5 +1,6 @@
 """System checks of who may sign in."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
@@ -10,27 +11,27 @@ from chains.address_checksum import checksummed
 from config.configured_chains import get_chains
 
 
-@register()
-def check_allowed_addresses(**_: Any) -> list[CheckMessage]:
-    """E001: an entry is neither an address nor `*`. E002: an operator is not an address. W001: nobody may sign in."""
+@register("settings")
+def check_allowed_addresses(**_: Any) -> Sequence[CheckMessage]:
+    """E001: an entry is neither an address nor `*`. E002: an operator is not an address."""
     allowed, operators = settings.ALLOWED_ADDRESSES, settings.OPERATOR_ADDRESSES
     hint = "Write an address as 0x and 40 hex digits. In mixed case its EIP-55 checksum must be right."
-    messages: list[CheckMessage] = [
+    return [
         Error(f"ALLOWED_ADDRESSES holds {entry!r}, which is neither an address nor *.", hint=hint, id="accounts.E001")
         for entry in allowed
         if entry != ANYONE and checksummed(entry) is None
-    ]
-    messages += [
+    ] + [
         Error(f"OPERATOR_ADDRESSES holds {entry!r}, which is not an address.", hint=hint, id="accounts.E002")
         for entry in operators
         if checksummed(entry) is None
     ]
-    if not allowed and not operators:
-        messages += _check_nobody()
-    return messages
 
 
-def _check_nobody() -> list[CheckMessage]:
+@register()
+def check_somebody_may_sign_in(**_: Any) -> list[CheckMessage]:
+    """W001: nobody may sign in."""
+    if settings.ALLOWED_ADDRESSES or settings.OPERATOR_ADDRESSES:
+        return []
     try:
         destinations = get_chains().destinations()
     except (ValueError, OSError):

@@ -7,9 +7,12 @@ sealed.
 
 import hmac
 import secrets
+from typing import TYPE_CHECKING
 
-from Crypto.Cipher import ChaCha20_Poly1305
 from django.conf import settings
+
+if TYPE_CHECKING:
+    from Crypto.Cipher.ChaCha20_Poly1305 import ChaCha20Poly1305Cipher
 
 _NONCE_BYTES, _TAG_BYTES = 24, 16
 # API keys are derived under the same secret, from 32 bytes each: this text is longer, and so never one of those.
@@ -23,8 +26,7 @@ class CantOpen(Exception):
 def seal(content: str, row: str) -> bytes:
     """Sealed for this `row` alone, which is a text that tells it from others: elsewhere it can't be opened."""
     nonce = secrets.token_bytes(_NONCE_BYTES)
-    cipher = ChaCha20_Poly1305.new(key=_key(), nonce=nonce)
-    cipher.update(row.encode())
+    cipher = _cipher(nonce, row)
     sealed, tag = cipher.encrypt_and_digest(content.encode())
     return nonce + tag + sealed
 
@@ -33,12 +35,17 @@ def unseal(sealed: bytes, row: str) -> str:
     """What `seal` was given. Raises `CantOpen`."""
     nonce, rest = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
     try:
-        cipher = ChaCha20_Poly1305.new(key=_key(), nonce=nonce)
-        cipher.update(row.encode())
+        cipher = _cipher(nonce, row)
         return cipher.decrypt_and_verify(rest[_TAG_BYTES:], rest[:_TAG_BYTES]).decode()
     except ValueError:
         raise CantOpen from None
 
 
-def _key() -> bytes:
-    return hmac.digest(settings.API_KEY_SECRET.encode(), _PURPOSE, "sha256")
+def _cipher(nonce: bytes, row: str) -> "ChaCha20Poly1305Cipher":
+    """Return a new cipher that is bound to `row`. Raises `ValueError` for a nonce of another length."""
+    from Crypto.Cipher import ChaCha20_Poly1305  # noqa: PLC0415 (each command would wait for it, and few seal anything)
+
+    key = hmac.digest(settings.API_KEY_SECRET.encode(), _PURPOSE, "sha256")
+    cipher = ChaCha20_Poly1305.new(key=key, nonce=nonce)
+    cipher.update(row.encode())
+    return cipher

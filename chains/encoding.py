@@ -4,8 +4,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import rlp
-
 # RLP decodes to bytes, or to a list of the same.
 Item = bytes | Sequence["Item"]
 
@@ -50,6 +48,8 @@ def read_list(value: Any) -> list[Any]:
 
 def decode_rlp(encoded: bytes) -> Item:
     """Raises `ValueError` unless `encoded` is the canonical RLP of one item, with nothing after it."""
+    import rlp  # noqa: PLC0415 (models load this module at each start, and rlp takes a while)
+
     try:
         # Strict decoding refuses every encoding but the shortest.
         item: Item = rlp.decode(encoded, strict=True)

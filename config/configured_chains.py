@@ -2,31 +2,40 @@
 
 import os
 from functools import cache
+from typing import TYPE_CHECKING
 
 from django.conf import settings
 
-from chains.chains_file import Chains, load_chains
-from chains.rpc import RpcClient
+# Each command loads this module, and few ask a chain. What reads the file and what asks nodes takes a while to load.
+if TYPE_CHECKING:
+    from chains.chains_file import Chains
+    from chains.rpc import RpcClient
 
 # For pages, a node that takes longer counts as down: people are waiting, and a web process has few threads.
 PAGE_TIMEOUT_SECONDS = 2
 
 
 @cache
-def get_chains() -> Chains:
+def get_chains() -> "Chains":
     """The chains of `settings.CHAINS_FILE`."""
+    from chains.chains_file import load_chains  # noqa: PLC0415 (as above)
+
     return load_chains(settings.CHAINS_FILE, os.environ)
 
 
 @cache
-def get_rpc(chain_id: int) -> RpcClient:
+def get_rpc(chain_id: int) -> "RpcClient":
     """The client of a configured chain. All threads share it, and with it what is known about the nodes' health."""
+    from chains.rpc import RpcClient  # noqa: PLC0415 (as above)
+
     return RpcClient(get_chains().chain(chain_id))
 
 
 @cache
-def get_page_rpc(chain_id: int) -> RpcClient:
+def get_page_rpc(chain_id: int) -> "RpcClient":
     """As `get_rpc`, but with `PAGE_TIMEOUT_SECONDS` for a node, because somebody is waiting for a page."""
+    from chains.rpc import RpcClient  # noqa: PLC0415 (as above)
+
     return RpcClient(get_chains().chain(chain_id), timeout_seconds=PAGE_TIMEOUT_SECONDS)
 
 

@@ -5,18 +5,18 @@ from typing import Any
 from django.apps import AppConfig
 from django.conf import settings
 
+from queries.signals import stored
+
 
 class ProvingConfig(AppConfig):
     name = "proving"
 
     def ready(self) -> None:
-        from queries import submission  # noqa: PLC0415 (it has models, which are not there any earlier)
-
-        submission.stored.connect(_ring)
+        stored.connect(_ring)
 
 
 def _ring(batch: Any, **_: object) -> None:
-    from proving.worker.doorbell import doorbell  # noqa: PLC0415 (same)
+    from proving.worker.doorbell import doorbell  # noqa: PLC0415 (it has models, which are not there any earlier)
     from proving.worker.routes import Route  # noqa: PLC0415 (same)
 
     if settings.BROKER_URL:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from django.conf import settings
 from django.db import models
@@ -19,10 +19,13 @@ from ulid import ULID
 from accounts import statements
 from accounts.models import ApiKey
 from chains.encoding import hex_data
-from chains.header import Header
 from queries.leases import Leased
 from queries.properties import AccountField, HeaderField
 from queries.uint256 import Uint256Field
+
+# Models are loaded at each start, and would load RLP and hashing with it.
+if TYPE_CHECKING:
+    from chains.header import Header
 
 
 def new_batch_id() -> str:
@@ -311,7 +314,7 @@ class Block(Leased):
     def __str__(self) -> str:
         return f"block {self.number} of chain {self.source_chain_id} on chain {self.destination_chain_id}"
 
-    def take(self, header: Header) -> None:
+    def take(self, header: "Header") -> None:
         """Set `HEADER_COLUMNS`, not saved."""
         self.hash = hex_data(header.hash)
         self.header_rlp = header.encode()

@@ -14,7 +14,6 @@ from itertools import groupby
 
 from django.conf import settings
 from django.db import transaction
-from django.dispatch import Signal
 from django.utils import timezone
 
 from accounts import row_locks, statements
@@ -27,9 +26,7 @@ from queries.chunks import chunks
 from queries.idempotency import Named
 from queries.models import OPEN_STATUSES, Batch, Block, Query, Sender, Step, StepKind, new_batch_id
 from queries.progress import deadline_from
-
-stored = Signal()
-"""Sent with the `batch` when it is committed. Whoever listens must neither fail nor take time: a client waits."""
+from queries.signals import stored
 
 _ROWS_PER_STATEMENT = 500
 # The size of rows and their indexes in SQLite before anything is proven, besides the request's text and slots.

@@ -8,7 +8,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
 from django.utils import timezone
@@ -17,7 +17,10 @@ from accounts import row_locks, sealing, throttle, webhook_secrets
 from config.error_answers import Refused
 from queries import clock, webhook_targets
 from queries.models import Batch, DeliveryStatus, Webhook, WebhookDelivery, WebhookEvent
-from queries.webhook_request import WebhookRequest
+
+# The admin loads this module at each start, and would load pydantic with it.
+if TYPE_CHECKING:
+    from queries.webhook_request import WebhookRequest
 
 # How long a delivery is retried.
 RETRIED = timedelta(days=1)
@@ -69,7 +72,7 @@ class Destination:
 # --- What is to be told -----------------------------------------------------------------------------------------------
 
 
-def prepared(batch: Batch, request: WebhookRequest) -> Webhook:
+def prepared(batch: Batch, request: "WebhookRequest") -> Webhook:
     """The webhook of a new batch, to be stored with it."""
     return Webhook(
         batch_id=batch.pk,

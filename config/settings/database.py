@@ -6,7 +6,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import dj_database_url
 from django.core.exceptions import ImproperlyConfigured
 
 from config.environment import env_hidden, env_int, env_str
@@ -45,7 +44,9 @@ def _sqlite() -> dict[str, Any]:
 
 
 def _postgresql(url: str) -> dict[str, Any]:
-    from psycopg import IsolationLevel  # noqa: PLC0415 (no command waits for it where the database is SQLite)
+    # No command waits for them where the database is SQLite.
+    import dj_database_url  # noqa: PLC0415
+    from psycopg import IsolationLevel  # noqa: PLC0415
 
     # Its message would quote the URL, which holds a password.
     try:

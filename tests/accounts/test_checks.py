@@ -1,7 +1,9 @@
 import pytest
+from django.core.checks import run_checks
 from django.core.management import CommandError, call_command
+from django.core.management.base import SystemCheckError
 
-from accounts.checks import check_allowed_addresses, check_chains_file
+from accounts.checks import check_allowed_addresses, check_chains_file, check_somebody_may_sign_in
 from tests.accounts.wallets import ALICE
 
 
@@ -20,7 +22,9 @@ def test_it_says_who_can_not_sign_in(settings, configure_chains, allowed, destin
     configure_chains(
         (1, destination_is_test, "http://127.0.0.1:1"), (2, False, "http://127.0.0.1:1"), destinations=(1,)
     )
-    assert [message.id for message in check_allowed_addresses()] == ids
+    found = [*check_allowed_addresses(), *check_somebody_may_sign_in()]
+    assert [message.id for message in found] == ids
+    assert [message.id for message in run_checks() if "accounts." in (message.id or "")] == ids
 
 
 def test_it_says_that_the_chains_can_not_be_read(settings, configure_chains):
@@ -28,7 +32,14 @@ def test_it_says_that_the_chains_can_not_be_read(settings, configure_chains):
     (message,) = check_chains_file()
     assert message.id == "accounts.W002"
     assert message.msg.startswith(f"{settings.CHAINS_FILE} can't be used:\n- it is not TOML: ")
-    assert check_allowed_addresses() == []
+    assert check_somebody_may_sign_in() == []
+
+
+@pytest.mark.django_db
+def test_nothing_is_migrated_by_settings_that_are_wrong(settings):
+    settings.OPERATOR_ADDRESSES = ["0x12"]
+    with pytest.raises(SystemCheckError, match=r"accounts\.E002"):
+        call_command("migrate", skip_checks=False)
 
 
 def test_commands_do_not_say_it_twice(settings, configure_chains, capsys):

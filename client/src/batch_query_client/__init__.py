@@ -9,69 +9,73 @@ Amounts are in wei, times in seconds since 1970 or with a time zone, chains are 
 subclasses of `BatchQueryError`, whose text is a sentence; what can't be asked at all raises `ValueError`.
 """
 
-from batch_query_client.answers import (
-    BatchDetails,
-    BatchPage,
-    BatchSummary,
-    Cancelled,
-    Connection,
-    ContractCall,
-    Estimate,
-    Fact,
-    FactPage,
-    Query,
-    Rejection,
-    SentTransaction,
-    Status,
-    Step,
-    UnsignedTransaction,
-    UnsignedTransactions,
-    Wait,
-)
-from batch_query_client.asking import Patience
-from batch_query_client.async_service import (
-    AsyncBatch,
-    AsyncBatchQueryService,
-    read_facts_async,
-    sign_in_async,
-    verify_batch_bundle_by_nodes_async,
-    verify_bundle_by_node_async,
-)
-from batch_query_client.batch_bundles import VerifiedBatchBundle, bundle_blocks, verify_batch_bundle
-from batch_query_client.bundles import VerifiedBundle, bundle_block, verify_bundle
-from batch_query_client.errors import (
-    BatchQueryError,
-    BatchRejected,
-    Conflict,
-    Fault,
-    InvalidBundle,
-    InvalidRequest,
-    InvalidWebhook,
-    NodeRefused,
-    NotDoneInTime,
-    NotFound,
-    NotProven,
-    ServiceRefused,
-    TransactionFailed,
-    Unauthorized,
-    Unavailable,
-    UnexpectedAnswer,
-    UnsafeSignIn,
-    UnsafeTransaction,
-    WrongChain,
-    WrongFact,
-)
-from batch_query_client.paying import Payer, Sending, Sent, ToSign
-from batch_query_client.questions import ACCOUNT_PROPERTIES, HEADER_PROPERTIES, Account, Header, Webhook
-from batch_query_client.service import (
-    Batch,
-    BatchQueryService,
-    read_facts,
-    sign_in,
-    verify_batch_bundle_by_nodes,
-    verify_bundle_by_node,
-)
-from batch_query_client.webhooks import WebhookData, WebhookEvent, verify_webhook
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from batch_query_client.answers import (
+        BatchDetails,
+        BatchPage,
+        BatchSummary,
+        Cancelled,
+        Connection,
+        ContractCall,
+        Estimate,
+        Fact,
+        FactPage,
+        Query,
+        Rejection,
+        SentTransaction,
+        Status,
+        Step,
+        UnsignedTransaction,
+        UnsignedTransactions,
+        Wait,
+    )
+    from batch_query_client.asking import Patience
+    from batch_query_client.async_service import (
+        AsyncBatch,
+        AsyncBatchQueryService,
+        read_facts_async,
+        sign_in_async,
+        verify_batch_bundle_by_nodes_async,
+        verify_bundle_by_node_async,
+    )
+    from batch_query_client.batch_bundles import VerifiedBatchBundle, bundle_blocks, verify_batch_bundle
+    from batch_query_client.bundles import VerifiedBundle, bundle_block, verify_bundle
+    from batch_query_client.errors import (
+        BatchQueryError,
+        BatchRejected,
+        Conflict,
+        Fault,
+        InvalidBundle,
+        InvalidRequest,
+        InvalidWebhook,
+        NodeRefused,
+        NotDoneInTime,
+        NotFound,
+        NotProven,
+        ServiceRefused,
+        TransactionFailed,
+        Unauthorized,
+        Unavailable,
+        UnexpectedAnswer,
+        UnsafeSignIn,
+        UnsafeTransaction,
+        WrongChain,
+        WrongFact,
+    )
+    from batch_query_client.paying import Payer, Sending, Sent, ToSign
+    from batch_query_client.questions import ACCOUNT_PROPERTIES, HEADER_PROPERTIES, Account, Header, Webhook
+    from batch_query_client.service import (
+        Batch,
+        BatchQueryService,
+        read_facts,
+        sign_in,
+        verify_batch_bundle_by_nodes,
+        verify_bundle_by_node,
+    )
+    from batch_query_client.webhooks import WebhookData, WebhookEvent, verify_webhook
 
 __version__ = "0.1.0"
 
@@ -145,3 +149,42 @@ __all__ = [
     "verify_bundle_by_node_async",
     "verify_webhook",
 ]
+
+# A module is loaded when one of its names is first used (PEP 562). All of them take half a second; `bqs --help`, or a
+# program that only checks webhooks, needs few.
+_NAMES = {
+    "answers": (
+        "BatchDetails BatchPage BatchSummary Cancelled Connection ContractCall Estimate Fact FactPage Query "
+        "Rejection SentTransaction Status Step UnsignedTransaction UnsignedTransactions Wait"
+    ),
+    "asking": "Patience",
+    "async_service": (
+        "AsyncBatch AsyncBatchQueryService read_facts_async sign_in_async verify_batch_bundle_by_nodes_async "
+        "verify_bundle_by_node_async"
+    ),
+    "batch_bundles": "VerifiedBatchBundle bundle_blocks verify_batch_bundle",
+    "bundles": "VerifiedBundle bundle_block verify_bundle",
+    "errors": (
+        "BatchQueryError BatchRejected Conflict Fault InvalidBundle InvalidRequest InvalidWebhook NodeRefused "
+        "NotDoneInTime NotFound NotProven ServiceRefused TransactionFailed Unauthorized Unavailable "
+        "UnexpectedAnswer UnsafeSignIn UnsafeTransaction WrongChain WrongFact"
+    ),
+    "paying": "Payer Sending Sent ToSign",
+    "questions": "ACCOUNT_PROPERTIES HEADER_PROPERTIES Account Header Webhook",
+    "service": "Batch BatchQueryService read_facts sign_in verify_batch_bundle_by_nodes verify_bundle_by_node",
+    "webhooks": "WebhookData WebhookEvent verify_webhook",
+}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
+
+# For a type checker, a module with `__getattr__` has every name.
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

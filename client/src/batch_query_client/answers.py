@@ -12,8 +12,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 from pydantic.alias_generators import to_camel
 
-from batch_query_client.plain_text import plain
-from batch_query_client.questions import ACCOUNT_PROPERTIES, HEADER_PROPERTIES
+from batch_query_client.plain_text import hex_data, plain
+from batch_query_client.questions import NUMBERS
 
 _DECIMAL = re.compile(r"[0-9]{1,78}", re.ASCII)
 _DATA = re.compile(r"0x(?:[0-9a-fA-F]{2})*", re.ASCII)
@@ -51,11 +51,6 @@ def _word(value: Any) -> Any:
 
 def _text(value: Any) -> Any:
     return plain(value) if isinstance(value, str) else value or ""
-
-
-def hex_data(data: bytes) -> str:
-    """As JSON-RPC writes it: 0x00ff."""
-    return f"0x{data.hex()}"
 
 
 Number = Annotated[int, BeforeValidator(_number)]
@@ -173,13 +168,6 @@ class Fact(AnswerModel):
         what = {"SLOT": f"slot {self.slot}", "BLOCK_AT_TIMESTAMP": f"block at time {self.timestamp}"}
         of = f" of {self.account}" if self.account else ""
         return f"{what.get(self.property, self.property)}{of} at block {self.block_number} of {self.source_chain_id}"
-
-
-NUMBERS = {
-    *("NONCE", "BALANCE", "BLOCK_AT_TIMESTAMP", "DIFFICULTY", "BLOCK_NUMBER", "GAS_LIMIT", "GAS_USED", "TIMESTAMP"),
-    *("BASE_FEE_PER_GAS", "BLOB_GAS_USED", "EXCESS_BLOB_GAS"),
-}
-assert NUMBERS - {"BLOCK_AT_TIMESTAMP"} <= {*ACCOUNT_PROPERTIES, *HEADER_PROPERTIES}
 
 
 class _QueryFact(AnswerModel):

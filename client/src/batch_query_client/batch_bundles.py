@@ -11,12 +11,13 @@ from typing import Annotated
 from pydantic import Field
 
 from batch_query_client import bundles
-from batch_query_client.answers import Data, Number, hex_data
+from batch_query_client.answers import Data, Number
 from batch_query_client.block_header import BlockHeader
 from batch_query_client.bundles import BlockPart, Document, Part, Place, QueryPart, VerifiedBundle
 from batch_query_client.effects import Steps
 from batch_query_client.errors import InvalidBundle, NodeRefused, WrongChain
 from batch_query_client.json_rpc import Node, read_quantity
+from batch_query_client.plain_text import hex_data
 
 FORMAT = "facts-batch-1"
 

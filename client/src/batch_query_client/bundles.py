@@ -13,12 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 
 from batch_query_client import block_header, trie_proof
-from batch_query_client.answers import Data, Number, Word, hex_data
+from batch_query_client.answers import Data, Number, Word
 from batch_query_client.block_header import BlockHeader
 from batch_query_client.effects import Steps
 from batch_query_client.errors import InvalidBundle
 from batch_query_client.json_rpc import Node, read_data
-from batch_query_client.plain_text import plain
+from batch_query_client.plain_text import hex_data, plain
 from batch_query_client.questions import ACCOUNT_PROPERTIES
 from batch_query_client.trie_proof import ProvenAccount
 

@@ -4,11 +4,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from batch_query_client.answers import hex_data
 from batch_query_client.asking import Patience, ask, host
 from batch_query_client.effects import MEGABYTE, Call, Provider, Request, Steps
 from batch_query_client.errors import NodeRefused, Unavailable, UnexpectedAnswer, WrongChain
-from batch_query_client.plain_text import plain
+from batch_query_client.plain_text import hex_data, plain
 
 # Calls in one request: nodes take some hundreds.
 _CALLS_TOGETHER = 50

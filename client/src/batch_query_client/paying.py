@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from batch_query_client import operations
-from batch_query_client.answers import UnsignedTransaction, UnsignedTransactions, hex_data
+from batch_query_client.answers import UnsignedTransaction, UnsignedTransactions
 from batch_query_client.effects import Steps, Tell, now, pause
 from batch_query_client.errors import NodeRefused, NotDoneInTime, TransactionFailed, UnsafeTransaction, WrongFact
 from batch_query_client.json_rpc import Node, read_data, read_quantity, transaction_call
 from batch_query_client.operations import Access
+from batch_query_client.plain_text import hex_data
 from batch_query_client.registry import require_source, selector
 
 # Packed proofs (docs/developing/proof-format.md) begin with the size of a block number, or with a header's RLP.

@@ -1,4 +1,4 @@
-"""Text from others made fit for a terminal, a log and an error message."""
+"""Text from others made fit for a terminal, a log and an error message; and data as text."""
 
 MAX_CHARS = 2000
 
@@ -8,3 +8,8 @@ def plain(words: object) -> str:
     text = str(words)[: 2 * MAX_CHARS]
     line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
     return line if len(line) <= MAX_CHARS else f"{line[: MAX_CHARS - 1]}…"
+
+
+def hex_data(data: bytes) -> str:
+    """As JSON-RPC writes it: 0x00ff."""
+    return f"0x{data.hex()}"

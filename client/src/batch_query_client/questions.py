@@ -19,6 +19,13 @@ HEADER_PROPERTIES = (
 ACCOUNT_PROPERTIES = ("NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH")
 """As the facts registry numbers them."""
 
+NUMBERS = {
+    *("NONCE", "BALANCE", "BLOCK_AT_TIMESTAMP", "DIFFICULTY", "BLOCK_NUMBER", "GAS_LIMIT", "GAS_USED", "TIMESTAMP"),
+    *("BASE_FEE_PER_GAS", "BLOB_GAS_USED", "EXCESS_BLOB_GAS"),
+}
+"""Properties that are meant as numbers, BLOCK_AT_TIMESTAMP among them, which is asked for by a time."""
+assert NUMBERS - {"BLOCK_AT_TIMESTAMP"} <= {*ACCOUNT_PROPERTIES, *HEADER_PROPERTIES}
+
 Block = int | str
 """A number, `"latest"`, `"finalized"`, or a selector of the API as it is: `"block:15"`, `"timestamp:1700000000"`."""
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.core.checks import Tags
 from django.core.management.base import CommandError
 from django.core.management.commands.migrate import Command as DjangosCommand
 from django.db import connections
@@ -11,6 +12,9 @@ from queries import schema
 
 
 class Command(DjangosCommand):
+    # What it works on, and what operators set. For the rest, pages and API would have to be loaded.
+    requires_system_checks = [Tags.database, Tags.models, "settings"]
+
     def handle(self, *arguments: Any, **options: Any) -> None:
         connection = connections[options["database"]]
         if isinstance(connection, DatabaseWrapper):

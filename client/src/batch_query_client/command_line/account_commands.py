@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING
 import click
 from click.shell_completion import get_completion_class
 
-from batch_query_client import BatchQueryService, NotFound, Patience, sign_in
+import batch_query_client as client
 from batch_query_client.command_line import credentials
 from batch_query_client.command_line.keystores import open_keystore
 from batch_query_client.command_line.options import with_json, with_keystore, with_url
 from batch_query_client.command_line.output import print_json, print_table, say
-from batch_query_client.signing_in import Sign
 
 if TYPE_CHECKING:
     from eth_account.signers.local import LocalAccount
+
+    from batch_query_client.signing_in import Sign
 
 # No batch has this identifier: asking for it tells whether a key works.
 _NO_BATCH = "0" * 26
@@ -50,7 +51,7 @@ def login(
         say(f"{at} is not https: others on the way can read the key.")
     if keystore is not None:
         account = open_keystore(keystore, password_file)
-        key = sign_in(at, address=account.address, sign=_signer(account), chain_id=chain, name=name)
+        key = client.sign_in(at, address=account.address, sign=_signer(account), chain_id=chain, name=name)
     elif sys.stdin.isatty():
         dashboard = f"{at}/dashboard"
         if no_browser or click.launch(dashboard) != 0:
@@ -66,7 +67,7 @@ def login(
     say(f"The key works. It is now in {credentials.remember(at, key)}.")
 
 
-def _signer(account: "LocalAccount") -> Sign:
+def _signer(account: "LocalAccount") -> "Sign":
     from eth_account.messages import encode_defunct  # noqa: PLC0415 (as for keystores)
 
     def sign(text: str) -> str:
@@ -78,8 +79,9 @@ def _signer(account: "LocalAccount") -> Sign:
 def _check_key(url: str, key: str) -> None:
     """Raises `Unauthorized` for a key that doesn't work."""
     try:
-        BatchQueryService(url, api_key=key, patience=Patience(credentials.patience_seconds())).batch(_NO_BATCH).status()
-    except NotFound:
+        patience = client.Patience(credentials.patience_seconds())
+        client.BatchQueryService(url, api_key=key, patience=patience).batch(_NO_BATCH).status()
+    except client.NotFound:
         return
 
 

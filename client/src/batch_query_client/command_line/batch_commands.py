@@ -1,5 +1,7 @@
 """Commands about batches."""
 
+from __future__ import annotations
+
 import itertools
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -8,7 +10,7 @@ from typing import Any
 
 import click
 
-from batch_query_client import Batch, Estimate, Fact, Payer, Sending, ToSign
+import batch_query_client as client
 from batch_query_client.command_line import credentials
 from batch_query_client.command_line.asked_in_files import Asked, document, read_block, read_time
 from batch_query_client.command_line.exit_codes import ExitCode
@@ -79,7 +81,7 @@ def estimate(*, asked: Asked, url: str | None, is_json: bool) -> int:
     return ExitCode.REJECTED if found.rejections else ExitCode.OK
 
 
-def _print_estimate(found: Estimate) -> None:
+def _print_estimate(found: client.Estimate) -> None:
     print_fields(
         [
             ("gas", f"{found.gas.expected}, at most {found.gas.bound}"),
@@ -112,7 +114,7 @@ def watch(*, batch: str, timeout: float | None, url: str | None, is_json: bool) 
     _follow(service.batch(batch), timeout, is_json=is_json)
 
 
-def _follow(batch: Batch, timeout: float | None, *, is_json: bool) -> None:
+def _follow(batch: client.Batch, timeout: float | None, *, is_json: bool) -> None:
     with Progress() as progress:
         done = batch.wait(timeout, progress=progress.show)
     if is_json:
@@ -173,7 +175,7 @@ def read(
     _print_read(of.facts_on_chain(rpc_url, registries=registries), is_json=is_json)
 
 
-def _print_read(facts: Sequence[Fact], *, is_json: bool) -> None:
+def _print_read(facts: Sequence[client.Fact], *, is_json: bool) -> None:
     if is_json:
         print_json({"facts": facts})
     else:
@@ -264,7 +266,7 @@ def send(
     if keystore is None:
         raise click.UsageError("Name the key file of the account that pays: --keystore.")
     service = credentials.service(url)
-    payer = Payer(open_keystore(keystore, password_file), _agree if yes else _confirm, most_wei)
+    payer = client.Payer(open_keystore(keystore, password_file), _agree if yes else _confirm, most_wei)
     sent = service.batch(batch).send(rpc_url, payer, timeout=timeout, progress=_said_once())
     if is_json:
         shown = [{"hash": one.hash, "what": one.what, "gasUsed": one.gas_used, "cost": str(one.cost)} for one in sent]
@@ -273,12 +275,12 @@ def send(
     print_table(("transaction", "gas", "wei", "what"), [(one.hash, one.gas_used, one.cost, one.what) for one in sent])
 
 
-def _agree(to_sign: ToSign) -> bool:
+def _agree(to_sign: client.ToSign) -> bool:
     say(f"{to_sign.what} To {to_sign.to}, at most {to_sign.most_wei} wei.")
     return True
 
 
-def _confirm(to_sign: ToSign) -> bool:
+def _confirm(to_sign: client.ToSign) -> bool:
     say(f"{to_sign.what} To {to_sign.to}, {to_sign.gas} gas, at most {to_sign.most_wei} wei.")
     return click.confirm("Sign and send it?", err=True)
 
@@ -287,7 +289,7 @@ def _said_once() -> Any:
     """Tells each wait once."""
     said: set[str] = set()
 
-    def tell(sending: Sending) -> None:
+    def tell(sending: client.Sending) -> None:
         for sentence in sending.waits:
             if sentence not in said:
                 said.add(sentence)

@@ -4,19 +4,22 @@ The key is in the system's keyring. Where there is none, it is in a file that on
 in is told so. `BQS_API_KEY` counts before both.
 """
 
+from __future__ import annotations
+
 import json
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
-import keyring
-from keyring.backends import fail, null
-from keyring.errors import KeyringError
 
-from batch_query_client import BatchQueryService, Patience
+import batch_query_client as client
+
+if TYPE_CHECKING:
+    from keyring.backend import KeyringBackend
 
 # Somebody sits in front of it; a script may say otherwise.
 PATIENCE_SECONDS = 15
@@ -31,7 +34,7 @@ def folder() -> Path:
     return Path(click.get_app_dir("bqs"))
 
 
-def service(url: str | None, *, needs_key: bool = True, patience: float = PATIENCE_SECONDS) -> BatchQueryService:
+def service(url: str | None, *, needs_key: bool = True, patience: float = PATIENCE_SECONDS) -> client.BatchQueryService:
     """Raises `click.UsageError` where it is not known whom to ask, or with which key.
 
     What may pass is tried again for `patience` seconds, or those of BQS_PATIENCE.
@@ -40,7 +43,7 @@ def service(url: str | None, *, needs_key: bool = True, patience: float = PATIEN
     key = api_key(at)
     if needs_key and not key:
         raise click.UsageError(f"There is no API key for {at}. Run `bqs login {at}`, or set BQS_API_KEY.")
-    return BatchQueryService(at, api_key=key, patience=Patience(patience_seconds(patience)))
+    return client.BatchQueryService(at, api_key=key, patience=client.Patience(patience_seconds(patience)))
 
 
 def patience_seconds(default: float = PATIENCE_SECONDS) -> float:
@@ -63,7 +66,8 @@ def api_key(url: str) -> str:
     if key := os.environ.get("BQS_API_KEY"):
         return key.strip()
     try:
-        stored = _from_keyring(url)
+        with _keyring() as backend:
+            stored = backend.get_password(_KEYRING_SERVICE, url)
     except NoKeyring:
         stored = None
     found = stored or _read("keys.json").get(url, "")
@@ -74,7 +78,8 @@ def remember(url: str, key: str) -> str:
     """Returns where the key is now, for a sentence."""
     _write("config.json", {"url": url})
     try:
-        _to_keyring(url, key)
+        with _keyring() as backend:
+            backend.set_password(_KEYRING_SERVICE, url, key)
     except NoKeyring:
         _write("keys.json", _read("keys.json") | {url: key})
         return f"the file {folder() / 'keys.json'}, because this system offers no keyring; only you may read it"
@@ -84,8 +89,8 @@ def remember(url: str, key: str) -> str:
 
 def forget(url: str) -> None:
     """The key of this service. It still works: the page of keys revokes it."""
-    with suppress(NoKeyring):
-        _remove_from_keyring(url)
+    with suppress(NoKeyring), _keyring() as backend:
+        backend.delete_password(_KEYRING_SERVICE, url)
     _forget_in_file(url)
 
 
@@ -104,35 +109,22 @@ def is_exposed(url: str) -> bool:
 # --- Where they are ---------------------------------------------------------------------------------------------------
 
 
-def _require_keyring() -> None:
+@contextmanager
+def _keyring() -> Iterator[KeyringBackend]:
+    """Yield the system's keyring. Raises `NoKeyring`, also for what fails in the block."""
+    # It takes a while to load, and --help doesn't need it.
+    import keyring  # noqa: PLC0415
+    from keyring.backends import fail, null  # noqa: PLC0415
+    from keyring.errors import KeyringError  # noqa: PLC0415
+
     try:
         backend = keyring.get_keyring()
     except Exception:  # noqa: BLE001 (backends are plug-ins, which raise what they like)
         raise NoKeyring from None
     if isinstance(backend, fail.Keyring | null.Keyring):
         raise NoKeyring
-
-
-def _from_keyring(url: str) -> str | None:
-    _require_keyring()
     try:
-        return keyring.get_password(_KEYRING_SERVICE, url)
-    except (KeyringError, RuntimeError, OSError):
-        raise NoKeyring from None
-
-
-def _to_keyring(url: str, key: str) -> None:
-    _require_keyring()
-    try:
-        keyring.set_password(_KEYRING_SERVICE, url, key)
-    except (KeyringError, RuntimeError, OSError):
-        raise NoKeyring from None
-
-
-def _remove_from_keyring(url: str) -> None:
-    _require_keyring()
-    try:
-        keyring.delete_password(_KEYRING_SERVICE, url)
+        yield backend
     except (KeyringError, RuntimeError, OSError):
         raise NoKeyring from None
 

@@ -1,22 +1,26 @@
-"""What commands print: tables for people, and with --json the API's own spelling for programs."""
+"""What commands print: tables for people, and with --json the API's own spelling for programs.
+
+All commands load this module, --help too. So rich and pydantic are loaded where something is printed.
+"""
+
+from __future__ import annotations
 
 import json
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import click
-from pydantic import BaseModel
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
 
-from batch_query_client import BatchDetails, Fact, Query, Step
-from batch_query_client.answers import hex_data
-from batch_query_client.plain_text import plain
+import batch_query_client as client
+from batch_query_client.plain_text import hex_data, plain
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
 # A file or a program has no margin.
 _PIPE_COLUMNS = 10_000
@@ -32,10 +36,12 @@ def print_json(value: Any) -> None:
 
 
 def _plain_value(value: Any) -> Any:
-    if isinstance(value, Fact):
+    from pydantic import BaseModel  # noqa: PLC0415 (as above)
+
+    if isinstance(value, client.Fact):
         shown = value.model_dump(mode="json", by_alias=True)
         return shown | {"value": None if value.word is None else str(value.value)}
-    if isinstance(value, BatchDetails):
+    if isinstance(value, client.BatchDetails):
         shown = value.model_dump(mode="json", by_alias=True, exclude={"next"})
         return shown | {"facts": _plain_value(value.facts)}
     if isinstance(value, BaseModel):
@@ -53,6 +59,8 @@ def say(sentence: str) -> None:
 
 
 def console(*, err: bool = False) -> Console:
+    from rich.console import Console  # noqa: PLC0415 (as above)
+
     file = sys.stderr if err else sys.stdout
     return Console(
         file=file, highlight=False, markup=False, emoji=False, width=None if file.isatty() else _PIPE_COLUMNS
@@ -73,9 +81,10 @@ def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, em
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
     """Names and values, one a line."""
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table = _table()
+    table.show_header = False
     for name, value in fields:
-        table.add_row(Text(name, style="dim"), cell(value))
+        table.add_row(_text(name, "dim"), cell(value))
     _print(table)
 
 
@@ -89,34 +98,43 @@ def _print(table: Table) -> None:
     click.echo("\n".join(line.rstrip() for line in captured.get().splitlines()))
 
 
-def _table(headings: Sequence[str]) -> Table:
+def _table(headings: Sequence[str] = ()) -> Table:
+    from rich.table import Table  # noqa: PLC0415 (as above)
+
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
     for heading in headings:
-        table.add_column(Text(heading), overflow="fold")
+        table.add_column(_text(heading), overflow="fold")
     return table
+
+
+def _text(words: str, style: str = "") -> Text:
+    """Text without markup."""
+    from rich.text import Text  # noqa: PLC0415 (as above)
+
+    return Text(words, style)
 
 
 def cell(value: object) -> Text:
     text = "" if value is None else plain(value)
-    return Text(text, style=_COLOURS.get(text, ""))
+    return _text(text, _COLOURS.get(text, ""))
 
 
 # --- Facts ------------------------------------------------------------------------------------------------------------
 
 
-def print_facts(facts: Sequence[Fact]) -> None:
+def print_facts(facts: Sequence[client.Fact]) -> None:
     headings = ("chain", "block", "account", "property", "value")
     rows = [(one.source_chain_id, one.block_number, one.account, _property(one), shown_value(one)) for one in facts]
     print_table(headings, rows, empty="There are no facts.")
 
 
-def _property(fact: Fact) -> str:
+def _property(fact: client.Fact) -> str:
     if fact.property == "SLOT":
         return f"slot {fact.slot}"
     return f"block at {fact.timestamp}" if fact.timestamp is not None else fact.property
 
 
-def shown_value(fact: Fact) -> str:
+def shown_value(fact: client.Fact) -> str:
     """A number where it is meant as one, else the word."""
     if fact.word is None:
         return "not proven yet"
@@ -130,6 +148,8 @@ class Progress:
     """Fed with a batch again and again: live on a terminal, plain lines otherwise. It is beside the output."""
 
     def __init__(self) -> None:
+        from rich.live import Live  # noqa: PLC0415 (as above)
+
         self._console = console(err=True)
         self._live = Live(console=self._console, refresh_per_second=8) if sys.stderr.isatty() else None
         self._began = time.monotonic()
@@ -146,7 +166,7 @@ class Progress:
         if self._live:
             self._live.stop()
 
-    def show(self, batch: BatchDetails) -> None:
+    def show(self, batch: client.BatchDetails) -> None:
         if self._live:
             self._live.update(self._shown(batch))
             return
@@ -162,12 +182,12 @@ class Progress:
             self._said.add(line)
             self._console.print(f"{time.monotonic() - self._began:6.1f} s  {line}".rstrip())
 
-    def _shown(self, batch: BatchDetails) -> Table:
+    def _shown(self, batch: client.BatchDetails) -> Table:
         table = _table(("query", "chain", "block", "asked", "step", "", "transaction"))
         done = f"{batch.queries_completed} of {batch.queries}"
-        table.title = Text(f"{batch.internal_id}  {batch.status}  {done} completed")
+        table.title = _text(f"{batch.internal_id}  {batch.status}  {done} completed")
         table.title_justify = "left"
-        table.caption = Text("\n".join(wait.sentence for wait in batch.waits))
+        table.caption = _text("\n".join(wait.sentence for wait in batch.waits))
         table.caption_justify = "left"
         for query in self._of_interest(batch):
             step = _current(query)
@@ -176,15 +196,15 @@ class Progress:
             table.add_row(*map(cell, (*row, *step)))
         return table
 
-    def _of_interest(self, batch: BatchDetails) -> Sequence[Query]:
+    def _of_interest(self, batch: client.BatchDetails) -> Sequence[client.Query]:
         """As many as there is room for, those that are open first."""
         room = max(1, self._console.height - _OTHER_ROWS)
         return sorted(batch.query_list, key=lambda query: query.is_completed)[:room]
 
 
-def _current(query: Query) -> tuple[str, str, str]:
+def _current(query: client.Query) -> tuple[str, str, str]:
     """The step that it is at: which of how many, its status, its transaction."""
-    begun: list[Step] = [step for step in query.steps if step.status]
+    begun: list[client.Step] = [step for step in query.steps if step.status]
     if not begun:
         return "", "not begun", ""
     of = _STEPS_OF_ACCOUNT if query.account else _STEPS_OF_HEADER

@@ -1,5 +1,7 @@
 """Commands about proof bundles."""
 
+from __future__ import annotations
+
 import re
 import sys
 from collections.abc import Sequence
@@ -7,21 +9,12 @@ from pathlib import Path
 
 import click
 
-from batch_query_client import (
-    Patience,
-    VerifiedBatchBundle,
-    VerifiedBundle,
-    bundle_blocks,
-    verify_batch_bundle,
-    verify_batch_bundle_by_nodes,
-    verify_bundle,
-    verify_bundle_by_node,
-)
-from batch_query_client.answers import NUMBERS, hex_data
-from batch_query_client.batch_bundles import is_of_batch
+import batch_query_client as client
 from batch_query_client.command_line import credentials
 from batch_query_client.command_line.options import with_json, with_nodes, with_url
 from batch_query_client.command_line.output import print_fields, print_json, print_table, say
+from batch_query_client.plain_text import hex_data
+from batch_query_client.questions import NUMBERS
 
 _BATCH = re.compile(r"[0-9A-HJKMNP-TV-Z]{26}", re.ASCII)
 _QUERY = click.option(
@@ -79,7 +72,7 @@ def verify(
     is_file = Path(bundle).is_file() or not _BATCH.fullmatch(bundle)
     if is_file and query is not None:
         raise click.UsageError("--query is for a BATCH: a file says itself of what it is.")
-    proven: VerifiedBundle | VerifiedBatchBundle
+    proven: client.VerifiedBundle | client.VerifiedBatchBundle
     if not is_file and rpc_url and block_hash is None:
         batch = credentials.service(url).batch(bundle)
         proven = batch.verify_whole(*rpc_url) if query is None else batch.verify(_only(rpc_url), query)
@@ -89,7 +82,7 @@ def verify(
             proven = _by_hash(document, block_hash, next_block_hash)
         else:
             proven = _by_nodes(document, rpc_url)
-    if isinstance(proven, VerifiedBatchBundle):
+    if isinstance(proven, client.VerifiedBatchBundle):
         _print_batch(proven, is_json=is_json)
     else:
         _print_query(proven, is_json=is_json)
@@ -101,10 +94,18 @@ def _only(nodes: Sequence[str]) -> str:
     return nodes[0]
 
 
-def _by_hash(document: bytes, block_hash: str, next_block_hash: str | None) -> VerifiedBundle | VerifiedBatchBundle:
-    if not is_of_batch(document):
-        return verify_bundle(document, block_hash=block_hash, next_block_hash=next_block_hash)
-    blocks = bundle_blocks(document)
+def _is_of_batch(document: bytes) -> bool:
+    from batch_query_client.batch_bundles import is_of_batch  # noqa: PLC0415 (--help would wait for it)
+
+    return is_of_batch(document)
+
+
+def _by_hash(
+    document: bytes, block_hash: str, next_block_hash: str | None
+) -> client.VerifiedBundle | client.VerifiedBatchBundle:
+    if not _is_of_batch(document):
+        return client.verify_bundle(document, block_hash=block_hash, next_block_hash=next_block_hash)
+    blocks = client.bundle_blocks(document)
     if len(blocks) != 1:
         raise click.UsageError(
             f"The bundle is about {len(blocks)} blocks: name nodes of yours (--rpc-url) instead of one hash."
@@ -113,28 +114,28 @@ def _by_hash(document: bytes, block_hash: str, next_block_hash: str | None) -> V
     hashes = {(chain, number): block_hash}
     if next_block_hash is not None:
         hashes[chain, number + 1] = next_block_hash
-    return verify_batch_bundle(document, block_hashes=hashes)
+    return client.verify_batch_bundle(document, block_hashes=hashes)
 
 
-def _by_nodes(document: bytes, nodes: Sequence[str]) -> VerifiedBundle | VerifiedBatchBundle:
+def _by_nodes(document: bytes, nodes: Sequence[str]) -> client.VerifiedBundle | client.VerifiedBatchBundle:
     if not nodes:
-        blocks = bundle_blocks(document)
+        blocks = client.bundle_blocks(document)
         first, more = blocks[0] if blocks else (0, 0), len(blocks) - 1
         others = f", and those of {more} more" if more > 0 else ""
         raise click.UsageError(
             f"A bundle is checked against hashes that you trust, that of block {first[1]} of chain {first[0]}{others}: "
             "name a node of yours (--rpc-url), one of each source chain, or the hash (--block-hash)."
         )
-    patience = Patience(credentials.patience_seconds())
-    if is_of_batch(document):
-        return verify_batch_bundle_by_nodes(document, nodes, patience)
-    return verify_bundle_by_node(document, _only(nodes), patience)
+    patience = client.Patience(credentials.patience_seconds())
+    if _is_of_batch(document):
+        return client.verify_batch_bundle_by_nodes(document, nodes, patience)
+    return client.verify_bundle_by_node(document, _only(nodes), patience)
 
 
 # --- What is shown ----------------------------------------------------------------------------------------------------
 
 
-def _print_batch(proven: VerifiedBatchBundle, *, is_json: bool) -> None:
+def _print_batch(proven: client.VerifiedBatchBundle, *, is_json: bool) -> None:
     if is_json:
         queries = [{"number": number} | _as_json(query) for number, query in proven.queries.items()]
         chain = str(proven.destination_chain_id)
@@ -153,7 +154,7 @@ def _print_batch(proven: VerifiedBatchBundle, *, is_json: bool) -> None:
         say(f"NOT shown of {len(not_shown)} queries: that their blocks were the latest at the times named ({shown}).")
 
 
-def _in_short(proven: VerifiedBundle) -> list[str]:
+def _in_short(proven: client.VerifiedBundle) -> list[str]:
     """A balance in wei, and what else is a number in decimal."""
     numbers = NUMBERS if proven.account else NUMBERS - {"NONCE"}
     found = [
@@ -165,17 +166,17 @@ def _in_short(proven: VerifiedBundle) -> list[str]:
     return [*found, "NOT shown: its time"] if _lacks_time(proven) else found
 
 
-def _lacks_time(proven: VerifiedBundle) -> bool:
+def _lacks_time(proven: client.VerifiedBundle) -> bool:
     return proven.claimed_timestamp is not None and proven.timestamp is None
 
 
-def _about(proven: VerifiedBundle) -> str:
+def _about(proven: client.VerifiedBundle) -> str:
     if proven.account is None:
         return "the block's header"
     return proven.account if proven.exists else f"{proven.account} (does not exist)"
 
 
-def _as_json(proven: VerifiedBundle) -> dict[str, object]:
+def _as_json(proven: client.VerifiedBundle) -> dict[str, object]:
     return {
         "sourceChainId": str(proven.source_chain_id),
         "blockNumber": proven.block_number,
@@ -188,7 +189,7 @@ def _as_json(proven: VerifiedBundle) -> dict[str, object]:
     }
 
 
-def _print_query(proven: VerifiedBundle, *, is_json: bool) -> None:
+def _print_query(proven: client.VerifiedBundle, *, is_json: bool) -> None:
     if is_json:
         print_json(_as_json(proven))
         return

@@ -1,0 +1,176 @@
+"""What `manage.py check_chains` asks and says: every node and attester, ENS, signers and registries."""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from django.db import Error as DatabaseError
+
+from chains.chains_file import Chain, Chains, Signer, SignerError
+from chains.probe import Abilities, probe
+from chains.rpc import ChainError, NodeUnavailable, RpcClient
+from config.configured_chains import get_chains
+from proving.health import attester_checks, chain_checks, report
+from proving.health.problems import Problem
+from proving.models import FactsRegistry
+from proving.registry import deployments
+from proving.transactions import signers
+
+_COLUMNS = ("node", "head", "age", "finalized", "pending", "EIP-2935", "proofs")
+
+
+def check(say: Callable[[str], object]) -> list[Problem]:
+    """Say each thing in a line; return what is wrong. Raises `ChainsError`."""
+    chains = get_chains()
+    problems: list[Problem] = []
+    recorded = list(_Registry.recorded(chains))
+    for chain in chains.chains:
+        say(chain.label)
+        problems += _check_chain(chain, chains, say)
+        for registry in recorded:
+            if registry.row.destination_chain_id == chain.id:
+                say(f"  {registry.said}")
+        for connection in chains.connections:
+            if connection.destination_id == chain.id and connection.attesters:
+                asked = attester_checks.examine(connection)
+                for line in asked.said:
+                    say(f"  {line}")
+                problems += asked.problems
+    return problems + _kept()
+
+
+def _check_chain(chain: Chain, chains: Chains, say: Callable[[str], object]) -> list[Problem]:
+    """Tell of a chain's nodes and signers; returns what is wrong with them."""
+    must_prove = chain.id in {connection.source_id for connection in chains.connections}
+    can_be_used = _check_nodes(chain, say, must_prove=must_prove)
+    rpc = RpcClient(chain)
+    seen = chain_checks.examine(chain, rpc)
+    if chain in chains.destinations():
+        for line in [_said_of(signer, chain, rpc) for signer in chain.all_signers] or [signers.why_none(chain)]:
+            say(f"  {line}")
+    problems = [*seen.problems, *_check_names(chain, chains, say)] if seen.head else seen.problems
+    if seen.head and not can_be_used:
+        return [*problems, Problem("no_proofs", f"No node of {chain.label} can be used: none serves proofs.")]
+    return problems
+
+
+def _check_names(chain: Chain, chains: Chains, say: Callable[[str], object]) -> list[Problem]:
+    """Where ENS names are resolved on this chain: ask for one, as a submission does."""
+    if chains.ens is None or chains.ens.chain_id != chain.id:
+        return []
+    # It takes a while to import, and is used here alone.
+    from chains import ens  # noqa: PLC0415
+
+    try:
+        ens.resolve(chain, ["eth"])
+    except NodeUnavailable as error:
+        return [Problem("names_unavailable", error.for_operators)]
+    say("  ENS names can be asked for.")
+    return []
+
+
+def _check_nodes(chain: Chain, say: Callable[[str], object], *, must_prove: bool) -> bool:
+    """Tell of each node, in a line; returns whether one of them can be used."""
+    found = [(host, _abilities(chain, url)) for host, url in zip(chain.hosts, chain.rpc_urls, strict=True)]
+    rows = [
+        (host, *_cells(abilities)) if isinstance(abilities, Abilities) else (host, abilities)
+        for host, abilities in found
+    ]
+    for line in _aligned([_COLUMNS, *rows]):
+        say(f"  {line}")
+    return any(
+        isinstance(abilities, Abilities) and not (must_prove and abilities.oldest_provable is None)
+        for _, abilities in found
+    )
+
+
+@dataclass(frozen=True)
+class _Registry:
+    row: FactsRegistry
+    said: str  # sentences
+
+    @classmethod
+    def recorded(cls, chains: Chains) -> Iterator[Self]:
+        """Those of configured connections, the ones that were replaced too. Their code is looked at now."""
+        try:
+            rows = list(FactsRegistry.objects.exclude(deployed_at=None).order_by("source_chain_id", "pk"))
+        except DatabaseError:
+            # Nodes are checked before anything is set up.
+            return
+        for row in rows:
+            if chains.connection(row.source_chain_id, row.destination_chain_id):
+                yield cls._checked(row)
+
+    @classmethod
+    def _checked(cls, row: FactsRegistry) -> Self:
+        if row.replaced_at:
+            return cls(row, f"Replaced on {row.replaced_at:%Y-%m-%d}, code {row.code_hash}: {row.replaced_because}")
+        try:
+            deployments.check(row)
+        except ChainError as error:
+            return cls(row, f"The code of the facts registry {row} can't be looked at: {error.for_operators}")
+        if row.refused:
+            return cls(row, row.refused_with_remedy)
+        return cls(row, f"The facts registry {row} has the code of this version, {row.code_hash}.")
+
+
+def _abilities(chain: Chain, url: str) -> Abilities | str:
+    """What the node can do, or what is wrong with it."""
+    alone = chain.model_copy(update={"rpc_urls": (url,)})
+    rpc = RpcClient(alone)
+    try:
+        return probe(rpc)
+    except NodeUnavailable as error:
+        # The host stands in the line already.
+        return " ".join(error.reasons).removeprefix(f"{alone.hosts[0]} ") or str(error)
+    except ChainError as error:
+        return error.for_operators
+
+
+def _cells(abilities: Abilities) -> tuple[str, ...]:
+    head, finalized, oldest = abilities.head, abilities.finalized, abilities.oldest_provable
+    if oldest is None:
+        proofs = "none"
+    elif oldest <= 1:
+        proofs = f"back to block {oldest}"
+    else:
+        proofs = f"at least {head.number - oldest:,} blocks back"
+    return (
+        f"{head.number:,}",
+        f"{time.time() - head.timestamp:,.0f} s",
+        "none" if finalized is None else f"{finalized:,}",
+        "yes" if abilities.knows_pending else "no",
+        "yes" if abilities.keeps_hashes else "no",
+        proofs,
+    )
+
+
+def _said_of(signer: Signer, chain: Chain, rpc: RpcClient) -> str:
+    """The signer's address and what it holds, in a sentence; or why that can't be told."""
+    try:
+        address = signer.account().address
+        balance = rpc.balance(address)
+    except SignerError as error:
+        return str(error)
+    except ChainError as error:
+        return error.for_operators
+    currency, minimum = chain.native_currency, chain.minimum_signer_balance
+    return f"The signer {address} holds {balance / 10**18:.6f} {currency}; it stops below {minimum} {currency}."
+
+
+def _kept() -> list[Problem]:
+    """What else keeps the service from working, as `/healthz` tells it. What workers saw of chains was seen anew."""
+    try:
+        return [problem for check in report.CHECKS if check is not report.chains for problem in check()]
+    except DatabaseError:
+        # Nodes are checked before anything is set up.
+        return []
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Lines of columns as wide as they must be. A row of two cells tells a fault, in a sentence as long as it is."""
+    whole = [row for row in rows if len(row) == len(_COLUMNS)]
+    widths = [max(map(len, column)) for column in zip(*whole, strict=True)]
+    widths[0] = max(len(row[0]) for row in rows)
+    return ["  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=False)).rstrip() for row in rows]

@@ -1,0 +1,81 @@
+"""What a command loads before it does anything, which is how long it takes to start."""
+
+import ast
+import os
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+import batch_query_client
+from devnet.devchain import PROJECT
+
+# Each takes a tenth of a second or more, alone or with what it loads in its turn.
+OF_SERVICE = {
+    *("web3", "siwe", "eth_account", "eth_abi", "eth_utils", "rlp", "pydantic", "ninja", "prometheus_client"),
+    *("aiohttp", "Crypto", "celery", "sentry_sdk", "psycopg", "config.urls"),
+}
+OF_CLIENT = {"pydantic", "httpx", "rich", "keyring", "trie", "rlp", "eth_utils", "eth_account", "Crypto", "asyncio"}
+
+
+_MANAGE = "import manage; manage.main()"
+_BQS = "from batch_query_client.command_line import main; main()"
+
+
+def loaded(program: str, *arguments: str, **environment: str) -> set[str]:
+    """The modules that a process has at its end."""
+    at_exit = "import atexit, sys; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); "
+    done = subprocess.run(
+        [sys.executable, "-c", at_exit + program, *arguments],
+        cwd=PROJECT,
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(PROJECT / "client/src"), **environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(done.stderr.split())
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory) -> str:
+    """A folder with a database that is as it should be."""
+    folder = str(tmp_path_factory.mktemp("state"))
+    loaded(_MANAGE, "migrate", STATE_DIR=folder)
+    return folder
+
+
+@pytest.mark.parametrize("command", ["migrate", "check_chains --help"])
+def test_commands_load_nothing_of_chains_and_pages_before_they_need_it(state, command):
+    found = loaded(_MANAGE, *command.split(), STATE_DIR=state)
+    assert "proving.models" in found
+    assert OF_SERVICE & found == set()
+
+
+@pytest.mark.parametrize("command", ["", "submit", "watch", "verify", "login"])
+def test_help_of_the_client_loads_nothing_of_what_commands_do(command):
+    found = loaded(_BQS, *command.split(), "--help")
+    assert "click" in found
+    assert OF_CLIENT & found == set()
+
+
+def test_a_program_loads_the_part_of_the_client_that_it_uses():
+    found = loaded("from batch_query_client import verify_webhook")
+    assert "batch_query_client.webhooks" in found
+    assert {"httpx", "trie", "rlp", "eth_utils"} & found == set()
+
+
+def test_the_client_has_the_names_that_a_type_checker_sees_in_it():
+    tree = ast.parse((PROJECT / "client/src/batch_query_client/__init__.py").read_text())
+    (checked,) = [node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
+    seen = {
+        alias.name: node.module for node in checked.body if isinstance(node, ast.ImportFrom) for alias in node.names
+    }
+    assert sorted(seen) == sorted(batch_query_client.__all__)
+    for name, module in seen.items():
+        found = getattr(batch_query_client, name)
+        assert found is getattr(import_module(str(module)), name)
+        assert getattr(found, "__module__", module) == module
+    assert set(seen) <= set(dir(batch_query_client))
+    with pytest.raises(AttributeError, match="no attribute 'Accounts'"):
+        _ = batch_query_client.Accounts  # type: ignore[attr-defined]
