@@ -1,18 +1,22 @@
 """What slow clients may hold of the web server, and how its processes begin and end."""
 
 import os
-import resource
+import re
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from http.client import HTTPException
+from pathlib import Path
 
 import pytest
 
-from tests.serving.app import SLOW_SECONDS
+from devnet.devchain import PROJECT
+from tests.serving.app import LARGE, SLOW_SECONDS
 from tests.serving.process import WebServer, ask, connect, is_closed, read_answer, serving
 
 GET = b"GET %s HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
@@ -68,12 +72,12 @@ def test_slow_requests_hold_no_thread(app, start):
 
 def test_slow_readers_hold_no_thread(app):
     with ExitStack() as opened:
-        for _ in range(12):
-            # Of 16 MB, which is more than waitress keeps unless it is told to.
+        for _ in range(6):
             slow = opened.enter_context(socket.socket())
             slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             slow.connect(("127.0.0.1", app.port))
-            slow.sendall(GET % b"/large")
+            # Twice 16 MB, which is more than waitress keeps unless it is told to.
+            slow.sendall(GET % b"/large" * 2)
         assert_others_are_answered(app)
 
 
@@ -105,11 +109,21 @@ def test_who_fills_all_connections_shuts_others_out_until_one_closes(tmp_path):
             assert read_answer(other).body == b"/other"
 
 
-def test_the_limit_of_open_files_is_raised_for_the_connections(tmp_path):
-    with serving(tmp_path, app="tests.serving.app:application", MAX_CONNECTIONS="700") as server:
-        _, (process,) = server.pids()
-        soft, hard = resource.prlimit(process, resource.RLIMIT_NOFILE)
-        assert soft == max(resource.getrlimit(resource.RLIMIT_NOFILE)[0], min(hard, 2200))
+@pytest.mark.parametrize(
+    ("soft", "hard", "raised", "connections"),
+    [(1024, 3000, 2200, 700), (2500, 3000, 2500, 700), (300, 400, 400, 100), (200, 200, 200, 33)],
+)
+def test_the_limit_of_open_files_is_raised_for_the_connections(soft, hard, raised, connections):
+    script = f"""
+import resource
+from tests.serving import app
+from config import web_worker
+resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))
+print(web_worker._most_connections(), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+"""
+    environment = os.environ | {"MAX_CONNECTIONS": "700"}
+    told = subprocess.run([sys.executable, "-c", script], env=environment, cwd=PROJECT, capture_output=True, check=True)
+    assert told.stdout.split() == [b"%d" % connections, b"%d" % raised]
 
 
 # --- Processes --------------------------------------------------------------------------------------------------------
@@ -129,7 +143,7 @@ def test_told_to_stop_it_answers_what_it_has_and_closes_what_waits(tmp_path):
         idle.sendall(GET % b"/one")
         read_answer(idle)
         asking.sendall(GET % b"/slow")
-        beginning.sendall(HEADER)
+        beginning.sendall(HEADER.replace(b" / ", b" /streamed "))
         time.sleep(SLOW_SECONDS / 4)  # It is being answered.
         supervisor, _ = server.pids()
         began = time.monotonic()
@@ -137,10 +151,34 @@ def test_told_to_stop_it_answers_what_it_has_and_closes_what_waits(tmp_path):
         answer = read_answer(asking)
         assert (answer.body, answer.headers["Connection"]) == (b"/slow", "close")
         beginning.sendall(b"\r\n")
-        assert read_answer(beginning).body == b"/"
+        assert read_answer(beginning).body == LARGE
         assert is_closed(idle)
+        server.log(until="A streamed answer is closed.")
         assert server.installation._processes["web"]._process.wait(15) == 0
         assert time.monotonic() - began < 12
+
+
+def test_told_to_stop_it_answers_who_has_connected_already(tmp_path):
+    with serving(tmp_path, app="tests.serving.app:application") as server, ExitStack() as opened:
+        supervisor, (process,) = server.pids()
+        # So that it hears of the clients and of its end at once.
+        os.kill(process, signal.SIGSTOP)
+        clients = [opened.enter_context(connect(server.port)) for _ in range(5)]
+        for client in clients:
+            client.sendall(GET % b"/mine")
+        os.kill(supervisor, signal.SIGTERM)
+        deadline = time.monotonic() + 20
+        while not is_told(process, signal.SIGTERM):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        os.kill(process, signal.SIGCONT)
+        assert [read_answer(client).body for client in clients] == [b"/mine"] * 5
+
+
+def is_told(process: int, number: signal.Signals) -> bool:
+    """Return whether the signal waits for the process."""
+    (pending,) = re.findall(r"ShdPnd:\s*([0-9a-f]+)", Path(f"/proc/{process}/status").read_text())
+    return bool(int(pending, 16) >> (number - 1) & 1)
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM], ids=["reloaded", "stopped"])

@@ -206,6 +206,8 @@ def test_an_answer_to_head_is_that_to_get_without_its_body(web, path):
             of_get = read_answer(connection)
             assert of_head.status == of_get.status
             assert int(of_head.headers["Content-Length"]) == len(of_get.body) > 0
+            # What serves is nobody's business.
+            assert of_get.headers["Server"] is None
 
 
 def test_what_is_streamed_comes_whole_and_then_its_connection_ends(app):
@@ -216,11 +218,12 @@ def test_what_is_streamed_comes_whole_and_then_its_connection_ends(app):
         assert is_closed(connection)
 
 
-def test_what_is_streamed_is_not_made_for_head(app):
-    with connect(app.port) as connection:
-        connection.sendall(request(b"HEAD /streamed?fails HTTP/1.1"))
-        assert read_answer(connection, "HEAD").status == 200
-    assert "a defect in the middle" not in app.log(until="A streamed answer is closed.")
+def test_what_is_streamed_is_not_made_for_head(tmp_path):
+    with serving(tmp_path, app="tests.serving.app:application") as server:
+        with connect(server.port) as connection:
+            connection.sendall(request(b"HEAD /streamed?fails HTTP/1.1"))
+            assert read_answer(connection, "HEAD").status == 200
+        assert "a defect in the middle" not in server.log(until="A streamed answer is closed.")
 
 
 def test_what_fails_while_it_is_streamed_is_not_taken_for_whole(app):
