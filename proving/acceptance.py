@@ -15,7 +15,6 @@ from operator import attrgetter
 
 from django.db.models import Q
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from accounts import row_locks
 from accounts.models import User
@@ -93,11 +92,10 @@ def _accept(lease: Lease[Batch], look: Look) -> None:
                 return lease.give_back(None)
             if isinstance(decision, _Acceptance) and decision.ahead:
                 waits.append(decision.ahead.wait)
-        failing = bool(waits) and all(wait.until is None for wait in waits)
-        pause = timezone.now() + leases.backoff(batch.attempts)
-        due_at = min((wait.until or pause for wait in waits), default=None)
+        failing = bool(waits) and all(wait.pause is None for wait in waits)
+        backoff = leases.backoff(batch.attempts)
         lease.give_back(
-            due_at,
+            min((wait.pause or backoff for wait in waits), default=None),
             attempts=batch.attempts + 1 if failing else 0,
             waiting_for=" ".join(dict.fromkeys(wait.sentence for wait in waits)),
             looked_at=Now(),
@@ -106,8 +104,8 @@ def _accept(lease: Lease[Batch], look: Look) -> None:
     except leases.LeaseLost:
         return None
     except Exception:
-        pause = timezone.now() + leases.backoff(batch.attempts)
         sentence = "An error of this service, which has been logged."
+        pause = leases.backoff(batch.attempts)
         lease.release(pause, attempts=batch.attempts + 1, waiting_for=sentence, looked_at=Now())
         raise
 
@@ -206,7 +204,7 @@ def _decide(lease: Lease[Batch], source: int) -> Wait | Rejection | _Acceptance:
             questions = _read(batch, source)
         return _decide_about_blocks(batch, inquiry, questions)
     except deployments.Unusable as why:
-        return Wait(str(why), timezone.now() + timedelta(seconds=10))
+        return Wait(str(why), timedelta(seconds=10))
     except (NodeUnavailable, RpcRefused) as error:
         logger.warning("batch %s waits: %s", batch.pk, error.for_operators)
         return Wait(str(error), None)

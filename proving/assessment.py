@@ -6,12 +6,11 @@ It asks both chains and reads rows. It writes nothing, and stores nothing: accep
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Self
 
 from django.conf import settings
-from django.utils import timezone
 
 from chains import history, rollups, together
 from chains.chains_file import Chain
@@ -42,10 +41,13 @@ _PER_READ = 200
 
 @dataclass(frozen=True)
 class Wait:
-    """Why it can't be decided yet, a sentence, and when to ask again; None: ever later, because it fails."""
+    """Why it can't be decided yet, a sentence, and after what pause to ask again.
+
+    None: ever later, because it fails.
+    """
 
     sentence: str
-    until: datetime | None
+    pause: timedelta | None
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ def _until_they_exist(numbers: Collection[int], times: Collection[int], source: 
         seconds.append(time - head.timestamp)
     # A stale node may catch up at any moment.
     pause = timedelta(seconds=max(poll_seconds(source), min(*seconds, _LONGEST_PAUSE_SECONDS)))
-    return Wait(" ".join(sentences), timezone.now() + pause)
+    return Wait(" ".join(sentences), pause)
 
 
 def _last_of(coming: Collection[int]) -> str:

@@ -20,7 +20,7 @@ from typing import Any
 from django.conf import settings
 from django.contrib.sessions.models import Session
 from django.db.models import Count, Exists, F, Model, OuterRef, QuerySet
-from django.db.models.functions import Greatest
+from django.db.models.functions import Greatest, Now
 from django.utils import timezone
 
 from accounts import row_locks
@@ -49,13 +49,13 @@ _ROWS, _PROOFS, _TRANSACTIONS, _BATCHES = 1000, 200, 20, 50
 # Blocks that one statement names.
 _BLOCKS = 500
 # How long a worker prunes at a time, and pauses between two times, in seconds; and when nothing is left.
-_TURN_SECONDS, _PAUSE_SECONDS, _REST = 1.0, 2.0, timedelta(hours=1)
+_TURN_SECONDS, _PAUSE_SECONDS, _REST = 1.0, 2.0, leases.LONGEST
 
 
 def wake() -> None:
     """Where there is no row yet, make the one that is leased, due at once."""
     if not Pruning.objects.exists():
-        Pruning.objects.get_or_create(pk=1, defaults={"due_at": timezone.now()})
+        Pruning.objects.get_or_create(pk=1, defaults={"due_at": Now()})
 
 
 def prune_when_due(pk: object) -> None:
@@ -68,9 +68,9 @@ def prune_when_due(pk: object) -> None:
     except leases.LeaseLost:
         return
     except Exception:
-        lease.release(timezone.now() + leases.backoff(lease.row.attempts), attempts=lease.row.attempts + 1)
+        lease.release(leases.backoff(lease.row.attempts), attempts=lease.row.attempts + 1)
         raise
-    lease.release(timezone.now() + (_REST if is_over else timedelta(seconds=_PAUSE_SECONDS)))
+    lease.release(_REST if is_over else timedelta(seconds=_PAUSE_SECONDS))
     _log(counts)
 
 
@@ -83,7 +83,7 @@ def prune_now() -> Mapping[str, int] | None:
     try:
         counts, _ = _prune(lease)
     finally:
-        lease.release(timezone.now() + _REST)
+        lease.release(_REST)
     _log(counts)
     return counts
 

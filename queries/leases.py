@@ -36,8 +36,8 @@ logger = logging.getLogger(__name__)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-# Nothing is postponed for longer. A row with a later time was written while the clock was ahead.
-LONGEST = timedelta(hours=1)
+# Nothing is postponed for longer. A row with a later time was written while a clock was ahead.
+LONGEST = timedelta(minutes=10)
 # SQLite's clock has a resolution of a millisecond.
 _TICK = timedelta(milliseconds=1)
 
@@ -90,14 +90,18 @@ class Lease(Generic[LeasedRow]):
         """Keep the row while long work goes on. Raises `LeaseLost`."""
         together.share_work(("extend", type(self.row)), self, _extend_all)
 
-    def give_back(self, due_at: datetime | Combinable | None, *, attempts: int = 0, **also: object) -> None:
+    def give_back(self, due: "timedelta | datetime | Combinable | None", *, attempts: int = 0, **also: object) -> None:
         """As `release`, in one database transaction with what the tasks beside give back."""
-        release = partial(self.release, due_at, attempts=attempts, **also)
+        release = partial(self.release, due, attempts=attempts, **also)
         together.share_work(("give back", type(self.row)), (self.row.pk, release), _run_all)
 
-    def release(self, due_at: datetime | Combinable | None, *, attempts: int = 0, **also: object) -> None:
-        """Give the row back, with these columns `also`. A lost lease is no error here: another worker has the row."""
+    def release(self, due: "timedelta | datetime | Combinable | None", *, attempts: int = 0, **also: object) -> None:
+        """Give the row back, with these columns `also`. It is due after a pause, or at a time of the database's clock.
+
+        A lost lease is no error here: another worker has the row.
+        """
         failing_since = Coalesce(F("failing_since"), Now()) if attempts else None
+        due_at = Now() + due if isinstance(due, timedelta) else due
         if due_at is not None:
             due_at = Least(due_at, Now() + LONGEST, output_field=DateTimeField())
         type(self.row)._default_manager.filter(pk=self.row.pk, lease_token=self.token).update(
@@ -224,14 +228,17 @@ def backoff(attempts: int, *, first: float = 1, longest: float = 60) -> timedelt
     return timedelta(seconds=min(longest, first * 2 ** min(attempts, 16)))
 
 
-def recover(rows: "models.QuerySet[LeasedRow]") -> None:
-    """Make rows due and free that were postponed too far while the clock was ahead."""
-    latest = _expiry() + LONGEST
-    for column, now in (("due_at", Now()), ("leased_until", None)):
-        put_off = rows.filter(**{f"{column}__gt": latest})
+def recover(rows: "models.QuerySet[LeasedRow]", **also: object) -> None:
+    """Make rows due, with these columns `also`, and free that were postponed too far while a clock was ahead."""
+    lease = timedelta(seconds=settings.LEASE_SECONDS)
+    for latest, change in (
+        (Q(due_at__gt=Now() + LONGEST + lease), {"due_at": Now(), **also}),
+        (Q(leased_until__gt=Now() + 2 * lease), {"leased_until": None}),
+    ):
+        put_off = rows.filter(latest)
         # An update takes the write lock even if it changes nothing.
         if put_off.exists():
-            row_locks.update_free(put_off, **{column: now})
+            row_locks.update_free(put_off, **change)
 
 
 def _expiry() -> Combinable:

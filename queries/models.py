@@ -512,7 +512,7 @@ class Pruning(Leased):
 
 
 class StorageCheck(models.Model):
-    """One row, which `queries.storage` writes to see whether the database can be written to."""
+    """Rows that `queries.storage` writes: to see whether it can, and when the database last refused something."""
 
     at = models.DateTimeField()
 

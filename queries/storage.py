@@ -8,12 +8,17 @@ import shutil
 import sqlite3
 import threading
 import time
+from collections.abc import Iterable
+from datetime import timedelta
 from pathlib import Path
 
+from django.core.signals import request_finished
 from django.db import Error as DatabaseError
 from django.db import InterfaceError, InternalError, OperationalError, connection
-from django.utils import timezone
+from django.db.models.functions import Now
+from prometheus_client import Counter
 
+from config.database_errors import failed
 from queries.models import StorageCheck
 
 logger = logging.getLogger(__name__)
@@ -35,6 +40,7 @@ _FAILS = "The disk of this service fails or is full, so nothing can be stored."
 _LOCKED = "The database of this service is locked for longer than usual."
 _READ_ONLY = "The database of this service can't be written to."
 _BUSY = "The database of this service can't be reached, or takes no more connections."
+_SHORT = "The database of this service lacks memory or another resource."
 _AWAY = "The database of this service is not available."
 
 _OF_SQLITE = {
@@ -54,10 +60,21 @@ _OF_POSTGRESQL = {
     "40": _LOCKED,
     "25006": _READ_ONLY,
     "53300": _BUSY,
-    "53": _AWAY,
+    "53": _SHORT,
     "57P": _AWAY,
     "08": _AWAY,
 }
+
+
+# What small writes may still be spared, and large ones are refused for: it is told although the last check went well.
+# By the row that keeps when it was refused last, for all processes.
+_REFUSALS = {2: _FULL, 3: _FAILS, 4: _READ_ONLY, 5: _SHORT}
+_REFUSED_COUNTS = timedelta(minutes=1)
+_CHECKED = 1
+REFUSALS = Counter("batchquery_database_refusals_total", "Statements that the database has refused.", ("reason",))
+_REASONS = {_FULL: "full", _FAILS: "fails", _READ_ONLY: "read_only", _SHORT: "short", _LOCKED: "locked"}
+# What was refused since it was last told.
+_refused: set[int] = set()
 
 
 def why_unavailable(error: BaseException) -> str | None:
@@ -79,7 +96,44 @@ def why_unavailable(error: BaseException) -> str | None:
     return _OF_SQLITE.get(code & 0xFF)
 
 
+def _note(*, error: BaseException, **_: object) -> None:
+    why = why_unavailable(error)
+    if why:
+        REFUSALS.labels(_REASONS.get(why, "away")).inc()
+    _refused.update(kind for kind, sentence in _REFUSALS.items() if sentence == why)
+
+
+failed.connect(_note)
+
+
+def tell_refusals(**_: object) -> None:
+    """Store what was refused to this process, for all of them. Does nothing where nothing was."""
+    kinds = sorted(_refused)
+    if not kinds:
+        return
+    try:
+        _write_checks(kinds)
+    except DatabaseError:
+        # Then a check tells it, and this the next time.
+        return
+    _refused.difference_update(kinds)
+
+
+# Each has ended its transaction by then.
+request_finished.connect(tell_refusals)
+
+
 def problem() -> str | None:
+    """Why not all can be stored, a sentence. None if a write has succeeded, and none was refused within a minute."""
+    if found := check():
+        return found
+    tell_refusals()
+    told = StorageCheck.objects.filter(pk__in=_REFUSALS, at__range=(Now() - _REFUSED_COUNTS, Now() + _REFUSED_COUNTS))
+    refused = told.order_by("-at").values_list("pk", flat=True).first()
+    return _REFUSALS[refused] if refused else None
+
+
+def check() -> str | None:
     """Why nothing can be stored, a sentence. None if a small write has succeeded and there is room for large ones."""
     global _last_check
     known = _last_check
@@ -95,12 +149,18 @@ def problem() -> str | None:
     return _last_check[1] if _last_check else "The database of this service takes longer to answer than usual."
 
 
+def _write_checks(keys: Iterable[int]) -> None:
+    rows = [StorageCheck(pk=key, at=Now()) for key in keys]
+    StorageCheck.objects.bulk_create(rows, update_conflicts=True, unique_fields=["pk"], update_fields=["at"])
+
+
 def _try_to_write() -> str | None:
     try:
-        row = StorageCheck(pk=1, at=timezone.now())
-        StorageCheck.objects.bulk_create([row], update_conflicts=True, unique_fields=["pk"], update_fields=["at"])
+        _write_checks([_CHECKED])
     except DatabaseError as error:
         logger.exception("a small write failed")
+        # That one is told by this check.
+        _refused.clear()
         return why_unavailable(error) or _READ_ONLY
     if connection.vendor == "sqlite":
         free = shutil.disk_usage(Path(connection.settings_dict["NAME"]).parent).free

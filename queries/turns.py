@@ -15,7 +15,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from django.db.models import Count, QuerySet
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from queries.chunks import chunks
 from queries.models import Batch, Block, Query, Sender, open_queries
@@ -61,7 +61,7 @@ def round_robin(queues: Iterable[Iterator[_T]]) -> Iterator[_T]:
 
 def line_up(batch: Batch, queries: "QuerySet[Query]") -> None:
     """Make the blocks of a batch's admitted queries due, and give them places. Inside the caller's transaction."""
-    user, now = batch.user_id, timezone.now()
+    user = batch.user_id
     blocks = Block.objects.filter(pk__in=queries.values("block"))
     if batch.pays_itself:
         # Where something is paid for, a pause may be what keeps it from being sent again too soon: it isn't cut short,
@@ -75,13 +75,13 @@ def line_up(batch: Batch, queries: "QuerySet[Query]") -> None:
     # Others' places stay as they are: nobody moves them back by asking for the same.
     kept = list(for_others.filter(turn_of__in=nearer).values_list("pk", flat=True)) if nearer else []
     for chunk in chunks(kept, _PER_STATEMENT):
-        Block.objects.filter(pk__in=chunk).update(due_at=now)
+        Block.objects.filter(pk__in=chunk).update(due_at=Now())
     # Ever more share a place: a statement for each block of ten thousand would hold the database's lock for seconds.
     place, together = 0, 1
     pks = sorted(wanted.difference(kept))
     while place < len(pks):
         chunk = pks[place : place + together]
-        Block.objects.filter(pk__in=chunk).update(turn_of=user, due_at=now, queue_at=now + place * _PLACE)
+        Block.objects.filter(pk__in=chunk).update(turn_of=user, due_at=Now(), queue_at=Now() + place * _PLACE)
         place, together = place + together, min(2 * together, _MOST_TOGETHER)
 
 

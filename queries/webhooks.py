@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from django.db import transaction
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from accounts import row_locks, sealing, throttle, webhook_secrets
@@ -121,12 +122,12 @@ def tell(webhooks: Iterable[Webhook], event: WebhookEvent, status: str, **more: 
             event=event,
             body=_body(event, now, {"internalId": webhook.pk, "queryStatus": status, **more}),
             created_at=now,
-            next_try_at=now,
+            next_try_at=Now(),
             gives_up_at=gives_up_at,
         )
         for webhook in told
     )
-    rows.filter(due_at=None).update(due_at=now)
+    rows.filter(due_at=None).update(due_at=Now())
 
 
 def _body(event: WebhookEvent, at: datetime, data: Mapping[str, object]) -> str:
@@ -149,6 +150,12 @@ def first_pending(webhook: Webhook) -> WebhookDelivery | None:
     return webhook.deliveries.filter(status=DeliveryStatus.PENDING).order_by("pk").first()
 
 
+def seconds_left(delivery: WebhookDelivery) -> float:
+    """Return how long it is until its next attempt, by the database's clock."""
+    at, now = WebhookDelivery.objects.values_list("next_try_at", Now()).get(pk=delivery.pk)
+    return (at - now).total_seconds() if at else 0
+
+
 def note(delivery: WebhookDelivery, attempt: Attempt, *, ends_as: DeliveryStatus | None, pause: timedelta) -> None:
     """What came of an attempt, in a transaction that has locked the webhook.
 
@@ -161,7 +168,7 @@ def note(delivery: WebhookDelivery, attempt: Attempt, *, ends_as: DeliveryStatus
     if ends_as is None and clock.believable() + pause > fresh.gives_up_at:
         ends_as = DeliveryStatus.FAILED
     if ends_as is None:
-        fresh.failures, fresh.next_try_at = fresh.failures + 1, now + pause
+        fresh.failures, fresh.next_try_at = fresh.failures + 1, Now() + pause
     else:
         fresh.status, fresh.ended_at, fresh.next_try_at = ends_as, now, None
     fresh.save(update_fields=["attempts", "status", "failures", "next_try_at", "ended_at"])
@@ -205,9 +212,8 @@ def send_again(user_id: int, message_id: str) -> bool:
     with transaction.atomic():
         rows = Webhook.objects.filter(pk=webhook)
         row_locks.lock(rows)
-        now = timezone.now()
         WebhookDelivery.objects.filter(pk=delivery).update(
-            status=DeliveryStatus.PENDING, next_try_at=now, gives_up_at=_gives_up_at(), failures=0, ended_at=None
+            status=DeliveryStatus.PENDING, next_try_at=Now(), gives_up_at=_gives_up_at(), failures=0, ended_at=None
         )
-        rows.update(due_at=now)
+        rows.update(due_at=Now())
     return True

@@ -25,7 +25,7 @@ def livez(request: HttpRequest) -> JsonResponse:
 def readyz(request: HttpRequest) -> JsonResponse:
     """200 if the database answers, has this version's tables, and takes writes; else 503, and the sentence why not."""
     try:
-        problem = _schema_problem() or storage.problem() or ""
+        problem = _schema_problem() or storage.check() or ""
     except DatabaseError:
         logger.exception("the database does not answer a readiness check")
         problem = "The database does not answer."

@@ -60,7 +60,7 @@ def observe_what_is_due() -> None:
         except Exception:
             # The other chains are observed all the same.
             logger.exception("observing chain %s failed", chain_id)
-            lease.release(Now() + leases.backoff(lease.row.attempts), attempts=lease.row.attempts + 1)
+            lease.release(leases.backoff(lease.row.attempts), attempts=lease.row.attempts + 1)
 
 
 def witnesses() -> list[Witness]:
@@ -129,7 +129,7 @@ def _observe(lease: Lease[ChainWatch]) -> None:
         }
     # Also where the lease has run out, while nodes were slow: another worker's would take as long.
     ChainWatch.objects.filter(pk=chain.id).update(**found)
-    lease.release(Now() + (_PAUSE_IN_TROUBLE if seen.problems else _PAUSE))
+    lease.release(_PAUSE_IN_TROUBLE if seen.problems else _PAUSE)
 
 
 def _state(chain: Chain, rpc: RpcClient, head: Header) -> dict[str, object]:

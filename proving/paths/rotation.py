@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from django.db.models import Max, QuerySet
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from proving.models import Transaction
 from queries.models import Block
@@ -38,9 +38,8 @@ def of_paths(registry: int, block: Block) -> Rotation:
 def give(rotation: Rotation, block: Block) -> None:
     """Wake the block of the user whose turn it is; it was given one, whatever becomes of it."""
     _given[rotation.registry] = (rotation.newest, rotation.given | {rotation.first})
-    now = timezone.now()
     next_one = _waiting(block).filter(turn_of=rotation.first).order_by("queue_at").values_list("pk", flat=True)[:1]
-    Block.objects.filter(pk__in=list(next_one)).update(due_at=now, queue_at=now)
+    Block.objects.filter(pk__in=list(next_one)).update(due_at=Now(), queue_at=Now())
 
 
 def _waiting(block: Block) -> QuerySet[Block]:

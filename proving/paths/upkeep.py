@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from accounts import row_locks
 from chains.header import Header
@@ -45,7 +45,7 @@ _PAUSE, _POSTPONED_PAUSE, _UNUSABLE_PAUSE = 600, 10, 60
 def wake(*, everyone: bool = False) -> None:
     """Make the registries due that were deployed meanwhile; or all, because chains.toml may say something else now."""
     rows = FactsRegistry.in_use.exclude(deployed_at=None)
-    row_locks.update(rows if everyone else rows.filter(due_at=None), due_at=timezone.now())
+    row_locks.update(rows if everyone else rows.filter(due_at=None), due_at=Now())
 
 
 def look_after(registry_id: object) -> None:
@@ -102,10 +102,10 @@ def _done_under(lease: Lease[FactsRegistry], duty: _Duty, look: Look) -> bool:
             logger.warning("the upkeep of %s waits: %s", row, error.for_operators)
         sentence, seconds, attempts = str(error), leases.backoff(row.attempts).total_seconds(), row.attempts + 1
     except Exception:
-        lease.release(timezone.now() + leases.backoff(row.attempts), attempts=row.attempts + 1)
+        lease.release(leases.backoff(row.attempts), attempts=row.attempts + 1)
         raise
     FactsRegistry.objects.filter(pk=row.pk, lease_token=lease.token).update(waiting_for=sentence)
-    lease.release(timezone.now() + timedelta(seconds=seconds), attempts=attempts)
+    lease.release(timedelta(seconds=seconds), attempts=attempts)
     look.outcome = "fails" if attempts else "waits" if sentence else "done"
     return is_kept
 

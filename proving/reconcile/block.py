@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
-from django.db.models.functions import Now
-from django.utils import timezone
+from django.db.models import DateTimeField, Value
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Least, Now
 
 from accounts import row_locks
 from chains import together
@@ -212,10 +213,11 @@ def _release_all(several: Sequence[_GivenBack]) -> Sequence[None]:
 def _give_back(given: _GivenBack, users: Sequence[int]) -> None:
     block = given.lease.row
     seconds = 0 if given.seconds is None and users else given.seconds
-    due_at = None if seconds is None else timezone.now() + timedelta(seconds=seconds)
+    due_at: Combinable | None = None if seconds is None else Now() + timedelta(seconds=seconds)
     if block.due_at is not None and block.due_at != given.lease.was_due_at:
         # A query came, or something became of a transaction.
-        due_at = block.due_at if due_at is None else min(due_at, block.due_at)
+        at = Value(block.due_at, output_field=DateTimeField())
+        due_at = at if due_at is None else Least(due_at, at)
     given.lease.release(
         due_at,
         attempts=given.attempts,

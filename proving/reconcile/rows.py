@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from django.db.models import Q
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from accounts import row_locks
 from chains import together
@@ -234,7 +234,7 @@ def _move_to_block(block: Block, change: MoveToBlock) -> None:
     pair = (block.source_chain_id, change.number)
     found = submission.find_blocks(block.destination_chain_id, {pair})[pair]
     progress.move(change.queries, found, reason=change.reason)
-    Block.objects.filter(pk=found).update(due_at=timezone.now())
+    Block.objects.filter(pk=found).update(due_at=Now())
 
 
 def _reject(change: Reject) -> None:

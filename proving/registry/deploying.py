@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from django.db.models import Exists, OuterRef
+from django.db.models.functions import Now
 from django.utils import timezone
 from eth_utils.address import to_canonical_address, to_checksum_address
 from eth_utils.crypto import keccak
@@ -113,7 +114,7 @@ def _retire(row: FactsRegistry) -> None:
         StepKind.BLOCKHASH_AVAILABLE,
         reason=f"The facts registry at {row.address} is replaced by a new one, to which all is proven again.",
     )
-    blocks.filter(Exists(admitted.filter(block=OuterRef("pk")))).update(due_at=now)
+    blocks.filter(Exists(admitted.filter(block=OuterRef("pk")))).update(due_at=Now())
 
 
 def _begin(chain: Chain, connection: Connection, replaced: FactsRegistry | None) -> FactsRegistry:

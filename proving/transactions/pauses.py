@@ -8,6 +8,7 @@ import logging
 
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from accounts import row_locks
@@ -73,7 +74,7 @@ def pause_signer(chain_id: int, address: str, reason: str = "") -> Signer:
 def resume_signer(chain_id: int, address: str) -> bool:
     """Whether it was paused. What it had signed before is broadcast again."""
     paused = Signer.objects.filter(chain_id=chain_id, address=address).exclude(paused_at=None)
-    resumed = paused.update(paused_at=None, paused_because="", notice="", due_at=timezone.now())
+    resumed = paused.update(paused_at=None, paused_because="", notice="", due_at=Now())
     if resumed:
         logger.warning("the signer %s on chain %d goes on", address, chain_id)
     return bool(resumed)

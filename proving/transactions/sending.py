@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import cast
 
 from django.db import OperationalError, transaction
-from django.utils import timezone
+from django.db.models.functions import Coalesce, Least, Now
 
 from accounts import row_locks
 from accounts.models import User
@@ -237,10 +237,9 @@ class _Sending:
         for version, queries in shown.items():
             progress.note_transaction(queries, version.hash)
         # Killed before the broadcast, whoever comes next does it.
-        due_at = timezone.now() + timedelta(seconds=heads.seconds_to_next(self._chain, get_rpc(self._chain.id)))
-        for signer in {version.transaction.signer for version in self.versions}:
-            signer.due_at = min(signer.due_at or due_at, due_at)
-            signer.save(update_fields=["due_at"])
+        due_at = Now() + timedelta(seconds=heads.seconds_to_next(self._chain, get_rpc(self._chain.id)))
+        signers = Signer.objects.filter(pk__in={version.transaction.signer_id for version in self.versions})
+        signers.update(due_at=Least(Coalesce("due_at", due_at), due_at))
         return outcomes
 
     def _lock_users(self, ready: Iterable[_Ready]) -> None:

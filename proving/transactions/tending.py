@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from django.db.models import Q, QuerySet
+from django.db.models.functions import Now
 from django.utils import timezone
 from hexbytes import HexBytes
 
@@ -69,9 +70,9 @@ def _tend_leased(lease: Lease[Signer], look: Look) -> None:
         look.outcome = "fails"
         if not signer.attempts:  # Once, until it goes on.
             logger.warning("transactions on chain %d wait: %s", signer.chain_id, error.for_operators)
-        lease.release(timezone.now() + leases.backoff(signer.attempts), attempts=signer.attempts + 1)
+        lease.release(leases.backoff(signer.attempts), attempts=signer.attempts + 1)
     except Exception:
-        lease.release(timezone.now() + leases.backoff(signer.attempts), attempts=signer.attempts + 1)
+        lease.release(leases.backoff(signer.attempts), attempts=signer.attempts + 1)
         raise
     else:
         look.outcome = "done"
@@ -85,7 +86,7 @@ def _release(chain: Chain, lease: Lease[Signer]) -> None:
             watched = _watched(signer)
             lively = watched.filter(state__in=LIVE_STATES).exists()
             pause = chain_heads.seconds_to_next(chain, get_rpc(chain.id)) if lively else chain.block_seconds * 2
-            lease.release(timezone.now() + timedelta(seconds=pause) if watched.exists() else None)
+            lease.release(timedelta(seconds=pause) if watched.exists() else None)
     except LeaseLost:
         pass
 
@@ -385,5 +386,5 @@ def _wake_blocks(tx: Transaction) -> None:
     """Before its batches are written, and then these are locked at once: in the order of `accounts.row_locks`."""
     asked = Query.objects.filter(transactions=tx)
     blocks = Block.objects.filter(pk__in=asked.values("block"))
-    row_locks.update(blocks, due_at=timezone.now())
+    row_locks.update(blocks, due_at=Now())
     progress.lock_batches(asked.values_list("pk", flat=True))

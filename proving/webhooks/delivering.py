@@ -50,13 +50,13 @@ def deliver(key: object, *, before_waiting: Callable[[], None] = lambda: None) -
         except leases.LeaseLost:
             look.outcome = "lost"
         except Exception:
-            lease.release(timezone.now() + leases.backoff(lease.row.attempts), attempts=lease.row.attempts + 1)
+            lease.release(leases.backoff(lease.row.attempts), attempts=lease.row.attempts + 1)
             raise
 
 
 def _deliver(lease: Lease[Webhook], look: Look, before_waiting: Callable[[], None]) -> None:
     delivery = webhooks.first_pending(lease.row)
-    if delivery is None:
+    if delivery is None or _is_early(delivery):
         lease.write(lambda: lease.release(webhooks.due_next(lease.row)))
         look.outcome = "done"
         return
@@ -70,6 +70,16 @@ def _deliver(lease: Lease[Webhook], look: Look, before_waiting: Callable[[], Non
     finally:
         # A name server that doesn't answer keeps a thread busy for longer: it is this delivery's, and no other's.
         wait([found] if found else [])
+
+
+def _is_early(delivery: WebhookDelivery) -> bool:
+    """Whether it waits for longer than any row is postponed. A later time than any pause has is of a clock ahead."""
+    longest = (1 + _SPREAD) * _pause_after(delivery.failures - 1) if delivery.failures else timedelta()
+    return 1 < webhooks.seconds_left(delivery) <= longest.total_seconds()
+
+
+def _pause_after(failures: int) -> timedelta:
+    return leases.backoff(failures, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
 
 
 def _request(webhook: Webhook, delivery: WebhookDelivery) -> Post | None:
@@ -128,7 +138,7 @@ def _note(lease: Lease[Webhook], delivery: WebhookDelivery, attempt: Attempt) ->
     if attempt.http_status == _GONE:
         ends_as = DeliveryStatus.FAILED
     spread = secrets.SystemRandom().uniform(1 - _SPREAD, 1 + _SPREAD)
-    pause: timedelta = spread * leases.backoff(delivery.failures, first=_FIRST_PAUSE, longest=_LONGEST_PAUSE)
+    pause: timedelta = spread * _pause_after(delivery.failures)
 
     def write() -> None:
         webhooks.note(delivery, attempt, ends_as=ends_as, pause=pause)

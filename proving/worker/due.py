@@ -15,7 +15,7 @@ from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Count, Func, IntegerField, QuerySet, Sum, Window
-from django.db.models.functions import RowNumber
+from django.db.models.functions import Now, RowNumber
 from django.db.models.sql.compiler import SQLCompiler
 
 from proving import acceptance, pruning
@@ -212,7 +212,9 @@ def _webhooks(of_all: "QuerySet[Webhook]", user: int | None) -> Iterator[Task]:
 
 def recover() -> None:
     """Find again what a clock that was ahead has put off."""
-    for rows in (model.objects.all() for model in (Block, Batch, Signer, FactsRegistry, Pruning, Webhook)):
+    # Its place in the queue was counted from then, too.
+    leases.recover(Block.objects.all(), queue_at=Now())
+    for rows in (model.objects.all() for model in (Batch, Signer, FactsRegistry, Pruning, Webhook)):
         leases.recover(rows)
 
 

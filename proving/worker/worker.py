@@ -35,6 +35,7 @@ from proving.worker.due import Poll, Task, due, due_webhooks, recover, reject_ov
 from proving.worker.groups import Group, Groups
 from proving.worker.heartbeats import SILENCE
 from proving.worker.routes import WEBHOOKS, Route
+from queries import storage
 from queries.clock import Clock
 from queries.turns import Turns
 
@@ -184,6 +185,7 @@ class Worker:
         recover()
         pruning.wake()
         upkeep.wake(everyone=is_first)
+        storage.tell_refusals()
         reading = self._clock.read(chain_checks.witnesses())
         self._say_that_it_runs(reading.problem)
         reject_overdue(reading.at)

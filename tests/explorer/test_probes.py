@@ -53,7 +53,7 @@ def test_it_is_ready_with_what_a_newer_version_has_added():
 
 
 def test_it_is_not_ready_while_nothing_can_be_stored(monkeypatch):
-    monkeypatch.setattr(storage, "problem", lambda: "The disk is full.")
+    monkeypatch.setattr(storage, "check", lambda: "The disk is full.")
     assert ready() == (503, "The disk is full.")
 
 

@@ -3,7 +3,9 @@
 from datetime import datetime, timedelta
 
 import pytest
-from django.db import connection
+from django.conf import settings
+from django.db import OperationalError, connection
+from django.db.models import Q
 from django.db.models.functions import Now
 from django.test import Client
 from django.utils import timezone
@@ -13,15 +15,16 @@ from devnet.devchain import DevChain
 from proving.health import chain_checks
 from proving.models import ChainWatch, FactsRegistry, SignedTransaction, Signer, WorkerHeartbeat
 from proving.transactions.replacement import _is_past
-from proving.worker.due import recover
+from proving.worker.due import due, recover
 from proving.worker.worker import Worker
 from queries import leases
-from queries.models import Batch, BatchStatus, Block, ServiceClock
+from queries.models import Batch, BatchStatus, Block, ServiceClock, StorageCheck
 from tests.attacks.skewed import skewed_now
+from tests.disks import full_disk
 from tests.explorer.batches import DEAD_NODE, SOURCE, beat, connect_source
 from tests.proving.proxy import Proxy
 from tests.proving.test_worker import a_worker, until
-from tests.service import ALICE, SIGNER, SIGNERS, a_key, chains_toml, request, submit
+from tests.service import ALICE, BOB, SIGNER, SIGNERS, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -279,6 +282,41 @@ def test_all_that_is_worked_on_is_found_again(service, model):
     assert model.objects.update(**put_off) == 1
     recover()
     assert len(leases.due(model.objects.all(), 10)) == 1
+
+
+def test_a_worker_tells_what_the_database_has_refused_it(service):
+    with full_disk(), pytest.raises(OperationalError):
+        StorageCheck.objects.bulk_create(StorageCheck(at=timezone.now()) for _ in range(10_000))
+    with a_worker():
+        until(StorageCheck.objects.filter(pk__gt=1).exists, "the refusal")
+    assert "storage" in codes()
+
+
+@pytest.mark.parametrize("of_database", [True, False], ids=["the machine", "a worker on another one"])
+def test_an_hour_ahead_and_back_delays_nothing_beyond_a_lease(service, monkeypatch, of_database):
+    key, hour, right = a_key(), timedelta(hours=1), timezone.now
+    service.rpc("evm_setAutomine", False)
+    told = {"url": "https://example.org/hook"}
+    waits = submit(key, request(ALICE, block=service.head() + 3))
+    submit(key, request(BOB, block=service.head()) | {"webhook": told})
+    leased = submit(key, request(BOB, block=service.head() - 1))
+    with monkeypatch.context() as jumped:
+        jumped.setattr(timezone, "now", lambda: right() + hour)
+        jumped.setattr(Now, f"as_{connection.vendor}", skewed_now(hour.total_seconds if of_database else float))
+        for _ in range(3):
+            recover()
+            for task in due():
+                task()
+        assert Batch.objects.get(pk=waits.pk).waiting_for
+        # By a worker that is killed.
+        assert leases.claim(Block.objects.all(), leased.queries.get().block_id)
+    recover()
+    lease = timedelta(seconds=settings.LEASE_SECONDS + 1)
+    for model in (Batch, Block, Signer):
+        rows = model.objects.exclude(due_at=None)
+        assert rows.exists()
+        late = rows.filter(Q(due_at__gt=Now() + lease) | Q(leased_until__gt=Now() + lease))
+        assert [str(row) for row in late] == []
 
 
 def test_after_a_pause_what_is_overdue_is_rejected_because_a_chain_agrees(settings, tmp_path, transactional_db, caplog):

@@ -79,16 +79,18 @@ def test_a_damaged_copy_is_not_kept(committed, folder, monkeypatch):
 
 
 def test_where_there_is_no_database_none_is_made(committed, folder, monkeypatch):
-    with monkeypatch.context() as patch, pytest.raises(CommandError, match="There is no database at "):
+    with monkeypatch.context() as patch:
         patch.setitem(connection.settings_dict, "NAME", folder / "db.sqlite3")
-        call_command("backup", str(folder / "copy"))
+        with pytest.raises(CommandError, match="There is no database at "):
+            call_command("backup", str(folder / "copy"))
     assert not list(folder.iterdir())
 
 
 @pytest.mark.parametrize("content", [b"no database" * 100, b""])
 def test_what_is_not_the_service_s_database_is_not_copied(committed, folder, monkeypatch, content):
     (folder / "db.sqlite3").write_bytes(content)
-    with monkeypatch.context() as patch, pytest.raises(CommandError, match="not a database"):
+    with monkeypatch.context() as patch:
         patch.setitem(connection.settings_dict, "NAME", folder / "db.sqlite3")
-        call_command("backup", str(folder / "copy"))
+        with pytest.raises(CommandError, match="not a database"):
+            call_command("backup", str(folder / "copy"))
     assert [path.name for path in folder.iterdir()] == ["db.sqlite3"]

@@ -202,10 +202,21 @@ def test_what_a_clock_that_was_ahead_has_put_off_is_found_again(jump):
 
 def test_what_is_put_off_rightly_stays_so():
     block = a_block()
-    later = timezone.now() + timedelta(minutes=50)
-    Block.objects.update(due_at=later, leased_until=later)
+    later, leased_until = timezone.now() + timedelta(minutes=9), timezone.now() + timedelta(seconds=29)
+    Block.objects.update(due_at=later, leased_until=leased_until)
     leases.recover(Block.objects.all())
-    assert set(Block.objects.filter(pk=block).values_list("due_at", "leased_until")) == {(later, later)}
+    assert set(Block.objects.filter(pk=block).values_list("due_at", "leased_until")) == {(later, leased_until)}
+
+
+@pytest.mark.parametrize("hours", [1, -1])
+def test_a_pause_is_counted_from_the_databases_time(jump, hours):
+    lease = leases.claim(Block.objects.all(), a_block())
+    assert lease
+    jump(timedelta(hours=hours), database=timedelta())
+    lease.release(timedelta(minutes=1))
+    due_at = Block.objects.get().due_at
+    assert due_at
+    assert is_near(due_at, timedelta(minutes=1))
 
 
 def test_nothing_is_put_off_for_longer_than_is_taken_for_an_error():

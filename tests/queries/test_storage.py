@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 from django.db import DatabaseError, OperationalError, ProgrammingError, connection, transaction
 from django.utils import timezone
+from prometheus_client import REGISTRY
 
 from queries import storage
 from queries.models import StorageCheck
@@ -56,6 +57,41 @@ def test_a_full_disk_is_told_from_a_defect():
         cursor.execute("SELECT * FROM no_table")
     assert storage.why_unavailable(missing.value) is None
     assert storage.why_unavailable(ProgrammingError("a defect")) is None
+
+
+def fill() -> None:
+    with full_disk(), pytest.raises(OperationalError):
+        StorageCheck.objects.bulk_create(StorageCheck(at=timezone.now()) for _ in range(10_000))
+
+
+def refusals() -> float:
+    return REGISTRY.get_sample_value("batchquery_database_refusals_total", {"reason": "full"}) or 0
+
+
+def test_what_is_refused_is_told_for_a_minute_though_small_writes_succeed(client):
+    before = refusals()
+    fill()
+    assert refusals() == before + 1
+    assert storage.check() is None
+    assert "storage" in client.get("/healthz").json()["codes"]
+    assert client.get("/readyz").status_code == 200
+    assert storage.problem() == "The disk of this service is full, so nothing can be stored."
+    # What another process was refused is told by this one, too.
+    assert not storage._refused
+    StorageCheck.objects.update(at=timezone.now() - timedelta(seconds=61))
+    assert storage.problem() is None
+
+
+def test_what_a_commit_or_a_lock_refuses_is_no_full_disk():
+    with locked_database(), pytest.raises(OperationalError):
+        StorageCheck.objects.create(at=timezone.now())
+    assert storage.problem() is None
+
+
+def test_a_request_that_was_refused_tells_all_processes(client):
+    fill()
+    client.get("/livez")
+    assert StorageCheck.objects.filter(pk__gt=1).count() == 1
 
 
 def test_between_two_checks_nothing_is_written():
@@ -154,7 +190,7 @@ of_postgresql = pytest.mark.postgresql_only(reason="SQLite has other codes, and 
         ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full'; END $$", storage._FULL),
         ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'io_error'; END $$", storage._FAILS),
         ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'cannot_connect_now'; END $$", storage._AWAY),
-        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'out_of_memory'; END $$", storage._AWAY),
+        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'out_of_memory'; END $$", storage._SHORT),
         ("SELECT * FROM no_table", None),
         ("SELECT 1 / 0", None),
         ("COMMIT; VACUUM no_table", None),

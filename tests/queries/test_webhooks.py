@@ -186,13 +186,14 @@ def test_it_lists_ones_own_by_pages_newest_first(key, batch):
     assert [one["event"] for one in found] == ["DONE", *["STEP"] * 4]
     assert {one["internalId"] for one in found} == {batch.pk}
     first = WebhookDelivery.objects.get(message_id=found[0]["id"])
+    assert first.next_try_at
     assert found[0] == {
         "id": first.message_id,
         "internalId": batch.pk,
         "event": "DONE",
         "status": "PENDING",
         "createdAt": first.created_at.isoformat(),
-        "nextTryAt": first.created_at.isoformat(),
+        "nextTryAt": first.next_try_at.isoformat(),
         "attempts": [],
     }
 
