@@ -287,7 +287,7 @@ def test_all_that_is_worked_on_is_found_again(service, model):
     assert len(leases.due(model.objects.all(), 10)) == 1
 
 
-def test_no_node_is_asked_inside_a_transaction(service, monkeypatch):
+def test_no_node_is_asked_inside_a_transaction(service, monkeypatch, caplog):
     """Others would wait for the node, too."""
     post, asked = bounded_http.post, Counter[bool]()
 
@@ -301,6 +301,8 @@ def test_no_node_is_asked_inside_a_transaction(service, monkeypatch):
         until(lambda: Batch.objects.get(pk=batch.pk).status == BatchStatus.DONE, "DONE")
     assert asked[False] > 10
     assert not asked[True]
+    # Where tasks share what they ask, that is refused before.
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_a_worker_tells_what_the_database_has_refused_it(service):
