@@ -59,6 +59,7 @@ _OF_POSTGRESQL = {
     "57014": _LOCKED,
     "40": _LOCKED,
     "25006": _READ_ONLY,
+    "25P03": _AWAY,
     "53300": _BUSY,
     "53": _SHORT,
     "57P": _AWAY,

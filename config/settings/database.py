@@ -62,8 +62,9 @@ def _postgresql(url: str) -> dict[str, Any]:
         # and what one has read may change before the next. So rows are locked before what is written depends on them,
         # in the order that `queries.row_locks` says. Whatever the server's defaults are, the code is written for this.
         "isolation_level": IsolationLevel.READ_COMMITTED,
-        # No transaction here waits for anything but the database. One whose machine is gone must not keep its locks.
-        "options": f"-c lock_timeout={seconds}s -c idle_in_transaction_session_timeout=60s",
+        # No transaction here waits for anything but the database. One whose process is frozen, or whose machine is
+        # gone, must not keep its locks: others wait for less than `lock_timeout`, and go on.
+        "options": f"-c lock_timeout={seconds}s -c idle_in_transaction_session_timeout=5s",
         # Each process has its pool. A thread takes a connection from it when it first asks, and gives it back at the
         # end of its request or its group of tasks.
         "pool": {

@@ -1,9 +1,15 @@
 """Of two transactions that run side by side neither relies on what the other changes."""
 
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from functools import partial
+from subprocess import PIPE
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,6 +24,7 @@ from attesting.models import SignedBlock
 from chains.chains_file import Chain
 from chains.rpc import Receipt
 from config.configured_chains import get_chains, get_rpc
+from devnet.devchain import PROJECT
 from proving import acceptance, pruning
 from proving.models import AccountProof, Share, SignedTransaction, Signer, Transaction, TransactionState
 from proving.reconcile import block as reconcile
@@ -30,6 +37,7 @@ from queries import leases, progress, submission_rate
 from queries.leases import Lease
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
 from queries.submission import TooMuch
+from tests.databases import same_database
 from tests.explorer.batches import a_batch, accept, asking, complete, deployed, finish, queries_of, settle
 from tests.service import ALICE, BOB, SECOND_SIGNER, SIGNER, a_key, chains_toml, request, submit
 from tests.side_by_side import meet
@@ -385,3 +393,52 @@ def test_an_attester_signs_one_hash_for_a_number_whoever_asks_at_once():
         lambda: attest._remember(chain, 5, b"\x22" * 32),
     )
     assert (met.second, met.waited) == (b"\x11" * 32, True)
+
+
+# --- One that is frozen -----------------------------------------------------------------------------------------------
+
+FROZEN = """
+import os, signal
+import django
+django.setup()
+from django.db import transaction
+from accounts.models import User
+from proving.models import Signer
+with transaction.atomic():
+    print(len(Signer.objects.select_for_update()), len(User.objects.select_for_update()), flush=True)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    Signer.objects.update(notice="It goes on.")
+"""
+
+
+@pytest.fixture
+def frozen(settings, tmp_path) -> Iterator["subprocess.Popen[str]"]:
+    """A process that has the locks of the signer and of the user, and is stopped."""
+    env = {**os.environ, **same_database(), "STATE_DIR": str(tmp_path), "DJANGO_SETTINGS_MODULE": "config.settings"}
+    Signer.objects.get_or_create(chain_id=31337, address=SIGNER)
+    a_key()
+    process = subprocess.Popen(
+        [sys.executable, "-c", FROZEN], cwd=PROJECT, env=env, text=True, stdout=PIPE, stderr=PIPE
+    )
+    try:
+        assert process.stdout
+        assert process.stdout.readline() == "1 1\n"
+        os.waitpid(process.pid, os.WUNTRACED)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_a_process_that_is_frozen_in_a_transaction_holds_up_others_for_seconds_and_writes_nothing(frozen):
+    began = time.monotonic()
+    submit(a_key(name="another"), request(ALICE, block=1))
+    signer = Signer.objects.get()
+    with leases.writing_all([claimed(Signer, signer.pk)]) as held:
+        assert held
+    assert time.monotonic() - began < 8
+    frozen.send_signal(signal.SIGCONT)
+    _, said = frozen.communicate(timeout=20)
+    assert frozen.returncode
+    assert "idle-in-transaction timeout" in said
+    assert Signer.objects.get().notice == ""

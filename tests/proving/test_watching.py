@@ -1,5 +1,6 @@
 """What workers see of chains, and what a running worker does about clocks."""
 
+from collections import Counter
 from datetime import datetime, timedelta
 
 import pytest
@@ -10,6 +11,8 @@ from django.db.models.functions import Now
 from django.test import Client
 from django.utils import timezone
 
+from chains import bounded_http
+from chains.bounded_http import Post
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.health import chain_checks
@@ -282,6 +285,24 @@ def test_all_that_is_worked_on_is_found_again(service, model):
     assert model.objects.update(**put_off) == 1
     recover()
     assert len(leases.due(model.objects.all(), 10)) == 1
+
+
+def test_no_node_is_asked_inside_a_transaction(service, monkeypatch, caplog):
+    """Others would wait for the node, too."""
+    post, asked = bounded_http.post, Counter[bool]()
+
+    def seen(one: Post) -> bounded_http.Answer:
+        asked[connection.in_atomic_block] += 1
+        return post(one)
+
+    monkeypatch.setattr(bounded_http, "post", seen)
+    batch = submit(a_key(), request(ALICE, block=service.head()))
+    with a_worker():
+        until(lambda: Batch.objects.get(pk=batch.pk).status == BatchStatus.DONE, "DONE")
+    assert asked[False] > 10
+    assert not asked[True]
+    # Where tasks share what they ask, that is refused before.
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 def test_a_worker_tells_what_the_database_has_refused_it(service):

@@ -187,6 +187,7 @@ of_postgresql = pytest.mark.postgresql_only(reason="SQLite has other codes, and 
         ("SET TRANSACTION READ ONLY; DELETE FROM queries_storagecheck", storage._READ_ONLY),
         ("SET LOCAL statement_timeout = 1; SELECT pg_sleep(20)", storage._LOCKED),
         ("SELECT pg_terminate_backend(pg_backend_pid())", storage._AWAY),
+        ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = '25P03'; END $$", storage._AWAY),
         ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full'; END $$", storage._FULL),
         ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'io_error'; END $$", storage._FAILS),
         ("DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'cannot_connect_now'; END $$", storage._AWAY),
