@@ -76,8 +76,8 @@ def test_slow_readers_hold_no_thread(app):
             slow = opened.enter_context(socket.socket())
             slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             slow.connect(("127.0.0.1", app.port))
-            # Twice 16 MB, which is more than waitress keeps unless it is told to.
-            slow.sendall(GET % b"/large" * 2)
+            # Thrice 16 MB: waitress keeps no more than 16 MB beside a thread, unless it is told to.
+            slow.sendall(GET % b"/large" * 3)
         assert_others_are_answered(app)
 
 
