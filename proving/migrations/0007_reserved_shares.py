@@ -1,0 +1,23 @@
+import queries.uint256
+from django.db import migrations, models
+
+# What was stored before counts as it did.
+_AS_BEFORE = "UPDATE proving_share SET reserved_gas = gas, reserved_wei = wei"
+
+
+class Migration(migrations.Migration):
+    dependencies = [("proving", "0006_signer_nonce_problem")]
+
+    operations = [
+        migrations.AddField(
+            model_name="share",
+            name="reserved_gas",
+            field=models.PositiveBigIntegerField(db_default=0, default=0),
+        ),
+        migrations.AddField(
+            model_name="share",
+            name="reserved_wei",
+            field=queries.uint256.Uint256Field(db_default=0, default=0),
+        ),
+        migrations.RunSQL(_AS_BEFORE, migrations.RunSQL.noop),
+    ]
