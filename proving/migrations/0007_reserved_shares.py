@@ -1,8 +1,10 @@
-import queries.uint256
 from django.db import migrations, models
 
-# What was stored before counts as it did.
-_AS_BEFORE = "UPDATE proving_share SET reserved_gas = gas, reserved_wei = wei"
+import queries.uint256
+
+
+def count_as_before(apps, schema_editor):
+    apps.get_model("proving", "Share").objects.update(reserved_gas=models.F("gas"), reserved_wei=models.F("wei"))
 
 
 class Migration(migrations.Migration):
@@ -19,5 +21,5 @@ class Migration(migrations.Migration):
             name="reserved_wei",
             field=queries.uint256.Uint256Field(db_default=0, default=0),
         ),
-        migrations.RunSQL(_AS_BEFORE, migrations.RunSQL.noop),
+        migrations.RunPython(count_as_before, migrations.RunPython.noop),
     ]
