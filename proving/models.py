@@ -223,7 +223,21 @@ class Transaction(models.Model):
             return 0
         if self.state != TransactionState.PENDING:
             return self.gas_used * self.gas_price + self.data_fee
+        return self._most
+
+    @property
+    def _most(self) -> int:
         return max(version.gas * version.max_fee_per_gas for version in self.versions.all()) + self.data_fee
+
+    @property
+    def reserved_gas(self) -> int:
+        """What counts of its gas against limits of a day: the most until it is final, whatever nodes say before."""
+        return self.gas_used if self.state == TransactionState.FINAL else self.gas_limit
+
+    @property
+    def reserved(self) -> int:
+        """The same in wei. What was broadcast may be mined, though a node says that its nonce was used by another."""
+        return self.cost if self.state == TransactionState.FINAL else max(self.cost, self._most)
 
 
 class Share(models.Model):
@@ -233,6 +247,9 @@ class Share(models.Model):
     batch = models.ForeignKey(Batch, models.CASCADE, related_name="shares")
     gas = models.PositiveBigIntegerField()
     wei = Uint256Field()
+    # What counts against the limits of its user: see `Transaction.reserved`.
+    reserved_gas = models.PositiveBigIntegerField(default=0, db_default=0)
+    reserved_wei = Uint256Field(default=0, db_default=0)
     # Its part of the transaction's gas limit, decided when that was stored: nothing that happens later moves cost from
     # one batch to another.
     weight = models.PositiveBigIntegerField()

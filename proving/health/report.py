@@ -61,7 +61,8 @@ def stops() -> Iterator[Problem]:
     told = ~Q(paused_at=None) | ~Q(nonce_problem="")
     for signer in Signer.objects.filter(told, chain_id__in=destinations).order_by("pk"):
         if signer.paused_at:
-            yield Problem("signer_paused", pauses.sentence_of_signer(signer))
+            is_planned = signer.paused_because != pauses.NOT_BELIEVED
+            yield Problem("signer_paused" if is_planned else "node_doubtful", pauses.sentence_of_signer(signer))
         if signer.nonce_problem:
             yield Problem("nonce_gap", signer.nonce_problem)
 

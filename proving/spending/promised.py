@@ -1,12 +1,14 @@
 """What counts against the limits: what was spent in the last 24 hours, and what may still be.
 
-What is pending counts as the most that it can cost.
+What is pending counts as the most that it can cost. When something is signed, so does all that isn't final: until then
+a node may lie about what it has cost.
 """
 
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Literal
 
 from django.db.models import Prefetch, Q, QuerySet, Value
 from django.utils import timezone
@@ -66,7 +68,7 @@ def by_signer(chain_id: int) -> Mapping[str, int]:
     versions = Prefetch("versions", SignedTransaction.objects.defer("raw"))
     wei: dict[str, int] = defaultdict(int)
     for tx in sent.defer("data").prefetch_related(versions):
-        wei[tx.signer.address] += tx.cost
+        wei[tx.signer.address] += tx.reserved
     return wei
 
 
@@ -114,10 +116,10 @@ def _day_began() -> datetime:
     return (clock.last_read() or timezone.now()) - _DAY
 
 
-def sum_wei(shares: QuerySet[Share]) -> int:
+def sum_wei(shares: QuerySet[Share], column: Literal["wei", "reserved_wei"] = "wei") -> int:
     """What these shares come to, in wei."""
     # Databases don't add up 256 bits.
-    return sum(shares.values_list("wei", flat=True))
+    return sum(shares.values_list(column, flat=True))
 
 
 def caused_by(batch: Batch) -> int:

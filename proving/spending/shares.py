@@ -30,13 +30,22 @@ def divide(tx: Transaction, weights: Counter[str] | None = None) -> None:
     portions = {batch: gas * weight // weights.total() for batch, weight in weights.items()}
     shares = [
         Share(
-            transaction=tx, batch_id=batch, gas=portion, wei=wei * portion // gas if gas else 0, weight=weights[batch]
+            transaction=tx,
+            batch_id=batch,
+            gas=portion,
+            wei=wei * portion // gas if gas else 0,
+            reserved_gas=tx.reserved_gas * weights[batch] // weights.total(),
+            reserved_wei=tx.reserved * weights[batch] // weights.total(),
+            weight=weights[batch],
         )
         for batch, portion in portions.items()
     ]
     # Weights stay as they were first.
     Share.objects.bulk_create(
-        shares, update_conflicts=True, unique_fields=["transaction", "batch"], update_fields=["gas", "wei"]
+        shares,
+        update_conflicts=True,
+        unique_fields=["transaction", "batch"],
+        update_fields=["gas", "wei", "reserved_gas", "reserved_wei"],
     )
 
 

@@ -17,6 +17,9 @@ from queries.models import Query
 
 logger = logging.getLogger(__name__)
 
+# Why a worker pauses a signer, and not the operator.
+NOT_BELIEVED = "Nodes say again and again what can't be true of its transactions."
+
 
 def pause_connection(source: int, destination: int, reason: str = "") -> ConnectionPause:
     with transaction.atomic():
@@ -81,10 +84,8 @@ def resume_signer(chain_id: int, address: str) -> bool:
 
 
 def sentence_of_signer(signer: Signer) -> str:
-    return (
-        f"The operator has paused the signer {signer.address} on chain {signer.chain_id}."
-        f"{_because(signer.paused_because)}"
-    )
+    who = "A worker" if signer.paused_because == NOT_BELIEVED else "The operator"
+    return f"{who} has paused the signer {signer.address} on chain {signer.chain_id}.{_because(signer.paused_because)}"
 
 
 def why_signer_paused(signer_id: int) -> str:

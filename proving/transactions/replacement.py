@@ -159,7 +159,7 @@ def _replace(
         if cancel_with is None:
             limit = min(market_limit, _most_for_replacement(chain, tx, rest))
         else:
-            limit = _most_for_cancellation(chain, cancel_with, promised.on_chain(chain.id) - tx.cost + tx.data_fee)
+            limit = _most_for_cancellation(chain, cancel_with, promised.on_chain(chain.id) - tx.reserved + tx.data_fee)
         highest = min(limit, max(market.max_fee_per_gas, required.max_fee_per_gas, priority))
         if highest < max(required.max_fee_per_gas, required.max_priority_fee_per_gas):
             return newest
@@ -240,5 +240,5 @@ def _left_today(chain: Chain, tx: Transaction) -> int:
     """In wei for a unit of gas: what the chain's cap and its daily limit leave."""
     if chain.daily_limit_wei is None:
         return chain.max_fee_per_gas
-    others = promised.on_chain(chain.id) - tx.cost
+    others = promised.on_chain(chain.id) - tx.reserved
     return min(chain.max_fee_per_gas, max(0, chain.daily_limit_wei - others - tx.data_fee) // tx.gas_limit)

@@ -16,7 +16,7 @@ from chains import rollups, together
 from chains.chains_file import Chain, UnknownChain
 from chains.encoding import hex_data
 from chains.header import Header
-from chains.rpc import InvalidReply, NodeUnavailable, Receipt, RpcClient, RpcRefused
+from chains.rpc import TRANSACTION_GAS, InvalidReply, NodeUnavailable, Receipt, RpcClient, RpcRefused
 from config import log_context
 from config.configured_chains import get_chains, get_rpc
 from proving import heads as chain_heads
@@ -32,6 +32,7 @@ from proving.models import (
     TransactionState,
 )
 from proving.spending import shares
+from proving.transactions.pauses import NOT_BELIEVED, pause_signer
 from proving.transactions.purpose import show
 from proving.transactions.replacement import fill, push
 from queries import clock, leases, progress
@@ -41,6 +42,10 @@ from queries.models import Block, Query
 logger = logging.getLogger(__name__)
 
 _DAY = timedelta(days=1)
+# Of signed bytes: those that aren't calldata, at the most.
+_ENVELOPE_BYTES = 250
+# After so many in a row that nobody can believe, a signer sends nothing more until its operator says so.
+_MOST_DOUBTFUL = 3
 # Nonces of a gap that are used up, and final transactions that are looked after at a time.
 _MOST_FILLED = 16
 
@@ -122,7 +127,7 @@ def _tend(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> None:
         lambda: chain_heads.read(chain, rpc), lambda: rpc.nonce(address, "latest"), lambda: _Receipts(rpc, watched)
     )
     found.read_headers([heads.latest, heads.confirmed])
-    lowest_open = True
+    lowest_open, doubtful = True, 0
     for tx in watched:
         with log_context.about(transaction=tx.latest_hash, nonce=tx.nonce):
             try:
@@ -130,6 +135,7 @@ def _tend(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> None:
             except InvalidReply as unbelievable:
                 # What one receipt says keeps no other nonce from being looked after.
                 _note_unbelievable(tx, str(unbelievable))
+                doubtful += 1
                 continue
             if receipt is not None:
                 _note_mined(rpc, lease, tx, receipt, heads)
@@ -147,9 +153,11 @@ def _tend(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> None:
                         address,
                     )
                     _displace(lease, tx, "Its nonce was used by another transaction.")
+                    doubtful += 1
             else:
                 push(chain, rpc, lease, tx, may_raise=lowest_open)
                 lowest_open = False
+    _pause_where_doubtful(lease.row, doubtful)
     _show_problem(lease.row, _mend_nonces(chain, rpc, lease, watched, used))
 
 
@@ -192,6 +200,17 @@ def _mend_nonces(chain: Chain, rpc: RpcClient, lease: Lease[Signer], watched: Se
         f"Nobody has used the nonces of {signer.address} on chain {chain.id} from {gap.start} to {gap.stop - 1}, and "
         "transactions waited behind them: a node has told a wrong nonce."
     )
+
+
+def _pause_where_doubtful(signer: Signer, doubtful: int) -> None:
+    """Pause a signer after too many transactions in a row of which nodes say what is hard to believe.
+
+    `doubtful` are those of this moment; before, nonces may have been used by another, one by one.
+    """
+    told = signer.transactions.exclude(state=TransactionState.PENDING).order_by("-nonce")
+    newest = list(told.values_list("state", flat=True)[:_MOST_DOUBTFUL]) if doubtful else []
+    if doubtful >= _MOST_DOUBTFUL or newest == [TransactionState.DISPLACED] * _MOST_DOUBTFUL:
+        pause_signer(signer.chain_id, signer.address, NOT_BELIEVED)
 
 
 def _show_problem(signer: Signer, problem: str) -> None:
@@ -262,12 +281,19 @@ def _checked(receipt: Receipt, version: SignedTransaction, header: Header) -> Re
     least, most, price = 0, version.max_fee_per_gas, receipt.effective_gas_price
     if header.base_fee_per_gas is not None:
         least, price = header.base_fee_per_gas, min(most, header.base_fee_per_gas + version.max_priority_fee_per_gas)
-    if not 0 < receipt.gas_used <= version.gas or not least <= price <= most:
+    least_gas = _intrinsic_gas(bytes(version.raw))
+    if not least_gas <= receipt.gas_used <= version.gas or not least <= price <= most:
         raise InvalidReply(
-            f"A node says that {version.hash} took {receipt.gas_used} gas at {price} wei; it has {version.gas} gas, "
-            f"and the price is between {least} and {most} wei."
+            f"A node says that {version.hash} took {receipt.gas_used} gas at {price} wei; it takes between {least_gas} "
+            f"and {version.gas} gas, and the price is between {least} and {most} wei."
         )
     return replace(receipt, effective_gas_price=price)
+
+
+def _intrinsic_gas(raw: bytes) -> int:
+    """The least that a transaction with these signed bytes takes (EIP-2028), whatever it does."""
+    zeros = raw.count(0)
+    return TRANSACTION_GAS + max(0, 4 * zeros + 16 * (len(raw) - zeros - _ENVELOPE_BYTES))
 
 
 def _note_unbelievable(tx: Transaction, sentence: str) -> None:

@@ -115,7 +115,7 @@ def test_a_worker_stores_what_it_sees_of_balances_and_the_day(service):
     held = int(service.rpc("eth_getBalance", SIGNER, "latest"), 16)
     assert watch.balances == {SIGNER: str(held)}
     assert watch.number == service.head()
-    assert watch.spent_in_day == sum(tx.cost for tx in Transaction.objects.all())
+    assert watch.spent_in_day == sum(tx.reserved for tx in Transaction.objects.all())
     text = Client().get("/metrics").text
     assert value(text, "batchquery_signer_balance_wei", chain=31337, signer=SIGNER) == float(held)
     assert value(text, "batchquery_daily_spent_wei", chain=31337) == float(watch.spent_in_day or 0)

@@ -158,7 +158,7 @@ def test_what_is_pending_counts_however_old_it_is(costly, key):
     costly.mine()
     work()
     tx.refresh_from_db()
-    assert promised.to_user(key.user_id, [31337]).wei == tx.cost == promised.on_chain(31337)
+    assert promised.to_user(key.user_id, [31337]).wei == tx.cost < tx.reserved == promised.on_chain(31337)
     Transaction.objects.update(spent_at=timezone.now() - timedelta(days=2))
     assert promised.to_user(key.user_id, [31337]).wei == 0 == promised.on_chain(31337)
 

@@ -9,16 +9,17 @@ from django.utils import timezone
 from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import DevChain
 from proving.acceptance import accept
+from proving.health import report
 from proving.models import FactsRegistry, Share, SignedTransaction, Transaction, TransactionState
 from proving.reconcile.block import reconcile
 from proving.registry.deploying import deploy
 from proving.spending import promised
-from proving.transactions import sending, signing, stop_switch
+from proving.transactions import pauses, sending, signing, stop_switch, tending
 from queries import progress
 from queries.clock import Clock
 from queries.models import Batch, BatchStatus, Block, ServiceClock
 from queries.rejection_codes import RejectionCode
-from tests.chains.lying_node import between
+from tests.chains.lying_node import ask, between
 from tests.contracts.l1_block import L1Block
 from tests.proving import test_sources as sources
 from tests.proving.test_spending import ETHER, GWEI, asking, costly, fresh, key, pending, price_of, set_price
@@ -385,6 +386,112 @@ def test_adding_up_a_day_reads_no_calldata(costly, key, django_assert_num_querie
         assert promised.on_chain(31337) > 0
     for of_calldata in ('"data"', '"raw"'):
         assert not any(of_calldata in statement["sql"] for statement in statements)
+
+
+# --- Nodes that lie about what was paid -------------------------------------------------------------------------------
+
+LIMITED = "test_network = false\ndaily_limit = '0.002'\ndaily_limit_per_user = '0.002'"
+
+
+def paid(chain: DevChain, before: int) -> int:
+    return before - int(chain.rpc("eth_getBalance", SIGNER, "latest"), 16)
+
+
+def test_no_limit_is_passed_where_a_node_says_that_others_used_the_nonces(costly, key, settings):
+    """It hides receipts, tells nonces that are past, and a registry that holds nothing."""
+    reconfigure(settings, "test_network = false", LIMITED)
+    costly.mine(70)
+    set_price(costly, 1)
+    is_lying, began = False, 0
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        if not is_lying:
+            return [reply]
+        match question["method"], question["params"]:
+            case "eth_getTransactionCount", [_, block] if block == hex(max(0, costly.head() - 64)):
+                return [reply | {"result": hex(10**6)}]
+            case "eth_getTransactionCount", [_, "latest"]:
+                return [reply | {"result": hex(int(reply["result"], 16))}]
+            case "eth_getTransactionReceipt", _:
+                return [reply | {"result": None}]
+            case "eth_call", [call, block] if block != "pending":
+                return [ask(costly.url, {**question, "params": [call, hex(began)]})]
+        return [reply]
+
+    before = int(costly.rpc("eth_getBalance", SIGNER, "latest"), 16)
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        batch = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER // 1000))
+        accept(batch.pk)
+        began, is_lying = costly.head(), True
+        for _ in range(30):
+            work()
+            mine_at(costly, 1)
+            Block.objects.update(due_at=timezone.now(), attempts=0)
+    assert Transaction.objects.filter(state=TransactionState.DISPLACED).exists()
+    assert 0 < paid(costly, before) <= promised.on_chain(31337) <= 2 * 10**15
+    assert [problem.code for problem in report.stops()] == ["node_doubtful"]
+    assert fresh(batch).status == BatchStatus.IN_PROGRESS
+
+
+def test_a_signer_of_which_three_receipts_can_t_be_true_pauses(costly, key, settings):
+    reconfigure(settings, "test_network = false", LIMITED)
+    set_price(costly, 1)
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "eth_getTransactionReceipt" and reply.get("result"):
+            reply["result"]["gasUsed"] = "0x1"
+        return [reply]
+
+    before = int(costly.rpc("eth_getBalance", SIGNER, "latest"), 16)
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        batches = []
+        for number in range(5):
+            set_price(costly, 1)
+            batches.append(submit(key, request(ALICE, block=costly.head() - 1 - number, fee=ETHER // 3000)))
+            for _ in range(3):
+                work()
+                mine_at(costly, 1)
+    assert Transaction.objects.filter(queries__batch__in=batches).distinct().count() == 3
+    assert 0 < paid(costly, before) <= promised.on_chain(31337) <= 2 * 10**15
+    assert [problem.code for problem in report.stops()] == ["node_doubtful"]
+    pauses.resume_signer(31337, SIGNER)
+    reconfigure(settings, url, costly.url)
+    for batch in batches:
+        work_until_done(batch, costly, rounds=20)
+    assert not list(report.stops())
+
+
+def test_until_it_is_final_what_was_sent_counts_at_its_most_and_others_wait(costly, key, settings):
+    costly.mine(70)
+    set_price(costly, 1)
+    first = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER // 1000))
+    tx = pending(first)
+    most = tx.cost
+    # Enough for one more and what the first has really cost, and too little for one more and what it may have cost.
+    limit = most * 14 // 10
+    reconfigure(
+        settings,
+        "test_network = false",
+        f"test_network = false\ndaily_limit = '{limit / ETHER:.18f}'\ndaily_limit_per_user = '{limit / ETHER:.18f}'",
+    )
+    assert work_until_done(first, costly).status == BatchStatus.DONE
+    tx.refresh_from_db()
+    assert tx.cost < most == promised.on_chain(31337)
+    (share,) = Share.objects.filter(transaction=tx)
+    assert (share.wei, share.reserved_wei, share.reserved_gas) == (tx.cost, most, tx.gas_limit)
+    set_price(costly, 1)
+    second = submit(key, request(BOB, block=costly.head() - 3, fee=ETHER // 1000))
+    for _ in range(3):
+        work()
+    assert fresh(second).status == BatchStatus.IN_PROGRESS
+    assert "The operator's limit" in waiting()[0]
+    costly.mine(70)
+    set_price(costly, 1)
+    tending.tend(tx.signer_id)
+    assert promised.on_chain(31337) == tx.cost
+    assert work_until_done(second, costly, rounds=20).status == BatchStatus.DONE
 
 
 # --- Odd numbers ------------------------------------------------------------------------------------------------------
