@@ -11,8 +11,10 @@ import re
 import signal
 import tempfile
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import LiteralString
 
@@ -32,6 +34,7 @@ ENGINES = ("runworker-sqlite", "runworker-postgresql", "celery-postgresql")
 _LIMITS = {"MAX_BATCHES_PER_MINUTE": "1000000", "MAX_QUERIES_PER_MINUTE": "10000000", "MAX_OPEN_BATCHES": "100000"}
 _IDLE_SECONDS = 10
 _START_SECONDS = 180
+_PATIENCE_SECONDS = 60
 # PostgreSQL reports its counts about every second.
 _COUNTS_SECONDS = 2
 # A line of PostgreSQL's log.
@@ -94,13 +97,33 @@ class Measured:
         for number in range(count):
             data = {str(CHAIN_ID): {f"block:{first_block + number}": {"accounts": asked}}}
             body = {"destinationChainId": str(CHAIN_ID), "fee": "0", "data": data}
-            ids.append(client.submit(self.service.base_url, self.api_key, body))
+            ids.append(self._patiently(partial(client.submit, self.service.base_url, self.api_key, body), self._go_on))
         began = time.monotonic()
         self._signal(signal.SIGCONT)
         for internal_id in ids:
-            while client.status(self.service.base_url, self.api_key, internal_id) != "DONE":
+            ask = partial(client.status, self.service.base_url, self.api_key, internal_id)
+            while self._patiently(ask) != "DONE":
                 time.sleep(0.2)
         return time.monotonic() - began
+
+    @staticmethod
+    def _patiently(ask: Callable[[], str], before_next: Callable[[], None] = lambda: None) -> str:
+        """Ask again for a while where the answer is 503, as any client must."""
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while True:
+            try:
+                return ask()
+            except client.Unavailable:
+                if time.monotonic() > deadline:
+                    raise
+                before_next()
+                time.sleep(0.2)
+
+    def _go_on(self) -> None:
+        """Let the workers end what they were stopped in: in the middle of a write they hold the database's lock."""
+        self._signal(signal.SIGCONT)
+        time.sleep(0.2)
+        self._signal(signal.SIGSTOP)
 
     def counts(self) -> Counts:
         counts = Counts(exchanges=len(self.node.exchanges))

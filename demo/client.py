@@ -20,6 +20,10 @@ class ClientError(Exception):
     """The service answered something else than was hoped for; a sentence."""
 
 
+class Unavailable(ClientError):
+    """It answered 503: the same may be asked again, and nothing was stored."""
+
+
 def take_api_key(base_url: str, address: str, private_key: str, chain_id: int) -> str:
     """Sign in with a wallet and return the API key that the dashboard shows."""
     session = _signed_in(base_url, address, private_key, chain_id)
@@ -111,5 +115,6 @@ def _ok(response: requests.Response) -> requests.Response:
             sentence = response.json()["error"]
         except (ValueError, KeyError):
             sentence = f"HTTP status {response.status_code}"
-        raise ClientError(f"The service answered at {response.url.partition('?')[0]}: {sentence}")
+        kind = Unavailable if response.status_code == requests.codes.unavailable else ClientError
+        raise kind(f"The service answered at {response.url.partition('?')[0]}: {sentence}")
     return response
