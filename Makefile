@@ -113,7 +113,8 @@ bench-gas: .venv/ready node_modules/ready ## Measure the gas of proving (JSON=pa
 bench-estimates: .venv/ready node_modules/ready ## Measure how far what is estimated is above what is spent
 	$(BIN)/python -m pytest benchmarks/test_estimates.py -q -p no:cacheprovider
 
-attack: .venv/ready .venv-attack/ready node_modules/ready ## Attack a running service: clients, nodes, disks, clocks (ONLY=name SEED=1 REQUESTS=100000)
+REAL_NODES := tests/real_nodes/npm/node_modules
+attack: .venv/ready .venv-attack/ready node_modules/ready $(REAL_NODES)/ready ## Attack a running service: clients, nodes, disks, clocks (ONLY=name SEED=1 REQUESTS=100000)
 	@$(BIN)/python -m tests.attacks $(if $(ONLY),--only '$(ONLY)') $(if $(SEED),--seed $(SEED)) \
 		$(if $(REQUESTS),--requests $(REQUESTS))
 
@@ -181,7 +182,7 @@ lock: .uv/bin/uv ## Pin the Python dependencies anew, from pyproject.toml (ARGS=
 	$(LOCK) $(ARGS) --group generators -o requirements-generators.txt
 
 clean: ## Remove what the commands above have made
-	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-generators .venv-peer node_modules build .demo .demo-cross-chain .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf .uv .venv .venv-verify .venv-attack .venv-docs .venv-generators .venv-peer node_modules $(REAL_NODES) build .demo .demo-cross-chain .demo-cluster .mutants .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 # --- Set-up -----------------------------------------------------------------------------------------------------------
 
@@ -231,3 +232,7 @@ node_modules/ready-for-demo: package-lock.json | .venv/ready-for-demo
 node_modules/ready: package-lock.json | .venv/ready-for-demo
 	@$(call NPM_CI,)
 	@touch $@ node_modules/ready-for-demo
+
+$(REAL_NODES)/ready: tests/real_nodes/npm/package-lock.json | .venv/ready-for-demo
+	@cd $(<D) && $(call NPM_CI,)
+	@touch $@

@@ -295,8 +295,7 @@ class Chain(_Model):
     history_window: Annotated[int, Field(ge=1, lt=2**63)] = history.WINDOW
     """Slots that the chain's history contract has (EIP-2935): 8,191 on Ethereum, 393,168 on Arbitrum."""
     max_fee_per_gas_gwei: Annotated[float, Field(gt=0)] = 200
-    min_priority_fee_gwei: Annotated[float, Field(ge=0)] | None = None
-    """The least priority fee that is offered. None: whatever nodes suggest, and a little where they suggest none."""
+    min_priority_fee_gwei: Annotated[float, Field(ge=0)] = 0
     minimum_signer_balance: Amount = Decimal("0.01")
     """In whole units of the native currency."""
     daily_limit: Amount | None = None
@@ -356,9 +355,9 @@ class Chain(_Model):
         return _wei_of_gwei(self.max_fee_per_gas_gwei)
 
     @property
-    def min_priority_fee(self) -> int | None:
-        """In wei for a unit of gas."""
-        return None if self.min_priority_fee_gwei is None else _wei_of_gwei(self.min_priority_fee_gwei)
+    def min_priority_fee(self) -> int:
+        """In wei: the least priority fee that is offered for a unit of gas, whatever nodes suggest."""
+        return _wei_of_gwei(self.min_priority_fee_gwei)
 
     @property
     def minimum_signer_balance_wei(self) -> int:

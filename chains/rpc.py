@@ -6,6 +6,7 @@ no reply.
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -64,7 +65,7 @@ _NONCES = 2**63
 # Slots in one request for a proof, and how many times fewer after one that got no answer.
 _MOST_SLOTS = 200
 _FEWER_SLOTS = 4
-# In wei for a unit of gas: where neither nodes nor blocks tell one. Geth builds blocks of what pays as much.
+# In wei for a unit of gas, where neither nodes nor blocks tell of one: geth builds blocks of what pays as much.
 _LEAST_PRIORITY_FEE = 1_000_000
 
 Tag = Literal["latest", "safe", "finalized", "earliest"]
@@ -315,15 +316,13 @@ class RpcClient:
         return self._nodes.one(("eth_feeHistory", [hex(1), hex(head.number), []]), _read_base_fee)
 
     def _priority_fee(self) -> int:
-        least = self.chain.min_priority_fee
-        try:
-            return max(least or 0, self._nodes.one(("eth_maxPriorityFeePerGas", []), _read_price))
-        except RpcRefused:
-            least = _LEAST_PRIORITY_FEE if least is None else least
-        try:
-            return max(least, self._nodes.one(("eth_feeHistory", [hex(10), "latest", [50]]), _read_priority_fee))
-        except RpcRefused:
-            return least
+        told: int | None = None
+        with suppress(RpcRefused):
+            told = self._nodes.one(("eth_maxPriorityFeePerGas", []), _read_price)
+        if told is None:
+            with suppress(RpcRefused):
+                told = self._nodes.one(("eth_feeHistory", [hex(10), "latest", [50]]), _read_priority_fee)
+        return max(self.chain.min_priority_fee, _LEAST_PRIORITY_FEE if told is None else told)
 
     def estimate_gas(self, sender: str, to: str | None, data: bytes, block: BlockIdentifier = "pending") -> int:
         """Raises `Reverted`, `InsufficientFunds`. `to=None` creates a contract."""
@@ -505,13 +504,13 @@ def _read_base_fee(result: Any) -> int:
     return _read_price(next(iter(read_list(read_object(result).get("baseFeePerGas"))), None))
 
 
-def _read_priority_fee(result: Any) -> int:
-    """The median of blocks. An empty one tells of no fee."""
+def _read_priority_fee(result: Any) -> int | None:
+    """The median of blocks that aren't empty; None where all are."""
     history = read_object(result)
     empty = {place for place, ratio in enumerate(read_list(history.get("gasUsedRatio", []))) if ratio == 0}
     rewards = [read_list(row) for row in read_list(history.get("reward"))]
     medians = sorted(_read_price(row[0]) for place, row in enumerate(rewards) if row and place not in empty)
-    return medians[len(medians) // 2] if medians else 0
+    return medians[len(medians) // 2] if medians else None
 
 
 def _read_receipt(result: Any) -> Receipt:

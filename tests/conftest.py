@@ -43,7 +43,7 @@ LONGEST = [
     *("contracts/test_build.py", "contracts/test_fuzzing_campaigns.py", "contracts/test_mutants.py"),
     *("serving/test_database.py", "serving/test_metrics.py", "serving/test_generated_clients.py"),
     *("attesting/test_process.py", "compatibility/test_exchanges.py", "tools/test_install.py"),
-    *("tests/test_error_reports.py", "tests/test_stacks.py"),
+    *("tests/test_error_reports.py", "tests/test_stacks.py", "real_nodes/test_ethereumjs.py"),
 ]
 
 

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from tests.attacks import clients, clocks, kills, money, nodes, requests, starvation, storage, waiting
+from tests.attacks import clients, clocks, kills, money, nodes, real_nodes, requests, starvation, storage, waiting
 from tests.attacks.table import Seen
 
 Attack = Callable[[int], Iterator[Seen]]
@@ -23,6 +23,7 @@ def attacks(count: int) -> Mapping[str, Attack]:
         "kills": kills.run,
         "money": money.run,
         "nodes": nodes.run,
+        "real_nodes": real_nodes.run,
         "requests": lambda seed: requests.run(seed, count),
         "starvation": starvation.run,
         "storage": storage.run,

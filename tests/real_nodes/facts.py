@@ -1,0 +1,130 @@
+"""Facts of every kind: what is asked, what the source's own node says of them, and what the registry has."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from eth_utils.crypto import keccak
+
+from chains import history
+from chains.trie import EMPTY_TRIE_ROOT
+from devnet.devchain import ACCOUNTS, DevChainError
+from tests.real_nodes.genesis import HOLDS_SLOTS
+from tests.real_nodes.node import NodeRefused
+
+MISSING = "0x000000000000000000000000000000000000dEaD"
+_SLOTS = (0, 1, 5, 2**255)
+_PROPERTIES = ("NONCE", "BALANCE", "STORAGE_ROOT", "CODE_HASH")
+# By their places, and the names that nodes give them.
+_HEADER = {
+    "PARENT_HASH": (0, "parentHash"),
+    "UNCLES_HASH": (1, "sha3Uncles"),
+    "COINBASE": (2, "miner"),
+    "STATE_ROOT": (3, "stateRoot"),
+    "TRANSACTIONS_ROOT": (4, "transactionsRoot"),
+    "RECEIPTS_ROOT": (5, "receiptsRoot"),
+    "LOGS_BLOOM": (6, "logsBloom"),
+    "DIFFICULTY": (7, "difficulty"),
+    "BLOCK_NUMBER": (8, "number"),
+    "GAS_LIMIT": (9, "gasLimit"),
+    "GAS_USED": (10, "gasUsed"),
+    "TIMESTAMP": (11, "timestamp"),
+    "EXTRA_DATA": (12, "extraData"),
+    "MIX_HASH": (13, "mixHash"),
+    "NONCE": (14, "nonce"),
+    "BASE_FEE_PER_GAS": (15, "baseFeePerGas"),
+    "WITHDRAWALS_ROOT": (16, "withdrawalsRoot"),
+    "BLOB_GAS_USED": (17, "blobGasUsed"),
+    "EXCESS_BLOB_GAS": (18, "excessBlobGas"),
+    "PARENT_BEACON_BLOCK_ROOT": (19, "parentBeaconBlockRoot"),
+    "REQUESTS_HASH": (20, "requestsHash"),
+}
+_HASHED = {"LOGS_BLOOM", "EXTRA_DATA"}
+
+Call = tuple[str, *tuple[int, ...]]
+"""A view of the registry, by its signature, and its arguments."""
+
+
+class Node(Protocol):
+    chain_id: int
+
+    def rpc(self, method: str, *params: Any) -> Any: ...
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is asked of one block, and what the node says of it."""
+
+    asked: Mapping[str, Any]
+    """The data of a batch query about the chain."""
+    expected: Mapping[Call, int]
+
+
+def facts_of(node: Node, number: int) -> Facts:
+    """Every property of the header, of five accounts and of slots; and the block at its own time."""
+    at = hex(number)
+    block = node.rpc("eth_getBlockByNumber", at, False)
+    header = {name: block[told] for name, (_, told) in _HEADER.items() if block.get(told) is not None}
+    expected: dict[Call, int] = {
+        ("headerField(uint256,uint8)", number, _HEADER[name][0]): int(
+            keccak(hexstr=value).hex() if name in _HASHED else value, 16
+        )
+        for name, value in header.items()
+    }
+    slots: dict[str, tuple[int, ...]] = dict.fromkeys((ACCOUNTS[0][0], ACCOUNTS[3][0], MISSING), ())
+    slots[HOLDS_SLOTS] = _SLOTS
+    # The newest hash that it keeps, and a place that is empty as long as the chain is short.
+    slots[history.CONTRACT] = (number - 1, history.WINDOW - 1)
+    for address, asked in slots.items():
+        for place, value in enumerate(_account(node, address, at)):
+            expected["accountField(address,uint256,uint8)", int(address, 16), number, place] = value
+        for slot in asked:
+            # ganache says 0x of an empty one.
+            told = node.rpc("eth_getStorageAt", address, f"0x{slot:064x}", at).removeprefix("0x") or "0"
+            call: Call = "accountStorageSlotValues(address,uint256,bytes32)", int(address, 16), number, slot
+            expected[call] = int(told, 16)
+    moment = int(block["timestamp"], 16)
+    expected["blockAtTimestamp(uint256)", moment] = number
+    accounts = {
+        address: {"props": list(_PROPERTIES), "slots": [f"0x{slot:064x}" for slot in asked]}
+        for address, asked in slots.items()
+    }
+    only_balance = {ACCOUNTS[0][0]: {"props": ["BALANCE"], "slots": []}}
+    return Facts(
+        {
+            f"block:{number}": {"header": list(header), "accounts": accounts},
+            f"timestamp:{moment}": {"accounts": only_balance},
+        },
+        expected,
+    )
+
+
+def _account(node: Node, address: str, at: str) -> tuple[int, ...]:
+    """Nonce, balance, storage root and code hash. One that isn't there has the root of an empty trie and zeros."""
+    code = node.rpc("eth_getCode", address, at)
+    balance = int(node.rpc("eth_getBalance", address, at), 16)
+    nonce = int(node.rpc("eth_getTransactionCount", address, at), 16)
+    if not (balance or nonce or code != "0x"):
+        return 0, 0, int.from_bytes(EMPTY_TRIE_ROOT), 0
+    storage_root = int(node.rpc("eth_getProof", address, [], at)["storageHash"], 16)
+    return nonce, balance, storage_root, int.from_bytes(keccak(hexstr=code))
+
+
+def wrong(node: Node, registry: str, facts: Facts) -> list[str]:
+    """What the registry, on the chain of `node`, has not as the source's node has it."""
+    return [
+        f"{call}: {'nothing' if read is None else hex(read)} instead of {value:#x}"
+        for call, value in facts.expected.items()
+        if (read := _read(node, registry, call)) != value
+    ]
+
+
+def _read(node: Node, registry: str, call: Call) -> int | None:
+    """None where the registry reverts, as it does of what isn't proven, or isn't there."""
+    signature, *arguments = call
+    data = keccak(text=signature)[:4].hex() + "".join(f"{one:064x}" for one in arguments)
+    try:
+        told = node.rpc("eth_call", {"to": registry, "data": f"0x{data}"}, "latest")
+        return None if told == "0x" else int(told, 16)
+    except (NodeRefused, DevChainError):
+        return None

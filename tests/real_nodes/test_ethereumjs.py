@@ -1,0 +1,115 @@
+"""EthereumJS, unmodified: as a source whose facts are proven on anvil, and as the chain that they are proven on."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from accounts.models import ApiKey
+from config.configured_chains import forget_chains
+from devnet.devchain import DevChain
+from proving.models import FactsRegistry, Transaction
+from proving.registry.deploying import DeploymentError, deploy
+from queries.models import BatchStatus
+from tests.proving.test_sources import KEYS, attesting
+from tests.real_nodes.ethereumjs import EthereumJs
+from tests.real_nodes.facts import facts_of, wrong
+from tests.service import a_key, chains_toml, submit, work, work_until_done
+
+CHAIN_ID = 424242
+
+
+@pytest.fixture(scope="module")
+def ethereumjs() -> Iterator[EthereumJs]:
+    with EthereumJs(CHAIN_ID) as node:
+        mine(node, 12)
+        yield node
+
+
+@pytest.fixture
+def key(db) -> ApiKey:
+    return a_key()
+
+
+def mine(node: EthereumJs, blocks: int) -> None:
+    for _ in range(blocks):
+        node.mine()
+
+
+def asking(source: int, destination: int, data) -> dict[str, object]:
+    return {"destinationChainId": str(destination), "fee": "0", "data": {str(source): data}}
+
+
+def test_facts_of_every_kind_are_proven_on_another_chain(ethereumjs, chain: DevChain, key, settings, tmp_path):
+    with attesting(tmp_path / "attester", ethereumjs, KEYS[0]) as attester:
+        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+        more = f"""
+[[chains]]
+id = {CHAIN_ID}
+name = "EthereumJS"
+rpc_urls = ["{ethereumjs.url}"]
+test_network = true
+block_seconds = 1
+
+[[connections]]
+source = {CHAIN_ID}
+destination = {chain.chain_id}
+block_hash_source = "attested"
+threshold = 1
+[[connections.attesters]]
+address = "{attester.address}"
+url = "{attester.url}"
+"""
+        settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text() + more)
+        forget_chains()
+        registry = deploy(chain.chain_id, CHAIN_ID).address
+        facts = facts_of(ethereumjs, ethereumjs.head() - 8)
+        batch = submit(key, asking(CHAIN_ID, chain.chain_id, facts.asked))
+        assert work_until_done(batch, chain).status == BatchStatus.DONE
+    assert wrong(chain, registry, facts) == []
+    assert len(facts.expected) > 40
+
+
+@pytest.mark.parametrize("apart", [6, 0], ids=["the facts are dropped", "the registry is dropped too"])
+def test_facts_are_proven_on_its_own_chain_and_again_when_their_blocks_are_dropped(
+    ethereumjs, key, settings, tmp_path, apart
+):
+    """Unlike other nodes it forgets the transactions of blocks that it drops."""
+    settings.CHAINS_FILE = chains_toml(tmp_path, ethereumjs.url, chain_id=CHAIN_ID)
+    forget_chains()
+    mine(ethereumjs, 6)  # what a test before has sent stays
+    registry = deployed_on(ethereumjs).address
+    mine(ethereumjs, apart)
+    facts = facts_of(ethereumjs, ethereumjs.head() - 8)
+    batch = submit(key, asking(CHAIN_ID, CHAIN_ID, facts.asked))
+    assert work_until_done(batch, ethereumjs).status == BatchStatus.DONE
+    assert wrong(ethereumjs, registry, facts) == []
+    for tx in Transaction.objects.all():
+        # Its receipts tell the tip alone.
+        assert tx.block_number is not None
+        block = ethereumjs.rpc("eth_getBlockByNumber", hex(tx.block_number), False)
+        assert tx.gas_price == int(block["baseFeePerGas"], 16) + tx.newest.max_priority_fee_per_gas
+
+    ethereumjs.drop(5)
+    assert (ethereumjs.rpc("eth_getCode", registry, "latest") == "0x") == (not apart)
+    assert len(wrong(ethereumjs, registry, facts)) == len(facts.expected)
+    statuses = []
+    for _ in range(20):
+        work()
+        batch.refresh_from_db()
+        statuses.append(batch.status)
+        if not wrong(ethereumjs, registry, facts):
+            break
+        ethereumjs.mine()
+    # Where the registry is gone, facts can't be asked for before it is back, and then they are back too.
+    assert BatchStatus.IN_PROGRESS in statuses or not apart
+    assert work_until_done(batch, ethereumjs).status == BatchStatus.DONE
+    assert wrong(ethereumjs, registry, facts) == []
+
+
+def deployed_on(node: EthereumJs) -> FactsRegistry:
+    for _ in range(10):
+        try:
+            return deploy(CHAIN_ID, CHAIN_ID, seconds=0)
+        except DeploymentError:
+            node.mine()
+    raise AssertionError(list(Transaction.objects.values_list("state", "last_error")))
