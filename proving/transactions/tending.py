@@ -177,12 +177,16 @@ def _mend_nonces(chain: Chain, rpc: RpcClient, lease: Lease[Signer], watched: Se
     signer = lease.row
     pending = [tx for tx in watched if tx.state == TransactionState.PENDING]
     lowest = min((tx.nonce for tx in pending), default=used)
-    # Final blocks hold these, as far as is known. A node that lags says so too.
-    below = signer.transactions.filter(nonce__gte=used, nonce__lt=lowest).exclude(state=TransactionState.DISPLACED)
-    newest = below.order_by("-nonce").values_list("nonce", flat=True).first()
-    gap = range(used if newest is None else newest + 1, lowest)
-    if _look_after_final(rpc, lease, below):
-        return f"Chain {chain.id} has lost blocks that were final, with transactions of {signer.address}: sent again."
+    gap = range(used, lowest)
+    if gap:
+        # Final blocks hold these, as far as is known. A node that lags says so too.
+        below = signer.transactions.filter(nonce__gte=used, nonce__lt=lowest).exclude(state=TransactionState.DISPLACED)
+        newest = below.order_by("-nonce").values_list("nonce", flat=True).first()
+        gap = range(used if newest is None else newest + 1, lowest)
+        if _look_after_final(rpc, lease, below):
+            return (
+                f"Chain {chain.id} has lost blocks that were final, with transactions of {signer.address}: sent again."
+            )
     if not gap:
         # Shown as long as what fills it is pending, or until what it left behind is sent anew.
         is_filled = any(tx.to == signer.address for tx in pending)
