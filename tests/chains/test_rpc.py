@@ -376,8 +376,9 @@ def test_what_only_the_pending_block_refuses_is_refused(devchain, client_of):
             return error(body, -32000, "gas required exceeds allowance (30000000)")
         return ask(devchain.url, body)
 
-    with lying_node(answer) as url, pytest.raises(RpcRefused, match="allowance"):
+    with lying_node(answer) as url, pytest.raises(RpcRefused) as refused:
         client_of(url).estimate_gas(ALICE, BOB, b"")
+    assert "allowance" in refused.value.message
 
 
 def test_a_revert_in_the_contracts_words_is_no_refusal_of_the_pending_block(client_of):
