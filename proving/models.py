@@ -121,6 +121,8 @@ class Signer(Leased):
 
 # What a transaction takes that does nothing.
 CANCELLATION_GAS = 21_000
+# What a final one counts of the most that it could have cost, at the least: honest ones seldom cost less.
+_LEAST_PART = 4
 
 
 class TransactionState(models.TextChoices):
@@ -236,8 +238,12 @@ class Transaction(models.Model):
 
     @property
     def reserved(self) -> int:
-        """The same in wei. What was broadcast may be mined, though a node says that its nonce was used by another."""
-        return self.cost if self.state == TransactionState.FINAL else max(self.cost, self._most)
+        """The same in wei. What was broadcast may be mined, though a node says that its nonce was used by another.
+
+        A node may also call final what isn't, or lie about what it has cost: part of the most counts in any case.
+        """
+        most = self._most + max(0, self.expected_data_fee - self.data_fee)
+        return max(self.cost, most // _LEAST_PART if self.state == TransactionState.FINAL else most)
 
 
 class Share(models.Model):

@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
@@ -48,6 +48,7 @@ _ENVELOPE_BYTES = 250
 _MOST_DOUBTFUL = 3
 # Nonces of a gap that are used up, and final transactions that are looked after at a time.
 _MOST_FILLED = 16
+_LEFT_BEHIND = "It was left behind nonces that nobody has used, and is sent anew."
 
 
 def tend(signer_id: int) -> None:
@@ -152,7 +153,7 @@ def _tend(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> None:
                         tx.nonce,
                         address,
                     )
-                    _displace(lease, tx, "Its nonce was used by another transaction.")
+                    _displace(lease, tx, "Its nonce was used by another transaction.", clock.believable())
                     doubtful += 1
             else:
                 push(chain, rpc, lease, tx, may_raise=lowest_open)
@@ -188,14 +189,16 @@ def _mend_nonces(chain: Chain, rpc: RpcClient, lease: Lease[Signer], watched: Se
         is_filled = any(tx.to == signer.address for tx in pending)
         is_left = not pending and any(tx.nonce >= used for tx in watched)
         return signer.nonce_problem if is_filled or is_left else ""
+    now = clock.believable()
     if len(gap) > _MOST_FILLED:
         for tx in pending:
-            _displace(lease, tx, "It was left behind nonces that nobody has used, and is sent anew.")
+            _displace(lease, tx, _LEFT_BEHIND, now)
     else:
         for tx in signer.transactions.filter(nonce__in=gap).defer("data").prefetch_related("versions"):
             _note_vanished(lease, tx)
         for nonce in gap:
-            fill(chain, rpc, lease, nonce)
+            fill(chain, rpc, lease, nonce, now)
+    _pause_where_often_mended(signer, now)
     return (
         f"Nobody has used the nonces of {signer.address} on chain {chain.id} from {gap.start} to {gap.stop - 1}, and "
         "transactions waited behind them: a node has told a wrong nonce."
@@ -210,6 +213,18 @@ def _pause_where_doubtful(signer: Signer, doubtful: int) -> None:
     told = signer.transactions.exclude(state=TransactionState.PENDING).order_by("-nonce")
     newest = list(told.values_list("state", flat=True)[:_MOST_DOUBTFUL]) if doubtful else []
     if doubtful >= _MOST_DOUBTFUL or newest == [TransactionState.DISPLACED] * _MOST_DOUBTFUL:
+        pause_signer(signer.chain_id, signer.address, NOT_BELIEVED)
+
+
+def _pause_where_often_mended(signer: Signer, now: datetime) -> None:
+    """Pause a signer whose gaps were repaired `now` and too often in a day: each repair may cost what a node likes."""
+    since = now - _DAY
+    fillers = signer.transactions.filter(to=signer.address, created_at__gt=since).values_list("created_at", flat=True)
+    left_behind = signer.transactions.filter(
+        state=TransactionState.DISPLACED, last_error=_LEFT_BEHIND, spent_at__gt=since
+    ).values_list("spent_at", flat=True)
+    repairs = {*fillers, *left_behind}
+    if now in repairs and len(repairs) >= _MOST_DOUBTFUL:
         pause_signer(signer.chain_id, signer.address, NOT_BELIEVED)
 
 
@@ -386,10 +401,10 @@ def _note_vanished(lease: Lease[Signer], tx: Transaction) -> None:
     lease.write(change)
 
 
-def _displace(lease: Lease[Signer], tx: Transaction, why: str) -> None:
+def _displace(lease: Lease[Signer], tx: Transaction, why: str, now: datetime) -> None:
     def change() -> None:
         _wake_blocks(tx)
-        tx.state, tx.spent_at = TransactionState.DISPLACED, clock.believable()
+        tx.state, tx.spent_at = TransactionState.DISPLACED, now
         tx.last_error = why
         _save(tx)
         shares.divide(tx)

@@ -4,8 +4,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import rlp
+from django.db.models import Q
 from django.utils import timezone
+from eth_utils.crypto import keccak
 
+from chains.header import _ETHEREUM
 from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import DevChain
 from proving.acceptance import accept
@@ -373,7 +377,7 @@ def test_what_a_clock_far_ahead_has_signed_counts_for_a_day_and_no_longer(costly
         patch.setattr(timezone, "now", lambda: now() + timedelta(days=365))
         pending(batch)
     Transaction.objects.update(state=TransactionState.FINAL, gas_used=1, gas_price=1)
-    assert promised.on_chain(31337) == 1
+    assert promised.on_chain(31337) == Transaction.objects.get().reserved > 1
     ServiceClock.objects.update(at=now() + timedelta(days=2))
     assert promised.on_chain(31337) == 0
 
@@ -432,6 +436,98 @@ def test_no_limit_is_passed_where_a_node_says_that_others_used_the_nonces(costly
     assert 0 < paid(costly, before) <= promised.on_chain(31337) <= 2 * 10**15
     assert [problem.code for problem in report.stops()] == ["node_doubtful"]
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
+
+
+def test_a_day_costs_at_most_four_limits_where_a_node_makes_up_finality_and_prices(costly, key, settings):
+    """Of blocks that it calls final it makes up headers, without a base fee, and receipts with the least of gas."""
+    limit = 3 * 10**14
+    reconfigure(settings, "test_network = false", LIMITED.replace("0.002", "0.0003"))
+    costly.mine(70)
+    set_price(costly, 1)
+    forged: dict[str, Any] = {}
+
+    def asked(method: str, *params: Any) -> Any:
+        return ask(costly.url, {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})["result"]
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        match question["method"], question["params"]:
+            case "eth_maxPriorityFeePerGas", _:
+                return [reply | {"result": hex(10**6)}]
+            case "eth_getBlockByNumber", ["finalized", _]:
+                return [reply | {"result": asked("eth_getBlockByNumber", "latest", False)}]
+            case "eth_getBlockByNumber", [number, _] if number in forged:
+                return [reply | {"result": forged[number]}]
+            case "eth_getTransactionReceipt", [tx_hash] if receipt := reply["result"]:
+                number = receipt["blockNumber"]
+                forged[number] = with_hash(asked("eth_getBlockByNumber", number, False) | {"baseFeePerGas": "0x0"})
+                raw = bytes.fromhex(asked("eth_getRawTransactionByHash", tx_hash)[2:])
+                lies = {"blockHash": forged[number]["hash"], "gasUsed": hex(tending._intrinsic_gas(raw))}
+                return [reply | {"result": receipt | lies}]
+        return [reply]
+
+    before = int(costly.rpc("eth_getBalance", SIGNER, "latest"), 16)
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        first = costly.head() - 1
+        for number in range(16):
+            set_price(costly, 1)
+            submit(key, request(ALICE, block=first - number, fee=ETHER // 1000))
+            for _ in range(4):
+                work()
+                mine_at(costly, 1)
+    assert Transaction.objects.filter(state=TransactionState.FINAL, gas_used__lt=50_000).exists()
+    assert 0 < paid(costly, before) <= 4 * limit
+
+
+def with_hash(block: dict[str, Any]) -> dict[str, Any]:
+    """The block, as Ethereum's nodes tell it, with the hash that its fields make."""
+    values = [form.from_rpc(block[form.rpc_name]) for form in _ETHEREUM if form.rpc_name in block]
+    return block | {"hash": f"0x{keccak(rlp.encode(values)).hex()}"}
+
+
+@pytest.mark.parametrize(
+    ("while_tending", "while_sending", "repaid"),
+    [(lambda _: 1, lambda nonce: nonce, 3), (lambda nonce: nonce, lambda nonce: nonce + 16, 3 * 16)],
+    ids=["left behind", "filled"],
+)
+def test_a_signer_whose_gaps_were_repaired_three_times_in_a_day_pauses(
+    costly, key, settings, monkeypatch, while_tending, while_sending, repaid
+):
+    """A node tells one nonce before it sends, and another one after it: each repair is paid for."""
+    costly.rpc("anvil_setNonce", SIGNER, hex(500))
+    costly.mine(2)
+    set_price(costly, 1)
+    is_tending, tend = False, tending._tend
+
+    def note_tending(*arguments: Any) -> None:
+        nonlocal is_tending
+        is_tending = True
+        try:
+            tend(*arguments)
+        finally:
+            is_tending = False
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        match question["method"]:
+            case "eth_getTransactionCount":
+                told = while_tending if is_tending else while_sending
+                return [reply | {"result": hex(told(int(reply["result"], 16)))}]
+            case "eth_getTransactionReceipt" if while_tending(500) == 1:
+                return [reply | {"result": None}]
+        return [reply]
+
+    monkeypatch.setattr(tending, "_tend", note_tending)
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        for number in range(5):
+            set_price(costly, 1)
+            submit(key, request(ALICE, block=costly.head() - 1 - number, fee=ETHER // 1000))
+            for _ in range(6):
+                work()
+                mine_at(costly, 1)
+                age()
+    assert Transaction.objects.filter(Q(to=SIGNER) | Q(state=TransactionState.DISPLACED)).count() == repaid
+    assert "node_doubtful" in [problem.code for problem in report.stops()]
 
 
 def test_a_signer_of_which_three_receipts_can_t_be_true_pauses(costly, key, settings):
