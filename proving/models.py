@@ -225,11 +225,12 @@ class Transaction(models.Model):
             return 0
         if self.state != TransactionState.PENDING:
             return self.gas_used * self.gas_price + self.data_fee
-        return self._most
+        return self.most_for_gas + self.data_fee
 
     @property
-    def _most(self) -> int:
-        return max(version.gas * version.max_fee_per_gas for version in self.versions.all()) + self.data_fee
+    def most_for_gas(self) -> int:
+        """In wei."""
+        return max(version.gas * version.max_fee_per_gas for version in self.versions.all())
 
     @property
     def reserved_gas(self) -> int:
@@ -242,7 +243,7 @@ class Transaction(models.Model):
 
         A node may also call final what isn't, or lie about what it has cost: part of the most counts in any case.
         """
-        most = self._most + max(0, self.expected_data_fee - self.data_fee)
+        most = self.most_for_gas + max(self.data_fee, self.expected_data_fee)
         return max(self.cost, most // _LEAST_PART if self.state == TransactionState.FINAL else most)
 
 

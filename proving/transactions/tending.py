@@ -48,6 +48,8 @@ _ENVELOPE_BYTES = 250
 _MOST_DOUBTFUL = 3
 # Nonces of a gap that are used up, and final transactions that are looked after at a time.
 _MOST_FILLED = 16
+# What a transaction takes beside its gas, by what was expected or, where nothing was, by the most for its gas.
+_MOST_TIMES_DATA_FEE = 16
 _LEFT_BEHIND = "It was left behind nonces that nobody has used, and is sent anew."
 
 
@@ -332,7 +334,7 @@ def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: 
         tx.spent_at = clock.believable()
     is_cancellation = any(version.hash == tx_hash and version.is_cancellation for version in tx.versions.all())
     is_new = (tx.hash, tx.block_hash) != (tx_hash, block_hash)
-    data_fee = _data_fee(rpc, lease.row, receipt) if is_new or state != tx.state else None
+    data_fee = _data_fee(rpc, tx, receipt) if is_new or state != tx.state else None
 
     def change() -> None:
         _wake_blocks(tx)
@@ -361,19 +363,22 @@ def _count(signer: Signer, tx: Transaction, times: int = 1) -> None:
     signer.save(update_fields=["final_count", "final_failures", "final_gas", "final_wei"])
 
 
-def _data_fee(rpc: RpcClient, signer: Signer, receipt: Receipt) -> int | None:
-    """What it took beside its gas, in wei; None where that isn't told, or can't be so."""
+def _data_fee(rpc: RpcClient, tx: Transaction, receipt: Receipt) -> int | None:
+    """What it took beside its gas, in wei; None where that isn't told, or isn't believed."""
     told = rollups.paid_beside_gas(rpc, receipt)
     if not told:
         return told
     try:
-        had = rpc.balance(signer.address, receipt.block_number - 1)
+        had = rpc.balance(tx.signer.address, receipt.block_number - 1)
     except RpcRefused:
         # Most nodes keep few states, and blocks are final much later: what was noted before stays.
         return None
-    if told > had:
+    # A lie about one transaction must not use up the limits of a day.
+    if told > min(had, _MOST_TIMES_DATA_FEE * max(tx.expected_data_fee, tx.most_for_gas)):
         logger.error(
-            "a node says that %s took %d wei for its data, more than its signer had", hex_data(receipt.tx_hash), told
+            "a node says that %s took %d wei for its data, more than its signer had or than is believed",
+            hex_data(receipt.tx_hash),
+            told,
         )
         return None
     return told

@@ -4,12 +4,9 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-import rlp
 from django.db.models import Q
 from django.utils import timezone
-from eth_utils.crypto import keccak
 
-from chains.header import _ETHEREUM
 from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import DevChain
 from proving.acceptance import accept
@@ -25,6 +22,7 @@ from queries.models import Batch, BatchStatus, Block, ServiceClock
 from queries.rejection_codes import RejectionCode
 from tests.chains.lying_node import ask, between
 from tests.contracts.l1_block import L1Block
+from tests.headers import with_hash
 from tests.proving import test_sources as sources
 from tests.proving.test_spending import ETHER, GWEI, asking, costly, fresh, key, pending, price_of, set_price
 from tests.proving.test_transactions import _send_from_elsewhere, age
@@ -479,12 +477,6 @@ def test_a_day_costs_at_most_four_limits_where_a_node_makes_up_finality_and_pric
     assert 0 < paid(costly, before) <= 4 * limit
 
 
-def with_hash(block: dict[str, Any]) -> dict[str, Any]:
-    """The block, as Ethereum's nodes tell it, with the hash that its fields make."""
-    values = [form.from_rpc(block[form.rpc_name]) for form in _ETHEREUM if form.rpc_name in block]
-    return block | {"hash": f"0x{keccak(rlp.encode(values)).hex()}"}
-
-
 @pytest.mark.parametrize(
     ("while_tending", "while_sending", "repaid"),
     [(lambda _: 1, lambda nonce: nonce, 3), (lambda nonce: nonce, lambda nonce: nonce + 16, 3 * 16)],
@@ -557,6 +549,24 @@ def test_a_signer_of_which_three_receipts_can_t_be_true_pauses(costly, key, sett
     for batch in batches:
         work_until_done(batch, costly, rounds=20)
     assert not list(report.stops())
+
+
+def test_a_lie_about_what_data_has_cost_leaves_others_their_day(costly, key, settings):
+    """Less than the signer holds, and twice the daily limit."""
+    reconfigure(settings, "test_network = false", LIMITED.replace("0.002", "0.5"))
+    set_price(costly, 1)
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "eth_getTransactionReceipt" and reply.get("result"):
+            reply["result"]["l1Fee"] = hex(ETHER)
+        return [reply]
+
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER // 100))
+        assert work_until_done(batch, costly).status == BatchStatus.DONE
+    assert 0 < batch.spent <= batch.fee
+    assert promised.on_chain(31337) < ETHER // 100
 
 
 def test_until_it_is_final_what_was_sent_counts_at_its_most_and_others_wait(costly, key, settings):
