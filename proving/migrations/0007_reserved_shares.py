@@ -3,10 +3,6 @@ from django.db import migrations, models
 import queries.uint256
 
 
-def count_as_before(apps, schema_editor):
-    apps.get_model("proving", "Share").objects.update(reserved_gas=models.F("gas"), reserved_wei=models.F("wei"))
-
-
 class Migration(migrations.Migration):
     dependencies = [("proving", "0006_signer_nonce_problem")]
 
@@ -21,5 +17,4 @@ class Migration(migrations.Migration):
             name="reserved_wei",
             field=queries.uint256.Uint256Field(db_default=0, default=0),
         ),
-        migrations.RunPython(count_as_before, migrations.RunPython.noop),
     ]

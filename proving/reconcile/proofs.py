@@ -7,7 +7,7 @@ import logging
 import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from chains import together
 from chains.encoding import hex_data
@@ -123,7 +123,8 @@ def _verified_proofs(
     answers = source.proofs(
         [ProofRequest(block.number, block_hash, one.address, [int(slot, 16) for slot in one.slots]) for one in wanted]
     )
-    proofs: list[Proven] = []
+    # An account of many slots is asked for several times.
+    proofs: dict[str, Proven] = {}
     failed: dict[str, Exception] = {}
     for one, answer in zip(wanted, answers, strict=True):
         if isinstance(answer, NodeUnavailable):
@@ -134,14 +135,16 @@ def _verified_proofs(
             failed[one.address] = NodeUnavailable(str(answer)) if answer.may_pass else ProofRefused(str(answer))
             continue
         try:
-            proofs.append(_verified(block, answer))
+            proven = _verified(block, answer)
+            before = proofs.get(one.address)
+            proofs[one.address] = replace(proven, slots=[*before.slots, *proven.slots]) if before else proven
         except OtherAccountForm as other:
             failed[one.address] = ProofRefused(str(other))
         except InvalidProof as invalid:
             failed[one.address] = InvalidReply(
                 f"A node sent a proof of {one.address} at block {block.number} that does not verify: {invalid}"
             )
-    return proofs, failed
+    return list(proofs.values()), failed
 
 
 def _verified(block: Block, answer: FetchedProof) -> Proven:

@@ -17,7 +17,7 @@ from config.configured_chains import get_chains
 from proving.models import Share, Transaction
 from proving.spending import estimates
 from proving.spending.estimates import Undone
-from proving.spending.promised import recent, sum_wei
+from proving.spending.promised import recent, sum_reserved_gas, sum_reserved_wei, sum_wei
 from queries.models import Batch, Query
 
 
@@ -107,7 +107,7 @@ def _limits_by_user(chain: Chain, tx: Transaction, portions: Counter[str]) -> It
         others = Share.objects.filter(
             recent("transaction__"), batch__user=user, batch__destination_chain_id=chain.id
         ).exclude(transaction=tx)
-        left = most - sum_wei(others, "reserved_wei") - _data_fee(tx, gas)
+        left = most - sum_reserved_wei(others) - _data_fee(tx, gas)
         yield Limit(frozenset(batches), "the daily limit of its user", gas, left, _unfinished(batches))
 
 
@@ -130,7 +130,7 @@ def why_over_budget(chain: Chain, tx: Transaction, portions: Counter[str]) -> tu
         others = Share.objects.filter(
             recent("transaction__"), batch__user=user, batch__destination_chain_id__in=costly
         ).exclude(transaction=tx)
-        left = budgets[user] - (others.aggregate(total=Sum("reserved_gas"))["total"] or 0)
+        left = budgets[user] - sum_reserved_gas(others)
         if gas > left:
             sentence = (
                 f"The transaction may take {gas} gas, and of the {budgets[user]} gas that a user's batches "

@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
 
-from django.db.models import Prefetch, Q, QuerySet, Value
+from django.db.models import Prefetch, Q, QuerySet, Sum, Value
+from django.db.models.functions import Greatest
 from django.utils import timezone
 
 from proving.models import Share, SignedTransaction, Signer, Transaction, TransactionState
@@ -116,10 +116,20 @@ def _day_began() -> datetime:
     return (clock.last_read() or timezone.now()) - _DAY
 
 
-def sum_wei(shares: QuerySet[Share], column: Literal["wei", "reserved_wei"] = "wei") -> int:
+def sum_wei(shares: QuerySet[Share]) -> int:
     """What these shares come to, in wei."""
     # Databases don't add up 256 bits.
-    return sum(shares.values_list(column, flat=True))
+    return sum(shares.values_list("wei", flat=True))
+
+
+def sum_reserved_wei(shares: QuerySet[Share]) -> int:
+    """What counts of these shares against their users' limits. Older versions of this code have reserved nothing."""
+    return sum(max(row) for row in shares.values_list("wei", "reserved_wei"))
+
+
+def sum_reserved_gas(shares: QuerySet[Share]) -> int:
+    """The same of their gas."""
+    return shares.aggregate(total=Sum(Greatest("gas", "reserved_gas")))["total"] or 0
 
 
 def caused_by(batch: Batch) -> int:
