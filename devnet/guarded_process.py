@@ -4,7 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -18,6 +18,7 @@ class GuardedProcess:
     """A running command in a process group of its own: Ctrl-C at the terminal reaches us, and we end it in order.
 
     `folder` is removed with it. `polite` is the signal that ends it in order. `user` runs it, where we are root.
+    `pass_fds` are files that it has open too.
     Raises `OSError` when the command can't be started.
     """
 
@@ -32,6 +33,7 @@ class GuardedProcess:
         cwd: Path | None = None,
         polite: signal.Signals = signal.SIGTERM,
         user: str | None = None,
+        pass_fds: Collection[int] = (),
     ) -> None:
         self._folder, self._stop_seconds, self._polite = folder, stop_seconds, polite
         self._is_stopped = False
@@ -44,6 +46,7 @@ class GuardedProcess:
             process_group=0,
             cwd=cwd,
             user=user,
+            pass_fds=pass_fds,
         )
         self._guard = subprocess.Popen(
             ["/bin/sh", "-c", _GUARD, "guard", str(self._process.pid), folder],

@@ -17,7 +17,7 @@ from celery.worker import state
 from django.apps import apps
 from kombu import Connection, Producer, Queue
 
-from chains.chains_file import ChainsError, SignerError
+from chains.chains_file import ChainsError
 from config import metrics_server
 from config.configured_chains import get_chains
 from config.environment import require_settings
@@ -36,7 +36,7 @@ from django.conf import settings
 from proving.worker import routes
 from proving.worker.doorbell import doorbell
 from proving.worker.routes import Route
-from proving.worker.worker import Worker
+from proving.worker.worker import Worker, obstacle
 
 logger = logging.getLogger(__name__)
 
@@ -109,11 +109,8 @@ class Sweep(bootsteps.StartStopStep):
             raise SystemExit("BROKER_URL is not set. Without a broker, run the worker by manage.py runworker.")
         if not issubclass(parent.pool_cls, TaskPool):
             raise SystemExit("The worker's tasks are threads of one process: leave out --pool, or name threads.")
-        try:
-            for chain in get_chains().destinations():
-                chain.accounts()
-        except (ChainsError, SignerError) as error:
-            raise SystemExit(str(error)) from None
+        if problem := obstacle():
+            raise SystemExit(problem)
         self._thread: threading.Thread | None = None
 
     def start(self, parent: Any) -> None:

@@ -23,8 +23,10 @@ from django.db.models.functions import Now
 
 from accounts import row_locks
 from chains import together
+from chains.chains_file import ChainsError, SignerError
 from chains.exchange_metrics import exchanges
 from chains.together import Raised
+from config.configured_chains import get_chains
 from proving import pruning
 from proving.health import attester_checks, chain_checks
 from proving.models import WorkerHeartbeat
@@ -35,7 +37,7 @@ from proving.worker.due import Poll, Task, due, due_webhooks, recover, reject_ov
 from proving.worker.groups import Group, Groups
 from proving.worker.heartbeats import SILENCE, was_clock_set_back
 from proving.worker.routes import WEBHOOKS, Route
-from queries import storage
+from queries import schema, storage
 from queries.clock import Clock
 from queries.turns import Turns
 
@@ -60,6 +62,23 @@ def _watch(_: object) -> None:
 
 
 _WATCH = Task("chains", None, (), _watch)
+
+
+def obstacle() -> str:
+    """Return why no worker can run here, a sentence; empty where one can.
+
+    A database that doesn't answer is waited for.
+    """
+    try:
+        for chain in get_chains().destinations():
+            chain.accounts()
+        return schema.problem(connection)
+    except (ChainsError, SignerError) as error:
+        return str(error)
+    except DatabaseError:
+        return ""
+    finally:
+        connections.close_all()
 
 
 class Worker:

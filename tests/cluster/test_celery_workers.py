@@ -3,6 +3,7 @@
 import re
 import signal
 
+import psycopg
 import pytest
 import redis
 import requests
@@ -176,3 +177,11 @@ def test_without_a_broker_it_says_what_to_run_instead(machines):
     ended = celery(**machines.cluster.environment | {"BROKER_URL": ""})
     assert ended.returncode != 0
     assert "BROKER_URL is not set. Without a broker, run the worker by manage.py runworker." in ended.stderr
+
+
+def test_a_database_without_this_versions_tables_is_refused(machines):
+    with psycopg.connect(machines.postgres.url(), autocommit=True) as admin:
+        admin.execute("CREATE DATABASE empty")
+    ended = celery(**machines.cluster.environment | {"DATABASE_URL": machines.postgres.url("empty")})
+    assert ended.returncode != 0
+    assert "The database lacks migrations of this version: run manage.py migrate." in ended.stderr

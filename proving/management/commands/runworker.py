@@ -1,20 +1,14 @@
 """`manage.py runworker`."""
 
 import signal
-from contextlib import suppress
 from types import FrameType
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import Error as DatabaseError
-from django.db import connection
 
-from chains.chains_file import ChainsError, SignerError
 from config import metrics_server
-from config.configured_chains import get_chains
-from proving.worker.worker import Worker
-from queries import schema
+from proving.worker.worker import Worker, obstacle
 
 
 class Command(BaseCommand):
@@ -30,15 +24,8 @@ class Command(BaseCommand):
         )
 
     def handle(self, *, threads: int, metrics_port: int, **_: Any) -> None:
-        try:
-            for chain in get_chains().destinations():
-                chain.accounts()
-        except (ChainsError, SignerError) as error:
-            raise CommandError(str(error)) from None
-        # A database that does not answer is waited for.
-        with suppress(DatabaseError):
-            if problem := schema.problem(connection):
-                raise CommandError(problem)
+        if problem := obstacle():
+            raise CommandError(problem)
         if metrics_port:
             metrics_server.serve(metrics_port)
         worker = Worker(threads=threads)

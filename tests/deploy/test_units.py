@@ -1,0 +1,110 @@
+"""The units in deploy/systemd at work: what a restart, a reload and a migration do to others."""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+from gunicorn.config import Config
+
+from demo.installation import CHAINS_TOML
+from devnet.devchain import PROJECT
+from tests.deploy.units import SYSTEMD, Unit, Units
+from tests.fresh_installation import fresh_installation
+from tests.serving.process import NO_NODE, ask
+from tests.serving.test_bounds import Load
+
+WEB, APP = "batch-query-web", "tests.serving.app:application"
+SERVICES = [f"{path.stem}1" if path.stem.endswith("@") else path.stem for path in SYSTEMD.glob("*.service")]
+# gunicorn gives requests this long to end.
+GRACEFUL_SECONDS = Config().graceful_timeout
+
+
+@pytest.fixture
+def units(tmp_path) -> Iterator[Units]:
+    (tmp_path / "chains.toml").write_text(CHAINS_TOML % NO_NODE)
+    (tmp_path / "secret").write_text("x" * 64)
+    fresh = fresh_installation(tmp_path)
+    fresh.copy_database(tmp_path)
+    environment = {
+        "STATE_DIR": str(tmp_path),
+        "STATIC_DIR": str(fresh.static),
+        "CHAINS_FILE": str(tmp_path / "chains.toml"),
+        "SECRET_KEY_FILE": str(tmp_path / "secret"),
+        "BASE_URL": "http://127.0.0.1",
+    }
+    with ExitStack() as running:
+        yield Units(running, PROJECT, tmp_path, environment)
+
+
+def wait_until_it_serves(units: Units) -> None:
+    deadline = time.monotonic() + 30
+    while not answers(units):
+        assert time.monotonic() < deadline, units.log(WEB).read_text()
+        time.sleep(0.1)
+
+
+def answers(units: Units) -> bool:
+    try:
+        return ask(units.port, b"GET /livez HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").status == 200
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("way", [Units.restart, Units.reload], ids=["restarted", "reloaded"])
+def test_the_web_server_refuses_no_request_and_loses_none(units, way):
+    units.start(WEB, APP)
+    wait_until_it_serves(units)
+    load = Load(units)
+    with load:
+        time.sleep(1)
+        answered = load.answered
+        if way is Units.reload:
+            assert units.reload(WEB)
+        else:
+            units.restart(WEB, APP)
+        wait_until_it_serves(units)
+        time.sleep(5)
+    assert (load.refused, load.lost) == (0, [])
+    assert 0 < answered < load.answered
+
+
+def test_a_reload_changes_nothing_where_a_setting_is_wrong(units, tmp_path):
+    """gunicorn ends when a process of it can't start."""
+    units.start(WEB)
+    wait_until_it_serves(units)
+    (tmp_path / "secret").write_text("")
+    assert not units.reload(WEB)
+    assert "SECRET_KEY_FILE names an empty file." in units.log(WEB).read_text()
+    time.sleep(3)
+    assert answers(units)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_migration_comes_first_and_neither_stops_nor_holds_up_others(name):
+    """`Requires=` and the like would stop them all when it is run again, before it begins."""
+    unit, migrate = Unit(name), "batch-query-migrate.service"
+    if unit.path.name == migrate:
+        # What has run is not run again by whatever starts next.
+        assert (unit.values("Type"), unit.values("RemainAfterExit")) == (["oneshot"], ["true"])
+        return
+    assert migrate in unit.words("Wants")
+    assert migrate in unit.words("After")
+    for key in ("Requires", "Requisite", "BindsTo", "PartOf", "PropagatesStopTo"):
+        assert migrate not in unit.words(key)
+
+
+@pytest.mark.parametrize("name", [name for name in SERVICES if name != "batch-query-migrate"])
+def test_what_is_stopped_has_the_time_to_finish(name):
+    """The main process tells the others to end; a signal to all would let gunicorn replace who has ended."""
+    unit = Unit(name)
+    assert unit.values("KillMode") == ["mixed"]
+    assert unit.stop_seconds() > GRACEFUL_SECONDS
+
+
+def test_containers_that_are_stopped_have_the_time_to_finish():
+    yaml = pytest.importorskip("yaml")
+    services = yaml.safe_load((PROJECT / "deploy" / "compose.yml").read_text())["services"]
+    for name in ("web", "worker"):
+        period = services[name]["stop_grace_period"]
+        assert int(period[:-1]) * {"s": 1, "m": 60}[period[-1]] > GRACEFUL_SECONDS

@@ -1,0 +1,128 @@
+"""The units in deploy/systemd as systemd runs them, without systemd: their commands, sockets, signals and times.
+
+Nothing of what a unit forbids its processes is here: `systemd-analyze` checks that.
+"""
+
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+from devnet.devchain import PROJECT
+from devnet.guarded_process import GuardedProcess
+
+SYSTEMD = PROJECT / "deploy" / "systemd"
+_INSTALLED = "/opt/batch-query-service"
+# As `sd_listen_fds` has it: the socket is file 3, and the process's own number is with it.
+_WITH_SOCKET = (
+    "import os, sys; os.dup2(int(sys.argv[1]), 3); "
+    "os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid())); os.execv(sys.argv[2], sys.argv[2:])"
+)
+
+
+class Unit:
+    """What a file says. `name` is as of `systemctl`: batch-query-web, batch-query-worker@1."""
+
+    def __init__(self, name: str) -> None:
+        template, at, self._instance = name.partition("@")
+        self.path = SYSTEMD / f"{template}{at}.service"
+        self._text = self.path.read_text()
+
+    def values(self, key: str) -> list[str]:
+        found = re.findall(rf"^{key}=(.+)$", self._text, re.MULTILINE)
+        return [value.replace("%i", self._instance).replace("%%", "%") for value in found]
+
+    def words(self, key: str) -> list[str]:
+        return [word for value in self.values(key) for word in shlex.split(value)]
+
+    def commands(self, key: str) -> list[list[str]]:
+        """With the programs that this runs with."""
+        programs = str(Path(sys.executable).parent)
+        return [shlex.split(value.replace(f"{_INSTALLED}/.venv/bin", programs)) for value in self.values(key)]
+
+    def stop_seconds(self) -> int:
+        # 90 is systemd's own.
+        return int([*self.values("TimeoutStopSec"), "90"][0])
+
+    @property
+    def socket(self) -> Path:
+        return self.path.with_suffix(".socket")
+
+
+class Units:
+    """The units of one installation. `tree` is what is in their folder of programs, and may be changed for another."""
+
+    def __init__(self, running: ExitStack, tree: Path, logs: Path, environment: Mapping[str, str]) -> None:
+        self.tree, self.environment = tree, dict(environment)
+        self._running, self._logs = running, logs
+        self._processes: dict[str, GuardedProcess] = {}
+        self._listener = running.enter_context(socket.create_server(("127.0.0.1", 0), backlog=4096))
+        self.port: int = self._listener.getsockname()[1]
+        if not Unit("batch-query-web").socket.exists():
+            self._listener.close()
+
+    def start(self, name: str, *instead: str) -> None:
+        """Without waiting. The last arguments of its command are others `instead`."""
+        unit = Unit(name)
+        (command,) = unit.commands("ExecStart")
+        command = [word.replace("127.0.0.1:8000", f"127.0.0.1:{self.port}") for word in command]
+        command[len(command) - len(instead) :] = instead
+        passed = []
+        if unit.socket.exists():
+            passed = [self._listener.fileno()]
+            command = [sys.executable, "-c", _WITH_SOCKET, str(passed[0]), *command]
+        with self.log(name).open("ab") as log:
+            self._processes[name] = GuardedProcess(
+                command, env=self._environment(unit), stdout=log, cwd=self.tree, pass_fds=passed
+            )
+        self._running.callback(self._processes[name].stop)
+
+    def stop(self, name: str) -> None:
+        """Wait for it as systemd would, which then kills it. It must end by itself."""
+        process = self._processes.pop(name)
+        process.send(signal.SIGTERM)
+        status = process.wait(Unit(name).stop_seconds())
+        assert status == 0, f"{name} ended with {status}: {self.log(name).read_text()[-2000:]}"
+
+    def restart(self, name: str, *instead: str) -> None:
+        self.stop(name)
+        self.start(name, *instead)
+
+    def reload(self, name: str) -> bool:
+        """Run its commands in their order, until one fails. Return whether none did."""
+        commands = Unit(name).commands("ExecReload")
+        pid = str(self.pid(name))
+        return bool(commands) and all(
+            self._run(name, [word.replace("$MAINPID", pid) for word in command]) == 0 for command in commands
+        )
+
+    def run(self, name: str) -> None:
+        """As the unit of one command."""
+        (command,) = Unit(name).commands("ExecStart")
+        status = self._run(name, command)
+        assert status == 0, self.log(name).read_text()[-2000:]
+
+    def _run(self, name: str, command: list[str]) -> int:
+        with self.log(name).open("ab") as log:
+            environment = self._environment(Unit(name))
+            done = subprocess.run(
+                command, env=environment, cwd=self.tree, stdout=log, stderr=subprocess.STDOUT, check=False
+            )
+        return done.returncode
+
+    def pid(self, name: str) -> int:
+        return self._processes[name].pid
+
+    def log(self, name: str) -> Path:
+        """Of all processes that were started by this name."""
+        return self._logs / f"{name}.log"
+
+    def _environment(self, unit: Unit) -> dict[str, str]:
+        said = dict(word.split("=", 1) for word in unit.words("Environment"))
+        return {"PATH": os.environ["PATH"]} | said | self.environment
