@@ -49,9 +49,9 @@ def check_somebody_may_sign_in(**_: Any) -> list[CheckMessage]:
 
 @register(deploy=True)
 def check_chains_file(**_: Any) -> list[CheckMessage]:
-    """W002: the chains can't be read. Only `check --deploy` asks, for every command that reads them says it as well."""
+    """E003: the chains can't be read. Only `check --deploy` asks, for every command that reads them says it as well."""
     try:
         get_chains()
     except (ValueError, OSError) as error:
-        return [Warning(str(error), id="accounts.W002")]
+        return [Error(str(error), id="accounts.E003")]
     return []

@@ -30,7 +30,7 @@ def test_it_says_who_can_not_sign_in(settings, configure_chains, allowed, destin
 def test_it_says_that_the_chains_can_not_be_read(settings, configure_chains):
     settings.CHAINS_FILE.write_text("nonsense")
     (message,) = check_chains_file()
-    assert message.id == "accounts.W002"
+    assert message.id == "accounts.E003"
     assert message.msg.startswith(f"{settings.CHAINS_FILE} can't be used:\n- it is not TOML: ")
     assert check_somebody_may_sign_in() == []
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 
 from tests.attacks.table import Seen
-from tests.chaos import clocks, kills, outages
+from tests.chaos import clocks, kills, outages, upgrade
 from tests.chaos.engines import ENGINES
 
 # By name. Each is given an engine and a seed. Where there is nothing to try on the engine, it has seen nothing.
@@ -20,6 +20,7 @@ CHAOS: Mapping[str, Callable[[str, int], Iterator[Seen]]] = {
     "broker": outages.broker,
     "node": outages.node,
     "clocks": clocks.run,
+    "upgrade": upgrade.run,
 }
 
 

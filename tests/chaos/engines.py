@@ -41,11 +41,12 @@ class ChaosService(Service):
 
 
 @dataclass(frozen=True)
-class Target:
-    """A service that runs and is healthy, with three workers."""
+class Installed:
+    """A service, however its processes were started. `folder` is its state."""
 
     engine: str
-    service: ChaosService
+    base_url: str
+    folder: Path
     chain: DevChain
     registry: str
     postgres: Postgres | None
@@ -54,11 +55,11 @@ class Target:
     def key(self, user: int) -> str:
         """An API key of one of the development chain's accounts."""
         address, private_key = ACCOUNTS[user]
-        return take_api_key(self.service.base_url, address, private_key, CHAIN_ID)
+        return take_api_key(self.base_url, address, private_key, CHAIN_ID)
 
     def codes(self) -> list[str]:
         """Of what `/healthz` says is wrong, or worth a notice."""
-        health = requests.get(f"{self.service.base_url}/healthz", timeout=TIMEOUT).json()
+        health = requests.get(f"{self.base_url}/healthz", timeout=TIMEOUT).json()
         return [*health["codes"]]
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
@@ -66,9 +67,16 @@ class Target:
         if self.postgres:
             with psycopg.connect(self.postgres.url()) as postgres:
                 return postgres.execute(statement).fetchall()
-        file = self.service.folder / "db.sqlite3"
+        file = self.folder / "db.sqlite3"
         with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=20)) as connection:
             return connection.execute(statement).fetchall()
+
+
+@dataclass(frozen=True)
+class Target(Installed):
+    """A service that runs and is healthy, with three workers."""
+
+    service: ChaosService
 
 
 @contextmanager
@@ -89,7 +97,7 @@ def target(engine: str, *, node: str = "", chain: DevChain | None = None, **vari
         service.serve()
         for number in range(2, WORKERS + 1):
             service.start_worker(f"worker {number}")
-        yield Target(engine, service, chain, registry, postgres, redis)
+        yield Target(engine, service.base_url, service.folder, chain, registry, postgres, redis, service)
 
 
 @contextmanager

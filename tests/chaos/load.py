@@ -13,7 +13,7 @@ from eth_utils.crypto import keccak
 from demo.client import BALANCE, ClientError, account_field, submit
 from demo.installation import CHAIN_ID
 from tests.attacks.table import Seen
-from tests.chaos.engines import OLD_BLOCKS, Target
+from tests.chaos.engines import OLD_BLOCKS, Installed
 
 _USERS = 2
 _HEADER_ACCUMULATED = "0x" + keccak(text="HeaderAccumulated(uint256,bytes32)").hex()
@@ -23,7 +23,7 @@ _ACCOUNT_PROVEN = "0x" + keccak(text="AccountProven(address,uint256,uint8)").hex
 class Load(threading.Thread):
     """Submits so many batches, one every so many seconds, each again until it is taken."""
 
-    def __init__(self, target: Target, seed: int, *, batches: int, pause: float) -> None:
+    def __init__(self, target: Installed, seed: int, *, batches: int, pause: float) -> None:
         super().__init__(daemon=True)
         self._target, self._batches, self._pause = target, batches, pause
         self._keys = [target.key(user) for user in range(_USERS)]
@@ -31,11 +31,19 @@ class Load(threading.Thread):
         self.answered: list[str] = []
         self.refused = Counter[str]()
 
+    def key_of(self, number: int) -> str:
+        """Of the user who submits this batch, counted from 0."""
+        return self._keys[number % _USERS]
+
+    def end(self) -> None:
+        """Submit no more."""
+        self._batches = 0
+
     def run(self) -> None:
         while len(self.answered) < self._batches:
-            key = self._keys[len(self.answered) % _USERS]
+            key = self.key_of(len(self.answered))
             try:
-                self.answered.append(submit(self._target.service.base_url, key, self._request()))
+                self.answered.append(submit(self._target.base_url, key, self._request()))
             except (requests.RequestException, ClientError) as error:
                 self.refused[type(error).__name__] += 1
             time.sleep(self._pause)
@@ -47,7 +55,7 @@ class Load(threading.Thread):
         return {"destinationChainId": str(CHAIN_ID), "fee": "0", "data": data}
 
 
-def judge(target: Target, load: Load, tried: str, seconds: float) -> Iterator[Seen]:
+def judge(target: Installed, load: Load, tried: str, seconds: float) -> Iterator[Seen]:
     """What is seen when all batches are done, or after so many seconds."""
     began = time.monotonic()
     statuses: dict[str, str] = {}
@@ -75,7 +83,7 @@ def judge(target: Target, load: Load, tried: str, seconds: float) -> Iterator[Se
     yield from _facts(target)
 
 
-def _nonces(target: Target) -> Seen:
+def _nonces(target: Installed) -> Seen:
     rows = target.rows("SELECT nonce, hash FROM proving_transaction ORDER BY nonce")
     ((signer,),) = target.rows("SELECT address FROM proving_signer")
     used = [int(target.chain.rpc("eth_getTransactionCount", signer, at), 16) for at in ("latest", "pending")]
@@ -89,7 +97,7 @@ def _nonces(target: Target) -> Seen:
     )
 
 
-def _facts(target: Target) -> Iterator[Seen]:
+def _facts(target: Installed) -> Iterator[Seen]:
     for name, topic in (("header", _HEADER_ACCUMULATED), ("account", _ACCOUNT_PROVEN)):
         logs = target.chain.rpc("eth_getLogs", {"address": target.registry, "topics": [topic], "fromBlock": "0x0"})
         told = [(*log["topics"], log["data"]) for log in logs]

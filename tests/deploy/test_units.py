@@ -69,15 +69,20 @@ def test_the_web_server_refuses_no_request_and_loses_none(units, way):
     assert 0 < answered < load.answered
 
 
-def test_a_reload_changes_nothing_where_a_setting_is_wrong(units, tmp_path):
-    """gunicorn ends when a process of it can't start."""
+def test_a_reload_changes_nothing_where_a_file_is_wrong(units, tmp_path):
+    """gunicorn would end where a process of it can't start, and go on without chains."""
     units.start(WEB)
     wait_until_it_serves(units)
-    (tmp_path / "secret").write_text("")
-    assert not units.reload(WEB)
-    assert "SECRET_KEY_FILE names an empty file." in units.log(WEB).read_text()
+    for name, wrong, said in (
+        ("chains.toml", "[", "chains.toml"),
+        ("secret", "", "SECRET_KEY_FILE names an empty file."),
+    ):
+        (tmp_path / name).write_text(wrong)
+        assert not units.reload(WEB)
+        assert said in units.log(WEB).read_text()
     time.sleep(3)
     assert answers(units)
+    assert "Handling signal" not in units.log(WEB).read_text()
 
 
 @pytest.mark.parametrize("name", SERVICES)

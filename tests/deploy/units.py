@@ -18,6 +18,8 @@ from devnet.devchain import PROJECT
 from devnet.guarded_process import GuardedProcess
 
 SYSTEMD = PROJECT / "deploy" / "systemd"
+# systemd's own, after which it ends what isn't ready.
+_START_SECONDS = 90
 _INSTALLED = "/opt/batch-query-service"
 # As `sd_listen_fds` has it: the socket is file 3, and the process's own number is with it.
 _WITH_SOCKET = (
@@ -68,7 +70,7 @@ class Units:
             self._listener.close()
 
     def start(self, name: str, *instead: str) -> None:
-        """Without waiting. The last arguments of its command are others `instead`."""
+        """Wait until it is ready, where it says so. The last arguments of its command are others `instead`."""
         unit = Unit(name)
         (command,) = unit.commands("ExecStart")
         command = [word.replace("127.0.0.1:8000", f"127.0.0.1:{self.port}") for word in command]
@@ -77,11 +79,21 @@ class Units:
         if unit.socket.exists():
             passed = [self._listener.fileno()]
             command = [sys.executable, "-c", _WITH_SOCKET, str(passed[0]), *command]
-        with self.log(name).open("ab") as log:
+        with self.log(name).open("ab") as log, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notified:
+            # Linux's own: in no folder, by a name that is free.
+            notified.bind("")
+            notified.settimeout(_START_SECONDS)
+            address = "@" + notified.getsockname()[1:].decode()
             self._processes[name] = GuardedProcess(
-                command, env=self._environment(unit), stdout=log, cwd=self.tree, pass_fds=passed
+                command,
+                env=self._environment(unit) | {"NOTIFY_SOCKET": address},
+                stdout=log,
+                cwd=self.tree,
+                pass_fds=passed,
             )
-        self._running.callback(self._processes[name].stop)
+            self._running.callback(self._processes[name].stop)
+            if unit.values("Type") == ["notify"]:
+                assert b"READY=1" in notified.recv(4096).splitlines()
 
     def stop(self, name: str) -> None:
         """Wait for it as systemd would, which then kills it. It must end by itself."""
@@ -107,6 +119,14 @@ class Units:
         (command,) = Unit(name).commands("ExecStart")
         status = self._run(name, command)
         assert status == 0, self.log(name).read_text()[-2000:]
+
+    def manage(self, *arguments: str) -> str:
+        """Return what a command prints. Raises `CalledProcessError`."""
+        command = [sys.executable, "manage.py", *arguments]
+        environment = {"PATH": os.environ["PATH"]} | self.environment
+        return subprocess.run(
+            command, env=environment, cwd=self.tree, stdout=subprocess.PIPE, text=True, check=True
+        ).stdout
 
     def _run(self, name: str, command: list[str]) -> int:
         with self.log(name).open("ab") as log:
