@@ -26,7 +26,8 @@ def divide(tx: Transaction, weights: Counter[str] | None = None) -> None:
     Derived anew each time, never added up: doing it twice changes nothing. Inside the caller's database transaction,
     whenever the transaction's versions or state have changed; after another state, `show_spent` too.
     """
-    weights, gas, wei = weights_of(tx) if weights is None else weights, tx.gas, tx.cost
+    weights = weights_of(tx) if weights is None else weights
+    gas, wei, reserved = tx.gas, tx.cost, tx.reserved
     portions = {batch: gas * weight // weights.total() for batch, weight in weights.items()}
     shares = [
         Share(
@@ -35,7 +36,7 @@ def divide(tx: Transaction, weights: Counter[str] | None = None) -> None:
             gas=portion,
             wei=wei * portion // gas if gas else 0,
             reserved_gas=tx.reserved_gas * weights[batch] // weights.total(),
-            reserved_wei=tx.reserved * weights[batch] // weights.total(),
+            reserved_wei=reserved * weights[batch] // weights.total(),
             weight=weights[batch],
         )
         for batch, portion in portions.items()
