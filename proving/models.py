@@ -230,7 +230,7 @@ class Transaction(models.Model):
     @property
     def most_for_gas(self) -> int:
         """In wei."""
-        return max(version.gas * version.max_fee_per_gas for version in self.versions.all())
+        return max((version.gas * version.max_fee_per_gas for version in self.versions.all()), default=0)
 
     @property
     def reserved_gas(self) -> int:

@@ -21,7 +21,7 @@ from accounts import row_locks
 from accounts.models import User
 from chains import rollups, together
 from chains.chains_file import Chain
-from chains.rpc import BlockIdentifier, ChainError, RpcClient
+from chains.rpc import BlockIdentifier, ChainError, Reverted, RpcClient
 from chains.together import Raised
 from config.configured_chains import get_rpc
 from proving import heads
@@ -55,9 +55,9 @@ logger = logging.getLogger(__name__)
 
 # What several blocks share at the most: the fewer it concerns that one of them reverts, and blocks have room for it.
 _SHARED_GAS, _SHARED_BYTES = 6_000_000, 80_000
-# Where it is simulated. What is pending beside it may be mined after it, or cancelled: then it finds what is there now.
-_PENDING: Sequence[BlockIdentifier] = ("pending",)
-_BOTH: Sequence[BlockIdentifier] = ("pending", "latest")
+# Where it is simulated. What is pending beside it, of ours or of others, may be mined after it, or cancelled: then it
+# finds what is there now.
+_SIMULATED_AT: Sequence[BlockIdentifier] = ("pending", "latest")
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _submit_all(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent
     rows = signers.rows(chain)
     beside = signers.beside(orders)
     simulations = [
-        partial(_simulate, rpc, rows[0].address, order, _BOTH if one.is_pending else _PENDING)
+        partial(_simulate, rpc, rows[0].address, order, may_rest_on_pending=one.is_pending)
         for order, one in zip(orders, beside, strict=True)
     ]
     simulated, market, accounts = together.together(
@@ -186,15 +186,24 @@ def _rest_beside(chain: Chain, intents: Sequence[Intent]) -> Rest:
     )
 
 
-def _simulate(rpc: RpcClient, sender: str, order: Order, at: Sequence[BlockIdentifier]) -> list[_Simulated] | Refused:
-    found = together.each([partial(_simulate_one, rpc, sender, intent, at) for intent in order.intents])
+def _simulate(rpc: RpcClient, sender: str, order: Order, *, may_rest_on_pending: bool) -> list[_Simulated] | Refused:
+    ask = partial(_simulate_one, rpc, sender, may_rest_on_pending=may_rest_on_pending)
+    found = together.each([partial(ask, intent) for intent in order.intents])
     refused = next((one for one in found if isinstance(one, Refused)), None)
     return refused or [one for one in found if isinstance(one, _Simulated)]
 
 
-def _simulate_one(rpc: RpcClient, sender: str, intent: Intent, at: Sequence[BlockIdentifier]) -> _Simulated | Refused:
-    estimates = [partial(rpc.estimate_gas, sender, intent.to or None, intent.data, block) for block in at]
-    estimate = max(together.each(estimates))
+def _simulate_one(rpc: RpcClient, sender: str, intent: Intent, *, may_rest_on_pending: bool) -> _Simulated | Refused:
+    def estimate_at(block: BlockIdentifier) -> int:
+        try:
+            return rpc.estimate_gas(sender, intent.to or None, intent.data, block)
+        except Reverted:
+            # Of the newest block itself only the next one knows the hash.
+            if block == "pending" or may_rest_on_pending:
+                raise
+            return 0
+
+    estimate = max(together.each([partial(estimate_at, block) for block in _SIMULATED_AT]))
     if estimate > MAX_GAS:
         return Refused(f"A transaction would need {estimate} gas, and none may have more than {MAX_GAS} (EIP-7825).")
     gas_limit = min(MAX_GAS, int(estimate * GAS_MARGIN))

@@ -1,14 +1,19 @@
 """What people have tried who know the rules about money: to stall others, to be paid for, to burn a fee on a part."""
 
+from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from django.db.models import Q
 from django.utils import timezone
+from eth_account import Account
 
+from accounts.models import ApiKey
+from chains.encoding import hex_data
 from config.configured_chains import forget_chains, get_rpc
-from devnet.devchain import DevChain
+from devnet.devchain import ACCOUNTS, DevChain
 from proving.acceptance import accept
 from proving.health import report
 from proving.models import FactsRegistry, Share, SignedTransaction, Transaction, TransactionState
@@ -71,6 +76,23 @@ def test_a_transaction_that_its_fee_lets_nobody_mine_is_cancelled_for_those_behi
     assert any(said.startswith("1 query is left undone") for said in waiting())
 
 
+def two_of_the_same_accounts(chain: DevChain, key: ApiKey) -> list[Callable[[], Batch]]:
+    """To submit them. Their block is known, and each writes the same storage."""
+    addresses = [f"0x{(place + 1) * 7919:040x}" for place in range(10)]
+    for address in addresses:
+        chain.rpc("anvil_setBalance", address, hex(ETHER))
+    chain.mine()
+    block = chain.head()
+    chain.mine()
+    work_until_done(submit(a_key(CHARLIE), request(SIGNER, block=block, fee=ETHER)), chain)
+    set_price(chain, 1)
+
+    def asked(name: str) -> dict[str, Any]:
+        return asking(block, ETHER, **{one: {"props": [name], "slots": []} for one in addresses})
+
+    return [partial(submit, key, asked("BALANCE")), partial(submit, a_key(BOB), asked("NONCE"))]
+
+
 def by_their_user(batch: Batch) -> None:
     assert progress.cancel(batch.pk, code=RejectionCode.CANCELLED_BY_USER, reason="Cancelled.")
 
@@ -82,18 +104,7 @@ def for_their_fee(batch: Batch) -> None:
 @pytest.mark.parametrize("cancel", [by_their_user, for_their_fee])
 def test_what_is_cancelled_makes_nothing_fail_that_was_sent_behind_it(costly, key, cancel):
     """The storage that the first one would have written costs the second one more."""
-    addresses = [f"0x{(place + 1) * 7919:040x}" for place in range(10)]
-    for address in addresses:
-        costly.rpc("anvil_setBalance", address, hex(ETHER))
-    costly.mine()
-    block = costly.head()
-    costly.mine()
-    work_until_done(submit(a_key(CHARLIE), request(SIGNER, block=block, fee=ETHER)), costly)
-    set_price(costly, 1)
-    first, second = (
-        pending(submit(who, asking(block, ETHER, **{one: {"props": [name], "slots": []} for one in addresses})))
-        for who, name in ((key, "BALANCE"), (a_key(BOB), "NONCE"))
-    )
+    first, second = (pending(batch()) for batch in two_of_the_same_accounts(costly, key))
     cancel(first.queries.all()[0].batch)
     set_price(costly, 20)
     for _ in range(4):
@@ -103,6 +114,32 @@ def test_what_is_cancelled_makes_nothing_fail_that_was_sent_behind_it(costly, ke
     for tx in (first, second):
         tx.refresh_from_db()
     assert (first.newest.is_cancellation, first.succeeded, second.succeeded) == (True, False, True)
+
+
+def test_what_a_stranger_has_pending_and_replaces_makes_nothing_fail(costly, key):
+    """A stranger proves the same to the registry, waits until it was simulated upon, and takes it back."""
+    submit_first, submit_second = two_of_the_same_accounts(costly, key)
+    copied = pending(batch := submit_first())
+    to, data, gas = copied.to, bytes(copied.data), copied.gas_limit
+    costly.rpc("anvil_dropAllTransactions")
+    copied.delete()
+    batch.delete()
+    stranger, stranger_key = ACCOUNTS[0]
+    nonce = int(costly.rpc("eth_getTransactionCount", stranger, "latest"), 16)
+
+    def send(to: str, data: bytes, gas: int, tip: int) -> None:
+        fees = {"maxFeePerGas": 2 * tip * GWEI, "maxPriorityFeePerGas": tip * GWEI}
+        fields = {"type": 2, "chainId": 31337, "nonce": nonce, "to": to, "value": 0, "data": data, "gas": gas, **fees}
+        costly.rpc("eth_sendRawTransaction", hex_data(Account.from_key(stranger_key).sign_transaction(fields)[0]))
+
+    set_price(costly, 1)
+    send(to, data, gas, tip=10)
+    tx = pending(submit_second())
+    send(stranger, b"", 21_000, tip=20)
+    costly.mine()
+    work()
+    tx.refresh_from_db()
+    assert tx.succeeded
 
 
 def test_alone_it_waits_for_the_price_to_fall(costly, key):
