@@ -4,7 +4,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from subprocess import PIPE, Popen
+from subprocess import PIPE, Popen, run
 
 import psycopg
 import pytest
@@ -96,6 +96,31 @@ def test_of_those_who_migrate_at_once_one_waits_for_the_other(empty_database):
     said = sorted(process.communicate()[1] for process in both)
     assert said == ["", "The database is being migrated by another process: waiting until it has ended.\n"]
     assert [process.returncode for process in both] == [0, 0]
+
+
+KILLED = """
+import os
+from django.core.management import call_command
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+
+record = MigrationExecutor.record_migration
+
+def record_and_die(executor, migration):
+    if not connection.in_atomic_block:
+        os._exit(9)
+    record(executor, migration)
+
+MigrationExecutor.record_migration = record_and_die
+call_command("migrate", verbosity=0)
+"""
+
+
+def test_none_is_killed_between_a_migration_and_its_record(empty_database):
+    if connection.vendor == "sqlite":
+        Path(empty_database["STATE_DIR"], "db.sqlite3").touch()
+    command = [sys.executable, str(PROJECT / "manage.py"), "shell", "--no-imports", "-c", KILLED]
+    run(command, env=os.environ | empty_database, check=True)
 
 
 def test_it_is_not_ready_while_nothing_can_be_stored(monkeypatch):

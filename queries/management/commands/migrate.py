@@ -5,8 +5,12 @@ from typing import Any
 
 from django.core.checks import Tags
 from django.core.management.base import CommandError
-from django.core.management.commands.migrate import Command as DjangosCommand
+from django.core.management.commands import migrate
 from django.db import connections
+from django.db.backends.base.schema import BaseDatabaseSchemaEditor
+from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.migration import Migration
+from django.db.migrations.state import ProjectState
 
 from config.sqlite.base import DatabaseWrapper, FileGone
 from queries import schema
@@ -14,7 +18,30 @@ from queries import schema
 _WAIT_SECONDS = 0.5
 
 
-class Command(DjangosCommand):
+class _Executor(MigrationExecutor):
+    """Records each migration in the transaction that carries it out.
+
+    Django records one that makes indexes or foreign keys behind it. Killed in between, no later run could go on.
+    """
+
+    def apply_migration(self, state: ProjectState, migration: Migration, *how: Any, **also: Any) -> ProjectState:
+        apply = migration.apply
+
+        def apply_whole(state: ProjectState, editor: BaseDatabaseSchemaEditor, *how: Any) -> ProjectState:
+            applied = apply(state, editor, *how)
+            while editor.deferred_sql:
+                editor.execute(editor.deferred_sql.pop(0))
+            return applied
+
+        migration.apply = apply_whole  # type: ignore[assignment]
+        return super().apply_migration(state, migration, *how, **also)
+
+
+# The command takes no other one.
+migrate.MigrationExecutor = _Executor  # type: ignore[attr-defined]
+
+
+class Command(migrate.Command):
     # What it works on, and what operators set. For the rest, pages and API would have to be loaded.
     requires_system_checks = [Tags.database, Tags.models, "settings"]
 
