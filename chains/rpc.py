@@ -60,8 +60,8 @@ WORD_BYTES = 32
 TRANSACTION_GAS = 21_000
 # In wei for a unit of gas: nobody could pay it.
 _NO_PRICE = 2**96
-# Half of those of EIP-2681: what a column holds.
-_NONCES = 2**63
+# Half of those of EIP-2681, and of what a header holds: what a column holds.
+_NONCES = _BLOCKS = 2**63
 # Slots in one request for a proof, and how many times fewer after one that got no answer.
 _MOST_SLOTS = 200
 _FEWER_SLOTS = 4
@@ -409,6 +409,8 @@ def _read_header(result: Any, wanted: int | bytes | Tag) -> Header | Further[Hea
         return None
     block = read_object(result)
     number, block_hash = read_quantity(block.get("number")), read_data(block.get("hash"), 32)
+    if number >= _BLOCKS:
+        raise ValueError("a block that no chain can have reached")
     if not isinstance(wanted, str) and wanted not in {number, block_hash}:
         raise ValueError("another block than was asked for")
     try:

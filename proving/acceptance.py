@@ -41,8 +41,15 @@ logger = logging.getLogger(__name__)
 
 _HEADERS_PER_STATEMENT = 100
 _NOTHING = Promise(0, 0)
-# What may be that of a stale node, or of one of another chain: no reason to reject a batch that is accepted already.
-_BY_A_HEAD = {RejectionCode.BLOCK_TOO_OLD, RejectionCode.PROOF_UNAVAILABLE}
+# What may be that of a stale node, or of one of another chain: no reason to reject a batch that is accepted already, or
+# that waits for a block.
+_BY_A_NODE = {
+    RejectionCode.BLOCK_TOO_OLD,
+    RejectionCode.FINALIZED_UNKNOWN,
+    RejectionCode.HEADER_PROPERTY_MISSING,
+    RejectionCode.PROOF_UNAVAILABLE,
+    RejectionCode.TIMESTAMP_BEFORE_FIRST_BLOCK,
+}
 
 
 @dataclass(frozen=True)
@@ -81,8 +88,8 @@ def _accept(lease: Lease[Batch], look: Look) -> None:
         waits: list[Wait] = []
         for source in undecided(batch.pk):
             decision = _decide(lease, source)
-            if isinstance(decision, Rejection) and decision.code in _BY_A_HEAD and batch.status != BatchStatus.RECEIVED:
-                decision = Wait(decision.reason, None)
+            if isinstance(decision, Rejection) and decision.code in _BY_A_NODE:
+                decision = _wait_instead(batch, decision) or decision
             if isinstance(decision, Wait):
                 waits.append(decision)
                 continue
@@ -108,6 +115,15 @@ def _accept(lease: Lease[Batch], look: Look) -> None:
         pause = leases.backoff(batch.attempts)
         lease.release(pause, attempts=batch.attempts + 1, waiting_for=sentence, looked_at=Now())
         raise
+
+
+def _wait_instead(batch: Batch, rejection: Rejection) -> Wait | None:
+    """Return a wait where the batch was found good before: some of it, or what is to come of it as far as it can be."""
+    if batch.status != BatchStatus.RECEIVED:
+        return Wait(rejection.reason, None)
+    # Without a failure that is counted, by which the next look knows that the batch waited.
+    is_awaited = batch.looked_at is not None and not batch.attempts
+    return Wait(rejection.reason, timedelta(seconds=10)) if is_awaited else None
 
 
 def undecided(batch_id: str) -> list[int]:

@@ -121,6 +121,8 @@ class Signer(Leased):
 
 # What a transaction takes that does nothing.
 CANCELLATION_GAS = 21_000
+# What a final one counts of the most that it could have cost, at the least: honest ones seldom cost less.
+_LEAST_PART = 4
 
 
 class TransactionState(models.TextChoices):
@@ -223,11 +225,12 @@ class Transaction(models.Model):
             return 0
         if self.state != TransactionState.PENDING:
             return self.gas_used * self.gas_price + self.data_fee
-        return self._most
+        return self.most_for_gas + self.data_fee
 
     @property
-    def _most(self) -> int:
-        return max(version.gas * version.max_fee_per_gas for version in self.versions.all()) + self.data_fee
+    def most_for_gas(self) -> int:
+        """In wei."""
+        return max(version.gas * version.max_fee_per_gas for version in self.versions.all())
 
     @property
     def reserved_gas(self) -> int:
@@ -236,8 +239,12 @@ class Transaction(models.Model):
 
     @property
     def reserved(self) -> int:
-        """The same in wei. What was broadcast may be mined, though a node says that its nonce was used by another."""
-        return self.cost if self.state == TransactionState.FINAL else max(self.cost, self._most)
+        """The same in wei. What was broadcast may be mined, though a node says that its nonce was used by another.
+
+        A node may also call final what isn't, or lie about what it has cost: part of the most counts in any case.
+        """
+        most = self.most_for_gas + max(self.data_fee, self.expected_data_fee)
+        return max(self.cost, most // _LEAST_PART if self.state == TransactionState.FINAL else most)
 
 
 class Share(models.Model):

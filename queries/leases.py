@@ -228,11 +228,15 @@ def backoff(attempts: int, *, first: float = 1, longest: float = 60) -> timedelt
     return timedelta(seconds=min(longest, first * 2 ** min(attempts, 16)))
 
 
-def recover(rows: "models.QuerySet[LeasedRow]", **also: object) -> None:
-    """Make rows due, with these columns `also`, and free that were postponed too far while a clock was ahead."""
+def recover(rows: "models.QuerySet[LeasedRow]", *, all_postponed: bool = False, **also: object) -> None:
+    """Make rows due, with these columns `also`, and free that were postponed too far while a clock was ahead.
+
+    Where it was ahead by less than the longest pause, no row tells by itself: then it is to be `all_postponed`.
+    """
     lease = timedelta(seconds=settings.LEASE_SECONDS)
+    latest_due = Now() if all_postponed else Now() + LONGEST + lease
     for latest, change in (
-        (Q(due_at__gt=Now() + LONGEST + lease), {"due_at": Now(), **also}),
+        (Q(due_at__gt=latest_due), {"due_at": Now(), **also}),
         (Q(leased_until__gt=Now() + 2 * lease), {"leased_until": None}),
     ):
         put_off = rows.filter(latest)

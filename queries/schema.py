@@ -4,7 +4,11 @@ Migrations are only appended. A database whose migrations were others, with the 
 nothing is left to migrate.
 """
 
+import fcntl
+import os
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -12,13 +16,56 @@ from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
 from django.db.models import CharField
 
+# Of PostgreSQL's advisory locks, which each database has for itself.
+_LOCK = 7_117_310
+
+
+@contextmanager
+def lock(connection: BaseDatabaseWrapper, *, shared: bool = False) -> Iterator[bool]:
+    """Keep migrations from running meanwhile, if none runs now. Yield whether none does.
+
+    The lock ends with the process. Tables that somebody is just migrating are not what they will be.
+    """
+    if connection.vendor == "postgresql":
+        kind = "_shared" if shared else ""
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT pg_try_advisory_lock{kind}({_LOCK})")
+            (is_held,) = cursor.fetchone()
+            try:
+                yield is_held
+            finally:
+                # A connection that was lost has lost its locks.
+                if is_held and connection.is_usable():
+                    cursor.execute(f"SELECT pg_advisory_unlock{kind}({_LOCK})")
+        return
+    # The folder's: to close a second handle of the file would end SQLite's own locks of this process.
+    folder = os.open(Path(connection.settings_dict["NAME"]).parent, os.O_RDONLY)
+    try:
+        yield _is_locked(folder, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+    finally:
+        os.close(folder)
+
+
+def _is_locked(folder: int, kind: int) -> bool:
+    try:
+        fcntl.flock(folder, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
 
 def problem(connection: BaseDatabaseWrapper) -> str:
     """Return why this version can't work with the database, a sentence; empty where it can."""
-    executor = MigrationExecutor(connection)
-    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
-        return difference(connection) or "The database lacks migrations of this version: run manage.py migrate."
-    return difference(connection) or ""
+    # Where there is no database, this says it.
+    with connection.cursor():
+        pass
+    with lock(connection, shared=True) as is_held:
+        if not is_held:
+            return "The database is being migrated: wait until manage.py migrate has ended."
+        executor = MigrationExecutor(connection)
+        if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+            return difference(connection) or "The database lacks migrations of this version: run manage.py migrate."
+        return difference(connection) or ""
 
 
 def difference(connection: BaseDatabaseWrapper) -> str | None:

@@ -1,6 +1,7 @@
 """Fixtures for tests of the service on a real development chain."""
 
 import gc
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,11 @@ from proving.paths import rotation
 from queries import storage
 from tests.deployed import deploy_on
 from tests.service import chains_toml
+
+
+def pytest_configure() -> None:
+    """Take Ctrl-C where the parent ignores it, as shells do for jobs in the background: children would inherit that."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

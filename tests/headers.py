@@ -5,6 +5,8 @@ from typing import Any
 import rlp
 from eth_utils.crypto import keccak
 
+from chains.header import _ETHEREUM
+
 Fields = dict[str, bytes | int]
 
 # What all of them begin with.
@@ -94,3 +96,9 @@ def as_json(fields: Fields, **changes: bytes | int) -> dict[str, Any]:
     told = {name: value if isinstance(value, bytes) else hex(value) for name, value in values.items()}
     told["hash"] = keccak(encode(values))
     return {name: "0x" + value.hex() if isinstance(value, bytes) else value for name, value in told.items()}
+
+
+def with_hash(block: dict[str, Any]) -> dict[str, Any]:
+    """The block, as Ethereum's nodes tell it, with the hash that its fields make."""
+    values = [form.from_rpc(block[form.rpc_name]) for form in _ETHEREUM if form.rpc_name in block]
+    return block | {"hash": f"0x{keccak(rlp.encode(values)).hex()}"}

@@ -122,7 +122,7 @@ def _fetch(context: Context) -> End | _Partly | None:
     if parts is None or context.block.hash != before:
         parts = proofs.fetch(context.block, context.source_rpc)
         first = next(parts, None)
-    _act(context, decide.asked_of_header(observe.asked_of_header(context)))
+    lacking = _act(context, decide.asked_of_header(observe.asked_of_header(context)))
     faults: dict[int, Exception] = {}
     complete = 0
     while first:
@@ -138,7 +138,7 @@ def _fetch(context: Context) -> End | _Partly | None:
             # More had to be fetched.
             context.ahead.forget_newest()
     unfetched = observe.unfetched(context, faults)
-    return None if unfetched is None else _act(context, decide.unfetched(unfetched))
+    return lacking if unfetched is None else _act(context, decide.unfetched(unfetched))
 
 
 def _prove(context: Context) -> End | None:

@@ -299,16 +299,14 @@ def source_block(seen: SourceBlock) -> Decision:
 
 
 def asked_of_header(seen: AskedOfHeader) -> Decision:
-    """The header is all that these need. Those are rejected that ask for what it hasn't.
+    """Complete the queries that need nothing but the header, and wait for those that it lacks something of.
 
-    Later forks have added properties: an older block's header can't prove them. Nor can one of another layout.
+    They were admitted by a header that had it. So this one is that of a node of another chain.
     """
-    asking = defaultdict(list)
-    for pk, why in seen.why_lacking.items():
-        asking[why].append(pk)
-    proven = asking.pop("", [])
-    rejected = [Reject(pks, RejectionCode.HEADER_PROPERTY_MISSING, why) for why, pks in asking.items()]
-    return Decision(Continue(), [*rejected, Complete(proven, StepKind.INITIAL_STATE)])
+    lacking = {pk: why for pk, why in seen.why_lacking.items() if why}
+    proven = [pk for pk in seen.why_lacking if pk not in lacking]
+    then = Fail(next(iter(lacking.values())), tuple(lacking)) if lacking else Continue()
+    return Decision(then, [Complete(proven, StepKind.INITIAL_STATE)])
 
 
 def fetched(found: Fetched) -> Decision:

@@ -27,6 +27,7 @@ def divide(tx: Transaction, weights: Counter[str] | None = None) -> None:
     whenever the transaction's versions or state have changed; after another state, `show_spent` too.
     """
     weights, gas, wei = weights_of(tx) if weights is None else weights, tx.gas, tx.cost
+    reserved_gas, reserved_wei = tx.reserved_gas, tx.reserved
     portions = {batch: gas * weight // weights.total() for batch, weight in weights.items()}
     shares = [
         Share(
@@ -34,8 +35,8 @@ def divide(tx: Transaction, weights: Counter[str] | None = None) -> None:
             batch_id=batch,
             gas=portion,
             wei=wei * portion // gas if gas else 0,
-            reserved_gas=tx.reserved_gas * weights[batch] // weights.total(),
-            reserved_wei=tx.reserved * weights[batch] // weights.total(),
+            reserved_gas=reserved_gas * weights[batch] // weights.total(),
+            reserved_wei=reserved_wei * weights[batch] // weights.total(),
             weight=weights[batch],
         )
         for batch, portion in portions.items()

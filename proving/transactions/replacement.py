@@ -27,7 +27,6 @@ from proving.transactions.pauses import why_signer_paused
 from proving.transactions.purpose import is_wanted, show
 from proving.transactions.signing import broadcast, senders, sign
 from proving.transactions.stop_switch import why_stopped
-from queries import clock
 from queries.leases import Lease
 from queries.models import OPEN_STATUSES, Batch, Block, Query, Sender
 
@@ -175,7 +174,7 @@ def _replace(
     return version
 
 
-def fill(chain: Chain, rpc: RpcClient, lease: Lease[Signer], nonce: int) -> None:
+def fill(chain: Chain, rpc: RpcClient, lease: Lease[Signer], nonce: int, now: datetime) -> None:
     """Use up a nonce that no stored transaction has, if the daily limit leaves room: what is behind it waits for it."""
     signer = lease.row
     if why_stopped(chain.id) or why_signer_paused(signer.pk) or not _holds_key(chain, signer):
@@ -187,7 +186,7 @@ def fill(chain: Chain, rpc: RpcClient, lease: Lease[Signer], nonce: int) -> None
         if limit < market.max_priority_fee_per_gas or signer.transactions.filter(nonce=nonce).exists():
             return
         tx = Transaction.objects.create(
-            signer=signer, nonce=nonce, to=signer.address, data=b"", gas_limit=gas, spent_at=clock.believable()
+            signer=signer, nonce=nonce, to=signer.address, data=b"", gas_limit=gas, created_at=now, spent_at=now
         )
         version = sign(chain, tx, market.at_most(limit), cancel_with=gas)
         if isinstance(version, Refused):

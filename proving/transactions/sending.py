@@ -95,7 +95,7 @@ def _submit_all(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent
         return [Refused(refused)] * len(orders)
     rpc = get_rpc(chain.id)
     rows = signers.rows(chain)
-    beside = [signers.beside(order) for order in orders]
+    beside = signers.beside(orders)
     simulations = [
         partial(_simulate, rpc, rows[0].address, order, _BOTH if one.is_pending else _PENDING)
         for order, one in zip(orders, beside, strict=True)

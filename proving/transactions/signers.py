@@ -4,13 +4,13 @@ Each has nonces of its own, which are mined in their order. So what waits behind
 signer alone.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from django.db import transaction
-from django.db.models import Q
 
 from chains.chains_file import Chain
 from proving.models import LIVE_STATES, Signer, Transaction, TransactionState
@@ -123,12 +123,23 @@ class Beside:
     is_pending: bool = False  # some of it is not mined
 
 
-def beside(order: Order) -> Beside:
-    about = Q(extends__in=[intent.extends for intent in order.intents if intent.extends is not None])
-    if order.block is not None:
-        about |= Q(queries__block=order.block)
-    live = Transaction.objects.filter(about, state__in=LIVE_STATES)
-    sent = set(live.order_by().values_list("signer__address", "state").distinct())
-    return Beside(
-        frozenset(address for address, _ in sent), any(state == TransactionState.PENDING for _, state in sent)
-    )
+def beside(orders: Sequence[Order]) -> list[Beside]:
+    """What is under way beside each of these."""
+    by_block = _under_way("queries__block", {order.block.pk for order in orders if order.block})
+    by_registry = _under_way("extends", {one.extends for order in orders for one in order.intents if one.extends})
+    found: list[Beside] = []
+    for order in orders:
+        sent = {*by_block.get(order.block.pk, ())} if order.block else set()
+        sent.update(*(by_registry.get(intent.extends, ()) for intent in order.intents if intent.extends))
+        is_pending = any(state == TransactionState.PENDING for _, state in sent)
+        found.append(Beside(frozenset(address for address, _ in sent), is_pending))
+    return found
+
+
+def _under_way(about: str, wanted: Collection[int]) -> dict[int, list[tuple[str, str]]]:
+    """By what transactions are about: their senders and states."""
+    live = Transaction.objects.filter(**{f"{about}__in": wanted}, state__in=LIVE_STATES)
+    found: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    for pk, address, state in live.order_by().values_list(about, "signer__address", "state").distinct():
+        found[pk].append((address, state))
+    return found

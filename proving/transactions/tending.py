@@ -4,7 +4,7 @@ import logging
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
@@ -48,6 +48,9 @@ _ENVELOPE_BYTES = 250
 _MOST_DOUBTFUL = 3
 # Nonces of a gap that are used up, and final transactions that are looked after at a time.
 _MOST_FILLED = 16
+# What a transaction takes beside its gas, by what was expected or, where nothing was, by the most for its gas.
+_MOST_TIMES_DATA_FEE = 16
+_LEFT_BEHIND = "It was left behind nonces that nobody has used, and is sent anew."
 
 
 def tend(signer_id: int) -> None:
@@ -152,7 +155,7 @@ def _tend(chain: Chain, rpc: RpcClient, lease: Lease[Signer]) -> None:
                         tx.nonce,
                         address,
                     )
-                    _displace(lease, tx, "Its nonce was used by another transaction.")
+                    _displace(lease, tx, "Its nonce was used by another transaction.", clock.believable())
                     doubtful += 1
             else:
                 push(chain, rpc, lease, tx, may_raise=lowest_open)
@@ -177,25 +180,31 @@ def _mend_nonces(chain: Chain, rpc: RpcClient, lease: Lease[Signer], watched: Se
     signer = lease.row
     pending = [tx for tx in watched if tx.state == TransactionState.PENDING]
     lowest = min((tx.nonce for tx in pending), default=used)
-    # Final blocks hold these, as far as is known. A node that lags says so too.
-    below = signer.transactions.filter(nonce__gte=used, nonce__lt=lowest).exclude(state=TransactionState.DISPLACED)
-    newest = below.order_by("-nonce").values_list("nonce", flat=True).first()
-    gap = range(used if newest is None else newest + 1, lowest)
-    if _look_after_final(rpc, lease, below):
-        return f"Chain {chain.id} has lost blocks that were final, with transactions of {signer.address}: sent again."
+    gap = range(used, lowest)
+    if gap:
+        # Final blocks hold these, as far as is known. A node that lags says so too.
+        below = signer.transactions.filter(nonce__gte=used, nonce__lt=lowest).exclude(state=TransactionState.DISPLACED)
+        newest = below.order_by("-nonce").values_list("nonce", flat=True).first()
+        gap = range(used if newest is None else newest + 1, lowest)
+        if _look_after_final(rpc, lease, below):
+            return (
+                f"Chain {chain.id} has lost blocks that were final, with transactions of {signer.address}: sent again."
+            )
     if not gap:
         # Shown as long as what fills it is pending, or until what it left behind is sent anew.
         is_filled = any(tx.to == signer.address for tx in pending)
         is_left = not pending and any(tx.nonce >= used for tx in watched)
         return signer.nonce_problem if is_filled or is_left else ""
+    now = clock.believable()
     if len(gap) > _MOST_FILLED:
         for tx in pending:
-            _displace(lease, tx, "It was left behind nonces that nobody has used, and is sent anew.")
+            _displace(lease, tx, _LEFT_BEHIND, now)
     else:
         for tx in signer.transactions.filter(nonce__in=gap).defer("data").prefetch_related("versions"):
             _note_vanished(lease, tx)
         for nonce in gap:
-            fill(chain, rpc, lease, nonce)
+            fill(chain, rpc, lease, nonce, now)
+    _pause_where_often_mended(signer, now)
     return (
         f"Nobody has used the nonces of {signer.address} on chain {chain.id} from {gap.start} to {gap.stop - 1}, and "
         "transactions waited behind them: a node has told a wrong nonce."
@@ -210,6 +219,18 @@ def _pause_where_doubtful(signer: Signer, doubtful: int) -> None:
     told = signer.transactions.exclude(state=TransactionState.PENDING).order_by("-nonce")
     newest = list(told.values_list("state", flat=True)[:_MOST_DOUBTFUL]) if doubtful else []
     if doubtful >= _MOST_DOUBTFUL or newest == [TransactionState.DISPLACED] * _MOST_DOUBTFUL:
+        pause_signer(signer.chain_id, signer.address, NOT_BELIEVED)
+
+
+def _pause_where_often_mended(signer: Signer, now: datetime) -> None:
+    """Pause a signer whose gaps were repaired `now` and too often in a day: each repair may cost what a node likes."""
+    since = now - _DAY
+    fillers = signer.transactions.filter(to=signer.address, created_at__gt=since).values_list("created_at", flat=True)
+    left_behind = signer.transactions.filter(
+        state=TransactionState.DISPLACED, last_error=_LEFT_BEHIND, spent_at__gt=since
+    ).values_list("spent_at", flat=True)
+    repairs = {*fillers, *left_behind}
+    if now in repairs and len(repairs) >= _MOST_DOUBTFUL:
         pause_signer(signer.chain_id, signer.address, NOT_BELIEVED)
 
 
@@ -317,7 +338,7 @@ def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: 
         tx.spent_at = clock.believable()
     is_cancellation = any(version.hash == tx_hash and version.is_cancellation for version in tx.versions.all())
     is_new = (tx.hash, tx.block_hash) != (tx_hash, block_hash)
-    data_fee = _data_fee(rpc, lease.row, receipt) if is_new or state != tx.state else None
+    data_fee = _data_fee(rpc, tx, receipt) if is_new or state != tx.state else None
 
     def change() -> None:
         _wake_blocks(tx)
@@ -346,19 +367,22 @@ def _count(signer: Signer, tx: Transaction, times: int = 1) -> None:
     signer.save(update_fields=["final_count", "final_failures", "final_gas", "final_wei"])
 
 
-def _data_fee(rpc: RpcClient, signer: Signer, receipt: Receipt) -> int | None:
-    """What it took beside its gas, in wei; None where that isn't told, or can't be so."""
+def _data_fee(rpc: RpcClient, tx: Transaction, receipt: Receipt) -> int | None:
+    """What it took beside its gas, in wei; None where that isn't told, or isn't believed."""
     told = rollups.paid_beside_gas(rpc, receipt)
     if not told:
         return told
     try:
-        had = rpc.balance(signer.address, receipt.block_number - 1)
+        had = rpc.balance(tx.signer.address, receipt.block_number - 1)
     except RpcRefused:
         # Most nodes keep few states, and blocks are final much later: what was noted before stays.
         return None
-    if told > had:
+    # A lie about one transaction must not use up the limits of a day.
+    if told > min(had, _MOST_TIMES_DATA_FEE * max(tx.expected_data_fee, tx.most_for_gas)):
         logger.error(
-            "a node says that %s took %d wei for its data, more than its signer had", hex_data(receipt.tx_hash), told
+            "a node says that %s took %d wei for its data, more than its signer had or than is believed",
+            hex_data(receipt.tx_hash),
+            told,
         )
         return None
     return told
@@ -386,10 +410,10 @@ def _note_vanished(lease: Lease[Signer], tx: Transaction) -> None:
     lease.write(change)
 
 
-def _displace(lease: Lease[Signer], tx: Transaction, why: str) -> None:
+def _displace(lease: Lease[Signer], tx: Transaction, why: str, now: datetime) -> None:
     def change() -> None:
         _wake_blocks(tx)
-        tx.state, tx.spent_at = TransactionState.DISPLACED, clock.believable()
+        tx.state, tx.spent_at = TransactionState.DISPLACED, now
         tx.last_error = why
         _save(tx)
         shares.divide(tx)

@@ -210,12 +210,12 @@ def _webhooks(of_all: "QuerySet[Webhook]", user: int | None) -> Iterator[Task]:
         yield Task("webhook", key, (), delivering.deliver, user, receiver=receiver)
 
 
-def recover() -> None:
+def recover(*, all_postponed: bool = False) -> None:
     """Find again what a clock that was ahead has put off."""
     # Its place in the queue was counted from then, too.
-    leases.recover(Block.objects.all(), queue_at=Now())
+    leases.recover(Block.objects.all(), all_postponed=all_postponed, queue_at=Now())
     for rows in (model.objects.all() for model in (Batch, Signer, FactsRegistry, Pruning, Webhook)):
-        leases.recover(rows)
+        leases.recover(rows, all_postponed=all_postponed)
 
 
 def reject_overdue(now: datetime) -> None:

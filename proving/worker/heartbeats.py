@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
 from django.db.models.functions import Now
 
@@ -47,3 +48,8 @@ def is_running() -> bool:
     sql, values = is_running_sql()
     row = statements.first(f"SELECT {sql}", values)
     return row is not None and statements.read_boolean(row[0])
+
+
+def was_clock_set_back() -> bool:
+    """Return whether the database's clock was, by more than a lease, since a worker has beaten last."""
+    return WorkerHeartbeat.objects.filter(beat_at__gt=Now() + timedelta(seconds=settings.LEASE_SECONDS)).exists()

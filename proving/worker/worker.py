@@ -35,7 +35,7 @@ from proving.worker.couriers import Couriers
 from proving.worker.doorbell import Doorbell
 from proving.worker.due import Poll, Task, due, due_webhooks, recover, reject_overdue
 from proving.worker.groups import Group, Groups
-from proving.worker.heartbeats import SILENCE
+from proving.worker.heartbeats import SILENCE, was_clock_set_back
 from proving.worker.routes import WEBHOOKS, Route
 from queries import schema, storage
 from queries.clock import Clock
@@ -195,13 +195,14 @@ class Worker:
             logger.exception("the database does not answer; a sweep will find what is due")
 
     def _beat(self, *, is_first: bool) -> None:
-        chain_checks.wake(everyone=is_first)
+        was_set_back = was_clock_set_back()
+        chain_checks.wake(everyone=is_first or was_set_back)
         if self._watch is None or self._watch.done():
             self._watch = self._watcher.submit(_do, [_WATCH])
             if is_first:
                 # After a pause the chains tell whether the clock is right.
                 wait([self._watch], _BEAT_SECONDS)
-        recover()
+        recover(all_postponed=was_set_back)
         pruning.wake()
         upkeep.wake(everyone=is_first)
         storage.tell_refusals()

@@ -1,12 +1,21 @@
 """`/livez` and `/readyz`."""
 
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from subprocess import PIPE, Popen
+
+import psycopg
 import pytest
-from django.db import OperationalError, connection
+from django.db import OperationalError, connection, connections
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import Client
 
+from devnet.devchain import PROJECT
 from explorer.health import probes
-from queries import storage
+from queries import schema, storage
+from tests.databases import same_database
 
 pytestmark = pytest.mark.django_db
 
@@ -14,6 +23,21 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def nothing_known(monkeypatch) -> None:
     monkeypatch.setattr(probes, "_migrated", False)
+
+
+@pytest.fixture
+def empty_database(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Environment variables for processes that shall have it."""
+    (tmp_path / "chains.toml").touch()
+    variables = {"STATE_DIR": str(tmp_path), "CHAINS_FILE": str(tmp_path / "chains.toml")}
+    if connection.vendor == "sqlite":
+        yield variables
+        return
+    server, name = same_database()["DATABASE_URL"].rsplit("/", 1)[0], f"empty_{os.getpid()}"
+    with psycopg.connect(f"{server}/postgres", autocommit=True) as other:
+        other.execute(f"CREATE DATABASE {name}")
+        yield variables | {"DATABASE_URL": f"{server}/{name}"}
+        other.execute(f"DROP DATABASE {name}")
 
 
 def ready() -> tuple[int, str]:
@@ -50,6 +74,28 @@ def test_it_is_ready_with_what_a_newer_version_has_added():
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE queries_batch ADD COLUMN newer integer NULL")
     assert ready() == (200, "")
+
+
+def test_it_is_not_ready_while_somebody_migrates():
+    """Whatever the tables are by then."""
+    MigrationRecorder(connection).record_unapplied("queries", "0011_last_looks")
+    other = connections.create_connection("default")
+    try:
+        with schema.lock(other) as is_held:
+            assert is_held
+            assert ready() == (503, "The database is being migrated: wait until manage.py migrate has ended.")
+        assert "has a column looked_at that no migration makes" in ready()[1]
+    finally:
+        other.close()
+
+
+def test_of_those_who_migrate_at_once_one_waits_for_the_other(empty_database):
+    command = [sys.executable, str(PROJECT / "manage.py"), "migrate", "--no-input", "-v", "0"]
+    environment = os.environ | empty_database
+    both = [Popen(command, env=environment, stderr=PIPE, text=True) for _ in range(2)]
+    said = sorted(process.communicate()[1] for process in both)
+    assert said == ["", "The database is being migrated by another process: waiting until it has ended.\n"]
+    assert [process.returncode for process in both] == [0, 0]
 
 
 def test_it_is_not_ready_while_nothing_can_be_stored(monkeypatch):

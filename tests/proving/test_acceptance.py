@@ -1,5 +1,6 @@
 """What is checked against the chains before anything is spent, and what is waited for instead of rejected."""
 
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -8,6 +9,7 @@ from django.utils import timezone
 
 from accounts import keys
 from config.configured_chains import forget_chains
+from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
 from proving.registry.deploying import deploy
 from proving.worker.due import due, reject_overdue
@@ -137,6 +139,69 @@ def test_a_block_that_seems_too_old_is_waited_for_once_its_batch_is_accepted(ser
     assert (batch.status, batch.rejection_code) == (BatchStatus.IN_PROGRESS, "")
     assert any("this service goes at most 0 hops" in sentence for sentence in waiting())
     reconfigure("\nmax_hops = 0\nmax_headers_walked = 0", "")
+    assert work_until_done(batch, service).status == BatchStatus.DONE
+
+
+def test_a_block_that_is_waited_for_is_not_too_old_for_a_head_far_ahead(service, key, short_window, reconfigure):
+    batch = accepted(submit(key, request(ALICE, block=service.head() + 2)))
+    assert batch.status == BatchStatus.RECEIVED
+    service.mine(40)
+    reconfigure("window = 10", "window = 10\nmax_hops = 0\nmax_headers_walked = 0")
+    for _ in range(2):
+        batch = accepted(batch)
+        assert (batch.status, batch.rejection_code) == (BatchStatus.RECEIVED, "")
+        assert "this service goes at most 0 hops" in batch.waiting_for
+    reconfigure("\nmax_hops = 0\nmax_headers_walked = 0", "")
+    assert work_until_done(batch, service).status == BatchStatus.DONE
+
+
+@pytest.mark.parametrize("named", ["block", "timestamp"])
+def test_headers_of_another_chain_reject_no_accepted_batch(service, key, reconfigure, named):
+    """Its blocks have no `withdrawalsRoot`, or all are later than the time that is waited for."""
+    later = _time(service) + 3
+    body = request(ALICE, block=service.head())
+    coming = {"block": service.head() + 2, "timestamp": later}[named]
+    body["data"]["31337"][f"{named}:{coming}"] = {"header": ["WITHDRAWALS_ROOT"]}
+    batch = accepted(submit(key, body))
+    assert batch.status == BatchStatus.IN_PROGRESS
+    spoilt = {"block": ["--hardfork", "london"], "timestamp": ["--timestamp", str(later + 1)]}[named]
+    with DevChain(extra_args=spoilt) as other:
+        other.mine(coming if named == "block" else 1)
+
+        def answer(asked):
+            asks_for_headers = "eth_getBlockBy" in json.dumps(asked)
+            return ask(other.url if asks_for_headers else service.url, asked)
+
+        with lying_node(answer) as wrong:
+            reconfigure(service.url, wrong)
+            for _ in range(2):
+                batch = accepted(batch)
+                assert (batch.status, batch.rejection_code) == (BatchStatus.IN_PROGRESS, "")
+            assert {"block": "WITHDRAWALS_ROOT", "timestamp": "before the first block"}[named] in batch.waiting_for
+            reconfigure(wrong, service.url)
+    service.rpc("evm_increaseTime", 60)
+    service.mine(2)
+    assert work_until_done(batch, service).status == BatchStatus.DONE
+
+
+def test_a_header_of_another_chain_rejects_no_block_that_was_admitted(service, key, reconfigure):
+    body = request(ALICE, block=service.head())
+    body["data"]["31337"][f"block:{service.head()}"] = {"header": ["WITHDRAWALS_ROOT"]}
+    batch = submit(key, body)
+    accept_only()
+    with DevChain(extra_args=["--hardfork", "london"]) as other:
+        other.mine(service.head())
+
+        def answer(asked):
+            return ask(other.url if "eth_getBlockBy" in json.dumps(asked) else service.url, asked)
+
+        with lying_node(answer) as wrong:
+            reconfigure(service.url, wrong)
+            for _ in range(2):
+                batch = accepted(batch)
+                assert (batch.status, batch.rejection_code) == (BatchStatus.ACCEPTED, "")
+            assert any("WITHDRAWALS_ROOT" in sentence for sentence in waiting())
+            reconfigure(wrong, service.url)
     assert work_until_done(batch, service).status == BatchStatus.DONE
 
 

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db.models import Q
 from django.utils import timezone
 
 from config.configured_chains import forget_chains, get_rpc
@@ -21,6 +22,7 @@ from queries.models import Batch, BatchStatus, Block, ServiceClock
 from queries.rejection_codes import RejectionCode
 from tests.chains.lying_node import ask, between
 from tests.contracts.l1_block import L1Block
+from tests.headers import with_hash
 from tests.proving import test_sources as sources
 from tests.proving.test_spending import ETHER, GWEI, asking, costly, fresh, key, pending, price_of, set_price
 from tests.proving.test_transactions import _send_from_elsewhere, age
@@ -373,7 +375,7 @@ def test_what_a_clock_far_ahead_has_signed_counts_for_a_day_and_no_longer(costly
         patch.setattr(timezone, "now", lambda: now() + timedelta(days=365))
         pending(batch)
     Transaction.objects.update(state=TransactionState.FINAL, gas_used=1, gas_price=1)
-    assert promised.on_chain(31337) == 1
+    assert promised.on_chain(31337) == Transaction.objects.get().reserved > 1
     ServiceClock.objects.update(at=now() + timedelta(days=2))
     assert promised.on_chain(31337) == 0
 
@@ -434,6 +436,92 @@ def test_no_limit_is_passed_where_a_node_says_that_others_used_the_nonces(costly
     assert fresh(batch).status == BatchStatus.IN_PROGRESS
 
 
+def test_a_day_costs_at_most_four_limits_where_a_node_makes_up_finality_and_prices(costly, key, settings):
+    """Of blocks that it calls final it makes up headers, without a base fee, and receipts with the least of gas."""
+    limit = 3 * 10**14
+    reconfigure(settings, "test_network = false", LIMITED.replace("0.002", "0.0003"))
+    costly.mine(70)
+    set_price(costly, 1)
+    forged: dict[str, Any] = {}
+
+    def asked(method: str, *params: Any) -> Any:
+        return ask(costly.url, {"jsonrpc": "2.0", "id": 1, "method": method, "params": params})["result"]
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        match question["method"], question["params"]:
+            case "eth_maxPriorityFeePerGas", _:
+                return [reply | {"result": hex(10**6)}]
+            case "eth_getBlockByNumber", ["finalized", _]:
+                return [reply | {"result": asked("eth_getBlockByNumber", "latest", False)}]
+            case "eth_getBlockByNumber", [number, _] if number in forged:
+                return [reply | {"result": forged[number]}]
+            case "eth_getTransactionReceipt", [tx_hash] if receipt := reply["result"]:
+                number = receipt["blockNumber"]
+                forged[number] = with_hash(asked("eth_getBlockByNumber", number, False) | {"baseFeePerGas": "0x0"})
+                raw = bytes.fromhex(asked("eth_getRawTransactionByHash", tx_hash)[2:])
+                lies = {"blockHash": forged[number]["hash"], "gasUsed": hex(tending._intrinsic_gas(raw))}
+                return [reply | {"result": receipt | lies}]
+        return [reply]
+
+    before = int(costly.rpc("eth_getBalance", SIGNER, "latest"), 16)
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        first = costly.head() - 1
+        for number in range(16):
+            set_price(costly, 1)
+            submit(key, request(ALICE, block=first - number, fee=ETHER // 1000))
+            for _ in range(4):
+                work()
+                mine_at(costly, 1)
+    assert Transaction.objects.filter(state=TransactionState.FINAL, gas_used__lt=50_000).exists()
+    assert 0 < paid(costly, before) <= 4 * limit
+
+
+@pytest.mark.parametrize(
+    ("while_tending", "while_sending", "repaid"),
+    [(lambda _: 1, lambda nonce: nonce, 3), (lambda nonce: nonce, lambda nonce: nonce + 16, 3 * 16)],
+    ids=["left behind", "filled"],
+)
+def test_a_signer_whose_gaps_were_repaired_three_times_in_a_day_pauses(
+    costly, key, settings, monkeypatch, while_tending, while_sending, repaid
+):
+    """A node tells one nonce before it sends, and another one after it: each repair is paid for."""
+    costly.rpc("anvil_setNonce", SIGNER, hex(500))
+    costly.mine(2)
+    set_price(costly, 1)
+    is_tending, tend = False, tending._tend
+
+    def note_tending(*arguments: Any) -> None:
+        nonlocal is_tending
+        is_tending = True
+        try:
+            tend(*arguments)
+        finally:
+            is_tending = False
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        match question["method"]:
+            case "eth_getTransactionCount":
+                told = while_tending if is_tending else while_sending
+                return [reply | {"result": hex(told(int(reply["result"], 16)))}]
+            case "eth_getTransactionReceipt" if while_tending(500) == 1:
+                return [reply | {"result": None}]
+        return [reply]
+
+    monkeypatch.setattr(tending, "_tend", note_tending)
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        for number in range(5):
+            set_price(costly, 1)
+            submit(key, request(ALICE, block=costly.head() - 1 - number, fee=ETHER // 1000))
+            for _ in range(6):
+                work()
+                mine_at(costly, 1)
+                age()
+    assert Transaction.objects.filter(Q(to=SIGNER) | Q(state=TransactionState.DISPLACED)).count() == repaid
+    assert "node_doubtful" in [problem.code for problem in report.stops()]
+
+
 def test_a_signer_of_which_three_receipts_can_t_be_true_pauses(costly, key, settings):
     reconfigure(settings, "test_network = false", LIMITED)
     set_price(costly, 1)
@@ -461,6 +549,24 @@ def test_a_signer_of_which_three_receipts_can_t_be_true_pauses(costly, key, sett
     for batch in batches:
         work_until_done(batch, costly, rounds=20)
     assert not list(report.stops())
+
+
+def test_a_lie_about_what_data_has_cost_leaves_others_their_day(costly, key, settings):
+    """Less than the signer holds, and twice the daily limit."""
+    reconfigure(settings, "test_network = false", LIMITED.replace("0.002", "0.5"))
+    set_price(costly, 1)
+
+    def change(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "eth_getTransactionReceipt" and reply.get("result"):
+            reply["result"]["l1Fee"] = hex(ETHER)
+        return [reply]
+
+    with between(costly.url, change) as url:
+        reconfigure(settings, costly.url, url)
+        batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER // 100))
+        assert work_until_done(batch, costly).status == BatchStatus.DONE
+    assert 0 < batch.spent <= batch.fee
+    assert promised.on_chain(31337) < ETHER // 100
 
 
 def test_until_it_is_final_what_was_sent_counts_at_its_most_and_others_wait(costly, key, settings):

@@ -9,6 +9,8 @@ from django.db import connection
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from proving.models import ChainWatch
+from proving.worker.worker import Worker
 from queries import leases, progress
 from queries.clock import Clock, Witness
 from queries.models import Batch, Block, ServiceClock
@@ -198,6 +200,23 @@ def test_what_a_clock_that_was_ahead_has_put_off_is_found_again(jump):
     leases.recover(Block.objects.all())
     assert leases.due(Block.objects.all(), 10) == [block]
     assert leases.claim(Block.objects.all(), block)
+
+
+def test_what_a_clock_that_was_a_little_ahead_has_put_off_is_found_again(jump):
+    """By less than the longest pause, so that the row alone doesn't tell."""
+    block, worker = a_block(), Worker()
+    jump(timedelta(minutes=9))
+    worker._beat(is_first=True)
+    for model in (Block, ChainWatch):
+        model.objects.update(due_at=timezone.now() + timedelta(seconds=5), leased_until=None)
+    jump()
+    # Another one, if this one is killed now.
+    Worker()._beat(is_first=True)
+    assert leases.due(Block.objects.all(), 10) == [block]
+    assert not ChainWatch.objects.filter(due_at__gt=datetime.now(UTC) + timedelta(minutes=1)).exists()
+    Block.objects.update(due_at=datetime.now(UTC) + timedelta(minutes=1))
+    worker._beat(is_first=False)
+    assert leases.due(Block.objects.all(), 10) == []
 
 
 def test_what_is_put_off_rightly_stays_so():
