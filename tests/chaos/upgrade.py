@@ -3,7 +3,6 @@
 import io
 import random
 import subprocess
-import sys
 import tarfile
 import tempfile
 import threading
@@ -140,11 +139,10 @@ class _Polls(threading.Thread):
 
 
 def _older_version(folder: Path) -> Path:
-    """Return its files, which git has, ready to be started."""
+    """Return its files, which git has."""
     archive = subprocess.run(["git", "archive", _OLDER], cwd=PROJECT, stdout=subprocess.PIPE, check=True).stdout
     with tarfile.open(fileobj=io.BytesIO(archive)) as files:
         files.extractall(folder / "older", filter="data")
-    subprocess.run([sys.executable, "-m", "compileall", "-q", folder / "older"], check=True)
     return folder / "older"
 
 
