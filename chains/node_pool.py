@@ -479,7 +479,7 @@ class NodePool:
         return found
 
     def _is_up(self, node: _Node) -> bool:
-        """Whether it still tells its chain id."""
+        """Ask anew for the node's chain id. Return whether it tells it."""
         node.chain_checked_at = None
         try:
             self._check_chain(node)
@@ -633,12 +633,12 @@ def _known(answer: Any, _: Any) -> Any:
 
 
 def _is_answer(answer: Any) -> bool:
-    """Whether it is the chain's, which no other node is asked for."""
+    """Return whether the answer is the chain's, so that no other node is asked for it."""
     return not isinstance(answer, RpcRefused | NodeUnavailable) or isinstance(answer, FINAL)
 
 
 def _is_not_understood(answer: Any) -> bool:
-    """Whether it may refuse how something is asked, so that it will refuse all that is asked so."""
+    """Return whether a node may refuse the form of a request, and so all requests of this form."""
     if not isinstance(answer, RpcRefused) or isinstance(answer, FINAL):
         return False
     return answer.code in _NOT_UNDERSTOOD or "pending" in answer.message

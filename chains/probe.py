@@ -23,7 +23,7 @@ class Abilities:
     oldest_provable: int | None
     """See `oldest_provable`."""
     knows_pending: bool
-    """Whether it makes calls on top of what waits in its mempool. Otherwise it is asked for its latest state."""
+    """Calls are made on top of what waits in its mempool. Otherwise it is asked for its latest state."""
 
 
 def probe(rpc: RpcClient) -> Abilities:

@@ -157,7 +157,7 @@ class RpcClient:
     ) -> None:
         self.chain = chain
         self.slots_at_once = _MOST_SLOTS
-        """Of one account, that a request for a proof should name at most: nodes may be too slow for more."""
+        """The most slots of one account that a request for a proof names: nodes may be too slow for more."""
         self._nodes = NodePool(chain, timeout_seconds=timeout_seconds, clock=clock)
 
     def __repr__(self) -> str:
@@ -264,7 +264,7 @@ class RpcClient:
 
     @property
     def asks_latest_for_pending(self) -> bool:
-        """Whether a node refused calls of the pending block, and answers them at the latest one."""
+        """Return whether a node refused calls of the pending block, and answers them at the latest one."""
         return not self._nodes.asked_plainly.isdisjoint({"eth_call", "eth_estimateGas"})
 
     def eth_call(self, to: str, data: bytes, block: BlockIdentifier = "latest") -> bytes:

@@ -92,7 +92,7 @@ class _Registry:
 
     @classmethod
     def recorded(cls, chains: Chains) -> Iterator[Self]:
-        """Those of configured connections, the ones that were replaced too. Their code is looked at now."""
+        """Yield the registries of configured connections, replaced ones too. Their code is looked at now."""
         try:
             rows = list(FactsRegistry.objects.exclude(deployed_at=None).order_by("source_chain_id", "pk"))
         except DatabaseError:

@@ -11,5 +11,5 @@ def plain(words: object) -> str:
 
 
 def hex_data(data: bytes) -> str:
-    """As JSON-RPC writes it: 0x00ff."""
+    """Return the bytes as JSON-RPC writes them: 0x00ff."""
     return f"0x{data.hex()}"
