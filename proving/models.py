@@ -206,7 +206,7 @@ class Transaction(models.Model):
 
     @property
     def waits_for(self) -> str:
-        """What one that is under way waits for, in sentences."""
+        """Say what one that is under way waits for, in sentences."""
         if self.state == TransactionState.PENDING:
             return f"Waiting for transaction {self.latest_hash} to be mined. {self.last_error}".strip()
         return f"Transaction {self.latest_hash} is mined; waiting for confirmations."
@@ -234,7 +234,7 @@ class Transaction(models.Model):
 
     @property
     def reserved_gas(self) -> int:
-        """What counts of its gas against limits of a day: the most until it is final, whatever nodes say before."""
+        """Return the gas that counts against limits of a day: the most until it is final, whatever nodes say before."""
         return self.gas_used if self.state == TransactionState.FINAL else self.gas_limit
 
     @property

@@ -1,4 +1,4 @@
-"""What `manage.py check_chains` asks and says: every node and attester, ENS, signers and registries."""
+"""Check an installation for `manage.py check_chains`: every node and attester, ENS, signers and registries."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -116,7 +116,7 @@ class _Registry:
 
 
 def _abilities(chain: Chain, url: str) -> Abilities | str:
-    """What the node can do, or what is wrong with it."""
+    """Return what the node can do, or what is wrong with it."""
     alone = chain.model_copy(update={"rpc_urls": (url,)})
     rpc = RpcClient(alone)
     try:

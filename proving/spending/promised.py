@@ -123,12 +123,12 @@ def sum_wei(shares: QuerySet[Share]) -> int:
 
 
 def sum_reserved_wei(shares: QuerySet[Share]) -> int:
-    """What counts of these shares against their users' limits. Older versions of this code have reserved nothing."""
+    """Return the wei that count of these shares against their users' limits. Older versions have reserved nothing."""
     return sum(max(row) for row in shares.values_list("wei", "reserved_wei"))
 
 
 def sum_reserved_gas(shares: QuerySet[Share]) -> int:
-    """The same of their gas."""
+    """Return the gas that counts of these shares against their users' budgets."""
     return shares.aggregate(total=Sum(Greatest("gas", "reserved_gas")))["total"] or 0
 
 

@@ -150,7 +150,7 @@ class _Account:
     signer: Signer
     balance: Balance
     nonce: int
-    """As of the newest block. What a node says of the pending one can't be checked, and isn't needed."""
+    """Return it as of the newest block. What a node says of the pending one can't be checked, and isn't needed."""
 
 
 def _ask(rpc: RpcClient, signer: Signer) -> _Account:
