@@ -106,7 +106,12 @@ function renewToken(event) {
 }
 
 document.addEventListener("change", (event) => {
-  if (event.target instanceof HTMLInputElement && event.target.id === "id_file" && event.target.files?.length) {
-    document.getElementById("add-pasted")?.click();
-  }
+  if (event.target instanceof HTMLInputElement && event.target.id === "id_file") readChosenFile();
 });
+// It may have been chosen before this script was there. By now htmx listens to the button.
+document.addEventListener("DOMContentLoaded", readChosenFile);
+
+function readChosenFile() {
+  const field = document.getElementById("id_file");
+  if (field instanceof HTMLInputElement && field.files?.length) document.getElementById("add-pasted")?.click();
+}

@@ -54,6 +54,19 @@ def test_fifty_addresses_of_a_csv_take_two_clicks(service: DevChain, alice: User
     assert Batch.objects.get().size == 50
 
 
+def test_a_file_may_be_chosen_before_the_scripts_are_there(service: DevChain, alice: User, page: Page, tmp_path: Path):
+    file = tmp_path / "accounts.csv"
+    file.write_text(f"{ALICE},5,BALANCE\n")
+
+    def choose_and_go_on(route: Route) -> None:
+        page.get_by_label("Or a file").set_input_files(file)
+        route.continue_()
+
+    page.route("**/js/new_batch*.js", choose_and_go_on)
+    page.goto("/new-batch")
+    expect(page.get_by_role("button", name="Submit 1 fact")).to_be_focused()
+
+
 def test_the_estimate_follows_what_is_typed(service: DevChain, alice: User, page: Page):
     page.goto("/new-batch")
     page.get_by_label("Accounts").fill(ALICE)
