@@ -466,6 +466,17 @@ class NodePool:
         except (ValueError, RecursionError):
             raise InvalidReply(f"{node.host} answered with something that is not JSON") from None
 
+    def tell_all(self, request: Request) -> None:
+        """Send the request to every node that doesn't rest, whatever each makes of it. Does nothing with one node."""
+        for node in self._nodes_in_order() if len(self._nodes) > 1 else ():
+            if node.rests_until > self._clock():
+                continue
+            try:
+                self._check_chain(node)
+                self._exchange(node, [request])
+            except NodeUnavailable as error:
+                self._rest(node, error)
+
     def wrong_chains(self) -> dict[int, WrongChain]:
         """Ask every node for its chain id. Return what those of other chains say, by the place of their URLs."""
         found: dict[int, WrongChain] = {}

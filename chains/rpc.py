@@ -329,20 +329,22 @@ class RpcClient:
         transaction = {"from": sender, "data": hex_data(data)} | ({} if to is None else {"to": to})
         return self._nodes.one(("eth_estimateGas", [transaction, _block(block)]), _read_gas)
 
-    def send_raw(self, raw: bytes) -> bytes:
+    def send_raw(self, raw: bytes, *, to_all: bool = False) -> bytes:
         """Broadcast a signed transaction and return its hash. It is a success if the node already knows it.
 
-        Raises `NonceTooLow`, `ReplacementUnderpriced`, `FeeTooLow`, `InsufficientFunds`, or another `RpcRefused`.
+        With `to_all` every node gets it, not just the first that accepts it: that one may pass it on to nobody. Raises `NonceTooLow`, `ReplacementUnderpriced`, `FeeTooLow`, `InsufficientFunds`, or another `RpcRefused`.
         """
-        tx_hash = keccak(raw)
+        tx_hash, request = keccak(raw), ("eth_sendRawTransaction", [hex_data(raw)])
 
         def read(result: Any) -> bytes:
             if read_data(result, 32) != tx_hash:
                 raise ValueError("another transaction's hash")
             return tx_hash
 
+        if to_all:
+            self._nodes.tell_all(request)
         try:
-            return self._nodes.one(("eth_sendRawTransaction", [hex_data(raw)]), read)
+            return self._nodes.one(request, read)
         except AlreadyKnown:
             return tx_hash
         except NonceTooLow:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 from eth_account import Account
+from eth_utils.crypto import keccak
 
 from config.configured_chains import forget_chains, get_chains
 from devnet.devchain import DevChain
@@ -16,7 +17,7 @@ from proving.transactions.intents import Intent, Order, Sent, UnderWay
 from queries import leases, progress
 from queries.models import BatchStatus
 from queries.rejection_codes import RejectionCode
-from tests.chains.lying_node import between
+from tests.chains.lying_node import ask, between, error, lying_node, result
 from tests.proving.chain_state import signer_nonce
 from tests.service import (
     ALICE,
@@ -74,6 +75,25 @@ def test_it_is_stored_before_it_is_broadcast(mempool, batch, monkeypatch):
     stored = the_transaction().versions.get().hash
     assert work_until_done(batch, mempool).status == BatchStatus.DONE
     assert the_transaction().hash == stored
+
+
+@pytest.mark.parametrize("says", ["its hash", "already known"])
+def test_what_a_node_accepts_and_keeps_to_itself_is_handed_to_the_others(mempool, batch, settings, says):
+    def keep(body: Any) -> Any:
+        if isinstance(body, dict) and body["method"] == "eth_sendRawTransaction":
+            if says == "already known":
+                return error(body, -32000, says)
+            return result(body, "0x" + keccak(hexstr=body["params"][0]).hex())
+        return ask(mempool.url, body)
+
+    with lying_node(keep) as url:
+        reconfigure(settings, f'"{mempool.url}"', f'"{url}", "{mempool.url}"')
+        work()
+        work()
+        assert not sent_hashes(mempool)
+        SignedTransaction.objects.update(broadcast_at=timezone.now() - timedelta(minutes=1))
+        work()
+        assert sent_hashes(mempool) == {the_transaction().latest_hash}
 
 
 def test_a_retry_sends_the_same_bytes(mempool, batch):
