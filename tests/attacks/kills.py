@@ -50,6 +50,9 @@ class _Load(threading.Thread):
         self._accounts = [f"0x{self._chosen.getrandbits(160):040x}" for _ in range(12)]
         for account in self._accounts[::2]:
             attacked.chain.rpc("anvil_setBalance", account, hex(self._chosen.getrandbits(80)))
+        # What anvil sets is in the next block, and proofs at the present one don't lead to its root any more.
+        attacked.chain.mine()
+        self._first = attacked.chain.head()
         self.answered: set[str] = set()
         self.asked: Counter[str] = Counter()
 
@@ -71,7 +74,7 @@ class _Load(threading.Thread):
         head = self._target.chain.head()
         accounts = {account: {"props": ["BALANCE"]} for account in self._chosen.sample(self._accounts, 2)}
         # Few blocks, so that batches share them.
-        block = max(1, head - head % 5 - 5 * self._chosen.randrange(2))
+        block = max(self._first, head - head % 5 - 5 * self._chosen.randrange(2))
         data = {str(CHAIN_ID): {f"block:{block}": {"accounts": accounts}}}
         return {"destinationChainId": str(CHAIN_ID), "fee": "0", "data": data}
 
@@ -108,11 +111,13 @@ def _judge(attacked: Target, load: _Load, tried: str) -> Iterator[Seen]:
         time.sleep(0.5)
     took = time.monotonic() - began
     lost = load.answered.difference(statuses)
+    why = "SELECT DISTINCT last_error FROM queries_step WHERE status = 'IN_PROGRESS' AND last_error != ''"
+    state = ["well" if attacked.service.is_healthy() else "not well", *(error for (error,) in _rows(database, why))]
     yield Seen(
         tried,
         "every batch that was stored is DONE, none that was answered is lost, and the service is well",
         f"{_kinds(load.asked)}; {len(load.answered)} answered, {len(lost)} of them lost; after {took:.0f} s "
-        f"{_kinds(Counter(statuses.values()))}; {'well' if attacked.service.is_healthy() else 'not well'}",
+        f"{_kinds(Counter(statuses.values()))}; {'; '.join(state)}",
         kept=bool(statuses) and set(statuses.values()) == {"DONE"} and not lost and attacked.service.is_healthy(),
     )
     yield _nonces(attacked, database)
