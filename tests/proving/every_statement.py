@@ -10,6 +10,7 @@ from django.db import OperationalError, connection
 from devnet.devchain import DevChain
 from proving.models import Signer, Transaction
 from queries.models import BatchStatus, Query, Step, StepKind, StepStatus
+from tests.campaign_shares import share
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, signer_nonce
 from tests.service import ALICE, BOB, a_key, expire_leases, request, submit, work, work_until_done
 
@@ -31,12 +32,17 @@ class Fault:
 
 
 def prove_with_each(
-    service: DevChain, settings: object, fails: Callable[[Fault], AbstractContextManager[None]], *, step: int = 1
+    service: DevChain, settings: object, fails: Callable[[Fault], AbstractContextManager[None]], *, one_in: int = 1
 ) -> int:
-    """Prove a batch again and again, with a fault from `step` more statements on each time; from how many it was."""
+    """Prove a batch again and again, with a fault from a later statement on each time. Return how many there were.
+
+    With `one_in` a run takes each so many-th statement.
+    """
     settings.MAX_BATCHES_PER_MINUTE = 10_000  # type: ignore[attr-defined]
     key = a_key()
-    for statements in itertools.count(0, step):
+    batches = 0
+    for statements in share("statements", itertools.count(), one_in=one_in):
+        batches += 1
         service.mine(5)
         work()
         work()
@@ -63,7 +69,6 @@ def prove_with_each(
         assert_steps_agree()
         if not fault.was_met:
             break
-    batches = statements // step + 1
     assert len(events(service, HEADER_ACCUMULATED)) == batches
     assert len(events(service, ACCOUNT_PROVEN)) == 2 * batches
     nonces = Transaction.objects.order_by("nonce").values_list("nonce", flat=True)

@@ -1,6 +1,5 @@
 """Batches that pay themselves: prepared here, sent by others, and never by the operator, to the wei."""
 
-import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -38,7 +37,7 @@ from tests.contracts.l1_block import L1Block
 from tests.proving import test_paths as paths
 from tests.proving import test_sources as sources
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, balance_at, events, field_on_chain, registry
-from tests.proving.test_kills import Killed, Killer
+from tests.proving.test_kills import Killed, Killer, exchanges
 from tests.proving.test_paths import WINDOW, old, without_history
 from tests.proving.test_spending import ETHER, costly, fresh, pending, set_price
 from tests.proving.test_spending_attacks import mine_at
@@ -375,12 +374,12 @@ def test_what_nobody_sends_is_looked_for_less_and_less_and_rejected_at_its_deadl
 
 def test_it_is_done_wherever_the_worker_is_killed(service, key, monkeypatch):
     killer = Killer(monkeypatch)
-    for exchange in itertools.count(1, 2):
+    for number, exchange in enumerate(exchanges("paid by oneself")):
         service.mine(3)
         batch = submit(key, itself(request(ALICE, block=service.head())))
         with nothing_spent(service):
             # By turns before the node acts, and after it acted.
-            killer.arm(exchange, after=exchange % 4 == 1)
+            killer.arm(exchange, after=number % 2 == 0)
             killed = until_killed_or_sent(service, batch)
             killer.disarm()
             send_until_done(service, batch)

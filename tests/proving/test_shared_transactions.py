@@ -35,7 +35,7 @@ from tests.proving.chain_state import (
     registry,
     signer_nonce,
 )
-from tests.proving.test_kills import Killed, Killer
+from tests.proving.test_kills import Killed, Killer, exchanges
 from tests.proving.test_spending import ETHER, costly, fresh, key, price_of, set_price
 from tests.proving.test_spending_attacks import mine_at
 from tests.proving.test_transactions import age
@@ -276,7 +276,7 @@ def killer(monkeypatch) -> Killer:
 def test_what_is_shared_is_done_once_wherever_the_worker_is_killed(service, killer, after):
     user = a_key()
     done = 0
-    for exchange in itertools.count(1):
+    for exchange in exchanges("a shared transaction", after):
         service.mine(10)
         work_once()
         work_once()
