@@ -80,12 +80,14 @@ test-postgres: .venv/ready node_modules/ready ## Run the tests that touch the da
 test-fast: .venv/ready node_modules/ready ## Run the tests that start no chain, browser or other process
 	$(BIN)/python -m pytest --fast -n $(TEST_PROCESSES) --dist loadfile -q -r fE $(ARGS)
 
-chromium: ## Install the system's Chromium for the browser tests, if it is missing (apt-get, as root)
-	@if command -v chromium >/dev/null; then exit 0; fi; \
+# Debian has the one without a window as a package of its own; others have only the whole browser.
+chromium: ## Install a Chromium for the browser tests, if none is there (apt-get, as root)
+	@if command -v chromium-headless-shell || command -v chromium; then exit 0; fi >/dev/null; \
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
 		echo "Chromium is missing, and only root can install it: apt-get install chromium"; exit 1; fi; \
-	echo "Chromium is missing; installing it on this system: apt-get install chromium ..."; \
-	{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium; } >/dev/null 2>&1 \
+	echo "Chromium is missing; installing it on this system by apt-get ..."; \
+	{ apt-get update -qq; for package in chromium-headless-shell chromium; do \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$package && exit 0; done; exit 1; } >/dev/null 2>&1 \
 		|| { echo "Chromium could not be installed; apt-get install chromium says more."; exit 1; }
 
 screenshots: .venv/ready node_modules/ready chromium ## Take pictures of every page in every state into build/screenshots, and check each (ONLY=text)

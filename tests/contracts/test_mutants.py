@@ -550,9 +550,9 @@ def artifacts() -> dict[Path, str]:
     return found
 
 
-@pytest.fixture
-def compiler(trees, tmp_path) -> Compiler:
-    return Compiler(TINY_SOURCES, trees, Store(tmp_path / "code"))
+@pytest.fixture(scope="module")
+def compiler(trees, tmp_path_factory) -> Compiler:
+    return Compiler(TINY_SOURCES, trees, Store(tmp_path_factory.mktemp("code")))
 
 
 @pytest.fixture
