@@ -70,7 +70,7 @@ _OF_POSTGRESQL = {
 # What small writes may still be spared, and large ones are refused for: it is told although the last check went well.
 # By the row that keeps when it was refused last, for all processes.
 _REFUSALS = {2: _FULL, 3: _FAILS, 4: _READ_ONLY, 5: _SHORT}
-_REFUSED_COUNTS = timedelta(minutes=1)
+_REFUSED_COUNTS = timedelta(seconds=30)
 _CHECKED = 1
 REFUSALS = Counter("batchquery_database_refusals_total", "Statements that the database has refused.", ("reason",))
 _REASONS = {_FULL: "full", _FAILS: "fails", _READ_ONLY: "read_only", _SHORT: "short", _LOCKED: "locked"}
@@ -125,7 +125,7 @@ request_finished.connect(tell_refusals)
 
 
 def problem() -> str | None:
-    """Why not all can be stored, a sentence. None if a write has succeeded, and none was refused within a minute."""
+    """Why not all can be stored, a sentence. None if a write has succeeded, and none was refused lately."""
     if found := check():
         return found
     tell_refusals()

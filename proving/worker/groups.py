@@ -121,7 +121,8 @@ class Groups:
         return (
             len(self.all) < self._threads
             and self._chains_have_room(frozenset(lane))
-            and (user is None or of_user < max(1, self._threads - 1))
+            # Groups are large: with more than half, a user alone is hardly faster, and the others are twice as slow.
+            and (user is None or of_user < max(1, self._threads // 2))
         )
 
     def _leaves_threads(self, task: Task) -> bool:
