@@ -33,7 +33,10 @@ def routes(resolver: URLResolver | None = None, before: str = "") -> Iterator[st
             yield from routes(pattern, route)
 
 
-@pytest.fixture(params=[False, True], ids=["production", "debug"])
+@pytest.fixture(
+    params=[False, pytest.param(True, marks=pytest.mark.campaign(one_in=4))],
+    ids=["production", "debug"],
+)
 def key(request, settings, tmp_path) -> ApiKey:
     """Alice's, of a batch that is DONE. Her chain's node is down: nothing listens on port 1."""
     settings.DEBUG, settings.PUBLIC_BATCH_LIST, settings.OPERATOR_ADDRESSES = request.param, True, [ALICE]

@@ -62,6 +62,7 @@ def test_what_is_not_done_in_time_is_said(monkeypatch):
         cluster._follow(of_two_servers, batches, 0, 0.1, until=1)
 
 
+@pytest.mark.campaign(one_in=2)
 def test_ctrl_c_ends_and_removes_everything(command, tmp_path):
     process = subprocess.Popen(
         command,

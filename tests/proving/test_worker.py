@@ -1,5 +1,6 @@
 """`manage.py runworker` as a process: killed, doubled, stopped, and with a node that goes away."""
 
+import itertools
 import os
 import signal
 import socket
@@ -23,6 +24,7 @@ from proving.registry.deploying import deploy
 from proving.worker import heartbeats
 from proving.worker.worker import Worker
 from queries.models import Batch, BatchStatus
+from tests.campaign_shares import share
 from tests.databases import same_database
 from tests.metrics import value
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, registry, signer_nonce
@@ -132,15 +134,22 @@ def test_a_worker_serves_metrics_where_it_is_told(service, start_worker):
     assert value(text, "batchquery_look_seconds_count", outcome="defect") is None
 
 
+def lengths() -> Iterator[int]:
+    """Yield how long each life of a worker is that is killed: a little longer than the last. A run takes each third."""
+    return share("lives of a worker", itertools.count(), one_in=3)
+
+
 def test_killed_again_and_again_it_ends_done_once(service, start_worker, tmp_path):
     nonce = signer_nonce(service)
     batch = submit(a_key(), request(ALICE, BOB, block=service.head()))
     lives = 0
-    # Each life is a little longer than the last: it is killed while fetching, sending, confirming.
-    while not is_done(batch):
+    # It is killed while fetching, sending, confirming.
+    for length in lengths():
+        if is_done(batch):
+            break
         process = start_worker()
         until(lambda: "starts" in last_log(tmp_path), "the start")
-        time.sleep(0.12 * lives)
+        time.sleep(0.12 * length)
         process.send_signal(signal.SIGKILL)
         process.wait()
         lives += 1
@@ -175,10 +184,12 @@ def headers_in(data: bytes) -> list[bytes]:
 def test_a_walk_killed_again_and_again_goes_on_and_pays_for_no_header_twice(without_history, start_worker, tmp_path):
     batch = submit(a_key(), request(ALICE, block=without_history.head() - 680))
     lives = 0
-    while not is_done(batch):
+    for length in lengths():
+        if is_done(batch):
+            break
         process = start_worker()
         until(lambda: "starts" in last_log(tmp_path), "the start")
-        time.sleep(0.25 * lives)
+        time.sleep(0.25 * length)
         process.send_signal(signal.SIGKILL)
         process.wait()
         lives += 1
