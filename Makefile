@@ -49,15 +49,16 @@ demo-cluster: .venv/ready-for-demo node_modules/ready-for-demo ## Prove 200 valu
 
 # Tests mostly wait for nodes and clocks. The tests of a file share what is slow to make, and tests/conftest.py says
 # which files come first. Where Chromium can't be had, the browser tests fail, each with a sentence that says so; the
-# others must not wait for it. Checking types takes one process a minute: the tests on PostgreSQL run beside it.
-test: .venv/ready node_modules/ready .venv-generators/ready ## Run all checks and tests; installs Chromium if it is missing and that may be (TEST_PROCESSES=3)
+# others must not wait for it. What takes one process runs beside: the checks, which are types above all, and then the
+# tests on PostgreSQL.
+test: .venv/ready node_modules/ready .venv-generators/ready ## Run all checks and tests; installs Chromium if it is missing and that may be (TEST_PROCESSES=3 CAMPAIGNS=all)
 	@$(MAKE) --no-print-directory chromium || echo "Going on without; the browser tests will fail."
 	@mkdir -p build
-	@$(LINT) >build/lint.log 2>&1 & lint=$$!; \
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile -q --database postgresql $(POSTGRESQL_FIRST); tests=$$?; \
-	wait $$lint; lint=$$?; cat build/lint.log; exit $$((tests | lint))
+	@{ $(LINT); lint=$$?; $(BIN)/python -m pytest -q --database postgresql $(POSTGRESQL_FIRST) || exit 1; exit $$lint; } \
+		>build/beside.log 2>&1 & beside=$$!; \
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder \
-		$(addprefix --ignore=,$(MINUTES_LONG)) $(ARGS)
+		$(addprefix --ignore=,$(MINUTES_LONG)) $(ARGS); tests=$$?; \
+	wait $$beside; beside=$$?; cat build/beside.log; exit $$((tests | beside))
 
 # A line that names MAKE itself would be run by `make -n` too.
 LINT = $(MAKE) --no-print-directory lint
@@ -86,8 +87,8 @@ chromium: ## Install a Chromium for the browser tests, if none is there (apt-get
 	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
 		echo "Chromium is missing, and only root can install it: apt-get install chromium"; exit 1; fi; \
 	echo "Chromium is missing; installing it on this system by apt-get ..."; \
-	{ apt-get update -qq; for package in chromium-headless-shell chromium; do \
-		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$package && exit 0; done; exit 1; } >/dev/null 2>&1 \
+	( apt-get update -qq; for package in chromium-headless-shell chromium; do \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $$package && exit 0; done; exit 1 ) >/dev/null 2>&1 \
 		|| { echo "Chromium could not be installed; apt-get install chromium says more."; exit 1; }
 
 screenshots: .venv/ready node_modules/ready chromium ## Take pictures of every page in every state into build/screenshots, and check each (ONLY=text)
