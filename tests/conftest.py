@@ -13,13 +13,14 @@ from django.test.client import MULTIPART_CONTENT, RequestFactory
 from django.utils.http import urlencode
 
 from accounts import key_use
+from accounts.models import ApiKey
 from config import configured_chains as configured
 from devnet.devchain import DevChain
 from proving import heads
 from proving.paths import rotation
 from queries import storage
 from tests.deployed import deploy_on
-from tests.service import chains_toml
+from tests.service import a_key, chains_toml
 
 
 def pytest_configure() -> None:
@@ -158,6 +159,12 @@ def service(chain: DevChain, db, settings, tmp_path) -> DevChain:
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     deploy_on(chain)
     return chain
+
+
+@pytest.fixture
+def key(db) -> ApiKey:
+    """An API key of Alice's."""
+    return a_key()
 
 
 @pytest.fixture

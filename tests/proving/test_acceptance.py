@@ -20,11 +20,6 @@ from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, waiting, w
 
 
 @pytest.fixture
-def key(service):
-    return a_key()
-
-
-@pytest.fixture
 def reconfigure(settings):
     """Replaces text in the chains' file."""
 

@@ -14,10 +14,10 @@ from proving.models import Transaction
 from proving.spending.promised import Promise
 from queries.models import Batch, BatchStatus, Block
 from tests.chains.lying_node import ask, error, lying_node
-from tests.proving.test_spending import costly, fresh, key, set_price
+from tests.proving.test_spending import costly, fresh, set_price
 from tests.service import ALICE, BOB, CHARLIE, a_key, expire_leases, submit, work, work_until_done
 
-__all__ = ["costly", "key"]  # fixtures
+__all__ = ["costly"]  # fixtures
 
 BALANCE = {"props": ["BALANCE"]}
 

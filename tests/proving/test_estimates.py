@@ -30,10 +30,10 @@ from queries.properties import AccountField, HeaderField
 from tests.contracts import tries
 from tests.proving.test_shared_transactions import work_once
 from tests.proving.test_sources import THERE
-from tests.proving.test_spending import costly, fresh, key
+from tests.proving.test_spending import costly, fresh
 from tests.service import ALICE, BOB, CHARLIE, a_key, chains_toml, header, request, submit, waiting, work_until_done
 
-__all__ = ["costly", "key"]  # fixtures
+__all__ = ["costly"]  # fixtures
 
 
 # A contract of mainnet that has the most storage.

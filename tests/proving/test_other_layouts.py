@@ -23,15 +23,10 @@ from tests.contracts.l1_block import L1Block
 from tests.proving.chain_state import balance_at, field_on_chain, registry
 from tests.proving.relaid import Relaid
 from tests.proving.test_sources import HERE, THERE, connect, grow
-from tests.service import CHARLIE, a_key, submit, waiting, work, work_until_done
+from tests.service import CHARLIE, submit, waiting, work, work_until_done
 
 LAYOUTS = {"told by its block": (headers.BERACHAIN, False), "asked for as it is": (headers.AURA, True)}
 SHARED_PROPERTIES = [HeaderField(place).name for place in range(13)]
-
-
-@pytest.fixture
-def key(db):
-    return a_key()
 
 
 @pytest.fixture(scope="module")

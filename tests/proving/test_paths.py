@@ -50,11 +50,6 @@ WINDOW = 10
 
 
 @pytest.fixture
-def key(db):
-    return a_key()
-
-
-@pytest.fixture
 def old(chain: DevChain, db, settings, tmp_path) -> DevChain:
     """The service with windows of 10 blocks, on a chain of 60 in which balances change."""
     connect(chain, settings, tmp_path)

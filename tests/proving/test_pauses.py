@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 from django.db import transaction
 from django.utils import timezone
 
-from accounts.models import ApiKey, OperatorDeed
+from accounts.models import OperatorDeed
 from config.configured_chains import get_chains, get_rpc
 from proving.health import report
 from proving.models import ConnectionPause, FactsRegistry, SignedTransaction, Signer, Transaction, TransactionState
@@ -22,18 +22,12 @@ from tests.service import (
     BOB,
     SECOND_SIGNER,
     SIGNER,
-    a_key,
     request,
     submit,
     waiting,
     work,
     work_until_done,
 )
-
-
-@pytest.fixture
-def key(db) -> ApiKey:
-    return a_key()
 
 
 def said(*command: str) -> str:

@@ -64,11 +64,6 @@ BLOCK_HASH_PROVEN = "0x" + keccak(text="BlockHashProven(bytes32)").hex()
 STRANGER = "0x00000000000000000000000000000000c0ffee00"
 
 
-@pytest.fixture
-def key(db):
-    return a_key()
-
-
 def itself(body: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in body.items() if name != "fee"} | {"sender": "self"}
 

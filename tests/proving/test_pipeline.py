@@ -59,11 +59,6 @@ EMPTY_TRIE_ROOT = 0x56E81F171BCC55A6FF8345E692C0F86E5B48E01B996CADC001622FB5E363
 EMPTY_CODE_HASH = 0xC5D2460186F7233C927E7DB2DCC703C0E500B653CA82273B7BFAD8045D85A470
 
 
-@pytest.fixture
-def key(service):
-    return a_key()
-
-
 def test_it_proves_a_balance_through_all_four_steps(service, key):
     block = service.head()
     batch = work_until_done(submit(key, request(SIGNER, block=block)), service)

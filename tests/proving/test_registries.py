@@ -14,7 +14,6 @@ from django.utils import timezone
 from eth_abi.abi import encode
 from eth_utils.crypto import keccak
 
-from accounts.models import ApiKey
 from chains.encoding import hex_data
 from chains.rpc import RpcClient
 from config.configured_chains import forget_chains
@@ -30,7 +29,7 @@ from queries.properties import AccountField
 from tests.contracts.deployed import Deployed
 from tests.explorer.batches import beat, path
 from tests.proving.chain_state import balance_at, field_on_chain, registry, signer_nonce
-from tests.service import ALICE, BOB, CHARLIE, a_key, chains_toml, request, submit, waiting, work, work_until_done
+from tests.service import ALICE, BOB, CHARLIE, chains_toml, request, submit, waiting, work, work_until_done
 
 pytestmark = pytest.mark.django_db
 
@@ -42,11 +41,6 @@ REMEDY = "manage.py deploy_registry 31337 31337 --replace"
 
 # What deployed the registry in which facts could be forged, without its arguments: source chain, block hash source.
 FORGEABLE = Path(__file__).parent.parent / "contracts" / "forgeable_registry.hex"
-
-
-@pytest.fixture
-def key(db) -> ApiKey:
-    return a_key()
 
 
 def restart() -> None:

@@ -36,13 +36,13 @@ from tests.proving.chain_state import (
     signer_nonce,
 )
 from tests.proving.test_kills import Killed, Killer, exchanges
-from tests.proving.test_spending import ETHER, costly, fresh, key, price_of, set_price
+from tests.proving.test_spending import ETHER, costly, fresh, price_of, set_price
 from tests.proving.test_spending_attacks import mine_at
 from tests.proving.test_transactions import age
 from tests.proving.test_worker import until
 from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, expire_leases, request, submit, waiting
 
-__all__ = ["costly", "key"]  # fixtures
+__all__ = ["costly"]  # fixtures
 
 recent = heads.recent
 

@@ -43,11 +43,6 @@ NOBODY = "0x" + "77" * 20
 
 
 @pytest.fixture
-def key(db) -> ApiKey:
-    return a_key()
-
-
-@pytest.fixture
 def mempool(two_signers: DevChain) -> DevChain:
     """A chain that mines only when told to, with blocks to be asked for."""
     two_signers.mine(20)

@@ -33,15 +33,10 @@ from tests.contracts.l1_block import L1Block
 from tests.http_server import serving
 from tests.proving.chain_state import balance_at, field_on_chain, registry
 from tests.proving.proxy import Proxy
-from tests.service import ALICE, BOB, CHARLIE, a_key, chains_toml, submit, waiting, work, work_until_done
+from tests.service import ALICE, BOB, CHARLIE, chains_toml, submit, waiting, work, work_until_done
 
 HERE, THERE = 31337, 31338
 KEYS = [f"0x{number:064x}" for number in (1001, 1002, 1003)]
-
-
-@pytest.fixture
-def key(db):
-    return a_key()
 
 
 @pytest.fixture(scope="module")

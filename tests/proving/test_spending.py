@@ -13,7 +13,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 from eth_utils.crypto import keccak
 
-from accounts.models import ApiKey, User
+from accounts.models import User
 from chains.rollups import ARB_GAS_INFO, GAS_PRICE_ORACLE, NODE_INTERFACE, data_cost
 from chains.rpc import _read_receipt
 from config.configured_chains import forget_chains, get_chains, get_rpc
@@ -51,11 +51,6 @@ from tests.service import (
 GWEI = 10**9
 ETHER = 10**18
 COSTLY = "test_network = false\nminimum_signer_balance = '0'"
-
-
-@pytest.fixture
-def key(db) -> ApiKey:
-    return a_key()
 
 
 def serve(settings, folder: Path, chain: DevChain, url: str = "") -> None:

@@ -29,7 +29,7 @@ from tests.chains.lying_node import ask, between
 from tests.contracts.l1_block import L1Block
 from tests.headers import with_hash
 from tests.proving import test_sources as sources
-from tests.proving.test_spending import ETHER, GWEI, asking, costly, fresh, key, pending, price_of, set_price
+from tests.proving.test_spending import ETHER, GWEI, asking, costly, fresh, pending, price_of, set_price
 from tests.proving.test_transactions import _send_from_elsewhere, age
 from tests.service import (
     ALICE,
@@ -45,7 +45,7 @@ from tests.service import (
     work_until_done,
 )
 
-__all__ = ["costly", "key"]  # fixtures
+__all__ = ["costly"]  # fixtures
 
 
 def mine_at(chain: DevChain, gwei: float) -> None:

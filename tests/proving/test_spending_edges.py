@@ -33,7 +33,6 @@ from tests.proving.test_spending import (
     asking,
     costly,
     fresh,
-    key,
     op_stack,
     pending,
     price_of,
@@ -46,7 +45,7 @@ from tests.proving.test_spending_attacks import mine_at
 from tests.proving.test_transactions import age
 from tests.service import ALICE, BOB, CHARLIE, SIGNER, a_key, reconfigure, request, submit, waiting, work
 
-__all__ = ["costly", "key", "op_stack"]  # fixtures
+__all__ = ["costly", "op_stack"]  # fixtures
 
 
 def poor_one(key, chain: DevChain, *accounts: str, block: int, gwei: float = 3) -> tuple[Batch, Transaction]:

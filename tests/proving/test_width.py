@@ -20,11 +20,6 @@ from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, waiti
 NOBODY = "0x000000000000000000000000000000000000dEaD"
 
 
-@pytest.fixture
-def key(service):
-    return a_key()
-
-
 def call(chain, selector: str, *words: int) -> int:
     data = selector + "".join(f"{word:064x}" for word in words)
     return int(chain.rpc("eth_call", {"to": registry().address, "data": data}, "latest"), 16)

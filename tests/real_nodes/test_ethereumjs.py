@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from accounts.models import ApiKey
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
@@ -13,7 +12,7 @@ from queries.models import BatchStatus
 from tests.proving.test_sources import KEYS, attesting
 from tests.real_nodes.ethereumjs import EthereumJs
 from tests.real_nodes.facts import facts_of, wrong
-from tests.service import a_key, chains_toml, submit, work, work_until_done
+from tests.service import chains_toml, submit, work, work_until_done
 
 CHAIN_ID = 424242
 
@@ -23,11 +22,6 @@ def ethereumjs() -> Iterator[EthereumJs]:
     with EthereumJs(CHAIN_ID) as node:
         mine(node, 12)
         yield node
-
-
-@pytest.fixture
-def key(db) -> ApiKey:
-    return a_key()
 
 
 def mine(node: EthereumJs, blocks: int) -> None:
