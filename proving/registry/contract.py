@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any
 
 from eth_abi.abi import decode, encode
+from eth_abi.exceptions import DecodingError
 from eth_utils.abi import collapse_if_tuple, function_abi_to_4byte_selector
 from eth_utils.address import to_checksum_address
 
@@ -119,10 +120,14 @@ def creation_code(name: str, *arguments: Any) -> bytes:
 
 
 def revert_reason(data: bytes) -> RevertReason:
-    """Which custom error of the contracts that this service calls the revert data is."""
+    """Return which custom error of the contracts that this service calls the revert data is."""
     for contract in ("FactsRegistry", "AttestedBlockHashSource", "OpStackBlockHashSource", "Multicall"):
         for error in load_artifact(contract).abi:
             if error["type"] == "error" and function_abi_to_4byte_selector(error) == data[:4]:
                 types = [collapse_if_tuple(argument) for argument in error["inputs"]]
-                return RevertReason(error["name"], decode(types, data[4:]))
+                try:
+                    return RevertReason(error["name"], decode(types, data[4:]))
+                except DecodingError:
+                    # A node has told something else than the contract says.
+                    return RevertReason("")
     return RevertReason("")

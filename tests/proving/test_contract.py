@@ -1,0 +1,24 @@
+"""What the registry's answers and refusals are read as."""
+
+import pytest
+from eth_utils.crypto import keccak
+
+from proving.registry.contract import revert_reason
+
+UNKNOWN_BLOCK = keccak(text="UnknownBlock(uint256)")[:4]
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (UNKNOWN_BLOCK + (77).to_bytes(32), "UnknownBlock(77)"),
+        # No contract says these, but a node may.
+        (UNKNOWN_BLOCK + bytes(31), "reverted without a reason"),
+        (keccak(text="NotAnAttester(address)")[:4] + b"\xff" * 32, "reverted without a reason"),
+        (b"\x01\x02\x03\x04" + bytes(32), "reverted without a reason"),
+        (b"", "reverted without a reason"),
+    ],
+    ids=["whole", "cut", "no address", "another error", "empty"],
+)
+def test_a_refusal_is_read_by_the_name_of_its_error(data, said):
+    assert str(revert_reason(data)) == said
