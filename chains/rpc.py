@@ -332,7 +332,9 @@ class RpcClient:
     def send_raw(self, raw: bytes, *, to_all: bool = False) -> bytes:
         """Broadcast a signed transaction and return its hash. It is a success if the node already knows it.
 
-        With `to_all` every node gets it, not just the first that accepts it: that one may pass it on to nobody. Raises `NonceTooLow`, `ReplacementUnderpriced`, `FeeTooLow`, `InsufficientFunds`, or another `RpcRefused`.
+        With `to_all` every node gets it, not just the first that accepts it: that one may pass it on to nobody.
+
+        Raises `NonceTooLow`, `ReplacementUnderpriced`, `FeeTooLow`, `InsufficientFunds`, or another `RpcRefused`.
         """
         tx_hash, request = keccak(raw), ("eth_sendRawTransaction", [hex_data(raw)])
 
