@@ -24,8 +24,8 @@ NPM_CI = echo "Installing the development chain and the other npm packages ...";
 # Compiled modules are kept, whatever the shell says: hundreds of processes would compile each anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-# In how many processes tests run.
-TEST_PROCESSES ?= 3
+# In how many processes tests run. They mostly wait for nodes and clocks: four on two cores.
+TEST_PROCESSES ?= 4
 
 # Where `make run` listens, and with how many processes and threads.
 BIND ?= 127.0.0.1:8000
@@ -51,7 +51,7 @@ demo-cluster: .venv/ready-for-demo node_modules/ready-for-demo ## Prove 200 valu
 # which files come first. Where Chromium can't be had, the browser tests fail, each with a sentence that says so; the
 # others must not wait for it. What takes one process runs beside: the checks, which are types above all, and then the
 # tests on PostgreSQL.
-test: .venv/ready node_modules/ready .venv-generators/ready ## Run all checks and tests; installs Chromium if it is missing and that may be (TEST_PROCESSES=3 CAMPAIGNS=all)
+test: .venv/ready node_modules/ready .venv-generators/ready ## Run all checks and tests; installs Chromium if it is missing and that may be (TEST_PROCESSES=4 CAMPAIGNS=all)
 	@$(MAKE) --no-print-directory chromium || echo "Going on without; the browser tests will fail."
 	@mkdir -p build
 	@{ $(LINT); lint=$$?; $(BIN)/python -m pytest -q --database postgresql $(POSTGRESQL_FIRST) || exit 1; exit $$lint; } \

@@ -62,8 +62,9 @@ def sent_hashes(chain: DevChain) -> set[str]:
 
 
 def test_it_is_stored_before_it_is_broadcast(mempool, batch, monkeypatch):
-    def look(rpc, raw):
+    def look(rpc, raw, *, to_all):
         assert SignedTransaction.objects.filter(raw=raw, broadcast_at=None).exists()
+        assert not to_all
         raise KeyboardInterrupt  # killed right here
 
     monkeypatch.setattr("chains.rpc.RpcClient.send_raw", look)
