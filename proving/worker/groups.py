@@ -4,7 +4,6 @@ Tasks of a group share their exchanges with nodes (`chains.together`), and what 
 ask the same chains.
 """
 
-import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -12,8 +11,6 @@ from dataclasses import dataclass, field
 from config.configured_chains import get_chains
 from proving.worker.due import Queue, Task
 
-# For so long after something was taken up of a user, the others leave more threads.
-_OTHERS_SECONDS = 10
 # Tasks of a group. More save little, and the first ones would wait for the last.
 _MOST_TOGETHER = 64
 # What they ask nodes for in all. While they wait for an exchange, none extends its lease.
@@ -77,8 +74,6 @@ class Groups:
     def __init__(self, threads: int) -> None:
         self._threads = threads
         self.all: list[Group] = []
-        # The last two users of whom something was taken up, and when (`time.monotonic`).
-        self._latest: list[tuple[int, float]] = []
 
     @property
     def tasks(self) -> list[Task]:
@@ -110,16 +105,13 @@ class Groups:
         """Take it up, unless it is in hand or others need the threads; whether that was done."""
         if any(task in group.tasks for group in self.all):
             return False
-        group = next((group for group in self.all if group.may_join(task)), None)
-        if group:
-            group.tasks.append(task)
-        elif self._leaves_threads(task):
-            self.all.append(Group([task]))
-        else:
+        for group in self.all:
+            if group.may_join(task):
+                group.tasks.append(task)
+                return True
+        if not self._leaves_threads(task):
             return False
-        if task.user is not None:
-            others = [one for one in self._latest if one[0] != task.user]
-            self._latest = [*others[-1:], (task.user, time.monotonic())]
+        self.all.append(Group([task]))
         return True
 
     def _leaves_threads_beside(self, queue: Queue) -> bool:
@@ -129,17 +121,9 @@ class Groups:
         return (
             len(self.all) < self._threads
             and self._chains_have_room(frozenset(lane))
-            and (user is None or of_user < self._most_of(user))
+            # Groups are large: with more than half, a user alone is hardly faster, and the others are twice as slow.
+            and (user is None or of_user < max(1, self._threads // 2))
         )
-
-    def _most_of(self, user: int) -> int:
-        """Return how many threads a user may have: half of them, and one while there is something to do for others.
-
-        Groups are large: with more, a user alone is hardly faster, and the others are several times as slow.
-        """
-        recently = time.monotonic() - _OTHERS_SECONDS
-        has_others = any(other != user and at > recently for other, at in self._latest)
-        return 1 if has_others else max(1, self._threads // 2)
 
     def _leaves_threads(self, task: Task) -> bool:
         """Whether threads are left to others: beside a chain whose nodes hang, what takes long, and one user."""

@@ -274,24 +274,13 @@ def test_one_user_leaves_half_of_the_threads_to_others(service, idle):
     assert leaves_threads(idle, of_one, some(None, 9))
 
 
-def test_while_others_come_one_user_has_one_thread(service, idle, monkeypatch):
-    now = [100.0]
-    monkeypatch.setattr("proving.worker.groups.time.monotonic", lambda: now[0])
-    assert leaves_threads(idle, [], some(2, 1))
-    now[0] += 9
-    assert not leaves_threads(idle, [some(1, 2)], some(1, 9))
-    assert leaves_threads(idle, [], some(1, 2))
-    now[0] += 2
-    assert leaves_threads(idle, [some(1, 2)], some(1, 9))
-
-
 def test_what_takes_long_leaves_half_of_the_threads(service, idle):
     assert leaves_threads(idle, [some(1, 1, is_long=True)], some(2, 9, is_long=True))
     assert not leaves_threads(idle, [some(1, 1, is_long=True)], some(1, 9, is_long=True))
     two = [some(1, 1, is_long=True), some(2, 2, is_long=True)]
     assert not leaves_threads(idle, two, some(3, 9, is_long=True))
     assert leaves_threads(idle, two, some(3, 9))
-    assert leaves_threads(Groups(threads=4), two[:1], some(1, 9))
+    assert leaves_threads(idle, two, some(1, 9))
 
 
 @pytest.fixture
