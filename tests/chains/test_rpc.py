@@ -548,6 +548,28 @@ def test_a_node_of_another_chain_is_never_used(devchain, client_of):
     assert client_of(devchain.url).nonce(ALICE) == 0
 
 
+def test_what_all_nodes_get_goes_to_none_of_another_chain_and_to_none_that_rests(client_of):
+    raw, now = signed(0), 0.0
+    asked: dict[str, list[Any]] = {name: [] for name in ("first", "foreign", "failing", "last")}
+
+    def takes(body: Any) -> Any:
+        return result(body, "0x7a69" if is_chain_id(body) else hex_data(keccak(raw)))
+
+    with (
+        lying_node(recording(asked["first"], takes)) as first,
+        lying_node(recording(asked["foreign"], lambda body: result(body, "0x1"))) as foreign,
+        lying_node(recording(asked["failing"], lambda _: Raw(status=503))) as failing,
+        lying_node(recording(asked["last"], takes)) as last,
+    ):
+        client = client_of(first, foreign, failing, last, clock=lambda: now)
+        for _ in range(2):
+            assert client.send_raw(raw, to_all=True) == keccak(raw)
+        sent = {name: sum(not is_chain_id(body) for body in bodies) for name, bodies in asked.items()}
+        # The first answers besides what became of it.
+        assert sent == {"first": 4, "foreign": 0, "failing": 0, "last": 2}
+        assert [len(asked[name]) for name in ("foreign", "failing")] == [1, 1]
+
+
 def test_a_node_of_another_chain_is_passed_over(devchain, client_of):
     asked: list[Any] = []
     with lying_node(recording(asked, lambda body: result(body, "0x1"))) as other:
