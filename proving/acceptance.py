@@ -32,14 +32,13 @@ from proving.spending import allowance, promised
 from proving.spending.promised import Promise
 from proving.spending.workload import Estimate
 from proving.transactions import signers
-from queries import leases, progress, submission, turns
+from queries import bulk_writes, leases, progress, submission, turns
 from queries.leases import Lease
 from queries.models import HEADER_COLUMNS, OPEN_STATUSES, Batch, BatchStatus, Block, Query
 from queries.rejection_codes import Rejection, RejectionCode
 
 logger = logging.getLogger(__name__)
 
-_HEADERS_PER_STATEMENT = 100
 _NOTHING = Promise(0, 0)
 # What may be that of a stale node, or of one of another chain: no reason to reject a batch that is accepted already, or
 # that waits for a block.
@@ -196,8 +195,7 @@ def _before(batch: Batch) -> Promise:
 def _store_headers(blocks: Sequence[Block]) -> None:
     """Of blocks that have none yet. Where a block has one, nothing but its own reconcile may replace it."""
     if blocks:
-        without = Block.objects.filter(hash="")
-        without.bulk_update(blocks, HEADER_COLUMNS, batch_size=_HEADERS_PER_STATEMENT)
+        bulk_writes.update(blocks, HEADER_COLUMNS, while_empty="hash")
 
 
 def _decide(lease: Lease[Batch], source: int) -> Wait | Rejection | _Acceptance:

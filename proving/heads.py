@@ -46,6 +46,8 @@ class _Known:
     """By hash, the newest last."""
     delays: deque[float] = field(default_factory=lambda: deque(maxlen=_MOST_DELAYS))
     """Seconds between the times of new blocks and when they were seen here, by this machine's clock."""
+    noted: tuple[int, int] | None = None
+    """The newest and the final block that are noted for the pages."""
 
 
 _known: WeakKeyDictionary[RpcClient, _Known] = WeakKeyDictionary()
@@ -69,7 +71,7 @@ def read(chain: Chain, rpc: RpcClient) -> Heads:
     else:
         confirmed = _before(known, latest, number) or rpc.known_header(number)
     heads = Heads(latest, confirmed, final, finalized)
-    _note(chain, heads)
+    _note(chain, known, heads)
     with known.lock:
         # A slow answer is older than one that was asked for later.
         if known.heads is None or began >= known.seen_at:
@@ -136,9 +138,14 @@ def _before(known: _Known, head: Header, number: int) -> Header | None:
         return header
 
 
-def _note(chain: Chain, heads: Heads) -> None:
+def _note(chain: Chain, known: _Known, heads: Heads) -> None:
     """Keep it for the pages, written once a block."""
-    noted = ChainHead.objects.filter(pk=chain.id, number=heads.latest.number, final=heads.final)
-    if not noted.exists():
-        values = {"number": heads.latest.number, "final": heads.final, "seen_at": timezone.now()}
-        ChainHead.objects.update_or_create(pk=chain.id, defaults=values)
+    number, final = heads.latest.number, heads.final
+    if known.noted == (number, final):
+        return
+    # Another worker may have noted it.
+    if not ChainHead.objects.filter(pk=chain.id, number=number, final=final).exists():
+        values = {"number": number, "final": final, "seen_at": timezone.now()}
+        if not ChainHead.objects.filter(pk=chain.id).update(**values):
+            ChainHead.objects.get_or_create(pk=chain.id, defaults=values)
+    known.noted = number, final

@@ -13,6 +13,7 @@ Written by hand, because rows are the queue, with a broker as well: what it says
 
 import logging
 import secrets
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -66,12 +67,19 @@ class LeaseLost(Exception):
 class Lease(Generic[LeasedRow]):
     row: LeasedRow
     token: str
-    was_due_at: datetime | None = None
+    was_due_at: datetime | None
     """When it was due as it was claimed. At another time: somebody has made it due since."""
+    extended_at: float
+    """When it was claimed or extended, as `time.monotonic` tells."""
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether most of it is left, so that nobody else can have the row and extending it would gain little."""
+        return time.monotonic() - self.extended_at < settings.LEASE_SECONDS / 10
 
     @contextmanager
     def writing(self) -> Iterator[LeasedRow]:
-        """A database transaction with the row as it is now. Extends the lease. Raises `LeaseLost`."""
+        """Open a database transaction with the row as it is now. Extends the lease. Raises `LeaseLost`."""
         with writing_all([self]) as held:
             if not held:
                 raise LeaseLost
@@ -88,6 +96,8 @@ class Lease(Generic[LeasedRow]):
 
     def extend(self) -> None:
         """Keep the row while long work goes on. Raises `LeaseLost`."""
+        if self.is_fresh:
+            return
         together.share_work(("extend", type(self.row)), self, _extend_all)
 
     def give_back(self, due: "timedelta | datetime | Combinable | None", *, attempts: int = 0, **also: object) -> None:
@@ -96,17 +106,29 @@ class Lease(Generic[LeasedRow]):
         together.share_work(("give back", type(self.row)), (self.row.pk, release), _run_all)
 
     def release(self, due: "timedelta | datetime | Combinable | None", *, attempts: int = 0, **also: object) -> None:
-        """Give the row back, with these columns `also`. It is due after a pause, or at a time of the database's clock.
+        """As `release_all`, of this one."""
+        release_all([self], due, attempts=attempts, **also)
 
-        A lost lease is no error here: another worker has the row.
-        """
-        failing_since = Coalesce(F("failing_since"), Now()) if attempts else None
-        due_at = Now() + due if isinstance(due, timedelta) else due
-        if due_at is not None:
-            due_at = Least(due_at, Now() + LONGEST, output_field=DateTimeField())
-        type(self.row)._default_manager.filter(pk=self.row.pk, lease_token=self.token).update(
-            due_at=due_at, attempts=attempts, failing_since=failing_since, lease_token="", leased_until=None, **also
-        )
+
+def release_all(
+    leases: "Sequence[Lease[LeasedRow]]",
+    due: "timedelta | datetime | Combinable | None",
+    *,
+    attempts: int = 0,
+    **also: object,
+) -> None:
+    """Give the rows, of one model, back with these columns `also`.
+
+    They are due after a pause, or at a time of the database's clock. A lost lease is no error here: another worker has
+    the row.
+    """
+    failing_since = Coalesce(F("failing_since"), Now()) if attempts else None
+    due_at = Now() + due if isinstance(due, timedelta) else due
+    if due_at is not None:
+        due_at = Least(due_at, Now() + LONGEST, output_field=DateTimeField())
+    _held(leases).update(
+        due_at=due_at, attempts=attempts, failing_since=failing_since, lease_token="", leased_until=None, **also
+    )
 
 
 @contextmanager
@@ -120,22 +142,26 @@ def writing_all(
     """
     model, by_pk = type(leases[0].row), {lease.row.pk: lease for lease in leases}
     before = [lease.row for lease in leases]
+    began = time.monotonic()
     try:
         with transaction.atomic():
             lock_first()
-            rows = model._default_manager.filter(pk__in=by_pk, lease_token__in={lease.token for lease in leases})
             held: list[Lease[LeasedRow]] = []
-            for row in rows.order_by("pk").select_for_update(no_key=True):
+            for row in _held(leases).order_by("pk").select_for_update(no_key=True):
                 lease = by_pk[row.pk]
                 if row.lease_token == lease.token:
                     lease.row = row
                     held.append(lease)
-            model._default_manager.filter(pk__in=[lease.row.pk for lease in held]).update(leased_until=_expiry())
+            stale = [lease for lease in held if not lease.is_fresh]
+            if stale:
+                model._default_manager.filter(pk__in=[lease.row.pk for lease in stale]).update(leased_until=_expiry())
             yield held
     except BaseException:
         for lease, row in zip(leases, before, strict=True):
             lease.row = row
         raise
+    for lease in stale:
+        lease.extended_at = began
 
 
 def write_together(
@@ -178,12 +204,19 @@ def _run_all(writes: "Sequence[tuple[Any, Callable[[], None]]]") -> Sequence[Non
 
 
 def _extend_all(leases: "Sequence[Lease[LeasedRow]]") -> "Sequence[Raised | None]":
-    rows = type(leases[0].row)._default_manager
-    held = rows.filter(pk__in=[lease.row.pk for lease in leases], lease_token__in={lease.token for lease in leases})
+    held, began = _held(leases), time.monotonic()
     if row_locks.update(held, leased_until=_expiry()) == len(leases):
+        for lease in leases:
+            lease.extended_at = began
         return [None] * len(leases)
     tokens = dict(held.values_list("pk", "lease_token"))
     return [None if tokens.get(lease.row.pk) == lease.token else Raised(LeaseLost()) for lease in leases]
+
+
+def _held(leases: "Sequence[Lease[LeasedRow]]") -> "models.QuerySet[LeasedRow]":
+    """The rows of those leases that are not lost."""
+    rows = type(leases[0].row)._default_manager
+    return rows.filter(pk__in=[lease.row.pk for lease in leases], lease_token__in={lease.token for lease in leases})
 
 
 def claim(rows: "models.QuerySet[LeasedRow]", pk: object) -> Lease[LeasedRow] | None:
@@ -194,14 +227,14 @@ def claim(rows: "models.QuerySet[LeasedRow]", pk: object) -> Lease[LeasedRow] | 
 
 def _claim_all(rows: "models.QuerySet[LeasedRow]", pks: Sequence[object]) -> "Sequence[Lease[LeasedRow] | None]":
     """One token does for all of them: it tells them from what others have claimed."""
-    token = secrets.token_hex(16)
+    token, began = secrets.token_hex(16), time.monotonic()
     free = rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), pk__in=pks)
     # What somebody writes just now is claimed at the next poll.
     if not row_locks.update_free(free, lease_token=token, leased_until=_expiry()):
         return [None] * len(pks)
     claimed = {row.pk: row for row in rows.model._default_manager.filter(pk__in=pks, lease_token=token)}
     # Who asks for the same row twice has it once.
-    return [Lease(claimed[pk], token, claimed.pop(pk).due_at) if pk in claimed else None for pk in pks]
+    return [Lease(claimed[pk], token, claimed.pop(pk).due_at, began) if pk in claimed else None for pk in pks]
 
 
 def due(rows: "models.QuerySet[LeasedRow]", limit: int, *, order: str = "due_at") -> list[object]:

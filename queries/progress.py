@@ -16,7 +16,7 @@ from django.db.models import Exists, F, OuterRef, QuerySet
 from django.utils import timezone
 
 from accounts import row_locks
-from queries import bulk_insert, clock, webhooks
+from queries import bulk_writes, clock, webhooks
 from queries.chunks import chunks
 from queries.models import (
     OPEN_STATUSES,
@@ -120,33 +120,49 @@ def cancel(batch: str, *, code: RejectionCode, reason: str) -> bool:
     return bool(reject([batch], code=code, reason=reason, retryable=False))
 
 
-def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str = "") -> None:
+def complete(queries: Collection[int], kind: StepKind, *, transaction_hash: str = "") -> set[int]:
     """Complete the step `kind` of those queries (ids) that are at it, and begin the next step.
 
-    `transaction_hash` names the transaction that did it, if one did.
+    `transaction_hash` names the transaction that did it, if one did. Return the ids of the blocks that these queries
+    are about.
     """
     now = timezone.now()
     change: dict[str, object] = {"status": StepStatus.COMPLETED, "completed_at": now, "last_error": ""}
     if transaction_hash:
         change["transaction_hash"] = transaction_hash
     following = _ORDER[_ORDER.index(kind) + 1] if kind != _ORDER[-1] else None
+    blocks: set[int] = set()
     for chunk in chunks(sorted(queries), _CHUNK):
-        with transaction.atomic():
-            batches = _locked_batches(chunk)
-            at_step = Query.objects.filter(pk__in=chunk, step=kind, batch__status__in=OPEN_STATUSES)
-            ids = completed = list(at_step.values_list("pk", flat=True))
-            Step.objects.filter(query__in=ids, kind=kind).update(**change)
-            if following == StepKind.ACCOUNT_ACCUMULATED:
-                # A header is proven with its accumulation.
-                Query.objects.filter(pk__in=ids, address="").update(step=None)
-                ids = list(Query.objects.filter(pk__in=ids).exclude(address="").values_list("pk", flat=True))
+        with transaction.atomic(savepoint=False):
+            lock_batches(chunk)
+            at_step = list(
+                Query.objects.filter(pk__in=chunk, step=kind, batch__status__in=OPEN_STATUSES)
+                .order_by("pk")
+                .values_list("pk", "address", "batch", "block")
+            )
+            if not at_step:
+                continue
+            completed = [pk for pk, *_ in at_step]
+            goes_on: list[int] = []
             if following:
+                # A header is proven with its accumulation.
+                goes_on = [pk for pk, address, *_ in at_step if address or following != StepKind.ACCOUNT_ACCUMULATED]
+            Step.objects.filter(query__in=completed, kind=kind).update(**change)
+            if len(goes_on) < len(completed):
+                Query.objects.filter(pk__in=completed).update(step=None)
+            if following and goes_on:
                 begun = Step(kind=following, started_at=now)
-                bulk_insert.insert(begun, ("query_id",), [(pk,) for pk in ids])
-            Query.objects.filter(pk__in=ids).update(step=following)
+                bulk_writes.insert(begun, ("query_id",), [(pk,) for pk in goes_on])
+                Query.objects.filter(pk__in=goes_on).update(step=following)
+            batches = sorted({batch for _, _, batch, _ in at_step})
             told = webhooks.of(batches)
             _tell_of_step(told, completed, kind)
-            _settle_batches(batches, told)
+            if kind == _ORDER[0]:
+                Batch.objects.filter(pk__in=batches, status=BatchStatus.ACCEPTED).update(status=BatchStatus.IN_PROGRESS)
+            if len(goes_on) < len(completed):
+                _finish(batches, told)
+            blocks.update(block for *_, block in at_step if block is not None)
+    return blocks
 
 
 def note_transaction(
@@ -168,7 +184,7 @@ def note_transaction(
 def note_failure(queries: Collection[int], reason: str) -> None:
     """Count a failed attempt of the queries' open step, with the reason in a sentence."""
     for chunk in chunks(sorted(queries), _CHUNK):
-        with transaction.atomic():
+        with transaction.atomic(savepoint=False):
             lock_batches(chunk)
             _open_steps(chunk).update(last_error=reason, attempts=F("attempts") + 1)
 
@@ -181,7 +197,7 @@ def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
     now = timezone.now()
     later = _ORDER[_ORDER.index(kind) + 1 :]
     for chunk in chunks(sorted(queries), _CHUNK):
-        with transaction.atomic():
+        with transaction.atomic(savepoint=False):
             batches = _locked_batches(chunk)
             ids = list(
                 Query.objects.filter(pk__in=chunk)
@@ -213,7 +229,7 @@ def reopen(queries: Collection[int], kind: StepKind, *, reason: str) -> None:
 def move(queries: Collection[int], block_id: int, *, reason: str) -> None:
     """Give the queries (ids) another block and start them again: a reorg has moved the time that they name."""
     for chunk in chunks(sorted(queries), _CHUNK):
-        with transaction.atomic():
+        with transaction.atomic(savepoint=False):
             Query.objects.filter(pk__in=chunk).update(block=block_id)
             reopen(chunk, StepKind.INITIAL_STATE, reason=reason)
 
@@ -243,18 +259,15 @@ def _locked_batches(queries: Sequence[int]) -> list[str]:
     return list(batches.order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True))
 
 
-def _settle_batches(batches: Sequence[str], told: Mapping[str, Webhook]) -> None:
-    """Derive the status of accepted batches from their queries (docs/specification.md, "Rules that hold")."""
+def _finish(batches: Sequence[str], told: Mapping[str, Webhook]) -> None:
+    """Make those of the batches DONE of which no query is open (docs/specification.md, "Rules that hold")."""
     open_queries = Query.objects.filter(batch=OuterRef("pk"), step__isnull=False)
-    past_initial = Query.objects.filter(batch=OuterRef("pk")).exclude(step=StepKind.INITIAL_STATE)
-    Batch.objects.filter(Exists(past_initial), pk__in=batches, status=BatchStatus.ACCEPTED).update(
-        status=BatchStatus.IN_PROGRESS
-    )
     done = Batch.objects.filter(~Exists(open_queries), pk__in=batches, status=BatchStatus.IN_PROGRESS)
-    finished = list(done.values_list("pk", flat=True))
-    if finished:
-        Batch.objects.filter(pk__in=finished).update(status=BatchStatus.DONE, finished_at=timezone.now())
-        webhooks.tell([told[pk] for pk in finished if pk in told], WebhookEvent.DONE, BatchStatus.DONE)
+    finished = list(done.order_by("pk").values_list("pk", flat=True))
+    if not finished:
+        return
+    Batch.objects.filter(pk__in=finished).update(status=BatchStatus.DONE, finished_at=timezone.now())
+    webhooks.tell([told[pk] for pk in finished if pk in told], WebhookEvent.DONE, BatchStatus.DONE)
     for pk in finished:
         logger.info("batch %s done", pk)
 

@@ -20,7 +20,7 @@ from accounts import row_locks, statements
 from accounts.models import ApiKey
 from accounts.user_limits import own_or
 from config.error_answers import Refused
-from queries import bulk_insert, submission_rate, webhooks
+from queries import bulk_writes, submission_rate, webhooks
 from queries.batch_request import BatchRequest, Part
 from queries.chunks import chunks
 from queries.idempotency import Named
@@ -90,18 +90,18 @@ def store(request: BatchRequest, body: bytes, key: ApiKey, named: Named | None =
                 "UPDATE accounts_user SET stored_bytes = stored_bytes + %s WHERE id = %s",
                 (batch.stored_bytes, key.user_id),
             )
-            bulk_insert.insert(batch, (), [()])
+            bulk_writes.insert(batch, (), [()])
             if named:
                 named.remember(batch.pk, body)
             if webhook:
                 webhooks.store(webhook)
             blocks = find_blocks(request.destinationChainId, {place for place in places if place})
-            bulk_insert.insert(
+            bulk_writes.insert(
                 Query(batch=batch),
                 ("block_id", *_QUERY_COLUMNS),
                 [(place and blocks[place], *query) for place, query in zip(places, queries, strict=True)],
             )
-            bulk_insert.insert_for_each(
+            bulk_writes.insert_for_each(
                 Step(kind=StepKind.INITIAL_STATE, started_at=batch.created_at),
                 "query_id",
                 "FROM queries_query WHERE batch_id = %s",
@@ -248,7 +248,7 @@ def find_blocks(destination: int, wanted: Iterable[tuple[int, int]]) -> dict[tup
         for chunk in chunks(numbers, _ROWS_PER_STATEMENT):
             # Another submission may have made the row already, or makes it now: then this one waits, and reads it. In
             # the order of numbers, so that no two wait for each other.
-            bulk_insert.insert(
+            bulk_writes.insert(
                 Block(destination_chain_id=destination, source_chain_id=source),
                 ("number",),
                 [(number,) for number in chunk],

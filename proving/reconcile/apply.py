@@ -28,7 +28,7 @@ from proving.reconcile.decide import (
     Sending,
 )
 from proving.registry.contract import revert_reason
-from proving.transactions import pending_limits, sending, signers
+from proving.transactions import sending, signers
 from proving.transactions.intents import Intent, NoRoom, NotPaid, Order, Refused, Sent, UnderWay, Unsent
 from queries.models import Query
 
@@ -150,10 +150,7 @@ def _submit(
         return _postponed(context, refused)
     # As often as there are batches that can't pay, and simulations take long.
     context.lease.extend()
-    most = pending_limits.most(chain, context.block)
-    if not most:
-        return _no_room(context)
-    order = Order(intents[:most], and_store, context.block, multicall)
+    order = Order(intents, and_store, context.block, multicall)
     try:
         outcome = sending.submit_all(chain, order)
     except Reverted as reverted:

@@ -4,10 +4,11 @@ It changes nothing about the block, and only extends its lease. What is costly t
 matters: values say when they were not looked up.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 from django.db.models import BooleanField, Case, Exists, Max, OuterRef, Q, QuerySet, When, Window
@@ -294,7 +295,7 @@ def ask_ahead(context: Context) -> None:
     """
     block, ahead = context.block, context.ahead
     is_accumulated = sent.accumulated_by(block, context.registry)
-    idle = list(_idle(context)[:_QUERIES_PER_LOOK]) if is_accumulated else []
+    idle = _first_idle(context) if is_accumulated else []
     if idle:
         ahead.confirmed = _read(context, [fact for query in idle for fact in facts.of(query)])
     elif block.header_rlp is not None:
@@ -454,21 +455,36 @@ def _looked_at(context: Context) -> list[Query]:
     """Those come first for which something may be sent. Of a crowd the others are looked at by lot: for some of them
     nobody may ever send anything, and these must not be the first each time.
     """
-    idle = _idle(context)
-    first = list(idle[:_QUERIES_PER_LOOK])
+    first = _first_idle(context)
     if len(first) < _QUERIES_PER_LOOK:
         return first
     sent_for = [query for query in first if not query.pays_itself]  # type: ignore[attr-defined]  # of the annotation
+    idle = _idle([context.block], context.heads.confirmed.number)
     return [*sent_for, *idle.filter(batch__sender=Sender.SELF).order_by("?")[:_QUERIES_PER_LOOK]]
 
 
-def _idle(context: Context) -> QuerySet[Query]:
-    """Open queries for which no transaction is under way, or mined in a block that this observation doesn't see yet."""
-    unseen = Q(state__in=LIVE_STATES) | Q(block_number__gt=context.heads.confirmed.number)
+def _first_idle(context: Context) -> list[Query]:
+    confirmed = context.heads.confirmed.number
+    return together.share_work(("idle", confirmed), context.block, partial(_first_idle_of, confirmed))
+
+
+def _first_idle_of(confirmed: int, blocks: Sequence[Block]) -> list[list[Query]]:
+    idle = list(_idle(blocks, confirmed)[:_QUERIES_PER_LOOK])
+    if len(idle) == _QUERIES_PER_LOOK and len(blocks) > 1:
+        return [_first_idle_of(confirmed, [block])[0] for block in blocks]
+    found: dict[int | None, list[Query]] = defaultdict(list)
+    for query in idle:
+        found[query.block_id].append(query)
+    return [found[block.pk] for block in blocks]
+
+
+def _idle(blocks: Sequence[Block], confirmed: int) -> QuerySet[Query]:
+    """Open queries for which no transaction is under way, or mined in a block after the `confirmed` one."""
+    unseen = Q(state__in=LIVE_STATES) | Q(block_number__gt=confirmed)
     under_way = Transaction.objects.filter(unseen, proves_facts("queries__block"), queries=OuterRef("pk"))
-    waiting = context.block.open_queries().exclude(step=StepKind.INITIAL_STATE)
+    waiting = open_queries(blocks).exclude(step=StepKind.INITIAL_STATE)
     # In turns: a batch of many that can't pay must not keep others from being looked at.
-    turn = Window(RowNumber(), partition_by="batch", order_by="pk")
+    turn = Window(RowNumber(), partition_by=["block", "batch"], order_by="pk")
     idle = waiting.filter(~Exists(under_way)).annotate(turn=turn, pays_itself=_PAYS_ITSELF)
     return idle.order_by("pays_itself", "turn", "pk")
 
@@ -561,12 +577,8 @@ class Rest:
     block_seconds: float
 
 
-def is_open(context: Context) -> bool:
-    return bool(_senders(context))
-
-
-def _senders(context: Context) -> Collection[str]:
-    """Of the batches with open queries about the block."""
+def open_senders(context: Context) -> Collection[str]:
+    """Return the senders of the batches with open queries about the block; none where no query is open."""
     return together.share_work("senders", context.block, _senders_of)
 
 
@@ -584,8 +596,7 @@ def _last_begun(blocks: Sequence[Block]) -> list[datetime | None]:
     return [newest.get(block.pk) for block in blocks]
 
 
-def rest(context: Context) -> Rest:
-    senders = _senders(context)
+def rest(context: Context, senders: Collection[str]) -> Rest:
     begun: datetime | None = None
     if senders == {Sender.SELF}:
         begun = together.share_work("last begun", context.block, _last_begun)

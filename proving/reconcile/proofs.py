@@ -57,7 +57,8 @@ def fetch(block: Block, source: RpcClient) -> Iterator[Fetched]:
     # By lot: those that nodes hang on must not be the first each time.
     in_any_order = random.sample(list(by_address), len(by_address))
     for addresses in chunks(in_any_order, _ACCOUNTS_PER_FETCH):
-        wanted = _not_stored(block, {address: by_address[address] for address in addresses})
+        asking = {address: by_address[address] for address in addresses}
+        wanted = together.share_work("not stored", (block, asking), _not_stored)
         failed: set[str] = set()
         for pieces in _pieces(wanted, source.slots_at_once):
             proofs, faults = _verified_proofs(block, source, pieces)
@@ -86,22 +87,31 @@ class _Wanted:
     slots: Sequence[str]
 
 
-def _not_stored(block: Block, queries: Mapping[str, Sequence[Query]]) -> list[_Wanted]:
-    """What the queries of each address ask for, without what was stored before and not pruned since."""
-    stored = AccountProof.objects.exclude(nodes=[]).filter(block=block, address__in=queries)
-    accounts = dict(stored.values_list("address", "pk"))
-    slots: set[tuple[str, str]] = set()
+def _not_stored(several: Sequence[tuple[Block, Mapping[str, Sequence[Query]]]]) -> list[list[_Wanted]]:
+    """What the queries of each address ask for at a block, without what was stored before and not pruned since."""
+    stored = AccountProof.objects.exclude(nodes=[]).filter(
+        block__in={block.pk for block, _ in several},
+        address__in={address for _, asking in several for address in asking},
+    )
+    accounts = {(block, address): pk for block, address, pk in stored.values_list("block", "address", "pk")}
+    slots: set[tuple[int, str]] = set()
     if accounts:
         rows = SlotProof.objects.exclude(nodes=[]).filter(account__in=accounts.values())
-        slots = set(rows.values_list("account__address", "slot"))
-    return [
-        _Wanted(
-            address,
-            address not in accounts,
-            [slot for query in asking for slot in query.slots if (address, slot) not in slots],
+        slots = set(rows.values_list("account", "slot"))
+    wanted: list[list[_Wanted]] = []
+    for block, asking in several:
+        ids = {address: accounts.get((block.pk, address)) for address in asking}
+        wanted.append(
+            [
+                _Wanted(
+                    address,
+                    ids[address] is None,
+                    [slot for query in queries for slot in query.slots if (ids[address], slot) not in slots],
+                )
+                for address, queries in asking.items()
+            ]
         )
-        for address, asking in queries.items()
-    ]
+    return wanted
 
 
 def _pieces(wanted: Iterable[_Wanted], most_slots: int) -> Iterator[list[_Wanted]]:

@@ -123,11 +123,23 @@ def _write(several: Sequence[_Changes]) -> Sequence[None]:
     _lock_batches(several)
     for turn in itertools.zip_longest(*(one.changes for one in several)):
         completing: dict[tuple[StepKind, str], list[tuple[Context, Complete]]] = defaultdict(list)
+        storing: list[tuple[Block, StoreProofs]] = []
+        showing: dict[_Shown, list[Block]] = defaultdict(list)
         for one, change in zip(several, turn, strict=True):
-            if isinstance(change, Complete):
-                completing[change.step, change.transaction_hash].append((one.context, change))
-            elif change is not None:
-                _change(one.context, change)
+            match change:
+                case Complete():
+                    completing[change.step, change.transaction_hash].append((one.context, change))
+                case StoreProofs():
+                    storing.append((one.context.block, change))
+                case ShowPath():
+                    showing[_to_show(one.context.block, change)].append(one.context.block)
+                case None:
+                    pass
+                case _:
+                    _change(one.context, change)
+        _store_proofs(storing)
+        for shown, blocks in showing.items():
+            _show_path(blocks, shown)
         for (step, transaction_hash), asked in completing.items():
             _complete(step, transaction_hash, asked)
     return [None] * len(several)
@@ -161,8 +173,6 @@ def _change(context: Context, change: Change) -> None:
             _reject(change)
         case TakeHeader():
             _take_header(context.block, change)
-        case StoreProofs():
-            _store_proofs(context.block, change)
         case NoteRefused():
             context.block.refused_since = change.since
             context.block.save(update_fields=["refused_since"])
@@ -171,25 +181,27 @@ def _change(context: Context, change: Change) -> None:
         case NoteGathering():
             context.block.gathers_until = change.until
             context.block.save(update_fields=["gathers_until"])
-        case ShowPath():
-            _show_path(context.block, change)
 
 
 def _complete(step: StepKind, transaction_hash: str, asked: Collection[tuple[Context, Complete]]) -> None:
     queries = [pk for _, change in asked for pk in change.queries]
-    at_step = Query.objects.filter(pk__in=queries, step=step)
-    blocks = set(at_step.order_by().values_list("block", flat=True).distinct())
-    progress.complete(queries, step, transaction_hash=transaction_hash)
+    blocks = progress.complete(queries, step, transaction_hash=transaction_hash)
     if step in {StepKind.HEADER_ACCUMULATED, StepKind.ACCOUNT_ACCUMULATED}:
         # With what is completed, or never.
         _note_checked([context for context, _ in asked if context.block.pk in blocks])
 
 
 def _note_checked(contexts: Collection[Context]) -> None:
+    """Note up to which block of the destination what is completed was checked."""
+    by_block: dict[tuple[int, str], list[Block]] = defaultdict(list)
     for context in contexts:
         confirmed = context.heads.confirmed
-        context.block.checked_number, context.block.checked_hash = confirmed.number, hex_data(confirmed.hash)
-    Block.objects.bulk_update([context.block for context in contexts], ["checked_number", "checked_hash"])
+        by_block[confirmed.number, hex_data(confirmed.hash)].append(context.block)
+    for (number, block_hash), blocks in by_block.items():
+        for block in blocks:
+            block.checked_number, block.checked_hash = number, block_hash
+        changed = Block.objects.filter(pk__in=[block.pk for block in blocks])
+        changed.update(checked_number=number, checked_hash=block_hash)
 
 
 def _take_header(block: Block, change: TakeHeader) -> None:
@@ -203,23 +215,26 @@ def _take_header(block: Block, change: TakeHeader) -> None:
     block.save(update_fields=HEADER_COLUMNS)
 
 
-def _store_proofs(block: Block, change: StoreProofs) -> None:
+def _store_proofs(several: Sequence[tuple[Block, StoreProofs]]) -> None:
+    proven = [(block, proof) for block, change in several for proof in change.proofs]
     # In the place of those that were pruned.
     AccountProof.objects.bulk_create(
-        [proof.account for proof in change.proofs],
+        [proof.account for _, proof in proven],
         update_conflicts=True,
         unique_fields=["block", "address"],
         update_fields=["nodes"],
     )
-    addresses = [proof.account.address for proof in change.proofs if proof.slots]
-    if not addresses:
+    with_slots = [(block, proof) for block, proof in proven if proof.slots]
+    if not with_slots:
         return
-    stored = AccountProof.objects.filter(block=block, address__in=addresses)
-    ids = dict(stored.values_list("address", "pk"))
+    stored = AccountProof.objects.filter(
+        block__in={block.pk for block, _ in with_slots}, address__in={proof.account.address for _, proof in with_slots}
+    )
+    ids = {(block, address): pk for block, address, pk in stored.values_list("block", "address", "pk")}
     slots: list[SlotProof] = []
-    for proof in change.proofs:
+    for block, proof in with_slots:
         for slot in proof.slots:
-            slot.account_id = ids[proof.account.address]
+            slot.account_id = ids[block.pk, proof.account.address]
             slots.append(slot)
     SlotProof.objects.bulk_create(
         slots,
@@ -257,6 +272,9 @@ def _to_show(block: Block, change: ShowPath) -> _Shown:
     return change.unit or block.path_unit, length, change.left, block.is_checkpoint or not change.unit
 
 
-def _show_path(block: Block, change: ShowPath) -> None:
-    block.path_unit, block.path_length, block.path_left, block.is_checkpoint = _to_show(block, change)
-    block.save(update_fields=["path_unit", "path_length", "path_left", "is_checkpoint"])
+def _show_path(blocks: Sequence[Block], shown: _Shown) -> None:
+    unit, length, left, is_checkpoint = shown
+    columns = {"path_unit": unit, "path_length": length, "path_left": left, "is_checkpoint": is_checkpoint}
+    for block in blocks:
+        block.path_unit, block.path_length, block.path_left, block.is_checkpoint = shown
+    Block.objects.filter(pk__in=[block.pk for block in blocks]).update(**columns)

@@ -89,9 +89,17 @@ def _proven_by(registry: Deployment, several: Sequence[Collection[int]]) -> list
 
 
 def failures(queries: Sequence[int]) -> int:
-    """How many transactions for these queries reverted."""
-    reverted = Transaction.objects.filter(queries__in=queries[:_PER_STATEMENT], succeeded=False)
-    return reverted.distinct().count()
+    """How many transactions for these queries, the first few hundred, reverted."""
+    return together.share_work("failures", queries[:_PER_STATEMENT], _failures)
+
+
+def _failures(several: Sequence[Sequence[int]]) -> list[int]:
+    reverted: dict[int, set[int]] = defaultdict(set)
+    sent_for = Transaction.queries.through.objects.filter(transaction__succeeded=False)
+    for chunk in chunks(sorted({pk for queries in several for pk in queries}), _PER_STATEMENT):
+        for query, transaction in sent_for.filter(query__in=chunk).values_list("query", "transaction"):
+            reverted[query].add(transaction)
+    return [len(set().union(*(reverted[pk] for pk in queries if pk in reverted))) for queries in several]
 
 
 def _of_block(key: object, block: Block, read: Callable[[Sequence[int]], Mapping[int, Found]], default: Found) -> Found:

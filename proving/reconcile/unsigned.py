@@ -169,14 +169,19 @@ class _Source:
 
     def context(self, block: Block) -> Context:
         chain = get_chains().chain(self.connection.config.destination_id)
-        return Context(_Reading(block, "", ends=self.found.ends), self.connection, chain, self.heads)
+        return Context(
+            _Reading(block, "", was_due_at=None, extended_at=0, ends=self.found.ends),
+            self.connection,
+            chain,
+            self.heads,
+        )
 
 
 @dataclass
 class _Reading(Lease[Block]):
     """That of somebody who only reads: whoever has the row keeps it. It can't be extended, and so it ends."""
 
-    ends: float = 0
+    ends: float
 
     def extend(self) -> None:
         """Raises `TooSlow`."""

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Sequence
 
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, prefetch_related_objects
 
 from proving.models import Share, SignedTransaction, Transaction, TransactionState
 from proving.spending import estimates
@@ -26,6 +26,7 @@ def divide(tx: Transaction, weights: Counter[str] | None = None) -> None:
     Derived anew each time, never added up: doing it twice changes nothing. Inside the caller's database transaction,
     whenever the transaction's versions or state have changed; after another state, `show_spent` too.
     """
+    prefetch_related_objects([tx], "versions")
     weights, gas, wei = weights_of(tx) if weights is None else weights, tx.gas, tx.cost
     reserved_gas, reserved_wei = tx.reserved_gas, tx.reserved
     portions = {batch: gas * weight // weights.total() for batch, weight in weights.items()}

@@ -7,7 +7,7 @@ is, and of `n` keys at random `16^k * (1 - (1 - 16^-k)^n)` nodes at depth `k` ar
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 
 from chains.trie_path import End, TriePath
 
@@ -37,7 +37,15 @@ class Nodes:
     others: float = 0.0  # leaves that prove that other keys are absent
 
     def __add__(self, other: "Nodes") -> "Nodes":
-        return Nodes(*(mine + its for mine, its in zip(astuple(self), astuple(other), strict=True)))
+        return Nodes(
+            self.size + other.size,
+            self.raw_size + other.raw_size,
+            self.raw_count + other.raw_count,
+            self.full + other.full,
+            self.branches + other.branches,
+            self.children + other.children,
+            self.others + other.others,
+        )
 
 
 @dataclass(frozen=True)

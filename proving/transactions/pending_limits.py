@@ -36,14 +36,18 @@ class Room:
         return max(min(self.transactions, count), 1 if self.has_none and gas_limits else 0)
 
 
-def most(chain: Chain, block: Block) -> int:
-    """How many more transactions one of the chain's signers may send at most for the user in whose turns the block is.
-
-    As far as that can be told before it is known how much gas they take.
+def most(chain: Chain, blocks: Sequence[Block | None]) -> list[int]:
+    """Return for each block how many more transactions one of the chain's signers may send, for the user in whose
+    turns the block is: as far as that can be told before it is known how much gas they take. None has no such limit.
     """
     pending = signers.pending(chain)
-    rooms = left_by_signer(chain, block, pending)
-    return max(rooms[address].fits([0] * _TRANSACTIONS) for address in signers.free(chain, pending))
+    free = signers.free(chain, pending)
+    by_user: dict[int | None, int] = {}
+    for block in blocks:
+        if block is not None and block.turn_of_id not in by_user:
+            rooms = left_by_signer(chain, block, pending)
+            by_user[block.turn_of_id] = max(rooms[address].fits([0] * _TRANSACTIONS) for address in free)
+    return [_TRANSACTIONS if block is None else by_user[block.turn_of_id] for block in blocks]
 
 
 def left_by_signer(chain: Chain, block: Block, pending: Mapping[str, Pending]) -> dict[str, Room]:

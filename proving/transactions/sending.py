@@ -44,7 +44,9 @@ from proving.transactions.intents import (
     Sent,
     UnderWay,
     Unsent,
+    under_way,
 )
+from proving.transactions.pending_limits import Room
 from proving.transactions.signers import Pending
 from proving.transactions.signing import broadcast, sign
 from proving.transactions.stop_switch import why_stopped
@@ -93,12 +95,23 @@ def _submit_each(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsen
 def _submit_all(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent | Raised]:
     if refused := why_stopped(chain.id) or signers.why_none(chain):
         return [Refused(refused)] * len(orders)
+    going: dict[int, Order] = {}
+    for place, (order, most) in enumerate(
+        zip(orders, pending_limits.most(chain, [one.block for one in orders]), strict=True)
+    ):
+        if most:
+            going[place] = replace(order, intents=order.intents[:most])
+    outcomes = _submit_where_there_is_room(chain, going) if going else {}
+    return [outcomes.get(place, NoRoom()) for place in range(len(orders))]
+
+
+def _submit_where_there_is_room(chain: Chain, orders: Mapping[int, Order]) -> dict[int, Sent | Unsent | Raised]:
     rpc = get_rpc(chain.id)
     rows = signers.rows(chain)
-    beside = signers.beside(orders)
+    beside = dict(zip(orders, signers.beside(list(orders.values())), strict=True))
     simulations = [
-        partial(_simulate, rpc, rows[0].address, order, may_rest_on_pending=one.is_pending)
-        for order, one in zip(orders, beside, strict=True)
+        partial(_simulate, rpc, rows[0].address, order, may_rest_on_pending=beside[place].is_pending)
+        for place, order in orders.items()
     ]
     simulated, market, accounts = together.together(
         lambda: together.run(simulations),
@@ -107,7 +120,7 @@ def _submit_all(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent
     )
     outcomes: dict[int, Sent | Unsent | Raised] = {}
     ready: dict[int, _Ready] = {}
-    for place, (order, found) in enumerate(zip(orders, simulated, strict=True)):
+    for (place, order), found in zip(orders.items(), simulated, strict=True):
         if isinstance(found, Refused | Raised):
             outcomes[place] = found
         else:
@@ -128,7 +141,7 @@ def _submit_all(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent
     outcomes |= stored
     _log(chain, sending.versions)
     together.each([partial(broadcast, rpc, version) for version in sending.versions])
-    return [outcomes[place] for place in range(len(orders))]
+    return outcomes
 
 
 def _log(chain: Chain, versions: Sequence[SignedTransaction]) -> None:
@@ -226,6 +239,9 @@ class _Sending:
         self._accounts = {one.signer.address: one for one in accounts}
         self._market = market
         self._notices: dict[str, str] = {}
+        # What is pending, and the rooms of users (ids) that it leaves. Nobody else stores meanwhile.
+        self._all_pending: dict[str, Pending] | None = None
+        self._rooms: dict[int | None, dict[str, Room]] = {}
         self.versions: list[SignedTransaction] = []
 
     @property
@@ -260,7 +276,12 @@ class _Sending:
     def _pending(self) -> dict[str, Pending]:
         """By the address of each signer that the operator hasn't paused, in the file's order."""
         paused = {one.signer.address for one in self._accounts.values() if one.signer.paused_at}
-        return {address: one for address, one in signers.pending(self._chain).items() if address not in paused}
+        return {address: one for address, one in self._pending_of_all().items() if address not in paused}
+
+    def _pending_of_all(self) -> dict[str, Pending]:
+        if self._all_pending is None:
+            self._all_pending = signers.pending(self._chain)
+        return self._all_pending
 
     def _show_notices(self, least: Costs) -> None:
         pending = self._pending()
@@ -304,7 +325,8 @@ class _Sending:
 
     def _store_by(self, account: _Account, parcel: Mapping[int, _Ready]) -> dict[int, Sent | Unsent]:
         """In one transaction, if each can pay what is offered. Who can't would hold up the others, and goes alone."""
-        going = {place: one for place, one in parcel.items() if not isinstance(self._room(account, one), Unsent)}
+        done = self._under_way(parcel)
+        going = {place: one for place, one in parcel.items() if place not in done and self._room(account, one)}
         alone = {place: one for place, one in parcel.items() if place not in going or len(going) == 1}
         outcomes = {place: self._store(account, one) for place, one in alone.items()}
         if len(going) < 2:
@@ -338,14 +360,22 @@ class _Sending:
         kind = _Poor if lack.is_signers else _Short
         return kind(lack.sentence, shares.largest(one.simulated[0].intent.queries))
 
-    def _room(self, account: _Account, one: _Ready) -> int | NoRoom | UnderWay:
+    def _under_way(self, several: Mapping[int, _Ready]) -> set[int]:
+        """The places of those of which something is done by a stored transaction."""
+        intents = [(place, each.intent) for place, one in several.items() for each in one.simulated]
+        doing = under_way([intent for _, intent in intents], self._signers)
+        return {place for (place, _), is_done in zip(intents, doing, strict=True) if is_done}
+
+    def _room(self, account: _Account, one: _Ready) -> int:
         """How many of its transactions the signer may send now."""
-        if any(simulated.intent.is_under_way(self._signers) for simulated in one.simulated):
-            return UnderWay()
-        if one.order.block is None:
+        block = one.order.block
+        if block is None:
             return len(one.simulated)
-        rooms = pending_limits.left_by_signer(self._chain, one.order.block, signers.pending(self._chain))
-        return rooms[account.signer.address].fits([each.costs.gas_limit for each in one.simulated]) or NoRoom()
+        if block.turn_of_id not in self._rooms:
+            rooms = pending_limits.left_by_signer(self._chain, block, self._pending_of_all())
+            self._rooms[block.turn_of_id] = rooms
+        gas = [each.costs.gas_limit for each in one.simulated]
+        return self._rooms[block.turn_of_id][account.signer.address].fits(gas)
 
     def _lack_of(self, account: _Account, first: Costs, market: MarketFees) -> str:
         lack = funds.why_too_little(self._chain, account.signer, first, market, self._funds_of(account))
@@ -355,9 +385,11 @@ class _Sending:
         return funds.of(self._chain, account.signer, account.balance)
 
     def _store(self, account: _Account, one: _Ready, market: MarketFees | None = None) -> Sent | Unsent:
+        if self._under_way({0: one}):
+            return UnderWay()
         most = self._room(account, one)
-        if isinstance(most, Unsent):
-            return most
+        if not most:
+            return NoRoom()
         has = self._funds_of(account)
         costs = [each.costs for each in one.simulated[:most]]
         market = market or self._market
@@ -377,6 +409,8 @@ class _Sending:
             if one.order.and_store:
                 one.order.and_store(stored[0].transaction.nonce)
         self.versions += stored
+        self._all_pending = None
+        self._rooms.clear()
         return Sent([version.transaction for version in stored])
 
     def _store_signed(
@@ -472,7 +506,8 @@ def _store(signer: Signer, nonce: int, simulated: _Simulated) -> Transaction:
         leads_to=intent.leads_to,
         spent_at=clock.believable(),
     )
-    tx.queries.set(intent.queries)
-    tx.continued.set(intent.continued)
-    tx.accumulates.set(intent.accumulates)
+    # It is new: `set` would first ask what it has.
+    tx.queries.add(*intent.queries)
+    tx.continued.add(*intent.continued)
+    tx.accumulates.add(*intent.accumulates)
     return tx

@@ -18,7 +18,7 @@ from tests.service import a_key, chains_toml, request, submit
 AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 HAND_WRITTEN = (
     *("accounts/keys.py", "accounts/throttle.py", "accounts/statements.py", "explorer/pages/changes.py"),
-    *("queries/bulk_insert.py", "queries/clock.py", "queries/status.py", "queries/submission.py"),
+    *("queries/bulk_writes.py", "queries/clock.py", "queries/status.py", "queries/submission.py"),
 )
 
 

@@ -1,4 +1,4 @@
-"""Inserts thousands of similar rows in a short transaction."""
+"""Inserts and updates thousands of rows in a short transaction."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -45,6 +45,25 @@ def insert_for_each(template: Model, column: str, found: str, parameters: Sequen
     names, places = ", ".join((column, *alike)), ", ".join(("id", *["%s"] * len(alike)))
     with connection.cursor() as cursor:
         cursor.execute(f"INSERT INTO {table} ({names}) SELECT {places} {found}", (*values, *parameters))
+
+
+def update(rows: Sequence[Model], columns: Sequence[str], *, while_empty: str) -> None:
+    """Write these columns of the rows, which are of one model, wherever the text column `while_empty` is empty.
+
+    `bulk_update` makes an expression of each value: for the headers of 2,000 blocks it held SQLite's lock for 2 s.
+    """
+    quote, model = connection.ops.quote_name, type(rows[0])
+    fields = [field for field in model._meta.concrete_fields if field.attname in columns]
+    assert model._meta.pk is not None, "each model has one"
+    changes = ", ".join(f"{quote(str(field.column))} = %s" for field in fields)
+    key, empty = quote(str(model._meta.pk.column)), quote(while_empty)
+    # Names are the models' own.
+    sql = f"UPDATE {quote(model._meta.db_table)} SET {changes} WHERE {key} = %s AND {empty} = ''"  # noqa: S608
+    values = [
+        [*(field.get_db_prep_save(getattr(row, field.attname), connection) for field in fields), row.pk] for row in rows
+    ]
+    with connection.cursor() as cursor:
+        cursor.executemany(sql, values)
 
 
 def _alike(template: Model, others: Sequence[str]) -> tuple[str, list[str], list[Any]]:
