@@ -63,7 +63,7 @@ class LeaseLost(Exception):
     """Another worker has taken over the row; nothing was written."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Lease(Generic[LeasedRow]):
     row: LeasedRow
     token: str

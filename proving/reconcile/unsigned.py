@@ -177,7 +177,7 @@ class _Source:
         )
 
 
-@dataclass
+@dataclass(eq=False)
 class _Reading(Lease[Block]):
     """That of somebody who only reads: whoever has the row keeps it. It can't be extended, and so it ends."""
 

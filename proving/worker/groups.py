@@ -4,6 +4,7 @@ Tasks of a group share their exchanges with nodes (`chains.together`), and what 
 ask the same chains.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -13,6 +14,8 @@ from proving.worker.due import Queue, Task
 
 # Tasks of a group. More save little, and the first ones would wait for the last.
 _MOST_TOGETHER = 64
+# What tasks of one user ask nodes for, where there are others in the group: a group is done when all of it is.
+_MOST_BESIDE_OTHERS = 8
 # What they ask nodes for in all. While they wait for an exchange, none extends its lease.
 _MOST_SIZE = 300
 
@@ -57,9 +60,17 @@ class Group:
         return (
             self.may_grow
             and not (task.is_long or task.is_large)
+            and self._is_quick_for_all(task)
             and self.size + task.size <= _MOST_SIZE
             and (task.kind, task.lane, task.sources) == (first.kind, first.lane, first.sources)
         )
+
+    def _is_quick_for_all(self, task: Task) -> bool:
+        """Whether none of several users, the task's among them, brings much: who brings little would wait for it."""
+        sizes: dict[int | None, list[int]] = defaultdict(list)
+        for each in (*self.tasks, task):
+            sizes[each.user].append(each.size)
+        return len(sizes) == 1 or all(len(own) == 1 or sum(own) <= _MOST_BESIDE_OTHERS for own in sizes.values())
 
     def could_join(self, queue: Queue) -> bool:
         """Whether something of the queue may be of this group's kind."""

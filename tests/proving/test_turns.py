@@ -274,6 +274,17 @@ def test_one_user_leaves_half_of_the_threads_to_others(service, idle):
     assert leaves_threads(idle, of_one, some(None, 9))
 
 
+def test_who_has_much_makes_nobody_wait_for_all_of_it(service, idle):
+    for task in (some(1, 0), *(some(2, key) for key in range(1, 12)), some(3, 12)):
+        assert idle.take(task)
+    assert [[task.user for task in group.tasks] for group in idle.all] == [[1, *[2] * 8, 3], [2] * 3]
+
+
+def test_one_user_alone_has_all_in_one_group(service, idle):
+    assert all(idle.take(some(1, key)) for key in range(64))
+    assert [len(group.tasks) for group in idle.all] == [64]
+
+
 def test_what_takes_long_leaves_half_of_the_threads(service, idle):
     assert leaves_threads(idle, [some(1, 1, is_long=True)], some(2, 9, is_long=True))
     assert not leaves_threads(idle, [some(1, 1, is_long=True)], some(1, 9, is_long=True))
