@@ -47,8 +47,8 @@ demo-cross-chain: .venv/ready-for-demo node_modules/ready-for-demo ## Prove bala
 demo-cluster: .venv/ready-for-demo node_modules/ready-for-demo ## Prove 200 values with PostgreSQL, Redis and 3 Celery workers, one killed (ONCE=1)
 	@$(BIN)/python -m demo.cluster $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(RPC_PORT),--rpc-port $(RPC_PORT))
 
-# Tests mostly wait for nodes and clocks. The tests of a file share what is slow to make, and tests/conftest.py says
-# which files come first. Where Chromium can't be had, the browser tests fail, each with a sentence that says so; the
+# Each process has the next tests in their order, which share what is slow to make; one that is done takes half of what
+# another one still has. Where Chromium can't be had, the browser tests fail, each with a sentence that says so; the
 # others must not wait for it. What takes one process runs beside: the checks, which are types above all, and then the
 # tests on PostgreSQL.
 test: .venv/ready node_modules/ready .venv-generators/ready ## Run all checks and tests; installs Chromium if it is missing and that may be (TEST_PROCESSES=4 CAMPAIGNS=all)
@@ -56,7 +56,7 @@ test: .venv/ready node_modules/ready .venv-generators/ready ## Run all checks an
 	@mkdir -p build
 	@{ $(LINT); lint=$$?; $(BIN)/python -m pytest -q --database postgresql $(POSTGRESQL_FIRST) || exit 1; exit $$lint; } \
 		>build/beside.log 2>&1 & beside=$$!; \
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder \
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal \
 		$(addprefix --ignore=,$(MINUTES_LONG)) $(ARGS); tests=$$?; \
 	wait $$beside; beside=$$?; cat build/beside.log; exit $$((tests | beside))
 
@@ -76,10 +76,10 @@ DATABASE_TESTS := tests/accounts tests/attesting tests/browser tests/cluster tes
 	tests/explorer tests/proving tests/queries tests/serving tests/upgrades tests/test_*.py
 
 test-postgres: .venv/ready node_modules/ready ## Run the tests that touch the database on PostgreSQL, which it starts
-	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadfile --database postgresql $(or $(ARGS),$(DATABASE_TESTS))
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist worksteal --database postgresql $(or $(ARGS),$(DATABASE_TESTS))
 
 test-fast: .venv/ready node_modules/ready ## Run the tests that start no chain, browser or other process
-	$(BIN)/python -m pytest --fast -n $(TEST_PROCESSES) --dist loadfile -q -r fE $(ARGS)
+	$(BIN)/python -m pytest --fast -n $(TEST_PROCESSES) --dist worksteal -q -r fE $(ARGS)
 
 # Debian has the one without a window as a package of its own; others have only the whole browser.
 chromium: ## Install a Chromium for the browser tests, if none is there (apt-get, as root)

@@ -12,8 +12,8 @@ from devnet.devchain import DevChain
 from proving.registry.deploying import deploy
 from queries.models import Batch, BatchStatus, Block
 from queries.properties import AccountField
+from tests.factories import a_worker, until
 from tests.proving.chain_state import balance_at, field_on_chain
-from tests.proving.test_worker import a_worker, until
 from tests.service import ALICE, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -21,7 +21,7 @@ from devnet.devchain import PROJECT, DevChain
 from proving.models import Transaction
 from proving.registry.deploying import deploy
 from queries.models import Batch, BatchStatus
-from tests.proving.test_worker import is_done, until
+from tests.factories import is_done, until
 from tests.service import ALICE, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)

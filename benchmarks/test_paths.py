@@ -15,7 +15,7 @@ from devnet.devchain import DevChain
 from proving.models import Transaction
 from proving.registry.deploying import deploy
 from queries.models import Batch, Block
-from tests.proving.test_worker import a_worker, is_done, until
+from tests.factories import a_worker, is_done, until
 from tests.service import ALICE, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)

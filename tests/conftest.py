@@ -38,28 +38,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 SLOW = {"browser", "contracts", "test_nasty_bodies.py", "test_no_key_anywhere.py"}
 
 
-# What takes longest goes first: otherwise one process would still have such a file when the others are done.
-LONGEST = [
-    *("docs/test_examples.py", "browser/test_sending.py", "proving/test_spending_edges.py", "proving/test_kills.py"),
-    *("browser/test_pages_in_states.py", "tests/test_no_key_anywhere.py", "browser/test_sign_in.py"),
-    *("browser/test_batch_page.py", "proving/test_worker.py", "serving/test_bounds.py", "demo/test_cross_chain.py"),
-    *("proving/test_spending.py", "proving/test_signers.py", "proving/test_shared_transactions.py"),
-    *("proving/test_turns.py", "proving/test_sources.py", "proving/test_full_disk.py", "demo/test_cluster.py"),
-    *("proving/test_spending_attacks.py", "demo/test_demo.py", "browser/test_keys.py", "proving/test_paths.py"),
-    *("contracts/test_packed_proofs.py", "proving/test_width.py", "contracts/test_real_proofs.py"),
-    *("contracts/test_build.py", "contracts/test_fuzzing_campaigns.py", "contracts/test_mutants.py"),
-    *("serving/test_database.py", "serving/test_metrics.py", "serving/test_generated_clients.py"),
-    *("attesting/test_process.py", "compatibility/test_exchanges.py", "tools/test_install.py"),
-    *("tests/test_error_reports.py", "tests/test_stacks.py", "real_nodes/test_ethereumjs.py"),
-]
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    ranks = {name: rank for rank, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: ranks.get("/".join(item.path.parts[-2:]), len(ranks)))
-
-
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
     """What was collected stays, so nobody need look through it for garbage again and again: a tenth of the time."""

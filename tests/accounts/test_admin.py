@@ -7,6 +7,7 @@ from django.test.utils import CaptureQueriesContext
 
 from accounts import keys, operator_pages
 from accounts.models import AccountEvent, ApiKey, OperatorDeed, User
+from tests.factories import client_of
 from tests.service import ALICE, BOB, a_key, chains_toml
 
 
@@ -19,12 +20,6 @@ def operated_by_alice(settings, tmp_path, db) -> None:
 @pytest.fixture
 def operator() -> Client:
     return client_of(ALICE)
-
-
-def client_of(address: str) -> Client:
-    client = Client()
-    client.force_login(User.objects.for_address(address))
-    return client
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from tests.explorer.batches import (
     queries_of,
     settle,
 )
-from tests.proving.test_worker import a_worker
+from tests.factories import a_worker
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)

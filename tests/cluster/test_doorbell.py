@@ -16,6 +16,7 @@ from proving.worker import doorbell as module
 from proving.worker.doorbell import Doorbell
 from proving.worker.routes import Route
 from queries.models import Batch
+from tests.factories import until
 from tests.service import ALICE, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -42,13 +43,6 @@ def bell(broker: Redis, settings, tmp_path, monkeypatch, transactional_db) -> It
 def queued(broker: Redis, queue: str = ROUTE.queue) -> int:
     with redis.Redis.from_url(broker.url()) as client:
         return int(client.llen(queue))
-
-
-def until(condition, what: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 def settle(bell: Doorbell) -> None:

@@ -9,11 +9,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from accounts.models import User
 from queries import progress
 from queries.models import Batch, Block
 from queries.rejection_codes import RejectionCode
 from tests.explorer.batches import HASH, TRANSACTION, a_batch, many_accounts, path, send
+from tests.factories import client_of
 from tests.service import ALICE, BOB, CHARLIE, a_key, request, submit
 
 pytestmark = pytest.mark.django_db
@@ -21,13 +21,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def alice() -> Client:
-    return signed_in(ALICE)
-
-
-def signed_in(address: str) -> Client:
-    client = Client()
-    client.force_login(User.objects.for_address(address))
-    return client
+    return client_of(ALICE)
 
 
 def listed(client: Client, **parameters: str) -> list[str]:
@@ -47,7 +41,7 @@ def test_one_sees_one_s_own_batches_newest_first_and_nobody_else_s(alice):
     first, second = a_batch(), a_batch(block=13)
     submit(a_key(BOB), request(BOB, block=12))
     assert listed(alice) == [second.pk, first.pk]
-    assert listed(signed_in(CHARLIE)) == []
+    assert listed(client_of(CHARLIE)) == []
 
 
 def test_who_is_not_signed_in_sees_no_batch_but_how_to(client):
@@ -121,7 +115,7 @@ def test_it_finds_by_account_block_number_and_the_hash_of_a_transaction_or_block
     send(batch)
     Block.objects.filter(number=77).update(hash=HASH)
     assert listed(alice, q=wanted) == [batch.pk]
-    assert listed(signed_in(BOB), q=wanted) == []
+    assert listed(client_of(BOB), q=wanted) == []
 
 
 @pytest.mark.parametrize(

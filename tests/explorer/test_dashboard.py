@@ -19,7 +19,8 @@ from queries import progress
 from queries.models import Batch, BatchStatus
 from queries.rejection_codes import RejectionCode
 from tests.explorer.batches import DEAD_NODE, a_batch, finish, send
-from tests.explorer.test_batch_list import ids, signed_in
+from tests.explorer.test_batch_list import ids
+from tests.factories import client_of
 from tests.plans import plans
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
 
@@ -30,7 +31,7 @@ JSON = {"Accept": "application/json"}
 
 @pytest.fixture
 def alice() -> Client:
-    return signed_in(ALICE)
+    return client_of(ALICE)
 
 
 def ended(at: datetime, *, status: str = BatchStatus.DONE, address: str = ALICE, **columns: Any) -> Batch:

@@ -7,6 +7,7 @@ from django.utils import timezone
 from accounts.models import User
 from queries.models import Batch, DeliveryStatus, StepKind, Webhook, WebhookDelivery
 from tests.explorer.batches import accept, complete, path
+from tests.factories import client_of
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db
@@ -28,12 +29,6 @@ def batch() -> Batch:
     attempt = {"at": timezone.now().isoformat(), "httpStatus": 503, "outcome": "It said no.", "seconds": 0.25}
     WebhookDelivery.objects.filter(pk=first.pk).update(attempts=[attempt], failures=1)
     return batch
-
-
-def client_of(address: str) -> Client:
-    client = Client()
-    client.force_login(User.objects.for_address(address))
-    return client
 
 
 def test_its_owner_sees_each_delivery_with_its_attempts(batch):

@@ -14,6 +14,7 @@ from proving.worker.worker import Worker
 from queries import webhooks
 from queries.models import Batch, Block, DeliveryStatus, Webhook
 from tests.explorer.batches import DEAD_NODE, a_batch, accept, beat, deployed, finish, path, send
+from tests.factories import client_of
 from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db
@@ -36,12 +37,6 @@ def operated_by_bob(db, settings, tmp_path) -> None:
 def saw(*problems: tuple[str, str], balance: int = 9 * ETHER, spent: int = 0) -> None:
     values = {"looked_at": timezone.now(), "problems": problems, "balances": {SIGNER: str(balance)}}
     ChainWatch.objects.update_or_create(chain_id=31337, defaults=values | {"spent_by_signer": {SIGNER: str(spent)}})
-
-
-def client_of(address: str) -> Client:
-    client = Client()
-    client.force_login(User.objects.for_address(address))
-    return client
 
 
 def page() -> str:

@@ -40,7 +40,7 @@ from tests.explorer.batches import (
     settle,
 )
 from tests.explorer.test_batch_page import sent, shown_steps, text_of
-from tests.proving.test_worker import is_done, until
+from tests.factories import is_done, until
 from tests.service import CHARLIE, a_key, chains_toml, request, submit, work, work_until_done
 
 pytestmark = pytest.mark.django_db

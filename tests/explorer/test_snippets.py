@@ -22,7 +22,7 @@ from proving.registry import deployments
 from queries.models import Batch
 from queries.properties import AccountField, HeaderField
 from tests.explorer.batches import a_batch, everything, many_accounts, page, path
-from tests.proving.test_worker import until
+from tests.factories import until
 from tests.service import ALICE, BOB, a_key, request, submit, work_until_done
 
 pytestmark = pytest.mark.django_db

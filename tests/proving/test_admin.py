@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 
 from accounts.allowed_addresses import may_sign_in
-from accounts.models import OperatorDeed, User
+from accounts.models import OperatorDeed
 from proving.models import (
     ConnectionPause,
     FactsRegistry,
@@ -16,6 +16,7 @@ from proving.models import (
     TransactionState,
 )
 from queries.models import Batch, BatchStatus, Block
+from tests.factories import client_of
 from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, request, submit
 
 
@@ -23,12 +24,6 @@ from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, request, submi
 def operated_by_alice(settings, tmp_path, db) -> None:
     settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
     settings.OPERATOR_ADDRESSES = [ALICE.lower()]
-
-
-def client_of(address: str) -> Client:
-    client = Client()
-    client.force_login(User.objects.for_address(address))
-    return client
 
 
 def test_an_operator_stops_and_resumes_sending():

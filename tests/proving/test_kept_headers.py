@@ -19,8 +19,8 @@ from proving.worker.due import due
 from queries import leases
 from queries.models import BatchStatus, Block
 from tests.deployed import deploy_on
+from tests.factories import a_worker, until
 from tests.proving.chain_state import HEADER_ACCUMULATED, events, registry
-from tests.proving.test_worker import a_worker, until
 from tests.service import BOB, CHARLIE, a_key, chains_toml, request, submit, work, work_until_done
 
 WINDOW = 16

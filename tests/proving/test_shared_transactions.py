@@ -26,6 +26,7 @@ from proving.worker.due import due
 from queries import leases
 from queries.models import Batch, BatchStatus, Block, Step, StepKind
 from queries.properties import AccountField
+from tests.factories import until
 from tests.proving.chain_state import (
     ACCOUNT_PROVEN,
     HEADER_ACCUMULATED,
@@ -39,7 +40,6 @@ from tests.proving.test_kills import Killed, Killer, exchanges
 from tests.proving.test_spending import ETHER, costly, fresh, price_of, set_price
 from tests.proving.test_spending_attacks import mine_at
 from tests.proving.test_transactions import age
-from tests.proving.test_worker import until
 from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, expire_leases, request, submit, waiting
 
 __all__ = ["costly"]  # fixtures

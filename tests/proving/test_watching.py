@@ -25,8 +25,8 @@ from queries.models import Batch, BatchStatus, Block, ServiceClock, StorageCheck
 from tests.attacks.skewed import skewed_now
 from tests.disks import full_disk
 from tests.explorer.batches import DEAD_NODE, SOURCE, beat, connect_source
+from tests.factories import a_worker, until
 from tests.proving.proxy import Proxy
-from tests.proving.test_worker import a_worker, until
 from tests.service import ALICE, BOB, SIGNER, SIGNERS, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -34,8 +34,9 @@ from queries.models import Batch, DeliveryStatus, StepKind, Webhook, WebhookDeli
 from queries.webhook_targets import Address
 from tests.chains.hostile_node import DRIPS, FLOODS, LIES, Exchange, hostile_node
 from tests.explorer.batches import accept, complete, queries_of, settle
+from tests.factories import a_worker, until
 from tests.proving.receiver import Received, Receiver, receiver
-from tests.proving.test_worker import a_worker, start_worker, until  # noqa: F401 (a fixture)
+from tests.proving.test_worker import start_worker  # noqa: F401 (a fixture)
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)

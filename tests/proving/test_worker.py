@@ -6,11 +6,9 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,10 +20,10 @@ from proving.models import Signer, Transaction, WorkerHeartbeat
 from proving.reconcile import observe
 from proving.registry.deploying import deploy
 from proving.worker import heartbeats
-from proving.worker.worker import Worker
 from queries.models import Batch, BatchStatus
 from tests.campaign_shares import share
 from tests.databases import same_database
+from tests.factories import a_worker, is_done, until
 from tests.metrics import value
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, registry, signer_nonce
 from tests.proving.proxy import Proxy
@@ -33,7 +31,6 @@ from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, waiti
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-SECONDS = 40
 REMEDY = "manage.py deploy_registry 31337 31337 --replace"
 # Of packed calldata: how a header begins, and the operation that its parent follows.
 HEADER_PREFIX, PARENT = 0xF9, 0x38
@@ -76,32 +73,6 @@ def start_worker(settings, tmp_path, transactional_db) -> Iterator[Callable[...,
     for process in started:
         process.kill()
         process.wait()
-
-
-@contextmanager
-def a_worker() -> Iterator[None]:
-    """A worker in a thread of this process, so that a test may reach into it."""
-    running = Worker()
-    thread = threading.Thread(target=running.run)
-    thread.start()
-    try:
-        yield
-    finally:
-        running.stop()
-        thread.join(20)
-        assert not thread.is_alive()
-
-
-def until(condition: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"{what}: not within {seconds} s; waiting for {waiting()}")
-        time.sleep(0.05)
-
-
-def is_done(*batches: Batch) -> bool:
-    return all(Batch.objects.get(pk=batch.pk).status == BatchStatus.DONE for batch in batches)
 
 
 def log_of(tmp_path: Path) -> str:

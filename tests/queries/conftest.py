@@ -4,7 +4,7 @@ import pytest
 from django.test import Client
 
 from config.configured_chains import get_chains
-from tests.service import a_key, chains_toml, header
+from tests.service import chains_toml, header
 
 
 @pytest.fixture(autouse=True)
@@ -12,11 +12,6 @@ def configured(settings, tmp_path, db) -> None:
     """Chain 31337 connected to itself. The API asks no node, so none runs."""
     settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
     get_chains.cache_clear()
-
-
-@pytest.fixture
-def key():
-    return a_key()
 
 
 @pytest.fixture

@@ -1,0 +1,50 @@
+"""What tests of many folders make: signed-in programs, workers in a thread, and waiting for what comes."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from django.test import Client
+
+from accounts.models import User
+from proving.worker.worker import Worker
+from queries.models import Batch, BatchStatus
+from tests.service import waiting
+
+SECONDS = 40
+
+
+def client_of(address: str) -> Client:
+    """Return a program that is signed in with this address."""
+    client = Client()
+    client.force_login(User.objects.for_address(address))
+    return client
+
+
+@contextmanager
+def a_worker() -> Iterator[None]:
+    """Run a worker in a thread of this process, so that a test may reach into it."""
+    running = Worker()
+    thread = threading.Thread(target=running.run)
+    thread.start()
+    try:
+        yield
+    finally:
+        running.stop()
+        thread.join(20)
+        assert not thread.is_alive()
+
+
+def until(condition: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
+    """Wait for a condition. The test fails where it doesn't hold in time, and says what batches wait for."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"{what}: not within {seconds} s; waiting for {waiting()}")
+        time.sleep(0.02)
+
+
+def is_done(*batches: Batch) -> bool:
+    return all(Batch.objects.get(pk=batch.pk).status == BatchStatus.DONE for batch in batches)
