@@ -1,6 +1,7 @@
 """Fixtures for tests of the service on a real development chain."""
 
 import gc
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -9,6 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 from django.conf import settings as django_settings
+from django.db import connection
 from django.test.client import MULTIPART_CONTENT, RequestFactory
 from django.utils.http import urlencode
 
@@ -61,6 +63,18 @@ def no_process_if_it_must_be_fast(request) -> Iterator[None]:
 
 def _skip(*_: object, **__: object) -> NoReturn:
     pytest.skip("it starts a process")
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix) -> Iterator[None]:
+    """Give SQLite's file a folder: pytest-django asks for this before it makes the database."""
+    if connection.vendor != "sqlite":
+        yield
+        return
+    folder = Path(django_settings.DATABASES["default"]["TEST"]["NAME"]).parent
+    folder.mkdir()
+    yield
+    shutil.rmtree(folder)
 
 
 @pytest.fixture(scope="session", autouse=True)

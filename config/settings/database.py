@@ -38,8 +38,9 @@ def _sqlite() -> dict[str, Any]:
             "transaction_mode": "IMMEDIATE",
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;",
         },
-        # A file in tests as well: a worker in a process of its own must see the same database.
-        "TEST": {"NAME": _folder_of_tests() / f"batch-query-service-test-{os.getpid()}.sqlite3"},
+        # A file in tests as well: a worker in a process of its own must see the same database. Its folder, which
+        # tests/conftest.py makes, is locked by whoever migrates it, and by nobody who migrates another one.
+        "TEST": {"NAME": _folder_of_tests() / f"batch-query-service-test-{os.getpid()}" / "db.sqlite3"},
     }
 
 

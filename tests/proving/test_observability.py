@@ -7,6 +7,7 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextvars import Context
 from ipaddress import ip_network
 
 import pytest
@@ -169,8 +170,12 @@ def test_tasks_side_by_side_have_each_its_own_context_and_that_of_who_asks():
             together.each([lambda: part(f"{number} within"), lambda: part(f"{number} beside")])
             part(f"{number} after")
 
-    with log_context.about(worker="w"):
-        together.run([lambda: task(1), lambda: task(2)])
+    def both() -> None:
+        with log_context.about(worker="w"):
+            together.run([lambda: task(1), lambda: task(2)])
+
+    # Without what the last request of this thread has left.
+    Context().run(both)
     assert len(seen) == 8
     for name, fields in seen.items():
         assert fields == {"worker": "w", "block": int(name[0])}

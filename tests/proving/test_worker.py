@@ -63,10 +63,9 @@ def start_worker(settings, tmp_path, transactional_db) -> Iterator[Callable[...,
             "CHAINS_FILE": str(settings.CHAINS_FILE),
             "LEASE_SECONDS": "2",
         }
-        log = (tmp_path / f"worker{len(started)}.log").open("wb")
         command = [sys.executable, "manage.py", "runworker", *options]
-        started.append(subprocess.Popen(command, cwd=PROJECT, env=env, stdout=log, stderr=log))
-        log.close()
+        with (tmp_path / f"worker{len(started)}.log").open("wb") as log:
+            started.append(subprocess.Popen(command, cwd=PROJECT, env=env, stdout=log, stderr=log))
         return started[-1]
 
     yield start
