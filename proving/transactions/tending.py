@@ -91,10 +91,10 @@ def _release(chain: Chain, lease: Lease[Signer]) -> None:
     """Due again as long as there is something to watch, which others may store at any moment before this one."""
     try:
         with lease.writing() as signer:
-            watched = _watched(signer)
-            lively = watched.filter(state__in=LIVE_STATES).exists()
+            states = set(_watched(signer).order_by().values_list("state", flat=True).distinct())
+            lively = not states.isdisjoint(LIVE_STATES)
             pause = chain_heads.seconds_to_next(chain, get_rpc(chain.id)) if lively else chain.block_seconds * 2
-            lease.release(timedelta(seconds=pause) if watched.exists() else None)
+            lease.release(timedelta(seconds=pause) if states else None)
     except LeaseLost:
         pass
 

@@ -172,14 +172,9 @@ def _for_users(poll: Poll) -> Iterator[tuple[Queue, Iterator[Task]]]:
 
 
 def _batches(of_all: "QuerySet[Batch]", lane: tuple[int, ...], user: int | None) -> Iterator[Task]:
-    rows = of_all.filter(user=user)
-    keys = leases.due(rows, _PER_POLL)
-    sizes = dict(rows.filter(pk__in=keys).values_list("pk", "block_count"))
-    for key in keys:
-        assert isinstance(key, str)
+    rows = leases.due_and_free(of_all.filter(user=user)).order_by("due_at")
+    for key, size in rows.values_list("pk", "block_count")[:_PER_POLL]:
         sources = frozenset(acceptance.undecided(key))
-        # One that was done meanwhile is nothing to do.
-        size = sizes.get(key, 1)
         yield Task("batch", key, lane, acceptance.accept, user, is_long=size > _MANY_BLOCKS, size=size, sources=sources)
 
 
