@@ -6,11 +6,11 @@ broken.
 
 import argparse
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from tests.attacks import clients, clocks, kills, money, nodes, real_nodes, requests, starvation, storage, waiting
-from tests.attacks.table import Seen
+from tests.attacks.table import Seen, run_all
 
 Attack = Callable[[int], Iterator[Seen]]
 
@@ -37,18 +37,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--requests", type=int, default=20_000, help="to be made by `requests`")
     options = parser.parse_args()
-    broken = 0
-    for name, attack in attacks(options.requests).items():
-        if options.only not in {None, name}:
-            continue
-        print(f"--- {name}", flush=True)
-        began = time.monotonic()
-        for seen in attack(options.seed):
-            print(seen, flush=True)
-            broken += not seen.kept
-        print(f"--- {name}: {time.monotonic() - began:.0f} s", flush=True)
-    print(f"{broken} broken promises" if broken else "All promises were kept.")
-    return 1 if broken else 0
+    wanted = {name: run for name, run in attacks(options.requests).items() if options.only in {None, name}}
+    return run_all((name, partial(run, options.seed)) for name, run in wanted.items())
 
 
 if __name__ == "__main__":

@@ -1,5 +1,7 @@
 """What an attack has tried and seen, and whether the service kept its promise."""
 
+import time
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 
@@ -15,3 +17,17 @@ class Seen:
     def __str__(self) -> str:
         said = "kept" if self.kept else "BROKEN"
         return f"{said:<6}  {self.tried}\n        promise: {self.promise}\n        seen: {self.seen}"
+
+
+def run_all(runs: Iterable[tuple[str, Callable[[], Iterator[Seen]]]]) -> int:
+    """Run each in its turn, print what it sees, and return the exit code: 1 where a promise was broken."""
+    broken = 0
+    for name, run in runs:
+        print(f"--- {name}", flush=True)
+        began = time.monotonic()
+        for seen in run():
+            print(seen, flush=True)
+            broken += not seen.kept
+        print(f"--- {name}: {time.monotonic() - began:.0f} s", flush=True)
+    print(f"{broken} broken promises" if broken else "All promises were kept.")
+    return 1 if broken else 0
