@@ -5,11 +5,12 @@ A transaction pays 21,000, and the more of two: 16 for each byte of calldata and
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
+from functools import cache, cached_property
 from operator import attrgetter
 
 from chains import history
@@ -124,11 +125,23 @@ class Tries:
     storages: Mapping[str, Storage] = field(default_factory=dict)  # by address, of some
 
 
-class _Expected:
-    """What tries are taken for, on average."""
+class _Known(ABC):
+    """What tries are taken for."""
+
+    def __init__(self, state: Shape, leaf_size: float) -> None:
+        self.state, self.leaf_size = state, leaf_size
+        # Thousands of blocks are asked for as many accounts each.
+        self.state_nodes = cache(state.nodes)
+
+    @abstractmethod
+    def storage(self, address: str) -> Storage: ...
+
+
+class _Expected(_Known):
+    """On average."""
 
     def __init__(self, tries: Tries) -> None:
-        self.state, self.leaf_size = tries.state or _DEEP_STATE, tries.leaf_size
+        super().__init__(tries.state or _DEEP_STATE, tries.leaf_size)
         self._storages = tries.storages
         self._others = max(tries.storages.values(), key=lambda one: len(one.shape.levels), default=_DEEP)
 
@@ -136,11 +149,11 @@ class _Expected:
         return self._storages.get(address, self._others)
 
 
-class _Bound:
-    """What they are taken for, so that nothing comes out dearer."""
+class _Bound(_Known):
+    """So that nothing comes out dearer."""
 
     def __init__(self, tries: Tries) -> None:
-        self.state, self.leaf_size = tries.state.deeper if tries.state else _DEEP_STATE, float(_LEAF_BYTES)
+        super().__init__(tries.state.deeper if tries.state else _DEEP_STATE, float(_LEAF_BYTES))
         self._storages = tries.storages
 
     def storage(self, address: str) -> Storage:
@@ -149,7 +162,6 @@ class _Bound:
 
 
 _DEEP = Storage(_DEEP_STORAGE)
-_Known = _Expected | _Bound
 
 
 # --- What is missing --------------------------------------------------------------------------------------------------
@@ -282,13 +294,13 @@ class _Loads:
         }
         if self.slots:
             self.parts[Part.SLOTS] = sum(self.slots.values(), Load())
-        count, state = len(self.missing.words), self._known.state
-        nodes = [state.nodes(count), *of_slots.values()]
+        count, state_nodes = len(self.missing.words), self._known.state_nodes
+        nodes = [state_nodes(count), *of_slots.values()]
         slots = sum(map(len, self.missing.slots.values()))
         self.transactions = packing.about(
             count, slots, nodes=sum(one.raw_count for one in nodes), size=sum(one.raw_size for one in nodes)
         )
-        self.parts[Part.ACCOUNTS] = self._of_accounts(count, state.nodes(count, self.transactions))
+        self.parts[Part.ACCOUNTS] = self._of_accounts(count, state_nodes(count, self.transactions))
 
     def _of_accounts(self, count: int, nodes: Nodes) -> Load:
         share = self._known.state.absent
@@ -330,7 +342,7 @@ class _Way:
         ring = trie_shapes.of_random_keys(max(1, min(route.newest, history.WINDOW)))
         slot = Load(_SLOT_BYTES + _HASH_BYTES, _BLOCK_HASH)
         one, two = _of_nodes(ring.nodes(1)), _of_nodes(ring.nodes(2))
-        hop = _of_nodes(known.state.nodes(1)) + Load(_ACCOUNT_BYTES + _HASH_BYTES + _CALL_BYTES, _ACCOUNT + _CALL)
+        hop = _of_nodes(known.state_nodes(1)) + Load(_ACCOUNT_BYTES + _HASH_BYTES + _CALL_BYTES, _ACCOUNT + _CALL)
         hop += Load(_STORAGE_BYTES) + one + slot
         rider = slot + Load(two.size - one.size, two.execution - one.execution)
         walked = header + Load(1, _WALKED_HEADER)
@@ -457,7 +469,7 @@ class _Together:
         shared = min(count, math.ceil(groups))
         calls = Load(_CALL_BYTES, _CALL) * (count - shared)
         self._each = (_TRANSACTION * shared + calls.gas(by_bytes=proofs.is_mostly_bytes)) / max(1, len(small))
-        self.transactions = shared + sum(one.transactions for one in blocks if one not in small)
+        self.transactions = shared + sum(one.transactions for one in blocks if one.transactions != 1)
         self.transactions += sum(one.missing.times for one in blocks)
         self._blocks = blocks
 
