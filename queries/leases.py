@@ -74,7 +74,7 @@ class Lease(Generic[LeasedRow]):
 
     @property
     def is_fresh(self) -> bool:
-        """Whether most of it is left, so that nobody else can have the row and extending it would gain little."""
+        """Return whether most of it is left: nobody else can have the row, and extending it would gain little."""
         return time.monotonic() - self.extended_at < settings.LEASE_SECONDS / 10
 
     @contextmanager
@@ -106,7 +106,7 @@ class Lease(Generic[LeasedRow]):
         together.share_work(("give back", type(self.row)), (self.row.pk, release), _run_all)
 
     def release(self, due: "timedelta | datetime | Combinable | None", *, attempts: int = 0, **also: object) -> None:
-        """As `release_all`, of this one."""
+        """Give the row back, as `release_all`."""
         release_all([self], due, attempts=attempts, **also)
 
 

@@ -218,7 +218,7 @@ def _release_all(several: Sequence[_GivenBack]) -> Sequence[None]:
 
 
 def _changes(given: _GivenBack, users: Sequence[int]) -> dict[str, object]:
-    """What `leases.release_all` takes."""
+    """Return what `leases.release_all` takes."""
     block = given.lease.row
     seconds = 0 if given.seconds is None and users else given.seconds
     due_at: Combinable | None = None if seconds is None else Now() + timedelta(seconds=seconds)

@@ -88,7 +88,7 @@ class _Wanted:
 
 
 def _not_stored(several: Sequence[tuple[Block, Mapping[str, Sequence[Query]]]]) -> list[list[_Wanted]]:
-    """What the queries of each address ask for at a block, without what was stored before and not pruned since."""
+    """Return what queries ask for, by address, at each block, without what was stored before and not pruned since."""
     stored = AccountProof.objects.exclude(nodes=[]).filter(
         block__in={block.pk for block, _ in several},
         address__in={address for _, asking in several for address in asking},

@@ -126,7 +126,7 @@ class Tries:
 
 
 class _Known(ABC):
-    """What tries are taken for."""
+    """Tell what tries are taken for."""
 
     def __init__(self, state: Shape, leaf_size: float) -> None:
         self.state, self.leaf_size = state, leaf_size

@@ -106,6 +106,7 @@ def _submit_all(chain: Chain, orders: Sequence[Order]) -> Sequence[Sent | Unsent
 
 
 def _submit_where_there_is_room(chain: Chain, orders: Mapping[int, Order]) -> dict[int, Sent | Unsent | Raised]:
+    """Do as `submit_all` with these orders, by their places."""
     rpc = get_rpc(chain.id)
     rows = signers.rows(chain)
     beside = dict(zip(orders, signers.beside(list(orders.values())), strict=True))

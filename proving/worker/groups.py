@@ -66,7 +66,7 @@ class Group:
         )
 
     def _is_quick_for_all(self, task: Task) -> bool:
-        """Whether none of several users, the task's among them, brings much: who brings little would wait for it."""
+        """Return whether none of several users, the task's among them, brings much: others would wait for it."""
         sizes: dict[int | None, list[int]] = defaultdict(list)
         for each in (*self.tasks, task):
             sizes[each.user].append(each.size)

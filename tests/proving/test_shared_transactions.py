@@ -18,13 +18,15 @@ from chains.together import Raised
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving import heads
+from proving.acceptance import accept
 from proving.models import FactsRegistry, Share, Signer, Transaction
+from proving.reconcile import observe
 from proving.reconcile.block import _release
 from proving.registry import packing
 from proving.registry.deploying import deploy
 from proving.worker.due import due
-from queries import leases
-from queries.models import Batch, BatchStatus, Block, Step, StepKind
+from queries import leases, progress
+from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from queries.properties import AccountField
 from tests.factories import until
 from tests.proving.chain_state import (
@@ -392,3 +394,15 @@ def test_many_batches_take_few_exchanges_transactions_and_statements(counted):
     assert len(node.exchanges) <= 9
     assert Transaction.objects.count() - sent <= 2
     assert len(statements) <= 37 * count
+
+
+def test_of_many_blocks_side_by_side_each_is_looked_at(service, key, monkeypatch):
+    monkeypatch.setattr(observe, "_QUERIES_PER_LOOK", 2)
+    batches = [submit(key, request(ALICE, BOB, block=number)) for number in (1, 2, 3)]
+    queries = list(Query.objects.values_list("pk", flat=True))
+    for batch in batches:
+        accept(batch.pk)
+    progress.complete(queries, StepKind.INITIAL_STATE)
+    blocks = list(Block.objects.order_by("number"))
+    found = observe._first_idle_of(service.head(), blocks)
+    assert [[query.block_id for query in of_block] for of_block in found] == [[block.pk] * 2 for block in blocks]

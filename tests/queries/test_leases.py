@@ -24,7 +24,7 @@ def lease() -> Lease[Block]:
 
 
 def is_whole() -> bool:
-    """Whether the row's lease has lately been extended."""
+    """Return whether the row's lease has lately been extended."""
     return Block.objects.filter(leased_until__gt=Now() + timedelta(seconds=settings.LEASE_SECONDS * 5 / 6)).exists()
 
 
