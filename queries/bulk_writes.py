@@ -53,7 +53,8 @@ def update(rows: Sequence[Model], columns: Sequence[str], *, while_empty: str) -
     `bulk_update` makes an expression of each value: for the headers of 2,000 blocks it held SQLite's lock for 2 s.
     """
     quote, model = connection.ops.quote_name, type(rows[0])
-    fields = [field for field in model._meta.concrete_fields if field.attname in columns]
+    by_name = {field.attname: field for field in model._meta.concrete_fields}
+    fields = [by_name[name] for name in columns]
     assert model._meta.pk is not None, "each model has one"
     changes = ", ".join(f"{quote(str(field.column))} = %s" for field in fields)
     key, empty = quote(str(model._meta.pk.column)), quote(while_empty)

@@ -140,7 +140,7 @@ def writing_all(
     Their rows are as they are now. Extends the leases. Where it is rolled back, the rows are as they were. What comes
     before them in the order of `accounts.row_locks` is to be locked by `lock_first`.
     """
-    model, by_pk = type(leases[0].row), {lease.row.pk: lease for lease in leases}
+    by_pk = {lease.row.pk: lease for lease in leases}
     before = [lease.row for lease in leases]
     began = time.monotonic()
     try:
@@ -154,7 +154,7 @@ def writing_all(
                     held.append(lease)
             stale = [lease for lease in held if not lease.is_fresh]
             if stale:
-                model._default_manager.filter(pk__in=[lease.row.pk for lease in stale]).update(leased_until=_expiry())
+                _held(stale).update(leased_until=_expiry())
             yield held
     except BaseException:
         for lease, row in zip(leases, before, strict=True):

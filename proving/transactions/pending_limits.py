@@ -38,7 +38,7 @@ class Room:
 
 def most(chain: Chain, blocks: Sequence[Block | None]) -> list[int]:
     """Return for each block how many more transactions one of the chain's signers may send, for the user in whose
-    turns the block is: as far as that can be told before it is known how much gas they take. None has no such limit.
+    turns the block is; for none, as many as may be pending. How much gas they take is not known yet.
     """
     pending = signers.pending(chain)
     free = signers.free(chain, pending)
