@@ -13,7 +13,8 @@ from tests.service import ALICE, a_key, header, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-_MOST = 300
+# Where rows are locked, that takes statements of its own.
+_MOST = {"sqlite": 300, "postgresql": 325}
 
 
 def work_until_done() -> int:
@@ -41,4 +42,4 @@ def test_one_batch_alone(service, client: Client):
     worked = work_until_done()
     with CaptureQueriesContext(connection) as shown:
         assert client.get(f"/explorer/query/{batch.pk}", headers=header(key)).status_code == 200
-    assert len(submitted) + worked + len(shown) <= _MOST
+    assert len(submitted) + worked + len(shown) <= _MOST[connection.vendor]
