@@ -19,9 +19,9 @@ from typing import NamedTuple, TypeVar
 from tests.contracts.mutants.compiling import Code, Compiler, Store, digest, name_of
 from tests.contracts.mutants.generate import Mutant
 
-# Whatever takes so much longer than without a mutation has hung.
+# Whatever takes so much longer than without a mutation has hung. A busy machine is slow, and isn't to be taken for it.
 _PATIENCE_FACTOR = 5
-_PATIENCE_SECONDS = 30
+_PATIENCE_SECONDS = 300
 
 _Key = TypeVar("_Key")
 _Result = TypeVar("_Result")
