@@ -68,6 +68,52 @@ def test_it_is_not_ready_before_this_version_s_migrations():
     assert "queries_batch has no column looked_at" in problem
 
 
+def drop_constraint(table: str, name: str) -> None:
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
+            return
+        cursor.execute("PRAGMA writable_schema = ON")
+        cursor.execute(
+            "UPDATE sqlite_master SET sql = replace(sql, %s, 'CONSTRAINT \"other\"') WHERE name = %s",
+            [f'CONSTRAINT "{name}"', table],
+        )
+        cursor.execute("PRAGMA writable_schema = OFF")
+
+
+@pytest.mark.parametrize(
+    ("statements", "problem"),
+    [
+        (["ALTER TABLE accounts_keyuse RENAME TO other"], "there is no table accounts_keyuse"),
+        (["DROP INDEX one_webhook_secret_without_end"], "accounts_webhooksecret lacks one_webhook_secret_without_end"),
+        (
+            [
+                "ALTER TABLE queries_batch DROP COLUMN looked_at",
+                "ALTER TABLE queries_batch ADD COLUMN looked_at varchar(9) NOT NULL DEFAULT ''",
+            ],
+            "queries_batch.looked_at is another column",
+        ),
+        (
+            [
+                "ALTER TABLE accounts_operatordeed DROP COLUMN reason",
+                "ALTER TABLE accounts_operatordeed ADD COLUMN reason varchar(9) NOT NULL DEFAULT ''",
+            ],
+            "accounts_operatordeed.reason is another column",
+        ),
+    ],
+)
+def test_it_is_not_ready_with_other_tables_than_its_migrations_make(statements, problem):
+    with connection.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+    assert problem in ready()[1]
+
+
+def test_it_is_not_ready_without_a_constraint_of_its_migrations():
+    drop_constraint("accounts_keyuse", "key_use_per_hour")
+    assert "accounts_keyuse lacks key_use_per_hour" in ready()[1]
+
+
 def test_it_is_ready_with_what_a_newer_version_has_added():
     """While the processes are replaced, one after the other."""
     MigrationRecorder(connection).record_applied("queries", "9999_newer")
