@@ -32,7 +32,7 @@ BIND ?= 127.0.0.1:8000
 WEB_PROCESSES ?= 2
 WEB_THREADS ?= 8
 
-.PHONY: help demo demo-cross-chain demo-cluster test test-postgres test-fast chromium screenshots attack chaos fuzz mutants weakened prove slither bench bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs contracts lock clean
+.PHONY: help demo demo-cross-chain demo-cluster test test-postgres test-fast chromium screenshots attack chaos fuzz mutants mutants-python weakened prove slither bench bench-http bench-room bench-scale old-blocks bench-gas bench-estimates lint format run docs contracts lock clean
 
 help: ## List the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{ printf "  make %-16s %s\n", $$1, $$2 }'
@@ -133,6 +133,9 @@ fuzz: .venv/ready node_modules/ready ## Look for what the registry takes and isn
 mutants: .venv/ready node_modules/ready $(if $(LAYERS),.venv-verify/ready) ## Take out each check of the contracts: tests must fail (ONLY=text ONLY_SURVIVORS=1 LAYERS=1 ...)
 	@$(BIN)/python -m tests.contracts.mutants $(if $(ONLY),--only '$(ONLY)') $(if $(SHARD),--shard $(SHARD)) \
 		$(if $(JOBS),--jobs $(JOBS)) $(if $(ONLY_SURVIVORS),--only-survivors) $(if $(LAYERS),--layers)
+
+mutants-python: .venv/ready node_modules/ready ## Change a place of the Python code at random: tests must fail (SEED=1 COUNT=60; half an hour and more)
+	@$(BIN)/python -m tests.python_mutants $(if $(SEED),--seed $(SEED)) $(if $(COUNT),--count $(COUNT))
 
 # What is there has to be what the compiler makes: the last line fails where it isn't.
 weakened: .venv/ready node_modules/ready ## Compile anew the contracts that tests take checks out of, and see whether they are as committed

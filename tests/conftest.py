@@ -23,6 +23,7 @@ from proving.paths import rotation
 from queries import storage
 from tests.deployed import deploy_on
 from tests.service import a_key, chains_toml
+from tests.slow import SLOW
 
 
 def pytest_configure() -> None:
@@ -34,10 +35,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fast", action="store_true", help="skip tests that start a process, such as a chain or a browser"
     )
-
-
-# A browser is started in ways of its own. The others need no process everywhere, but long all the same.
-SLOW = {"browser", "contracts", "test_nasty_bodies.py", "test_no_key_anywhere.py"}
 
 
 @pytest.hookimpl(trylast=True)
