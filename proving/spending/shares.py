@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from django.db.models import Exists, OuterRef, prefetch_related_objects
 
@@ -20,6 +21,30 @@ class NotOurs(Exception):
     """A batch pays itself, and nothing may be sent for it here. That this is asked for is a defect."""
 
 
+class Costs(NamedTuple):
+    """What a transaction costs its batches, or can still cost them, and what counts against limits, in gas and wei."""
+
+    gas: int
+    wei: int
+    reserved_gas: int
+    reserved_wei: int
+
+    @property
+    def shown(self) -> tuple[int, int]:
+        """Return what batches show once it is confirmed: gas and wei."""
+        return self.gas, self.wei
+
+
+def costs(tx: Transaction) -> Costs:
+    """Return what `divide` divides. Its versions must be stored, or prefetched as they are."""
+    return Costs(tx.gas, tx.cost, tx.reserved_gas, tx.reserved)
+
+
+def is_spent(tx: Transaction) -> bool:
+    """Return whether its batches show what it costs as spent."""
+    return tx.state in _SPENT_STATES
+
+
 def divide(tx: Transaction, weights: Counter[str] | None = None) -> None:
     """Divide what a transaction costs, or can still cost, among its batches, by `weights_of` it.
 
@@ -27,17 +52,16 @@ def divide(tx: Transaction, weights: Counter[str] | None = None) -> None:
     whenever the transaction's versions or state have changed; after another state, `show_spent` too.
     """
     prefetch_related_objects([tx], "versions")
-    weights, gas, wei = weights_of(tx) if weights is None else weights, tx.gas, tx.cost
-    reserved_gas, reserved_wei = tx.reserved_gas, tx.reserved
-    portions = {batch: gas * weight // weights.total() for batch, weight in weights.items()}
+    weights, cost = weights_of(tx) if weights is None else weights, costs(tx)
+    portions = {batch: cost.gas * weight // weights.total() for batch, weight in weights.items()}
     shares = [
         Share(
             transaction=tx,
             batch_id=batch,
             gas=portion,
-            wei=wei * portion // gas if gas else 0,
-            reserved_gas=reserved_gas * weights[batch] // weights.total(),
-            reserved_wei=reserved_wei * weights[batch] // weights.total(),
+            wei=cost.wei * portion // cost.gas if cost.gas else 0,
+            reserved_gas=cost.reserved_gas * weights[batch] // weights.total(),
+            reserved_wei=cost.reserved_wei * weights[batch] // weights.total(),
             weight=weights[batch],
         )
         for batch, portion in portions.items()

@@ -339,6 +339,7 @@ def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: 
     is_cancellation = any(version.hash == tx_hash and version.is_cancellation for version in tx.versions.all())
     is_new = (tx.hash, tx.block_hash) != (tx_hash, block_hash)
     data_fee = _data_fee(rpc, tx, receipt) if is_new or state != tx.state else None
+    before, was_spent = shares.costs(tx), shares.is_spent(tx)
 
     def change() -> None:
         _wake_blocks(tx)
@@ -351,9 +352,13 @@ def _note_mined(rpc: RpcClient, lease: Lease[Signer], tx: Transaction, receipt: 
         _save(tx)
         if state == TransactionState.FINAL:
             _count(lease.row, tx)
-        show(tx, tx_hash)
-        shares.divide(tx)
-        shares.show_spent(tx)
+        costs = shares.costs(tx)
+        if costs != before:
+            shares.divide(tx)
+        # That what is confirmed becomes final shows nowhere.
+        if is_new or shares.is_spent(tx) != was_spent or costs.shown != before.shown:
+            show(tx, tx_hash)
+            shares.show_spent(tx)
 
     lease.write(change)
 
