@@ -24,7 +24,7 @@ from typing import Any, Generic, TypeVar
 
 from django.conf import settings
 from django.db import OperationalError, models, transaction
-from django.db.models import DateTimeField, F, Q
+from django.db.models import DateTimeField, F, Q, Value
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Coalesce, Least, Now
 
@@ -242,13 +242,42 @@ def due(rows: "models.QuerySet[LeasedRow]", limit: int, *, order: str = "due_at"
     return list(due_and_free(rows).order_by(order).values_list("pk", flat=True)[:limit])
 
 
+def due_of_each(several: "Sequence[models.QuerySet[Any]]", limit: int) -> list[list[object]]:
+    """Return what `due` does of each of these, by one statement; `limit` is that of all together."""
+    found: list[list[object]] = [[] for _ in several]
+    free = [
+        _marked(due_and_free(rows), place).values_list("place", "pk", "due_at") for place, rows in enumerate(several)
+    ]
+    for place, pk, _ in _all_of(free).order_by("due_at")[:limit]:
+        found[place].append(pk)
+    return found
+
+
 def due_and_free(rows: "models.QuerySet[LeasedRow]") -> "models.QuerySet[LeasedRow]":
     return rows.filter(Q(leased_until=None) | Q(leased_until__lt=Now()), due_at__lt=Now() + _TICK)
 
 
-def parties(rows: "models.QuerySet[LeasedRow]", column: str) -> list[Any]:
-    """The distinct values of `column` in the rows that are or will be due."""
-    return list(rows.filter(due_at__isnull=False).order_by().values_list(column, flat=True).distinct())
+def parties(several: "Sequence[tuple[models.QuerySet[Any], str]]") -> list[list[Any]]:
+    """Return the distinct values of a column in the rows that are or will be due, of each, by one statement."""
+    found: list[list[Any]] = [[] for _ in several]
+    waiting = [
+        _marked(rows.filter(due_at__isnull=False), place).values_list("place", column).distinct()
+        for place, (rows, column) in enumerate(several)
+    ]
+    for place, value in _all_of(waiting):
+        found[place].append(value)
+    return found
+
+
+def _marked(rows: "models.QuerySet[Any]", place: int) -> "models.QuerySet[Any]":
+    marked: models.QuerySet[Any] = rows.order_by().annotate(place=Value(place))
+    return marked
+
+
+def _all_of(several: "Sequence[models.QuerySet[Any]]") -> "models.QuerySet[Any]":
+    first, *others = several
+    every: models.QuerySet[Any] = first.union(*others, all=True) if others else first
+    return every
 
 
 def without_resting(rows: "models.QuerySet[LeasedRow]") -> "models.QuerySet[LeasedRow]":

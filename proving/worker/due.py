@@ -134,7 +134,7 @@ def due_webhooks(turns: Turns | None = None, poll: Poll | None = None) -> Iterat
     turns, poll = turns or Turns(), poll or Poll()
     if poll.may_ask((None, *routes.WEBHOOKS)):
         rows = leases.due_and_free(routes.WEBHOOKS.rows())
-        users = leases.parties(rows, "user")
+        (users,) = leases.parties([(rows, "user")])
         yield from _in_turns((((user, *routes.WEBHOOKS), _webhooks(rows, user)) for user in users), turns, poll)
 
 
@@ -151,21 +151,23 @@ def _of_user(queues: Mapping[Queue, Iterator[Task]], turns: Turns) -> Iterator[T
 
 
 def _for_all(poll: Poll) -> Iterator[Iterator[Task]]:
-    for route in poll.routes_of("signer", "registry"):
-        do = _tend if route.kind == "signer" else upkeep.look_after
-        keys = leases.due(route.rows(), _PER_POLL)
-        yield iter([Task(route.kind, key, route.lane, do) for key in keys])
+    kinds: list[tuple[str, tuple[int, ...], QuerySet[Any], Callable[[Any], None]]] = [
+        (route.kind, route.lane, route.rows(), _tend if route.kind == "signer" else upkeep.look_after)
+        for route in poll.routes_of("signer", "registry")
+    ]
     if not poll.is_answer:
-        yield iter([Task("pruning", key, (), pruning.prune_when_due) for key in leases.due(Pruning.objects.all(), 1)])
+        kinds.append(("pruning", (), Pruning.objects.all(), pruning.prune_when_due))
+    due_of_each = leases.due_of_each([rows for _, _, rows, _ in kinds], _PER_POLL * len(kinds)) if kinds else []
+    for (kind, lane, _, do), keys in zip(kinds, due_of_each, strict=True):
+        yield iter([Task(kind, key, lane, do) for key in keys])
 
 
 def _for_users(poll: Poll) -> Iterator[tuple[Queue, Iterator[Task]]]:
-    for route in poll.routes_of("batch", "block"):
-        column, tasks_of = ("user", _batches) if route.kind == "batch" else ("turn_of", _blocks)
-        if poll.may_ask((None, *route)):
-            rows = route.rows()
-            for user in leases.parties(rows, column):
-                yield (user, *route), tasks_of(rows, route.lane, user)
+    asked = [route for route in poll.routes_of("batch", "block") if poll.may_ask((None, *route))]
+    columns = [(route.rows(), "user" if route.kind == "batch" else "turn_of") for route in asked]
+    for route, users in zip(asked, leases.parties(columns) if columns else [], strict=True):
+        for user in users:
+            yield (user, *route), (_batches if route.kind == "batch" else _blocks)(route.rows(), route.lane, user)
 
 
 # Nothing of a user is prepared before it is the user's turn: most polls end before they come to all.

@@ -14,7 +14,7 @@ from tests.service import ALICE, a_key, header, request, submit
 pytestmark = pytest.mark.django_db(transaction=True)
 
 # Where rows are locked, that takes statements of its own.
-_MOST = {"sqlite": 300, "postgresql": 325}
+_MOST = {"sqlite": 270, "postgresql": 296}
 
 
 def work_until_done() -> int:
