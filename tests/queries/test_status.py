@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import timedelta
+from threading import Semaphore
 
 import pytest
 from django.db import connection
@@ -12,7 +13,8 @@ from django.utils import timezone
 
 from accounts import keys
 from accounts.models import ApiKey
-from queries import progress
+from config import long_polls
+from queries import api, progress
 from queries.models import Batch, Block, Query, StepKind
 from queries.rejection_codes import RejectionCode
 from tests.plans import looks_at_all_due_blocks, plans
@@ -197,7 +199,9 @@ def test_the_docs_page_needs_no_other_host(client: Client):
 # --- Waiting for news: tests/serving/test_long_poll.py, where a server can park requests ------------------------------
 
 
-def test_a_server_that_can_t_let_a_request_wait_answers_it_at_once(batch, client: Client, key):
+def test_a_server_that_can_t_let_a_request_wait_answers_it_at_once(batch, client: Client, key, monkeypatch):
+    monkeypatch.setattr(long_polls, "_places", Semaphore(0))
+    monkeypatch.setattr(api, "_is_over", lambda *_: pytest.fail("It waits."))
     answer = client.get("/batch-query-status", {"batchQueryId": batch.pk, "wait": "25"}, headers=header(key))
     assert (answer.json(), answer.headers["Retry-After"]) == ({"queryStatus": "IN_PROGRESS"}, "2")
 
