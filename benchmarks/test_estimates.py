@@ -12,9 +12,8 @@ import pytest
 from benchmarks import estimates
 from benchmarks.estimates import Result
 from benchmarks.gas import Lab
-from tests.proving.test_estimates import asking, cases_of, measured
-from tests.proving.test_shared_transactions import work_once
-from tests.service import a_key
+from tests.proving.estimated_batches import asking, cases_of, measured
+from tests.service import a_key, work_once
 
 
 def show(capsys: pytest.CaptureFixture[str], results: Iterable[Result]) -> None:

@@ -67,3 +67,12 @@ def same_database() -> dict[str, str]:
 def _url(database: object) -> str:
     settings: dict[str, Any] = connection.settings_dict
     return f"postgresql://{settings['USER']}@{settings['HOST']}:{settings['PORT']}/{database}"
+
+
+def all_that_is_stored() -> str:
+    with connection.cursor() as cursor:
+        rows: list[object] = []
+        for table in connection.introspection.table_names(cursor):
+            cursor.execute(f"SELECT * FROM {connection.ops.quote_name(table)}")
+            rows += cursor.fetchall()
+    return repr(rows)

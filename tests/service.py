@@ -9,6 +9,8 @@ from django.utils import timezone
 
 from accounts import keys
 from accounts.models import ApiKey, User
+from chains import together
+from chains.together import Raised
 from config.configured_chains import forget_chains, get_chains
 from devnet.devchain import ACCOUNTS, DevChain
 from proving.models import Signer
@@ -119,3 +121,23 @@ def waiting() -> list[str]:
     """What batches and blocks say they wait for."""
     said = [*Batch.objects.values_list("waiting_for", flat=True), *Block.objects.values_list("waiting_for", flat=True)]
     return [sentence for sentence in said if sentence]
+
+
+def work_side_by_side(kind: str) -> None:
+    """A worker does at once all that is or will be due of one kind."""
+    rows = {"batch": Batch.objects.all(), "block": Block.objects.all(), "signer": Signer.objects.all()}[kind]
+    rows.filter(due_at__gt=timezone.now()).update(due_at=timezone.now())
+    tasks = [task for task in due() if task.kind == kind]
+    for outcome in together.run(tasks, may_wait=lambda: True):
+        if isinstance(outcome, Raised):
+            raise outcome.error
+
+
+def work_once() -> None:
+    for kind in ("signer", "batch", "block"):
+        work_side_by_side(kind)
+
+
+def fresh(batch: Batch) -> Batch:
+    batch.refresh_from_db()
+    return batch

@@ -106,3 +106,16 @@ def test_few_modules_can_spend_money():
 def test_chains_can_be_used_without_django():
     for path in (PROJECT / "chains").glob("*.py"):
         assert "django" not in path.read_text().replace("Django", "")
+
+
+def test_no_module_of_tests_imports_from_another_that_has_tests():
+    """What several share is in modules named for what it is about, and fixtures are in a conftest."""
+    imported = set()
+    for folder in ("tests", "benchmarks"):
+        for path in (PROJECT / folder).rglob("*.py"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Import):
+                    imported |= {alias.name for alias in node.names}
+                elif isinstance(node, ast.ImportFrom):
+                    imported |= {f"{node.module}.{alias.name}" for alias in node.names}
+    assert [name for name in sorted(imported) if re.search(r"^(tests|benchmarks)\.(\w+\.)*test_\w+", name)] == []

@@ -7,7 +7,6 @@ from urllib.parse import quote
 import pytest
 from django.apps import apps
 from django.conf import settings
-from django.db import connection
 from django.db.models import Model
 from django.http import HttpResponseBase
 from django.test import Client
@@ -15,6 +14,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from accounts import keys
 from accounts.models import ApiKey, User
+from tests.databases import all_that_is_stored
 from tests.explorer.batches import a_batch, finish
 from tests.service import ALICE, chains_toml
 
@@ -78,15 +78,6 @@ def secret_of(key: ApiKey) -> str:
     secret = keys.reveal(key)
     assert secret is not None
     return secret
-
-
-def all_that_is_stored() -> str:
-    with connection.cursor() as cursor:
-        rows: list[object] = []
-        for table in connection.introspection.table_names(cursor):
-            cursor.execute(f"SELECT * FROM {connection.ops.quote_name(table)}")
-            rows += cursor.fetchall()
-    return repr(rows)
 
 
 def client_of(user: User | None) -> Client:

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from accounts import sealing, webhook_secrets
 from accounts.models import AccountEvent, EventKind, User, WebhookSecret
-from tests.test_no_key_anywhere import all_that_is_stored
+from tests.databases import all_that_is_stored
 
 pytestmark = pytest.mark.django_db
 

@@ -72,3 +72,14 @@ class Hand:
             f"{self.clicks} clicks, {self.keys} keys, {self.scrolls} screens scrolled, {self.seconds:.1f} s of the "
             f"person, {waited:.1f} s of the machine"
         )
+
+
+def leave(page: Page, event: str) -> None:
+    """What a page hears when it is left (pagehide), or another one is looked at (visibilitychange)."""
+    page.evaluate(
+        """(event) => {
+            Object.defineProperty(document, "hidden", { get: () => true });
+            (event === "pagehide" ? window : document).dispatchEvent(new Event(event));
+        }""",
+        event,
+    )

@@ -9,9 +9,9 @@ from playwright.sync_api import BrowserContext, Page, expect
 from accounts import keys
 from accounts.models import AccountEvent, ApiKey, EventKind, User
 from tests.browser.conftest import axe_violations, faults_for_anybody, overflows, weight
-from tests.browser.test_keys import leave
+from tests.browser.hand import leave
 from tests.explorer.batches import a_batch
-from tests.queries.test_api_docs import OPERATIONS
+from tests.queries.api_document import OPERATIONS
 from tests.service import ALICE, request
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -8,6 +8,7 @@ from playwright.sync_api import BrowserContext, Page, expect
 from accounts import keys
 from accounts.models import AccountEvent, ApiKey, User
 from tests.browser.conftest import faults_for_anybody
+from tests.browser.hand import leave
 
 
 @pytest.fixture
@@ -29,17 +30,6 @@ def secret_of(key: ApiKey) -> str:
 
 def card(page: Page, name: str = "default"):
     return page.get_by_role("region", name=name, exact=True)
-
-
-def leave(page: Page, event: str) -> None:
-    """What a page hears when it is left (pagehide), or another one is looked at (visibilitychange)."""
-    page.evaluate(
-        """(event) => {
-            Object.defineProperty(document, "hidden", { get: () => true });
-            (event === "pagehide" ? window : document).dispatchEvent(new Event(event));
-        }""",
-        event,
-    )
 
 
 def works(secret: str) -> bool:

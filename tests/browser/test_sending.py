@@ -14,7 +14,7 @@ from tests.browser.conftest import TIMEOUT, axe_violations, faults_for_anybody, 
 from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet
 from tests.deployed import deploy_on
 from tests.explorer.batches import path
-from tests.proving.test_paying_oneself import itself, nothing_spent
+from tests.proving.self_funded import itself, nothing_spent
 from tests.service import BOB, CHARLIE, a_key, chains_toml, request, submit, work
 
 pytestmark = pytest.mark.django_db(transaction=True)

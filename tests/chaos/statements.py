@@ -8,8 +8,7 @@ import pytest
 from django.db import OperationalError, connection
 from psycopg import errors
 
-from tests.proving.every_statement import Fault, prove_with_each
-from tests.proving.test_full_disk import WRITING, full_disk
+from tests.proving.every_statement import WRITING, Fault, full_disk, prove_with_each
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

@@ -28,8 +28,8 @@ from batch_query_client.json_rpc import Node
 from batch_query_client.operations import Access
 from explorer.bundles import batch_verifying, verifying
 from tests import headers
-from tests.client.test_waiting import batch as details_of_batch
-from tests.client.test_waiting import query as details_of_query
+from tests.client.answers import batch as details_of_batch
+from tests.client.answers import query as details_of_query
 from tests.client.world import PATIENCE, World, answer
 from tests.explorer.batches import CONTRACT, DEAD_NODE, SOURCE, path, word
 from tests.explorer.made_tries import FIELDS, asked_of_everything, prove

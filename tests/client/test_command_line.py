@@ -28,7 +28,7 @@ from batch_query_client.command_line.keystores import open_keystore
 from batch_query_client.command_line.output import Progress, print_facts, print_json, print_table
 from batch_query_client.command_line.running import bqs, run
 from devnet.devchain import ACCOUNTS, PROJECT
-from tests.client.test_waiting import batch, query
+from tests.client.answers import batch, query
 
 URL = "http://127.0.0.1:1"
 KEY = "bqs_" + "k" * 43

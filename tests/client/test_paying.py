@@ -11,7 +11,7 @@ from batch_query_client.json_rpc import Node
 from batch_query_client.operations import Access
 from batch_query_client.paying import send
 from batch_query_client.registry import selector
-from tests.client.test_waiting import ID, batch
+from tests.client.answers import ID, batch
 from tests.client.world import PATIENCE, World, answer
 
 REGISTRY, TOKEN, ME = ("0x" + digit * 40 for digit in "123")

@@ -7,38 +7,13 @@ import pytest
 from batch_query_client import BatchRejected, NotDoneInTime, NotFound, UnexpectedAnswer
 from batch_query_client.effects import Unreachable
 from batch_query_client.operations import Access, details, wait
+from tests.client.answers import ID, batch, query
 from tests.client.world import PATIENCE, World, answer
 
-ID = "01M7W1MRHW703BTRFFPT53VVP5"
 ACCESS = Access("https://service.example", "bqs_key", PATIENCE)
 
 OPEN = {"queryStatus": "IN_PROGRESS"}
 DONE = {"queryStatus": "DONE"}
-
-
-def batch(**changed: Any) -> dict[str, Any]:
-    return {
-        "internalId": ID,
-        "status": "DONE",
-        "queryStatus": "DONE",
-        "destinationChainId": "31337",
-        "createdAt": "2026-01-01T00:00:00Z",
-        "queries": 2,
-        "queryList": [],
-        "next": None,
-    } | changed
-
-
-def query(number: int, *facts: dict[str, Any], **changed: Any) -> dict[str, Any]:
-    return {
-        "number": number,
-        "sourceChainId": "1",
-        "selector": "block:15",
-        "blockNumber": 15,
-        "account": "0x" + "aa" * 20,
-        "isCompleted": True,
-        "facts": list(facts),
-    } | changed
 
 
 def follow(world: World, **how: Any) -> Any:

@@ -1,44 +1,23 @@
 """A share of each campaign of `make fuzz`: nothing diverges, everything is tried, and faults are found."""
 
-import ast
-import inspect
 import re
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from types import ModuleType
 
 import pytest
 
 import chains.header
 from chains.packed import AccountFacts, decoder
-from chains.packed.layout import (
-    ABSENT_ACCOUNT,
-    ABSENT_CLOSES_STORAGE,
-    ACCOUNT,
-    AT_LEAF,
-    BLOCK_HASH,
-    BRANCH,
-    CLOSES_STORAGE,
-    END_OF_BRANCHES,
-    EXTENSION,
-    FULL_BRANCH,
-    MAX_DEPTH,
-    OPEN_STORAGE,
-    SLOT,
-    STORE_CODE_HASH,
-    STORE_NONCE_AND_BALANCE,
-    STORE_STORAGE_ROOT,
-    ZERO_SLOT,
-)
+from chains.packed.layout import MAX_DEPTH
 from contracts import code_digest
 from tests.contracts.fuzzing import __main__ as command
 from tests.contracts.fuzzing import boundaries, headers, steps, transactions
 from tests.contracts.fuzzing.chance import Chance
+from tests.contracts.fuzzing.coverage import OPERATIONS, sentences
 from tests.contracts.fuzzing.mutated import compile_with
 from tests.contracts.fuzzing.scenes import nearly_siblings
-from tests.contracts.fuzzing.tally import Divergence, Tally, sentence
+from tests.contracts.fuzzing.tally import Divergence, Tally
 from tests.contracts.weakened import UNCOMPARED
 
 HARNESS = "test/StepHarness.sol"
@@ -57,34 +36,6 @@ def tallies(chain) -> dict[str, Tally]:
 # --- What is tried ----------------------------------------------------------------------------------------------------
 
 
-def accounts() -> Iterator[int]:
-    """Each operation that pushes an account's leaf."""
-    for low in range(0x80):
-        follows_twice = low & CLOSES_STORAGE and low & 4
-        stores = low & (STORE_NONCE_AND_BALANCE | STORE_STORAGE_ROOT | STORE_CODE_HASH)
-        if low.bit_count() % 2 == 0 and not follows_twice and (stores or low & CLOSES_STORAGE):
-            yield ACCOUNT | low
-
-
-def absent_accounts() -> Iterator[int]:
-    for low in range(0x10):
-        if low & ~ABSENT_CLOSES_STORAGE != AT_LEAF:
-            yield ABSENT_ACCOUNT | low
-
-
-OPERATIONS = [
-    FULL_BRANCH,
-    *range(BRANCH, END_OF_BRANCHES),
-    OPEN_STORAGE,
-    *range(ZERO_SLOT, ZERO_SLOT + AT_LEAF + 1),
-    EXTENSION,
-    SLOT,
-    BLOCK_HASH,
-    *absent_accounts(),
-    *accounts(),
-]
-
-
 def test_each_operation_is_taken_in_each_of_its_forms(tallies):
     accepted = tallies["steps"].accepted
     forms = {f"{operation:02x}" for operation in OPERATIONS}
@@ -101,24 +52,6 @@ def test_whole_proofs_of_each_kind_are_taken(tallies):
     accepted = tallies["headers"].accepted
     assert {kind: accepted[kind] for kind in ("header alone", "timestamp") if accepted[kind] < 100} == {}
     assert {place for place in range(21) if accepted[f"field {place}"] < 5} == {3, 8}
-
-
-def sentences(module: ModuleType, error: str, functions: str = "") -> set[str]:
-    """Patterns of what is said of invalid things, in functions whose names begin so."""
-    return {
-        pattern(call.args[0])
-        for function in ast.walk(ast.parse(inspect.getsource(module)))
-        if isinstance(function, ast.FunctionDef) and re.match(functions, function.name)
-        for call in ast.walk(function)
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in {error, "_invalid"}
-        # What others have said is passed on, too.
-        if isinstance(call.args[0], ast.Constant | ast.JoinedStr)
-    }
-
-
-def pattern(message: ast.expr) -> str:
-    parts = message.values if isinstance(message, ast.JoinedStr) else [message]
-    return "".join(re.escape(sentence(str(part.value))) if isinstance(part, ast.Constant) else ".+" for part in parts)
 
 
 def test_everything_is_tried_that_the_model_refuses(tallies):

@@ -10,11 +10,11 @@ from chains.packed import InvalidPacked, decoder
 from contracts import Artifact
 from devnet.devchain import DevChain
 from tests.contracts.fuzzing import lenient, sequences
+from tests.contracts.fuzzing.coverage import OPERATIONS, sentences
 from tests.contracts.fuzzing.judge import AccountField, HeaderField, NotSo, Slot
 from tests.contracts.fuzzing.sequences import Bench, Forge, Model, Trial
 from tests.contracts.fuzzing.tally import Divergence, Tally
 from tests.contracts.simulator import Outcome
-from tests.contracts.test_fuzzing_campaigns import OPERATIONS, sentences
 from tests.contracts.weakened import UNCOMPARED, Removal, compile_without, decoder_without
 
 _COUNT = 2_500

@@ -11,8 +11,8 @@ from demo.installation import CHAINS_TOML
 from devnet.devchain import PROJECT
 from tests.deploy.units import SYSTEMD, Unit, Units
 from tests.fresh_installation import fresh_installation
+from tests.serving.load import Load
 from tests.serving.process import NO_NODE, ask
-from tests.serving.test_bounds import Load
 
 WEB, APP = "batch-query-web", "tests.serving.app:application"
 SERVICES = [f"{path.stem}1" if path.stem.endswith("@") else path.stem for path in SYSTEMD.glob("*.service")]

@@ -13,6 +13,7 @@ from queries import progress
 from queries.models import Batch, Block
 from queries.rejection_codes import RejectionCode
 from tests.explorer.batches import HASH, TRANSACTION, a_batch, many_accounts, path, send
+from tests.explorer.pages import ids
 from tests.factories import client_of
 from tests.service import ALICE, BOB, CHARLIE, a_key, request, submit
 
@@ -26,12 +27,6 @@ def alice() -> Client:
 
 def listed(client: Client, **parameters: str) -> list[str]:
     return ids(client.get("/explorer", parameters).text)
-
-
-def ids(html: str) -> list[str]:
-    return re.findall(
-        r'<th scope="row" role="rowheader" class="full"><a class="title" href="/explorer/query/(\w{26})">', html
-    )
 
 
 # --- Whose ------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from queries import progress
 from queries.models import Batch, BatchStatus
 from queries.rejection_codes import RejectionCode
 from tests.explorer.batches import DEAD_NODE, a_batch, finish, send
-from tests.explorer.test_batch_list import ids
+from tests.explorer.pages import ids
 from tests.factories import client_of
 from tests.plans import plans
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit

@@ -20,7 +20,7 @@ from tests.explorer.batches import (
     page,
     queries_of,
 )
-from tests.explorer.test_batch_page import text_of
+from tests.explorer.pages import text_of
 from tests.service import ALICE
 
 pytestmark = pytest.mark.django_db

@@ -39,7 +39,7 @@ from tests.explorer.batches import (
     send,
     settle,
 )
-from tests.explorer.test_batch_page import sent, shown_steps, text_of
+from tests.explorer.pages import sent, shown_steps, text_of
 from tests.factories import is_done, until
 from tests.service import CHARLIE, a_key, chains_toml, request, submit, work, work_until_done
 

@@ -23,7 +23,7 @@ from tests.explorer.batches import (
     polled,
     queries_of,
 )
-from tests.explorer.test_batch_page import text_of
+from tests.explorer.pages import text_of
 from tests.service import ALICE, BOB
 
 pytestmark = pytest.mark.django_db

@@ -25,7 +25,7 @@ from tests.explorer.batches import (
     queries_of,
     send,
 )
-from tests.explorer.test_batch_page import text_of
+from tests.explorer.pages import text_of
 from tests.service import work
 
 pytestmark = pytest.mark.django_db

@@ -1,10 +1,11 @@
 """A batch is proven while the database fails, from each statement on in turn: nothing is lost or done twice."""
 
 import itertools
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
+import pytest
 from django.db import OperationalError, connection
 
 from devnet.devchain import DevChain
@@ -13,6 +14,8 @@ from queries.models import BatchStatus, Query, Step, StepKind, StepStatus
 from tests.campaign_shares import share
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, signer_nonce
 from tests.service import ALICE, BOB, a_key, expire_leases, request, submit, work, work_until_done
+
+WRITING = ("INSERT", "UPDATE", "DELETE")
 
 
 @dataclass
@@ -86,3 +89,26 @@ def assert_steps_agree() -> None:
         expected = dict.fromkeys(kinds[:completed], StepStatus.COMPLETED)
         in_progress = {query.step: StepStatus.IN_PROGRESS} if query.step else {}
         assert steps.get(query.pk, {}) == expected | in_progress
+
+
+@contextmanager
+def full_disk(fault: Fault) -> Iterator[None]:
+    """It has room for so many statements that write, and commits."""
+    commit = connection._commit  # type: ignore[attr-defined]  # missing from the stubs
+
+    def write() -> None:
+        if fault.is_due():
+            raise OperationalError("database or disk is full")
+
+    def commit_if_there_is_room() -> None:
+        write()
+        commit()
+
+    def execute(execute, sql, params, many, context):
+        if sql.lstrip().upper().startswith(WRITING):
+            write()
+        return execute(sql, params, many, context)
+
+    with pytest.MonkeyPatch.context() as patch, connection.execute_wrapper(execute):
+        patch.setattr(connection, "_commit", commit_if_there_is_room)
+        yield

@@ -14,10 +14,8 @@ from proving.models import Transaction
 from proving.spending.promised import Promise
 from queries.models import Batch, BatchStatus, Block
 from tests.chains.lying_node import ask, error, lying_node
-from tests.proving.test_spending import costly, fresh, set_price
-from tests.service import ALICE, BOB, CHARLIE, a_key, expire_leases, submit, work, work_until_done
-
-__all__ = ["costly"]  # fixtures
+from tests.proving.money import mine_at
+from tests.service import ALICE, BOB, CHARLIE, a_key, expire_leases, fresh, submit, work, work_until_done
 
 BALANCE = {"props": ["BALANCE"]}
 
@@ -206,7 +204,7 @@ def test_what_is_to_come_can_still_be_refused_when_the_first_part_is_paid(costly
         work()
         costly.mine()
     costly.mine(20)
-    set_price(costly, 50)
+    mine_at(costly, 50)
     accept(batch.pk)
     assert (fresh(batch).status, batch.rejection_code) == (BatchStatus.REJECTED, "fee_too_low")
     assert 0 < batch.spent <= batch.fee

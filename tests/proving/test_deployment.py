@@ -13,7 +13,7 @@ from proving.registry import deploying
 from proving.registry.deploying import DeploymentError
 from queries.models import BatchStatus
 from tests.proving.chain_state import signer_nonce
-from tests.proving.test_spending_edges import changed_receipts
+from tests.proving.receipts import changed_receipts
 from tests.service import ALICE, a_key, chains_toml, request, submit, work, work_until_done
 
 

@@ -1,18 +1,14 @@
 """What is expected is never below what is spent, and at most a quarter above; and the bound is never below."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from django.conf import settings as configured
-from django.test import Client
 from eth_utils.crypto import keccak
 
-from accounts.models import ApiKey
 from benchmarks import estimates
 from benchmarks.estimates import Result
 from benchmarks.gas import Lab, generated
-from chains import history
 from chains.trie_path import End, TriePath, path_of
 from config import node_waits
 from config.configured_chains import forget_chains, get_chains
@@ -28,13 +24,21 @@ from proving.spending.workload import Missing, Route, Tries
 from queries.models import Batch, BatchStatus, Block, Query
 from queries.properties import AccountField, HeaderField
 from tests.contracts import tries
-from tests.proving.test_shared_transactions import work_once
-from tests.proving.test_sources import THERE
-from tests.proving.test_spending import costly, fresh
-from tests.service import ALICE, BOB, CHARLIE, a_key, chains_toml, header, request, submit, waiting, work_until_done
-
-__all__ = ["costly"]  # fixtures
-
+from tests.proving.estimated_batches import accounts, asking, cases_of, estimate, measured
+from tests.proving.sources import THERE
+from tests.service import (
+    ALICE,
+    BOB,
+    a_key,
+    chains_toml,
+    fresh,
+    header,
+    request,
+    submit,
+    waiting,
+    work_once,
+    work_until_done,
+)
 
 # A contract of mainnet that has the most storage.
 LARGE = (16, 16, 16, 16, 16, 16, 4)
@@ -76,73 +80,6 @@ def test_three_hundred_balances_of_mainnet_fit_a_days_budget():
 
 
 # --- Batches of a development chain -----------------------------------------------------------------------------------
-
-
-def asking(blocks: dict[str, Any], *, fee: Any = 0) -> dict[str, Any]:
-    return {"destinationChainId": "31337", "fee": str(fee), "data": {"31337": blocks}}
-
-
-def accounts(count: int) -> dict[str, Any]:
-    return {f"0x{number:040x}": {"props": ["BALANCE"]} for number in range(1000, 1000 + count)}
-
-
-def cases_of(chain: DevChain) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each is at blocks of its own."""
-    numbers = iter(range(chain.head() - 2, 0, -1))
-
-    def block() -> str:
-        return f"block:{next(numbers)}"
-
-    def time() -> str:
-        shown = chain.rpc("eth_getBlockByNumber", hex(next(numbers)), False)
-        return f"timestamp:{int(shown['timestamp'], 16)}"
-
-    neighbours = [hex(slot) for slot in range(60)]
-    alone = [hex(slot << 30) for slot in range(60)]
-    full = [hex(slot) for slot in range(1, 11)]
-    everything = {"props": ["BALANCE", "NONCE", "CODE_HASH", "STORAGE_ROOT"]}
-    yield "1 balance", {block(): {"accounts": accounts(1)}}
-    yield "10 balances", {block(): {"accounts": accounts(10)}}
-    yield "100 balances", {block(): {"accounts": accounts(100)}}
-    yield "300 balances", {block(): {"accounts": accounts(300)}}
-    yield "all properties of a contract", {block(): {"accounts": {history.CONTRACT: everything}}}
-    yield "10 slots", {block(): {"accounts": {history.CONTRACT: {"slots": full}}}}
-    yield "60 empty slots beside each other", {block(): {"accounts": {CHARLIE: {"slots": neighbours}}}}
-    yield "60 empty slots apart", {block(): {"accounts": {CHARLIE: {"slots": alone}}}}
-    yield "a header property", {block(): {"header": ["TIMESTAMP"]}}
-    yield "header properties that are zero", {block(): {"header": ["DIFFICULTY", "NONCE", "MIX_HASH", "GAS_USED"]}}
-    yield "a time", {time(): {"accounts": accounts(1)}}
-    yield "4 times", {time(): {"header": ["GAS_LIMIT"]} for _ in range(4)}
-    yield "16 blocks", {block(): {"accounts": accounts(1)} for _ in range(16)}
-    mixed = {block(): {"accounts": accounts(20), "header": ["GAS_LIMIT"]}, time(): {"accounts": accounts(2)}}
-    yield "accounts, a header and a time", mixed
-
-
-def estimate(client: Client, api_key: ApiKey, body: dict[str, Any], *, status: int = 200) -> Any:
-    answer = client.post("/estimate-batch-query", body, content_type="application/json", headers=header(api_key))
-    assert answer.status_code == status, answer.content
-    return answer.json()
-
-
-def measured(
-    client: Client, api_key: ApiKey, name: str, body: dict[str, Any], *, chain: DevChain | None = None
-) -> Result:
-    """What is estimated, and then spent. A `chain` mines between the rounds."""
-    before = estimate(client, api_key, body)
-    batch = submit(api_key, body)
-    for _ in range(12):
-        work_once()
-        if fresh(batch).status == BatchStatus.DONE:
-            break
-        if chain:
-            chain.mine()
-    work_once()
-    assert fresh(batch).status == BatchStatus.DONE, waiting()
-    # Acceptance says the same, and signs no more.
-    assert batch.estimated_gas == before["gas"]["bound"]
-    signed = Transaction.objects.filter(queries__batch=batch).distinct()
-    assert sum(tx.gas_limit for tx in signed) <= before["gas"]["bound"], name
-    return Result(name, before["gas"]["expected"], before["gas"]["bound"], batch.gas_used)
 
 
 def test_batches_take_what_is_expected(service, client, settings):

@@ -6,67 +6,16 @@ A run takes each fourth exchange, and another run others.
 """
 
 import itertools
-from collections.abc import Iterator
 
 import pytest
 
-from chains.node_pool import NodePool
 from proving.models import FactsRegistry, Signer, Transaction
 from proving.registry.deploying import deploy
-from queries.leases import Lease
 from queries.models import BatchStatus, Step, StepKind
-from tests.campaign_shares import share
 from tests.deployed import deploy_on
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, registry, signer_nonce
+from tests.proving.kills import Killed, exchanges
 from tests.service import ALICE, BOB, a_key, chains_toml, expire_leases, request, submit, work, work_until_done
-
-
-class Killed(BaseException):
-    pass
-
-
-def exchanges(*about: object) -> Iterator[int]:
-    """Yield the numbers of the exchanges at which this run kills, without end."""
-    return share(f"kills {about}", itertools.count(1), one_in=4)
-
-
-class Killer:
-    """Kills at the n-th exchange with a node, before or after it."""
-
-    def __init__(self, monkeypatch) -> None:
-        self._countdown = 0
-        self._after = False
-        exchange, release = NodePool._exchange, Lease.release
-
-        def deadly_exchange(pool, node, batched):
-            if self._countdown == 0:
-                return exchange(pool, node, batched)
-            self._countdown -= 1
-            if self._countdown:
-                return exchange(pool, node, batched)
-            if self._after:
-                exchange(pool, node, batched)
-            self._dead = True
-            raise Killed
-
-        def release_of_the_living(lease, *arguments, **named):
-            if not self._dead:
-                release(lease, *arguments, **named)
-
-        self._dead = False
-        monkeypatch.setattr(NodePool, "_exchange", deadly_exchange)
-        monkeypatch.setattr(Lease, "release", release_of_the_living)
-
-    def arm(self, exchange: int, *, after: bool) -> None:
-        self._countdown, self._after, self._dead = exchange, after, False
-
-    def disarm(self) -> None:
-        self._countdown, self._dead = 0, False
-
-
-@pytest.fixture
-def killer(monkeypatch):
-    return Killer(monkeypatch)
 
 
 def until_killed_or_done(batch) -> bool:

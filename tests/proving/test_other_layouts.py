@@ -22,7 +22,7 @@ from tests.contracts import tries
 from tests.contracts.l1_block import L1Block
 from tests.proving.chain_state import balance_at, field_on_chain, registry
 from tests.proving.relaid import Relaid
-from tests.proving.test_sources import HERE, THERE, connect, grow
+from tests.proving.sources import HERE, THERE, connect, grow
 from tests.service import CHARLIE, submit, waiting, work, work_until_done
 
 LAYOUTS = {"told by its block": (headers.BERACHAIN, False), "asked for as it is": (headers.AURA, True)}

@@ -1,11 +1,8 @@
 """Old blocks: reached by hops through the history of block hashes, or by walking headers where there is none."""
 
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, NoReturn
 
-import pytest
 from django.utils import timezone
 
 from chains import history
@@ -29,8 +26,9 @@ from queries.models import Batch, BatchStatus, Block, Query, StepKind
 from queries.properties import AccountField, HeaderField
 from queries.rejection_codes import RejectionCode
 from tests.chains.lying_node import ask, lying_node
-from tests.deployed import deploy_on
 from tests.proving.chain_state import balance_at, field_on_chain, registry
+from tests.proving.paths import WINDOW, connect, extending
+from tests.proving.sources import grow
 from tests.service import (
     ALICE,
     BOB,
@@ -45,45 +43,6 @@ from tests.service import (
     work,
     work_until_done,
 )
-
-WINDOW = 10
-
-
-@pytest.fixture
-def old(chain: DevChain, db, settings, tmp_path) -> DevChain:
-    """The service with windows of 10 blocks, on a chain of 60 in which balances change."""
-    connect(chain, settings, tmp_path)
-    deploy_on(chain)
-    grow(chain, 50)
-    return chain
-
-
-@pytest.fixture
-def without_history(db, settings, tmp_path) -> Iterator[DevChain]:
-    """The same on a chain from before EIP-2935."""
-    with DevChain(hardfork="cancun") as chain:
-        chain.mine(5)
-        connect(chain, settings, tmp_path)
-        deploy(31337, 31337)
-        grow(chain, 50)
-        yield chain
-
-
-def connect(chain: DevChain, settings, folder: Path, more: str = "", of_chain: str = "") -> None:
-    connection = f"window = {WINDOW}\n{more}"
-    settings.CHAINS_FILE = chains_toml(folder, chain.url, connection=connection, chain=of_chain)
-    forget_chains()
-
-
-def grow(chain: DevChain, blocks: int) -> None:
-    """Blocks in each of which Charlie has got more, a second after the one before."""
-    chain.rpc("anvil_setBlockTimestampInterval", 1)
-    for _ in range(blocks):
-        chain.rpc("eth_sendTransaction", {"from": BOB, "to": CHARLIE, "value": "0x1"})
-
-
-def extending() -> list[Transaction]:
-    return list(Transaction.objects.exclude(extends=None).order_by("pk"))
 
 
 def assert_proven(chain: DevChain, batch: Batch, address: str, block: int) -> None:

@@ -16,18 +16,8 @@ from proving.transactions import pauses, signing
 from proving.transactions.fees import OfferedFees
 from proving.transactions.intents import Refused
 from queries.models import BatchStatus
-from tests.proving.test_transactions import age
-from tests.service import (
-    ALICE,
-    BOB,
-    SECOND_SIGNER,
-    SIGNER,
-    request,
-    submit,
-    waiting,
-    work,
-    work_until_done,
-)
+from tests.proving.transactions import age
+from tests.service import ALICE, BOB, SECOND_SIGNER, SIGNER, request, submit, waiting, work, work_until_done
 
 
 def said(*command: str) -> str:

@@ -1,7 +1,5 @@
 """Batches that pay themselves: prepared here, sent by others, and never by the operator, to the wei."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, NoReturn
 
@@ -20,7 +18,7 @@ from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import DevChain
 from explorer.pages import amounts
 from proving.acceptance import accept
-from proving.models import Share, Transaction
+from proving.models import Transaction
 from proving.paths import building, upkeep
 from proving.paths import events as registry_events
 from proving.reconcile import observe, unsigned
@@ -34,21 +32,20 @@ from queries import turns
 from queries.models import Batch, BatchStatus, Block, Query, Sender, StepKind
 from queries.properties import AccountField
 from tests.contracts.l1_block import L1Block
-from tests.proving import test_paths as paths
-from tests.proving import test_sources as sources
+from tests.proving import paths, sources
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, balance_at, events, field_on_chain, registry
-from tests.proving.test_kills import Killed, Killer, exchanges
-from tests.proving.test_paths import WINDOW, old, without_history
-from tests.proving.test_spending import ETHER, costly, fresh, pending, set_price
-from tests.proving.test_spending_attacks import mine_at
-from tests.proving.test_transactions import age
+from tests.proving.kills import Killed, Killer, exchanges
+from tests.proving.money import ETHER, mine_at, pending
+from tests.proving.paths import WINDOW
+from tests.proving.self_funded import itself, nothing_spent
+from tests.proving.transactions import age
 from tests.service import (
     ALICE,
     BOB,
     CHARLIE,
-    SIGNER,
     a_key,
     expire_leases,
+    fresh,
     header,
     request,
     submit,
@@ -57,15 +54,9 @@ from tests.service import (
     work_until_done,
 )
 
-__all__ = ["costly", "old", "without_history"]  # fixtures
-
 BLOCK_HASH_PROVEN = "0x" + keccak(text="BlockHashProven(bytes32)").hex()
 # Nobody whom the service knows: it has money, and anvil signs for it.
 STRANGER = "0x00000000000000000000000000000000c0ffee00"
-
-
-def itself(body: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in body.items() if name != "fee"} | {"sender": "self"}
 
 
 def send(chain: DevChain, transactions: Any, sender: str = STRANGER) -> None:
@@ -89,19 +80,6 @@ def send_until_done(chain: DevChain, batch: Batch, rounds: int = 12) -> list[Lef
         told.append(unsigned.left_of(batch))
         send(chain, told[-1].transactions)
     raise AssertionError(f"{batch.status}: {[left.waits for left in told]}")
-
-
-@contextmanager
-def nothing_spent(chain: DevChain) -> Iterator[None]:
-    """By the operator, who sends nothing either."""
-
-    def state() -> tuple[object, ...]:
-        account = [chain.rpc(f"eth_get{what}", SIGNER, "pending") for what in ("Balance", "TransactionCount")]
-        return (*account, Transaction.objects.count(), Share.objects.count())
-
-    before = state()
-    yield
-    assert state() == before
 
 
 def get(batch: Batch, address: str = ALICE) -> Any:
@@ -179,7 +157,7 @@ def test_a_wallet_may_make_all_calls_in_one_transaction(service, key):
 
 
 def test_times_come_with_the_accounts_of_their_block(service, key):
-    paths.grow(service, 4)
+    sources.grow(service, 4)
     times = [
         int(service.rpc("eth_getBlockByNumber", hex(service.head() - back), False)["timestamp"], 16) for back in (1, 2)
     ]
@@ -451,7 +429,7 @@ def test_a_time_that_is_left_to_others_makes_no_path_longer(old, key):
 
 def test_a_stuck_transaction_is_not_cancelled_for_who_pays_oneself(costly, key):
     """To cancel takes money, and here nobody waits who would pay."""
-    set_price(costly, 1)
+    mine_at(costly, 1)
     block = costly.head()
     batch = submit(key, request(ALICE, block=block, fee=ETHER))
     accept(batch.pk)

@@ -13,8 +13,6 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from benchmarks.distant_node import DistantNode
-from chains import together
-from chains.together import Raised
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving import heads
@@ -24,7 +22,6 @@ from proving.reconcile import observe
 from proving.reconcile.block import _release
 from proving.registry import packing
 from proving.registry.deploying import deploy
-from proving.worker.due import due
 from queries import leases, progress
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from queries.properties import AccountField
@@ -38,30 +35,25 @@ from tests.proving.chain_state import (
     registry,
     signer_nonce,
 )
-from tests.proving.test_kills import Killed, Killer, exchanges
-from tests.proving.test_spending import ETHER, costly, fresh, price_of, set_price
-from tests.proving.test_spending_attacks import mine_at
-from tests.proving.test_transactions import age
-from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, expire_leases, request, submit, waiting
-
-__all__ = ["costly"]  # fixtures
+from tests.proving.kills import Killed, exchanges
+from tests.proving.money import ETHER, mine_at, price_of
+from tests.proving.transactions import age
+from tests.service import (
+    ALICE,
+    BOB,
+    SIGNER,
+    a_key,
+    chains_toml,
+    expire_leases,
+    fresh,
+    request,
+    submit,
+    waiting,
+    work_once,
+    work_side_by_side,
+)
 
 recent = heads.recent
-
-
-def work_side_by_side(kind: str) -> None:
-    """A worker does at once all that is or will be due of one kind."""
-    rows = {"batch": Batch.objects.all(), "block": Block.objects.all(), "signer": Signer.objects.all()}[kind]
-    rows.filter(due_at__gt=timezone.now()).update(due_at=timezone.now())
-    tasks = [task for task in due() if task.kind == kind]
-    for outcome in together.run(tasks, may_wait=lambda: True):
-        if isinstance(outcome, Raised):
-            raise outcome.error
-
-
-def work_once() -> None:
-    for kind in ("signer", "batch", "block"):
-        work_side_by_side(kind)
 
 
 def until_done(batches: Sequence[Batch], rounds: int = 8) -> None:
@@ -156,7 +148,7 @@ def test_one_that_the_registry_refuses_keeps_no_other_from_being_proven(service,
 
 def test_who_cannot_pay_the_price_is_left_out_and_not_waited_for(costly, key):
     costly.mine(10)
-    set_price(costly, 1)
+    mine_at(costly, 1)
     numbers = range(costly.head() - 4, costly.head())
     rich = at_blocks(key, numbers[:3], fee=ETHER)
     poor = at_blocks(key, numbers[3:], fee=ETHER)[0]
@@ -177,7 +169,7 @@ def test_who_cannot_pay_the_price_is_left_out_and_not_waited_for(costly, key):
 
 def test_who_cannot_pay_a_higher_price_later_does_not_keep_the_others_at_the_lower_one(costly, key):
     costly.mine(10)
-    set_price(costly, 1)
+    mine_at(costly, 1)
     numbers = range(costly.head() - 4, costly.head())
     rich = at_blocks(key, numbers[:3], fee=ETHER)
     poor = at_blocks(a_key(BOB), numbers[3:], fee=ETHER)[0]
@@ -187,7 +179,7 @@ def test_who_cannot_pay_a_higher_price_later_does_not_keep_the_others_at_the_low
     shared = Transaction.objects.get(queries__batch=poor)
     assert shared.queries.count() == 4
     for _ in range(6):
-        set_price(costly, 20)
+        mine_at(costly, 20)
         age()
         mine_at(costly, 20)
         work_once()
@@ -267,11 +259,6 @@ def test_after_one_that_reverted_each_goes_alone(service, blocks):
     work_side_by_side("block")
     assert signer_nonce(service) == nonce + 3
     assert all(tx.accumulates.count() == 1 for tx in Transaction.objects.order_by("-pk")[:3])
-
-
-@pytest.fixture
-def killer(monkeypatch) -> Killer:
-    return Killer(monkeypatch)
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before the node acts", "after it acted"])

@@ -1,14 +1,9 @@
 """Whose money is spent, how much of it at the most, and what counts as spent. Everybody here wants more than that."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
-import requests
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 from eth_utils.crypto import keccak
@@ -25,14 +20,12 @@ from proving.registry.deploying import deploy
 from proving.spending import limits, promised, shares
 from proving.spending.estimates import HOP_GAS, RIDER_GAS, WALKED_HEADER_GAS, Undone, gas_of, unproven
 from proving.transactions import funds, stop_switch, tending
-from queries import progress
 from queries.clock import Clock
 from queries.models import Batch, BatchStatus, Block, PathUnit, Query
-from queries.rejection_codes import RejectionCode
-from tests.chains.lying_node import lying_node
-from tests.deployed import deploy_on
-from tests.proving.rollups import FEE_OF_A_BYTE, OP_STACK, charge_for_data, oracle_at
-from tests.proving.test_transactions import age
+from tests.proving.money import COSTLY, ETHER, GWEI, asking, mine_at, pending, price_of, rejected_late, serve
+from tests.proving.receipts import balance, telling_receipts
+from tests.proving.rollups import FEE_OF_A_BYTE, oracle_at
+from tests.proving.transactions import age
 from tests.service import (
     ALICE,
     BOB,
@@ -40,6 +33,7 @@ from tests.service import (
     SIGNER,
     a_key,
     chains_toml,
+    fresh,
     reconfigure,
     request,
     submit,
@@ -48,59 +42,7 @@ from tests.service import (
     work_until_done,
 )
 
-GWEI = 10**9
-ETHER = 10**18
-COSTLY = "test_network = false\nminimum_signer_balance = '0'"
-
-
-def serve(settings, folder: Path, chain: DevChain, url: str = "") -> None:
-    settings.CHAINS_FILE = chains_toml(folder, url or chain.url, chain_id=chain.chain_id, chain=COSTLY)
-    settings.ALLOWED_ADDRESSES = ["*"]
-    forget_chains()
-    deploy_on(chain)
-    # What the operator has paid for the registry is no matter of these tests.
-    Transaction.objects.all().delete()
-
-
-@pytest.fixture
-def costly(chain: DevChain, key, settings, tmp_path) -> DevChain:
-    """A service that spends real money, on a chain that mines only when told to."""
-    chain.rpc("anvil_setBalance", SIGNER, hex(1000 * ETHER))
-    serve(settings, tmp_path, chain)
-    chain.rpc("evm_setAutomine", False)
-    return chain
-
-
-def fresh(batch: Batch) -> Batch:
-    batch.refresh_from_db()
-    return batch
-
-
-def price_of(chain: DevChain) -> int:
-    """In wei: of a unit of gas, the tip included."""
-    fees = get_rpc(chain.chain_id).fees()
-    return fees.base_fee + fees.priority_fee
-
-
-def set_price(chain: DevChain, gwei: float) -> None:
-    """The base fee of the newest block."""
-    chain.rpc("anvil_setNextBlockBaseFeePerGas", hex(int(gwei * GWEI)))
-    chain.mine()
-
-
 # --- Budgets ----------------------------------------------------------------------------------------------------------
-
-
-def rejected_late(batch: Batch) -> None:
-    """As when the deadline passes, or a second source chain is refused, after the first has been paid for."""
-    progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason="Late.", retryable=True)
-
-
-def pending(batch: Batch) -> Transaction:
-    """Its transaction, which is in the mempool now."""
-    work()
-    work()
-    return Transaction.objects.filter(queries__batch=batch, state=TransactionState.PENDING).distinct().get()
 
 
 def test_what_a_rejected_batch_has_in_the_mempool_counts(costly, key, settings):
@@ -284,7 +226,7 @@ def test_a_batch_that_lacks_a_header_property_is_rejected_before_anything_is_pai
 
 def test_a_fee_spike_burns_no_fee_on_a_part_of_the_batch(costly, key):
     """Six blocks, each a transaction. At the high price the fee would do for the first four."""
-    set_price(costly, 1)
+    mine_at(costly, 1)
     costly.mine(6)
     head = costly.head()
     blocks = {f"block:{head - place}": {"accounts": {ALICE: {"props": ["BALANCE"]}}} for place in range(6)}
@@ -292,14 +234,14 @@ def test_a_fee_spike_burns_no_fee_on_a_part_of_the_batch(costly, key):
     batch = submit(key, body | {"fee": str(6 * 302_000 * 3 * GWEI)})
     accept(batch.pk)
     assert fresh(batch).status == BatchStatus.ACCEPTED
-    set_price(costly, 10)
+    mine_at(costly, 10)
     for _ in range(4):
         work()
     assert not Transaction.objects.exists()
     said = min(waiting(), key=len)
     assert said.startswith("6 queries are left undone: at the present gas price of chain 31337, ")
     assert "the batch's fee leaves 0.005436 ETH. Waiting for gas at " in said
-    set_price(costly, 1)
+    mine_at(costly, 1)
     costly.rpc("evm_setAutomine", True)
     assert work_until_done(batch, costly, rounds=20).status == BatchStatus.DONE
     work()
@@ -307,13 +249,13 @@ def test_a_fee_spike_burns_no_fee_on_a_part_of_the_batch(costly, key):
 
 
 def test_a_replacement_takes_no_more_than_what_the_fee_leaves(costly, key):
-    set_price(costly, 1)
+    mine_at(costly, 1)
     batch = submit(key, request(ALICE, block=costly.head(), fee=302_000 * 4 * GWEI))
     tx = pending(batch)
     costly.rpc("anvil_dropAllTransactions")
     # Twice what it offered would be below the cap, and above the fee.
     Batch.objects.update(fee=tx.cost + tx.gas_limit)
-    set_price(costly, 5)
+    mine_at(costly, 5)
     age()
     work()
     assert tx.versions.count() == 1
@@ -452,7 +394,7 @@ def two_old_blocks(costly, key, settings) -> tuple[Batch, Block]:
     block = costly.head()
     costly.mine(100)
     costly.rpc("evm_setAutomine", False)
-    set_price(costly, 1)
+    mine_at(costly, 1)
     blocks = {f"block:{block - place}": {"accounts": {ALICE: {"props": ["BALANCE"]}}} for place in (0, 1)}
     batch = submit(key, {"destinationChainId": "31337", "fee": str(ETHER), "data": {"31337": blocks}})
     accept(batch.pk)
@@ -488,7 +430,7 @@ def test_a_path_is_not_raised_above_what_the_other_paths_leave(costly, two_old_b
     rest = unproven(batch, with_paths=False).gas
     offered = tx.newest.max_fee_per_gas
     Batch.objects.update(fee=(tx.gas_limit + rest) * offered * 2)
-    set_price(costly, 8)
+    mine_at(costly, 8)
     age()
     work()
     assert tx.versions.count() == 1
@@ -499,7 +441,7 @@ def test_a_path_is_not_raised_above_what_the_other_paths_leave(costly, two_old_b
 
 
 def test_what_is_offered_first_leaves_room_for_a_replacement_below_the_cap(costly, key, settings):
-    set_price(costly, 10)
+    mine_at(costly, 10)
     reconfigure(settings, "test_network = false", "test_network = false\nmax_fee_per_gas_gwei = 15")
     tx = pending(submit(key, request(ALICE, block=costly.head(), fee=ETHER)))
     costly.rpc("anvil_dropAllTransactions")
@@ -520,7 +462,7 @@ def test_the_signers_balance_must_do_for_what_is_pending_too(costly, key):
 
 
 def test_what_completes_queries_is_raised_though_the_fee_does_not_do_for_the_paths(costly, key):
-    set_price(costly, 1)
+    mine_at(costly, 1)
     head = costly.head()
     blocks = {f"block:{head - place}": {"accounts": {ALICE: {"props": ["BALANCE"]}}} for place in (0, 1)}
     batch = submit(key, {"destinationChainId": "31337", "fee": str(ETHER), "data": {"31337": blocks}})
@@ -532,7 +474,7 @@ def test_what_completes_queries_is_raised_though_the_fee_does_not_do_for_the_pat
     need_hops(batch, block, 20)
     rest = unproven(batch, with_paths=False).gas
     Batch.objects.update(fee=(tx.gas_limit + rest) * tx.newest.max_fee_per_gas * 2)
-    set_price(costly, 8)
+    mine_at(costly, 8)
     age()
     tending.tend(tx.signer_id)
     assert tx.versions.count() == 2
@@ -549,11 +491,6 @@ def test_a_header_that_is_known_is_not_reserved_for(costly, key, one_by_one):
 
 
 # --- Those who ask at the same block ----------------------------------------------------------------------------------
-
-
-def asking(block: int, fee: int, **accounts: Any) -> dict[str, Any]:
-    data = {"31337": {f"block:{block}": {"accounts": accounts}}}
-    return {"destinationChainId": "31337", "fee": str(fee), "data": data}
 
 
 def test_who_asks_for_little_pays_little_whoever_else_asks_for_much(costly, key):
@@ -651,7 +588,7 @@ def test_where_money_is_real_there_are_limits_though_nobody_wrote_any(costly):
 
 
 def test_the_signer_spends_no_more_in_a_day_than_its_limit(costly, key, settings):
-    set_price(costly, 10)
+    mine_at(costly, 10)
     block = costly.head()
     first = submit(key, request(ALICE, block=block, fee=ETHER))
     other = submit(a_key(BOB), request(BOB, block=block - 1, fee=ETHER))
@@ -679,23 +616,23 @@ def test_the_signer_spends_no_more_in_a_day_than_its_limit(costly, key, settings
 @pytest.mark.parametrize(("percent", "versions"), [(105, 1), (150, 2)])
 def test_fees_are_not_raised_above_the_days_limit(costly, key, settings, percent, versions):
     """Its own cost is no other's."""
-    set_price(costly, 2)
+    mine_at(costly, 2)
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     tx = pending(batch)
     costly.rpc("anvil_dropAllTransactions")
     limit = tx.cost * percent // 100
     reconfigure(settings, "test_network = false", f"test_network = false\ndaily_limit = '{limit / ETHER:.18f}'")
-    set_price(costly, 8)
+    mine_at(costly, 8)
     age()
     work()
     assert tx.versions.count() == versions
 
 
 def test_fees_are_not_raised_above_a_users_limit(costly, key, settings):
-    set_price(costly, 2)
+    mine_at(costly, 2)
     tx = pending(submit(key, request(ALICE, block=costly.head(), fee=ETHER)))
     costly.rpc("anvil_dropAllTransactions")
-    set_price(costly, 8)
+    mine_at(costly, 8)
     limit = "test_network = false"
     for percent, versions in ((105, 1), (150, 2)):
         ether = tx.cost * percent // 100 / ETHER
@@ -715,7 +652,7 @@ def test_the_operators_own_transactions_count_for_the_days_limit(chain, key, set
 
 
 def test_a_user_spends_no_more_in_a_day_than_a_users_limit(costly, key, settings):
-    set_price(costly, 1)
+    mine_at(costly, 1)
     reconfigure(settings, "test_network = false", "test_network = false\ndaily_limit_per_user = '0.0008'")
     costly.rpc("evm_setAutomine", True)
     head = costly.head()
@@ -766,12 +703,12 @@ def test_what_a_user_has_spent_longer_than_a_day_ago_is_no_matter(costly, key, s
 
 def test_a_price_that_rises_takes_nobody_above_a_users_limit(costly, key, settings):
     """Accepted at one price, it isn't sent at another that would take more than the user may cause."""
-    set_price(costly, 1)
+    mine_at(costly, 1)
     reconfigure(settings, "test_network = false", "test_network = false\ndaily_limit_per_user = '0.0008'")
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     accept(batch.pk)
     assert fresh(batch).status == BatchStatus.ACCEPTED
-    set_price(costly, 20)
+    mine_at(costly, 20)
     work()
     work()
     assert not Transaction.objects.exists()
@@ -833,38 +770,6 @@ def test_only_destinations_can_be_stopped(costly):
 
 
 # --- Rollups ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def op_stack() -> Iterator[DevChain]:
-    """An OP Stack chain, as anvil makes one: it takes the data fee from the sender, and doesn't tell in receipts."""
-    with DevChain(extra_args=OP_STACK) as chain:
-        chain.mine(5)
-        charge_for_data(chain)
-        yield chain
-
-
-def balance(chain: DevChain, block: str = "latest") -> int:
-    return int(chain.rpc("eth_getBalance", SIGNER, block), 16)
-
-
-@contextmanager
-def telling_receipts(chain: DevChain, **more: str) -> Iterator[str]:
-    """A node that tells in receipts what the chain has taken beside the gas; its URL."""
-
-    def answer(body: Any) -> Any:
-        reply = requests.post(chain.url, json=body, timeout=10).json()
-        asked, replies = (body, reply) if isinstance(body, list) else ([body], [reply])
-        for question, one in zip(asked, replies, strict=True):
-            if question["method"] == "eth_getTransactionReceipt" and (receipt := one.get("result")):
-                number = int(receipt["blockNumber"], 16)
-                gas = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
-                one["result"] |= {"l1Fee": hex(balance(chain, hex(number - 1)) - balance(chain, hex(number)) - gas)}
-                one["result"] |= more
-        return reply
-
-    with lying_node(answer) as url:
-        yield url
 
 
 def test_what_an_op_stack_chain_takes_for_data_is_spent_too(op_stack, key, settings, tmp_path):

@@ -28,15 +28,16 @@ from queries.rejection_codes import RejectionCode
 from tests.chains.lying_node import ask, between
 from tests.contracts.l1_block import L1Block
 from tests.headers import with_hash
-from tests.proving import test_sources as sources
-from tests.proving.test_spending import ETHER, GWEI, asking, costly, fresh, pending, price_of, set_price
-from tests.proving.test_transactions import _send_from_elsewhere, age
+from tests.proving import sources
+from tests.proving.money import ETHER, GWEI, asking, mine_at, pending, price_of
+from tests.proving.transactions import age, send_from_elsewhere
 from tests.service import (
     ALICE,
     BOB,
     CHARLIE,
     SIGNER,
     a_key,
+    fresh,
     reconfigure,
     request,
     submit,
@@ -45,26 +46,17 @@ from tests.service import (
     work_until_done,
 )
 
-__all__ = ["costly"]  # fixtures
-
-
-def mine_at(chain: DevChain, gwei: float) -> None:
-    """A block at this base fee."""
-    chain.rpc("anvil_setNextBlockBaseFeePerGas", hex(int(gwei * GWEI)))
-    chain.mine()
-
-
 # --- Stalling others --------------------------------------------------------------------------------------------------
 
 
 def test_a_transaction_that_its_fee_lets_nobody_mine_is_cancelled_for_those_behind_it(costly, key):
-    set_price(costly, 1)
+    mine_at(costly, 1)
     block = costly.head()
     poor = submit(key, request(ALICE, block=block, fee=ETHER))
     accept(poor.pk)
     Batch.objects.filter(pk=poor.pk).update(fee=302_000 * 3 * GWEI)
     tx = pending(poor)
-    set_price(costly, 20)
+    mine_at(costly, 20)
     rich = submit(a_key(BOB), request(BOB, block=block - 1, fee=ETHER))
     for _ in range(8):
         work()
@@ -85,7 +77,7 @@ def two_of_the_same_accounts(chain: DevChain, key: ApiKey) -> list[Callable[[], 
     block = chain.head()
     chain.mine()
     work_until_done(submit(a_key(CHARLIE), request(SIGNER, block=block, fee=ETHER)), chain)
-    set_price(chain, 1)
+    mine_at(chain, 1)
 
     def asked(name: str) -> dict[str, Any]:
         return asking(block, ETHER, **{one: {"props": [name], "slots": []} for one in addresses})
@@ -106,7 +98,7 @@ def test_what_is_cancelled_makes_nothing_fail_that_was_sent_behind_it(costly, ke
     """The storage that the first one would have written costs the second one more."""
     first, second = (pending(batch()) for batch in two_of_the_same_accounts(costly, key))
     cancel(first.queries.all()[0].batch)
-    set_price(costly, 20)
+    mine_at(costly, 20)
     for _ in range(4):
         age()
         work()
@@ -132,7 +124,7 @@ def test_what_a_stranger_has_pending_and_replaces_makes_nothing_fail(costly, key
         fields = {"type": 2, "chainId": 31337, "nonce": nonce, "to": to, "value": 0, "data": data, "gas": gas, **fees}
         costly.rpc("eth_sendRawTransaction", hex_data(Account.from_key(stranger_key).sign_transaction(fields)[0]))
 
-    set_price(costly, 1)
+    mine_at(costly, 1)
     send(to, data, gas, tip=10)
     tx = pending(submit_second())
     send(stranger, b"", 21_000, tip=20)
@@ -143,7 +135,7 @@ def test_what_a_stranger_has_pending_and_replaces_makes_nothing_fail(costly, key
 
 
 def test_alone_it_waits_for_the_price_to_fall(costly, key):
-    set_price(costly, 1)
+    mine_at(costly, 1)
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     accept(batch.pk)
     Batch.objects.filter(pk=batch.pk).update(fee=302_000 * 3 * GWEI)
@@ -153,13 +145,13 @@ def test_alone_it_waits_for_the_price_to_fall(costly, key):
         age()
         work()
     assert not tx.newest.is_cancellation
-    set_price(costly, 1)
+    mine_at(costly, 1)
     costly.mine()
     assert work_until_done(batch, costly).status == BatchStatus.DONE
 
 
 def test_nothing_is_signed_that_the_next_block_may_be_too_dear_for(costly, key):
-    set_price(costly, 8)
+    mine_at(costly, 8)
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     accept(batch.pk)
     estimated = fresh(batch).estimated_gas or 0
@@ -202,7 +194,7 @@ def test_who_cannot_pay_holds_up_nobody_where_a_hash_is_recorded_first(chain, ke
 
 
 def test_who_asks_for_more_than_the_day_leaves_holds_up_nobody_at_the_same_block(costly, key, settings):
-    set_price(costly, 10)
+    mine_at(costly, 10)
     block = costly.head()
     costly.rpc("evm_setAutomine", True)
     work_until_done(submit(a_key(CHARLIE), request(SIGNER, block=block, fee=ETHER)), costly)
@@ -298,7 +290,7 @@ def header_requests(*names: str) -> dict[str, Any]:
 )
 def test_at_a_constant_price_what_was_estimated_suffices(costly, key, wanted):
     costly.mine(15)
-    set_price(costly, 1)
+    mine_at(costly, 1)
     data = {"31337": blocks_of(costly, 8, wanted)}
     batch = submit(key, {"destinationChainId": "31337", "fee": str(ETHER), "data": data})
     accept(batch.pk)
@@ -312,7 +304,7 @@ def test_at_a_constant_price_what_was_estimated_suffices(costly, key, wanted):
 def test_at_a_constant_price_it_suffices_for_times_with_properties_too(costly, key):
     costly.rpc("anvil_setBlockTimestampInterval", 5)
     costly.mine(12)
-    set_price(costly, 1)
+    mine_at(costly, 1)
     head = costly.head()
     headers = get_rpc(31337).headers([head - place for place in range(2, 8)])
     times = [header.timestamp for header in headers if header]
@@ -328,7 +320,7 @@ def test_at_a_constant_price_it_suffices_for_times_with_properties_too(costly, k
 
 def test_a_fee_spike_burns_no_fee_on_a_part_of_a_query(costly, key, settings):
     """One account with so many slots that they take several transactions."""
-    set_price(costly, 1)
+    mine_at(costly, 1)
     settings.DAILY_GAS_BUDGET = 10**9
     limits = "test_network = false\ndaily_limit = '100'\ndaily_limit_per_user = '100'"
     reconfigure(settings, "test_network = false", limits)
@@ -336,7 +328,7 @@ def test_a_fee_spike_burns_no_fee_on_a_part_of_a_query(costly, key, settings):
     batch = submit(key, asking(costly.head(), ETHER, **{CHARLIE: {"props": ["BALANCE"], "slots": slots}}))
     accept(batch.pk)
     Batch.objects.filter(pk=batch.pk).update(fee=fresh(batch).estimated_wei)
-    set_price(costly, 12)
+    mine_at(costly, 12)
     for _ in range(4):
         work()
         mine_at(costly, 12)
@@ -349,7 +341,7 @@ def test_a_fee_spike_burns_no_fee_on_a_part_of_a_query(costly, key, settings):
 
 def test_what_is_not_admitted_yet_is_reserved_for_too(costly, key):
     """A second source chain that can't be asked now: its part of the fee isn't burnt on the first."""
-    set_price(costly, 1)
+    mine_at(costly, 1)
     batch = submit(key, request(ALICE, block=costly.head(), fee=ETHER))
     accept(batch.pk)
     query = batch.queries.get()
@@ -392,7 +384,7 @@ def test_what_was_displaced_costs_nobody_anything(costly, key):
     tx = pending(batch)
     assert Share.objects.filter(batch=batch).exists()
     costly.rpc("anvil_dropTransaction", tx.newest.hash)
-    _send_from_elsewhere(costly, tx.nonce)
+    send_from_elsewhere(costly, tx.nonce)
     costly.mine(4)
     work()
     tx.refresh_from_db()
@@ -440,7 +432,7 @@ def test_no_limit_is_passed_where_a_node_says_that_others_used_the_nonces(costly
     """It hides receipts, tells nonces that are past, and a registry that holds nothing."""
     reconfigure(settings, "test_network = false", LIMITED)
     costly.mine(70)
-    set_price(costly, 1)
+    mine_at(costly, 1)
     is_lying, began = False, 0
 
     def change(question: Any, reply: Any) -> list[Any]:
@@ -478,7 +470,7 @@ def test_a_day_costs_at_most_four_limits_where_a_node_makes_up_finality_and_pric
     limit = 3 * 10**14
     reconfigure(settings, "test_network = false", LIMITED.replace("0.002", "0.0003"))
     costly.mine(70)
-    set_price(costly, 1)
+    mine_at(costly, 1)
     forged: dict[str, Any] = {}
 
     def asked(method: str, *params: Any) -> Any:
@@ -505,7 +497,7 @@ def test_a_day_costs_at_most_four_limits_where_a_node_makes_up_finality_and_pric
         reconfigure(settings, costly.url, url)
         first = costly.head() - 1
         for number in range(16):
-            set_price(costly, 1)
+            mine_at(costly, 1)
             submit(key, request(ALICE, block=first - number, fee=ETHER // 1000))
             for _ in range(4):
                 work()
@@ -525,7 +517,7 @@ def test_a_signer_whose_gaps_were_repaired_three_times_in_a_day_pauses(
     """A node tells one nonce before it sends, and another one after it: each repair is paid for."""
     costly.rpc("anvil_setNonce", SIGNER, hex(500))
     costly.mine(2)
-    set_price(costly, 1)
+    mine_at(costly, 1)
     is_tending, tend = False, tending._tend
 
     def note_tending(*arguments: Any) -> None:
@@ -549,7 +541,7 @@ def test_a_signer_whose_gaps_were_repaired_three_times_in_a_day_pauses(
     with between(costly.url, change) as url:
         reconfigure(settings, costly.url, url)
         for number in range(5):
-            set_price(costly, 1)
+            mine_at(costly, 1)
             submit(key, request(ALICE, block=costly.head() - 1 - number, fee=ETHER // 1000))
             for _ in range(6):
                 work()
@@ -561,7 +553,7 @@ def test_a_signer_whose_gaps_were_repaired_three_times_in_a_day_pauses(
 
 def test_a_signer_of_which_three_receipts_can_t_be_true_pauses(costly, key, settings):
     reconfigure(settings, "test_network = false", LIMITED)
-    set_price(costly, 1)
+    mine_at(costly, 1)
 
     def change(question: Any, reply: Any) -> list[Any]:
         if question["method"] == "eth_getTransactionReceipt" and reply.get("result"):
@@ -573,7 +565,7 @@ def test_a_signer_of_which_three_receipts_can_t_be_true_pauses(costly, key, sett
         reconfigure(settings, costly.url, url)
         batches = []
         for number in range(5):
-            set_price(costly, 1)
+            mine_at(costly, 1)
             batches.append(submit(key, request(ALICE, block=costly.head() - 1 - number, fee=ETHER // 3000)))
             for _ in range(3):
                 work()
@@ -591,7 +583,7 @@ def test_a_signer_of_which_three_receipts_can_t_be_true_pauses(costly, key, sett
 def test_a_lie_about_what_data_has_cost_leaves_others_their_day(costly, key, settings):
     """Less than the signer holds, and twice the daily limit."""
     reconfigure(settings, "test_network = false", LIMITED.replace("0.002", "0.5"))
-    set_price(costly, 1)
+    mine_at(costly, 1)
 
     def change(question: Any, reply: Any) -> list[Any]:
         if question["method"] == "eth_getTransactionReceipt" and reply.get("result"):
@@ -608,7 +600,7 @@ def test_a_lie_about_what_data_has_cost_leaves_others_their_day(costly, key, set
 
 def test_until_it_is_final_what_was_sent_counts_at_its_most_and_others_wait(costly, key, settings):
     costly.mine(70)
-    set_price(costly, 1)
+    mine_at(costly, 1)
     first = submit(key, request(ALICE, block=costly.head() - 1, fee=ETHER // 1000))
     tx = pending(first)
     most = tx.cost
@@ -624,14 +616,14 @@ def test_until_it_is_final_what_was_sent_counts_at_its_most_and_others_wait(cost
     assert tx.cost < most == promised.on_chain(31337)
     (share,) = Share.objects.filter(transaction=tx)
     assert (share.wei, share.reserved_wei, share.reserved_gas) == (tx.cost, most, tx.gas_limit)
-    set_price(costly, 1)
+    mine_at(costly, 1)
     second = submit(key, request(BOB, block=costly.head() - 3, fee=ETHER // 1000))
     for _ in range(3):
         work()
     assert fresh(second).status == BatchStatus.IN_PROGRESS
     assert "The operator's limit" in waiting()[0]
     costly.mine(70)
-    set_price(costly, 1)
+    mine_at(costly, 1)
     tending.tend(tx.signer_id)
     assert promised.on_chain(31337) == tx.cost
     assert work_until_done(second, costly, rounds=20).status == BatchStatus.DONE

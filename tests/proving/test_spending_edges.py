@@ -26,26 +26,11 @@ from queries import progress, submission
 from queries.models import Batch, BatchStatus, Block
 from tests.chains.lying_node import ask, error, lying_node
 from tests.contracts import tries
+from tests.proving.money import ETHER, GWEI, asking, mine_at, pending, price_of, rejected_late, serve
+from tests.proving.receipts import changed_receipts, telling_receipts
 from tests.proving.rollups import FEE_OF_A_BYTE, oracle_at
-from tests.proving.test_spending import (
-    ETHER,
-    GWEI,
-    asking,
-    costly,
-    fresh,
-    op_stack,
-    pending,
-    price_of,
-    rejected_late,
-    serve,
-    set_price,
-    telling_receipts,
-)
-from tests.proving.test_spending_attacks import mine_at
-from tests.proving.test_transactions import age
-from tests.service import ALICE, BOB, CHARLIE, SIGNER, a_key, reconfigure, request, submit, waiting, work
-
-__all__ = ["costly", "op_stack"]  # fixtures
+from tests.proving.transactions import age
+from tests.service import ALICE, BOB, CHARLIE, SIGNER, a_key, fresh, reconfigure, request, submit, waiting, work
 
 
 def poor_one(key, chain: DevChain, *accounts: str, block: int, gwei: float = 3) -> tuple[Batch, Transaction]:
@@ -62,10 +47,10 @@ def poor_one(key, chain: DevChain, *accounts: str, block: int, gwei: float = 3) 
 @pytest.mark.parametrize("account", [ALICE, BOB], ids=["the same account", "another account"])
 def test_who_asks_at_a_block_whose_transaction_its_fee_lets_nobody_mine_is_not_held_up(costly, key, account):
     """Nothing is behind it in the mempool, since all who need the block's header wait for it."""
-    set_price(costly, 1)
+    mine_at(costly, 1)
     block = costly.head()
     _, tx = poor_one(key, costly, ALICE, block=block)
-    set_price(costly, 20)
+    mine_at(costly, 20)
     rich = submit(a_key(BOB), request(account, block=block, fee=ETHER))
     for _ in range(10):
         work()
@@ -91,13 +76,13 @@ def old_blocks(chain: DevChain, settings, depth: int = 120) -> int:
 
 def test_a_path_that_its_fee_lets_nobody_mine_holds_up_no_other_path(costly, key, settings):
     block = old_blocks(costly, settings)
-    set_price(costly, 1)
+    mine_at(costly, 1)
     poor = submit(key, request(ALICE, block=block, fee=ETHER))
     accept(poor.pk)
     Batch.objects.filter(pk=poor.pk).update(fee=int((fresh(poor).estimated_gas or 0) * 3 * GWEI))
     tx = pending(poor)
     assert tx.extends_id is not None
-    set_price(costly, 20)
+    mine_at(costly, 20)
     rich = submit(a_key(BOB), request(BOB, block=block - 5, fee=ETHER))
     for _ in range(5):
         work()
@@ -109,13 +94,13 @@ def test_a_path_that_its_fee_lets_nobody_mine_holds_up_no_other_path(costly, key
 
 def test_a_nonce_is_cancelled_though_the_fee_leaves_a_little_more_than_was_offered(costly, key):
     """The market asks for 5 % more than was offered, the money allows 10 %, and a replacement takes 13 %."""
-    set_price(costly, 25)
+    mine_at(costly, 25)
     block = costly.head()
     poor, tx = poor_one(key, costly, ALICE, block=block, gwei=60)
     offered = tx.newest.max_fee_per_gas
     Batch.objects.filter(pk=poor.pk).update(fee=tx.gas_limit * offered * 110 // 100)
     price = offered * 105 / 100 / GWEI - 1  # The tip is 1 gwei.
-    set_price(costly, price)
+    mine_at(costly, price)
     rich = submit(a_key(BOB), request(BOB, block=block - 1, fee=ETHER))
     for _ in range(8):
         work()
@@ -145,7 +130,7 @@ def test_riders_who_cannot_pay_hold_up_nobody_on_whose_path_they_are(costly, key
     settings.DAILY_GAS_BUDGET = 10**9
     fill_history(costly)
     block = old_blocks(costly, settings, depth=60)
-    set_price(costly, 1)
+    mine_at(costly, 1)
     victim = submit(a_key(BOB), request(BOB, block=block, fee=ETHER))
     accept(victim.pk)
     Batch.objects.filter(pk=victim.pk).update(fee=fresh(victim).estimated_wei)
@@ -192,7 +177,7 @@ def test_where_a_transaction_takes_gas_for_its_data_a_nonce_is_cancelled_too(cos
 def test_who_cannot_pay_for_a_time_holds_up_nobody_at_its_block(costly, key, wanted):
     costly.rpc("anvil_setBlockTimestampInterval", 10)
     costly.mine(12)
-    set_price(costly, 1)
+    mine_at(costly, 1)
     block = costly.head() - 6
     time = int(costly.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
     of_poor = {f"timestamp:{time + 1}": {"accounts": {ALICE: {"props": ["BALANCE"]}}}}
@@ -217,7 +202,7 @@ def test_who_cannot_pay_for_a_time_holds_up_nobody_at_its_block(costly, key, wan
 
 def test_many_queries_that_cannot_be_paid_for_keep_nobody_from_being_looked_at(costly, key, monkeypatch):
     monkeypatch.setattr("proving.reconcile.observe._QUERIES_PER_LOOK", 2)
-    set_price(costly, 1)
+    mine_at(costly, 1)
     block = costly.head()
     poor = submit(key, request(ALICE, BOB, CHARLIE, block=block, fee=ETHER))
     rich = submit(a_key(BOB), request(SIGNER, block=block, fee=ETHER))
@@ -251,10 +236,10 @@ def test_a_batch_that_is_rejected_while_it_cannot_pay_is_left_alone(costly, key,
 
 
 def test_a_cancellation_costs_no_batch_more_than_its_fee(costly, key):
-    set_price(costly, 1)
+    mine_at(costly, 1)
     block = costly.head()
     poor, tx = poor_one(key, costly, ALICE, block=block)
-    set_price(costly, 90)
+    mine_at(costly, 90)
     rich = submit(a_key(BOB), request(BOB, block=block - 1, fee=ETHER))
     for _ in range(8):
         work()
@@ -266,19 +251,19 @@ def test_a_cancellation_costs_no_batch_more_than_its_fee(costly, key):
 
 
 def test_a_cancellation_is_within_the_daily_limit(costly, key, settings):
-    set_price(costly, 1)
+    mine_at(costly, 1)
     batch, tx = poor_one(key, costly, ALICE, block=costly.head())
     most = tx.cost * 105 // 100
     reconfigure(settings, "test_network = false", f"test_network = false\ndaily_limit = '{most / ETHER:.18f}'")
     rejected_late(batch)
-    set_price(costly, 150)
+    mine_at(costly, 150)
     for _ in range(4):
         age()
         work()
         mine_at(costly, 150)
     assert tx.newest.is_cancellation
     assert promised.on_chain(31337) <= most
-    set_price(costly, 1)
+    mine_at(costly, 1)
     for _ in range(4):
         age()
         work()
@@ -290,7 +275,7 @@ def test_a_cancellation_is_within_the_daily_limit(costly, key, settings):
 
 def test_a_replacement_burns_no_fee_on_a_part_of_a_query(costly, key, settings):
     """One account with so many slots that they take several transactions: gas becomes dearer when one is sent."""
-    set_price(costly, 1)
+    mine_at(costly, 1)
     settings.DAILY_GAS_BUDGET = 10**9
     much_money = "test_network = false\ndaily_limit = '100'\ndaily_limit_per_user = '100'"
     reconfigure(settings, "test_network = false", much_money)
@@ -300,7 +285,7 @@ def test_a_replacement_burns_no_fee_on_a_part_of_a_query(costly, key, settings):
     Batch.objects.filter(pk=batch.pk).update(fee=fresh(batch).estimated_wei)
     tx = pending(batch)
     costly.rpc("anvil_dropAllTransactions")
-    set_price(costly, 12)
+    mine_at(costly, 12)
     first = tx.newest.max_fee_per_gas
     for _ in range(4):
         age()
@@ -315,7 +300,7 @@ def test_what_is_left_of_a_query_that_was_begun_is_reserved_for(costly, key, set
     much_money = "test_network = false\ndaily_limit = '100'\ndaily_limit_per_user = '100'"
     reconfigure(settings, "test_network = false", much_money)
     costly.mine(2)
-    set_price(costly, 1)
+    mine_at(costly, 1)
     slots = [hex(slot * 7919 * 2**40) for slot in range(1000)]
     wanted = {"accounts": {CHARLIE: {"props": ["BALANCE"], "slots": slots}}}
     head = costly.head()
@@ -327,7 +312,7 @@ def test_what_is_left_of_a_query_that_was_begun_is_reserved_for(costly, key, set
     reconcile(first.pk)
     assert Transaction.objects.count() == 1
     # Enough for a half and a little more, at the price that comes.
-    set_price(costly, 12)
+    mine_at(costly, 12)
     Batch.objects.filter(pk=batch.pk).update(fee=(fresh(batch).estimated_gas or 0) * price_of(costly) * 65 // 100)
     reconcile(second.pk)
     assert Transaction.objects.count() == 1
@@ -339,7 +324,7 @@ def test_what_is_left_of_a_query_that_was_begun_is_reserved_for(costly, key, set
 def path_with_a_rider(chain: DevChain, key, settings) -> tuple[Batch, Batch, Transaction]:
     """Who goes to an old block, who rides along, and the path, which is pending."""
     block = old_blocks(chain, settings, depth=60)
-    set_price(chain, 1)
+    mine_at(chain, 1)
     far = submit(key, request(CHARLIE, block=block, fee=ETHER))
     near = submit(a_key(BOB), request(BOB, block=block + 3, fee=ETHER))
     for batch in (far, near):
@@ -366,7 +351,7 @@ def test_who_goes_to_an_old_block_does_not_pay_for_those_who_ride_along(costly, 
     settings.DAILY_GAS_BUDGET = 10**9
     fill_history(costly)
     block = old_blocks(costly, settings, depth=60)
-    set_price(costly, 1)
+    mine_at(costly, 1)
     victim = submit(a_key(BOB), request(BOB, block=block, fee=ETHER))
     wanted = {"accounts": {ALICE: {"props": ["BALANCE"], "slots": []}}}
     data = {"31337": {f"block:{block + 1 + place}": wanted for place in range(35)}}
@@ -424,20 +409,6 @@ def test_what_reverts_and_is_sent_again_stays_within_the_budget(costly, key, set
 
 
 # --- Nodes that lie ---------------------------------------------------------------------------------------------------
-
-
-def changed_receipts(chain: DevChain, **fields: str):
-    """A node whose receipts say so."""
-
-    def answer(body: Any) -> Any:
-        reply = requests.post(chain.url, json=body, timeout=10).json()
-        questions, replies = (body, reply) if isinstance(body, list) else ([body], [reply])
-        for question, one in zip(questions, replies, strict=True):
-            if question["method"] == "eth_getTransactionReceipt" and one.get("result"):
-                one["result"] |= fields
-        return reply
-
-    return lying_node(answer)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 from django.utils import timezone
-from eth_account import Account
 from eth_utils.crypto import keccak
 
 from config.configured_chains import forget_chains, get_chains
@@ -19,6 +18,7 @@ from queries.models import BatchStatus
 from queries.rejection_codes import RejectionCode
 from tests.chains.lying_node import ask, between, error, lying_node, result
 from tests.proving.chain_state import signer_nonce
+from tests.proving.transactions import age, send_from_elsewhere
 from tests.service import (
     ALICE,
     BOB,
@@ -49,11 +49,6 @@ def batch(service):
 
 def the_transaction() -> Transaction:
     return Transaction.objects.exclude(to="").get()
-
-
-def age(seconds: float = 3600) -> None:
-    """All signed versions have waited for so long."""
-    SignedTransaction.objects.update(created_at=timezone.now() - timedelta(seconds=seconds))
 
 
 def sent_hashes(chain: DevChain) -> set[str]:
@@ -287,7 +282,7 @@ def test_a_nonce_that_something_else_used_is_noticed_and_the_proof_sent_again(me
     work()
     ours = the_transaction()
     mempool.rpc("anvil_dropTransaction", ours.versions.get().hash)
-    _send_from_elsewhere(mempool, ours.nonce)
+    send_from_elsewhere(mempool, ours.nonce)
     mempool.mine()
     assert work_until_done(batch, mempool).status == BatchStatus.DONE
     ours.refresh_from_db()
@@ -297,14 +292,9 @@ def test_a_nonce_that_something_else_used_is_noticed_and_the_proof_sent_again(me
 
 def test_nonces_that_something_else_used_before_are_skipped(service, batch):
     nonce = signer_nonce(service)
-    _send_from_elsewhere(service, nonce)
+    send_from_elsewhere(service, nonce)
     assert work_until_done(batch).status == BatchStatus.DONE
     assert the_transaction().nonce == nonce + 1
-
-
-def _send_from_elsewhere(chain: DevChain, nonce: int) -> None:
-    fields = {"chainId": 31337, "nonce": nonce, "gas": 21000, "gasPrice": 10**11, "to": ALICE, "value": 1}
-    chain.rpc("eth_sendRawTransaction", Account.sign_transaction(fields, SIGNER_KEY).raw_transaction.to_0x_hex())
 
 
 @pytest.mark.parametrize(("block", "more"), [("pending", 1000), ("latest", 3), ("latest", 1000), ("latest", 2**63)])

@@ -36,7 +36,6 @@ from tests.chains.hostile_node import DRIPS, FLOODS, LIES, Exchange, hostile_nod
 from tests.explorer.batches import accept, complete, queries_of, settle
 from tests.factories import a_worker, until
 from tests.proving.receiver import Received, Receiver, receiver
-from tests.proving.test_worker import start_worker  # noqa: F401 (a fixture)
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -277,7 +276,7 @@ def test_whose_lease_is_lost_notes_nothing(monkeypatch):
     assert Webhook.objects.get().lease_token == "another's"
 
 
-def test_a_worker_killed_while_it_sends_loses_nothing(start_worker, monkeypatch, settings):  # noqa: F811 (the fixture)
+def test_a_worker_killed_while_it_sends_loses_nothing(start_worker, monkeypatch, settings):
     monkeypatch.setenv("WEBHOOK_ALLOW", "127.0.0.0/8")
     monkeypatch.setenv("API_KEY_SECRET", settings.API_KEY_SECRET)
     workers: list[subprocess.Popen[bytes]] = []

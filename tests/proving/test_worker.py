@@ -1,28 +1,24 @@
 """`manage.py runworker` as a process: killed, doubled, stopped, and with a node that goes away."""
 
 import itertools
-import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from eth_abi.abi import decode
 
 from config.configured_chains import forget_chains
-from devnet.devchain import PROJECT, DevChain
+from devnet.devchain import DevChain
 from proving.models import Signer, Transaction, WorkerHeartbeat
 from proving.reconcile import observe
 from proving.registry.deploying import deploy
 from proving.worker import heartbeats
 from queries.models import Batch, BatchStatus
 from tests.campaign_shares import share
-from tests.databases import same_database
 from tests.factories import a_worker, is_done, until
 from tests.metrics import value
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED, events, registry, signer_nonce
@@ -49,29 +45,6 @@ def service(chain: DevChain, settings, tmp_path, transactional_db) -> DevChain:
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     deploy(31337, 31337)
     return chain
-
-
-@pytest.fixture
-def start_worker(settings, tmp_path, transactional_db) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    started: list[subprocess.Popen[bytes]] = []
-
-    def start(*options: str) -> subprocess.Popen[bytes]:
-        env = {
-            **os.environ,
-            "STATE_DIR": str(tmp_path),
-            **same_database(),
-            "CHAINS_FILE": str(settings.CHAINS_FILE),
-            "LEASE_SECONDS": "2",
-        }
-        command = [sys.executable, "manage.py", "runworker", *options]
-        with (tmp_path / f"worker{len(started)}.log").open("wb") as log:
-            started.append(subprocess.Popen(command, cwd=PROJECT, env=env, stdout=log, stderr=log))
-        return started[-1]
-
-    yield start
-    for process in started:
-        process.kill()
-        process.wait()
 
 
 def log_of(tmp_path: Path) -> str:

@@ -12,7 +12,7 @@ from devnet.devchain import DevChain
 from queries.models import Batch, Query
 from tests.chains.lying_node import ask, lying_node, recording
 from tests.names import Names, gateway
-from tests.queries.test_submission import faults
+from tests.queries.submissions import faults
 from tests.service import ALICE, BOB, chains_toml, request
 
 SENTENCE = "Invalid account address or ENS"

@@ -1,9 +1,6 @@
 """`/api/docs`: what the OpenAPI document says, for people."""
 
-import importlib
-import json
 import re
-from typing import Any
 
 import pytest
 from django.test import Client
@@ -12,11 +9,8 @@ from accounts import keys
 from accounts.models import ApiKey, User
 from queries import api_docs
 from tests.accounts.wallets import ALICE
+from tests.queries.api_document import DOCUMENT, OPERATIONS, api
 from tests.service import a_key
-
-api: Any = importlib.import_module("config.urls").api
-DOCUMENT: Any = json.loads(json.dumps(api.get_openapi_schema(), default=str))
-OPERATIONS = [(path, method, each) for path, item in DOCUMENT["paths"].items() for method, each in item.items()]
 
 
 @pytest.fixture(scope="module")

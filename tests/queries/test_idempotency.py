@@ -14,7 +14,7 @@ from accounts.models import ThrottleCount
 from proving import pruning
 from queries import idempotency, submission_rate
 from queries.models import Batch, IdempotencyKey
-from tests.queries.test_submission import LOCKS, STATEMENTS_OF_A_SUBMISSION
+from tests.queries.submissions import LOCKS, STATEMENTS_OF_A_SUBMISSION
 from tests.service import ALICE, BOB, a_key, header, request
 from tests.side_by_side import meet
 

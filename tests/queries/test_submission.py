@@ -10,14 +10,8 @@ from accounts import keys
 from queries.batch_request import MAX_FAULTS_LISTED
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind, StepStatus
 from queries.properties import HeaderField
+from tests.queries.submissions import LOCKS, STATEMENTS_OF_A_SUBMISSION, faults
 from tests.service import ALICE, BOB, a_key, header, request
-
-
-def faults(response) -> dict[str, tuple[str, str]]:
-    """(code, message) by path."""
-    assert response.status_code == 400, response.content
-    return {fault["path"]: (fault["code"], fault["message"]) for fault in response.json()["details"]}
-
 
 # --- What is stored ---------------------------------------------------------------------------------------------------
 
@@ -165,12 +159,6 @@ def test_slots_count_towards_the_limit(post, settings):
 def test_a_fee_of_256_bits_is_kept_to_the_wei(post):
     post(request(ALICE, block=1, fee=2**256 - 1))
     assert Batch.objects.get().fee == 2**256 - 1
-
-
-# Of these, two begin and end the one transaction; a second one would sync the disk again.
-STATEMENTS_OF_A_SUBMISSION = 17
-# That of the user, where rows are locked.
-LOCKS = 1
 
 
 def test_a_submission_of_one_account_takes_so_many_statements_and_one_transaction(

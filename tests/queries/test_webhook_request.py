@@ -10,9 +10,9 @@ from accounts import sealing
 from explorer.pages import submitted_request
 from queries import webhooks
 from queries.models import Batch, Webhook
-from tests.queries.test_submission import faults
+from tests.databases import all_that_is_stored
+from tests.queries.submissions import faults
 from tests.service import ALICE, request
-from tests.test_no_key_anywhere import all_that_is_stored
 
 URL = "https://hooks.example.org/in?token=s3cret-in-the-url"
 HEADERS = {"Authorization": "Bearer s3cret-in-a-header", "X-Mine": ""}

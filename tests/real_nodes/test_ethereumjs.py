@@ -9,7 +9,7 @@ from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
 from proving.registry.deploying import DeploymentError, deploy
 from queries.models import BatchStatus
-from tests.proving.test_sources import KEYS, attesting
+from tests.proving.sources import KEYS, attesting
 from tests.real_nodes.ethereumjs import EthereumJs
 from tests.real_nodes.facts import facts_of, wrong
 from tests.service import chains_toml, submit, work, work_until_done

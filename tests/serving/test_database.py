@@ -9,20 +9,10 @@ from pathlib import Path
 import pytest
 import requests
 
+from tests.serving.batches import a_key, database, submit
 from tests.serving.process import WebServer, serving
 
 THREADS = 3
-ACCOUNT = "0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266"
-BODY = {
-    "destinationChainId": "31337",
-    "fee": "0",
-    "data": {"31337": {"block:1": {"accounts": {ACCOUNT: {"props": ["BALANCE"]}}}}},
-}
-MAKE_A_KEY = f"""
-from accounts import keys
-from accounts.models import User
-print(keys.reveal(keys.issue(User.objects.for_address("{ACCOUNT}"), "default")))
-"""
 
 
 @pytest.fixture
@@ -31,18 +21,9 @@ def server(tmp_path) -> Iterator[WebServer]:
         yield server
 
 
-def a_key(server: WebServer) -> str:
-    made: str = server.installation.manage("shell", "--no-imports", "-c", MAKE_A_KEY)
-    return made.splitlines()[-1]
-
-
 @pytest.fixture
 def key(server) -> str:
     return a_key(server)
-
-
-def database(server: WebServer) -> Path:
-    return server.installation.folder / "db.sqlite3"
 
 
 def opened(server: WebServer) -> list[str]:
@@ -56,10 +37,6 @@ def opened(server: WebServer) -> list[str]:
             except FileNotFoundError:  # closed meanwhile
                 continue
     return [path for path in found if path.removesuffix(" (deleted)") == str(database(server))]
-
-
-def submit(server: WebServer, key: str) -> requests.Response:
-    return requests.post(f"{server.url}/submit-batch-query", json=BODY, headers={"api-key": key}, timeout=20)
 
 
 def statuses(server: WebServer, key: str, batch: str, times: int = 40) -> set[int]:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from devnet.devchain import PROJECT
+from tests.serving.batches import BODY, a_key
 from tests.serving.process import WebServer
-from tests.serving.test_database import BODY, a_key
 
 GENERATORS = PROJECT / ".venv-generators" / "bin"
 NODE_MODULES = PROJECT / "node_modules"

@@ -7,8 +7,8 @@ import pytest
 
 from tests.attacks.hostile import Known, operations
 from tests.attacks.sender import send
+from tests.serving.askers import askers
 from tests.serving.process import WebServer, ask, serving
-from tests.serving.test_long_poll import askers
 
 # Of each operation.
 REQUESTS = 60

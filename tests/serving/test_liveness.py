@@ -12,34 +12,14 @@ import pytest
 
 from demo.installation import free_port
 from tests.serving.app import SLOW_SECONDS
+from tests.serving.batches import a_key, database, submit
+from tests.serving.liveness import LIVEZ, assert_soon, seconds
 from tests.serving.process import WebServer, ask, connect, serving
-from tests.serving.test_database import a_key, database, submit
-
-LIVEZ = b"GET /livez HTTP/1.1\r\nHost: anything\r\n\r\n"
-MOST_SECONDS = 0.1
 
 
 @pytest.fixture
 def port() -> int:
     return free_port()
-
-
-def seconds(port: int, times: int = 20) -> list[float]:
-    """How long answers took, the shortest first."""
-    took = []
-    for _ in range(times):
-        began = time.monotonic()
-        answer = ask(port, LIVEZ)
-        took.append(time.monotonic() - began)
-        assert (answer.status, answer.body) == (200, b'{"status": "ok"}')
-        time.sleep(0.05)
-    return sorted(took)
-
-
-def assert_soon(took: list[float]) -> None:
-    """None waited for a thread. One may be late, on a machine that others use."""
-    assert took[-2] < MOST_SECONDS, took
-    assert took[-1] < SLOW_SECONDS, took
 
 
 def test_it_is_answered_while_all_threads_are_busy(tmp_path, port):

@@ -14,7 +14,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -24,55 +23,13 @@ import requests
 
 from devnet.devchain import PROJECT
 from tests.docs.examples import blocks_of
-from tests.serving.process import ANSWER_SECONDS, Answer, WebServer, ask, connect, is_closed, read_answer, serving
-from tests.serving.test_database import BODY, database
+from tests.serving.askers import Asker, askers
+from tests.serving.batches import BODY, database
+from tests.serving.process import ANSWER_SECONDS, Answer, WebServer, connect, is_closed, read_answer, serving
 
-USERS = 7
 THREADS = 8
 # It looks every half second; the rest is for a busy machine.
 SOON = 5
-MAKE_KEYS = f"""
-from accounts import keys
-from accounts.models import User
-for number in range(1, {USERS} + 1):
-    print(keys.reveal(keys.issue(User.objects.for_address(f"0x{{number:040d}}"), "default")))
-"""
-
-
-@dataclass(frozen=True)
-class Asker:
-    """A user with an open batch."""
-
-    server: WebServer
-    key: str
-    batch: str
-
-    def request(self, wait: int, *fields: str) -> bytes:
-        lines = (
-            f"GET /batch-query-status?batchQueryId={self.batch}&wait={wait} HTTP/1.1",
-            *("Host: 127.0.0.1", f"api-key: {self.key}", *fields),
-        )
-        return "".join(f"{line}\r\n" for line in (*lines, "")).encode()
-
-    def ask(self, wait: int, *fields: str) -> Answer:
-        return ask(self.server.port, self.request(wait, *fields))
-
-    @contextmanager
-    def waiting(self, *fields: str, source: str = "127.0.0.1") -> Iterator[socket.socket]:
-        with connect(self.server.port, source) as connection:
-            connection.sendall(self.request(25, *fields))
-            yield connection
-
-    def become(self, status: str) -> None:
-        with closing(sqlite3.connect(database(self.server), isolation_level=None, timeout=20)) as other:
-            other.execute("UPDATE queries_batch SET status = ? WHERE id = ?", (status, self.batch))
-
-
-def askers(server: WebServer) -> list[Asker]:
-    keys = server.installation.manage("shell", "--no-imports", "-c", MAKE_KEYS).splitlines()[-USERS:]
-    url = f"{server.url}/submit-batch-query"
-    answers = [requests.post(url, json=BODY, headers={"api-key": key}, timeout=20).json() for key in keys]
-    return [Asker(server, key, answer["internalId"]) for key, answer in zip(keys, answers, strict=True)]
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from demo.installation import CHAIN_ID, CHAINS_TOML, Service, free_port
 from devnet.devchain import ACCOUNTS, DevChain
 from devnet.servers import Postgres
 from tests.service import ALICE, request
-from tests.serving import test_liveness
+from tests.serving import liveness as livez
 
 SECONDS = 90
 AWAY = "The database of this service can't be reached, or takes no more connections. Try again later."
@@ -118,12 +118,12 @@ def test_liveness_is_told_while_the_database_is_away_and_forty_clients_ask(servi
     try:
         with ThreadPoolExecutor(40) as clients:
             asked = [clients.submit(refused, service, key, chain) for _ in range(40)]
-            took = test_liveness.seconds(liveness)
+            took = livez.seconds(liveness)
             assert not all(each.done() for each in asked), "nobody waits for the database"
         assert all(each.result() == {(503, "10", "storage_unavailable", AWAY)} for each in asked)
     finally:
         server.start()
-    test_liveness.assert_soon(took)
+    livez.assert_soon(took)
     prove(service, key, chain)
 
 

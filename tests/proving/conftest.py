@@ -1,0 +1,85 @@
+"""Fixtures that tests of several modules here use."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from devnet.devchain import PROJECT, DevChain
+from proving.registry.deploying import deploy
+from tests.databases import same_database
+from tests.deployed import deploy_on
+from tests.proving.kills import Killer
+from tests.proving.money import ETHER, serve
+from tests.proving.paths import connect
+from tests.proving.rollups import OP_STACK, charge_for_data
+from tests.proving.sources import grow
+from tests.service import SIGNER
+
+
+@pytest.fixture
+def old(chain: DevChain, db, settings, tmp_path) -> DevChain:
+    """The service with windows of 10 blocks, on a chain of 60 in which balances change."""
+    connect(chain, settings, tmp_path)
+    deploy_on(chain)
+    grow(chain, 50)
+    return chain
+
+
+@pytest.fixture
+def without_history(db, settings, tmp_path) -> Iterator[DevChain]:
+    """The same on a chain from before EIP-2935."""
+    with DevChain(hardfork="cancun") as chain:
+        chain.mine(5)
+        connect(chain, settings, tmp_path)
+        deploy(31337, 31337)
+        grow(chain, 50)
+        yield chain
+
+
+@pytest.fixture
+def killer(monkeypatch) -> Killer:
+    return Killer(monkeypatch)
+
+
+@pytest.fixture
+def start_worker(settings, tmp_path, transactional_db) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*options: str) -> subprocess.Popen[bytes]:
+        env = {
+            **os.environ,
+            "STATE_DIR": str(tmp_path),
+            **same_database(),
+            "CHAINS_FILE": str(settings.CHAINS_FILE),
+            "LEASE_SECONDS": "2",
+        }
+        command = [sys.executable, "manage.py", "runworker", *options]
+        with (tmp_path / f"worker{len(started)}.log").open("wb") as log:
+            started.append(subprocess.Popen(command, cwd=PROJECT, env=env, stdout=log, stderr=log))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def costly(chain: DevChain, key, settings, tmp_path) -> DevChain:
+    """A service that spends real money, on a chain that mines only when told to."""
+    chain.rpc("anvil_setBalance", SIGNER, hex(1000 * ETHER))
+    serve(settings, tmp_path, chain)
+    chain.rpc("evm_setAutomine", False)
+    return chain
+
+
+@pytest.fixture
+def op_stack() -> Iterator[DevChain]:
+    """An OP Stack chain, as anvil makes one: it takes the data fee from the sender, and doesn't tell in receipts."""
+    with DevChain(extra_args=OP_STACK) as chain:
+        chain.mine(5)
+        charge_for_data(chain)
+        yield chain

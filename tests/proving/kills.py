@@ -1,0 +1,51 @@
+"""A process that is killed at an exchange with a node."""
+
+import itertools
+from collections.abc import Iterator
+
+from chains.node_pool import NodePool
+from queries.leases import Lease
+from tests.campaign_shares import share
+
+
+class Killed(BaseException):
+    pass
+
+
+def exchanges(*about: object) -> Iterator[int]:
+    """Yield the numbers of the exchanges at which this run kills, without end."""
+    return share(f"kills {about}", itertools.count(1), one_in=4)
+
+
+class Killer:
+    """Kills at the n-th exchange with a node, before or after it."""
+
+    def __init__(self, monkeypatch) -> None:
+        self._countdown = 0
+        self._after = False
+        exchange, release = NodePool._exchange, Lease.release
+
+        def deadly_exchange(pool, node, batched):
+            if self._countdown == 0:
+                return exchange(pool, node, batched)
+            self._countdown -= 1
+            if self._countdown:
+                return exchange(pool, node, batched)
+            if self._after:
+                exchange(pool, node, batched)
+            self._dead = True
+            raise Killed
+
+        def release_of_the_living(lease, *arguments, **named):
+            if not self._dead:
+                release(lease, *arguments, **named)
+
+        self._dead = False
+        monkeypatch.setattr(NodePool, "_exchange", deadly_exchange)
+        monkeypatch.setattr(Lease, "release", release_of_the_living)
+
+    def arm(self, exchange: int, *, after: bool) -> None:
+        self._countdown, self._after, self._dead = exchange, after, False
+
+    def disarm(self) -> None:
+        self._countdown, self._dead = 0, False

@@ -1,0 +1,107 @@
+"""A service with two source chains, and the sources of trust in the other one."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+from eth_account import Account
+
+from chains.attestation import Domain, Question, sign
+from chains.chains_file import Attester
+from chains.encoding import hex_data
+from config.configured_chains import forget_chains
+from devnet.devchain import DevChain
+from proving.registry.deploying import deploy
+from queries.properties import AccountField
+from tests.attesting import process
+from tests.http_server import serving
+from tests.proving.chain_state import field_on_chain
+from tests.service import BOB, CHARLIE, chains_toml
+
+HERE, THERE = 31337, 31338
+KEYS = [f"0x{number:064x}" for number in (1001, 1002, 1003)]
+
+
+@contextmanager
+def attesting(folder: Path, chain: DevChain, key: str) -> Iterator[Attester]:
+    process.chains_file(folder, chain.url, key=key, chain_id=chain.chain_id)
+    with process.running(folder) as attester:
+        yield attester.attester
+
+
+@contextmanager
+def liar(key: str, block_hash: bytes) -> Iterator[Attester]:
+    """An attester that signs the same wrong hash for every block, with its real key."""
+    account = Account.from_key(key)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            domain = Domain(int(asked["destinationChainId"]), asked["verifyingContract"])
+            question = Question(domain, int(asked["sourceChainId"]), int(asked["blockNumber"]))
+            answer = {
+                "blockHash": hex_data(block_hash),
+                "signature": "0x" + sign(account, question.message(block_hash)).hex(),
+            }
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(answer).encode())
+
+        def log_message(self, *_):
+            pass
+
+    with serving(Handler) as url:
+        yield Attester(address=account.address, url=url)
+
+
+def grow(chain: DevChain, blocks: int) -> None:
+    """Blocks in each of which Charlie has got more, a second after the one before."""
+    chain.rpc("anvil_setBlockTimestampInterval", 1)
+    for _ in range(blocks):
+        chain.rpc("eth_sendTransaction", {"from": BOB, "to": CHARLIE, "value": "0x1"})
+
+
+def connect(
+    settings, folder: Path, here: DevChain, url: str, *, attesters: Sequence[Attester] = (), threshold: int = 2
+) -> None:
+    """The service on `here`, with both chains as sources, deployed."""
+    path = chains_toml(folder, here.url)
+    source = "attested" if attesters else "op-stack"
+    text = f"""
+[[chains]]
+id = {THERE}
+name = "The other chain"
+rpc_urls = ["{url}"]
+test_network = true
+block_seconds = 1
+
+[[connections]]
+source = {THERE}
+destination = {HERE}
+block_hash_source = "{source}"
+window = 20
+{f"threshold = {threshold}" if attesters else ""}
+"""
+    for attester in attesters:
+        text += f'[[connections.attesters]]\naddress = "{attester.address}"\nurl = "{attester.url}"\n'
+    path.write_text(path.read_text() + text)
+    settings.CHAINS_FILE = path
+    forget_chains()
+    deploy(HERE, HERE)
+    deploy(HERE, THERE)
+
+
+def asking(*, there: Sequence[int] = (), here: Sequence[int] = (), address: str = CHARLIE) -> dict[str, object]:
+    entry = {"props": ["BALANCE"], "slots": []}
+    data = {
+        str(chain): {f"block:{block}": {"accounts": {address: entry}} for block in blocks}
+        for chain, blocks in ((THERE, there), (HERE, here))
+        if blocks
+    }
+    return {"destinationChainId": str(HERE), "fee": "0", "data": data}
+
+
+def balance_proven(here: DevChain, block: int, *, source: int = THERE) -> int:
+    return field_on_chain(here, CHARLIE, block, AccountField.BALANCE, source=source)
