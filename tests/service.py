@@ -1,6 +1,7 @@
 """What tests of the whole service share: a configured chain, submitted batches, and work done step by step."""
 
 import json
+from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -61,16 +62,25 @@ def reconfigure(settings: Any, old: str, new: str) -> None:
     forget_chains()
 
 
+def asking(
+    blocks: dict[str, Any], *, fee: int | str = 0, source: int = 31337, destination: int = 31337
+) -> dict[str, Any]:
+    """Return the body of a batch that asks for these blocks of a source chain, by selector."""
+    return {"destinationChainId": str(destination), "fee": str(fee), "data": {str(source): blocks}}
+
+
+def balances(numbers: Iterable[int], account: str = ALICE) -> dict[str, Any]:
+    """Return what asks for the account's balance at blocks of these numbers."""
+    return {f"block:{number}": {"accounts": {account: {"props": ["BALANCE"]}}} for number in numbers}
+
+
 def request(
     *accounts: str, block: int, props: list[str] | None = None, fee: int = 0, chain_id: int = 31337
 ) -> dict[str, Any]:
     """The simplest request (docs/specification.md, "Batch query"), for these accounts."""
     entry = {"props": props or ["BALANCE"], "slots": []}
-    return {
-        "destinationChainId": str(chain_id),
-        "fee": str(fee),
-        "data": {str(chain_id): {f"block:{block}": {"accounts": dict.fromkeys(accounts, entry)}}},
-    }
+    blocks = {f"block:{block}": {"accounts": dict.fromkeys(accounts, entry)}}
+    return asking(blocks, fee=fee, source=chain_id, destination=chain_id)
 
 
 def a_key(address: str = ALICE, name: str = "default") -> ApiKey:

@@ -1,19 +1,26 @@
 """A service that spends real money: what gas costs, and what batches have sent."""
 
+import re
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+from accounts.models import ApiKey
 from config.configured_chains import forget_chains, get_rpc
 from devnet.devchain import DevChain
+from proving.acceptance import accept
 from proving.models import Transaction, TransactionState
 from queries import progress
-from queries.models import Batch
+from queries.models import Batch, BatchStatus
 from queries.rejection_codes import RejectionCode
 from tests.deployed import deploy_on
-from tests.service import chains_toml, work
+from tests.proving.transactions import age
+from tests.service import ALICE, CHARLIE, chains_toml, fresh, request, submit, work
 
 GWEI = 10**9
 ETHER = 10**18
+# What is estimated for an account of a block.
+ACCOUNT_GAS = 302_000
 COSTLY = "test_network = false\nminimum_signer_balance = '0'"
 
 
@@ -24,6 +31,21 @@ def serve(settings, folder: Path, chain: DevChain, url: str = "") -> None:
     deploy_on(chain)
     # What the operator has paid for the registry is no matter of these tests.
     Transaction.objects.all().delete()
+
+
+def limit(settings, **wei: int) -> None:
+    """Set limits of chain 31337, in place of those before: `daily_limit` and `daily_limit_per_user`."""
+    lines = "".join(f"{name} = '{Decimal(amount) / ETHER:f}'\n" for name, amount in wei.items())
+    text = settings.CHAINS_FILE.read_text()
+    assert "test_network = false\n" in text
+    settings.CHAINS_FILE.write_text(re.sub(r"(test_network = false\n)(?:daily_limit.*\n)*", rf"\g<1>{lines}", text))
+    forget_chains()
+
+
+def without_limits(settings) -> None:
+    """Let a batch of any size be paid for."""
+    settings.DAILY_GAS_BUDGET = 10**9
+    limit(settings, daily_limit=100 * ETHER, daily_limit_per_user=100 * ETHER)
 
 
 def price_of(chain: DevChain) -> int:
@@ -38,6 +60,42 @@ def mine_at(chain: DevChain, gwei: float) -> None:
     chain.mine()
 
 
+def go_on(chain: DevChain, gwei: float, rounds: int, *, aged: bool = False) -> None:
+    """Work and mine at this base fee. `aged`: each time, what is pending has waited for long."""
+    for _ in range(rounds):
+        if aged:
+            age()
+        work()
+        mine_at(chain, gwei)
+
+
+def accepted(key: ApiKey, body: dict[str, Any], *, fee: int | None = None) -> Batch:
+    """Submit a batch that is accepted. Then it has this fee: gas has become dearer, or cheaper, since."""
+    batch = submit(key, body)
+    accept(batch.pk)
+    assert fresh(batch).status == BatchStatus.ACCEPTED, batch.rejection_reason
+    if fee is not None:
+        set_fee(batch, fee)
+    return batch
+
+
+def set_fee(batch: Batch, fee: int) -> None:
+    Batch.objects.filter(pk=batch.pk).update(fee=fee)
+    batch.refresh_from_db()
+
+
+def paying_up_to(gwei: float, key: ApiKey, *accounts: str, block: int) -> tuple[Batch, Transaction]:
+    """A batch whose fee suffices for gas at this price, and its transaction, which is in the mempool."""
+    batch = accepted(key, request(*accounts, block=block, fee=ETHER), fee=int(ACCOUNT_GAS * gwei * GWEI))
+    return batch, pending(batch)
+
+
+def in_mempool(chain: DevChain, key: ApiKey) -> tuple[Batch, Transaction]:
+    """A batch of one account at the newest block, and its transaction, which is in the mempool."""
+    batch = submit(key, request(ALICE, block=chain.head(), fee=ETHER))
+    return batch, pending(batch)
+
+
 def rejected_late(batch: Batch) -> None:
     """As when the deadline passes, or a second source chain is refused, after the first has been paid for."""
     progress.reject([batch.pk], code=RejectionCode.DEADLINE_EXCEEDED, reason="Late.", retryable=True)
@@ -50,6 +108,6 @@ def pending(batch: Batch) -> Transaction:
     return Transaction.objects.filter(queries__batch=batch, state=TransactionState.PENDING).distinct().get()
 
 
-def asking(block: int, fee: int, **accounts: Any) -> dict[str, Any]:
-    data = {"31337": {f"block:{block}": {"accounts": accounts}}}
-    return {"destinationChainId": "31337", "fee": str(fee), "data": data}
+def scattered_slots(count: int) -> dict[str, Any]:
+    """Of one account, as many slots that have little of their proofs in common."""
+    return {CHARLIE: {"props": ["BALANCE"], "slots": [hex(slot * 7919 * 2**40) for slot in range(count)]}}

@@ -1,11 +1,16 @@
 """A block hash source that vouches for few blocks, and the paths to older ones."""
 
+import random
 from pathlib import Path
 
+import requests
+
+from benchmarks import gas as bench
 from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
-from proving.models import Transaction
-from tests.service import chains_toml
+from proving.models import FactsRegistry, Transaction
+from proving.registry.deploying import deploy
+from tests.service import chains_toml, reconfigure
 
 WINDOW = 10
 
@@ -18,3 +23,33 @@ def connect(chain: DevChain, settings, folder: Path, more: str = "", of_chain: s
 
 def extending() -> list[Transaction]:
     return list(Transaction.objects.exclude(extends=None).order_by("pk"))
+
+
+def old_block(chain: DevChain, settings, depth: int = 120) -> int:
+    """Deploy a registry whose source vouches for 40 blocks, and return a block `depth` below the newest one."""
+    reconfigure(settings, 'block_hash_source = "native"', 'block_hash_source = "native"\nwindow = 40')
+    chain.rpc("evm_setAutomine", True)
+    FactsRegistry.objects.all().delete()
+    deploy(31337, 31337)
+    Transaction.objects.all().delete()
+    chain.mine(60)
+    block: int = chain.head()
+    chain.mine(depth)
+    chain.rpc("evm_setAutomine", False)
+    return block
+
+
+def fill_history(chain: DevChain) -> None:
+    """As on a chain that has been there for long: the history contract's storage is a full ring."""
+    words = random.Random(17)
+    for slots in (range(first, min(first + 500, bench.WINDOW)) for first in range(2_000, bench.WINDOW, 500)):
+        body = [
+            {
+                "jsonrpc": "2.0",
+                "id": slot,
+                "method": "anvil_setStorageAt",
+                "params": [bench.HISTORY, f"0x{slot:064x}", f"0x{words.randrange(1, 2**256):064x}"],
+            }
+            for slot in slots
+        ]
+        assert requests.post(chain.url, json=body, timeout=60).ok

@@ -1,48 +1,39 @@
 """What signers have paid, and nodes that tell it, or something else."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
-import requests
-
 from devnet.devchain import DevChain
-from tests.chains.lying_node import lying_node
+from tests.chains.lying_node import between
 from tests.service import SIGNER
 
 
 def balance(chain: DevChain, block: str = "latest") -> int:
+    """In wei, of the signer."""
     return int(chain.rpc("eth_getBalance", SIGNER, block), 16)
 
 
-@contextmanager
-def telling_receipts(chain: DevChain, **more: str) -> Iterator[str]:
+def telling_receipts(chain: DevChain, **more: str) -> AbstractContextManager[str]:
     """A node that tells in receipts what the chain has taken beside the gas; its URL."""
 
-    def answer(body: Any) -> Any:
-        reply = requests.post(chain.url, json=body, timeout=10).json()
-        asked, replies = (body, reply) if isinstance(body, list) else ([body], [reply])
-        for question, one in zip(asked, replies, strict=True):
-            if question["method"] == "eth_getTransactionReceipt" and (receipt := one.get("result")):
-                number = int(receipt["blockNumber"], 16)
-                gas = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
-                one["result"] |= {"l1Fee": hex(balance(chain, hex(number - 1)) - balance(chain, hex(number)) - gas)}
-                one["result"] |= more
-        return reply
+    def told(receipt: dict[str, str]) -> dict[str, str]:
+        number = int(receipt["blockNumber"], 16)
+        gas = int(receipt["gasUsed"], 16) * int(receipt["effectiveGasPrice"], 16)
+        return {"l1Fee": hex(balance(chain, hex(number - 1)) - balance(chain, hex(number)) - gas), **more}
 
-    with lying_node(answer) as url:
-        yield url
+    return _with_receipts(chain, told)
 
 
-def changed_receipts(chain: DevChain, **fields: str):
-    """A node whose receipts say so."""
+def changed_receipts(chain: DevChain, **fields: str) -> AbstractContextManager[str]:
+    """A node whose receipts say so; its URL."""
+    return _with_receipts(chain, lambda _: fields)
 
-    def answer(body: Any) -> Any:
-        reply = requests.post(chain.url, json=body, timeout=10).json()
-        questions, replies = (body, reply) if isinstance(body, list) else ([body], [reply])
-        for question, one in zip(questions, replies, strict=True):
-            if question["method"] == "eth_getTransactionReceipt" and one.get("result"):
-                one["result"] |= fields
-        return reply
 
-    return lying_node(answer)
+def _with_receipts(chain: DevChain, told: Callable[[dict[str, str]], dict[str, str]]) -> AbstractContextManager[str]:
+    def change(question: Any, reply: Any) -> list[Any]:
+        if question["method"] == "eth_getTransactionReceipt" and (receipt := reply.get("result")):
+            receipt |= told(receipt)
+        return [reply]
+
+    return between(chain.url, change)

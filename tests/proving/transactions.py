@@ -18,3 +18,11 @@ def age(seconds: float = 3600) -> None:
 def send_from_elsewhere(chain: DevChain, nonce: int) -> None:
     fields = {"chainId": 31337, "nonce": nonce, "gas": 21000, "gasPrice": 10**11, "to": ALICE, "value": 1}
     chain.rpc("eth_sendRawTransaction", Account.sign_transaction(fields, SIGNER_KEY).raw_transaction.to_0x_hex())
+
+
+def roll_back(chain: DevChain, snapshot: str) -> None:
+    """A reorg: other blocks take the place of those since the snapshot, and the mempool is empty."""
+    chain.rpc("evm_revert", snapshot)
+    chain.rpc("anvil_dropAllTransactions")
+    chain.rpc("evm_setNextBlockTimestamp", hex(int(timezone.now().timestamp()) + 100))
+    chain.mine(3)

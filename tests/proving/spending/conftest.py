@@ -1,0 +1,18 @@
+import pytest
+
+from proving.models import Transaction
+from tests.proving.money import ETHER
+from tests.service import SIGNER, request, submit, work, work_until_done
+
+
+@pytest.fixture
+def one_by_one(costly, key, monkeypatch) -> int:
+    """A block whose header is accumulated; its number. Three accounts take two transactions."""
+    monkeypatch.setattr("proving.registry.packing.MAX_BYTES", 1000)
+    block: int = costly.head()
+    costly.rpc("evm_setAutomine", True)
+    work_until_done(submit(key, request(SIGNER, block=block, fee=ETHER)), costly)
+    costly.rpc("evm_setAutomine", False)
+    work()
+    Transaction.objects.all().delete()
+    return block

@@ -1,0 +1,247 @@
+"""Replacements and cancellations: what they may offer, and that nobody behind a nonce is held up or fails."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+from eth_account import Account
+
+from accounts.models import ApiKey
+from chains.encoding import hex_data
+from devnet.devchain import ACCOUNTS, DevChain
+from proving.models import Share
+from queries import progress
+from queries.models import Batch, BatchStatus
+from queries.rejection_codes import RejectionCode
+from tests.chains.lying_node import ask, error, lying_node, result
+from tests.proving.money import (
+    ACCOUNT_GAS,
+    ETHER,
+    GWEI,
+    accepted,
+    go_on,
+    in_mempool,
+    mine_at,
+    paying_up_to,
+    pending,
+    rejected_late,
+    scattered_slots,
+    set_fee,
+    without_limits,
+)
+from tests.proving.transactions import age
+from tests.service import (
+    ALICE,
+    BOB,
+    CHARLIE,
+    SIGNER,
+    a_key,
+    asking,
+    fresh,
+    reconfigure,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
+
+# --- What a replacement offers ----------------------------------------------------------------------------------------
+
+
+def test_a_replacement_takes_no_more_than_what_the_fee_leaves(costly, key):
+    mine_at(costly, 1)
+    batch = submit(key, request(ALICE, block=costly.head(), fee=ACCOUNT_GAS * 4 * GWEI))
+    tx = pending(batch)
+    costly.rpc("anvil_dropAllTransactions")
+    # Twice what it offered would be below the cap, and above the fee.
+    set_fee(batch, tx.cost + tx.gas_limit)
+    mine_at(costly, 5)
+    age()
+    work()
+    assert tx.versions.count() == 1
+    # Its own share doesn't count.
+    set_fee(batch, tx.cost * 3 // 2)
+    age()
+    work()
+    assert tx.versions.count() == 2
+    assert Share.objects.get(transaction=tx).wei == tx.newest.max_fee_per_gas * tx.gas_limit
+
+
+def test_a_replacement_burns_no_fee_on_a_part_of_a_query(costly, key, settings):
+    """One account with so many slots that they take several transactions: gas becomes dearer when one is sent."""
+    mine_at(costly, 1)
+    without_limits(settings)
+    batch = accepted(key, asking({f"block:{costly.head()}": {"accounts": scattered_slots(1000)}}, fee=ETHER))
+    set_fee(batch, batch.estimated_wei or 0)
+    tx = pending(batch)
+    costly.rpc("anvil_dropAllTransactions")
+    mine_at(costly, 12)
+    first = tx.newest.max_fee_per_gas
+    for _ in range(4):
+        age()
+        work()
+    offered = tx.newest.max_fee_per_gas
+    assert offered <= max(first, (batch.estimated_wei or 0) // (batch.estimated_gas or 1) * 2), (first, offered)
+
+
+def test_what_is_offered_first_leaves_room_for_a_replacement_below_the_cap(costly, key, settings):
+    mine_at(costly, 10)
+    reconfigure(settings, "test_network = false", "test_network = false\nmax_fee_per_gas_gwei = 15")
+    _, tx = in_mempool(costly, key)
+    costly.rpc("anvil_dropAllTransactions")
+    age()
+    work()
+    first, second = tx.versions.order_by("pk")
+    assert first.max_fee_per_gas < second.max_fee_per_gas <= 15 * GWEI
+
+
+# --- A transaction that its fee lets nobody mine ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("account", "before", "gwei"),
+    [(BOB, 1, 20), (BOB, 1, 90), (ALICE, 0, 20), (BOB, 0, 20)],
+    ids=[
+        "another block",
+        "another block, at a price far above",
+        "the same account of the same block",
+        "another account of the same block",
+    ],
+)
+def test_what_nobody_can_mine_is_cancelled_for_those_who_wait_behind_it(costly, key, account, before, gwei):
+    """At the same block nothing is behind it in the mempool, since all who need the block's header wait for it."""
+    mine_at(costly, 1)
+    block = costly.head()
+    poor, tx = paying_up_to(3, key, ALICE, block=block)
+    mine_at(costly, gwei)
+    rich = submit(a_key(BOB), request(account, block=block - before, fee=ETHER))
+    go_on(costly, gwei, rounds=8, aged=True)
+    assert fresh(rich).status == BatchStatus.DONE, waiting()
+    assert tx.newest.is_cancellation
+    # A cancellation costs no batch more than its fee.
+    assert fresh(poor).spent <= poor.fee
+    if before:
+        assert poor.status == BatchStatus.IN_PROGRESS
+        assert any(said.startswith("1 query is left undone") for said in waiting())
+
+
+def test_what_nobody_can_mine_is_cancelled_though_the_fee_leaves_a_little_more_than_was_offered(costly, key):
+    """The market asks for 5 % more than was offered, the money allows 10 %, and a replacement takes 13 %."""
+    mine_at(costly, 25)
+    block = costly.head()
+    poor, tx = paying_up_to(60, key, ALICE, block=block)
+    offered = tx.newest.max_fee_per_gas
+    set_fee(poor, tx.gas_limit * offered * 110 // 100)
+    price = offered * 105 / 100 / GWEI - 1  # The tip is 1 gwei.
+    mine_at(costly, price)
+    rich = submit(a_key(BOB), request(BOB, block=block - 1, fee=ETHER))
+    go_on(costly, price, rounds=8, aged=True)
+    assert fresh(rich).status == BatchStatus.DONE, waiting()
+
+
+def test_where_a_transaction_takes_gas_for_its_data_a_nonce_is_cancelled_too(costly, key, settings):
+    """As on Arbitrum, whose nodes refuse what has not enough gas for its part of L1's."""
+    takes = [25_000]
+
+    def answer(body: Any) -> Any:
+        if isinstance(body, dict) and body["method"] == "eth_sendRawTransaction" and len(body["params"][0]) < 2 * 200:
+            return error(body, -32000, "intrinsic gas too low")
+        if isinstance(body, dict) and body["method"] == "eth_estimateGas" and len(str(body["params"][0])) < 300:
+            return result(body, hex(takes[-1]))
+        return ask(costly.url, body)
+
+    with lying_node(answer) as url:
+        reconfigure(settings, costly.url, url)
+        batch, tx = in_mempool(costly, key)
+        costly.rpc("anvil_dropAllTransactions")
+        rejected_late(batch)
+        work()
+        assert tx.newest.is_cancellation
+        assert tx.newest.gas >= 25_000
+        takes.append(60_000)
+        age()
+        work()
+        assert tx.newest.gas >= 60_000
+
+
+def test_what_nobody_can_mine_waits_for_the_price_to_fall_where_it_is_alone(costly, key):
+    mine_at(costly, 1)
+    batch, tx = paying_up_to(3, key, ALICE, block=costly.head())
+    for _ in range(3):
+        mine_at(costly, 20)
+        age()
+        work()
+    assert not tx.newest.is_cancellation
+    mine_at(costly, 1)
+    costly.mine()
+    assert work_until_done(batch, costly).status == BatchStatus.DONE
+
+
+# --- What was simulated upon it ---------------------------------------------------------------------------------------
+
+
+def two_of_the_same_accounts(chain: DevChain, key: ApiKey) -> list[Callable[[], Batch]]:
+    """To submit them. Their block is known, and each writes the same storage."""
+    addresses = [f"0x{(place + 1) * 7919:040x}" for place in range(10)]
+    for address in addresses:
+        chain.rpc("anvil_setBalance", address, hex(ETHER))
+    chain.mine()
+    block = chain.head()
+    chain.mine()
+    work_until_done(submit(a_key(CHARLIE), request(SIGNER, block=block, fee=ETHER)), chain)
+    mine_at(chain, 1)
+    return [
+        partial(submit, one, request(*addresses, block=block, props=[name], fee=ETHER))
+        for one, name in ((key, "BALANCE"), (a_key(BOB), "NONCE"))
+    ]
+
+
+def by_their_user(batch: Batch) -> None:
+    assert progress.cancel(batch.pk, code=RejectionCode.CANCELLED_BY_USER, reason="Cancelled.")
+
+
+def for_their_fee(batch: Batch) -> None:
+    set_fee(batch, 1)
+
+
+@pytest.mark.parametrize("cancel", [by_their_user, for_their_fee])
+def test_what_is_cancelled_makes_nothing_fail_that_was_sent_behind_it(costly, key, cancel):
+    """The storage that the first one would have written costs the second one more."""
+    first, second = (pending(batch()) for batch in two_of_the_same_accounts(costly, key))
+    cancel(first.queries.all()[0].batch)
+    mine_at(costly, 20)
+    for _ in range(4):
+        age()
+        work()
+        mine_at(costly, 1 if first.newest.is_cancellation else 20)
+    for tx in (first, second):
+        tx.refresh_from_db()
+    assert (first.newest.is_cancellation, first.succeeded, second.succeeded) == (True, False, True)
+
+
+def test_what_a_stranger_has_pending_and_replaces_makes_nothing_fail(costly, key):
+    """A stranger proves the same to the registry, waits until it was simulated upon, and takes it back."""
+    submit_first, submit_second = two_of_the_same_accounts(costly, key)
+    copied = pending(batch := submit_first())
+    to, data, gas = copied.to, bytes(copied.data), copied.gas_limit
+    costly.rpc("anvil_dropAllTransactions")
+    copied.delete()
+    batch.delete()
+    stranger, stranger_key = ACCOUNTS[0]
+    nonce = int(costly.rpc("eth_getTransactionCount", stranger, "latest"), 16)
+
+    def send(to: str, data: bytes, gas: int, tip: int) -> None:
+        fees = {"maxFeePerGas": 2 * tip * GWEI, "maxPriorityFeePerGas": tip * GWEI}
+        fields = {"type": 2, "chainId": 31337, "nonce": nonce, "to": to, "value": 0, "data": data, "gas": gas, **fees}
+        costly.rpc("eth_sendRawTransaction", hex_data(Account.from_key(stranger_key).sign_transaction(fields)[0]))
+
+    mine_at(costly, 1)
+    send(to, data, gas, tip=10)
+    tx = pending(submit_second())
+    send(stranger, b"", 21_000, tip=20)
+    costly.mine()
+    work()
+    tx.refresh_from_db()
+    assert tx.succeeded
