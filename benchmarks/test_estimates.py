@@ -12,8 +12,8 @@ import pytest
 from benchmarks import estimates
 from benchmarks.estimates import Result
 from benchmarks.gas import Lab
-from tests.proving.estimated_batches import asking, cases_of, measured
-from tests.service import a_key, work_once
+from tests.proving.estimated_batches import cases_of, measured
+from tests.service import a_key, asking, work_once
 
 
 def show(capsys: pytest.CaptureFixture[str], results: Iterable[Result]) -> None:

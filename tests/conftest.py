@@ -142,12 +142,25 @@ def chain() -> Iterator[DevChain]:
         yield chain
 
 
+@pytest.fixture(scope="module")
+def shared_chain() -> Iterator[DevChain]:
+    """A chain that the tests of a module share."""
+    with DevChain() as chain:
+        yield chain
+
+
 @pytest.fixture
 def service(chain: DevChain, db, settings, tmp_path) -> DevChain:
     """The service, connected to `chain`, with the facts registry deployed."""
     settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
     deploy_on(chain)
     return chain
+
+
+@pytest.fixture
+def unreachable_chain(settings, tmp_path) -> None:
+    """Chain 31337 connected to itself, for what asks no node: nothing listens on port 1."""
+    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
 
 
 @pytest.fixture

@@ -37,12 +37,14 @@ def a_worker() -> Iterator[None]:
         assert not thread.is_alive()
 
 
-def until(condition: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
-    """Wait for a condition. The test fails where it doesn't hold in time, and says what batches wait for."""
+def until(
+    condition: Callable[[], bool], what: str, seconds: float = SECONDS, says: Callable[[], object] = waiting
+) -> None:
+    """Wait for a condition. The test fails where it doesn't hold in time, and says what batches wait for, or `says`."""
     deadline = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > deadline:
-            pytest.fail(f"{what}: not within {seconds} s; waiting for {waiting()}")
+            pytest.fail(f"{what}: not within {seconds} s; waiting for {says()}")
         time.sleep(0.02)
 
 

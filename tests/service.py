@@ -1,7 +1,7 @@
 """What tests of the whole service share: a configured chain, submitted batches, and work done step by step."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ def reconfigure(settings: Any, old: str, new: str) -> None:
 
 
 def asking(
-    blocks: dict[str, Any], *, fee: int | str = 0, source: int = 31337, destination: int = 31337
+    blocks: Mapping[str, Any], *, fee: int | str = 0, source: int = 31337, destination: int = 31337
 ) -> dict[str, Any]:
     """Return the body of a batch that asks for these blocks of a source chain, by selector."""
     return {"destinationChainId": str(destination), "fee": str(fee), "data": {str(source): blocks}}

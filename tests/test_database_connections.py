@@ -14,18 +14,11 @@ from django.test import Client
 
 from accounts.models import ApiKey
 from config import database_connections
-from config.configured_chains import get_chains
 from queries.models import Batch
 from tests.disks import full_disk, locked_database
-from tests.service import ALICE, a_key, chains_toml, header, request
+from tests.service import ALICE, a_key, header, request
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-
-@pytest.fixture(autouse=True)
-def configured(settings, tmp_path) -> None:
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
-    get_chains.cache_clear()
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("unreachable_chain")]
 
 
 @pytest.fixture(autouse=True)

@@ -87,7 +87,7 @@ def client_of(user: User | None) -> Client:
     return client
 
 
-def told(answer: HttpResponseBase) -> str:
+def all_of(answer: HttpResponseBase) -> str:
     """All that is sent, which may come in pieces."""
     body = answer.getvalue().decode()
     return f"{answer.headers} {answer.cookies} {body}"
@@ -129,11 +129,11 @@ def test_no_page_and_no_log_line_holds_the_key_that_it_was_called_with(key, rout
             methods = ["get"] if user and route == REVEALING else ["get", "post"]
             for method in methods:
                 answer = caller.ask(method, path, **call)
-                assert secret not in told(answer), (user, call, method)
+                assert secret not in all_of(answer), (user, call, method)
         if route != REVEALING or user is None:
             form = pasted | {"address": secret, "chainId": "31337", "theme": "dark", "overlap": secret}
             answer = caller.ask("post", path, form)
-            assert secret not in told(answer), (user, "form")
+            assert secret not in all_of(answer), (user, "form")
     assert secret not in caplog.text
     assert secret not in all_that_is_stored()
 
@@ -147,7 +147,7 @@ def test_no_page_holds_a_key_that_was_pasted_for_an_identifier(key, route, caplo
     api = 405 if route.endswith("/cancel") else 401
     page = 302 if route.endswith(("/read", "/<delivery_id>")) else 404
     assert answer.status_code == (api if route.startswith("batch-queries/") else page)
-    assert secret not in told(answer)
+    assert secret not in all_of(answer)
     assert secret not in caplog.text
 
 

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from config import configured_chains, request_log
-from tests.service import chains_toml
+from config import request_log
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("unreachable_chain")]
 MULTIPART = "multipart/form-data; boundary=b"
 # Django finds no base64 in it, as soon as it parses it.
 MALFORMED = (
@@ -20,12 +19,6 @@ MALFORMED = (
 )
 NAMELESS = b"--b\r\nContent-Disposition:a;filename=a\r\n\r\n\r\n"
 FORMS = ["/new-batch", "/new-batch/estimate"]
-
-
-@pytest.fixture(autouse=True)
-def configured(settings, tmp_path) -> None:
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
-    configured_chains.forget_chains()
 
 
 @pytest.fixture

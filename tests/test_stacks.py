@@ -13,11 +13,10 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from accounts import keys
 from accounts.models import User
-from config.configured_chains import get_chains
 from tests.accounts.wallets import ALICE
-from tests.service import a_key, chains_toml, header, request, submit
+from tests.service import a_key, header, request, submit
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("unreachable_chain")]
 
 # Instead of those of `config.stacks`, in their order: for all paths.
 WHOLE = {
@@ -36,12 +35,6 @@ NAMES = {
     "<int:key_id>": "1",
     "<delivery_id>": f"msg_{ULID}",
 }
-
-
-@pytest.fixture(autouse=True)
-def configured(settings, tmp_path) -> None:
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
-    get_chains.cache_clear()
 
 
 def paths(resolver: URLResolver, before: str = "") -> Iterator[str]:

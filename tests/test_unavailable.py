@@ -8,28 +8,21 @@ from django.test import Client
 
 from accounts import key_use, keys
 from accounts.models import ApiKey, KeyUse, User
-from config.configured_chains import get_chains
 from queries import storage
 from queries.models import Batch, Block, Query, Step
 from tests.accounts.wallets import ALICE, BOB, sign
 from tests.disks import full_disk, locked_database
 from tests.explorer.batches import beat, deployed
-from tests.service import chains_toml, header, request, submit
+from tests.service import header, request, submit
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("unreachable_chain")]
 
 JSON = {"Accept": "application/json"}
 LOCKED = "The database of this service is locked for longer than usual."
 
 
-@pytest.fixture(autouse=True)
-def configured(settings, tmp_path, db) -> None:
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
-    get_chains.cache_clear()
-
-
 @pytest.fixture
-def alice() -> Client:
+def signed_in() -> Client:
     """A program that is signed in, and sees answers where Django's test client would raise."""
     client = Client(raise_request_exception=False)
     message = message_for(client, ALICE.address)
@@ -58,7 +51,7 @@ WRITING = [
 
 @pytest.mark.parametrize("path", WRITING)
 @pytest.mark.parametrize("asking", ["program", "person"])
-def test_whatever_writes_is_503_in_the_client_s_form_and_works_afterwards(alice, path, asking):
+def test_whatever_writes_is_503_in_the_client_s_form_and_works_afterwards(signed_in, path, asking):
     key = ApiKey.objects.get()
     path = path.format(key=key.pk)
     bodies: dict[str, object] = {
@@ -68,7 +61,7 @@ def test_whatever_writes_is_503_in_the_client_s_form_and_works_afterwards(alice,
         f"/dashboard/keys/{key.pk}/rotate": {"name": "next", "overlap": "1d"},
     }
     if path == "/sign-in/verify":
-        message = message_for(alice, BOB.address)
+        message = message_for(signed_in, BOB.address)
         bodies[path] = {"message": message, "signature": sign(message, BOB)}
     body = bodies.get(path, {})
     is_api = path == "/submit-batch-query"
@@ -76,8 +69,8 @@ def test_whatever_writes_is_503_in_the_client_s_form_and_works_afterwards(alice,
     def ask() -> Any:
         if asking == "program" or is_api:
             headers = header(key) | ({"Accept": "text/html"} if asking == "person" else {})
-            return alice.post(path, json.dumps(body), content_type="application/json", headers=headers)
-        return alice.post(path, body, headers={"Accept": "text/html"})
+            return signed_in.post(path, json.dumps(body), content_type="application/json", headers=headers)
+        return signed_in.post(path, body, headers={"Accept": "text/html"})
 
     with locked_database():
         answer = ask()
@@ -91,7 +84,7 @@ def test_whatever_writes_is_503_in_the_client_s_form_and_works_afterwards(alice,
     assert ask().status_code in {200, 201, 302}
 
 
-def test_what_needs_no_write_is_answered_while_the_database_is_locked(alice):
+def test_what_needs_no_write_is_answered_while_the_database_is_locked(signed_in):
     key = ApiKey.objects.get()
     batch = submit(key, request(ALICE.address, block=1))
     beat()
@@ -112,7 +105,7 @@ def test_what_needs_no_write_is_answered_while_the_database_is_locked(alice):
             "/dashboard/log",
             "/api/docs",
         ):
-            assert alice.get(path, headers=header(key)).status_code == 200, path
+            assert signed_in.get(path, headers=header(key)).status_code == 200, path
 
 
 def test_healthz_says_it_until_it_is_over(monkeypatch):
@@ -125,12 +118,12 @@ def test_healthz_says_it_until_it_is_over(monkeypatch):
     assert Client().get("/healthz").json()["problems"] == []
 
 
-def test_a_full_disk_stores_nothing_of_a_batch_and_the_same_is_taken_when_there_is_room(alice):
+def test_a_full_disk_stores_nothing_of_a_batch_and_the_same_is_taken_when_there_is_room(signed_in):
     key = ApiKey.objects.get()
     body = json.dumps(request(*(f"0x{number:040x}" for number in range(1, 3000)), block=5))
 
     def ask() -> Any:
-        return alice.post("/submit-batch-query", body, content_type="application/json", headers=header(key))
+        return signed_in.post("/submit-batch-query", body, content_type="application/json", headers=header(key))
 
     with full_disk():
         answer = ask()
@@ -142,7 +135,7 @@ def test_a_full_disk_stores_nothing_of_a_batch_and_the_same_is_taken_when_there_
     assert Query.objects.count() == Step.objects.count() == 2999
 
 
-def test_the_use_of_keys_that_could_not_be_written_is_kept(alice):
+def test_the_use_of_keys_that_could_not_be_written_is_kept(signed_in):
     key = ApiKey.objects.get()
     text = keys.reveal(key)
     assert text is not None
@@ -154,13 +147,13 @@ def test_the_use_of_keys_that_could_not_be_written_is_kept(alice):
     assert KeyUse.objects.get().requests == 1
 
 
-def test_a_defect_stays_500(alice, monkeypatch):
+def test_a_defect_stays_500(signed_in, monkeypatch):
     def fail(*_):
         raise ZeroDivisionError("a defect")
 
     monkeypatch.setattr("queries.submission.store", fail)
     key = ApiKey.objects.get()
     body = json.dumps(request(ALICE.address, block=1))
-    answer = alice.post("/submit-batch-query", body, content_type="application/json", headers=header(key))
+    answer = signed_in.post("/submit-batch-query", body, content_type="application/json", headers=header(key))
     assert (answer.status_code, answer.json()["code"]) == (500, "internal_error")
     assert "Retry-After" not in answer.headers

@@ -16,7 +16,6 @@ from accounts import contract_wallets, sign_in
 from accounts.sign_in import SignInError, finish, start
 from chains.encoding import hex_data
 from config import node_waits
-from devnet.devchain import DevChain
 from tests.accounts.wallets import ALICE, BOB, contract_wallet_code, init_code, reverting_code, sign
 from tests.chains.hostile_node import DRIPS, FLOODS, hostile_node
 from tests.chains.lying_node import ask, error, is_chain_id, lying_node
@@ -27,16 +26,10 @@ pytestmark = pytest.mark.django_db
 CREATE2_FACTORY = "0x4e59b44847b379578588920cA78FbF26c0B4956C"  # anvil has it from the start
 
 
-@pytest.fixture(scope="module")
-def chain():
-    with DevChain() as chain:
-        yield chain
-
-
 @pytest.fixture
-def node(chain, configure_chains):
-    configure_chains((31337, True, chain.url), destinations=(31337,))
-    return chain
+def node(shared_chain, configure_chains):
+    configure_chains((31337, True, shared_chain.url), destinations=(31337,))
+    return shared_chain
 
 
 @pytest.fixture
@@ -129,14 +122,14 @@ def test_a_contract_does_not_make_the_service_call_a_url(node):
             listener.accept()
 
 
-def test_a_node_of_another_chain_is_not_asked(chain, configure_chains):
-    configure_chains((5, True, chain.url), destinations=(5,))
+def test_a_node_of_another_chain_is_not_asked(shared_chain, configure_chains):
+    configure_chains((5, True, shared_chain.url), destinations=(5,))
     message = start(BOB.address, 5, "")
     assert code_of(message, sign(message, ALICE)) == "node_unavailable"
 
 
-def test_a_live_node_is_asked_after_a_dead_one(chain, wallet, configure_chains):
-    configure_chains((31337, True, "http://127.0.0.1:1", chain.url), destinations=(31337,))
+def test_a_live_node_is_asked_after_a_dead_one(shared_chain, wallet, configure_chains):
+    configure_chains((31337, True, "http://127.0.0.1:1", shared_chain.url), destinations=(31337,))
     message = start(wallet, 31337, "")
     assert finish(message, sign(message, ALICE)).address == wallet
 
@@ -161,12 +154,14 @@ def refusing_url():
         yield url
 
 
-def test_a_node_that_refuses_to_answer_does_not_make_a_signature_wrong(refusing_url, chain, wallet, configure_chains):
+def test_a_node_that_refuses_to_answer_does_not_make_a_signature_wrong(
+    refusing_url, shared_chain, wallet, configure_chains
+):
     configure_chains((31337, True, refusing_url), destinations=(31337,))
     message = start(wallet, 31337, "")
     assert code_of(message, sign(message, ALICE)) == "node_unavailable"
 
-    configure_chains((31337, True, refusing_url, chain.url), destinations=(31337,))
+    configure_chains((31337, True, refusing_url, shared_chain.url), destinations=(31337,))
     message = start(wallet, 31337, "")
     assert finish(message, sign(message, ALICE)).address == wallet
 
@@ -184,12 +179,12 @@ def test_a_refusal_names_no_node(configure_chains):
 
 
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
-def test_no_flood_of_a_node_makes_a_signature_wrong_or_holds_it_up(flood, chain, wallet, configure_chains):
+def test_no_flood_of_a_node_makes_a_signature_wrong_or_holds_it_up(flood, shared_chain, wallet, configure_chains):
     with hostile_node(flood) as url:
         configure_chains((31337, True, url), destinations=(31337,))
         message = start(wallet, 31337, "")
         assert code_of(message, sign(message, ALICE)) == "node_unavailable"
-        configure_chains((31337, True, url, chain.url), destinations=(31337,))
+        configure_chains((31337, True, url, shared_chain.url), destinations=(31337,))
         message = start(wallet, 31337, "")
         assert finish(message, sign(message, ALICE)).address == wallet
 
@@ -205,7 +200,7 @@ def test_no_drip_of_a_node_is_waited_for(drip, wallet, configure_chains, monkeyp
         assert time.monotonic() - began < 3
 
 
-def test_slow_nodes_of_a_chain_leave_places_to_another_s(chain, wallet, configure_chains):
+def test_slow_nodes_of_a_chain_leave_places_to_another_s(shared_chain, wallet, configure_chains):
     """And to whoever has a key of their own."""
     asked, release = threading.Semaphore(0), threading.Event()
 
@@ -225,7 +220,7 @@ def test_slow_nodes_of_a_chain_leave_places_to_another_s(chain, wallet, configur
         return "accepted"
 
     with hostile_node(slow, chain_id=5) as url:
-        configure_chains((31337, True, chain.url), (5, True, url), destinations=(31337,))
+        configure_chains((31337, True, shared_chain.url), (5, True, url), destinations=(31337,))
         held, here, own = start(wallet, 5, ""), start(wallet, 31337, ""), start(ALICE.address, 5, "")
         with ThreadPoolExecutor(4) as pool:
             slow_one = pool.submit(check, held, 5)
@@ -246,9 +241,11 @@ def test_a_busy_service_says_when_to_come_back(client: Client, wallet, monkeypat
     assert (answer.status_code, answer.json()["code"], answer.headers["Retry-After"]) == (503, "too_many_checks", "5")
 
 
-def test_a_node_that_fails_while_another_refuses_does_not_make_a_signature_wrong(chain, wallet, configure_chains):
+def test_a_node_that_fails_while_another_refuses_does_not_make_a_signature_wrong(
+    shared_chain, wallet, configure_chains
+):
     def refusing(body):
-        return ask(chain.url, body) if is_chain_id(body) else error(body, -32000, "no such method")
+        return ask(shared_chain.url, body) if is_chain_id(body) else error(body, -32000, "no such method")
 
     with lying_node(refusing) as url:
         configure_chains((31337, True, url, "http://127.0.0.1:1"), destinations=(31337,))

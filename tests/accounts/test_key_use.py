@@ -14,11 +14,6 @@ NOON = datetime(2026, 3, 4, 12, 30, tzinfo=UTC)
 
 
 @pytest.fixture
-def key(db) -> ApiKey:
-    return keys.issue(User.objects.for_address(ALICE.address), "laptop")
-
-
-@pytest.fixture
 def at(monkeypatch):
     """Sets the clock."""
 

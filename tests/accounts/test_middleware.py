@@ -22,7 +22,7 @@ def passed(query: str = "", *, view=None, **environ: Any) -> tuple[HttpRequest, 
     return seen[0], response
 
 
-def key_of(request: HttpRequest) -> str | None:
+def presented(request: HttpRequest) -> str | None:
     presented = request.presented_key  # type: ignore[attr-defined]
     return presented.get_secret_value() if presented else None
 
@@ -50,7 +50,7 @@ def key_of(request: HttpRequest) -> str | None:
 )
 def test_it_takes_the_key_out_and_leaves_the_other_parameters_byte_for_byte(query, key, rest):
     request, _ = passed(query)
-    assert key_of(request) == key
+    assert presented(request) == key
     assert request.META["QUERY_STRING"] == rest
     assert request.META["RAW_URI"] == request.META["REQUEST_URI"] == ("/path?" + rest if rest else "/path")
     assert "apiKey" not in request.GET
@@ -67,7 +67,7 @@ def test_it_takes_the_key_out_and_leaves_the_other_parameters_byte_for_byte(quer
 )
 def test_it_redacts_a_key_that_was_pasted_elsewhere(query, rest):
     request, _ = passed(query, HTTP_REFERER=f"http://testserver/bqs_0123456789?{query}")
-    assert key_of(request) is None
+    assert presented(request) is None
     assert request.META["QUERY_STRING"] == rest
     assert request.META["RAW_URI"] == request.META["REQUEST_URI"] == f"/path?{rest}"
     assert request.META["HTTP_REFERER"] == f"http://testserver/bqs_%5Bredacted%5D?{rest}"
@@ -75,7 +75,7 @@ def test_it_redacts_a_key_that_was_pasted_elsewhere(query, rest):
 
 def test_it_takes_the_key_from_the_header():
     request, _ = passed("a=1", HTTP_API_KEY="k")
-    assert key_of(request) == "k"
+    assert presented(request) == "k"
     assert "HTTP_API_KEY" not in request.META
     assert "api-key" not in request.headers
     assert request.GET.dict() == {"a": "1"}
@@ -84,14 +84,14 @@ def test_it_takes_the_key_from_the_header():
 @pytest.mark.parametrize(("header", "key"), [("from-header", "from-header"), ("", "from-query")])
 def test_the_header_wins_over_the_parameter_unless_it_is_empty(header, key):
     request, _ = passed("apiKey=from-query", HTTP_API_KEY=header)
-    assert key_of(request) == key
+    assert presented(request) == key
     assert "from-query" not in repr(request.META)
 
 
 def test_it_takes_the_key_out_of_the_referrer():
     request, _ = passed(HTTP_REFERER="http://testserver/page?a=1&apiKey=k&b=2")
     assert request.META["HTTP_REFERER"] == "http://testserver/page?a=1&b=2"
-    assert key_of(request) is None
+    assert presented(request) is None
 
 
 def test_the_key_does_not_print():

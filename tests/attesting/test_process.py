@@ -28,7 +28,7 @@ DOMAIN = Domain(10, CONTRACT)
 
 
 @pytest.fixture(scope="module")
-def alice(devchain, tmp_path_factory) -> Iterator[Running]:
+def attester_process(devchain, tmp_path_factory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("alice")
     chains_file(folder, devchain.url)
     with running(folder) as attester:
@@ -60,19 +60,19 @@ def only_answer(attester: Running, number: int) -> Attestation | Refusal:
 # --- Asked by a worker ------------------------------------------------------------------------------------------------
 
 
-def test_of_three_attesters_two_answer_while_one_is_down(devchain, alice, tmp_path):
+def test_of_three_attesters_two_answer_while_one_is_down(devchain, attester_process, tmp_path):
     chains_file(tmp_path, devchain.url, key=ACCOUNTS[1][1])
     with running(tmp_path) as bob:
         down = Attester(address=CHARLIE.address, url="http://127.0.0.1:1")
-        answers = ask([alice.attester, down, bob.attester], DOMAIN, 31337, 5)
+        answers = ask([attester_process.attester, down, bob.attester], DOMAIN, 31337, 5)
     assert [type(answer) for answer in answers] == [Attestation, Refusal, Attestation]
     message = Question(DOMAIN, 31337, 5).message(block_hash(devchain, 5))
     signers = [recover(message, answer.signature) for answer in answers if isinstance(answer, Attestation)]
     assert signers == [ALICE.address, BOB.address]
 
 
-def test_a_refusal_reaches_who_asks(devchain, alice):
-    refusal = only_answer(alice, devchain.head())
+def test_a_refusal_reaches_who_asks(devchain, attester_process):
+    refusal = only_answer(attester_process, devchain.head())
     assert isinstance(refusal, Refusal)
     assert refusal.code == "not_final"
     assert refusal.sentence == (
@@ -192,8 +192,8 @@ def post(attester: Running, body: Any, **headers: str) -> requests.Response:
     return requests.post(f"{attester.url}/attest", data=data, headers=headers, timeout=10)
 
 
-def test_whatever_name_it_is_reached_by_it_answers(devchain, alice):
-    answer = post(alice, VALID, Host="attester.example.org")
+def test_whatever_name_it_is_reached_by_it_answers(devchain, attester_process):
+    answer = post(attester_process, VALID, Host="attester.example.org")
     assert answer.status_code == 200
     assert answer.json().keys() == {"attester", "blockHash", "signature"}
     assert answer.json()["blockHash"] == hex_data(block_hash(devchain, 5))
@@ -220,28 +220,28 @@ def test_whatever_name_it_is_reached_by_it_answers(devchain, alice):
         (b"", ""),
     ],
 )
-def test_what_is_malformed_is_named(alice, body, fault):
-    answer = post(alice, body)
+def test_what_is_malformed_is_named(attester_process, body, fault):
+    answer = post(attester_process, body)
     assert answer.status_code == 400
     assert answer.json()["code"] == "bad_request"
     assert answer.json()["error"].startswith(f"The request can't be read: {fault}")
 
 
-def test_a_large_body_is_refused(alice):
-    answer = post(alice, VALID | {"padding": "x" * 10_000})
+def test_a_large_body_is_refused(attester_process):
+    answer = post(attester_process, VALID | {"padding": "x" * 10_000})
     assert answer.status_code == 413
 
 
-def test_an_attester_serves_nothing_else(alice):
+def test_an_attester_serves_nothing_else(attester_process):
     for path in ("/", "/sign-in", "/submit-batch-query", "/static/x", "/api/docs"):
-        answer = requests.get(f"{alice.url}{path}", timeout=10)
+        answer = requests.get(f"{attester_process.url}{path}", timeout=10)
         assert (answer.status_code, answer.json()["code"]) == (404, "not_found")
-    answer = requests.get(f"{alice.url}/attest", timeout=10)
+    answer = requests.get(f"{attester_process.url}/attest", timeout=10)
     assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed")
 
 
-def test_its_health_tells_who_it_is_and_how_far_its_chains_are(devchain, alice):
-    answer = requests.get(f"{alice.url}/healthz", timeout=10)
+def test_its_health_tells_who_it_is_and_how_far_its_chains_are(devchain, attester_process):
+    answer = requests.get(f"{attester_process.url}/healthz", timeout=10)
     assert answer.status_code == 200
     assert answer.json() == {
         "attester": ALICE.address,

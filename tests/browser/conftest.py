@@ -146,6 +146,22 @@ def sign_in_as(site: str) -> Callable[..., User]:
     return sign_in_as
 
 
+@pytest.fixture
+def service(site: str, settings: Any, tmp_path: Path) -> Iterator[DevChain]:
+    """A chain that mines a block for each transaction, which the server knows."""
+    with DevChain() as chain:
+        chain.mine(5)
+        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
+        deploy_on(chain)
+        yield chain
+
+
+@pytest.fixture
+def alice(context: BrowserContext, sign_in_as: Callable[..., User]) -> User:
+    """Signed in, in the test's browser profile."""
+    return sign_in_as(context)
+
+
 @dataclass
 class Stage:
     """Where pages are served: settings that may be changed, and a chain for those who ask for one."""

@@ -19,7 +19,7 @@ from tests.explorer.batches import (
     SOURCE,
     a_batch,
     accept,
-    asking,
+    batch_at,
     complete,
     deployed,
     fetch_proofs,
@@ -175,7 +175,7 @@ def done() -> Batch:
 def everything_open() -> Batch:
     slots = [hex(2**200 * slot) for slot in range(60)]
     accounts = {ALICE: {"props": ["BALANCE"], "slots": slots}}
-    return asking(timestamp_1700000005={"accounts": accounts, "header": HeaderField.names})
+    return batch_at(timestamp_1700000005={"accounts": accounts, "header": HeaderField.names})
 
 
 def everything_done() -> Batch:

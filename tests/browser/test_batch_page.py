@@ -25,7 +25,7 @@ from tests.browser.wallet import Wallet
 from tests.explorer.batches import (
     a_batch,
     accept,
-    asking,
+    batch_at,
     beat,
     finish,
     many_accounts,
@@ -125,7 +125,7 @@ def test_slots_headers_and_times_reach_done_and_are_read_from_the_chain(service:
     block = service.head()
     time = int(service.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
     parts = {"accounts": {BOB: {"slots": ["0x5"]}}, "header": ["TIMESTAMP", "GAS_LIMIT"]}
-    batch = asking(**{f"timestamp_{time}": parts})
+    batch = batch_at(**{f"timestamp_{time}": parts})
     page.goto(path(batch))
     header = page.locator("#query-2")
     expect(header).to_contain_text("being looked up")
@@ -311,7 +311,7 @@ def test_what_was_typed_to_find_an_account_survives_a_refresh(page: Page):
 
 def test_the_slots_of_a_later_page_are_read_and_stay_through_a_refresh(page: Page):
     beat()
-    batch = asking(block_12={"accounts": {ALICE: {"slots": [hex(slot) for slot in range(60)]}}})
+    batch = batch_at(block_12={"accounts": {ALICE: {"slots": [hex(slot) for slot in range(60)]}}})
     finish(batch)
     page.goto(path(batch))
     page.get_by_role("link", name="Next slots").click()

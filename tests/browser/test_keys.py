@@ -3,18 +3,12 @@ from datetime import timedelta
 
 import pytest
 from django.test import Client
-from playwright.sync_api import BrowserContext, Page, expect
+from playwright.sync_api import Page, expect
 
 from accounts import keys
-from accounts.models import AccountEvent, ApiKey, User
+from accounts.models import AccountEvent, ApiKey
 from tests.browser.conftest import faults_for_anybody
 from tests.browser.hand import leave
-
-
-@pytest.fixture
-def alice(context: BrowserContext, sign_in_as) -> User:
-    user: User = sign_in_as(context)
-    return user
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The form that people submit a batch with, in a real browser: by pointer, by keyboard, with and without JavaScript."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +9,11 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, Route, expect
 
 from accounts.models import User
-from config import configured_chains as configured
 from devnet.devchain import DevChain
-from proving.registry.deploying import deploy
 from queries.models import Batch
 from tests.browser.conftest import TIMEOUT, faults_for_anybody, weight
 from tests.explorer.batches import many_accounts, path
-from tests.service import ALICE, BOB, chains_toml
+from tests.service import ALICE, BOB
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -23,21 +21,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def patience() -> None:
     expect.set_options(timeout=TIMEOUT)
-
-
-@pytest.fixture
-def service(site: str, settings: Any, tmp_path: Path) -> Iterator[DevChain]:
-    with DevChain() as chain:
-        chain.mine(5)
-        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-        configured.forget_chains()
-        deploy(31337, 31337)
-        yield chain
-
-
-@pytest.fixture
-def alice(context: BrowserContext, sign_in_as: Callable[..., User]) -> User:
-    return sign_in_as(context, ALICE)
 
 
 def test_fifty_addresses_of_a_csv_take_two_clicks(service: DevChain, alice: User, page: Page, tmp_path: Path):

@@ -1,8 +1,7 @@
 """What a batch lacks, sent by a wallet of the browser to a real chain: all of it, and nothing of it twice."""
 
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,10 +11,9 @@ from devnet.devchain import DevChain
 from queries.models import Batch, BatchStatus
 from tests.browser.conftest import TIMEOUT, axe_violations, faults_for_anybody, weight
 from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet
-from tests.deployed import deploy_on
 from tests.explorer.batches import path
 from tests.proving.self_funded import itself, nothing_spent
-from tests.service import BOB, CHARLIE, a_key, chains_toml, request, submit, work
+from tests.service import BOB, CHARLIE, a_key, request, submit, work
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -23,19 +21,9 @@ ASKED_TO_SEND = {"eth_sendTransaction", "wallet_sendCalls"}
 
 
 @pytest.fixture
-def chain(site: str, settings: Any, tmp_path: Path) -> Iterator[DevChain]:
-    """It mines a block for each transaction."""
-    with DevChain() as chain:
-        chain.mine(5)
-        settings.CHAINS_FILE = chains_toml(tmp_path, chain.url)
-        deploy_on(chain)
-        yield chain
-
-
-@pytest.fixture
-def batch(chain: DevChain) -> Batch:
+def batch(service: DevChain) -> Batch:
     """It lacks two transactions."""
-    head = chain.head()
+    head = service.head()
     body = itself(request(BOB, block=head))
     body["data"]["31337"][f"block:{head - 1}"] = {"accounts": {CHARLIE: {"props": ["NONCE"]}}}
     submitted = submit(a_key(), body)
@@ -45,9 +33,9 @@ def batch(chain: DevChain) -> Batch:
 
 
 @pytest.fixture
-def page(page: Page, context: BrowserContext, wallet: Wallet, chain: DevChain, batch: Batch) -> Page:
+def page(page: Page, context: BrowserContext, wallet: Wallet, service: DevChain, batch: Batch) -> Page:
     """Its page, with a wallet that is connected to the chain."""
-    wallet.chain = chain
+    wallet.chain = service
     wallet.put_into(context)
     page.goto(path(batch))
     return page
@@ -65,8 +53,8 @@ def said(page: Page, text: str | re.Pattern[str]) -> None:
     expect(page.locator("#wallet-status")).to_contain_text(text)
 
 
-def until(page: Page, condition: Callable[[], bool]) -> None:
-    """Meanwhile the page goes on, which asks the wallet in this thread."""
+def goes_on_until(page: Page, condition: Callable[[], bool]) -> None:
+    """Wait for a condition while the page goes on, which asks the wallet in this thread."""
     for _ in range(TIMEOUT // 50):
         if condition():
             return
@@ -74,9 +62,9 @@ def until(page: Page, condition: Callable[[], bool]) -> None:
     pytest.fail("It did not come.")
 
 
-def kept_back(chain: DevChain) -> None:
+def kept_back(service: DevChain) -> None:
     """The chain takes transactions and mines none, until a test mines a block."""
-    chain.rpc("evm_setAutomine", False)
+    service.rpc("evm_setAutomine", False)
 
 
 # --- What goes well ---------------------------------------------------------------------------------------------------
@@ -85,13 +73,13 @@ def kept_back(chain: DevChain) -> None:
 @pytest.mark.parametrize("together", [False, True], ids=["one by one", "EIP-5792"])
 def test_a_wallet_sends_what_is_missing_until_the_batch_is_done(
     page: Page,
-    chain: DevChain,
+    service: DevChain,
     wallet: Wallet,
     batch: Batch,
     together: bool,  # noqa: FBT001 (pytest names it)
 ):
     wallet.sends_calls = together
-    with nothing_spent(chain):
+    with nothing_spent(service):
         begin(page)
         said(page, re.compile(r"2 transactions on Development chain: [\d,]+ gas at the most, 0\.\d+ ETH at the price"))
         assert not wallet.sent
@@ -196,15 +184,15 @@ def test_what_is_declined_leaves_all_as_it_was(
     assert len(wallet.sent) == 2
 
 
-def test_only_what_is_missing_is_offered_after_some_was_sent(page: Page, chain: DevChain, wallet: Wallet):
-    kept_back(chain)
+def test_only_what_is_missing_is_offered_after_some_was_sent(page: Page, service: DevChain, wallet: Wallet):
+    kept_back(service)
     begin(page)
     confirm(page, "2 transactions")
     said(page, "Transaction 1 of 2 is sent.")
     wallet.refuses["eth_sendTransaction"] = DECLINED
-    chain.mine()
+    service.mine()
     said(page, "You declined")
-    chain.rpc("evm_setAutomine", True)
+    service.rpc("evm_setAutomine", True)
     wallet.refuses.clear()
     begin(page)
     said(page, "1 transaction on Development chain")
@@ -217,27 +205,27 @@ def test_only_what_is_missing_is_offered_after_some_was_sent(page: Page, chain: 
 @pytest.mark.parametrize("together", [False, True], ids=["one by one", "EIP-5792"])
 def test_a_page_that_is_left_in_the_middle_sends_nothing_twice(
     page: Page,
-    chain: DevChain,
+    service: DevChain,
     wallet: Wallet,
     together: bool,  # noqa: FBT001 (pytest names it)
     loses_answer: bool,  # noqa: FBT001 (pytest names it)
 ):
     wallet.sends_calls, wallet.loses_answers = together, loses_answer
-    kept_back(chain)
+    kept_back(service)
     begin(page)
     confirm(page, "2 transactions")
     said(page, "Confirm" if loses_answer else re.compile("Waiting until (it|that) is in a block"))
     sent = 2 if together else 1
-    until(page, lambda: len(wallet.sent) == sent)
+    goes_on_until(page, lambda: len(wallet.sent) == sent)
     wallet.loses_answers = False
     page.reload()
     begin(page)
     said(page, "Waiting for what this browser was to send before.")
     asked = len(wallet.asked)
-    until(page, lambda: len(wallet.asked) > asked + 4)  # It looks again and again.
+    goes_on_until(page, lambda: len(wallet.asked) > asked + 4)  # It looks again and again.
     assert len(wallet.sent) == sent
-    chain.mine()
-    chain.rpc("evm_setAutomine", True)
+    service.mine()
+    service.rpc("evm_setAutomine", True)
     if not together:
         confirm(page, "1 transaction")
     said(page, "Nothing is missing")
@@ -253,7 +241,7 @@ def test_a_prompt_that_is_open_while_the_page_is_reloaded_is_declined_first_and_
     wallet.sends_calls, wallet.holds = together, True
     begin(page)
     confirm(page, "2 transactions")
-    until(page, lambda: len(wallet.held) == 1)
+    goes_on_until(page, lambda: len(wallet.held) == 1)
     page.reload()
     begin(page)
     said(page, "Your wallet may still hold a request that this page made before. Decline it there, then go on")
@@ -262,7 +250,7 @@ def test_a_prompt_that_is_open_while_the_page_is_reloaded_is_declined_first_and_
     assert len(wallet.held) == 1
     page.keyboard.press("Enter")
     confirm(page, "2 transactions")
-    until(page, lambda: len(wallet.held) == 2)
+    goes_on_until(page, lambda: len(wallet.held) == 2)
     # Both all the same.
     first, second = wallet.approve()
     assert ("result" in first, "error" in second) == (True, True)
@@ -281,13 +269,13 @@ def test_a_prompt_that_is_approved_after_the_page_was_reloaded_counts(page: Page
     wallet.holds, wallet.takes_nonces = True, False
     begin(page)
     confirm(page, "2 transactions")
-    until(page, lambda: len(wallet.held) == 1)
+    goes_on_until(page, lambda: len(wallet.held) == 1)
     page.reload()
     begin(page)
     said(page, "Your wallet may still hold a request")
     wallet.approve()
     confirm(page, "1 transaction")
-    until(page, lambda: len(wallet.held) == 1)
+    goes_on_until(page, lambda: len(wallet.held) == 1)
     # And where it was said to be declined, but is approved before the next one is asked for.
     page.reload()
     begin(page)
@@ -301,8 +289,8 @@ def test_a_prompt_that_is_approved_after_the_page_was_reloaded_counts(page: Page
     assert len(wallet.sent) == 2
 
 
-def test_what_is_not_to_be_waited_for_is_offered_again_with_a_warning(page: Page, chain: DevChain, wallet: Wallet):
-    kept_back(chain)
+def test_what_is_not_to_be_waited_for_is_offered_again_with_a_warning(page: Page, service: DevChain, wallet: Wallet):
+    kept_back(service)
     begin(page)
     confirm(page, "2 transactions")
     said(page, "Transaction 1 of 2 is sent.")
@@ -316,18 +304,18 @@ def test_what_is_not_to_be_waited_for_is_offered_again_with_a_warning(page: Page
 
 
 def test_a_transaction_that_the_wallet_has_replaced_is_not_waited_for_for_ever(
-    page: Page, chain: DevChain, wallet: Wallet
+    page: Page, service: DevChain, wallet: Wallet
 ):
-    kept_back(chain)
+    kept_back(service)
     begin(page)
     confirm(page, "2 transactions")
     said(page, "Transaction 1 of 2 is sent.")
-    until(page, lambda: wallet.asked.count("eth_getTransactionByHash") > 1)
+    goes_on_until(page, lambda: wallet.asked.count("eth_getTransactionByHash") > 1)
     wallet.cancel(wallet.sent[0])
-    chain.mine()
+    service.mine()
     said(page, re.compile("Transaction 2 of 2 is sent"))
-    chain.rpc("evm_setAutomine", True)
-    chain.mine()
+    service.rpc("evm_setAutomine", True)
+    service.mine()
     confirm(page, "1 transaction")
     said(page, "Nothing is missing")
 
@@ -350,8 +338,10 @@ def test_a_service_that_is_behind_the_wallet_s_node_is_waited_for(page: Page, co
     assert len(wallet.sent) == 2
 
 
-def test_two_pages_of_a_browser_don_t_send_at_once(page: Page, context: BrowserContext, chain: DevChain, batch: Batch):
-    kept_back(chain)
+def test_two_pages_of_a_browser_don_t_send_at_once(
+    page: Page, context: BrowserContext, service: DevChain, batch: Batch
+):
+    kept_back(service)
     begin(page)
     confirm(page, "2 transactions")
     said(page, "Transaction 1 of 2 is sent.")

@@ -39,10 +39,9 @@ class Counted:
 
 
 @pytest.fixture(scope="module")
-def chain() -> Iterator[DevChain]:
-    with DevChain() as chain:
-        chain.mine(5)
-        yield chain
+def chain(shared_chain: DevChain) -> DevChain:
+    shared_chain.mine(5)
+    return shared_chain
 
 
 @pytest.fixture

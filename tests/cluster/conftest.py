@@ -17,6 +17,7 @@ from demo.cluster import Cluster
 from demo.installation import CHAIN_ID, CHAINS_TOML, free_port
 from devnet.devchain import DevChain
 from devnet.servers import Postgres, RabbitMQ, Redis
+from tests.factories import until
 from tests.proving.chain_state import ACCOUNT_PROVEN, HEADER_ACCUMULATED
 
 QUEUES = ("signers.31337", "registries.31337.31337", "batches.31337", "blocks.31337.31337")
@@ -129,12 +130,8 @@ class Machines:
     def _found(self, topic: str) -> int:
         return len(self.chain.rpc("eth_getLogs", {"address": self.registry, "topics": [topic], "fromBlock": "0x0"}))
 
-    @staticmethod
-    def until(condition: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
-        deadline = time.monotonic() + seconds
-        while not condition():
-            assert time.monotonic() < deadline, f"{what}: not within {seconds} s"
-            time.sleep(0.1)
+    def until(self, condition: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
+        until(condition, what, seconds, says=self.cluster.names)
 
 
 @pytest.fixture(scope="session")

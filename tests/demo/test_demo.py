@@ -6,14 +6,13 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
 
 import pytest
 import requests
 
 from demo import balances
 from demo.installation import STOP_SECONDS
-from devnet.devchain import PROJECT, DevChain
+from devnet.devchain import PROJECT
 from tests.demo.commands import demo, processes_with, run, variables
 
 
@@ -46,19 +45,13 @@ def test_once_it_proves_the_balance_shows_every_step_and_leaves_no_process(comma
     assert env["API_KEY"] not in done.stdout
 
 
-@pytest.fixture(scope="module")
-def chain() -> Iterator[DevChain]:
-    with DevChain() as chain:
-        yield chain
-
-
 @pytest.mark.parametrize(("wei_too_many", "said"), [(0, "  equal to eth_getBalance"), (1, "  WRONG: eth_getBalance")])
-def test_a_value_is_right_only_if_it_equals_the_balance(chain, capsys, wei_too_many, said):
+def test_a_value_is_right_only_if_it_equals_the_balance(shared_chain, capsys, wei_too_many, said):
     registry = f"0x{0xFAC7:040x}"
-    balance = int(chain.rpc("eth_getBalance", balances.SIGNER_ADDRESS, "latest"), 16)
+    balance = int(shared_chain.rpc("eth_getBalance", balances.SIGNER_ADDRESS, "latest"), 16)
     # Whatever it is asked, it returns this word: PUSH32, MSTORE at 0, RETURN 32 bytes from 0.
-    chain.rpc("anvil_setCode", registry, f"0x7f{balance + wei_too_many:064x}5f5260205ff3")
-    is_right = balances.show(chain, balances.Source(chain, registry), chain.head())
+    shared_chain.rpc("anvil_setCode", registry, f"0x7f{balance + wei_too_many:064x}5f5260205ff3")
+    is_right = balances.show(shared_chain, balances.Source(shared_chain, registry), shared_chain.head())
     assert is_right == (wei_too_many == 0)
     assert f"{said} on chain 31337" in capsys.readouterr().out
 

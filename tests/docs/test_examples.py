@@ -2,7 +2,6 @@
 
 import json
 import re
-import socket
 import sqlite3
 import subprocess
 import time
@@ -19,6 +18,7 @@ from eth_utils.crypto import keccak
 from chains.chains_file import load_chains
 from contracts.build import run_compiler
 from demo import client
+from demo.installation import free_port
 from devnet.devchain import ACCOUNTS, PROJECT
 from tests.demo.commands import demo, variables
 from tests.docs import reader
@@ -113,13 +113,6 @@ def sign_up(database: Path, address: str) -> None:
             "INSERT INTO accounts_user (address, password, created_at, stored_bytes) VALUES (?, '!', datetime(), 0)",
             [address],
         )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.mark.parametrize("block", RUNNABLE, ids=str)

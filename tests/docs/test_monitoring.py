@@ -45,7 +45,7 @@ EXPRESSIONS = [*alerts(), *dashboard()]
 
 
 @pytest.fixture
-def told(db, settings, tmp_path) -> set[str]:
+def samples(db, settings, tmp_path) -> set[str]:
     """The names of all samples that /metrics of a web server or a worker may have."""
     settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
     text = process_metrics.exposition([ServiceMetrics()]).decode()
@@ -63,9 +63,9 @@ def test_expressions_are_read_as_prometheus_reads_them():
     assert names(asked) == ({"x_total", "y", "z"}, {"le", "a", "b", "d", "g"})
 
 
-def test_every_metric_of_alerts_and_dashboard_exists(told):
+def test_every_metric_of_alerts_and_dashboard_exists(samples):
     assert len(EXPRESSIONS) > 50
-    unknown = {(where, name) for where, text in EXPRESSIONS for name in names(text)[0] - told - OF_PROMETHEUS}
+    unknown = {(where, name) for where, text in EXPRESSIONS for name in names(text)[0] - samples - OF_PROMETHEUS}
     assert not unknown
 
 
@@ -75,9 +75,9 @@ def test_every_label_of_alerts_and_dashboard_exists():
     assert not {(where, label) for where, text in EXPRESSIONS for label in names(text)[1] - known - ADDED_LABELS}
 
 
-def test_every_metric_of_the_service_is_explained(told):
+def test_every_metric_of_the_service_is_explained(samples):
     page = (PROJECT / "docs/operating/watching.md").read_text()
-    ours = {re.sub(r"_(bucket|sum|count)$", "", name) for name in told if name.startswith("batchquery_")}
+    ours = {re.sub(r"_(bucket|sum|count)$", "", name) for name in samples if name.startswith("batchquery_")}
     assert len(ours) > 25
     assert not {name for name in ours if f"`{name}`" not in page}
 

@@ -2,7 +2,6 @@
 
 import random
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -58,9 +57,8 @@ def compiled() -> dict[str, Artifact]:
 
 
 @pytest.fixture(scope="module")
-def chain() -> Iterator[DevChain]:
-    with DevChain() as chain:
-        yield chain
+def chain(shared_chain: DevChain) -> DevChain:
+    return shared_chain
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from queries import progress, submission
 from queries.models import Batch, Block, PathUnit, StepKind
 from queries.properties import AccountField, HeaderField
 from tests import headers
-from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, work_until_done
+from tests.service import ALICE, BOB, SIGNER, a_key, asking, request, submit, work_until_done
 
 HASH = "0x" + "ab" * 32
 TRANSACTION = "0x" + "7a" * 32
@@ -44,11 +44,11 @@ def a_batch(*accounts: str, block: int = 12, props: list[str] | None = None, fee
     return submit(key, request(*(accounts or (ALICE,)), block=block, props=props, fee=fee))
 
 
-def asking(**blocks: Any) -> Batch:
+def batch_at(**blocks: Any) -> Batch:
     """RECEIVED, of Alice: by selector, with `_` for its colon, the `accounts` and the `header` to prove there."""
     key = ApiKey.objects.filter(user__address=ALICE).first() or a_key()
     data = {selector.replace("_", ":"): parts for selector, parts in blocks.items()}
-    return submit(key, {"destinationChainId": "31337", "fee": "0", "data": {"31337": data}})
+    return submit(key, asking(data))
 
 
 def word(number: int) -> str:
@@ -218,7 +218,7 @@ def everything(chain: DevChain) -> Batch:
     chain.rpc("evm_increaseTime", 10)  # so that the block is the only one at its time
     chain.mine(2)
     time = int(chain.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
-    batch = asking(
+    batch = batch_at(
         **{
             f"block_{block}": {
                 "accounts": {BOB: {"props": AccountField.names}, CONTRACT: {"slots": ["0x5", "0x6"]}},

@@ -1,10 +1,18 @@
 import pytest
+from django.test import Client
 
 from tests.explorer.batches import DEAD_NODE
-from tests.service import chains_toml
+from tests.factories import client_of
+from tests.service import ALICE, chains_toml
 
 
 @pytest.fixture(autouse=True)
 def one_chain_whose_node_is_down(settings, tmp_path) -> None:
     """No page asks a chain."""
     settings.CHAINS_FILE = chains_toml(tmp_path, DEAD_NODE, chain='explorer_url = "https://scan.example"')
+
+
+@pytest.fixture
+def alice(db) -> Client:
+    """A program that is signed in."""
+    return client_of(ALICE)

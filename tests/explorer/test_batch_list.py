@@ -20,11 +20,6 @@ from tests.service import ALICE, BOB, CHARLIE, a_key, request, submit
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def alice() -> Client:
-    return client_of(ALICE)
-
-
 def listed(client: Client, **parameters: str) -> list[str]:
     return ids(client.get("/explorer", parameters).text)
 

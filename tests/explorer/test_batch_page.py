@@ -33,7 +33,7 @@ from tests.explorer.batches import (
     TRANSACTION,
     a_batch,
     accept,
-    asking,
+    batch_at,
     beat,
     complete,
     connect_source,
@@ -536,7 +536,7 @@ def test_the_call_on_the_page_of_a_really_proven_balance_reads_the_value_on_the_
 
 
 def only_header() -> Batch:
-    return asking(block_12={"header": ["TIMESTAMP", "GAS_USED"]})
+    return batch_at(block_12={"header": ["TIMESTAMP", "GAS_USED"]})
 
 
 def test_a_query_for_a_header_says_so_and_has_the_three_steps_that_it_needs():
@@ -560,7 +560,7 @@ def test_a_query_for_a_header_says_so_and_has_the_three_steps_that_it_needs():
 
 
 def test_steps_are_counted_of_the_queries_that_have_them():
-    batch = asking(block_12={"accounts": {ALICE: {"props": ["NONCE"]}}, "header": ["GAS_USED"]})
+    batch = batch_at(block_12={"accounts": {ALICE: {"props": ["NONCE"]}}, "header": ["GAS_USED"]})
     assert "0 of 7 steps completed" in text_of(page(batch))
     accept(batch)
     complete(batch, *list(StepKind)[:3])
@@ -573,7 +573,7 @@ def test_steps_are_counted_of_the_queries_that_have_them():
 
 
 def test_a_batch_of_headers_alone_counts_no_accounts():
-    batch = asking(block_12={"header": ["GAS_USED"]}, block_13={"header": ["GAS_USED"]})
+    batch = batch_at(block_12={"header": ["GAS_USED"]}, block_13={"header": ["GAS_USED"]})
     text = text_of(page(batch))
     assert "0 of 6 steps completed" in text
     assert "ACCOUNT_ACCUMULATED" not in text
@@ -581,7 +581,7 @@ def test_a_batch_of_headers_alone_counts_no_accounts():
 
 def test_a_line_for_a_header_or_a_time_says_what_it_is_and_how_many_steps_it_has():
     accounts = {account: {"props": ["NONCE"], "slots": ["0x1", "0x2"]} for account in many_accounts(10)}
-    batch = asking(timestamp_1700000000={"accounts": accounts, "header": ["GAS_USED"]})
+    batch = batch_at(timestamp_1700000000={"accounts": accounts, "header": ["GAS_USED"]})
     text = text_of(page(batch))
     assert "latest at time 1700000000 of chain 31337 NONCE, 2 slots 0 of 4 INITIAL_STATE" in text
     assert (
@@ -592,7 +592,7 @@ def test_a_line_for_a_header_or_a_time_says_what_it_is_and_how_many_steps_it_has
 
 
 def test_a_block_named_by_a_time_shows_the_time_and_the_block_that_it_became():
-    batch = asking(timestamp_1700000000={"accounts": {ALICE: {"props": ["NONCE"]}}})
+    batch = batch_at(timestamp_1700000000={"accounts": {ALICE: {"props": ["NONCE"]}}})
     time = "Time 2023-11-14 22:13:20 UTC 1700000000 seconds since 1970"
     assert f"{time} Block the latest at that time; being looked up Steps" in text_of(page(batch))
     find_block(batch)
@@ -604,13 +604,13 @@ def test_a_block_named_by_a_time_shows_the_time_and_the_block_that_it_became():
 )
 def test_a_block_named_by_a_tag_shows_the_tag_and_the_block_that_it_became(tag, meaning):
     meaning += " the batch was checked"
-    batch = asking(**{tag: {"accounts": {ALICE: {"props": ["NONCE"]}}}})
+    batch = batch_at(**{tag: {"accounts": {ALICE: {"props": ["NONCE"]}}}})
     assert f"Block {meaning}; being looked up Steps" in text_of(page(batch))
     find_block(batch)
     assert f"Block 12 {tag} {meaning} Steps" in text_of(page(batch))
     (shown,) = Client().get(f"{path(batch)}.json").json()["queries"]
     assert (shown["selector"], shown["blockNumber"], shown["name"]) == (tag, 12, "")
-    lines = asking(**{tag: {"accounts": {account: {"props": ["NONCE"]} for account in many_accounts(11)}}})
+    lines = batch_at(**{tag: {"accounts": {account: {"props": ["NONCE"]} for account in many_accounts(11)}}})
     assert f"{tag} of chain 31337 NONCE 0 of 4" in text_of(page(lines))
     find_block(lines)
     assert f"12 {tag} of chain 31337 NONCE 0 of 4" in text_of(page(lines))
@@ -626,7 +626,7 @@ def test_an_account_that_was_named_shows_the_name_and_the_address():
 
 
 def test_a_time_whose_block_was_never_found_says_so_even_beyond_the_calendar():
-    batch = asking(**{f"timestamp_{2**62}": {"accounts": {ALICE: {"props": ["NONCE"]}}}})
+    batch = batch_at(**{f"timestamp_{2**62}": {"accounts": {ALICE: {"props": ["NONCE"]}}}})
     progress.reject([batch.pk], code=RejectionCode.TIMESTAMP_TOO_FAR_AHEAD, reason="It is to come.", retryable=True)
     text = text_of(page(batch))
     assert f"Time {2**62} seconds since 1970 Block not found Steps" in text
@@ -635,7 +635,7 @@ def test_a_time_whose_block_was_never_found_says_so_even_beyond_the_calendar():
 
 def test_slots_are_shown_as_numbers_and_words_with_the_call_that_reads_them():
     largest = 2**256 - 1
-    batch = asking(block_12={"accounts": {ALICE: {"slots": ["0x05", "0x0", hex(largest)]}}})
+    batch = batch_at(block_12={"accounts": {ALICE: {"slots": ["0x05", "0x0", hex(largest)]}}})
     text = text_of(page(batch))
     assert f"Query 1: 3 slots Account {ALICE}" in text
     assert f"3 storage slots 0x5 0x0 {hex(largest)} Steps" in text
@@ -650,7 +650,7 @@ def test_slots_are_shown_as_numbers_and_words_with_the_call_that_reads_them():
 
 
 def test_every_property_of_a_header_is_shown_in_the_spellings_that_people_look_for():
-    batch = asking(block_12={"header": HeaderField.names})
+    batch = batch_at(block_12={"header": HeaderField.names})
     finish(batch)
     text = text_of(page(batch))
     assert "Query 1: header, 21 properties About" in text
@@ -669,7 +669,7 @@ def test_every_property_of_a_header_is_shown_in_the_spellings_that_people_look_f
 
 
 def test_a_property_that_the_header_does_not_have_shows_no_value():
-    batch = asking(block_12={"header": ["GAS_USED", "REQUESTS_HASH"]})
+    batch = batch_at(block_12={"header": ["GAS_USED", "REQUESTS_HASH"]})
     finish(batch)
     Block.objects.update(header_rlp=headers.encode(headers.CANCUN))
     text = text_of(page(batch))
@@ -678,7 +678,7 @@ def test_a_property_that_the_header_does_not_have_shows_no_value():
 
 
 def test_a_time_s_block_is_a_value_of_its_own():
-    batch = asking(timestamp_1700000005={"accounts": {ALICE: {"props": ["NONCE"]}}})
+    batch = batch_at(timestamp_1700000005={"accounts": {ALICE: {"props": ["NONCE"]}}})
     find_block(batch)
     finish(batch)
     text = text_of(page(batch))
@@ -691,7 +691,7 @@ def test_a_time_s_block_is_a_value_of_its_own():
 
 @pytest.mark.parametrize("state", ["open", "done"])
 def test_of_many_slots_a_page_shows_fifty_and_leads_to_the_others(state):
-    batch = asking(block_12={"accounts": {ALICE: {"slots": [hex(slot) for slot in range(1000, 1120)]}}})
+    batch = batch_at(block_12={"accounts": {ALICE: {"slots": [hex(slot) for slot in range(1000, 1120)]}}})
     if state == "done":
         finish(batch)
     url = f"{path(batch)}/1"
@@ -712,12 +712,12 @@ def test_of_many_slots_a_page_shows_fifty_and_leads_to_the_others(state):
 
 @pytest.mark.parametrize(("asked", "first"), [("", 1), ("0", 1), ("x", 1), ("60", 60), ("61", 60), ("9" * 5000, 1)])
 def test_a_first_slot_that_does_not_exist_becomes_one_that_does(asked, first):
-    batch = asking(block_12={"accounts": {ALICE: {"slots": [hex(slot) for slot in range(60)]}}})
+    batch = batch_at(block_12={"accounts": {ALICE: {"slots": [hex(slot) for slot in range(60)]}}})
     assert f"Storage slots {first} to " in Client().get(f"{path(batch)}/1", {"slots": asked}).text
 
 
 def test_it_polls_the_slots_that_it_shows():
-    batch = asking(block_12={"accounts": {ALICE: {"slots": [hex(slot) for slot in range(60)]}}})
+    batch = batch_at(block_12={"accounts": {ALICE: {"slots": [hex(slot) for slot in range(60)]}}})
     html = Client().get(f"{path(batch)}/1", {"slots": "51"}).text
     assert f'hx-get="{path(batch)}/1?slots=51&amp;version=' in html
 
@@ -745,7 +745,7 @@ def test_thousands_of_slots_cost_a_page_no_more_than_fifty():
     sizes, statements = [], []
     for count in (60, 5000):
         slots = [hex(slot) for slot in range(count)]
-        batch = asking(**{f"block_{count}": {"accounts": {ALICE: {"slots": slots}}}})
+        batch = batch_at(**{f"block_{count}": {"accounts": {ALICE: {"slots": slots}}}})
         finish(batch)
         with CaptureQueriesContext(connection) as captured:
             sizes.append(len(page(batch)))
@@ -757,7 +757,7 @@ def test_thousands_of_slots_cost_a_page_no_more_than_fifty():
 def test_the_json_has_all_slots_headers_and_times():
     slots = [word(slot) for slot in range(120)]
     accounts = {ALICE: {"props": ["NONCE"], "slots": slots}}
-    batch = asking(timestamp_1700000005={"accounts": accounts, "header": ["GAS_USED", "EXTRA_DATA"]})
+    batch = batch_at(timestamp_1700000005={"accounts": accounts, "header": ["GAS_USED", "EXTRA_DATA"]})
     answer = Client().get(f"{path(batch)}.json").json()
     first, second = answer["queries"]
     assert (first["address"], second["address"]) == (ALICE, None)
@@ -846,7 +846,7 @@ def asking_of_alice_at(blocks: int) -> Batch:
     """Of Alice at so many blocks, and at each of somebody else before her."""
     other = "0x" + "11" * 20
     accounts = {other: {"props": ["NONCE"]}, ALICE: {"props": ["NONCE"]}}
-    return asking(**{f"block_{number}": {"accounts": accounts} for number in range(1, blocks + 1)})
+    return batch_at(**{f"block_{number}": {"accounts": accounts} for number in range(1, blocks + 1)})
 
 
 def test_an_account_at_many_blocks_is_paged_like_all_queries():

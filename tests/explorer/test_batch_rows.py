@@ -13,7 +13,7 @@ from queries.rejection_codes import RejectionCode
 from tests.explorer.batches import (
     a_batch,
     accept,
-    asking,
+    batch_at,
     connect_source,
     deployed,
     finish,
@@ -103,7 +103,7 @@ def each_of(count: int, props: list[str]) -> dict[str, object]:
     ],
 )
 def test_a_line_says_what_was_asked_and_once_it_is_done_what_came_out(asked, open_words, done_words):
-    batch = asking(**asked)
+    batch = batch_at(**asked)
     assert words(batch) == open_words
     if done_words:
         finish(batch)
@@ -153,7 +153,7 @@ def test_the_statements_grow_neither_with_the_lines_nor_with_the_batches():
     counts = []
     for blocks in (range(1), range(1, 6)):
         for block in blocks:
-            finish(asking(**{f"block_{block}": account(slots=["0x5"])}))
+            finish(batch_at(**{f"block_{block}": account(slots=["0x5"])}))
             a_batch(*many_accounts(40), block=block)
         with CaptureQueriesContext(connection) as captured:
             batch_list.newest(User.objects.get(address=ALICE), 50)

@@ -59,19 +59,19 @@ def page() -> str:
     return " ".join(answer.text.split())
 
 
-def told() -> Any:
+def chains_json() -> Any:
     answer = Client().get("/chains.json")
     assert answer.headers["Content-Type"] == "application/json; charset=utf-8"
     return answer.json()
 
 
 def connection(source: int = 31337) -> Any:
-    (found,) = [one for one in told()["connections"] if one["sourceChainId"] == str(source)]
+    (found,) = [one for one in chains_json()["connections"] if one["sourceChainId"] == str(source)]
     return found
 
 
 def chain_of(chain_id: int = 31337) -> Any:
-    (found,) = [one for one in told()["chains"] if one["chainId"] == str(chain_id)]
+    (found,) = [one for one in chains_json()["chains"] if one["chainId"] == str(chain_id)]
     return found
 
 
@@ -381,4 +381,4 @@ def test_it_works_where_nothing_is_connected(settings, no_node):
     settings.CHAINS_FILE.write_text(settings.CHAINS_FILE.read_text().partition("[[connections]]")[0])
     forget_chains()
     assert "No chains are connected yet." in page()
-    assert told()["connections"] == []
+    assert chains_json()["connections"] == []

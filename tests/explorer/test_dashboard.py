@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from django.db import connection
-from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
@@ -20,18 +19,12 @@ from queries.models import Batch, BatchStatus
 from queries.rejection_codes import RejectionCode
 from tests.explorer.batches import DEAD_NODE, a_batch, finish, send
 from tests.explorer.pages import ids
-from tests.factories import client_of
 from tests.plans import plans
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
 
 pytestmark = pytest.mark.django_db
 
 JSON = {"Accept": "application/json"}
-
-
-@pytest.fixture
-def alice() -> Client:
-    return client_of(ALICE)
 
 
 def ended(at: datetime, *, status: str = BatchStatus.DONE, address: str = ALICE, **columns: Any) -> Batch:

@@ -18,7 +18,7 @@ from queries.models import Batch, DeliveryStatus, StepKind
 from tests.explorer.batches import (
     TRANSACTION,
     accept,
-    asking,
+    batch_at,
     beat,
     complete,
     fetch_proofs,
@@ -92,7 +92,7 @@ def answers_about(batch: Batch) -> list[tuple[str, Any]]:
 
 def test_every_answer_is_as_described_whatever_the_state(models):
     accounts = {ALICE: {"props": ["NONCE", "BALANCE"], "slots": ["0x5"]}}
-    batch = asking(
+    batch = batch_at(
         block_12={"accounts": accounts, "header": ["TIMESTAMP"]}, timestamp_1700000005={"accounts": accounts}
     )
     client, key = Client(), header(batch.api_key)
@@ -141,7 +141,7 @@ def test_deliveries_of_webhooks_are_as_described(models):
 
 
 def test_what_is_not_described_is_noticed(models):
-    finish(batch := asking(block_12={"accounts": {BOB: {"props": ["NONCE"]}}}))
+    finish(batch := batch_at(block_12={"accounts": {BOB: {"props": ["NONCE"]}}}))
     (answer,) = [answer for name, answer in answers_about(batch) if name == "BatchDetail"]
     for change in ({"more": 1}, {"fee": 5}, {"status": "LOST"}):
         with pytest.raises(AssertionError, match="validation error"):

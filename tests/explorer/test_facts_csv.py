@@ -18,7 +18,7 @@ from tests.explorer.batches import (
     HASH,
     a_batch,
     accept,
-    asking,
+    batch_at,
     fetch_proofs,
     find_block,
     finish,
@@ -44,7 +44,7 @@ def get(batch: Batch) -> Any:
 
 def test_each_fact_has_a_line_with_its_value():
     accounts = {ALICE: {"props": ["BALANCE", "CODE_HASH"], "slots": ["0x5"]}}
-    batch = asking(timestamp_1700000005={"accounts": accounts, "header": ["GAS_USED"]})
+    batch = batch_at(timestamp_1700000005={"accounts": accounts, "header": ["GAS_USED"]})
     find_block(batch)
     finish(batch)
     Block.objects.update(hash=HASH)

@@ -11,7 +11,7 @@ from queries.rejection_codes import RejectionCode
 from tests.explorer.batches import (
     a_batch,
     accept,
-    asking,
+    batch_at,
     complete,
     connect_source,
     finish,
@@ -81,7 +81,7 @@ def title(batch: Batch, only: int | None = None) -> str:
     ],
 )
 def test_of_one_query_it_is_what_was_asked_and_then_the_answer(asked, open_title, done_title):
-    batch = asking(**asked)
+    batch = batch_at(**asked)
     assert title(batch) == open_title
     finish(batch)
     assert title(batch) == done_title
@@ -97,7 +97,7 @@ def test_of_one_query_it_is_what_was_asked_and_then_the_answer(asked, open_title
     ],
 )
 def test_a_block_without_a_number_is_named_as_it_was_asked_for(selector, where):
-    batch = asking(**{selector: {"accounts": {ALICE: {"props": ["NONCE"]}}}})
+    batch = batch_at(**{selector: {"accounts": {ALICE: {"props": ["NONCE"]}}}})
     assert title(batch) == f"Nonce of {SHORT} at {where} of {CHAIN}"
 
 

@@ -25,7 +25,7 @@ UNFUNDED = ("signer_unfunded", "The signer holds nothing.")
 
 
 @pytest.fixture(autouse=True)
-def service(db, settings, tmp_path) -> None:
+def healthy_service(db, settings, tmp_path) -> None:
     """Nothing is wrong with it."""
     settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
     beat()
@@ -239,7 +239,7 @@ NODE = ("chain_unavailable", "No node can be used: rpc.example.org can't be reac
 ELSEWHERE = "203.0.113.9"
 
 
-def told(client: Client, peer: str = "127.0.0.1", **headers: str) -> dict[str, Any]:
+def degraded(client: Client, peer: str = "127.0.0.1", **headers: str) -> dict[str, Any]:
     answer = client.get("/healthz", headers=headers, REMOTE_ADDR=peer)
     assert answer.status_code == 503
     body: dict[str, Any] = answer.json()
@@ -254,10 +254,10 @@ def test_strangers_read_the_codes_and_no_sentence():
     alice = Client()
     alice.force_login(User.objects.create(address=ALICE))
     for stranger in (Client(), alice):
-        body = told(stranger, ELSEWHERE)
+        body = degraded(stranger, ELSEWHERE)
         assert (body["problems"], body["notices"]) == ([], [])
         # What came through a proxy that nothing is known of did not come from this machine.
-        assert told(stranger, **{"X-Forwarded-For": "127.0.0.1"})["problems"] == []
+        assert degraded(stranger, **{"X-Forwarded-For": "127.0.0.1"})["problems"] == []
 
 
 def test_this_machine_the_token_and_the_operator_read_the_sentences(settings):
@@ -267,14 +267,14 @@ def test_this_machine_the_token_and_the_operator_read_the_sentences(settings):
     operator = Client()
     operator.force_login(User.objects.create(address=ALICE))
     bodies = [
-        told(Client()),
-        told(Client(), ELSEWHERE, authorization="Bearer token"),
-        told(operator, ELSEWHERE),
+        degraded(Client()),
+        degraded(Client(), ELSEWHERE, authorization="Bearer token"),
+        degraded(operator, ELSEWHERE),
     ]
     for body in bodies:
         assert body["problems"] == [BALANCE[1], NODE[1]]
         assert body["notices"] == ["Attesters contradict rpc.example.org."]
-    assert told(Client(), ELSEWHERE, authorization="Bearer other")["problems"] == []
+    assert degraded(Client(), ELSEWHERE, authorization="Bearer other")["problems"] == []
 
 
 # --- The rest ---------------------------------------------------------------------------------------------------------

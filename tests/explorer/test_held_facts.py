@@ -24,7 +24,7 @@ from tests.explorer.batches import (
     TRANSACTION,
     a_batch,
     accept,
-    asking,
+    batch_at,
     complete,
     connect_source,
     deployed,
@@ -147,7 +147,7 @@ def test_each_filter_leaves_others_out(tmp_path):
     connect_source(tmp_path)
     deployed(5)
     slots = [word(slot) for slot in range(3)]
-    one = asking(
+    one = batch_at(
         block_12={
             "accounts": {ALICE: {"props": ["NONCE", "BALANCE"], "slots": slots}},
             "header": ["NONCE", "TIMESTAMP"],
@@ -202,7 +202,7 @@ def test_pages_tell_each_slot_once_and_go_through_queries_and_blocks(limit):
     for block in (12, 13):
         for start in (0, 150):
             slots = [word(slot) for slot in range(start, start + 150)]
-            batch = asking(**{f"block_{block}": {"accounts": {ALICE: {"props": ["NONCE"], "slots": slots}}}})
+            batch = batch_at(**{f"block_{block}": {"accounts": {ALICE: {"props": ["NONCE"], "slots": slots}}}})
             if start:
                 progress.admit(batch, 31337, estimated_gas=1, estimated_wei=1)
                 add_slots(batch)
@@ -280,7 +280,7 @@ def test_it_takes_a_bounded_number_of_statements_and_reads_by_an_index(parameter
     taken = []
     for count in (1, 12):
         for number in range(count):
-            batch = asking(block_12={"accounts": {ALICE: {"slots": [word(count * 100 + number)]}}})
+            batch = batch_at(block_12={"accounts": {ALICE: {"slots": [word(count * 100 + number)]}}})
             progress.admit(batch, 31337, estimated_gas=1, estimated_wei=1)
             add_slots(batch)
             complete(batch, *StepKind)
@@ -297,7 +297,7 @@ def test_it_takes_a_bounded_number_of_statements_and_reads_by_an_index(parameter
 
 
 def test_of_a_large_query_only_what_the_page_shows_is_looked_up():
-    finish(asking(block_12={"accounts": {ALICE: {"slots": [word(slot) for slot in range(3000)]}}}))
+    finish(batch_at(block_12={"accounts": {ALICE: {"slots": [word(slot) for slot in range(3000)]}}}))
     with CaptureQueriesContext(connection) as statements:
         assert len(facts(account=ALICE, limit=10)["facts"]) == 10
     (read,) = [sql["sql"] for sql in statements if "slotproof" in sql["sql"]]

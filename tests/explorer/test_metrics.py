@@ -24,7 +24,7 @@ MINUTE = timedelta(minutes=1)
 
 
 @pytest.fixture(autouse=True)
-def service(db, settings, tmp_path) -> None:
+def measured_service(db, settings, tmp_path) -> None:
     settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1/secret-path", chain='daily_limit = "2"')
     beat()
     deployed()

@@ -22,8 +22,8 @@ from queries import progress
 from queries.models import Batch
 from queries.properties import AccountField, HeaderField
 from queries.rejection_codes import RejectionCode
-from tests.explorer.batches import a_batch, asking, connect_source, many_accounts, page, path
-from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, work_until_done
+from tests.explorer.batches import a_batch, batch_at, connect_source, many_accounts, page, path
+from tests.service import ALICE, BOB, chains_toml, request, submit, work_until_done
 
 pytestmark = pytest.mark.django_db
 HTMX = {"hx-request": "true"}
@@ -34,12 +34,10 @@ PROVEN_ALREADY = 'Proven already <span class="under">of accounts, slots and head
 
 
 @pytest.fixture
-def alice() -> Client:
+def alice(key, alice) -> Client:
     """Signed in, with a key."""
-    a_key()
-    client = Client()
-    client.force_login(User.objects.get(address=ALICE))
-    return client
+    signed_in: Client = alice
+    return signed_in
 
 
 def form(*rows: dict[str, Any], **others: Any) -> dict[str, Any]:
@@ -396,7 +394,7 @@ def test_large_forms_are_shown_so_often_and_no_more(alice, one_large_form_a_minu
 
 def test_a_form_filled_in_from_a_batch_is_shown_so_often_and_no_more(alice, one_large_form_a_minute):
     account = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
-    batch, small = asking(**{f"block_{number}": account for number in range(MAX_ROWS)}), a_batch(ALICE)
+    batch, small = batch_at(**{f"block_{number}": account for number in range(MAX_ROWS)}), a_batch(ALICE)
     assert [alice.get(f"/new-batch?from={batch.pk}").status_code for _ in range(2)] == ONCE
     assert alice.get(f"/new-batch?from={small.pk}").status_code == 200
     assert alice.get("/new-batch").status_code == 200
@@ -651,7 +649,7 @@ def test_it_is_filled_in_from_a_batch(alice):
 )
 def test_for_a_rejected_one_it_stands_at_what_must_be_changed(alice, code, reason, control):
     balance = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
-    batch = asking(block_12=balance, block_13=balance | {"header": ["REQUESTS_HASH"]}, timestamp_1795176000=balance)
+    batch = batch_at(block_12=balance, block_13=balance | {"header": ["REQUESTS_HASH"]}, timestamp_1795176000=balance)
     html = alice.get(f"/new-batch?from={rejected(batch, code, reason).pk}").text
     tag = re.search(rf'<[a-z]+[^>]*id="{control}"[^>]*>', html)
     assert tag
@@ -726,7 +724,7 @@ def test_the_highest_fee_is_taken_again(alice):
 def test_what_the_form_can_t_hold_is_said(alice, settings, tmp_path):
     connect_source(tmp_path)
     accounts = {account: {"slots": [f"{number:x}"]} for number, account in enumerate(many_accounts(MAX_ROWS + 1))}
-    batch = asking(block_12={"accounts": accounts})
+    batch = batch_at(block_12={"accounts": accounts})
     assert "more than the form holds" in alice.get(f"/new-batch?from={batch.pk}").text
     hooked = submit(ApiKey.objects.get(), request(ALICE, block=12) | {"webhook": {"url": "https://93.184.215.14/"}})
     html = alice.get(f"/new-batch?from={hooked.pk}").text

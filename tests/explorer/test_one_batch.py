@@ -26,7 +26,7 @@ from tests.explorer.batches import (
     TRANSACTION,
     a_batch,
     accept,
-    asking,
+    batch_at,
     complete,
     connect_source,
     everything,
@@ -182,7 +182,7 @@ def test_every_kind_of_fact_is_read_by_the_call_that_is_told(service):
 
 
 def test_a_time_without_its_block_is_told_too():
-    batch = asking(timestamp_1700000005={"accounts": {ALICE: {"props": ["NONCE"]}}})
+    batch = batch_at(timestamp_1700000005={"accounts": {ALICE: {"props": ["NONCE"]}}})
     (query,) = detail(batch)["queryList"]
     assert (query["selector"], query["blockNumber"], query["blockHash"]) == ("timestamp:1700000005", None, None)
     find_block(batch)
@@ -193,7 +193,7 @@ def test_a_time_without_its_block_is_told_too():
 
 
 def test_what_a_tag_and_a_name_stood_for_is_told_beside_them():
-    batch = asking(latest={"accounts": {ALICE: {"props": ["NONCE"]}}})
+    batch = batch_at(latest={"accounts": {ALICE: {"props": ["NONCE"]}}})
     batch.queries.update(name="alice.eth")
     find_block(batch)
     (query,) = detail(batch)["queryList"]

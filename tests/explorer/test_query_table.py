@@ -12,7 +12,7 @@ from queries.rejection_codes import RejectionCode
 from tests.explorer.batches import (
     a_batch,
     accept,
-    asking,
+    batch_at,
     connect_source,
     fetch_proofs,
     finish,
@@ -54,7 +54,7 @@ def test_a_line_has_the_value_once_it_is_proven(accounts):
 def test_of_many_facts_a_line_names_the_first_and_counts_the_others():
     slots = [hex(slot) for slot in range(7, 80)]
     accounts = {account: {"props": ["NONCE"], "slots": slots} for account in many_accounts(11)}
-    batch = asking(block_12={"accounts": accounts, "header": ["GAS_USED"]})
+    batch = batch_at(block_12={"accounts": accounts, "header": ["GAS_USED"]})
     finish(batch)
     assert "NONCE 7 slot 0x7 7 slot 0x8 8 and 71 more 4 of 4" in line(batch, 1)
     assert "header, GAS_USED 21,000 3 of 3" in line(batch, 12)
@@ -63,7 +63,7 @@ def test_of_many_facts_a_line_names_the_first_and_counts_the_others():
 def blocks_and_states() -> Batch:
     """Five queries: of Alice and Bob at block 9, then at block 5, and a header at block 7. The first two are proven."""
     both = {"accounts": {ALICE: {"props": ["NONCE"]}, BOB: {"props": ["NONCE"]}}}
-    batch = asking(block_9=both, block_5=both, block_7={"header": ["GAS_USED"]})
+    batch = batch_at(block_9=both, block_5=both, block_7={"header": ["GAS_USED"]})
     accept(batch)
     for kind in StepKind:
         progress.complete(queries_of(batch)[:2], kind)
@@ -167,7 +167,7 @@ def test_of_few_queries_those_are_whole_that_are_under_way_or_have_failed():
 
 
 def test_a_long_slot_is_in_a_line_by_its_ends():
-    batch = asking(
+    batch = batch_at(
         block_12={"accounts": {ALICE: {"props": ["NONCE"], "slots": [hex(2**255)]}, BOB: {"props": ["NONCE"]}}}
     )
     finish(batch)

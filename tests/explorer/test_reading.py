@@ -14,7 +14,7 @@ from devnet.devchain import DevChain
 from queries import progress
 from queries.models import Batch, StepKind
 from queries.properties import HeaderField
-from tests.explorer.batches import a_batch, accept, asking, everything, finish, path, queries_of, word
+from tests.explorer.batches import a_batch, accept, batch_at, everything, finish, path, queries_of, word
 from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, work_until_done
 
 pytestmark = pytest.mark.django_db
@@ -59,7 +59,7 @@ def test_it_reads_slots_headers_and_times_too(service: DevChain):
 
 def test_of_many_slots_it_reads_those_that_the_page_shows(service: DevChain):
     block = service.head()
-    batch = asking(**{f"block_{block}": {"accounts": {ALICE: {"slots": [hex(slot) for slot in range(60)]}}}})
+    batch = batch_at(**{f"block_{block}": {"accounts": {ALICE: {"slots": [hex(slot) for slot in range(60)]}}}})
     work_until_done(batch, service)
     html = Client().get(f"{path(batch)}/1", {"slots": "51"}).text
     action = re.search(r'<form method="post" action="([^"]+/read[^"]*)"', html)
@@ -140,7 +140,7 @@ def test_nothing_is_read_before_its_query_is_completed():
 
 def test_the_page_that_shows_a_reading_refreshes_itself_from_the_query_s_own_address():
     slots = {ALICE: {"slots": [hex(slot) for slot in range(60)]}}
-    batch = asking(block_12={"accounts": slots})
+    batch = batch_at(block_12={"accounts": slots})
     finish(batch)
     html = Client().post(f"{path(batch)}/1/read?slots=51").text
     found = re.search(r'hx-get="([^"]+)"', html)

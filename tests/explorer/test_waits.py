@@ -14,7 +14,7 @@ from tests.explorer.batches import (
     SOURCE,
     a_batch,
     accept,
-    asking,
+    batch_at,
     beat,
     complete,
     connect_source,
@@ -88,7 +88,7 @@ def seen(chain: int, number: int, final: int) -> None:
     )
 
 
-def until(batch: Batch) -> list[str]:
+def expected_waits(batch: Batch) -> list[str]:
     """What is expected, with its seconds in tens."""
     said = re.findall(r"([A-Z][^.]+? in about) (?:(\d+) min )?(\d+) s\.", note(batch))
     return [f"{what} {round((60 * int(minutes or 0) + int(seconds)) / 10) * 10} s" for what, minutes, seconds in said]
@@ -110,7 +110,7 @@ def test_confirmations_come_as_fast_as_blocks(settings, confirmations, final, ex
     complete(batch, StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE)
     mine(send(batch), block=100)
     seen(31337, 109, final)
-    assert until(batch) == expected
+    assert expected_waits(batch) == expected
     if not expected:
         assert "are confirmed" not in page(batch)
         ChainHead.objects.update(number=101, final=99)
@@ -124,23 +124,25 @@ def test_a_block_that_is_to_come_and_one_that_attesters_wait_for(tmp_path: Path)
     seen(SOURCE, 20, 2)
     for source in (31337, SOURCE):
         accept(batch, source)
-    assert until(batch) == ["Block 12 of Development chain comes in about 10 s"]
+    assert expected_waits(batch) == ["Block 12 of Development chain comes in about 10 s"]
     progress.complete(batch.queries.filter(source_chain_id=SOURCE).values_list("pk", flat=True), StepKind.INITIAL_STATE)
-    assert until(batch)[0] == "Block 9 of Other chain is final in about 80 s"
+    assert expected_waits(batch)[0] == "Block 9 of Other chain is final in about 80 s"
     seen(SOURCE, 30, 9)
-    assert until(batch) == ["Block 12 of Development chain comes in about 10 s"]
+    assert expected_waits(batch) == ["Block 12 of Development chain comes in about 10 s"]
     # Nobody vouches for the blocks of the chain itself.
     seen(31337, 20, 1)
     progress.complete(queries_of(batch), StepKind.INITIAL_STATE)
-    assert until(batch) == []
+    assert expected_waits(batch) == []
 
 
 def test_a_time_that_no_block_is_later_than():
     now = int(timezone.now().timestamp())
-    batch = asking(**{f"timestamp_{now + 58}": {"header": ["GAS_USED"]}, f"timestamp_{now + 9}": {"header": ["NONCE"]}})
+    batch = batch_at(
+        **{f"timestamp_{now + 58}": {"header": ["GAS_USED"]}, f"timestamp_{now + 9}": {"header": ["NONCE"]}}
+    )
     assert "in about" not in page(batch), "It isn't known yet whether it is waited for."
     accept(batch)
-    assert until(batch) == [f"A block of Development chain after the time {now + 58} comes in about 60 s"]
+    assert expected_waits(batch) == [f"A block of Development chain after the time {now + 58} comes in about 60 s"]
 
 
 def test_what_should_be_over_is_said_to_come_at_any_moment():
@@ -161,4 +163,4 @@ def test_nothing_is_promised_while_no_worker_runs():
 def test_no_moment_is_told_of_a_block_that_no_batch_waits_for():
     batch = a_batch(block=2**63 - 1)
     seen(31337, 2, 1)
-    assert until(batch) == []
+    assert expected_waits(batch) == []

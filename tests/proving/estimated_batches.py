@@ -14,10 +14,6 @@ from queries.models import BatchStatus
 from tests.service import CHARLIE, fresh, header, submit, waiting, work_once
 
 
-def asking(blocks: dict[str, Any], *, fee: Any = 0) -> dict[str, Any]:
-    return {"destinationChainId": "31337", "fee": str(fee), "data": {"31337": blocks}}
-
-
 def accounts(count: int) -> dict[str, Any]:
     return {f"0x{number:040x}": {"props": ["BALANCE"]} for number in range(1000, 1000 + count)}
 

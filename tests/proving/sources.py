@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 
 from eth_account import Account
 
@@ -18,7 +19,7 @@ from queries.properties import AccountField
 from tests.attesting import process
 from tests.http_server import serving
 from tests.proving.chain_state import field_on_chain
-from tests.service import BOB, CHARLIE, chains_toml
+from tests.service import BOB, CHARLIE, asking, balances, chains_toml
 
 HERE, THERE = 31337, 31338
 KEYS = [f"0x{number:064x}" for number in (1001, 1002, 1003)]
@@ -93,14 +94,10 @@ window = 20
     deploy(HERE, THERE)
 
 
-def asking(*, there: Sequence[int] = (), here: Sequence[int] = (), address: str = CHARLIE) -> dict[str, object]:
-    entry = {"props": ["BALANCE"], "slots": []}
-    data = {
-        str(chain): {f"block:{block}": {"accounts": {address: entry}} for block in blocks}
-        for chain, blocks in ((THERE, there), (HERE, here))
-        if blocks
-    }
-    return {"destinationChainId": str(HERE), "fee": "0", "data": data}
+def of_chains(*, there: Sequence[int] = (), here: Sequence[int] = (), address: str = CHARLIE) -> dict[str, Any]:
+    """Return the body of a batch for the account's balance at blocks of both chains."""
+    data = {str(chain): balances(blocks, address) for chain, blocks in ((THERE, there), (HERE, here)) if blocks}
+    return asking({}) | {"data": data}
 
 
 def balance_proven(here: DevChain, block: int, *, source: int = THERE) -> int:

@@ -15,18 +15,18 @@ from proving.spending.promised import Promise
 from queries.models import Batch, BatchStatus, Block
 from tests.chains.lying_node import ask, error, lying_node
 from tests.proving.money import mine_at
-from tests.service import ALICE, BOB, CHARLIE, a_key, expire_leases, fresh, submit, work, work_until_done
+from tests.service import ALICE, BOB, CHARLIE, a_key, asking, expire_leases, fresh, submit, work, work_until_done
 
 BALANCE = {"props": ["BALANCE"]}
 
 
-def asking(api_key: ApiKey, *, fee: int = 0, **blocks: Any) -> Batch:
+def submitted(api_key: ApiKey, *, fee: int = 0, **blocks: Any) -> Batch:
     """Submit a batch with these accounts at these selectors, with `_` for their colon."""
     data = {
         selector.replace("_", ":"): {"accounts": dict.fromkeys(accounts, BALANCE)}
         for selector, accounts in blocks.items()
     }
-    return submit(api_key, {"destinationChainId": "31337", "fee": str(fee), "data": {"31337": data}})
+    return submit(api_key, asking(data, fee=fee))
 
 
 def numbers(batch: Batch) -> list[int | None]:
@@ -42,7 +42,7 @@ def admitted(batch: Batch) -> list[bool]:
 
 def test_a_tag_becomes_the_block_of_the_moment_and_stays_it(service, key):
     service.mine(5)
-    batch = asking(key, latest=[ALICE, BOB], finalized=[ALICE], block_3=[ALICE])
+    batch = submitted(key, latest=[ALICE, BOB], finalized=[ALICE], block_3=[ALICE])
     assert numbers(batch) == [None, None, None, 3]
     service.mine(2)
     head, final = service.head(), int(service.rpc("eth_getBlockByNumber", "finalized", False)["number"], 16)
@@ -65,7 +65,7 @@ def test_a_kill_after_a_tag_was_fixed_does_not_fix_it_to_another_block(service, 
     def kill(*_: object) -> None:
         raise Killed
 
-    batch = asking(key, latest=[ALICE, BOB])
+    batch = submitted(key, latest=[ALICE, BOB])
     head = service.head()
     with monkeypatch.context() as patch:
         patch.setattr(acceptance, "_decide_about_blocks", kill)
@@ -100,7 +100,7 @@ def behind(service: DevChain, settings, *urls: str) -> None:
 def test_a_chain_that_knows_no_final_block_says_so_and_proves_the_latest(service, key, settings):
     with lying_node(refusing_finality(service.url)) as url:
         behind(service, settings, url)
-        batch, other = asking(key, finalized=[ALICE]), asking(key, latest=[ALICE])
+        batch, other = submitted(key, finalized=[ALICE]), submitted(key, latest=[ALICE])
         accept(batch.pk)
         assert fresh(batch).status == BatchStatus.REJECTED
         assert (batch.rejection_code, batch.rejection_retryable) == ("finalized_unknown", True)
@@ -112,7 +112,7 @@ def test_a_chain_that_knows_no_final_block_says_so_and_proves_the_latest(service
 def test_a_node_that_is_down_may_know_the_final_block(service, key, settings):
     with lying_node(refusing_finality(service.url)) as url:
         behind(service, settings, url, "http://127.0.0.1:1")
-        batch = asking(key, finalized=[ALICE])
+        batch = submitted(key, finalized=[ALICE])
         accept(batch.pk)
         assert (fresh(batch).status, batch.attempts) == (BatchStatus.RECEIVED, 1)
         assert "The node refused (-39001)." in batch.waiting_for
@@ -125,7 +125,7 @@ def test_what_is_to_come_holds_up_nothing_but_its_own_queries(service, key):
     head = service.head()
     time = int(service.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16) + 30
     blocks: dict[str, Any] = {f"block_{head + 2}": [BOB], f"timestamp_{time}": [CHARLIE], f"block_{head + 4}": [ALICE]}
-    batch = asking(key, latest=[ALICE], **blocks)
+    batch = submitted(key, latest=[ALICE], **blocks)
     for _ in range(3):
         work()
     done = list(batch.queries.filter(step=None).values_list("position", flat=True))
@@ -148,7 +148,7 @@ def test_what_is_to_come_holds_up_nothing_but_its_own_queries(service, key):
 def test_only_what_exists_is_admitted_and_each_when_it_does(costly, key):
     """Where nothing mines but the test."""
     head = costly.head()
-    batch = asking(key, fee=10**18, **{f"block_{head + ahead}": [ALICE] for ahead in (-1, 1, 2)})
+    batch = submitted(key, fee=10**18, **{f"block_{head + ahead}": [ALICE] for ahead in (-1, 1, 2)})
     estimates = [0]
     for count in (1, 2, 3):
         accept(batch.pk)
@@ -168,7 +168,7 @@ def estimate_of(costly: DevChain, *heights: int) -> Promise:
     with pytest.MonkeyPatch.context() as patch:
         reckoned: list[Promise] = []
         patch.setattr(acceptance, "_fee_too_low", lambda _, needed, *__: reckoned.append(needed))
-        accept(asking(a_key(BOB), fee=10**18, **blocks).pk)
+        accept(submitted(a_key(BOB), fee=10**18, **blocks).pk)
     Batch.objects.all().delete()
     return reckoned[0]
 
@@ -177,7 +177,7 @@ def test_the_fee_must_do_for_what_is_to_come_before_anything_is_sent(costly, key
     head = costly.head()
     both = estimate_of(costly, 0, 2).wei
     blocks = {f"block_{head}": [ALICE], f"block_{head + 2}": [ALICE]}
-    enough, too_little = asking(key, fee=both, **blocks), asking(key, fee=both - 1, **blocks)
+    enough, too_little = submitted(key, fee=both, **blocks), submitted(key, fee=both - 1, **blocks)
     for batch in (enough, too_little):
         accept(batch.pk)
     assert (fresh(too_little).status, too_little.rejection_code) == (BatchStatus.REJECTED, "fee_too_low")
@@ -190,7 +190,7 @@ def test_the_fee_must_do_for_what_is_to_come_before_anything_is_sent(costly, key
 def test_the_budget_must_do_for_what_is_to_come(costly, key, settings):
     head = costly.head()
     settings.DAILY_GAS_BUDGET = estimate_of(costly, 0, 1).gas - 1
-    batch = asking(key, fee=10**18, **{f"block_{head}": [ALICE], f"block_{head + 1}": [ALICE]})
+    batch = submitted(key, fee=10**18, **{f"block_{head}": [ALICE], f"block_{head + 1}": [ALICE]})
     accept(batch.pk)
     assert (fresh(batch).status, batch.rejection_code) == (BatchStatus.REJECTED, "too_large_for_budget")
 
@@ -199,7 +199,7 @@ def test_what_is_to_come_can_still_be_refused_when_the_first_part_is_paid(costly
     """As with several source chains: the batch is rejected, and what was spent and proven stays so."""
     head = costly.head()
     fee = 2 * estimate_of(costly, 0, 20).wei
-    batch = asking(key, fee=fee, **{f"block_{head}": [ALICE], f"block_{head + 20}": [ALICE]})
+    batch = submitted(key, fee=fee, **{f"block_{head}": [ALICE], f"block_{head + 20}": [ALICE]})
     for _ in range(3):
         work()
         costly.mine()

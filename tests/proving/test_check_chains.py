@@ -338,7 +338,7 @@ threshold = {threshold}
     return connect
 
 
-def told(printed: list[str]) -> list[str]:
+def said_of_attesters(printed: list[str]) -> list[str]:
     """What is said of attesters."""
     first = next(place for place, line in enumerate(printed) if line.startswith("  Of the attesters"))
     return [line.strip() for line in printed[first : first + 1 + sum("0x" in line[:8] for line in printed[first:])]]
@@ -349,7 +349,7 @@ def test_each_attester_is_asked(attested, attesters):
     silent = Account.from_key(KEYS[2]).address
     attested((first.address, first.url), (second.address, second.url), (silent, f"{DEAD}/secret"))
     # A third one may be silent where two must agree.
-    head, *lines = told(check("no_registry", "no_registry"))
+    head, *lines = said_of_attesters(check("no_registry", "no_registry"))
     assert re.fullmatch(r"Of the attesters of Other chain \(31338\), 2 sign block \d+, and 2 must:", head)
     assert lines == [
         f"{first.address}: {first.host} signs.",
@@ -368,7 +368,7 @@ def test_too_few_attesters_are_a_problem(attested, attesters):
 def test_an_attester_with_another_key_is_told(attested, attesters):
     first, second = attesters
     attested((first.address, second.url), (second.address, second.url))
-    _, wrong, right = told(check("too_few_attesters", "no_registry", "no_registry"))
+    _, wrong, right = said_of_attesters(check("too_few_attesters", "no_registry", "no_registry"))
     assert f"signs as {second.address}" in wrong or "for another block" in wrong
     assert right.endswith("signs.")
 
@@ -381,7 +381,7 @@ def test_an_attester_that_contradicts_our_nodes_is_told(attested, attesters, dev
         fork.rpc("evm_setNextBlockTimestamp", hex(2_000_000_000))
         fork.mine(50)
         attested((first.address, first.url), (second.address, second.url), node=fork.url)
-        _, *lines = told(check("too_few_attesters", "no_registry", "no_registry"))
+        _, *lines = said_of_attesters(check("too_few_attesters", "no_registry", "no_registry"))
     assert all("contradicts our nodes: it signs 0x" in line for line in lines), lines
 
 
@@ -389,7 +389,7 @@ def test_an_attester_that_answers_nonsense_is_told(attested, attesters):
     first, _ = attesters
     with lying_node(lambda _: Raw(b"nonsense")) as url:
         attested((first.address, first.url), (Account.from_key(KEYS[2]).address, f"{url}/secret-path"))
-        *_, wrong = told(check("too_few_attesters", "no_registry", "no_registry"))
+        *_, wrong = said_of_attesters(check("too_few_attesters", "no_registry", "no_registry"))
     assert wrong.endswith("answered with something that is not a JSON object.")
 
 

@@ -24,12 +24,13 @@ from proving.spending.workload import Missing, Route, Tries
 from queries.models import Batch, BatchStatus, Block, Query
 from queries.properties import AccountField, HeaderField
 from tests.contracts import tries
-from tests.proving.estimated_batches import accounts, asking, cases_of, estimate, measured
+from tests.proving.estimated_batches import accounts, cases_of, estimate, measured
 from tests.proving.sources import THERE
 from tests.service import (
     ALICE,
     BOB,
     a_key,
+    asking,
     chains_toml,
     fresh,
     header,

@@ -17,6 +17,7 @@ from chains import together
 from config import log_context, metrics_server, process_metrics
 from config.configured_chains import forget_chains
 from config.logs import JsonLines
+from demo.installation import free_port
 from proving.health import chain_checks
 from proving.models import ChainWatch, Signer, Transaction, TransactionState
 from proving.registry.deploying import deploy
@@ -183,12 +184,6 @@ def test_tasks_side_by_side_have_each_its_own_context_and_that_of_who_asks():
 
 
 # --- The metrics of a worker ------------------------------------------------------------------------------------------
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
 
 
 def test_a_worker_serves_its_metrics_to_who_may_read_them(settings):

@@ -22,8 +22,8 @@ from tests.contracts import tries
 from tests.contracts.l1_block import L1Block
 from tests.proving.chain_state import balance_at, field_on_chain, registry
 from tests.proving.relaid import Relaid
-from tests.proving.sources import HERE, THERE, connect, grow
-from tests.service import CHARLIE, submit, waiting, work, work_until_done
+from tests.proving.sources import THERE, connect, grow
+from tests.service import CHARLIE, asking, submit, waiting, work, work_until_done
 
 LAYOUTS = {"told by its block": (headers.BERACHAIN, False), "asked for as it is": (headers.AURA, True)}
 SHARED_PROPERTIES = [HeaderField(place).name for place in range(13)]
@@ -36,10 +36,10 @@ def there() -> Iterator[DevChain]:
         yield chain
 
 
-def asking(name: str, *, header: list[str] | None = None) -> dict[str, object]:
+def of_there(name: str, *, header: list[str] | None = None) -> dict[str, object]:
     """For Charlie's balance, or for properties of the header."""
     block = {"header": header} if header else {"accounts": {CHARLIE: {"props": ["BALANCE"]}}}
-    return {"destinationChainId": str(HERE), "fee": "0", "data": {str(THERE): {name: block}}}
+    return asking({name: block}, source=THERE)
 
 
 def header_on_chain(chain: DevChain, block: int, field: HeaderField) -> int:
@@ -58,13 +58,13 @@ def test_its_accounts_headers_and_times_are_proven(chain, there, settings, tmp_p
         l1 = L1Block(chain)
         connect(settings, tmp_path, chain, url)
         l1.tell(block, relaid.hash(block))
-        balance = submit(key, asking(f"block:{block}"))
+        balance = submit(key, of_there(f"block:{block}"))
         assert work_until_done(balance, chain).status == BatchStatus.DONE
-        header = submit(key, asking(f"block:{block}", header=SHARED_PROPERTIES))
+        header = submit(key, of_there(f"block:{block}", header=SHARED_PROPERTIES))
         assert work_until_done(header, chain).status == BatchStatus.DONE
         l1.tell(block + 3, relaid.hash(block + 3))
         time = relaid.timestamp(block + 2)
-        timed = submit(key, asking(f"timestamp:{time}"))
+        timed = submit(key, of_there(f"timestamp:{time}"))
         assert work_until_done(timed, chain).status == BatchStatus.DONE
     assert field_on_chain(chain, CHARLIE, block, AccountField.BALANCE, source=THERE) == balance_at(
         there, CHARLIE, block
@@ -82,7 +82,7 @@ def test_its_accounts_headers_and_times_are_proven(chain, there, settings, tmp_p
 def test_properties_that_it_may_have_elsewhere_are_rejected(chain, there, settings, tmp_path, key, layout, raw):
     with lying_node(Relaid(there, layout, raw=raw)) as url:
         connect(settings, tmp_path, chain, url)
-        batch = submit(key, asking("block:5", header=["TIMESTAMP", "MIX_HASH", "BASE_FEE_PER_GAS"]))
+        batch = submit(key, of_there("block:5", header=["TIMESTAMP", "MIX_HASH", "BASE_FEE_PER_GAS"]))
         work()
         work()
     batch.refresh_from_db()
@@ -97,7 +97,7 @@ def test_without_a_node_that_tells_its_headers_it_is_waited_for_one(chain, there
     relaid = Relaid(there, headers.AURA, raw=False)
     with lying_node(relaid) as url:
         connect(settings, tmp_path, chain, url)
-        submit(key, asking("block:5"))
+        submit(key, of_there("block:5"))
         work()
         (sentence,) = waiting()
     assert sentence.startswith(f"No node of The other chain ({THERE}) can be used: 127.0.0.1:")
@@ -110,7 +110,7 @@ def test_a_bundle_does_not_show_what_no_layout_is_known_to_have(chain, there, se
     with lying_node(relaid) as url:
         L1Block(chain).tell(block, relaid.hash(block))
         connect(settings, tmp_path, chain, url)
-        batch = submit(key, asking(f"block:{block}", header=["GAS_USED"]))
+        batch = submit(key, of_there(f"block:{block}", header=["GAS_USED"]))
         assert work_until_done(batch, chain).status == BatchStatus.DONE
     content = json.loads(Client().get(f"/explorer/query/{batch.pk}/1/bundle.json").content)
     fee = rlp.decode(bytes.fromhex(content["header"][2:]))[15]
@@ -132,7 +132,7 @@ def test_accounts_of_another_form_are_rejected(chain, there, settings, tmp_path,
 
     with lying_node(answer) as url:
         connect(settings, tmp_path, chain, url)
-        batch = submit(key, asking("block:5"))
+        batch = submit(key, of_there("block:5"))
         work()
         work()
         assert waiting() == ["Accounts of this chain have 5 fields instead of Ethereum's 4: they can't be proven."]

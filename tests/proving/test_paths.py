@@ -35,6 +35,7 @@ from tests.service import (
     CHARLIE,
     SIGNER,
     a_key,
+    asking,
     chains_toml,
     expire_leases,
     request,
@@ -91,7 +92,7 @@ def test_a_step_goes_on_showing_what_completes_it_when_the_path_there_is_confirm
     time = int(old.rpc("eth_getBlockByNumber", hex(old.head() - 3 * WINDOW - 5), False)["timestamp"], 16)
     # What proves a time comes by itself, behind the path.
     data = {f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["BALANCE"]}}}}
-    batch = submit(key, {"destinationChainId": "31337", "fee": "0", "data": {"31337": data}})
+    batch = submit(key, asking(data))
     work()
     assert len(extending()) == 1
     old.rpc("evm_setAutomine", False)
@@ -192,7 +193,7 @@ def test_properties_of_an_old_header_and_an_old_time_are_proven(old, key):
         f"block:{block}": {"header": ["GAS_LIMIT", "PARENT_HASH"]},
         f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["BALANCE"]}}},
     }
-    batch = submit(key, {"destinationChainId": "31337", "fee": "0", "data": {"31337": data}})
+    batch = submit(key, asking(data))
     assert work_until_done(batch, old, rounds=40).status == BatchStatus.DONE
     (timed,) = batch.queries.exclude(timestamp=None)
     assert Block.objects.get(queries=timed).number == block
@@ -205,7 +206,7 @@ def test_header_properties_of_a_block_that_was_accumulated_long_ago_are_proven(o
     assert_proven(old, submit(key, request(ALICE, block=block)), ALICE, block)
     old.mine(3 * WINDOW)
     data = {f"block:{block}": {"header": ["GAS_USED"], "accounts": {BOB: {"props": ["NONCE"]}}}}
-    batch = submit(key, {"destinationChainId": "31337", "fee": "0", "data": {"31337": data}})
+    batch = submit(key, asking(data))
     assert work_until_done(batch, old, rounds=30).status == BatchStatus.DONE
 
 
@@ -389,7 +390,7 @@ def test_the_estimate_counts_what_blocks_of_one_window_share(old, key):
     estimates = []
     for count in (1, 4):
         data = {f"block:{block}": {"accounts": accounts} for block in range(first, first + count)}
-        batch = submit(key, {"destinationChainId": "31337", "fee": "0", "data": {"31337": data}})
+        batch = submit(key, asking(data))
         for task in [task for task in due() if task.kind == "batch"]:
             task()
         estimates.append(Batch.objects.get(pk=batch.pk).estimated_gas or 0)
@@ -550,8 +551,8 @@ def test_whose_turn_it_is_does_not_hang_on_what_blocks_say(old, key, monkeypatch
     monkeypatch.setattr(decide, "EXTENDING", "Said otherwise.")
     old.rpc("evm_setAutomine", False)
     bob = a_key(BOB)
-    for asking, back in ((key, 35), (bob, 45)):
-        batch = submit(asking, request(CHARLIE, block=old.head() - back))
+    for user_key, back in ((key, 35), (bob, 45)):
+        batch = submit(user_key, request(CHARLIE, block=old.head() - back))
         accept(batch.pk)
         reconcile(Block.objects.get(queries__batch=batch).pk)
     sent_first = Block.objects.get(turn_of=key.user_id)

@@ -260,7 +260,7 @@ def test_recording_a_hash_is_part_of_what_is_sent(chain, settings, tmp_path, key
         sources.connect(settings, tmp_path, chain, there.url)
         block, head = there.head() - 5, get_rpc(sources.THERE).head()
         l1.tell(head.number, head.hash)
-        batch = submit(key, itself(sources.asking(there=[block])))
+        batch = submit(key, itself(sources.of_chains(there=[block])))
         with nothing_spent(chain):
             told = send_until_done(chain, batch)
         assert [left.is_complete for left in told] == [False, True]
@@ -276,7 +276,7 @@ def test_signatures_of_attesters_are_part_of_what_is_sent(chain, settings, tmp_p
         signed = get_rpc_of(there, block)
         with sources.liar(sources.KEYS[0], signed) as honest:
             sources.connect(settings, tmp_path, chain, there.url, attesters=[honest], threshold=1)
-            batch = submit(key, itself(sources.asking(there=[block])))
+            batch = submit(key, itself(sources.of_chains(there=[block])))
             with nothing_spent(chain):
                 (left,) = send_until_done(chain, batch)
             assert left.is_complete

@@ -18,7 +18,7 @@ from proving.worker.due import due
 from queries import leases, progress
 from queries.models import Batch, BatchStatus, Block, Pruning, Query, ServiceClock, Step, StepKind
 from queries.rejection_codes import RejectionCode
-from tests.explorer.batches import a_batch, accept, asking, deployed, finish, page, path, settle
+from tests.explorer.batches import a_batch, accept, batch_at, deployed, finish, page, path, settle
 from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, work_until_done
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -45,7 +45,7 @@ def full() -> tuple[int, int]:
 def done(days: float, *accounts: str, block: int = 12) -> Batch:
     """A batch that was done so many days ago, with a slot of each account, and that no reorganisation can take back."""
     entry = {"props": ["BALANCE"], "slots": ["0x5"]}
-    batch = asking(**{f"block_{block}": {"accounts": dict.fromkeys(accounts or (ALICE,), entry)}})
+    batch = batch_at(**{f"block_{block}": {"accounts": dict.fromkeys(accounts or (ALICE,), entry)}})
     AccountProof.objects.filter(block__queries__batch=batch).delete()
     finish(batch)
     settle(batch)

@@ -29,7 +29,7 @@ from queries.properties import AccountField
 from tests.contracts.deployed import Deployed
 from tests.explorer.batches import beat, path
 from tests.proving.chain_state import balance_at, field_on_chain, registry, signer_nonce
-from tests.service import ALICE, BOB, CHARLIE, chains_toml, request, submit, waiting, work, work_until_done
+from tests.service import ALICE, BOB, CHARLIE, asking, chains_toml, request, submit, waiting, work, work_until_done
 
 pytestmark = pytest.mark.django_db
 
@@ -320,7 +320,7 @@ def half_proven(service, key) -> Query:
     """A query that is proven, in a batch that is open: another worker has its other block, and doesn't get on."""
     blocks = [service.head(), service.head() - 1]
     data = {f"block:{number}": {"accounts": {BOB: {"props": ["BALANCE"]}}} for number in blocks}
-    batch = submit(key, {"destinationChainId": "31337", "fee": "0", "data": {"31337": data}})
+    batch = submit(key, asking(data))
     Block.objects.filter(number=blocks[0]).update(leased_until=timezone.now() + timedelta(hours=1))
     for _ in range(4):
         work()

@@ -38,7 +38,7 @@ from queries.leases import Lease
 from queries.models import Batch, BatchStatus, Block, Step, StepKind, StepStatus
 from queries.submission import TooMuch
 from tests.databases import same_database
-from tests.explorer.batches import a_batch, accept, asking, complete, deployed, finish, queries_of, settle
+from tests.explorer.batches import a_batch, accept, batch_at, complete, deployed, finish, queries_of, settle
 from tests.service import ALICE, BOB, SECOND_SIGNER, SIGNER, a_key, chains_toml, request, submit
 from tests.side_by_side import meet
 
@@ -51,9 +51,8 @@ COSTLY = 'test_network = false\ndaily_limit = "1"\ndaily_limit_per_user = "1"'
 
 
 @pytest.fixture(autouse=True)
-def configured(settings, tmp_path) -> None:
+def two_signers_of_an_unreachable_chain(settings, tmp_path) -> None:
     settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1", signers=2)
-    get_chains.cache_clear()
 
 
 @pytest.fixture
@@ -144,7 +143,7 @@ def test_a_block_that_becomes_due_while_it_is_given_back_stays_due():
 
 def test_two_that_complete_the_last_queries_of_a_batch_make_it_done():
     entry = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
-    batch = asking(block_12=entry, block_13=entry)
+    batch = batch_at(block_12=entry, block_13=entry)
     accept(batch)
     complete(batch, *list(StepKind)[:-1])
     one, other = queries_of(batch)
@@ -302,7 +301,7 @@ def test_what_a_user_may_use_in_a_day_is_not_used_twice_on_two_chains(costly, se
 def old() -> Batch:
     """Done, and all of it long enough ago to be pruned."""
     deployed()
-    batch = asking(block_12={"accounts": {ALICE: {"props": ["BALANCE"]}}})
+    batch = batch_at(block_12={"accounts": {ALICE: {"props": ["BALANCE"]}}})
     finish(batch)
     settle(batch)
     AccountProof.objects.update(nodes=["0xab"])

@@ -25,7 +25,7 @@ from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from tests.contracts.l1_block import L1Block
 from tests.proving.chain_state import balance_at, registry
 from tests.proving.proxy import Proxy
-from tests.proving.sources import HERE, KEYS, THERE, asking, attesting, balance_proven, connect, grow, liar
+from tests.proving.sources import HERE, KEYS, THERE, attesting, balance_proven, connect, grow, liar, of_chains
 from tests.service import ALICE, CHARLIE, submit, waiting, work, work_until_done
 
 
@@ -59,7 +59,7 @@ def extending() -> list[Transaction]:
 def test_a_balance_of_another_chain_is_proven(chain, there, attesters, settings, tmp_path, key):
     connect(settings, tmp_path, chain, there.url, attesters=attesters)
     block = there.head() - 10
-    assert work_until_done(submit(key, asking(there=[block])), chain).status == BatchStatus.DONE
+    assert work_until_done(submit(key, of_chains(there=[block])), chain).status == BatchStatus.DONE
     assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
 
 
@@ -67,7 +67,7 @@ def test_two_of_three_attesters_are_enough(chain, there, attesters, settings, tm
     connect(settings, tmp_path, chain, there.url, attesters=[*attesters[:2], nobody(KEYS[2])])
     block = there.head() - 10
     here_block = chain.head()
-    batch = submit(key, asking(there=[block], here=[here_block]))
+    batch = submit(key, of_chains(there=[block], here=[here_block]))
     assert work_until_done(batch, chain).status == BatchStatus.DONE
     assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
     assert balance_proven(chain, here_block, source=HERE) == balance_at(chain, CHARLIE, here_block)
@@ -75,7 +75,7 @@ def test_two_of_three_attesters_are_enough(chain, there, attesters, settings, tm
 
 def test_one_of_three_is_not_enough_and_the_page_knows_who_is_missing(chain, there, attesters, settings, tmp_path, key):
     connect(settings, tmp_path, chain, there.url, attesters=[attesters[0], *map(nobody, KEYS[1:])])
-    batch = submit(key, asking(there=[there.head() - 10]))
+    batch = submit(key, of_chains(there=[there.head() - 10]))
     for _ in range(4):
         work()
     batch.refresh_from_db()
@@ -94,7 +94,7 @@ def test_a_wrong_hash_below_the_threshold_has_no_effect_and_is_told(
         connect(settings, tmp_path, chain, there.url, attesters=[*attesters[:2], lying])
         block = there.head() - 10
         with caplog.at_level(logging.ERROR):
-            assert work_until_done(submit(key, asking(there=[block])), chain).status == BatchStatus.DONE
+            assert work_until_done(submit(key, of_chains(there=[block])), chain).status == BatchStatus.DONE
     assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
     notice = registry(THERE).notice
     assert f"{lying.address} signed 0x{'13' * 32}" in notice
@@ -106,7 +106,7 @@ def test_a_wrong_hash_keeps_the_right_one_from_nobody_but_is_never_sent(
 ):
     with liar(KEYS[1], b"\x13" * 32) as one, liar(KEYS[2], b"\x13" * 32) as two:
         connect(settings, tmp_path, chain, there.url, attesters=[attesters[0], one, two])
-        batch = submit(key, asking(there=[there.head() - 10]))
+        batch = submit(key, of_chains(there=[there.head() - 10]))
         for _ in range(4):
             work()
     batch.refresh_from_db()
@@ -126,7 +126,7 @@ def test_a_block_that_is_not_final_is_waited_for_and_a_reorg_before_is_harmless(
             attesters = [stack.enter_context(attesting(folder, there, one)) for folder, one in pairs]
             connect(settings, tmp_path, chain, there.url, attesters=attesters)
             block = there.head()
-            batch = submit(key, asking(there=[block]))
+            batch = submit(key, of_chains(there=[block]))
             work()
             work()
             assert "is not final yet" in waiting()[0]
@@ -145,7 +145,7 @@ def test_one_attestation_serves_many_blocks_and_later_ones_need_none(chain, ther
     connect(settings, tmp_path, chain, there.url, attesters=attesters)
     highest = there.head() - 5
     blocks = [highest, highest - 3, highest - 7]
-    batch = submit(key, asking(there=blocks))
+    batch = submit(key, of_chains(there=blocks))
     assert work_until_done(batch, chain, rounds=20).status == BatchStatus.DONE
     for block in blocks:
         assert balance_proven(chain, block) == balance_at(there, CHARLIE, block)
@@ -154,7 +154,7 @@ def test_one_attestation_serves_many_blocks_and_later_ones_need_none(chain, ther
     # Nobody is asked any more for what can be proven from there.
     connect(settings, tmp_path, chain, there.url, attesters=[nobody(key) for key in KEYS])
     earlier = highest - 12
-    assert work_until_done(submit(key, asking(there=[earlier])), chain, rounds=20).status == BatchStatus.DONE
+    assert work_until_done(submit(key, of_chains(there=[earlier])), chain, rounds=20).status == BatchStatus.DONE
     assert balance_proven(chain, earlier) == balance_at(there, CHARLIE, earlier)
 
 
@@ -163,7 +163,7 @@ def test_a_slow_source_holds_up_no_other(chain, there, attesters, settings, tmp_
         connect(settings, tmp_path, chain, proxy.url, attesters=attesters)
         proxy.down()
         here_block, there_block = chain.head(), there.head() - 10
-        batch = submit(key, asking(there=[there_block], here=[here_block]))
+        batch = submit(key, of_chains(there=[there_block], here=[here_block]))
         for _ in range(8):
             work()
             chain.mine()
@@ -182,7 +182,7 @@ def test_a_source_that_goes_down_later_holds_up_no_other(chain, there, attesters
     with Proxy(there.url) as proxy:
         connect(settings, tmp_path, chain, proxy.url, attesters=attesters)
         chain.rpc("evm_setAutomine", False)
-        batch = submit(key, asking(there=[there.head() - 10], here=[chain.head()]))
+        batch = submit(key, of_chains(there=[there.head() - 10], here=[chain.head()]))
         work()
         proxy.down()
         chain.rpc("evm_setAutomine", True)
@@ -201,7 +201,7 @@ def test_the_fee_must_cover_all_sources_of_a_batch_together(chain, there, attest
     settings.CHAINS_FILE.write_text(text.replace("test_network = true", "test_network = false", 1))
     forget_chains()
     settings.ALLOWED_ADDRESSES = ["*"]
-    body = asking(there=[there.head() - 10], here=[chain.head()])
+    body = of_chains(there=[there.head() - 10], here=[chain.head()])
     enough = submit(key, body | {"fee": str(10**18)})
     accept(enough.pk)
     enough.refresh_from_db()
@@ -219,7 +219,7 @@ def test_an_op_stack_chain_proves_blocks_of_its_l1(chain, there, settings, tmp_p
     l1 = L1Block(chain)
     block = there.head() - 10
     connect(settings, tmp_path, chain, there.url)
-    batch = submit(key, asking(there=[block]))
+    batch = submit(key, of_chains(there=[block]))
     origin = there.head() - 12
     l1.tell(origin, bytes.fromhex(there.rpc("eth_getBlockByNumber", hex(origin), False)["hash"][2:]))
     work()
@@ -233,7 +233,7 @@ def test_an_op_stack_chain_proves_blocks_of_its_l1(chain, there, settings, tmp_p
 
 def test_without_the_predeploy_an_op_stack_source_says_so(chain, there, settings, tmp_path, key):
     connect(settings, tmp_path, chain, there.url)
-    submit(key, asking(there=[there.head() - 5]))
+    submit(key, of_chains(there=[there.head() - 5]))
     work()
     work()
     assert waiting() == [f"Chain {HERE} has no L1Block predeploy: is it an OP Stack chain?"]
@@ -259,7 +259,7 @@ def test_attesters_hand_over_to_others_who_are_believed_from_then_on(
     chain, there, attesters, settings, tmp_path, key, capsys
 ):
     connect(settings, tmp_path, chain, there.url, attesters=[*map(nobody, KEYS[:2]), attesters[2]])
-    batch = submit(key, asking(there=[there.head() - 10]))
+    batch = submit(key, of_chains(there=[there.head() - 10]))
     for _ in range(3):
         work()
     assert "1 of 2 required attesters has signed" in waiting()[0]
@@ -331,7 +331,7 @@ def test_chains_toml_that_names_too_few_of_the_believed_attesters_is_told(
 ):
     connect(settings, tmp_path, chain, there.url, attesters=attesters)
     connect(settings, tmp_path, chain, there.url, attesters=attesters[:1], threshold=1)
-    submit(key, asking(there=[there.head() - 10]))
+    submit(key, of_chains(there=[there.head() - 10]))
     for _ in range(3):
         work()
     assert "The contract wants 2 attesters to agree, and chains.toml names 1 of those" in waiting()[0]

@@ -305,41 +305,41 @@ def connected(idle, monkeypatch) -> Callable[..., None]:
     return connect
 
 
-def asking(key: int, *lane: int, sources: Iterable[int] = ()) -> Task:
+def a_task(key: int, *lane: int, sources: Iterable[int] = ()) -> Task:
     return Task("batch" if sources else "block", key, lane, print, user=key, sources=frozenset(sources))
 
 
 def test_a_destination_that_hangs_leaves_half_of_the_threads_whatever_its_sources(idle, connected):
     connected((1, 5), (1, 6), (2, 5))
-    for in_hand in ([asking(1, 1, 5), asking(2, 1, 6)], [asking(1, 1, 6), asking(2, 1)]):
-        for refused in (asking(3, 1, 5), asking(3, 1, 6), asking(3, 1), asking(3, 1, sources=[6])):
+    for in_hand in ([a_task(1, 1, 5), a_task(2, 1, 6)], [a_task(1, 1, 6), a_task(2, 1)]):
+        for refused in (a_task(3, 1, 5), a_task(3, 1, 6), a_task(3, 1), a_task(3, 1, sources=[6])):
             assert not leaves_threads(idle, in_hand, refused)
-        assert leaves_threads(idle, in_hand, asking(3, 2, 5))
-        assert leaves_threads(idle, in_hand[:1], asking(3, 1, 6))
+        assert leaves_threads(idle, in_hand, a_task(3, 2, 5))
+        assert leaves_threads(idle, in_hand[:1], a_task(3, 1, 6))
 
 
 def test_a_source_that_hangs_leaves_half_of_the_threads_also_where_batches_wait_for_it(idle, connected):
     connected((1, 5), (1, 6), (2, 5))
-    in_hand = [asking(1, 1, sources=[5]), asking(2, 2, 5)]
-    for refused in (asking(3, 1, 5), asking(3, 2, 5), asking(3, 2, sources=[5]), asking(3, 1, sources=[5, 6])):
+    in_hand = [a_task(1, 1, sources=[5]), a_task(2, 2, 5)]
+    for refused in (a_task(3, 1, 5), a_task(3, 2, 5), a_task(3, 2, sources=[5]), a_task(3, 1, sources=[5, 6])):
         assert not leaves_threads(idle, in_hand, refused)
-    assert leaves_threads(idle, in_hand, asking(3, 1, 6))
-    assert leaves_threads(idle, in_hand, asking(3, 1, sources=[6]))
+    assert leaves_threads(idle, in_hand, a_task(3, 1, 6))
+    assert leaves_threads(idle, in_hand, a_task(3, 1, sources=[6]))
 
 
 def test_batches_of_several_sources_leave_room_to_each_of_them(idle, connected):
     connected((1, 5), (1, 6))
-    of_both = [asking(key, 1, sources=[5, 6]) for key in (1, 2)]
+    of_both = [a_task(key, 1, sources=[5, 6]) for key in (1, 2)]
     assert not leaves_threads(idle, of_both[:1], of_both[1])
-    assert leaves_threads(idle, of_both[:1], asking(3, 1, sources=[6]))
-    assert leaves_threads(idle, [of_both[0], asking(2, 1, 5)], asking(3, 1, 6))
+    assert leaves_threads(idle, of_both[:1], a_task(3, 1, sources=[6]))
+    assert leaves_threads(idle, [of_both[0], a_task(2, 1, 5)], a_task(3, 1, 6))
 
 
 def test_a_chain_that_is_in_every_connection_takes_all_threads(idle, connected):
     connected((1, 5), (1, 6))
-    assert leaves_threads(idle, [asking(1, 1, 5), asking(2, 1, 5), asking(3, 1, 6)], asking(4, 1, 6))
+    assert leaves_threads(idle, [a_task(1, 1, 5), a_task(2, 1, 5), a_task(3, 1, 6)], a_task(4, 1, 6))
     connected((1, 5))
-    assert leaves_threads(idle, [asking(key, 1, 5) for key in (1, 2, 3)], asking(4, 1, 5))
+    assert leaves_threads(idle, [a_task(key, 1, 5) for key in (1, 2, 3)], a_task(4, 1, 5))
 
 
 def test_a_batch_asks_the_sources_of_what_is_not_admitted(service, tmp_path):

@@ -36,7 +36,7 @@ from tests.chains.hostile_node import DRIPS, FLOODS, LIES, Exchange, hostile_nod
 from tests.explorer.batches import accept, complete, queries_of, settle
 from tests.factories import a_worker, until
 from tests.proving.receiver import Received, Receiver, receiver
-from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
+from tests.service import ALICE, BOB, a_key, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -45,8 +45,7 @@ SECONDS = 20
 
 
 @pytest.fixture(autouse=True)
-def configured(settings, tmp_path) -> None:
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
+def webhooks_to_this_machine(unreachable_chain, settings) -> None:
     settings.WEBHOOK_ALLOW = [ip_network("127.0.0.0/8")]
 
 
@@ -56,7 +55,9 @@ def hook() -> Iterator[Receiver]:
         yield hook
 
 
-def told(url: str, *, user: str = ALICE, block: int = 12, events: list[str] | None = None, **more: Any) -> Batch:
+def with_webhook(
+    url: str, *, user: str = ALICE, block: int = 12, events: list[str] | None = None, **more: Any
+) -> Batch:
     key = User.objects.for_address(user).api_keys.first() or a_key(user)
     body = {**request(ALICE, block=block), "webhook": {"url": url, "events": events or EVERY, **more}}
     batch = submit(key, body)
@@ -66,7 +67,7 @@ def told(url: str, *, user: str = ALICE, block: int = 12, events: list[str] | No
 
 def done(url: str, **more: Any) -> Batch:
     """A batch with five events to be told of."""
-    batch = told(url, **more)
+    batch = with_webhook(url, **more)
     complete(batch, *StepKind)
     return batch
 
@@ -221,7 +222,7 @@ def test_an_event_that_comes_while_another_is_sent_is_not_forgotten():
         return 200
 
     with receiver(and_go_on) as there:
-        batch = told(there.url)
+        batch = with_webhook(there.url)
         complete(batch, StepKind.INITIAL_STATE)
         deliver_all(batch)
     assert len({one.id for one in there.received}) == 5

@@ -15,7 +15,7 @@ from proving.worker.due import due
 from queries.models import Batch, BatchStatus, Query, Step, StepKind
 from queries.properties import AccountField, HeaderField
 from tests.proving.chain_state import field_on_chain, registry, signer_nonce
-from tests.service import ALICE, BOB, a_key, chains_toml, request, submit, waiting, work, work_until_done
+from tests.service import ALICE, BOB, a_key, asking, chains_toml, request, submit, waiting, work, work_until_done
 
 NOBODY = "0x000000000000000000000000000000000000dEaD"
 
@@ -37,9 +37,9 @@ def block_at(chain, timestamp: int) -> int:
     return call(chain, "0x" + keccak(text="blockAtTimestamp(uint256)")[:4].hex(), timestamp)
 
 
-def asking(block: int | str, **parts) -> dict[str, Any]:
+def at_block(block: int | str, **parts) -> dict[str, Any]:
     selector = f"block:{block}" if isinstance(block, int) else block
-    return {"destinationChainId": "31337", "fee": "0", "data": {"31337": {selector: parts}}}
+    return asking({selector: parts})
 
 
 # --- Slots ------------------------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def contract(service) -> str:
 def test_it_proves_slots_full_and_empty_in_any_spelling(service, key, contract):
     block = service.head()
     slots = ["0x5", f"{7:064x}", "0x" + "0" * 63 + "8", f"0x{1000:x}"]
-    batch = work_until_done(submit(key, asking(block, accounts={contract: {"slots": slots}})))
+    batch = work_until_done(submit(key, at_block(block, accounts={contract: {"slots": slots}})))
     assert batch.status == BatchStatus.DONE
     values = [slot_on_chain(service, contract, block, slot) for slot in (5, 7, 8, 1000)]
     assert values == [2**256 - 1, 8, 9, 0]
@@ -69,7 +69,7 @@ def test_slots_and_properties_of_one_account_take_one_transaction(service, key, 
     block = service.head()
     before = signer_nonce(service)
     entry = {"slots": ["0x1", "0x2"], "props": ["BALANCE", "STORAGE_ROOT"]}
-    work_until_done(submit(key, asking(block, accounts={contract: entry, ALICE: {"props": ["NONCE"]}})))
+    work_until_done(submit(key, at_block(block, accounts={contract: entry, ALICE: {"props": ["NONCE"]}})))
     assert signer_nonce(service) == before + 1
     assert slot_on_chain(service, contract, block, 1) == 2
     assert field_on_chain(service, contract, block, AccountField.STORAGE_ROOT) == int(
@@ -80,14 +80,14 @@ def test_slots_and_properties_of_one_account_take_one_transaction(service, key, 
 def test_slots_of_accounts_without_storage_or_existence_are_zero(service, key):
     block = service.head()
     accounts = {ALICE: {"slots": ["0x0"]}, NOBODY: {"slots": ["0x1"], "props": ["BALANCE"]}}
-    assert work_until_done(submit(key, asking(block, accounts=accounts))).status == BatchStatus.DONE
+    assert work_until_done(submit(key, at_block(block, accounts=accounts))).status == BatchStatus.DONE
     assert slot_on_chain(service, ALICE, block, 0) == slot_on_chain(service, NOBODY, block, 1) == 0
 
 
 def test_hundreds_of_slots_of_one_account_are_split_over_transactions(service, key, contract):
     block = service.head()
     slots = [hex(slot) for slot in range(700)]
-    batch = work_until_done(submit(key, asking(block, accounts={contract: {"slots": slots}})), rounds=20)
+    batch = work_until_done(submit(key, at_block(block, accounts={contract: {"slots": slots}})), rounds=20)
     assert batch.status == BatchStatus.DONE
     assert [slot_on_chain(service, contract, block, slot) for slot in (0, 299, 300, 699)] == [1, 300, 0, 0]
     assert Transaction.objects.exclude(to="").count() > 1
@@ -95,7 +95,7 @@ def test_hundreds_of_slots_of_one_account_are_split_over_transactions(service, k
 
 def test_slots_that_are_proven_cost_nothing_again(service, key, contract):
     block = service.head()
-    body = asking(block, accounts={contract: {"slots": ["0x3"]}})
+    body = at_block(block, accounts={contract: {"slots": ["0x3"]}})
     work_until_done(submit(key, body))
     before = signer_nonce(service)
     assert work_until_done(submit(key, body)).status == BatchStatus.DONE
@@ -107,7 +107,7 @@ def test_slots_that_are_proven_cost_nothing_again(service, key, contract):
 
 def test_it_proves_every_property_of_a_header_and_has_only_the_steps_it_needs(service, key):
     block = service.head()
-    batch = work_until_done(submit(key, asking(block, header=HeaderField.names)))
+    batch = work_until_done(submit(key, at_block(block, header=HeaderField.names)))
     assert batch.status == BatchStatus.DONE
     kinds = list(Step.objects.filter(query__batch=batch).order_by("pk").values_list("kind", flat=True))
     assert kinds == [StepKind.INITIAL_STATE, StepKind.BLOCKHASH_AVAILABLE, StepKind.HEADER_ACCUMULATED]
@@ -127,8 +127,8 @@ def test_a_property_that_the_fork_does_not_know_is_rejected_and_holds_up_nobody(
         deploy(31337, 31337)
         old.mine(3)
         key, block = a_key(), old.head()
-        bad = submit(key, asking(block, header=["TIMESTAMP", "REQUESTS_HASH"]))
-        good = submit(key, asking(block, header=["WITHDRAWALS_ROOT"], accounts={ALICE: {"props": ["BALANCE"]}}))
+        bad = submit(key, at_block(block, header=["TIMESTAMP", "REQUESTS_HASH"]))
+        good = submit(key, at_block(block, header=["WITHDRAWALS_ROOT"], accounts={ALICE: {"props": ["BALANCE"]}}))
         assert work_until_done(good).status == BatchStatus.DONE
         bad.refresh_from_db()
         assert (bad.status, bad.rejection_code) == (BatchStatus.REJECTED, "header_property_missing")
@@ -138,7 +138,7 @@ def test_a_property_that_the_fork_does_not_know_is_rejected_and_holds_up_nobody(
 def test_header_and_accounts_of_a_block_take_one_transaction(service, key):
     before = signer_nonce(service)
     block = service.head()
-    body = asking(block, header=["GAS_LIMIT"], accounts={ALICE: {"props": ["BALANCE"]}})
+    body = at_block(block, header=["GAS_LIMIT"], accounts={ALICE: {"props": ["BALANCE"]}})
     assert work_until_done(submit(key, body)).status == BatchStatus.DONE
     assert signer_nonce(service) == before + 1
 
@@ -147,7 +147,7 @@ def test_a_state_root_is_there_once_the_header_is(service, key):
     block = service.head()
     work_until_done(submit(key, request(ALICE, block=block)))
     before = signer_nonce(service)
-    body = asking(block, header=["STATE_ROOT", "BLOCK_NUMBER"])
+    body = at_block(block, header=["STATE_ROOT", "BLOCK_NUMBER"])
     assert work_until_done(submit(key, body)).status == BatchStatus.DONE
     assert signer_nonce(service) == before
 
@@ -155,7 +155,7 @@ def test_a_state_root_is_there_once_the_header_is(service, key):
 def test_header_properties_of_an_accumulated_block_are_added(service, key):
     block = service.head()
     work_until_done(submit(key, request(ALICE, block=block)))
-    assert work_until_done(submit(key, asking(block, header=["TIMESTAMP"]))).status == BatchStatus.DONE
+    assert work_until_done(submit(key, at_block(block, header=["TIMESTAMP"]))).status == BatchStatus.DONE
     assert header_on_chain(service, block, HeaderField.TIMESTAMP) == int(
         service.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16
     )
@@ -209,7 +209,7 @@ def test_it_finds_a_block_with_few_requests(service, monkeypatch):
 def test_a_time_selects_its_block_and_is_a_fact_of_its_own(service, key, uneven):
     number = len(uneven) - 4
     time = uneven[number] + 1 if uneven[number + 1] > uneven[number] + 1 else uneven[number]
-    body = asking(f"timestamp:{time}", accounts={ALICE: {"props": ["BALANCE"]}}, header=["TIMESTAMP"])
+    body = at_block(f"timestamp:{time}", accounts={ALICE: {"props": ["BALANCE"]}}, header=["TIMESTAMP"])
     batch = work_until_done(submit(key, body), rounds=20)
     assert batch.status == BatchStatus.DONE
     assert block_at(service, time) == number
@@ -219,7 +219,7 @@ def test_a_time_selects_its_block_and_is_a_fact_of_its_own(service, key, uneven)
 
 def test_a_time_that_the_head_has_not_passed_is_waited_for(service, key):
     now = int(service.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
-    batch = submit(key, asking(f"timestamp:{now}", accounts={BOB: {"props": ["NONCE"]}}))
+    batch = submit(key, at_block(f"timestamp:{now}", accounts={BOB: {"props": ["NONCE"]}}))
     work()
     batch.refresh_from_db()
     assert batch.status == BatchStatus.RECEIVED
@@ -234,7 +234,7 @@ def test_a_time_that_the_head_has_not_passed_is_waited_for(service, key):
 def test_a_time_far_ahead_or_before_the_first_block_is_rejected(service, key):
     now = int(service.rpc("eth_getBlockByNumber", "latest", False)["timestamp"], 16)
     for time, code in ((now + 10**6, "timestamp_too_far_ahead"), (1, "timestamp_before_first_block")):
-        batch = submit(key, asking(f"timestamp:{time}", accounts={BOB: {"props": ["NONCE"]}}))
+        batch = submit(key, at_block(f"timestamp:{time}", accounts={BOB: {"props": ["NONCE"]}}))
         work()
         batch.refresh_from_db()
         assert (batch.status, batch.rejection_code) == (BatchStatus.REJECTED, code)
@@ -248,7 +248,7 @@ def test_a_reorg_that_moves_a_time_moves_its_queries_and_holds_up_nobody(service
         service.mine()
     number = service.head() - 1
     time = int(service.rpc("eth_getBlockByNumber", hex(number), False)["timestamp"], 16) + 5
-    timed = submit(key, asking(f"timestamp:{time}", accounts={ALICE: {"props": ["BALANCE"]}}))
+    timed = submit(key, at_block(f"timestamp:{time}", accounts={ALICE: {"props": ["BALANCE"]}}))
     plain = submit(key, request(BOB, block=number))
     accept_all()
     assert {query.block_id for query in Query.objects.all()} == {plain.queries.get().block_id}
@@ -272,7 +272,7 @@ def accept_all() -> None:
 
 def test_what_is_under_way_for_one_batch_is_not_paid_again_for_the_next(service, key, contract):
     block = service.head()
-    body = asking(block, accounts={contract: {"slots": ["0x1", "0x2"]}}, header=["TIMESTAMP"])
+    body = at_block(block, accounts={contract: {"slots": ["0x1", "0x2"]}}, header=["TIMESTAMP"])
     service.rpc("evm_setAutomine", False)
     one = submit(key, body)
     work()
@@ -295,7 +295,7 @@ def test_slots_fill_transactions_and_none_is_above_what_nodes_take(service, key)
     service.mine()
     block = service.head()
     slots = [hex(slot) for slot in range(120)]
-    body = asking(block, accounts={clone: {"slots": slots, "props": ["BALANCE"]} for clone in clones})
+    body = at_block(block, accounts={clone: {"slots": slots, "props": ["BALANCE"]} for clone in clones})
     assert work_until_done(submit(key, body), rounds=20).status == BatchStatus.DONE
     assert slot_on_chain(service, clones[-1], block, 119) == 120
     sizes = [len(tx.data) for tx in Transaction.objects.exclude(to="")]
@@ -305,6 +305,6 @@ def test_slots_fill_transactions_and_none_is_above_what_nodes_take(service, key)
 
 def test_many_empty_slots_of_one_account_take_one_transaction(service, key):
     block = service.head()
-    body = asking(block, accounts={ALICE: {"slots": [hex(slot) for slot in range(140)], "props": ["BALANCE"]}})
+    body = at_block(block, accounts={ALICE: {"slots": [hex(slot) for slot in range(140)], "props": ["BALANCE"]}})
     assert work_until_done(submit(key, body)).status == BatchStatus.DONE
     assert Transaction.objects.exclude(to="").count() == 1

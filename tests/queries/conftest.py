@@ -3,15 +3,12 @@ import json
 import pytest
 from django.test import Client
 
-from config.configured_chains import get_chains
-from tests.service import chains_toml, header
+from tests.service import header
 
 
 @pytest.fixture(autouse=True)
-def configured(settings, tmp_path, db) -> None:
-    """Chain 31337 connected to itself. The API asks no node, so none runs."""
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
-    get_chains.cache_clear()
+def configured(unreachable_chain, db) -> None:
+    """The API asks no node, so none runs."""
 
 
 @pytest.fixture

@@ -24,10 +24,12 @@ WHY = "Chain 31337 was reorganised."
 
 @pytest.fixture
 def batch(key) -> Batch:
-    return told(key)
+    return with_webhook(key)
 
 
-def told(key, *, events: list[str] | None = None, accounts: tuple[str, ...] = (ALICE, BOB), block: int = 12) -> Batch:
+def with_webhook(
+    key, *, events: list[str] | None = None, accounts: tuple[str, ...] = (ALICE, BOB), block: int = 12
+) -> Batch:
     """Accepted, and told of everything unless `events` says otherwise."""
     body = request(*accounts, block=block)
     made = submit(key, {**body, "webhook": {"url": "https://hooks.example.org", "events": events or EVERY}})
@@ -79,7 +81,7 @@ def test_a_batch_of_headers_alone_is_told_of_its_three_steps(key):
 
 
 def test_only_what_was_asked_for_is_told(key):
-    batch = told(key, events=["DONE"])
+    batch = with_webhook(key, events=["DONE"])
     complete(batch, *StepKind)
     progress.reopen(queries_of(batch), HEADER, reason=WHY)
     complete(batch, HEADER, ACCOUNT)
@@ -100,7 +102,7 @@ def test_a_rejection_is_told_with_why_and_once(batch):
 
 
 def test_others_that_are_rejected_with_it_are_told_each_by_itself(key):
-    ours, theirs = told(key), told(a_key(BOB), block=13)
+    ours, theirs = with_webhook(key), with_webhook(a_key(BOB), block=13)
     without = submit(key, request(ALICE, block=14))
     progress.reject(
         [theirs.pk, ours.pk, without.pk], code=RejectionCode.FEE_TOO_LOW, reason="It is too low.", retryable=True
@@ -111,7 +113,7 @@ def test_others_that_are_rejected_with_it_are_told_each_by_itself(key):
 
 @pytest.mark.parametrize("events", [EVERY, THREE], ids=["with steps", "without"])
 def test_going_back_from_done_is_told_once_however_many_queries_go_back(key, events):
-    batch = told(key, events=events)
+    batch = with_webhook(key, events=events)
     complete(batch, *StepKind)
     before = len(said(batch))
     for query in queries_of(batch):
@@ -123,7 +125,7 @@ def test_going_back_from_done_is_told_once_however_many_queries_go_back(key, eve
 
 
 def test_before_done_it_is_told_to_those_who_were_told_of_the_step(key):
-    with_steps, without = told(key), told(key, events=THREE, block=13)
+    with_steps, without = with_webhook(key), with_webhook(key, events=THREE, block=13)
     for batch in (with_steps, without):
         complete(batch, INITIAL, AVAILABLE)
         # Nobody was told that the header is there.
@@ -174,7 +176,7 @@ def again(key, delivery: str):
 
 def test_it_lists_ones_own_by_pages_newest_first(key, batch):
     complete(batch, *StepKind)
-    other = told(a_key(BOB), block=13)
+    other = with_webhook(a_key(BOB), block=13)
     complete(other, INITIAL)
     found: list[Any] = []
     more: dict[str, str] = {}

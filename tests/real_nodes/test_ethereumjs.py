@@ -12,7 +12,7 @@ from queries.models import BatchStatus
 from tests.proving.sources import KEYS, attesting
 from tests.real_nodes.ethereumjs import EthereumJs
 from tests.real_nodes.facts import facts_of, wrong
-from tests.service import chains_toml, submit, work, work_until_done
+from tests.service import asking, chains_toml, submit, work, work_until_done
 
 CHAIN_ID = 424242
 
@@ -27,10 +27,6 @@ def ethereumjs() -> Iterator[EthereumJs]:
 def mine(node: EthereumJs, blocks: int) -> None:
     for _ in range(blocks):
         node.mine()
-
-
-def asking(source: int, destination: int, data) -> dict[str, object]:
-    return {"destinationChainId": str(destination), "fee": "0", "data": {str(source): data}}
 
 
 def test_facts_of_every_kind_are_proven_on_another_chain(ethereumjs, chain: DevChain, key, settings, tmp_path):
@@ -57,7 +53,7 @@ url = "{attester.url}"
         forget_chains()
         registry = deploy(chain.chain_id, CHAIN_ID).address
         facts = facts_of(ethereumjs, ethereumjs.head() - 8)
-        batch = submit(key, asking(CHAIN_ID, chain.chain_id, facts.asked))
+        batch = submit(key, asking(facts.asked, source=CHAIN_ID, destination=chain.chain_id))
         assert work_until_done(batch, chain).status == BatchStatus.DONE
     assert wrong(chain, registry, facts) == []
     assert len(facts.expected) > 40
@@ -74,7 +70,7 @@ def test_facts_are_proven_on_its_own_chain_and_again_when_their_blocks_are_dropp
     registry = deployed_on(ethereumjs).address
     mine(ethereumjs, apart)
     facts = facts_of(ethereumjs, ethereumjs.head() - 8)
-    batch = submit(key, asking(CHAIN_ID, CHAIN_ID, facts.asked))
+    batch = submit(key, asking(facts.asked, source=CHAIN_ID, destination=CHAIN_ID))
     assert work_until_done(batch, ethereumjs).status == BatchStatus.DONE
     assert wrong(ethereumjs, registry, facts) == []
     for tx in Transaction.objects.all():

@@ -4,25 +4,23 @@ import json
 import os
 import re
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.factories import until
 from tests.metrics import value
 from tests.serving.process import WebServer, ask, serving
-
-WAIT_SECONDS = 20
 
 
 @contextmanager
 def two_processes(folder: Path) -> Iterator[WebServer]:
     """Each with a thread of its own."""
     with serving(folder, threads=2, WEB_CONCURRENCY="2", METRICS_TOKEN="the-token", LOG_FORMAT="json") as server:
-        until(lambda: len(server.pids()[1]) == 2)
+        until(lambda: len(server.pids()[1]) == 2, "two processes", says=server.pids)
         yield server
 
 
@@ -37,13 +35,6 @@ def of_two(tmp_path_factory) -> Iterator[WebServer]:
 def own(tmp_path) -> Iterator[WebServer]:
     with two_processes(tmp_path) as server:
         yield server
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def get(server: WebServer, path: str, *headers: str) -> tuple[int, str]:
@@ -70,13 +61,13 @@ def test_any_process_tells_of_all_and_no_count_is_lost_when_one_dies(own):
         get(own, "/chain-connections")
         return {path.name for path in folder.glob("counter_*.db")} == {"counter_0.db", "counter_1.db"}
 
-    until(has_counts_of_both)
+    until(has_counts_of_both, "counts of both", says=own.pids)
     before = counted(own, "chain-connections")
     assert {counted(own, "chain-connections") for _ in range(10)} == {before}
     for process in processes:
         os.kill(process, signal.SIGKILL)
-    until(lambda: len(set(own.pids()[1]) - set(processes)) == 2)
-    until(own.answers)
+    until(lambda: len(set(own.pids()[1]) - set(processes)) == 2, "two others", says=own.pids)
+    until(own.answers, "an answer", says=own.pids)
     assert counted(own, "chain-connections") == before
     for _ in range(10):
         get(own, "/chain-connections")
@@ -140,4 +131,4 @@ def test_the_probes_answer(of_two):
 def test_a_process_lives_and_is_not_ready_without_its_database(own):
     (own.installation.folder / "db.sqlite3").rename(own.installation.folder / "away")
     assert get(own, "/livez")[0] == 200
-    until(lambda: get(own, "/readyz")[0] == 503)
+    until(lambda: get(own, "/readyz")[0] == 503, "503", says=own.pids)

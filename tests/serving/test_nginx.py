@@ -19,18 +19,13 @@ import pytest
 import requests
 from django.conf import settings
 
+from demo.installation import free_port
 from devnet.devchain import PROJECT
 from tests.serving.process import serving
 
 WORKER_CONNECTIONS = 64
 NGINX, OPENSSL = shutil.which("nginx"), shutil.which("openssl")
 pytestmark = pytest.mark.skipif(not (NGINX and OPENSSL), reason="nginx or openssl is not installed")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
 
 
 @pytest.fixture(scope="module")

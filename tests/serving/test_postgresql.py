@@ -65,10 +65,10 @@ def liveness() -> int:
 
 @pytest.fixture(scope="module")
 def key(service) -> str:
-    return key_of(service)
+    return api_key_of(service)
 
 
-def key_of(service: Service) -> str:
+def api_key_of(service: Service) -> str:
     return client.take_api_key(service.base_url, *ACCOUNTS[0], CHAIN_ID)
 
 
@@ -179,7 +179,7 @@ def end_others(admin: "psycopg.Connection[tuple[object, ...]]") -> None:
 
 def test_an_installation_that_is_moved_from_sqlite_goes_on(start, server, chain):
     before = start()
-    key = key_of(before)
+    key = api_key_of(before)
     done = [prove(before, key, chain) for _ in range(2)]
     registry = before.deploy_registry(CHAIN_ID, CHAIN_ID)
     before.stop()

@@ -149,8 +149,8 @@ def test_who_cannot_pay_holds_up_nobody_where_a_hash_is_recorded_first(chain, ke
         reconfigure(settings, "test_network = true", "test_network = false\nminimum_signer_balance = '0'")
         block, head = there.head() - 5, get_rpc(sources.THERE).head()
         l1.tell(head.number, head.hash)
-        poor = accepted(key, sources.asking(there=[block], address=ALICE) | {"fee": str(ETHER)}, fee=1)
-        rich = submit(a_key(BOB), sources.asking(there=[block]) | {"fee": str(ETHER)})
+        poor = accepted(key, sources.of_chains(there=[block], address=ALICE) | {"fee": str(ETHER)}, fee=1)
+        rich = submit(a_key(BOB), sources.of_chains(there=[block]) | {"fee": str(ETHER)})
         assert work_until_done(rich, chain, rounds=20).status == BatchStatus.DONE
         assert (fresh(poor).status, poor.gas_used) == (BatchStatus.IN_PROGRESS, 0)
     forget_chains()
