@@ -16,7 +16,7 @@ from accounts import keys
 from accounts.models import ApiKey, User
 from tests.databases import all_that_is_stored
 from tests.explorer.batches import a_batch, finish
-from tests.service import ALICE, chains_toml
+from tests.service import ALICE
 
 pytestmark = pytest.mark.django_db
 
@@ -37,10 +37,9 @@ def routes(resolver: URLResolver | None = None, before: str = "") -> Iterator[st
     params=[False, pytest.param(True, marks=pytest.mark.campaign(one_in=4))],
     ids=["production", "debug"],
 )
-def key(request, settings, tmp_path) -> ApiKey:
+def key(unreachable_chain, request, settings) -> ApiKey:
     """Alice's, of a batch that is DONE. Her chain's node is down: nothing listens on port 1."""
     settings.DEBUG, settings.PUBLIC_BATCH_LIST, settings.OPERATOR_ADDRESSES = request.param, True, [ALICE]
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
     store_a_batch()
     return ApiKey.objects.get()
 

@@ -8,12 +8,11 @@ from django.test.utils import CaptureQueriesContext
 from accounts import keys, operator_pages
 from accounts.models import AccountEvent, ApiKey, OperatorDeed, User
 from tests.factories import client_of
-from tests.service import ALICE, BOB, a_key, chains_toml
+from tests.service import ALICE, BOB, a_key
 
 
 @pytest.fixture(autouse=True)
-def operated_by_alice(settings, tmp_path, db) -> None:
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
+def operated_by_alice(unreachable_chain, settings, db) -> None:
     settings.OPERATOR_ADDRESSES = [ALICE]
 
 

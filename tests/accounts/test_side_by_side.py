@@ -10,9 +10,8 @@ from django.db import connections, transaction
 from accounts import key_use, keys, row_locks, sign_in, throttle
 from accounts.keys import KeyRefused
 from accounts.models import ApiKey, KeyUse, SignInNonce, User
-from config.configured_chains import get_chains
 from tests.databases import same_database
-from tests.service import ALICE, BOB, CHARLIE, a_key, chains_toml
+from tests.service import ALICE, BOB, CHARLIE, a_key
 from tests.side_by_side import meet
 
 pytestmark = [
@@ -57,9 +56,7 @@ def test_a_throttle_that_two_begin_counts_both():
     assert (met.first, met.second > 0, met.waited) == (0, True, True)
 
 
-def test_a_nonce_is_used_once(settings, tmp_path):
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
-    get_chains.cache_clear()
+def test_a_nonce_is_used_once(unreachable_chain):
     message = sign_in.start(ALICE, 31337, "127.0.0.1")
     met = meet(
         lambda: sign_in._consume_nonce(message),

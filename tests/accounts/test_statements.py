@@ -9,11 +9,10 @@ from django.db import connection, transaction
 
 from accounts import statements
 from accounts.models import ThrottleCount, User
-from config.configured_chains import get_chains
 from devnet.devchain import PROJECT
 from queries.models import Batch
 from tests.accounts.wallets import ALICE
-from tests.service import a_key, chains_toml, request, submit
+from tests.service import a_key, request, submit
 
 AT = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 HAND_WRITTEN = (
@@ -59,9 +58,7 @@ def test_what_is_stored_is_read_again():
 
 
 @pytest.mark.django_db
-def test_an_object_is_what_django_would_read(settings, tmp_path):
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
-    get_chains.cache_clear()
+def test_an_object_is_what_django_would_read(unreachable_chain):
     key = a_key()
     batch = submit(key, request(ALICE.address, block=1, fee=2**255))
     batch.refresh_from_db()

@@ -17,7 +17,7 @@ from proving.worker.doorbell import Doorbell
 from proving.worker.routes import Route
 from queries.models import Batch
 from tests.factories import until
-from tests.service import ALICE, a_key, chains_toml, request, submit
+from tests.service import ALICE, a_key, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -28,9 +28,8 @@ SOON = 1.5
 
 
 @pytest.fixture(autouse=True)
-def bell(broker: Redis, settings, tmp_path, monkeypatch, transactional_db) -> Iterator[Doorbell]:
+def bell(unreachable_chain, broker: Redis, settings, monkeypatch, transactional_db) -> Iterator[Doorbell]:
     """That of this process, and a broker without messages."""
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
     settings.BROKER_URL = broker.url()
     bell = Doorbell()
     monkeypatch.setattr(module, "doorbell", bell)

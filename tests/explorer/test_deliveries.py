@@ -8,14 +8,9 @@ from accounts.models import User
 from queries.models import Batch, DeliveryStatus, StepKind, Webhook, WebhookDelivery
 from tests.explorer.batches import accept, complete, path
 from tests.factories import client_of
-from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
+from tests.service import ALICE, BOB, a_key, request, submit
 
-pytestmark = pytest.mark.django_db
-
-
-@pytest.fixture(autouse=True)
-def chains(settings, tmp_path) -> None:
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("unreachable_chain")]
 
 
 @pytest.fixture

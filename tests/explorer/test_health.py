@@ -15,7 +15,7 @@ from proving.worker import heartbeats
 from queries import storage
 from queries.models import Batch, BatchStatus
 from tests.explorer.batches import SOURCE, a_batch, beat, connect_source, deployed
-from tests.service import ALICE, SIGNER, chains_toml
+from tests.service import ALICE, SIGNER
 
 pytestmark = pytest.mark.django_db
 
@@ -25,9 +25,8 @@ UNFUNDED = ("signer_unfunded", "The signer holds nothing.")
 
 
 @pytest.fixture(autouse=True)
-def healthy_service(db, settings, tmp_path) -> None:
+def healthy_service(unreachable_chain, db) -> None:
     """Nothing is wrong with it."""
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
     beat()
     deployed()
     saw()

@@ -17,12 +17,11 @@ from proving.models import (
 )
 from queries.models import Batch, BatchStatus, Block
 from tests.factories import client_of
-from tests.service import ALICE, BOB, SIGNER, a_key, chains_toml, request, submit
+from tests.service import ALICE, BOB, SIGNER, a_key, request, submit
 
 
 @pytest.fixture(autouse=True)
-def operated_by_alice(settings, tmp_path, db) -> None:
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
+def operated_by_alice(unreachable_chain, settings, db) -> None:
     settings.OPERATOR_ADDRESSES = [ALICE.lower()]
 
 

@@ -20,7 +20,7 @@ from proving.worker.worker import Worker
 from queries import progress
 from queries.models import Batch, Block, Pruning
 from queries.rejection_codes import RejectionCode
-from tests.service import ALICE, BOB, a_key, chains_toml, request, submit
+from tests.service import ALICE, BOB, a_key, request, submit
 
 pytestmark = pytest.mark.django_db
 
@@ -45,9 +45,8 @@ def bell() -> Noting:
 
 
 @pytest.fixture
-def answering(settings, tmp_path, monkeypatch, bell) -> Iterator[Worker]:
+def answering(unreachable_chain, monkeypatch, bell) -> Iterator[Worker]:
     """A worker with a doorbell, which notes what it would do."""
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
     monkeypatch.setattr(connections, "close_all", lambda: None)
     monkeypatch.setattr(worker, "_do", lambda _: None)
     answering = Worker(threads=4, doorbell=bell)

@@ -112,9 +112,7 @@ def test_a_connection_that_is_not_configured_is_refused(service):
         deploy(1, 31337)
 
 
-def test_a_dead_node_is_said_in_a_sentence(db, settings, tmp_path):
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
-    forget_chains()
+def test_a_dead_node_is_said_in_a_sentence(unreachable_chain, db):
     with pytest.raises(CommandError, match="can't be reached"):
         deploy(31337, 31337)
     assert not Transaction.objects.exists()

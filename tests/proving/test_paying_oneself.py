@@ -44,6 +44,7 @@ from tests.service import (
     BOB,
     CHARLIE,
     a_key,
+    asking,
     expire_leases,
     fresh,
     header,
@@ -163,7 +164,7 @@ def test_times_come_with_the_accounts_of_their_block(service, key):
     ]
     accounts = {"accounts": {ALICE: {"props": ["BALANCE"]}}}
     data = {f"timestamp:{time}": accounts for time in times} | {f"block:{service.head() - 1}": {"header": ["GAS_USED"]}}
-    batch = submit(key, {"destinationChainId": "31337", "sender": "self", "data": {"31337": data}})
+    batch = submit(key, itself(asking(data)))
     with nothing_spent(service):
         told = send_until_done(service, batch)
     # The property of the header comes when the time has brought the header, which may be while the worker looks.
@@ -247,7 +248,7 @@ def test_what_rests_on_a_path_is_not_listed_without_it(old, key, monkeypatch):
 def test_an_old_time_is_proven_behind_its_path(old, key):
     time = int(old.rpc("eth_getBlockByNumber", hex(old.head() - 3 * WINDOW), False)["timestamp"], 16)
     data = {f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["BALANCE"]}}}}
-    batch = submit(key, {"destinationChainId": "31337", "sender": "self", "data": {"31337": data}})
+    batch = submit(key, itself(asking(data)))
     with nothing_spent(old):
         (left,) = send_until_done(old, batch)
     assert len(left.transactions) == 3
@@ -418,7 +419,7 @@ def test_a_time_that_is_left_to_others_makes_no_path_longer(old, key):
     block = old.head() - 3 * WINDOW
     time = int(old.rpc("eth_getBlockByNumber", hex(block), False)["timestamp"], 16)
     data = {f"timestamp:{time}": {"accounts": {CHARLIE: {"props": ["NONCE"]}}}}
-    submit(a_key(BOB), {"destinationChainId": "31337", "sender": "self", "data": {"31337": data}})
+    submit(a_key(BOB), itself(asking(data)))
     work()
     work()
     before = Transaction.objects.count()

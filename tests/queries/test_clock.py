@@ -16,18 +16,12 @@ from queries.clock import Clock, Witness
 from queries.models import Batch, Block, ServiceClock
 from tests.attacks.skewed import skewed_now
 from tests.explorer.batches import a_batch, accept
-from tests.service import chains_toml
 
 pytestmark = pytest.mark.django_db
 
 DAY = timedelta(hours=25)
 # A test takes less.
 NEARLY = timedelta(seconds=20)
-
-
-@pytest.fixture(autouse=True)
-def chains(settings, tmp_path) -> None:
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
 
 
 @pytest.fixture

@@ -8,16 +8,10 @@ from django.utils import timezone
 from queries import leases, progress
 from queries.models import Batch, Block, Step, StepKind, Wait
 from tests.explorer.batches import a_batch, accept, complete, finish, queries_of
-from tests.service import chains_toml
 
 pytestmark = pytest.mark.django_db
 
 WHY = "Chain 31337 was reorganised."
-
-
-@pytest.fixture(autouse=True)
-def chains(settings, tmp_path) -> None:
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
 
 
 def test_a_step_that_went_back_tells_when_and_why_also_after_it_completed_again():

@@ -24,7 +24,7 @@ from devnet.devchain import PROJECT
 from proving import pruning
 from proving.models import Signer, Transaction
 from queries.models import Batch, Block, Query, Step
-from tests.service import ALICE, SIGNER, chains_toml, header, request, submit
+from tests.service import ALICE, SIGNER, header, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LAST = [(app, "0001_initial") for app in ("accounts", "queries", "proving")]
@@ -61,9 +61,8 @@ def last_version() -> Iterator[Apps]:
     ],
 )
 def test_a_database_whose_first_migrations_were_others_is_refused_before_anything_is_changed(
-    last_version, settings, tmp_path, statement, back, said
+    unreachable_chain, last_version, statement, back, said
 ):
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
     with connection.cursor() as cursor:
         cursor.execute(statement)
     try:
@@ -140,8 +139,7 @@ def written_by_the_last_version(models: Apps, identifier: str = ULID, number: in
     )
 
 
-def test_nothing_is_lost_and_the_service_goes_on(last_version, settings, tmp_path, client: Client):
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
+def test_nothing_is_lost_and_the_service_goes_on(unreachable_chain, last_version, settings, client: Client):
     written_by_the_last_version(last_version)
     upgrade()
     batch, user = Batch.objects.get(), User.objects.get()
@@ -177,8 +175,7 @@ def test_the_last_version_goes_on_with_the_new_schema(last_version):
     assert Signer.objects.get().paused_because == "A test."
 
 
-def test_the_two_write_side_by_side(last_version, settings, tmp_path):
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
+def test_the_two_write_side_by_side(unreachable_chain, last_version):
     upgrade()
     written_by_the_last_version(last_version)
     submit(ApiKey.objects.get(), request(ALICE, block=99))
