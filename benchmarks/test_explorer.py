@@ -15,16 +15,11 @@ from accounts.models import ApiKey
 from queries import progress
 from queries.models import Batch, Block, StepKind
 from tests.explorer.batches import a_batch, accept, beat, fetch_proofs, finish, many_accounts, path, queries_of, settle
-from tests.service import ALICE, a_key, chains_toml, request, submit
+from tests.service import ALICE, a_key, request, submit
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("unreachable_chain")]
 
 SIZES = (1, 10, 1000, 10_000)
-
-
-@pytest.fixture(autouse=True)
-def one_chain(settings, tmp_path) -> None:
-    settings.CHAINS_FILE = chains_toml(tmp_path, "http://127.0.0.1:1")
 
 
 def in_progress(count: int) -> Batch:

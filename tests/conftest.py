@@ -143,7 +143,7 @@ def chain() -> Iterator[DevChain]:
 
 
 @pytest.fixture(scope="module")
-def shared_chain() -> Iterator[DevChain]:
+def devchain() -> Iterator[DevChain]:
     """A chain that the tests of a module share."""
     with DevChain() as chain:
         yield chain

@@ -14,6 +14,7 @@ from chains import together
 from chains.together import Raised
 from config.configured_chains import forget_chains, get_chains
 from devnet.devchain import ACCOUNTS, DevChain
+from proving.health import chain_checks
 from proving.models import Signer
 from proving.worker.due import due
 from queries import batch_request, submission
@@ -87,11 +88,15 @@ def a_key(address: str = ALICE, name: str = "default") -> ApiKey:
     return keys.issue(User.objects.for_address(address), name)
 
 
+def secret_of(key: ApiKey) -> str:
+    secret = keys.reveal(key)
+    assert secret is not None
+    return secret
+
+
 def header(key: ApiKey) -> dict[str, str]:
     """The request header with the key."""
-    text = keys.reveal(key)
-    assert text is not None
-    return {"api-key": text}
+    return {"api-key": secret_of(key)}
 
 
 def submit(key: ApiKey, body: dict[str, Any]) -> Batch:
@@ -144,6 +149,7 @@ def work_side_by_side(kind: str) -> None:
 
 
 def work_once() -> None:
+    """A worker does once all that is or will be due, side by side."""
     for kind in ("signer", "batch", "block"):
         work_side_by_side(kind)
 
@@ -151,3 +157,15 @@ def work_once() -> None:
 def fresh(batch: Batch) -> Batch:
     batch.refresh_from_db()
     return batch
+
+
+def observe() -> None:
+    """Time passes until each chain is due, and a worker observes it."""
+    chain_checks.wake(everyone=True)
+    chain_checks.observe_what_is_due()
+
+
+def accept_all() -> None:
+    """A worker accepts or rejects what is due, and proves nothing."""
+    for task in [task for task in due() if task.kind == "batch"]:
+        task()

@@ -12,11 +12,10 @@ from django.http import HttpResponseBase
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from accounts import keys
 from accounts.models import ApiKey, User
 from tests.databases import all_that_is_stored
 from tests.explorer.batches import a_batch, finish
-from tests.service import ALICE
+from tests.service import ALICE, secret_of
 
 pytestmark = pytest.mark.django_db
 
@@ -71,12 +70,6 @@ def filled(route: str, key: ApiKey) -> str:
         route = route.replace(name, value)
     assert "<" not in route, "say here what the path's new part may be"
     return f"/{route}"
-
-
-def secret_of(key: ApiKey) -> str:
-    secret = keys.reveal(key)
-    assert secret is not None
-    return secret
 
 
 def client_of(user: User | None) -> Client:

@@ -27,9 +27,9 @@ CREATE2_FACTORY = "0x4e59b44847b379578588920cA78FbF26c0B4956C"  # anvil has it f
 
 
 @pytest.fixture
-def node(shared_chain, configure_chains):
-    configure_chains((31337, True, shared_chain.url), destinations=(31337,))
-    return shared_chain
+def node(devchain, configure_chains):
+    configure_chains((31337, True, devchain.url), destinations=(31337,))
+    return devchain
 
 
 @pytest.fixture
@@ -122,14 +122,14 @@ def test_a_contract_does_not_make_the_service_call_a_url(node):
             listener.accept()
 
 
-def test_a_node_of_another_chain_is_not_asked(shared_chain, configure_chains):
-    configure_chains((5, True, shared_chain.url), destinations=(5,))
+def test_a_node_of_another_chain_is_not_asked(devchain, configure_chains):
+    configure_chains((5, True, devchain.url), destinations=(5,))
     message = start(BOB.address, 5, "")
     assert code_of(message, sign(message, ALICE)) == "node_unavailable"
 
 
-def test_a_live_node_is_asked_after_a_dead_one(shared_chain, wallet, configure_chains):
-    configure_chains((31337, True, "http://127.0.0.1:1", shared_chain.url), destinations=(31337,))
+def test_a_live_node_is_asked_after_a_dead_one(devchain, wallet, configure_chains):
+    configure_chains((31337, True, "http://127.0.0.1:1", devchain.url), destinations=(31337,))
     message = start(wallet, 31337, "")
     assert finish(message, sign(message, ALICE)).address == wallet
 
@@ -155,13 +155,13 @@ def refusing_url():
 
 
 def test_a_node_that_refuses_to_answer_does_not_make_a_signature_wrong(
-    refusing_url, shared_chain, wallet, configure_chains
+    refusing_url, devchain, wallet, configure_chains
 ):
     configure_chains((31337, True, refusing_url), destinations=(31337,))
     message = start(wallet, 31337, "")
     assert code_of(message, sign(message, ALICE)) == "node_unavailable"
 
-    configure_chains((31337, True, refusing_url, shared_chain.url), destinations=(31337,))
+    configure_chains((31337, True, refusing_url, devchain.url), destinations=(31337,))
     message = start(wallet, 31337, "")
     assert finish(message, sign(message, ALICE)).address == wallet
 
@@ -179,12 +179,12 @@ def test_a_refusal_names_no_node(configure_chains):
 
 
 @pytest.mark.parametrize("flood", FLOODS.values(), ids=FLOODS)
-def test_no_flood_of_a_node_makes_a_signature_wrong_or_holds_it_up(flood, shared_chain, wallet, configure_chains):
+def test_no_flood_of_a_node_makes_a_signature_wrong_or_holds_it_up(flood, devchain, wallet, configure_chains):
     with hostile_node(flood) as url:
         configure_chains((31337, True, url), destinations=(31337,))
         message = start(wallet, 31337, "")
         assert code_of(message, sign(message, ALICE)) == "node_unavailable"
-        configure_chains((31337, True, url, shared_chain.url), destinations=(31337,))
+        configure_chains((31337, True, url, devchain.url), destinations=(31337,))
         message = start(wallet, 31337, "")
         assert finish(message, sign(message, ALICE)).address == wallet
 
@@ -200,7 +200,7 @@ def test_no_drip_of_a_node_is_waited_for(drip, wallet, configure_chains, monkeyp
         assert time.monotonic() - began < 3
 
 
-def test_slow_nodes_of_a_chain_leave_places_to_another_s(shared_chain, wallet, configure_chains):
+def test_slow_nodes_of_a_chain_leave_places_to_another_s(devchain, wallet, configure_chains):
     """And to whoever has a key of their own."""
     asked, release = threading.Semaphore(0), threading.Event()
 
@@ -220,7 +220,7 @@ def test_slow_nodes_of_a_chain_leave_places_to_another_s(shared_chain, wallet, c
         return "accepted"
 
     with hostile_node(slow, chain_id=5) as url:
-        configure_chains((31337, True, shared_chain.url), (5, True, url), destinations=(31337,))
+        configure_chains((31337, True, devchain.url), (5, True, url), destinations=(31337,))
         held, here, own = start(wallet, 5, ""), start(wallet, 31337, ""), start(ALICE.address, 5, "")
         with ThreadPoolExecutor(4) as pool:
             slow_one = pool.submit(check, held, 5)
@@ -241,11 +241,9 @@ def test_a_busy_service_says_when_to_come_back(client: Client, wallet, monkeypat
     assert (answer.status_code, answer.json()["code"], answer.headers["Retry-After"]) == (503, "too_many_checks", "5")
 
 
-def test_a_node_that_fails_while_another_refuses_does_not_make_a_signature_wrong(
-    shared_chain, wallet, configure_chains
-):
+def test_a_node_that_fails_while_another_refuses_does_not_make_a_signature_wrong(devchain, wallet, configure_chains):
     def refusing(body):
-        return ask(shared_chain.url, body) if is_chain_id(body) else error(body, -32000, "no such method")
+        return ask(devchain.url, body) if is_chain_id(body) else error(body, -32000, "no such method")
 
     with lying_node(refusing) as url:
         configure_chains((31337, True, url, "http://127.0.0.1:1"), destinations=(31337,))

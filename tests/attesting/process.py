@@ -14,7 +14,7 @@ from pathlib import Path
 from eth_account import Account
 
 from chains.chains_file import Attester
-from devnet.devchain import ACCOUNTS, PROJECT
+from devnet.devchain import ACCOUNTS, PROJECT, DevChain
 from devnet.guarded_process import GuardedProcess
 
 ALICE, BOB, CHARLIE = (Account.from_key(key) for _, key in ACCOUNTS[:3])
@@ -89,3 +89,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, env=environment(folder), capture_output=True, text=True, timeout=READY_SECONDS, check=False
     )
+
+
+def block_hash(chain: DevChain, number: int) -> bytes:
+    return bytes.fromhex(chain.rpc("eth_getBlockByNumber", hex(number), False)["hash"][2:])

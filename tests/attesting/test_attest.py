@@ -20,7 +20,7 @@ from chains.encoding import hex_data
 from config.configured_chains import forget_chains
 from config.error_answers import Refused
 from devnet.devchain import DevChain
-from tests.attesting.process import ALICE, BOB, CONTRACT, chains_file
+from tests.attesting.process import ALICE, BOB, CONTRACT, block_hash, chains_file
 from tests.chains.lying_node import ask, error, lying_node, result
 from tests.proving.proxy import Proxy
 
@@ -75,10 +75,6 @@ def lying(other_chain) -> Iterator[list[str]]:
 
 def host(url: str) -> str:
     return urlsplit(url).netloc
-
-
-def block_hash(chain: DevChain, number: int) -> bytes:
-    return bytes.fromhex(chain.rpc("eth_getBlockByNumber", hex(number), False)["hash"][2:])
 
 
 def refused(number: int, *, chain_id: int = 31337, domain: Domain = DOMAIN) -> Refused:

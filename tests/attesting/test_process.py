@@ -21,7 +21,18 @@ from chains.attestation import Attestation, Domain, Question, Refusal, ask, reco
 from chains.chains_file import Attester
 from chains.encoding import hex_data
 from devnet.devchain import ACCOUNTS, PROJECT, DevChain
-from tests.attesting.process import ALICE, BOB, CHARLIE, CONTRACT, Running, chains_file, environment, run, running
+from tests.attesting.process import (
+    ALICE,
+    BOB,
+    CHARLIE,
+    CONTRACT,
+    Running,
+    block_hash,
+    chains_file,
+    environment,
+    run,
+    running,
+)
 from tests.proving.proxy import Proxy
 
 DOMAIN = Domain(10, CONTRACT)
@@ -41,10 +52,6 @@ def own_chain() -> Iterator[DevChain]:
     with DevChain() as chain:
         chain.mine(10)
         yield chain
-
-
-def block_hash(chain: DevChain, number: int) -> bytes:
-    return bytes.fromhex(chain.rpc("eth_getBlockByNumber", hex(number), False)["hash"][2:])
 
 
 def stored(folder: Path) -> list[tuple[int, str]]:

@@ -9,17 +9,12 @@ from accounts import keys
 from accounts.models import AccountEvent, ApiKey
 from tests.browser.conftest import faults_for_anybody
 from tests.browser.hand import leave
+from tests.service import secret_of
 
 
 @pytest.fixture
 def key(alice) -> ApiKey:
     return ApiKey.objects.get()
-
-
-def secret_of(key: ApiKey) -> str:
-    secret = keys.reveal(key)
-    assert secret is not None
-    return secret
 
 
 def card(page: Page, name: str = "default"):

@@ -10,7 +10,7 @@ from playwright.sync_api import BrowserContext, Page, Route, expect
 from devnet.devchain import DevChain
 from queries.models import Batch, BatchStatus
 from tests.browser.conftest import TIMEOUT, axe_violations, faults_for_anybody, weight
-from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet
+from tests.browser.wallet import DECLINED, NO_SUCH_CHAIN, Wallet, said
 from tests.explorer.batches import path
 from tests.proving.self_funded import itself, nothing_spent
 from tests.service import BOB, CHARLIE, a_key, request, submit, work
@@ -47,10 +47,6 @@ def begin(page: Page) -> None:
 
 def confirm(page: Page, transactions: str) -> None:
     page.get_by_role("button", name=f"Send {transactions}", exact=True).click()
-
-
-def said(page: Page, text: str | re.Pattern[str]) -> None:
-    expect(page.locator("#wallet-status")).to_contain_text(text)
 
 
 def goes_on_until(page: Page, condition: Callable[[], bool]) -> None:

@@ -7,7 +7,7 @@ from accounts import sign_in
 from accounts.models import AccountEvent, User
 from tests.accounts.wallets import ALICE, BOB, sign
 from tests.browser.conftest import faults_for_anybody
-from tests.browser.wallet import BUSY, DECLINED, NO_SUCH_CHAIN
+from tests.browser.wallet import BUSY, DECLINED, NO_SUCH_CHAIN, said
 
 
 def open_sign_in(page: Page, wallet: str = "Test Wallet") -> None:
@@ -17,10 +17,6 @@ def open_sign_in(page: Page, wallet: str = "Test Wallet") -> None:
 
 def press(page: Page, wallet: str = "Test Wallet") -> None:
     page.get_by_role("button", name=f"Sign in with {wallet}").click()
-
-
-def said(page: Page, text: str | re.Pattern[str]) -> None:
-    expect(page.locator("#wallet-status")).to_contain_text(text)
 
 
 # --- What goes well ---------------------------------------------------------------------------------------------------

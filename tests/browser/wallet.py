@@ -1,6 +1,7 @@
 """A wallet that a test puts into a page, as an extension of the browser would: real signatures, behaviour at will."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 
 from eth_account.messages import encode_defunct
 from eth_account.signers.local import LocalAccount
-from playwright.sync_api import BrowserContext
+from playwright.sync_api import BrowserContext, Page, expect
 
 from devnet.devchain import DevChain, DevChainError
 from tests.accounts.wallets import ALICE
@@ -174,3 +175,7 @@ _OF_CALLS: dict[str, Callable[..., dict[str, Any]]] = {
     "wallet_sendCalls": Wallet._send_calls,
     "wallet_getCallsStatus": Wallet._calls_status,
 }
+
+
+def said(page: Page, text: str | re.Pattern[str]) -> None:
+    expect(page.locator("#wallet-status")).to_contain_text(text)

@@ -1,16 +1,9 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
 from chains.chains_file import Chain
 from chains.rpc import RpcClient
-from devnet.devchain import DevChain
-
-
-@pytest.fixture(scope="module")
-def devchain() -> Iterator[DevChain]:
-    with DevChain() as chain:
-        yield chain
 
 
 @pytest.fixture

@@ -39,9 +39,9 @@ class Counted:
 
 
 @pytest.fixture(scope="module")
-def chain(shared_chain: DevChain) -> DevChain:
-    shared_chain.mine(5)
-    return shared_chain
+def chain(devchain: DevChain) -> DevChain:
+    devchain.mine(5)
+    return devchain
 
 
 @pytest.fixture

@@ -46,12 +46,12 @@ def test_once_it_proves_the_balance_shows_every_step_and_leaves_no_process(comma
 
 
 @pytest.mark.parametrize(("wei_too_many", "said"), [(0, "  equal to eth_getBalance"), (1, "  WRONG: eth_getBalance")])
-def test_a_value_is_right_only_if_it_equals_the_balance(shared_chain, capsys, wei_too_many, said):
+def test_a_value_is_right_only_if_it_equals_the_balance(devchain, capsys, wei_too_many, said):
     registry = f"0x{0xFAC7:040x}"
-    balance = int(shared_chain.rpc("eth_getBalance", balances.SIGNER_ADDRESS, "latest"), 16)
+    balance = int(devchain.rpc("eth_getBalance", balances.SIGNER_ADDRESS, "latest"), 16)
     # Whatever it is asked, it returns this word: PUSH32, MSTORE at 0, RETURN 32 bytes from 0.
-    shared_chain.rpc("anvil_setCode", registry, f"0x7f{balance + wei_too_many:064x}5f5260205ff3")
-    is_right = balances.show(shared_chain, balances.Source(shared_chain, registry), shared_chain.head())
+    devchain.rpc("anvil_setCode", registry, f"0x7f{balance + wei_too_many:064x}5f5260205ff3")
+    is_right = balances.show(devchain, balances.Source(devchain, registry), devchain.head())
     assert is_right == (wei_too_many == 0)
     assert f"{said} on chain 31337" in capsys.readouterr().out
 

@@ -57,8 +57,8 @@ def compiled() -> dict[str, Artifact]:
 
 
 @pytest.fixture(scope="module")
-def chain(shared_chain: DevChain) -> DevChain:
-    return shared_chain
+def chain(devchain: DevChain) -> DevChain:
+    return devchain
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from accounts.models import User
 from chains.attestation import Domain, Question, ask, sign
 from config.configured_chains import forget_chains
 from devnet.devchain import ACCOUNTS, DevChain
-from proving.health import attester_checks, chain_checks
+from proving.health import attester_checks
 from proving.models import AttesterWatch, ChainWatch, FactsRegistry
 from proving.transactions import pauses, stop_switch
 from queries.models import Batch, Sender
@@ -31,7 +31,7 @@ from tests.explorer.batches import (
     deployed,
     finish,
 )
-from tests.service import ALICE, BOB, CHARLIE, chains_toml
+from tests.service import ALICE, BOB, CHARLIE, chains_toml, observe
 
 pytestmark = pytest.mark.django_db
 
@@ -175,12 +175,6 @@ def test_it_tells_what_a_worker_has_seen_of_a_chain(service):
     assert "answer</span>" in html
     assert "gwei" in html
     assert connection()["oneBalance"]["wei"]
-
-
-def observe() -> None:
-    """Time passes until each chain is due, and a worker observes it."""
-    chain_checks.wake(everyone=True)
-    chain_checks.observe_what_is_due()
 
 
 def test_a_dead_node_leaves_what_was_known_with_its_time_and_slows_nothing(service, settings, tmp_path):

@@ -12,11 +12,11 @@ from config.configured_chains import forget_chains
 from devnet.devchain import DevChain
 from proving.models import FactsRegistry, Transaction
 from proving.registry.deploying import deploy
-from proving.worker.due import due, reject_overdue
+from proving.worker.due import reject_overdue
 from queries.leases import Lease
 from queries.models import Batch, BatchStatus
 from tests.chains.lying_node import ask, lying_node
-from tests.service import ALICE, BOB, SIGNER, a_key, request, submit, waiting, work, work_until_done
+from tests.service import ALICE, BOB, SIGNER, a_key, accept_all, request, submit, waiting, work, work_until_done
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_a_header_of_another_chain_rejects_no_block_that_was_admitted(service, k
     body = request(ALICE, block=service.head())
     body["data"]["31337"][f"block:{service.head()}"] = {"header": ["WITHDRAWALS_ROOT"]}
     batch = submit(key, body)
-    accept_only()
+    accept_all()
     with DevChain(extra_args=["--hardfork", "london"]) as other:
         other.mine(service.head())
 
@@ -276,7 +276,7 @@ def test_a_batch_never_costs_more_than_its_fee(service, key, costly):
     """Accepted at the price of one moment, it waits when gas has become dear."""
     batch = submit(key, request(ALICE, block=service.head(), fee=2 * 10**15))
     service.rpc("evm_setAutomine", False)
-    accept_only()
+    accept_all()
     batch.refresh_from_db()
     assert batch.status == BatchStatus.ACCEPTED
     service.rpc("anvil_setNextBlockBaseFeePerGas", hex(90 * 10**9))
@@ -298,15 +298,10 @@ def test_a_user_has_one_budget_whatever_key_is_used(service, key, costly, settin
     other = keys.issue(key.user, "another")
     one = submit(key, request(ALICE, block=service.head(), fee=10**18))
     two = submit(other, request(BOB, block=service.head(), fee=10**18))
-    accept_only()
+    accept_all()
     one.refresh_from_db()
     two.refresh_from_db()
     assert {one.status, two.status} == {BatchStatus.ACCEPTED, BatchStatus.REJECTED}
-
-
-def accept_only() -> None:
-    for task in [task for task in due() if task.kind == "batch"]:
-        task()
 
 
 # --- Waiting ----------------------------------------------------------------------------------------------------------
@@ -368,7 +363,7 @@ def test_accepting_many_blocks_keeps_the_lease(service, key, exchanges):
     entry = body["data"]["31337"].pop("block:1")
     body["data"]["31337"] = {f"block:{number}": entry for number in range(5, service.head())}
     batch = submit(key, body)
-    accept_only()
+    accept_all()
     batch.refresh_from_db()
     assert batch.status == BatchStatus.ACCEPTED
     assert sum(exchanges) > 2 * MOST_EXCHANGES
@@ -380,7 +375,7 @@ def test_accepting_many_facts_that_may_be_held_keeps_the_lease(service, key, exc
     work_until_done(submit(key, request(ALICE, block=block)))
     batch = submit(key, request(*(f"0x{number:040x}" for number in range(1200)), block=block))
     exchanges[:] = [0]
-    accept_only()
+    accept_all()
     batch.refresh_from_db()
     assert batch.status == BatchStatus.ACCEPTED
     assert sum(exchanges) > 12
@@ -395,7 +390,7 @@ def test_finding_a_block_by_a_time_that_is_hard_to_guess_keeps_the_lease(service
     body = request(ALICE, block=1)
     body["data"]["31337"] = {f"timestamp:{int(earlier, 16)}": body["data"]["31337"].pop("block:1")}
     batch = submit(key, body)
-    accept_only()
+    accept_all()
     batch.refresh_from_db()
     assert batch.status == BatchStatus.ACCEPTED
     assert batch.queries.get(block__number=600)

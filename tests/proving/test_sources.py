@@ -24,6 +24,7 @@ from proving.transactions.tending import tend
 from queries.models import Batch, BatchStatus, Block, Query, Step, StepKind
 from tests.contracts.l1_block import L1Block
 from tests.proving.chain_state import balance_at, registry
+from tests.proving.paths import extending
 from tests.proving.proxy import Proxy
 from tests.proving.sources import HERE, KEYS, THERE, attesting, balance_proven, connect, grow, liar, of_chains
 from tests.service import ALICE, CHARLIE, submit, waiting, work, work_until_done
@@ -47,10 +48,6 @@ def attesters(there: DevChain, tmp_path_factory) -> Iterator[list[Attester]]:
 def nobody(key: str) -> Attester:
     """An attester that is down."""
     return Attester(address=Account.from_key(key).address, url="http://127.0.0.1:9")
-
-
-def extending() -> list[Transaction]:
-    return list(Transaction.objects.exclude(extends=None).order_by("pk"))
 
 
 # --- Attesters --------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from queries.models import Batch, BatchStatus, Block
 from queries.turns import Turns
 from tests.deployed import deploy_on
 from tests.explorer.batches import SOURCE, connect_source, of_two_sources
-from tests.service import ALICE, BOB, CHARLIE, a_key, chains_toml, request, submit, work, work_until_done
+from tests.service import ALICE, BOB, CHARLIE, a_key, accept_all, chains_toml, request, submit, work, work_until_done
 
 
 @pytest.fixture
@@ -44,11 +44,6 @@ def of_blocks(numbers: Sequence[int]) -> dict[str, object]:
     entry = next(iter(body["data"]["31337"].values()))
     body["data"]["31337"] = {f"block:{number}": entry for number in numbers}
     return body
-
-
-def accept_all() -> None:
-    for task in [task for task in due() if task.kind == "batch"]:
-        task()
 
 
 def users(tasks: Iterator[Task]) -> list[int | None]:

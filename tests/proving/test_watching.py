@@ -27,17 +27,11 @@ from tests.disks import full_disk
 from tests.explorer.batches import DEAD_NODE, SOURCE, beat, connect_source
 from tests.factories import a_worker, until
 from tests.proving.proxy import Proxy
-from tests.service import ALICE, BOB, SIGNER, SIGNERS, a_key, chains_toml, request, submit
+from tests.service import ALICE, BOB, SIGNER, SIGNERS, a_key, chains_toml, observe, request, submit
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 DAY = timedelta(hours=25)
-
-
-def observe() -> None:
-    """Time passes until each chain is due, and a worker observes it."""
-    chain_checks.wake(everyone=True)
-    chain_checks.observe_what_is_due()
 
 
 def seen(chain_id: int = 31337) -> list[str]:

@@ -11,11 +11,22 @@ from devnet.devchain import DevChain
 from proving import facts, timestamps
 from proving.models import Transaction
 from proving.registry.deploying import deploy
-from proving.worker.due import due
 from queries.models import Batch, BatchStatus, Query, Step, StepKind
 from queries.properties import AccountField, HeaderField
 from tests.proving.chain_state import field_on_chain, registry, signer_nonce
-from tests.service import ALICE, BOB, a_key, asking, chains_toml, request, submit, waiting, work, work_until_done
+from tests.service import (
+    ALICE,
+    BOB,
+    a_key,
+    accept_all,
+    asking,
+    chains_toml,
+    request,
+    submit,
+    waiting,
+    work,
+    work_until_done,
+)
 
 NOBODY = "0x000000000000000000000000000000000000dEaD"
 
@@ -263,11 +274,6 @@ def test_a_reorg_that_moves_a_time_moves_its_queries_and_holds_up_nobody(service
     found = timestamps.block_at(get_rpc(31337), time, get_rpc(31337).head(), extend_lease=lambda: None)
     assert block_at(service, time) == found
     assert timed.queries.values_list("block__number", flat=True).get() == found
-
-
-def accept_all() -> None:
-    for task in [task for task in due() if task.kind == "batch"]:
-        task()
 
 
 def test_what_is_under_way_for_one_batch_is_not_paid_again_for_the_next(service, key, contract):
